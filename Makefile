@@ -1,0 +1,57 @@
+# Two commands on a fresh machine: `make demo` and `make test`. Everything is built into .venv/.
+
+PYTHON ?= python3
+SEEDS ?= 2000
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# Compiled modules make every start of the command half a second quicker.
+unexport PYTHONDONTWRITEBYTECODE
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench sim mutants lock clean
+
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(READY) ## Run the example job on an embedded Postgres, with progress
+	@echo "==> Running examples/demo.yaml on an embedded Postgres (its data stays in .holdfast/)"
+	@$(BIN)/holdfast run examples/demo.yaml --handlers examples.demo_handlers
+
+test: check ## Check the code, then run every test that needs only this machine
+	@echo "==> Tests"
+	@$(BIN)/pytest -q -n auto
+	@$(MAKE) --no-print-directory sim
+
+check: $(READY) ## Format, lint, types, import rules
+	@echo "==> Checking format, lint, types and import rules"
+	@$(BIN)/ruff format --check --quiet . || { echo "Run: make format"; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-cache > $(VENV)/imports.log || { cat $(VENV)/imports.log; exit 1; }
+
+format: $(READY) ## Format the code
+	@$(BIN)/ruff format --quiet .
+	@$(BIN)/ruff check --quiet --fix .
+
+bench: $(READY) ## Measure our engine beside what this machine can do at most
+	@$(BIN)/python -m bench
+
+sim: $(READY) ## Simulate SEEDS worlds full of faults (default 2000)
+	@echo "==> Simulating $(SEEDS) seeds"
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS)
+
+mutants: $(READY) ## Break the code on purpose, in many places: every breakage must be noticed
+	@$(BIN)/python -m tests.simulation.mutants.run
+
+lock: $(READY) ## Renew the locked dependencies
+	@$(BIN)/python -m pip install --quiet uv
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+		--no-header --upgrade --group dev pyproject.toml -o requirements-dev.txt
+
+clean: ## Remove what the other targets made
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .holdfast
+
+$(READY): requirements-dev.txt pyproject.toml scripts/setup
+	@PYTHON="$(PYTHON)" scripts/setup $(VENV)
+	@touch $@

@@ -1,0 +1,89 @@
+"""Holdfast: a durable workflow engine on Postgres.
+
+The public names are found when they are first used, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from holdfast.version import __version__
+
+if TYPE_CHECKING:
+    from holdfast.client import Client, Submission
+    from holdfast.define.load import load_file, load_text
+    from holdfast.define.registry import Result, handler
+    from holdfast.define.retry import Retry
+    from holdfast.define.workflow import Workflow, workflow
+    from holdfast.errors import (
+        HoldfastError,
+        InvalidDefinition,
+        InvalidInput,
+        NotFound,
+        Permanent,
+        Refused,
+        RetryAfter,
+        Transient,
+        Unreachable,
+    )
+    from holdfast.worker.context import AsyncContext, Context
+
+
+__all__ = [
+    "AsyncContext",
+    "Client",
+    "Context",
+    "HoldfastError",
+    "InvalidDefinition",
+    "InvalidInput",
+    "NotFound",
+    "Permanent",
+    "Refused",
+    "Result",
+    "Retry",
+    "RetryAfter",
+    "Submission",
+    "Transient",
+    "Unreachable",
+    "Workflow",
+    "__version__",
+    "handler",
+    "load_file",
+    "load_text",
+    "workflow",
+]
+
+_HOMES = {
+    "client": ("Client", "Submission"),
+    "define.load": ("load_file", "load_text"),
+    "define.registry": ("Result", "handler"),
+    "define.retry": ("Retry",),
+    "define.workflow": ("Workflow", "workflow"),
+    "errors": (
+        "HoldfastError",
+        "InvalidDefinition",
+        "InvalidInput",
+        "NotFound",
+        "Permanent",
+        "Refused",
+        "RetryAfter",
+        "Transient",
+        "Unreachable",
+    ),
+    "worker.context": ("AsyncContext", "Context"),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    module = _HOME_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module 'holdfast' has no attribute '{name}'")
+    found = getattr(import_module(f"holdfast.{module}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__

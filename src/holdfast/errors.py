@@ -1,0 +1,209 @@
+"""The whole exception tree and the canonical codes.
+
+HoldfastError                something that a person can act on; becomes the problem object
+├── InvalidDefinition        a workflow file or builder is wrong (all its errors at once)
+├── InvalidInput             inputs, flags or settings are wrong
+├── Refused                  the state forbids it: wrong status, other body under the same key
+├── NotFound                 no such job, workflow or file
+├── Unreachable              the database or server does not answer
+│   └── SchemaMismatch       it answers, but its schema is not ours
+└── TemplateError            an expression failed while a job ran
+LostRace                     someone else won; the loser forgets what it knew and reads again
+└── Fenced                   this process is no longer the owner or the holder
+HandlerFailure               raised by handlers, on purpose
+├── Permanent                never tried again
+├── Transient                tried again while the budget lasts
+└── RetryAfter               tried again not before the given number of seconds
+Bug                          our own mistake; never caught, never hidden
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, ClassVar
+
+
+class Code(StrEnum):
+    """Why an attempt, a node or a job failed, in one word that never changes its meaning."""
+
+    HANDLER_ERROR = "HANDLER_ERROR"
+    TIMEOUT = "TIMEOUT"
+    QUEUE_TIMEOUT = "QUEUE_TIMEOUT"
+    JOB_TIMEOUT = "JOB_TIMEOUT"
+    LEASE_LOST = "LEASE_LOST"
+    WORKER_LOST = "WORKER_LOST"
+    QUARANTINED = "QUARANTINED"
+    TEMPLATE_ERROR = "TEMPLATE_ERROR"
+    CONTRACT_VIOLATION = "CONTRACT_VIOLATION"
+    PAYLOAD_REFUSED = "PAYLOAD_REFUSED"
+    HANDLER_UNKNOWN = "HANDLER_UNKNOWN"
+    DEPENDENCY_DOWN = "DEPENDENCY_DOWN"
+    REPEATED_FAILURE = "REPEATED_FAILURE"
+    CANCELLED = "CANCELLED"
+    UPSTREAM_FAILED = "UPSTREAM_FAILED"
+
+
+class ExitCode:
+    """What the command line's exit codes mean."""
+
+    DONE = 0
+    JOB_FAILED = 1
+    BAD_USAGE = 2
+    JOB_PARTIAL = 3
+    REFUSED = 4
+    NOT_FOUND = 5
+    UNREACHABLE = 6
+    JOB_CANCELLED = 7
+    BUG = 70
+    INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """One place that is wrong: where it is, what is wrong with it, what was probably meant."""
+
+    message: str
+    file: str | None = None
+    line: int | None = None
+    column: int | None = None
+    path: str | None = None
+    suggestion: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "file": self.file,
+            "line": self.line,
+            "column": self.column,
+            "path": self.path,
+            "message": self.message,
+            "suggestion": self.suggestion,
+        }
+
+    def __str__(self) -> str:
+        place = ":".join(str(p) for p in (self.file, self.line, self.column) if p is not None)
+        text = f"{place}: {self.message}" if place else self.message
+        return f"{text} {self.suggestion}" if self.suggestion else text
+
+
+class HoldfastError(Exception):
+    """Says what happened, to what, and what to do next."""
+
+    code: ClassVar[str] = "ERROR"
+    title: ClassVar[str] = "Something went wrong"
+    http_status: ClassVar[int] = 500
+    exit_code: ClassVar[int] = ExitCode.BAD_USAGE
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        remedy: str | None = None,
+        errors: Sequence[Detail] = (),
+        instance: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+        self.errors = tuple(errors)
+        self.instance = instance
+
+    def to_problem(self) -> dict[str, Any]:
+        """The problem object: what an API answers and what `--json` prints when a command fails."""
+        return {
+            "type": f"urn:holdfast:{self.code}",
+            "title": self.title,
+            "status": self.http_status,
+            "detail": self.message,
+            "instance": self.instance,
+            "code": self.code,
+            "remedy": self.remedy,
+            "errors": [e.to_json() for e in self.errors],
+        }
+
+
+class InvalidDefinition(HoldfastError):
+    code = "INVALID_DEFINITION"
+    title = "The workflow definition is not valid"
+    http_status = 422
+
+
+class InvalidInput(HoldfastError):
+    code = "INVALID_INPUT"
+    title = "The input is not valid"
+    http_status = 422
+
+
+class Refused(HoldfastError):
+    code = "REFUSED"
+    title = "The request was refused"
+    http_status = 409
+    exit_code = ExitCode.REFUSED
+
+
+class NotFound(HoldfastError):
+    code = "NOT_FOUND"
+    title = "There is no such thing"
+    http_status = 404
+    exit_code = ExitCode.NOT_FOUND
+
+
+class Unreachable(HoldfastError):
+    code = "UNREACHABLE"
+    title = "The database or server is out of reach"
+    http_status = 503
+    exit_code = ExitCode.UNREACHABLE
+
+
+class SchemaMismatch(Unreachable):
+    code = "SCHEMA_MISMATCH"
+    title = "The database's schema does not fit this version"
+
+
+class TemplateError(HoldfastError):
+    """An expression could not be evaluated; it carries the expression, never the data."""
+
+    code = Code.TEMPLATE_ERROR
+    title = "A template could not be evaluated"
+
+    def __init__(self, message: str, *, expression: str) -> None:
+        super().__init__(message)
+        self.expression = expression
+
+
+class LostRace(Exception):
+    """Someone else won. Forget what was known, read again."""
+
+
+class Fenced(LostRace):
+    """This process is no longer the owner or the holder: it must write nothing more."""
+
+
+class Bug(Exception):
+    """A state that our own code must never produce."""
+
+
+class HandlerFailure(Exception):
+    """What a handler raises to say how it failed."""
+
+    def __init__(self, message: str, code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code or str(Code.HANDLER_ERROR)
+
+
+class Permanent(HandlerFailure):
+    """The same attempt would fail again: it is not retried."""
+
+
+class Transient(HandlerFailure):
+    """Another attempt may succeed: it is retried while the budget lasts."""
+
+
+class RetryAfter(Transient):
+    """Another attempt may succeed, but not before `seconds` have passed."""
+
+    def __init__(self, seconds: float, message: str = "asked to come back later", code: str | None = None) -> None:
+        super().__init__(message, code)
+        self.seconds = seconds

@@ -1,0 +1,307 @@
+"""The data directory of an embedded Postgres: where it is, who may use it, how it is made and launched.
+
+Call everything here under `home/lock` and, where a `server_lock` is asked for, with that lock in hand:
+each process that touches the data inherits it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pwd
+import re
+import secrets
+import shutil
+import socket
+import subprocess
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from holdfast.errors import Unreachable
+from holdfast.store import watchdog
+from holdfast.store.binaries import Installation, find_installation
+
+OUTSIDE = Path("/var/lib/holdfast")
+ATTEMPTS = 5
+
+# What Postgres calls fatal though another attempt may succeed: the port was lost; a client came too early.
+_PASSING = ("could not create any TCP/IP sockets", "the database system is")
+
+_SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "password_encryption": "scram-sha-256",
+    "max_connections": "200",
+    "shared_buffers": "128MB",
+    "max_wal_size": "1GB",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "autovacuum_naptime": "5s",
+    "jit": "off",
+    # Parallel queries need shared memory that a container's /dev/shm does not have.
+    "max_parallel_workers_per_gather": "0",
+    "max_parallel_maintenance_workers": "0",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "log_min_messages": "warning",
+    "log_checkpoints": "off",
+    "max_logical_replication_workers": "0",
+    "lc_messages": "C",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """As whom Postgres runs, for it refuses root, and accounts that have no name."""
+
+    prefix: tuple[str, ...] = ()
+    uid: int | None = None
+    gid: int | None = None
+
+    def options(self, inherited_lock: int) -> dict[str, Any]:
+        """How to start a process that is out of Ctrl-C's reach and has nothing of ours but the lock."""
+        return {
+            "cwd": "/",
+            "env": {"PATH": os.defpath, "LC_ALL": "C"},
+            "start_new_session": True,
+            "pass_fds": (inherited_lock,),
+            "user": self.uid,
+            "group": self.gid,
+            "extra_groups": None if self.uid is None else (),
+        }
+
+    def can(self, *command: str | Path) -> bool:
+        options = self.options(0) | {"pass_fds": (), "capture_output": True}
+        try:
+            return subprocess.run([*self.prefix, *command], check=False, **options).returncode == 0
+        except OSError:
+            return False
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A data directory, with the binaries and the account that it is used with."""
+
+    home: Path
+    data: Path
+    account: Account
+    installation: Installation
+    last_port: int
+    log_begins_at: int
+    attempt: int = 1
+
+    @classmethod
+    def prepare(cls, home: Path, postgres_bin: Path | None, server_lock: int) -> Cluster:
+        """The cluster of `home`, made now if there is none, with a password that we know."""
+        data, account = _choose_account(home)
+        installation = _within_reach(find_installation(postgres_bin, data), account, _outside(home))
+        log = home / "postgres.log"
+        log.touch(mode=0o600)
+        if log.stat().st_size > watchdog.LOG_LIMIT_BYTES:
+            os.truncate(log, 0)
+        last_port = _forget_dead_server(data)
+        cluster = cls(home, data, account, installation, last_port, log.stat().st_size)
+        password, chosen = home / "postgres.password", secrets.token_urlsafe(32)
+        set_password = f"alter role holdfast password '{chosen}'"
+        if not (data / "PG_VERSION").exists():
+            password.unlink(missing_ok=True)
+            cluster._create(server_lock, set_password)
+        elif password.exists() and re.fullmatch(r"[\w-]{32,}", password.read_text(errors="replace")):
+            return cluster
+        else:
+            cluster._execute(data, server_lock, set_password)
+        write_secret(password, chosen)
+        return cluster
+
+    def _create(self, server_lock: int, set_password: str) -> None:
+        """Make a whole cluster aside and move it into place: there is never half of one."""
+        aside = self.data.with_name("postgres.new")
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir(mode=0o700, parents=True)
+        if self.account.uid is not None and self.account.gid is not None:
+            os.chown(aside, self.account.uid, self.account.gid)
+        options = ["--username=holdfast", "--encoding=UTF8", "--locale=C", "--data-checksums"]
+        options += ["--auth-local=reject", "--auth-host=scram-sha-256"]
+        if self.installation.major >= 17:
+            options += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
+        self._run("initdb", ["-D", str(aside), *options], server_lock)
+        self._execute(aside, server_lock, "create database holdfast", set_password)
+        aside.rename(self.data)
+        parent = os.open(self.data.parent, os.O_RDONLY)
+        os.fsync(parent)
+        os.close(parent)
+
+    def _execute(self, data: Path, server_lock: int, *statements: str) -> None:
+        """Run statements on a cluster that has no server."""
+        options = ["--single", "-D", str(data), "-c", "exit_on_error=on", "postgres"]
+        self._run("postgres", options, server_lock, "".join(f"{statement}\n" for statement in statements))
+
+    def _run(self, program: str, options: list[str], server_lock: int, text: str = "") -> None:
+        done = subprocess.run(
+            [*self.account.prefix, self.installation.directory / program, *options],
+            input=text,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
+            **self.account.options(server_lock),
+        )
+        if done.returncode != 0:
+            with (self.home / "postgres.log").open("a") as log:
+                log.write(done.stdout)
+            raise self.failure(f"{program} failed")
+
+    def launch(self, server_lock: int) -> None:
+        """Start Postgres, which inherits the lock and tells in `postmaster.pid` how far it is."""
+        port = _free_port(self.last_port)
+        settings = [f"--{name}={value}" for name, value in (_SETTINGS | {"port": str(port)}).items()]
+        log = os.open(self.home / "postgres.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            postgres = str(self.installation.directory / "postgres")
+            launch_detached([postgres, "-D", str(self.data), *settings], self.account, server_lock, log)
+        finally:
+            os.close(log)
+
+    def for_another_attempt(self) -> Cluster:
+        """The same, when its server lost a race for the port or was killed; else the reason is raised."""
+        fatal = [line for line in self._said().splitlines() if "FATAL" in line]
+        is_final = any(all(words not in line for words in _PASSING) for line in fatal)
+        if is_final or self.attempt == ATTEMPTS:
+            raise self.failure("Postgres ended while it started")
+        last_port = _forget_dead_server(self.data)
+        return replace(self, last_port=last_port, attempt=self.attempt + 1)
+
+    def failure(self, what: str) -> Unreachable:
+        log = self.home / "postgres.log"
+        return Unreachable(
+            f"The embedded Postgres in {self.home} could not be started: {what}.{_last_lines(self._said())}",
+            remedy=f"Remove the cause (see {log}), or name a running server in HOLDFAST_DATABASE_URL.",
+        )
+
+    def _said(self) -> str:
+        """What was logged since `prepare`."""
+        return (self.home / "postgres.log").read_bytes()[self.log_begins_at :].decode(errors="replace")
+
+
+def launch_detached(command: list[str], account: Account, lock: int, output: int) -> None:
+    """Start a process that is nobody's child, so that its end leaves no zombie with a live pid."""
+    detached = ["/bin/sh", "-c", '"$@" &', "sh", *account.prefix, *command]
+    options = account.options(lock) | {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
+    subprocess.run(detached, check=True, **options)
+
+
+def _outside(home: Path) -> Path:
+    """Where root keeps for `home` what an unprivileged account must reach."""
+    return OUTSIDE / hashlib.sha256(os.fsencode(home)).hexdigest()[:16]
+
+
+def place_of_data(home: Path) -> Path:
+    inside, outside = home / "postgres", _outside(home) / "postgres"
+    is_outside = os.geteuid() == 0 and not (inside / "PG_VERSION").exists() and outside.exists()
+    return outside if is_outside else inside
+
+
+def _choose_account(home: Path) -> tuple[Path, Account]:
+    """Where the data are or shall be, and who can use them there; the owner of existing data decides."""
+    data, is_root = place_of_data(home), os.geteuid() == 0
+    exists = (data / "PG_VERSION").exists()
+    if is_root and exists and data.stat().st_uid != 0:
+        return data, Account(uid=data.stat().st_uid, gid=data.stat().st_gid)
+    if not is_root and _has_a_name(os.geteuid()):
+        return data, Account()
+    # In a user namespace of its own, root is called nobody and its files stay its own; an account
+    # without a name gets one. It must be a name that exists: Postgres looks it up.
+    nobody = pwd.getpwnam("nobody")
+    ids = (f"--map-user={nobody.pw_uid}", f"--map-group={nobody.pw_gid}")
+    namespaced = Account(prefix=("unshare", "--user", *ids))
+    if namespaced.can("test", "-w", home):
+        return data, namespaced
+    if is_root and not exists:
+        _make_public_directory(_outside(home))
+        return _outside(home) / "postgres", Account(uid=nobody.pw_uid, gid=nobody.pw_gid)
+    raise Unreachable(
+        f"Postgres does not run as user {os.geteuid()}, and a user namespace cannot be had in {home}.",
+        remedy="Run as an ordinary user, or name a running server in HOLDFAST_DATABASE_URL.",
+    )
+
+
+def _has_a_name(uid: int) -> bool:
+    try:
+        return bool(pwd.getpwuid(uid))
+    except KeyError:
+        return False
+
+
+def _within_reach(installation: Installation, account: Account, outside: Path) -> Installation:
+    """The installation, or a copy of it if the account may not enter the directory that it is in."""
+    if account.can(installation.directory / "postgres", "-V"):
+        return installation
+    package = installation.package
+    if package is None or os.geteuid() != 0:
+        raise Unreachable(
+            f"The account that Postgres must run as cannot run {installation.directory / 'postgres'}.",
+            remedy="Install it where every account can read, or name a server in HOLDFAST_DATABASE_URL.",
+        )
+    copy = outside / installation.version
+    if not copy.exists():
+        aside = outside / "binaries.new"
+        shutil.rmtree(aside, ignore_errors=True)
+        _make_public_directory(aside)
+        libraries = package.with_name(package.name + ".libs")  # the binaries look for them beside the package
+        for tree in (tree for tree in (package, libraries) if tree.is_dir()):
+            shutil.copytree(tree, aside / tree.name, symlinks=True)
+        for path in (path for path in aside.rglob("*") if not path.is_symlink()):
+            path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
+        aside.rename(copy)
+    return replace(installation, directory=copy / package.name / installation.directory.relative_to(package))
+
+
+def _forget_dead_server(data: Path) -> int:
+    """Remove what a killed server left, and return its port: who still knows it shall find the next there.
+
+    Its pid may meanwhile belong to someone else, which would keep Postgres from starting.
+    """
+    dead = watchdog.read_postmaster(data)
+    if dead is not None and watchdog.may_serve(dead.pid, data):
+        return 0  # started by hand: Postgres itself refuses to be the second one
+    (data / "postmaster.pid").unlink(missing_ok=True)
+    return dead.port if dead is not None else 0
+
+
+def _make_public_directory(path: Path) -> None:
+    path.mkdir(parents=True, exist_ok=True)
+    for directory in (path, *path.parents):
+        if directory.is_relative_to(OUTSIDE):
+            directory.chmod(0o755)
+
+
+def _free_port(preferred: int) -> int:
+    for port in (preferred, 0):
+        with socket.socket() as probe, suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            return int(probe.getsockname()[1])
+    raise Unreachable(
+        "There is no free port on 127.0.0.1 for the embedded Postgres.",
+        remedy="Close programs that hold ports open, or name a running server in HOLDFAST_DATABASE_URL.",
+    )
+
+
+def write_secret(path: Path, text: str) -> None:
+    """Replace the file in one step by one that only we can read."""
+    aside = path.with_name(path.name + ".new")
+    aside.unlink(missing_ok=True)
+    with open(aside, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.rename(path)
+
+
+def _last_lines(text: str) -> str:
+    return "".join(f"\n  {line}" for line in text.strip().splitlines()[-8:])

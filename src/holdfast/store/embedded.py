@@ -1,0 +1,164 @@
+"""Runs the private Postgres of a working directory for as long as someone uses it.
+
+Owns `home/postgres`, its password, its start and its end; knows nothing of what is stored in it.
+
+Who is there is kept in file locks, because the kernel drops them however their holder dies:
+every user shares `users.lock`, every process that touches the data (initdb, Postgres and all its children)
+has inherited `server.lock`, the watchdog has `watchdog.lock`. All three are only looked at or taken
+by the holder of `lock`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from psycopg import pq
+
+from holdfast.errors import Unreachable
+from holdfast.store import watchdog
+from holdfast.store.cluster import Account, Cluster, launch_detached, place_of_data, write_secret
+
+LOCK_SECONDS = 180.0
+START_SECONDS = 120.0
+STOP_PATIENCE_SECONDS = 10.0
+ORPHAN_SECONDS = 3.0
+
+
+@contextmanager
+def use_embedded(home: Path, *, postgres_bin: Path | None = None) -> Iterator[str]:
+    """Be a user of the Postgres in `home` and get its URL; the first starts it, the last ends it."""
+    postgres = EmbeddedPostgres(home, postgres_bin)
+    url = postgres.enter()
+    try:
+        yield url
+    finally:
+        postgres.leave()
+
+
+class EmbeddedPostgres:
+    """One use of the Postgres in `home`, from `enter` to `leave`."""
+
+    def __init__(self, home: Path, postgres_bin: Path | None = None) -> None:
+        self._home = home.resolve()
+        self._postgres_bin = postgres_bin
+        self._user_lock: int | None = None
+        self._user_pid = 0
+
+    def enter(self) -> str:
+        """Return the URL of a server that is ready and stays until we leave."""
+        try:
+            self._home.mkdir(parents=True, exist_ok=True)
+            with watchdog.locked(self._home / "lock", LOCK_SECONDS):
+                users = self._home / "users.lock"
+                self._user_lock = watchdog.wait_for_lock(users, fcntl.LOCK_SH, LOCK_SECONDS)
+                self._user_pid = os.getpid()
+                try:
+                    return self._ensure_running()
+                except BaseException:
+                    self._release()
+                    self._stop_if_unused()
+                    raise
+        except TimeoutError:
+            raise Unreachable(
+                f"Another process has held {self._home / 'lock'} for {LOCK_SECONDS:g} seconds.",
+                remedy="Look for a stopped or hanging holdfast process and end it.",
+            ) from None
+        except OSError as error:
+            raise Unreachable(
+                f"The embedded Postgres cannot use {error.filename or self._home}: {error.strerror}.",
+                remedy=f"Make {self._home} a directory that you can write, with free space; "
+                "or choose another with HOLDFAST_HOME, or a running server with HOLDFAST_DATABASE_URL.",
+            ) from error
+
+    def leave(self) -> None:
+        """Stop being a user; the last one ends the server. In a forked child this does nothing."""
+        if self._user_lock is None or self._user_pid != os.getpid():
+            return
+        self._release()
+        # If this fails, the watchdog finds that nobody is left.
+        with suppress(OSError), watchdog.locked(self._home / "lock", LOCK_SECONDS):
+            self._stop_if_unused()
+
+    def _release(self) -> None:
+        if self._user_lock is not None:
+            watchdog.release(self._user_lock)
+            self._user_lock = None
+
+    def _stop_if_unused(self) -> None:
+        if watchdog.is_free(self._home / "users.lock"):
+            watchdog.stop(self._home, place_of_data(self._home), STOP_PATIENCE_SECONDS)
+
+    def _ensure_running(self) -> str:
+        """Start the server unless it is ready; wait for one that is still starting, or still ending."""
+        deadline = time.monotonic() + START_SECONDS
+        last_alive = time.monotonic()
+        launched: Cluster | None = None
+        while time.monotonic() < deadline:
+            # Whoever gets this lock knows that no process touches the data.
+            server_lock = watchdog.try_lock(self._home / "server.lock")
+            if server_lock is not None:
+                try:
+                    launched = self._launch(launched, server_lock)
+                finally:
+                    watchdog.release(server_lock)
+                last_alive = time.monotonic()
+            data = place_of_data(self._home)
+            server = watchdog.read_postmaster(data)
+            if server is not None and watchdog.may_serve(server.pid, data):
+                if server.status == "ready" and _answers(server.port):
+                    self._ensure_watchdog(data)
+                    return self._publish(server)
+                if server.status == "stopping":
+                    # Asked to stop while it recovers, Postgres may hang: see to it that it ends.
+                    watchdog.stop(self._home, data, STOP_PATIENCE_SECONDS)
+                last_alive = time.monotonic()
+            elif time.monotonic() - last_alive > ORPHAN_SECONDS:
+                watchdog.kill_orphans(self._home, data)
+            time.sleep(0.01)
+        raise Unreachable(
+            f"The embedded Postgres in {self._home} is not ready after {START_SECONDS:g} seconds.",
+            remedy=f"See {self._home / 'postgres.log'}; end Postgres processes that hang, then try again.",
+        )
+
+    def _launch(self, launched: Cluster | None, server_lock: int) -> Cluster:
+        """Launch the server, or launch it again if it has died of something that may have passed."""
+        if launched is None:
+            cluster = Cluster.prepare(self._home, self._postgres_bin, server_lock)
+        else:
+            cluster = launched.for_another_attempt()
+        self._ensure_watchdog(cluster.data)
+        cluster.launch(server_lock)
+        return cluster
+
+    def _ensure_watchdog(self, data: Path) -> None:
+        """Have a watchdog run: from before the server starts, and anew if someone has killed it."""
+        lock = watchdog.try_lock(self._home / "watchdog.lock")
+        if lock is not None:
+            script = [sys.executable, "-I", "-S", watchdog.__file__]
+            launch_detached([*script, str(self._home), str(data), str(lock)], Account(), lock, subprocess.DEVNULL)
+            watchdog.release(lock)
+
+    def _publish(self, server: watchdog.Postmaster) -> str:
+        """Keep `postgres.json` right for those who want to look into the database; we never rely on it."""
+        password = (self._home / "postgres.password").read_text()
+        url = f"postgresql://holdfast:{password}@127.0.0.1:{server.port}/holdfast"
+        text = json.dumps({"url": url, "pid": server.pid, "port": server.port})
+        public = self._home / "postgres.json"
+        if not public.exists() or public.read_bytes() != text.encode():
+            write_secret(public, text)
+        return url
+
+
+def _answers(port: int) -> bool:
+    """Whether it takes connections now: not while it recovers from the crash of one of its processes."""
+    place = f"hostaddr=127.0.0.1 port={port} user=holdfast dbname=holdfast"
+    options = "sslmode=disable gssencmode=disable connect_timeout=5"
+    return pq.PGconn.ping(f"{place} {options}".encode()) == pq.Ping.OK

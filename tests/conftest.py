@@ -1,0 +1,150 @@
+"""One real Postgres for the whole run, shared by all test processes; a fresh database for every test that asks."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from holdfast.store.embedded import use_embedded
+from holdfast.store.migrate import migrate
+from holdfast.store.postgres import PostgresStore
+
+Answer = TypeVar("Answer")
+
+_TEMPLATE_LOCK = 7_301_988
+
+
+@pytest.fixture(autouse=True)
+def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("HOLDFAST_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An embedded server; parallel test processes find the same one and the last of them stops it."""
+    base = tmp_path_factory.getbasetemp()
+    home = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "shared-postgres"
+    with use_embedded(home) as url:
+        _hurry(url)
+        yield url
+
+
+def _hurry(url: str) -> None:
+    """Nothing here must survive a power cut: no waiting for the disk."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("alter system set fsync = off")
+        connection.execute("alter system set synchronous_commit = off")
+        connection.execute("alter system set full_page_writes = off")
+        connection.execute("select pg_reload_conf()")
+
+
+@pytest.fixture(scope="session")
+def template_database(server_url: str) -> str:
+    """A database with the current schema, to be cloned: made once, whoever comes first."""
+    name = "holdfast_template"
+    with psycopg.connect(server_url, autocommit=True) as connection:
+        connection.execute("select pg_advisory_lock(%s)", (_TEMPLATE_LOCK,))
+        known = connection.execute("select 1 from pg_database where datname = %s", (name,)).fetchone()
+        if known is None:
+            connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+            asyncio.run(_migrate(with_database(server_url, name)))
+        connection.execute("select pg_advisory_unlock(%s)", (_TEMPLATE_LOCK,))
+    return name
+
+
+async def _migrate(url: str) -> None:
+    await migrate(url)
+
+
+@pytest.fixture(scope="session")
+def free_databases() -> list[str]:
+    """Databases of this process that a test has given back: emptying one is faster than making one."""
+    return []
+
+
+@pytest.fixture
+def database_url(server_url: str, template_database: str, free_databases: list[str]) -> Iterator[str]:
+    """A database for this test alone, with the schema and nothing in it."""
+    if free_databases:
+        name = free_databases.pop()
+    else:
+        name = f"test_{uuid.uuid4().hex[:16]}"
+        with psycopg.connect(server_url, autocommit=True) as connection:
+            connection.execute("select pg_advisory_lock(%s)", (_TEMPLATE_LOCK,))
+            connection.execute(
+                sql.SQL("create database {} template {}").format(
+                    sql.Identifier(name), sql.Identifier(template_database)
+                )
+            )
+    url = with_database(server_url, name)
+    yield url
+    with psycopg.connect(url, autocommit=True) as connection:
+        _empty(connection)
+    free_databases.append(name)
+
+
+def _empty(connection: psycopg.Connection) -> None:
+    """End whoever is still connected and delete every row."""
+    connection.execute(
+        "select pg_terminate_backend(pid, 5000) from pg_stat_activity"
+        " where datname = current_database() and pid <> pg_backend_pid()"
+    )
+    tables = connection.execute(
+        "select tablename from pg_tables where schemaname = 'holdfast' and tablename <> 'migrations'"
+        " order by tablename = 'workflows'"
+    ).fetchall()
+    with connection.transaction():
+        for (table,) in tables:
+            connection.execute(sql.SQL("delete from {}").format(sql.Identifier("holdfast", table)))
+
+
+@pytest.fixture
+def empty_database_url(server_url: str) -> Iterator[str]:
+    """A database without our schema."""
+    name = f"empty_{uuid.uuid4().hex[:16]}"
+    with psycopg.connect(server_url, autocommit=True) as connection:
+        connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+        yield with_database(server_url, name)
+        connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+async def store(database_url: str) -> AsyncIterator[PostgresStore]:
+    opened = PostgresStore(database_url)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def with_database(url: str, name: str) -> str:
+    return url.rsplit("/", 1)[0] + "/" + name
+
+
+async def eventually(look: Callable[[], Awaitable[Answer]], seconds: float = 20.0) -> Answer:
+    """The first true answer of `look`, asked again and again; fails when the deadline has passed."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + seconds
+    while True:
+        answer = await look()
+        if answer:
+            return answer
+        assert loop.time() < until, f"{look} did not become true within {seconds} s"
+        await asyncio.sleep(0.01)
+
+
+def examples() -> Path:
+    return Path(__file__).parent.parent / "examples"
