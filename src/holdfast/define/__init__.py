@@ -1,0 +1,1 @@
+"""What users write: definitions, templates and handlers. Pure; knows nothing of jobs."""

@@ -1,0 +1,116 @@
+"""The normalised workflow that a job pins: one model behind YAML and Python, with one hash."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import orjson
+
+from holdfast.define.node import Node
+
+
+class InputType(StrEnum):
+    STRING = "string"
+    INTEGER = "integer"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    ARRAY = "array"
+    OBJECT = "object"
+    ANY = "any"
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One declared input. `has_default` tells a default of null from no default at all."""
+
+    name: str
+    type: InputType = InputType.ANY
+    required: bool = False
+    has_default: bool = False
+    default: Any = None
+    description: str = ""
+    pattern: str | None = None
+    enum: tuple[Any, ...] | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "type": str(self.type),
+            "required": self.required,
+            "has_default": self.has_default,
+            "default": self.default,
+            "description": self.description,
+            "pattern": self.pattern,
+            "enum": list(self.enum) if self.enum is not None else None,
+            "minimum": self.minimum,
+            "maximum": self.maximum,
+            "min_length": self.min_length,
+            "max_length": self.max_length,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Input:
+        enum = tuple(data["enum"]) if data["enum"] is not None else None
+        return cls(**{**data, "type": InputType(data["type"]), "enum": enum})
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A workflow with every default filled in. Nodes keep the order of the file."""
+
+    workflow_id: str
+    version: str = "1"
+    name: str = ""
+    description: str = ""
+    inputs: tuple[Input, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    timeout_seconds: float | None = None
+    result: Any = None
+    has_result: bool = False
+
+    def node(self, name: str) -> Node:
+        for node in self.nodes:
+            if node.name == name:
+                return node
+        raise KeyError(name)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "workflow_id": self.workflow_id,
+            "version": self.version,
+            "name": self.name,
+            "description": self.description,
+            "inputs": [i.to_json() for i in self.inputs],
+            "nodes": [n.to_json() for n in self.nodes],
+            "timeout_seconds": self.timeout_seconds,
+            "result": self.result,
+            "has_result": self.has_result,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Definition:
+        return cls(
+            workflow_id=data["workflow_id"],
+            version=data["version"],
+            name=data["name"],
+            description=data["description"],
+            inputs=tuple(Input.from_json(i) for i in data["inputs"]),
+            nodes=tuple(Node.from_json(n) for n in data["nodes"]),
+            timeout_seconds=data["timeout_seconds"],
+            result=data["result"],
+            has_result=data["has_result"],
+        )
+
+    def canonical_bytes(self) -> bytes:
+        return orjson.dumps(self.to_json(), option=orjson.OPT_SORT_KEYS)
+
+    def hash(self) -> str:
+        """The same for every spelling of the same workflow, whichever language it was written in."""
+        return hashlib.sha256(self.canonical_bytes()).hexdigest()

@@ -1,0 +1,47 @@
+"""A drawing as a Mermaid flowchart, which many Markdown viewers show as a picture."""
+
+from __future__ import annotations
+
+from holdfast.define.definition import Definition
+from holdfast.define.drawing.edges import Edge, edges_of, shortened
+from holdfast.define.graph import build_graph
+from holdfast.define.node import Node, NodeType
+
+_SHAPES = {
+    NodeType.START: ("([", "])"),
+    NodeType.END: ("([", "])"),
+    NodeType.TASK: ("[", "]"),
+    NodeType.CONDITIONAL: ("{", "}"),
+    NodeType.FAN_OUT: ("[[", "]]"),
+    NodeType.FAN_IN: ("[/", "\\]"),
+}
+
+
+def draw_mermaid(definition: Definition) -> str:
+    """Nodes are numbered, never named, in the code: a name can be a word of Mermaid, such as `end`."""
+    graph = build_graph(definition)
+    ids = {name: f"n{number}" for number, name in enumerate(graph.names, start=1)}
+    lines = ["flowchart TD"]
+    lines += [f"  {ids[node.name]}{_shape(node)}" for node in definition.nodes]
+    lines += [f"  {ids[edge.source]} {_arrow(edge)} {ids[edge.target]}" for edge in edges_of(graph)]
+    return "\n".join(lines) + "\n"
+
+
+def _shape(node: Node) -> str:
+    opening, closing = _SHAPES[node.type]
+    label = _escaped(node.name)
+    if node.task is not None:
+        label += f"<br/>{_escaped(node.task.handler)}"
+    if node.type is NodeType.FAN_OUT:
+        label += " × n"
+    return f'{opening}"{label}"{closing}'
+
+
+def _arrow(edge: Edge) -> str:
+    arrow = "-.->" if edge.is_any else "-->"
+    return f'{arrow}|"{_escaped(shortened(edge.label, 60, tail=12))}"|' if edge.label else arrow
+
+
+def _escaped(text: str) -> str:
+    """Mermaid's own entities: everything but letters, digits and a few signs becomes a number."""
+    return "".join(one if one.isalnum() or one in " ._-:,+*/=" else f"#{ord(one)};" for one in text)

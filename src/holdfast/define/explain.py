@@ -1,0 +1,226 @@
+"""Turns what pydantic finds wrong with a file into sentences that name the place and the way to mend it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic_core import ErrorDetails
+
+from holdfast.define.document import (
+    HANDLER_NAME,
+    INPUT_NAME,
+    INPUT_TYPES,
+    NODE_DOCUMENTS,
+    NODE_NAME,
+    WORKFLOW_ID,
+    BranchDocument,
+    DependsOnDocument,
+    InputDocument,
+    ItemTaskDocument,
+    RetryDocument,
+    Surface,
+    WorkflowDocument,
+    node_type,
+)
+from holdfast.define.source import Path, Source, did_you_mean
+from holdfast.errors import Detail
+
+_NAME_RULES = {
+    NODE_NAME: "a letter, then letters, digits, '-' and single '_'",
+    INPUT_NAME: "a letter or '_', then letters, digits, '_' and '-'",
+    WORKFLOW_ID: "a letter, then letters, digits, '_', '.' and '-'",
+    HANDLER_NAME: "a letter or '_', then letters, digits and any of '_', '.', ':', '-'",
+}
+_WANTED = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "dict_type": "a map",
+    "model_type": "a map",
+    "model_attributes_type": "a map",
+    "int_from_float": "a whole number",
+    "finite_number": "a finite number",
+}
+_MAP_KINDS = ("dict_type", "model_type", "model_attributes_type")
+_INPUT_TYPE_SYNONYMS = {
+    "str": "string",
+    "text": "string",
+    "int": "integer",
+    "float": "number",
+    "bool": "boolean",
+    "list": "array",
+    "dict": "object",
+    "map": "object",
+}
+_MISPLACED = {
+    ("conditional", "importance"): "A conditional is always critical.",
+    ("conditional", "next"): "A conditional goes on by its branches.",
+    ("end", "next"): "Nothing follows an end.",
+    ("start", "depends_on"): "A start waits for nothing.",
+}
+
+
+def explain(error: ErrorDetails, source: Source) -> Detail:
+    """One sentence for one of pydantic's findings, at the place in the file that it is about."""
+    path = source_path(error["loc"])
+    kind, context = error["type"], error.get("ctx", {})
+    if path[-1:] == ("[key]",):
+        return _bad_name(path[:-1], context, source)
+    if kind == "extra_forbidden":
+        return _unknown_key(path, source)
+    if kind == "missing":
+        return _missing_key(path, source)
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        return _unknown_type((*path, "type"), source)
+    if kind == "literal_error":
+        return _not_among(path, error, source)
+    message = _MESSAGES.get(kind, _wanted)(kind, path, context)
+    return source.at_value(source.first_of(path, _without_all_of(path)), message, _hint(kind, path, error["input"]))
+
+
+def source_path(location: tuple[int | str, ...]) -> Path:
+    """The path in the file: pydantic's also names the alternatives that it chose."""
+    alternatives = {f"<{name}>" for name in (*NODE_DOCUMENTS, "list", "map")}
+    return tuple(step for step in location if step not in alternatives)
+
+
+def _without_all_of(path: Path) -> Path:
+    """`depends_on: [a]` is checked as if all_of had been written."""
+    return tuple(step for step in path if step != "all_of")
+
+
+def _bad_name(path: Path, context: Mapping[str, Any], source: Source) -> Detail:
+    name = path[-1]
+    if "max_length" in context:
+        return source.at_key(path, f"The name is longer than {context['max_length']} characters.")
+    rule = _NAME_RULES[context["pattern"]]
+    return source.at_key(path, f"'{name}' is not a valid name.", f"A name is {rule}.")
+
+
+def _unknown_key(path: Path, source: Source) -> Detail:
+    key, parent = str(path[-1]), path[:-1]
+    kind = _node_kind(path, source)
+    if kind is not None:
+        owners = [name for name, model in NODE_DOCUMENTS.items() if key in model.model_fields]
+        if owners or (kind, key) in _MISPLACED:
+            reason = _MISPLACED.get((kind, key))
+            if reason is None and key in ItemTaskDocument.model_fields and kind == "fan_out":
+                reason = "It belongs under 'task'."
+            article = "an" if kind == "end" else "a"
+            message = f"The key '{key}' does not belong to {article} {kind} node."
+            return source.at_key(path, message, reason or f"It belongs to: {', '.join(owners)}.")
+    return source.at_key(path, f"Unknown key '{key}'.", did_you_mean(key, _known_keys(parent, kind)))
+
+
+def _node_kind(path: Path, source: Source) -> str | None:
+    """The type of the node whose own key this is."""
+    if len(path) != 3 or path[0] != "nodes":
+        return None
+    return (node_type(source.data["nodes"][path[1]]) or "<task>")[1:-1]
+
+
+def _known_keys(parent: Path, kind: str | None) -> list[str]:
+    model: type[Surface]
+    if not parent:
+        model = WorkflowDocument
+    elif kind is not None:
+        model = NODE_DOCUMENTS[kind]
+    elif parent[0] == "inputs":
+        model = InputDocument
+    elif parent[-1] == "retry":
+        model = RetryDocument
+    elif parent[-1] == "depends_on":
+        model = DependsOnDocument
+    elif parent[-1] == "task":
+        model = ItemTaskDocument
+    else:
+        model = BranchDocument
+    return list(model.model_fields)
+
+
+def _missing_key(path: Path, source: Source) -> Detail:
+    parent, key = path[:-1], path[-1]
+    if not parent:
+        return source.at_key(path, f"The key '{key}' is missing.")
+    kind = _node_kind(path, source)
+    if kind is None:
+        return source.at_key(parent, f"The key '{key}' is missing.")
+    name = str(path[1])
+    suggestion = None
+    if kind == "task" and name.lower() in ("start", "end") and len(source.data["nodes"][name]) < 3:
+        suggestion = f"Did you mean 'type: {name.lower()}'?"
+    return source.at_key(parent, f"The {kind} node '{name}' has no '{key}'.", suggestion)
+
+
+def _unknown_type(path: Path, source: Source) -> Detail:
+    written = source.data["nodes"][path[1]]["type"]
+    known = ", ".join(NODE_DOCUMENTS)
+    if not isinstance(written, str):
+        return source.at_value(path, f"A node's type must be one of {known}.")
+    suggestion = did_you_mean(written.replace("-", "_"), NODE_DOCUMENTS)
+    return source.at_value(path, f"Unknown node type '{written}'; it must be one of {known}.", suggestion)
+
+
+def _not_among(path: Path, error: ErrorDetails, source: Source) -> Detail:
+    written, expected = error["input"], str(error["ctx"]["expected"])
+    known = [word.strip(" '") for word in expected.replace(" or ", ", ").split(",")]
+    suggestion = None
+    if isinstance(written, str):
+        suggestion = did_you_mean(written, known)
+        if tuple(known) == INPUT_TYPES and written.lower() in _INPUT_TYPE_SYNONYMS:
+            suggestion = f"Did you mean '{_INPUT_TYPE_SYNONYMS[written.lower()]}'?"
+    return source.at_value(path, f"'{path[-1]}' must be one of {', '.join(known)}.", suggestion)
+
+
+def _wanted(kind: str, path: Path, context: Mapping[str, Any]) -> str:
+    if kind in _MAP_KINDS and path[-1:] == ("depends_on",):
+        return "'depends_on' must be a node's name, a list of names, or a map with 'all_of' and 'any_of'."
+    return f"{_subject(path)} must be {_WANTED.get(kind, 'something else: ' + kind)}."
+
+
+def _subject(path: Path) -> str:
+    if not path:
+        return "The file"
+    if isinstance(path[-1], int):
+        return f"Each entry of '{path[-2]}'"
+    return f"'{path[-1]}'"
+
+
+def _list_message(kind: str, path: Path, context: Mapping[str, Any]) -> str:
+    if path[-1] in ("next", "on_true", "on_false", "all_of", "any_of") or path[-2:-1] == ("branches",):
+        return f"{_subject(path)} must be a node's name or a list of names."
+    if path[-1] == "branches":
+        return "'branches' must be a list or a map."
+    return f"{_subject(path)} must be a list."
+
+
+_MESSAGES: dict[str, Callable[[str, Path, Mapping[str, Any]], str]] = {
+    "list_type": _list_message,
+    "greater_than": lambda _, path, c: f"{_subject(path)} must be greater than {c['gt']:g}.",
+    "greater_than_equal": lambda _, path, c: f"{_subject(path)} must be at least {c['ge']:g}.",
+    "less_than": lambda _, path, c: f"{_subject(path)} must be less than {c['lt']:g}.",
+    "less_than_equal": lambda _, path, c: f"{_subject(path)} must be at most {c['le']:,.0f}.",
+    "too_short": lambda _, path, c: f"{_subject(path)} must not be empty.",
+    "too_long": lambda _, path, c: f"{_subject(path)} has more than {c['max_length']} entries.",
+    "string_too_long": lambda _, path, c: f"{_subject(path)} is longer than {c['max_length']} characters.",
+    "string_pattern_mismatch": lambda _, path, c: (
+        f"{_subject(path)} is not a valid name: it must be {_NAME_RULES[c['pattern']]}."
+    ),
+    "blank": lambda _, path, c: f"{_subject(path)} must not be empty.",
+}
+
+
+def _hint(kind: str, path: Path, written: Any) -> str | None:
+    if kind in _MAP_KINDS and len(path) == 2 and path[0] == "nodes":
+        name = str(path[1])
+        is_border = name.lower() in ("start", "end")
+        return f"Write '{name}: {{type: {name.lower()}}}'." if is_border else "A task needs at least a 'handler'."
+    if kind == "string_type" and isinstance(written, bool | int | float):
+        return "Put it in quotes."
+    if kind == "string_type" and isinstance(written, dict) and len(written) <= 1:
+        return 'A template must stand in quotes: "{{ … }}".'
+    if kind in ("int_type", "float_type", "bool_type") and isinstance(written, str):
+        return "Remove the quotes." if "{{" not in written else "A template is not possible here."
+    return None

@@ -1,0 +1,488 @@
+"""What may be written as an expression: text becomes a small frozen tree, or an error with its offset.
+
+There are no calls, no attributes and no statements. Knows nothing of data; expression.py evaluates the tree.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from typing import NoReturn
+
+from holdfast.define.filters import FILTERS
+from holdfast.define.operators import MAX_INTEGER, TESTS
+from holdfast.define.tree import (
+    Binary,
+    Choice,
+    Filtered,
+    ListOf,
+    Literal,
+    MappingOf,
+    Member,
+    Negative,
+    Not,
+    Root,
+    Slice,
+    Test,
+    Tree,
+    children,
+)
+
+# Nobody reads a longer expression, and every bound below follows from a short one.
+MAX_SOURCE_CHARS = 4096
+# Parsing takes at most six Python frames a level, evaluating two: far from Python's limit, whoever calls.
+MAX_DEPTH = 64
+# Keeps the work of one evaluation small even when each step is cheap.
+MAX_NODES = 1000
+
+ROOTS = frozenset({"inputs", "nodes", "item", "index", "job", "upstream"})
+ALIASES = {"input": "inputs"}
+_ONLY_IN_ITEMS = {"item", "index"}
+
+
+class ExpressionSyntaxError(ValueError):
+    """A text is not an expression.
+
+    `position` is the 0-based offset in the text; inside params, `path` holds the keys that lead to it.
+    """
+
+    def __init__(self, message: str, position: int, suggestion: str | None = None) -> None:
+        super().__init__(f"{message} {suggestion}" if suggestion else message)
+        self.message = message
+        self.position = position
+        self.suggestion = suggestion
+        self.path: tuple[str | int, ...] = ()
+
+
+_TOKEN_PARTS = r"""
+    (?P<space>[ \t\r\n]+)
+  | (?P<number>{number})
+  | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
+  | (?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
+  | (?P<symbol>\*\*|//|==|!=|<=|>=|[-+*/%~<>=|.,:()\[\]{{}}])
+"""
+_TOKEN = re.compile(_TOKEN_PARTS.format(number=r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"), re.VERBOSE | re.DOTALL)
+# After a dot, `a.0.5` is two indexes, not the number 0.5.
+_TOKEN_AFTER_DOT = re.compile(_TOKEN_PARTS.format(number="[0-9]+"), re.VERBOSE | re.DOTALL)
+_KEYWORD_ARGUMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)[ \t\r\n]*=(?!=)")
+_IN = re.compile(r"[ \t\r\n]+in(?![A-Za-z0-9_])")
+_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\\": "\\", "'": "'", '"': '"', "/": "/"}
+
+_CONSTANTS = {"true": True, "false": False, "none": None, "null": None}
+_CONSTANTS |= {"True": True, "False": False, "None": None}
+_WORDS = {"and", "or", "not", "in", "is", "if", "else"}
+_COMPARISONS = {"==", "!=", "<", "<=", ">", ">=", "in", "not in"}
+# Jinja's precedence; `**` is the only one that groups from the right.
+_BINDING = {"or": 1, "and": 2, **dict.fromkeys(_COMPARISONS, 4), "+": 5, "-": 5, "~": 6}
+_BINDING |= {"*": 7, "/": 7, "//": 7, "%": 7, "**": 9}
+_NOT_BINDING, _NEGATIVE_BINDING = 3, 8
+
+
+class Parser:
+    """Reads one expression from `text`, beginning at `start`.
+
+    With `braces`, `{{ … }}` is an operand, and `operands` notes where each stood.
+    """
+
+    def __init__(self, text: str, allowed_roots: AbstractSet[str], *, start: int = 0, braces: bool = False) -> None:
+        self.text = text
+        self.operands: list[tuple[int, int]] = []
+        self._allowed_roots = allowed_roots
+        self._start = start
+        self._braces = braces
+        self._depth = 0
+        self._end = min(len(text), start + MAX_SOURCE_CHARS + 1)
+        self._kind = self._token = ""
+        self._position = self._next = start
+        self._advance()
+
+    def parse_all(self) -> Tree:
+        """The whole text as one expression."""
+        tree = self._expression()
+        if self._kind != "end":
+            self._unexpected("the end")
+        return self._bounded(tree)
+
+    def parse_embedded(self) -> tuple[Tree, int]:
+        """An expression that `}}` ends, and the offset behind the braces."""
+        try:
+            tree = self._expression()
+            end = self._closing_braces()
+        except ExpressionSyntaxError:
+            if self._kind == "end":
+                raise ExpressionSyntaxError("'{{' is never closed.", self._start - 2) from None
+            raise
+        return self._bounded(tree), end
+
+    def _bounded(self, tree: Tree) -> Tree:
+        """Left-leaning chains grow deep without nesting, so the finished tree is measured once more."""
+        level, depth, seen = [tree], 0, 0
+        while level:
+            depth, seen = depth + 1, seen + len(level)
+            if depth > MAX_DEPTH:
+                self._too_deep(self._start)
+            level = [child for parent in level for child in children(parent)]
+        if seen > MAX_NODES:
+            self._fail(f"The expression has too many parts (more than {MAX_NODES}).", self._start)
+        return tree
+
+    # Tokens
+
+    def _advance(self) -> None:
+        if self._kind == "end":
+            return
+        pattern = _TOKEN_AFTER_DOT if self._token == "." and self._kind == "symbol" else _TOKEN
+        while True:
+            self._position = self._next
+            if self._position - self._start > MAX_SOURCE_CHARS:
+                self._fail(f"An expression may have at most {MAX_SOURCE_CHARS} characters.", self._start)
+            if self._position == self._end:
+                self._kind, self._token = "end", ""
+                return
+            match = pattern.match(self.text, self._position, self._end)
+            if match is None:
+                self._bad_character()
+            self._next = match.end()
+            if match.lastgroup != "space":
+                break
+        self._kind, self._token = str(match.lastgroup), match.group()
+        if self._kind == "number" and pattern is _TOKEN:
+            self._check_number()
+
+    def _bad_character(self) -> NoReturn:
+        character = self.text[self._position]
+        if character in "'\"":
+            if self._end < len(self.text):
+                self._fail(f"An expression may have at most {MAX_SOURCE_CHARS} characters.", self._start)
+            self._fail("This quote is never closed.")
+        hint = _HINTS.get(character) or (None if character.isascii() else _HINTS["other letters"])
+        self._fail(f"{character!r} is not part of the language.", suggestion=hint)
+
+    def _check_number(self) -> None:
+        following = self.text[self._next : self._next + 1]
+        leading_zero = len(self._token) > 1 and self._token[0] == "0" and self._token[1].isdigit()
+        if leading_zero or following == "_" or following == "." or following.isalnum():
+            self._fail(
+                "This is not a number.",
+                suggestion="Numbers are written like 12, 0.5 or 1e6; texts need quotes.",
+            )
+
+    def _at(self, *tokens: str) -> bool:
+        return self._kind in ("symbol", "name") and self._token in tokens
+
+    def _take(self, token: str) -> bool:
+        if self._at(token):
+            self._advance()
+            return True
+        return False
+
+    def _expect(self, token: str) -> None:
+        if not self._take(token):
+            self._unexpected(f"'{token}'")
+
+    def _closing_braces(self) -> int:
+        if not (self._at("}") and self.text.startswith("}}", self._position)):
+            self._unexpected("'}}'")
+        return self._position + 2
+
+    # Errors
+
+    def _fail(self, message: str, position: int | None = None, suggestion: str | None = None) -> NoReturn:
+        raise ExpressionSyntaxError(message, self._position if position is None else position, suggestion)
+
+    def _too_deep(self, position: int | None = None) -> NoReturn:
+        self._fail(f"The expression is nested too deeply (more than {MAX_DEPTH} levels).", position)
+
+    def _unexpected(self, expected: str) -> NoReturn:
+        if self._at("=", "("):
+            self._fail(f"'{self._token}' is not part of the language here.", suggestion=_HINTS[self._token])
+        found = "the end" if self._kind == "end" else f"'{self._token[:40]}'"
+        self._fail(f"Expected {expected}, found {found}.")
+
+    # Grammar
+
+    def _expression(self) -> Tree:
+        tree = self._operation(0)
+        if not self._take("if"):
+            return tree
+        condition = self._operation(0)
+        if not self._take("else"):
+            return Choice(condition, tree, Literal(None))
+        self._depth += 1
+        otherwise = self._expression()
+        self._depth -= 1
+        return Choice(condition, tree, otherwise)
+
+    def _operation(self, minimum: int, *, filters: bool = True) -> Tree:
+        """Precedence climbing: an operand, then each operator that binds at least as tightly as `minimum`."""
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            self._too_deep()
+        tree = self._operand(minimum, filters)
+        compared = False
+        while (operator := self._operator()) is not None and _BINDING[operator] >= minimum:
+            binding = _BINDING[operator]
+            if compared and operator in _COMPARISONS:
+                self._fail("Comparisons cannot be chained.", suggestion="Join two of them with 'and'.")
+            compared = operator in _COMPARISONS
+            self._advance()
+            if operator == "not in":
+                self._advance()
+            right = self._operation(_NEGATIVE_BINDING if operator == "**" else binding + 1, filters=filters)
+            tree = Binary(operator, tree, right)
+        self._depth -= 1
+        return tree
+
+    def _operator(self) -> str | None:
+        if self._at("not") and _IN.match(self.text, self._next, self._end):
+            return "not in"
+        return self._token if self._at(*_BINDING) else None
+
+    def _operand(self, minimum: int, filters: bool) -> Tree:
+        if self._at("not"):
+            if minimum > _NOT_BINDING:
+                self._fail("'not' cannot stand here.", suggestion="Put it and its operand in parentheses.")
+            self._advance()
+            return Not(self._operation(_NOT_BINDING))
+        # As in Jinja, a filter takes the negative number: -1 | abs is 1.
+        is_negative = self._take("-")
+        tree = _negative(self._operation(_NEGATIVE_BINDING, filters=False)) if is_negative else self._primary()
+        return self._filters(tree) if filters else tree
+
+    def _primary(self) -> Tree:
+        tree: Tree
+        if self._kind == "number":
+            tree = self._number()
+        elif self._kind == "string":
+            tree = self._string()
+        elif self._kind == "name" and self._token not in _WORDS:
+            tree = self._name()
+        elif self._at("{") and self.text.startswith(("{%", "{#"), self._position):
+            self._fail("Statements and comments are not part of the language.")
+        elif self._at("{") and self.text.startswith("{{", self._position):
+            tree = self._braced()
+        elif self._take("("):
+            tree = self._expression()
+            self._expect(")")
+        elif self._take("["):
+            tree = ListOf(tuple(self._until("]")))
+        elif self._take("{"):
+            tree = self._mapping()
+        else:
+            self._unexpected("a value")
+        return self._members(tree)
+
+    def _number(self) -> Literal:
+        digits = self._token
+        value = int(digits) if digits.isdigit() and len(digits) <= 19 else float(digits)
+        if value == math.inf or (digits.isdigit() and value > MAX_INTEGER):
+            self._fail("This number is too large.")
+        self._advance()
+        return Literal(value)
+
+    def _string(self) -> Literal:
+        token, position = self._token, self._position
+        if self._braces and "{{" in token:
+            self._fail(
+                "'{{ … }}' inside quotes stays text in a condition.",
+                suggestion="Leave the quotes away: {{ … }} is an operand. Join texts with ~.",
+            )
+
+        def unescape(match: re.Match[str]) -> str:
+            code = match[1] or match[2]
+            character = chr(int(code, 16)) if code else _ESCAPED.get(match[3])
+            if character is None or character == "\0" or "\ud800" <= character <= "\udfff":
+                self._fail("This escape is not part of the language.", position + 1 + match.start())
+            return character
+
+        value = _ESCAPE.sub(unescape, token[1:-1])
+        self._advance()
+        return Literal(value)
+
+    def _name(self) -> Tree:
+        name, position = self._token, self._position
+        self._advance()
+        if name in _CONSTANTS:
+            return Literal(_CONSTANTS[name])
+        if self._at("("):
+            self._fail(f"There is no function '{name}'.", position, _HINTS["("])
+        root = ALIASES.get(name, name)
+        if root not in self._allowed_roots:
+            self._unknown_name(name, position)
+        return Root(root)
+
+    def _unknown_name(self, name: str, position: int) -> NoReturn:
+        allowed = sorted(set(self._allowed_roots) - ALIASES.keys())
+        known = ", ".join(allowed)
+        if ALIASES.get(name, name) in ROOTS:
+            where = " outside of a fan-out's task" if name in _ONLY_IN_ITEMS else " here"
+            self._fail(f"'{name}' cannot be used{where}.", position, f"Here there are: {known}.")
+        suggestion = _did_you_mean(name, allowed) or f"Texts need quotes; names are: {known}."
+        if re.search(r"[A-Za-z0-9_]-$", self.text[max(0, position - 2) : position]):
+            suggestion = 'A key with a hyphen is written in brackets: nodes["my-node"].'
+        self._fail(f"Unknown name '{name[:40]}'.", position, suggestion)
+
+    def _braced(self) -> Tree:
+        if not self._braces:
+            self._fail("'{{' cannot stand inside an expression.")
+        opened = self._position
+        self._advance()
+        refuse_whitespace_control(self.text, self._next)
+        self._advance()
+        self._braces = False
+        tree = self._expression()
+        self._braces = True
+        closed = self._closing_braces()
+        self.operands.append((opened, closed))
+        self._advance()
+        self._advance()
+        return tree
+
+    def _until(self, closing: str) -> Iterable[Tree]:
+        while not self._take(closing):
+            yield self._expression()
+            if not self._at(closing):
+                self._expect(",")
+
+    def _mapping(self) -> MappingOf:
+        keys: list[str] = []
+        values: list[Tree] = []
+        while not self._take("}"):
+            if self._kind != "string":
+                self._unexpected("a key in quotes")
+            keys.append(str(self._string().value))
+            self._expect(":")
+            values.append(self._expression())
+            if not self._at("}"):
+                self._expect(",")
+        return MappingOf(tuple(keys), tuple(values))
+
+    def _members(self, tree: Tree) -> Tree:
+        while True:
+            if self._take("."):
+                tree = Member(tree, self._key())
+            elif self._take("["):
+                tree = self._index(tree)
+            elif self._at("("):
+                self._fail("Nothing can be called.", suggestion=_HINTS["("])
+            else:
+                return tree
+
+    def _key(self) -> Literal:
+        key: str | int = self._token
+        if self._kind == "number":
+            key = int(key) if len(self._token) <= 19 else self._fail("This number is too large.")
+        elif self._kind != "name":
+            self._unexpected("a key after the dot")
+        elif self._token.startswith("_"):
+            self._fail(
+                f"'.{self._token[:40]}' is refused: a name after a dot cannot begin with an underscore.",
+                suggestion=f'A key is also written in brackets: ["{self._token[:40]}"].',
+            )
+        self._advance()
+        return Literal(key)
+
+    def _index(self, base: Tree) -> Tree:
+        start: Tree = Literal(None)
+        if not self._at(":"):
+            start = self._expression()
+        if not self._take(":"):
+            self._expect("]")
+            return Member(base, start)
+        stop: Tree = Literal(None) if self._at("]") else self._expression()
+        self._expect("]")
+        return Slice(base, start, stop)
+
+    def _filters(self, tree: Tree) -> Tree:
+        while True:
+            if self._take("|"):
+                tree = self._filter(tree)
+            elif self._take("is"):
+                tree = self._test(tree)
+            else:
+                return tree
+
+    def _test(self, operand: Tree) -> Tree:
+        negated = self._take("not")
+        name = {"null": "none", "None": "none"}.get(self._token, self._token)
+        if self._kind != "name":
+            self._unexpected("a test after 'is'")
+        if name not in (*TESTS, "defined", "undefined"):
+            suggestion = _did_you_mean(name, TESTS) or f"Tests are: defined, undefined, {', '.join(TESTS)}."
+            self._fail(f"Unknown test '{name[:40]}'.", suggestion=suggestion)
+        self._advance()
+        if name == "undefined":
+            name, negated = "defined", not negated
+        tree = Test(name, operand)
+        return Not(tree) if negated else tree
+
+    def _filter(self, operand: Tree) -> Tree:
+        name, position = self._token, self._position
+        if self._kind != "name":
+            self._unexpected("a filter's name after '|'")
+        if name not in FILTERS:
+            suggestion = _did_you_mean(name, FILTERS) or f"Filters are: {', '.join(FILTERS)}."
+            self._fail(f"Unknown filter '{name[:40]}'.", suggestion=suggestion)
+        self._advance()
+        arguments = self._arguments(name) if self._take("(") else {}
+        missing = [p for p in FILTERS[name].required if p not in arguments]
+        if missing:
+            self._fail(f"The filter '{name}' needs the argument '{missing[0]}'.", position)
+        return Filtered(name, operand, tuple(arguments), tuple(arguments.values()))
+
+    def _arguments(self, name: str) -> dict[str, Tree]:
+        parameters = FILTERS[name].parameters
+        arguments: dict[str, Tree] = {}
+        while not self._take(")"):
+            position = self._position
+            keyword = _KEYWORD_ARGUMENT.match(self.text, position, self._end) if self._kind == "name" else None
+            if keyword:
+                parameter = keyword[1]
+                self._advance()
+                self._advance()
+            elif len(arguments) < len(parameters):
+                parameter = parameters[len(arguments)]
+            else:
+                self._fail(f"The filter '{name}' takes at most {len(parameters)} arguments.")
+            if parameter not in parameters or parameter in arguments:
+                self._fail(f"The filter '{name}' takes no further argument '{parameter[:40]}'.", position)
+            arguments[parameter] = self._expression()
+            if not self._at(")"):
+                self._expect(",")
+        return arguments
+
+
+_HINTS = {
+    "=": "Compare with '=='.",
+    "(": "There are no functions and no methods; a filter is written: value | name.",
+    "&": "Join conditions with 'and'.",
+    "!": "Negate with 'not'.",
+    "other letters": 'A key with other letters is written in brackets: item["größe"].',
+}
+
+
+def _negative(operand: Tree) -> Tree:
+    """A negative number is a literal, so that `a[-1]` is a path like `a[1]`."""
+    value = operand.value if isinstance(operand, Literal) else None
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return Literal(-value)
+    return Negative(operand)
+
+
+def refuse_whitespace_control(text: str, position: int) -> None:
+    """`{{- x }}` would read as a minus: what Jinja takes for layout must not turn into arithmetic."""
+    if text.startswith(("-", "+"), position):
+        raise ExpressionSyntaxError(
+            "'{{-' and '{{+' are not part of the language.",
+            position,
+            "For a negative number write {{ -1 }}, with a space.",
+        )
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    close = difflib.get_close_matches(name[:40], sorted(known), n=1)
+    return f"Did you mean '{close[0]}'?" if close else None

@@ -1,0 +1,170 @@
+"""Checks a job's inputs against the declared ones and fills in the defaults."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
+from typing import Any
+
+from holdfast.define.definition import Definition, Input, InputType
+from holdfast.define.plain import canonical_size, faults, parse_json
+from holdfast.define.source import did_you_mean, path_text
+from holdfast.errors import Detail, InvalidInput
+
+MAX_INPUT_BYTES = 8 * 1024 * 1024
+
+_PYTHON_TYPES: dict[InputType, tuple[type, ...]] = {
+    InputType.STRING: (str,),
+    InputType.INTEGER: (int,),
+    InputType.NUMBER: (int, float),
+    InputType.BOOLEAN: (bool,),
+    InputType.ARRAY: (list, tuple),
+    InputType.OBJECT: (dict,),
+    InputType.ANY: (object,),
+}
+_ARTICLES = {
+    InputType.STRING: "a string",
+    InputType.INTEGER: "an integer",
+    InputType.NUMBER: "a number",
+    InputType.BOOLEAN: "true or false",
+    InputType.ARRAY: "an array",
+    InputType.OBJECT: "an object",
+}
+
+
+def check_inputs(definition: Definition, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs of a job with defaults; an optional one that is not given is null.
+
+    A workflow that declares no inputs takes any. Raises InvalidInput with everything that is wrong.
+    """
+    problems = list(_problems(definition, dict(given)))
+    if problems:
+        _refuse(definition, problems)
+    if not definition.inputs:
+        return dict(given)
+    return {one.name: given[one.name] if one.name in given else deepcopy(one.default) for one in definition.inputs}
+
+
+def parse_assignments(definition: Definition, assignments: Iterable[str]) -> dict[str, Any]:
+    """The inputs of `--input K=V` flags: a declared string takes V as it is, anything else is JSON."""
+    types = {one.name: one.type for one in definition.inputs}
+    given: dict[str, Any] = {}
+    problems: list[Detail] = []
+    for assignment in assignments:
+        name, equals, text = assignment.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            problems.append(_flag(assignment, "has no value", "Write --input NAME=VALUE."))
+        elif name in given:
+            problems.append(_flag(assignment, f"gives '{name}' a second time"))
+        elif types.get(name) is InputType.STRING:
+            given[name] = text
+        else:
+            try:
+                given[name] = parse_json(text)
+            except ValueError as error:
+                given[name] = None
+                problems.append(_flag(assignment, f"is not JSON: {error}", _quoting_hint(name, text)))
+    if problems:
+        _refuse(definition, problems)
+    return given
+
+
+def value_problems(declared: Input, value: Any) -> Iterator[str]:
+    """What is wrong with a plain value for this input, as ends of the sentence 'The input NAME …'."""
+    if not has_type(declared.type, value):
+        yield f"must be {_ARTICLES[declared.type]}, not {_kind(value)}"
+        return
+    if declared.enum is not None and not any(_same(value, allowed) for allowed in declared.enum):
+        yield f"must be one of {', '.join(map(_shown, declared.enum))}"
+    if isinstance(value, str):
+        # As in JSON Schema the pattern may match anywhere; ^ and $ tie it to the whole text.
+        if declared.pattern is not None and re.search(declared.pattern, value) is None:
+            yield f"does not match the pattern {declared.pattern}"
+        yield from _length_problems(declared, len(value), "characters")
+    elif isinstance(value, list | tuple):
+        yield from _length_problems(declared, len(value), "entries")
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        if declared.minimum is not None and value < declared.minimum:
+            yield f"must be at least {declared.minimum:g}"
+        if declared.maximum is not None and value > declared.maximum:
+            yield f"must be at most {declared.maximum:g}"
+
+
+def has_type(wanted: InputType, value: Any) -> bool:
+    """Strict: true is no integer, and neither is 1.0."""
+    if isinstance(value, bool):
+        return wanted in (InputType.BOOLEAN, InputType.ANY)
+    return isinstance(value, _PYTHON_TYPES[wanted])
+
+
+def _problems(definition: Definition, given: dict[str, Any]) -> Iterator[Detail]:
+    declared = {one.name: one for one in definition.inputs}
+    if declared:
+        for name in given:
+            if name not in declared:
+                suggestion = did_you_mean(str(name), declared)
+                yield Detail(f"Unknown input '{name}'.", path=f"inputs.{name}", suggestion=suggestion)
+    for one in definition.inputs:
+        if one.required and not one.has_default and one.name not in given:
+            yield Detail(f"The input '{one.name}' is required.", path=f"inputs.{one.name}")
+    unclean = faults(given, ("inputs",))
+    for path, fault in unclean:
+        yield Detail(f"The input {path_text(path[1:])} {fault}.", path=path_text(path))
+    if not unclean and canonical_size(given) > MAX_INPUT_BYTES:
+        yield Detail(f"The inputs are larger than {MAX_INPUT_BYTES // 1024 // 1024} MiB.", path="inputs")
+    unclean_names = {path[1] for path, _ in unclean if len(path) > 1}
+    for name, value in given.items():
+        if name in declared and name not in unclean_names and not _is_left_out(declared[name], value):
+            for problem in value_problems(declared[name], value):
+                yield Detail(f"The input '{name}' {problem}.", path=f"inputs.{name}")
+
+
+def _is_left_out(declared: Input, value: Any) -> bool:
+    """null says of an optional input what leaving it out says, unless there is a default to override."""
+    return value is None and not declared.required and (not declared.has_default or declared.default is None)
+
+
+def _length_problems(declared: Input, length: int, unit: str) -> Iterator[str]:
+    if declared.min_length is not None and length < declared.min_length:
+        yield f"must have at least {declared.min_length} {unit}"
+    if declared.max_length is not None and length > declared.max_length:
+        yield f"must have at most {declared.max_length} {unit}"
+
+
+def _refuse(definition: Definition, problems: list[Detail]) -> None:
+    known = ", ".join(one.name for one in definition.inputs)
+    raise InvalidInput(
+        f"The inputs do not fit the workflow {definition.workflow_id}.",
+        errors=problems,
+        remedy=f"The workflow takes the inputs: {known}." if known else None,
+    )
+
+
+def _flag(assignment: str, problem: str, suggestion: str | None = None) -> Detail:
+    return Detail(f"--input {assignment:.80} {problem}.", suggestion=suggestion)
+
+
+def _quoting_hint(name: str, text: str) -> str | None:
+    is_word = re.fullmatch(r"[\w ./:@-]+", text) is not None
+    return f"For a text write --input '{name}=\"{text}\"'." if is_word else None
+
+
+def _same(value: Any, other: Any) -> bool:
+    """Equal as JSON: Python holds True and 1 for equal, JSON does not."""
+    return bool(value == other) and isinstance(value, bool) == isinstance(other, bool)
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    kinds = (str, int, float, list | tuple)
+    names = ("a string", "an integer", "a number", "an array")
+    return next((name for kind, name in zip(kinds, names, strict=True) if isinstance(value, kind)), "an object")
+
+
+def _shown(value: Any) -> str:
+    return {True: "true", False: "false"}[value] if isinstance(value, bool) else f"{value!s:.60}"

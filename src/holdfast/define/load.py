@@ -1,0 +1,201 @@
+"""Loads workflow files: reads, checks and normalises them, and tells everything that is wrong at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path as FilePath
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from holdfast.define.definition import Definition
+from holdfast.define.document import WorkflowDocument
+from holdfast.define.explain import explain, source_path
+from holdfast.define.normalise import normalise
+from holdfast.define.references import check_templates
+from holdfast.define.source import MAX_PROBLEMS, Path, Report, Source, by_place, did_you_mean, path_text
+from holdfast.define.structure import check_graph, check_references
+from holdfast.define.yaml import MAX_BYTES, read_yaml
+from holdfast.errors import Detail, InvalidDefinition, NotFound
+
+
+def load_file(path: FilePath | str, known_handlers: Collection[str] | None = None) -> Definition:
+    """The definition in a YAML file. Raises InvalidDefinition with everything that is wrong with it."""
+    definition, problems = check_file(path, known_handlers)
+    return valid(definition, problems, str(path))
+
+
+def load_text(text: str, file: str | None = None, known_handlers: Collection[str] | None = None) -> Definition:
+    """The definition in a YAML text. Raises InvalidDefinition with everything that is wrong with it."""
+    definition, problems = check_text(text, file, known_handlers)
+    return valid(definition, problems, file or "the text")
+
+
+def check_file(
+    path: FilePath | str, known_handlers: Collection[str] | None = None
+) -> tuple[Definition | None, list[Detail]]:
+    """Like check_text. Raises NotFound when there is no such file."""
+    file = str(path)
+    try:
+        with FilePath(path).open("rb") as stream:
+            content = stream.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise NotFound(f"There is no file {file}.", instance=file) from None
+    except OSError as error:
+        return None, [Detail(f"The file cannot be read: {error.strerror}.", file=file)]
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        if len(content) > MAX_BYTES:
+            text = " " * len(content)
+        else:
+            return None, [_not_utf8(content, error, file)]
+    return check_text(text, file, known_handlers)
+
+
+def check_text(
+    text: str, file: str | None = None, known_handlers: Collection[str] | None = None
+) -> tuple[Definition | None, list[Detail]]:
+    """The definition, or None, and everything that is wrong with it, in the order of the file.
+
+    With `known_handlers` a handler that is not among them is an error too.
+    """
+    source, problems = read_yaml(text, file, typed_keys=_may_have_typed_keys)
+    if source is None:
+        return None, by_place(problems)
+    places = {(problem.line, problem.column) for problem in problems}
+    definition, found = check_source(source, known_handlers)
+    # What YAML refused is not reported a second time by those who wanted something else in its place.
+    problems += [problem for problem in found if (problem.line, problem.column) not in places]
+    return (None if problems else definition), by_place(problems)
+
+
+def check_source(
+    source: Source, known_handlers: Collection[str] | None = None
+) -> tuple[Definition | None, list[Detail]]:
+    """The same for data that was read before, or built in Python."""
+    report = Report(source)
+    document, broken = _document(source, report)
+    if document is None:
+        return None, report.problems
+    inner = Report(source)
+    definition = normalise(document, inner)
+    # A broken piece has lost some of its keys: how the rest of it fits together says nothing.
+    report.problems += [problem for problem in inner.problems if not _is_in(problem, broken)]
+    has_all_edges = check_references(document, source.data["nodes"], report)
+    graph = check_graph(definition, has_all_edges and not broken, report)
+    check_templates(document, definition, graph, report)
+    if known_handlers is not None:
+        unknown = validate_handlers(definition, known_handlers, source)
+        report.problems += [problem for problem in unknown if not _is_in(problem, broken)]
+    return (None if report.problems else definition), report.problems
+
+
+def validate_handlers(definition: Definition, known: Collection[str], source: Source) -> list[Detail]:
+    """The handlers of a definition that are not among the known ones."""
+    report = Report(source)
+    for node in definition.nodes:
+        if node.task is not None and node.task.handler not in known:
+            path: Path = ("nodes", node.name)
+            where = source.first_of((*path, "task", "handler"), (*path, "handler"))
+            handler = node.task.handler
+            report.at_value(where, f"There is no handler '{handler}'.", did_you_mean(handler, known))
+    return report.problems
+
+
+def valid(definition: Definition | None, problems: list[Detail], name: str) -> Definition:
+    """The definition, if nothing is wrong with it."""
+    if definition is not None and not problems:
+        return definition
+    count = "an error" if len(problems) == 1 else f"{len(problems)} errors"
+    raise InvalidDefinition(
+        f"The workflow in {name} has {count}.",
+        errors=problems,
+        remedy="Correct what is listed, then check it with: holdfast validate FILE",
+    )
+
+
+def _may_have_typed_keys(path: Path) -> bool:
+    """`branches: {true: …, false: …}` is the one map whose keys are values."""
+    return len(path) == 3 and path[0] == "nodes" and path[2] == "branches"
+
+
+def _not_utf8(content: bytes, error: UnicodeDecodeError, file: str) -> Detail:
+    before = content[: error.start]
+    line_start = before.rfind(b"\n") + 1
+    column = len(before[line_start:].decode("utf-8", "replace")) + 1
+    return Detail("The file is not UTF-8.", file=file, line=before.count(b"\n") + 1, column=column)
+
+
+def _document(source: Source, report: Report) -> tuple[WorkflowDocument | None, set[Path]]:
+    """The document as far as it has the right shape, and the pieces of it that have not."""
+    data = source.data
+    if not isinstance(data, dict):
+        report.at_value((), "The file must be a map with the keys 'workflow_id' and 'nodes'.")
+        return None, set()
+    data = {**data, "version": source.numbers.get(("version",), data.get("version"))}
+    errors = _shape_errors(data)
+    if not errors:
+        return WorkflowDocument.model_validate(data), set()
+    report.problems += [explain(error, source) for error in errors[:MAX_PROBLEMS]]
+    broken = {_piece(error) for error in errors}
+    mended = _copied(data)
+    # Only what is wrong is left out, so that the rest of its node is still checked; at last the whole node.
+    for remedy in (_mend, _mend, _drop):
+        for error in errors:
+            remedy(mended, error)
+        errors = _shape_errors(mended)
+        if not errors:
+            return WorkflowDocument.model_validate(mended), broken
+    return None, broken
+
+
+def _shape_errors(data: dict[str, Any]) -> list[ErrorDetails]:
+    try:
+        WorkflowDocument.model_validate(data)
+    except ValidationError as invalid:
+        return invalid.errors(include_url=False)
+    return []
+
+
+def _piece(error: ErrorDetails) -> Path:
+    """The node, the input or the key of the file that an error lies in."""
+    path = source_path(error["loc"])
+    return path[:2] if path[0] in ("nodes", "inputs") else path[:1]
+
+
+def _mend(data: dict[str, Any], error: ErrorDetails) -> None:
+    path = source_path(error["loc"])
+    place = next((i for i, step in enumerate(path) if isinstance(step, int)), None)
+    if path[-1] in ("[key]", "task") or error["type"].startswith("union_tag"):
+        _drop(data, error)
+    elif error["type"] == "missing" and place is None:
+        holder = _map_at(data, path[:-1])
+        holder[path[-1]] = "unknown"
+    else:
+        path = path[:place]
+        _map_at(data, path[:-1]).pop(path[-1], None)
+
+
+def _drop(data: dict[str, Any], error: ErrorDetails) -> None:
+    piece = _piece(error)
+    _map_at(data, piece[:-1]).pop(piece[-1], None)
+
+
+def _map_at(data: dict[str, Any], path: Path) -> dict[str | int, Any]:
+    """The map at the path; one that belongs to nothing if another remedy has taken it away."""
+    current: Any = data
+    for step in path:
+        current = current.get(step) if isinstance(current, dict) else None
+    return current if isinstance(current, dict) else {}
+
+
+def _copied(value: Any) -> Any:
+    """The maps anew, the rest shared: only maps are mended."""
+    return {key: _copied(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def _is_in(problem: Detail, pieces: set[Path]) -> bool:
+    path = problem.path or ""
+    return any(path == text or path.startswith(f"{text}.") for text in map(path_text, pieces))

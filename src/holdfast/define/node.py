@@ -1,0 +1,119 @@
+"""One step of a workflow after normalisation: every spelling of the language ends in this one shape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from holdfast.define.retry import Retry
+
+
+class NodeType(StrEnum):
+    START = "start"
+    END = "end"
+    TASK = "task"
+    CONDITIONAL = "conditional"
+    FAN_OUT = "fan_out"
+    FAN_IN = "fan_in"
+
+
+class Importance(StrEnum):
+    """What a node's failure means for its job."""
+
+    CRITICAL = "critical"
+    IMPORTANT = "important"
+    OPTIONAL = "optional"
+
+
+class Aggregation(StrEnum):
+    """What a fan-in without a handler makes of the items."""
+
+    COLLECT = "collect"
+    CONCAT = "concat"
+    SUM = "sum"
+    FIRST = "first"
+    LAST = "last"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """What a worker is asked to run: by a task, by each item of a fan-out, or by a fan-in with a handler."""
+
+    handler: str
+    queue: str = "default"
+    params: dict[str, Any] = field(default_factory=dict)
+    timeout_seconds: float = 3600.0
+    queue_timeout_seconds: float | None = None
+    retry: Retry = field(default_factory=Retry)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "handler": self.handler,
+            "queue": self.queue,
+            "params": self.params,
+            "timeout_seconds": self.timeout_seconds,
+            "queue_timeout_seconds": self.queue_timeout_seconds,
+            "retry": self.retry.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> TaskSpec:
+        return cls(**{**data, "retry": Retry.from_json(data["retry"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One way out of a conditional. The default branch has no condition; file order decides."""
+
+    targets: tuple[str, ...]
+    condition: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node with its explicit dependencies; what `next` adds to others is worked out in graph.py."""
+
+    name: str
+    type: NodeType = NodeType.TASK
+    description: str = ""
+    importance: Importance = Importance.CRITICAL
+    next: tuple[str, ...] = ()
+    all_of: tuple[str, ...] = ()
+    any_of: tuple[str, ...] = ()
+    task: TaskSpec | None = None
+    source: str | None = None
+    aggregation: Aggregation = Aggregation.COLLECT
+    branches: tuple[Branch, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The pinned form: everything that decides how the node behaves, and nothing else."""
+        return {
+            "name": self.name,
+            "type": str(self.type),
+            "description": self.description,
+            "importance": str(self.importance),
+            "next": list(self.next),
+            "all_of": list(self.all_of),
+            "any_of": list(self.any_of),
+            "task": self.task.to_json() if self.task else None,
+            "source": self.source,
+            "aggregation": str(self.aggregation),
+            "branches": [{"targets": list(b.targets), "condition": b.condition} for b in self.branches],
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Node:
+        return cls(
+            name=data["name"],
+            type=NodeType(data["type"]),
+            description=data["description"],
+            importance=Importance(data["importance"]),
+            next=tuple(data["next"]),
+            all_of=tuple(data["all_of"]),
+            any_of=tuple(data["any_of"]),
+            task=TaskSpec.from_json(data["task"]) if data["task"] else None,
+            source=data["source"],
+            aggregation=Aggregation(data["aggregation"]),
+            branches=tuple(Branch(tuple(b["targets"]), b["condition"]) for b in data["branches"]),
+        )

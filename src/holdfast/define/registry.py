@@ -1,0 +1,231 @@
+"""Handlers: how a function becomes one, what arguments it takes, and how a process finds those that it has."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import sys
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from holdfast.errors import Detail, InvalidInput
+
+ENTRY_POINT_GROUP = "holdfast.handlers"
+ATTRIBUTE = "__holdfast_handler__"
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class ContractViolation(Exception):
+    """A task's params do not fit its handler's arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a handler may return instead of a plain value: the output and what is worth telling about it."""
+
+    output: Any = None
+    warnings: tuple[str, ...] = ()
+    deliverables: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A function with a name and the check of its arguments."""
+
+    name: str
+    function: Callable[..., Any]
+    queue: str | None = None
+    isolation: str = "thread"
+    timeout_seconds: float | None = None
+    context_parameter: str | None = None
+    is_async: bool = False
+    takes_anything: bool = False
+    required: frozenset[str] = frozenset()
+    checks: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+
+    def arguments(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The params as keyword arguments; a missing, unknown or wrongly typed one is refused."""
+        missing = self.required - params.keys()
+        if missing:
+            raise ContractViolation(f"handler {self.name} misses {_names(missing)}")
+        if self.takes_anything and not self.checks:
+            return dict(params)
+        unknown = [name for name in params if name not in self.checks]
+        if unknown and not self.takes_anything:
+            close = difflib.get_close_matches(unknown[0], list(self.checks), n=1)
+            hint = f"; did you mean '{close[0]}'?" if close else ""
+            raise ContractViolation(f"handler {self.name} does not take {_names(unknown)}{hint}")
+        return {name: self.checks[name](v) if name in self.checks else v for name, v in params.items()}
+
+
+def handler(
+    name: str | None = None,
+    *,
+    queue: str | None = None,
+    isolation: str = "thread",
+    timeout_seconds: float | None = None,
+) -> Callable[[Function], Function]:
+    """Make a function a handler. It stays an ordinary function and can be called as one."""
+
+    def mark(function: Function) -> Function:
+        found = describe(
+            function, name or function.__name__, queue=queue, isolation=isolation, timeout_seconds=timeout_seconds
+        )
+        setattr(function, ATTRIBUTE, found)
+        return function
+
+    return mark
+
+
+def describe(function: Callable[..., Any], name: str, **options: Any) -> Handler:
+    """Read a function's signature once, at import, so that calls cost nothing."""
+    try:
+        hints = typing.get_type_hints(function)
+    except (NameError, TypeError):
+        hints = {}
+    context, takes_anything = None, False
+    required, checks = set(), {}
+    for parameter in inspect.signature(function).parameters.values():
+        annotation = hints.get(parameter.name, parameter.annotation)
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            takes_anything = True
+        elif parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            continue
+        elif getattr(annotation, "__holdfast_context__", False) or parameter.name == "ctx":
+            context = parameter.name
+        else:
+            checks[parameter.name] = _check(name, parameter.name, annotation)
+            if parameter.default is inspect.Parameter.empty:
+                required.add(parameter.name)
+    return Handler(
+        name=name,
+        function=function,
+        context_parameter=context,
+        is_async=inspect.iscoroutinefunction(function),
+        takes_anything=takes_anything,
+        required=frozenset(required),
+        checks=checks,
+        **options,
+    )
+
+
+def _check(handler_name: str, parameter: str, annotation: Any) -> Callable[[Any], Any]:
+    """How a value is checked against an annotation; anything else than a plain type is left to pydantic."""
+    if annotation in (inspect.Parameter.empty, Any):
+        return _unchecked
+    if annotation in (str, int, bool, dict, list, float):
+        accepted = (int, float) if annotation is float else (annotation,)
+
+        def check_plain(value: Any) -> Any:
+            is_bool = isinstance(value, bool)
+            if not isinstance(value, accepted) or (is_bool and annotation is not bool):
+                raise ContractViolation(
+                    f"handler {handler_name}: '{parameter}' must be {annotation.__name__}, not {_type_name(value)}"
+                )
+            return value
+
+        return check_plain
+    adapter = TypeAdapter(annotation)
+
+    def check_rich(value: Any) -> Any:
+        try:
+            return adapter.validate_python(value)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join([parameter, *(str(part) for part in first["loc"])])
+            raise ContractViolation(f"handler {handler_name}: '{place}': {first['msg']}") from None
+
+    return check_rich
+
+
+def _unchecked(value: Any) -> Any:
+    return value
+
+
+def _type_name(value: Any) -> str:
+    return "null" if value is None else type(value).__name__
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in sorted(names))
+
+
+class Registry:
+    """The handlers that a process has, by name."""
+
+    def __init__(self, handlers: Iterable[Handler] = ()) -> None:
+        self._handlers = {h.name: h for h in handlers}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._handlers
+
+    def get(self, name: str) -> Handler | None:
+        return self._handlers.get(name)
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(self._handlers)
+
+    @property
+    def with_context(self) -> list[str]:
+        return sorted(h.name for h in self._handlers.values() if h.context_parameter is not None)
+
+    def add(self, found: Handler) -> None:
+        """Two handlers of one name would make runs depend on import order: refused."""
+        known = self._handlers.get(found.name)
+        if known is not None and known.function is not found.function:
+            raise InvalidInput(
+                f"Two handlers are named '{found.name}': {_place(known.function)} and {_place(found.function)}.",
+                remedy="Give one of them another name: @handler('other.name')",
+            )
+        self._handlers[found.name] = found
+
+    def add_module(self, module: Any) -> int:
+        """Every handler that a module defines or imports; returns how many."""
+        found = [v for v in vars(module).values() if isinstance(getattr(v, ATTRIBUTE, None), Handler)]
+        for function in found:
+            self.add(getattr(function, ATTRIBUTE))
+        return len(found)
+
+
+def discover(modules: Iterable[str] = (), *, entry_points_too: bool = True) -> Registry:
+    """The handlers of installed packages and of the modules named; the working directory is importable."""
+    registry = Registry()
+    if entry_points_too:
+        for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda p: p.name):
+            registry.add_module(point.load())
+    for name in modules:
+        if registry.add_module(_import(name)) == 0:
+            raise InvalidInput(
+                f"The module '{name}' has no handlers.", remedy="Mark its functions with @handler('name')."
+            )
+    return registry
+
+
+def _import(name: str) -> Any:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    module = name.removesuffix(".py").replace("/", ".") if name.endswith(".py") else name
+    try:
+        return importlib.import_module(module)
+    except Exception as error:
+        # Whatever a user's module raises while it is imported is the user's to see, in one line.
+        raise InvalidInput(
+            f"The handlers module '{name}' cannot be imported: {type(error).__name__}: {error}",
+            errors=[Detail(f"{type(error).__name__}: {error}", path=f"--handlers {name}")],
+            remedy="Give a module name that Python can import from here, for example: --handlers my_handlers",
+        ) from error
+
+
+def _place(function: Callable[..., Any]) -> str:
+    return f"{function.__module__}.{getattr(function, '__qualname__', function)}"

@@ -1,0 +1,126 @@
+"""What was read, and where each piece of it stands, so that every complaint can point at its place."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.errors import Detail
+
+Path = tuple[str | int, ...]
+
+MAX_PROBLEMS = 100
+"""Nobody reads more, and a hostile file could have a million."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Lines and columns count from 1. `text_column`: where a text begins that is written letter by letter."""
+
+    line: int
+    column: int
+    text_column: int | None = None
+
+    def shifted(self, offset: int) -> Place:
+        """The place of a letter inside a text, as far as it can be told."""
+        return self if self.text_column is None else Place(self.line, self.text_column + offset)
+
+
+@dataclass(slots=True)
+class Source:
+    """Plain data with the places of its keys and values; a workflow built in Python has no places."""
+
+    data: Any
+    file: str | None = None
+    keys: dict[Path, Place] = field(default_factory=dict)
+    values: dict[Path, Place] = field(default_factory=dict)
+    numbers: dict[Path, str] = field(default_factory=dict)
+    """Numbers as they were written: a version of 1.10 is not 1.1."""
+
+    def at_key(self, path: Path, message: str, suggestion: str | None = None) -> Detail:
+        return self._detail(path, self._nearest(path, self.keys), message, suggestion)
+
+    def at_value(self, path: Path, message: str, suggestion: str | None = None, offset: int | None = None) -> Detail:
+        place = self._nearest(path, self.values)
+        if place is not None and offset is not None and path in self.values:
+            place = place.shifted(offset)
+        return self._detail(path, place, message, suggestion)
+
+    def first_of(self, *paths: Path) -> Path:
+        """The first path that exists: one thing may have been written in several ways."""
+        return next((path for path in paths if self.has(path)), paths[-1])
+
+    def has(self, path: Path) -> bool:
+        current = self.data
+        for step in path:
+            known = range(len(current)) if isinstance(current, list) else current
+            if not isinstance(current, dict | list) or step not in known:
+                return False
+            current = current[step]  # type: ignore[index]  # a list knows only its indices
+        return True
+
+    def _nearest(self, path: Path, places: dict[Path, Place]) -> Place | None:
+        """Something that is missing is reported at what should have held it."""
+        if path in places:
+            return places[path]
+        for length in range(len(path), -1, -1):
+            place = self.keys.get(path[:length]) or self.values.get(path[:length])
+            if place is not None:
+                return place
+        return None
+
+    def _detail(self, path: Path, place: Place | None, message: str, suggestion: str | None) -> Detail:
+        return Detail(
+            message,
+            file=self.file,
+            line=place.line if place else None,
+            column=place.column if place else None,
+            path=path_text(path) or None,
+            suggestion=suggestion,
+        )
+
+
+@dataclass(slots=True)
+class Report:
+    """Collects complaints about one source, so that all of them are told at once."""
+
+    source: Source
+    problems: list[Detail] = field(default_factory=list)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.problems) >= MAX_PROBLEMS
+
+    def at_key(self, path: Path, message: str, suggestion: str | None = None) -> None:
+        self.problems.append(self.source.at_key(path, message, suggestion))
+
+    def at_value(self, path: Path, message: str, suggestion: str | None = None, offset: int | None = None) -> None:
+        self.problems.append(self.source.at_value(path, message, suggestion, offset))
+
+
+def path_text(path: Path) -> str:
+    """`nodes.route.branches[0].next`"""
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else str(step)
+    return text
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str | None:
+    """A suggestion for a mistyped word, if one of the known words is close to it."""
+    by_lower = {one.lower(): one for one in known}
+    close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    if not close and len(word) >= 3:
+        close = [one for one in by_lower if one.startswith(word.lower())]
+    return f"Did you mean '{by_lower[close[0]]}'?" if close else None
+
+
+def by_place(details: Iterable[Detail]) -> list[Detail]:
+    """The complaints in the order of the file, each once, and not more than anybody reads."""
+    found = sorted(
+        dict.fromkeys(details),
+        key=lambda d: (d.line is None, d.line or 0, d.column or 0),
+    )
+    return found[:MAX_PROBLEMS]

@@ -1,0 +1,308 @@
+"""Reads YAML as plain JSON data with places, and refuses everything that YAML can do beyond that.
+
+Works on the parser's events, so no object is ever made by a tag, no alias is ever followed, and a
+scalar means what YAML 1.2 says. It knows nothing of workflows.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import (
+    AliasEvent,
+    DocumentStartEvent,
+    Event,
+    MappingEndEvent,
+    NodeEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+)
+
+from holdfast.define.source import MAX_PROBLEMS, Path, Place, Source, path_text
+from holdfast.errors import Detail
+
+MAX_BYTES = 1024 * 1024
+MAX_DEPTH = 64
+MAX_VALUES = 30_000
+
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
+_NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_LEADING_ZERO = re.compile(r"[-+]?0[0-9_]+")
+_OLD_NUMBER = re.compile(r"[-+]?[0-9][0-9_]*_[0-9_]*|[-+]?[0-9]+(:[0-5]?[0-9])+")
+_OLD_BOOLEAN = re.compile(r"yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF")
+_CONSTANTS = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+
+
+def read_yaml(
+    text: str, file: str | None = None, typed_keys: Callable[[Path], bool] = lambda path: False
+) -> tuple[Source | None, list[Detail]]:
+    """The data with its places, and everything that is wrong with it as YAML.
+
+    `typed_keys` tells where keys may be written as booleans or numbers; they are read as their text.
+    """
+    reader = _Reader(file, typed_keys)
+    problem = _unreadable(text, file)
+    if problem is not None:
+        return None, [problem]
+    try:
+        return reader.read(text), reader.problems
+    except MarkedYAMLError as error:
+        return None, [*reader.problems, _syntax_error(error, file)]
+    except YAMLError as error:
+        return None, [*reader.problems, Detail(f"This is not YAML: {error}.", file=file)]
+    except _HopelessError as error:
+        return None, [*reader.problems, error.detail]
+
+
+def _unreadable(text: str, file: str | None) -> Detail | None:
+    if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        return Detail(f"The file is larger than {MAX_BYTES // 1024} KiB.", file=file)
+    bad = re.search("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", text)
+    if bad is None:
+        return None
+    line = text.count("\n", 0, bad.start()) + 1
+    column = bad.start() - text.rfind("\n", 0, bad.start())
+    message = f"The character U+{ord(bad[0]):04X} is not allowed."
+    return Detail(message, file=file, line=line, column=column)
+
+
+def _syntax_error(error: MarkedYAMLError, file: str | None) -> Detail:
+    mark = error.problem_mark or error.context_mark
+    what = " ".join(part for part in (error.context, error.problem) if part).rstrip(".")
+    suggestion = None
+    if "'\\t'" in what:
+        suggestion = "Indent with spaces, never with tabs."
+    elif "cannot start any token" in what or "values are not allowed here" in what:
+        suggestion = "Put the value in quotes."
+    return Detail(
+        f"This is not YAML: {what}.",
+        file=file,
+        line=mark.line + 1 if mark else None,
+        column=mark.column + 1 if mark else None,
+        suggestion=suggestion,
+    )
+
+
+def _events(text: str, file: str | None) -> Iterator[Event]:
+    """The parser's events. Of an escape such as "\\U99999999" it knows no better than to overflow."""
+    parser: Iterator[Event] = iter(YAML(typ="safe", pure=True).parse(io.StringIO(text)))
+    place = Place(1, 1)
+    while True:
+        try:
+            event = next(parser)
+        except StopIteration:
+            return
+        except (OverflowError, ValueError):
+            message = "This is not YAML: a text here holds an escape that is no character."
+            raise _HopelessError(Detail(message, file=file, line=place.line, column=place.column)) from None
+        place = _place(event)
+        yield event
+
+
+class _HopelessError(Exception):
+    def __init__(self, detail: Detail) -> None:
+        super().__init__(detail.message)
+        self.detail = detail
+
+
+class _Reader:
+    """Builds plain data from events. Goes on after a fault, so that all of them are found."""
+
+    def __init__(self, file: str | None, typed_keys: Callable[[Path], bool]) -> None:
+        self.source = Source(None, file)
+        self.problems: list[Detail] = []
+        self.typed_keys = typed_keys
+
+    def read(self, text: str) -> Source | None:
+        events = _events(text, self.source.file)
+        found = False
+        for event in events:
+            if isinstance(event, DocumentStartEvent):
+                if found:
+                    self.complain(event, (), "The file holds more than one document.", "Remove the line '---'.")
+                    return self.source
+                if event.version is not None:
+                    self.complain(event, (), "A %YAML directive is not allowed: files are YAML 1.2.")
+            elif isinstance(event, NodeEvent):
+                self.source.data = self.value(event, events, ())
+                found = True
+            elif isinstance(event, StreamEndEvent) and not found:
+                self.problems.append(Detail("The file is empty.", file=self.source.file, line=1, column=1))
+                return None
+        return self.source
+
+    def value(self, event: Event, events: Iterator[Event], path: Path) -> Any:
+        self.source.values.setdefault(path, _place(event))
+        if len(self.source.values) > MAX_VALUES:
+            message = f"The file holds more than {MAX_VALUES:,} values."
+            raise _HopelessError(self.detail(event, path, message, "Pass large data as inputs."))
+        if len(path) > MAX_DEPTH:
+            message = f"This is nested more than {MAX_DEPTH} levels deep."
+            raise _HopelessError(self.detail(event, path[:8], message))
+        if isinstance(event, AliasEvent):
+            return self.complain(event, path, f"The alias '*{event.anchor}' is not allowed.", _WRITE_OUT)
+        self.refuse_properties(event, path)
+        if isinstance(event, ScalarEvent):
+            return self.scalar(event, path)
+        if isinstance(event, SequenceStartEvent):
+            return self.sequence(events, path)
+        return self.mapping(events, path)
+
+    def refuse_properties(self, event: Event, path: Path) -> None:
+        anchor, tag = getattr(event, "anchor", None), getattr(event, "tag", None)
+        if anchor is not None:
+            self.complain(event, path, f"The anchor '&{anchor}' is not allowed.", _WRITE_OUT)
+        if tag is not None:
+            shown = str(tag).replace("tag:yaml.org,2002:", "!!")
+            self.complain(event, path, f"The tag '{shown}' is not allowed.", "Write the plain value.")
+
+    def sequence(self, events: Iterator[Event], path: Path) -> list[Any]:
+        items: list[Any] = []
+        for event in events:
+            if isinstance(event, SequenceEndEvent):
+                break
+            items.append(self.value(event, events, (*path, len(items))))
+        return items
+
+    def mapping(self, events: Iterator[Event], path: Path) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        for event in events:
+            if isinstance(event, MappingEndEvent):
+                break
+            key = self.key(event, events, path)
+            if key is not None and key in data:
+                line = self.source.keys[(*path, key)].line
+                message = f"The key '{key}' is given twice; the first is in line {line}."
+                self.complain(event, (*path, key), message)
+                key = None
+            # What stands under a bad key is read, to find more faults, but not kept.
+            inner = (*path, key if key is not None else _NOWHERE)
+            self.source.keys.setdefault(inner, _place(event))
+            value = self.value(next(events), events, inner)
+            if key is not None:
+                data[key] = value
+        return data
+
+    def key(self, event: Event, events: Iterator[Event], path: Path) -> str | None:
+        if not isinstance(event, ScalarEvent):
+            self.complain(event, path, "A key must be plain text.", _QUOTE_TEMPLATE)
+            faults = len(self.problems)
+            self.value(event, events, (*path, _NOWHERE))
+            del self.problems[faults:]
+            return None
+        self.refuse_properties(event, path)
+        text = str(event.value)
+        if event.style is not None:
+            return self.text(event, text, path)
+        if text == "<<":
+            self.complain(event, path, "The merge key '<<' is not allowed.", _WRITE_OUT)
+            return None
+        value = _plain(text)
+        if isinstance(value, str | _Surprise):
+            return self.text(event, text, path)
+        if not self.typed_keys(path):
+            self.complain(event, path, f"The key {text or 'null'} is not text.", f"Put it in quotes: '{text}'.")
+        return text.lower() if isinstance(value, bool) else text
+
+    def scalar(self, event: ScalarEvent, path: Path) -> Any:
+        text = str(event.value)
+        if event.style is not None:
+            return self.text(event, text, path)
+        value = _plain(text)
+        if isinstance(value, _Surprise):
+            return self.complain(event, path, value.message, value.suggestion)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            self.source.numbers[path] = text
+        return value
+
+    def text(self, event: Event, text: str, path: Path) -> str:
+        """Escapes can bring in what the file itself may not hold."""
+        if "\0" in text:
+            self.complain(event, path, "The text holds a NUL character.")
+        try:
+            return text.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            self.complain(event, path, "The text holds half of a surrogate pair.")
+            return ""
+
+    def complain(self, event: Event, path: Path, message: str, suggestion: str | None = None) -> None:
+        self.problems.append(self.detail(event, path, message, suggestion))
+        if len(self.problems) > MAX_PROBLEMS:
+            raise _HopelessError(self.problems.pop())
+
+    def detail(self, event: Event, path: Path, message: str, suggestion: str | None = None) -> Detail:
+        place = _place(event)
+        return Detail(
+            message,
+            file=self.source.file,
+            line=place.line,
+            column=place.column,
+            path=None if _NOWHERE in path else path_text(path) or None,
+            suggestion=suggestion,
+        )
+
+
+# No path of a good file holds it.
+_NOWHERE = "\0"
+_WRITE_OUT = "Write the value out where it is used."
+_QUOTE_TEMPLATE = 'A template must stand in quotes: "{{ … }}".'
+
+
+class _Surprise:
+    """A plain scalar that different versions of YAML read differently."""
+
+    def __init__(self, message: str, suggestion: str | None = None) -> None:
+        self.message = message
+        self.suggestion = suggestion
+
+
+def _plain(text: str) -> Any:
+    """What an unquoted scalar means by YAML 1.2, or the reason why it is refused."""
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
+    if _OLD_BOOLEAN.fullmatch(text):
+        meant = "true" if text.lower() in ("yes", "on") else "false"
+        return _Surprise(
+            f"'{text}' is ambiguous in YAML.",
+            f"Write {meant} for the boolean, '{text}' in quotes for the text.",
+        )
+    if _LEADING_ZERO.fullmatch(text) or _OLD_NUMBER.fullmatch(text):
+        return _Surprise(
+            f"'{text}' is ambiguous in YAML.", f"Write '{text}' in quotes for the text, or a plain number."
+        )
+    if _NOT_FINITE.fullmatch(text):
+        return _Surprise(f"The number {text} is not finite.")
+    if _INTEGER.fullmatch(text) or _BASED.fullmatch(text):
+        number = int(text, 0) if len(text) < 100 else 1 << 64
+        in_range = -(2**63) <= number < 2**63
+        return number if in_range else _Surprise("The number does not fit into 64 bits.")
+    if _FLOAT.fullmatch(text):
+        value = float(text)
+        return value if math.isfinite(value) else _Surprise(f"The number {text} is not finite.")
+    return text
+
+
+def _place(event: Event) -> Place:
+    start, end = event.start_mark, event.end_mark
+    quotes = 0 if getattr(event, "style", None) is None else 1
+    is_literal = (
+        isinstance(event, ScalarEvent)
+        and start.line == end.line
+        and end.column - start.column == len(event.value) + 2 * quotes
+    )
+    text_column = start.column + 1 + quotes if is_literal else None
+    return Place(start.line + 1, start.column + 1, text_column)

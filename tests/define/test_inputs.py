@@ -1,0 +1,177 @@
+"""A job's inputs against the declared ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast.define.definition import Definition, Input, InputType
+from holdfast.define.inputs import check_inputs, parse_assignments
+from holdfast.errors import InvalidInput
+
+
+def declared(*inputs: Input) -> Definition:
+    return Definition("w", inputs=inputs)
+
+
+REGION = Input("region", InputType.STRING, required=True, pattern="^[A-Z]{3}$")
+LIMIT = Input("limit", InputType.INTEGER, has_default=True, default=100, minimum=1, maximum=1000)
+OWNER = Input("owner", InputType.STRING)
+
+
+def problems(definition: Definition, given: dict[str, Any]) -> list[str]:
+    with pytest.raises(InvalidInput) as caught:
+        check_inputs(definition, given)
+    return [str(detail) for detail in caught.value.errors]
+
+
+def test_defaults_are_filled_in_and_an_optional_input_is_null() -> None:
+    found = check_inputs(declared(REGION, LIMIT, OWNER), {"region": "CIV"})
+    assert found == {"region": "CIV", "limit": 100, "owner": None}
+    assert list(found) == ["region", "limit", "owner"]
+
+
+def test_all_problems_are_told_at_once() -> None:
+    assert problems(declared(REGION, LIMIT, OWNER), {"regoin": "CIV", "limit": True, "owner": 5}) == [
+        "Unknown input 'regoin'. Did you mean 'region'?",
+        "The input 'region' is required.",
+        "The input 'limit' must be an integer, not a boolean.",
+        "The input 'owner' must be a string, not an integer.",
+    ]
+
+
+def test_a_workflow_without_inputs_takes_any_but_only_plain_data() -> None:
+    assert check_inputs(declared(), {"anything": [1, {"a": None}]}) == {"anything": [1, {"a": None}]}
+    assert problems(declared(), {"a": float("nan")}) == ["The input a is not a finite number."]
+
+
+def test_a_default_satisfies_required_and_is_never_shared() -> None:
+    definition = declared(Input("x", InputType.ARRAY, required=True, has_default=True, default=[1]))
+    check_inputs(definition, {})["x"].append(2)
+    assert check_inputs(definition, {}) == {"x": [1]}
+
+
+def test_null_is_allowed_for_an_optional_input_without_another_default() -> None:
+    assert check_inputs(declared(OWNER), {"owner": None}) == {"owner": None}
+    assert problems(declared(LIMIT), {"limit": None}) == ["The input 'limit' must be an integer, not null."]
+    assert problems(declared(REGION), {"region": None}) == ["The input 'region' must be a string, not null."]
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        (InputType.STRING, ["", "a"], [1, None, ["a"], True]),
+        (InputType.INTEGER, [0, -5, 2**63 - 1], [1.0, True, "1"]),
+        (InputType.NUMBER, [0, 1.5], [True, "1"]),
+        (InputType.BOOLEAN, [True, False], [0, 1, "true"]),
+        (InputType.ARRAY, [[], [1]], [{}, "a"]),
+        (InputType.OBJECT, [{}, {"a": 1}], [[], "a"]),
+        (InputType.ANY, [None, True, 1, "a", [], {}], []),
+    ],
+)
+def test_types_are_strict(kind: InputType, good: list[Any], bad: list[Any]) -> None:
+    definition = declared(Input("x", kind, required=True))
+    for value in good:
+        assert check_inputs(definition, {"x": value}) == {"x": value}
+    for value in bad:
+        assert "must be" in problems(definition, {"x": value})[0]
+
+
+@pytest.mark.parametrize(
+    ("constraint", "value", "problem"),
+    [
+        ({"pattern": "^a$"}, "b", "does not match the pattern ^a$"),
+        ({"pattern": "^a$"}, "b\na\nc", "does not match the pattern ^a$"),
+        ({"enum": ("a", "b")}, "c", "must be one of a, b"),
+        ({"enum": (1, 2)}, True, "must be one of 1, 2"),
+        ({"minimum": 2.0}, 1, "must be at least 2"),
+        ({"maximum": 2.0}, 3, "must be at most 2"),
+        ({"min_length": 2}, "a", "must have at least 2 characters"),
+        ({"max_length": 1}, [1, 2], "must have at most 1 entries"),
+    ],
+)
+def test_constraints_are_checked(constraint: dict[str, Any], value: Any, problem: str) -> None:
+    assert problems(declared(Input("x", **constraint)), {"x": value}) == [f"The input 'x' {problem}."]
+
+
+def test_a_pattern_may_match_anywhere() -> None:
+    assert check_inputs(declared(Input("x", pattern="b")), {"x": "abc"}) == {"x": "abc"}
+
+
+def test_a_constraint_says_nothing_about_values_of_other_types() -> None:
+    definition = declared(Input("x", pattern="^a$", minimum=5.0))
+    assert check_inputs(definition, {"x": ["b"]}) == {"x": ["b"]}
+
+
+def deep(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("a\0b", "holds a NUL character"),
+        ("\ud800", "half of a surrogate pair"),
+        ({"a\0": 1}, "a key that holds a NUL character"),
+        ({1: 1}, "has the key 1, which is not text"),
+        (2**63, "64 bits"),
+        (-(2**63) - 1, "64 bits"),
+        (float("inf"), "finite"),
+        (deep(70), "64 levels"),
+        (b"bytes", "is a bytes, which is not JSON"),
+        ("x" * (8 * 1024 * 1024), "larger than 8 MiB"),
+    ],
+)
+def test_what_would_not_survive_the_database_is_refused(value: Any, problem: str) -> None:
+    for definition in (declared(), declared(Input("x"))):
+        found = problems(definition, {"x": value})
+        assert len(found) == 1
+        assert problem in found[0]
+
+
+def test_thousands_of_faults_are_told_by_the_first_few() -> None:
+    assert len(problems(declared(), {"x": [float("nan")] * 10_000})) == 20
+
+
+def test_assignments_take_strings_as_they_are_and_the_rest_as_json() -> None:
+    definition = declared(REGION, LIMIT, OWNER, Input("any"))
+    assert parse_assignments(definition, ["region=5", "limit=5", "owner=a=b", 'any={"a": [1, null]}']) == {
+        "region": "5",
+        "limit": 5,
+        "owner": "a=b",
+        "any": {"a": [1, None]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("assignment", "problem"),
+    [
+        ("limit", "--input limit has no value. Write --input NAME=VALUE."),
+        ("=5", "--input =5 has no value."),
+        ("limit=abc", "--input limit=abc is not JSON"),
+        ("limit=NaN", "NaN is not a JSON number"),
+        ("limit=Infinity", "Infinity is not a JSON number"),
+        ('limit={"a": 1, "a": 2}', "the key 'a' is given twice"),
+        ("limit=" + "[" * 100_000, "is nested more than 64 levels deep"),
+    ],
+)
+def test_a_bad_assignment_names_its_flag(assignment: str, problem: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parse_assignments(declared(LIMIT), [assignment])
+    assert problem in str(caught.value.errors[0])
+
+
+def test_an_input_cannot_be_assigned_twice() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parse_assignments(declared(LIMIT), ["limit=1", "limit=2"])
+    assert "a second time" in str(caught.value.errors[0])
+
+
+def test_a_text_for_an_undeclared_type_gets_a_hint_about_quotes() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parse_assignments(declared(), ["x=hello"])
+    assert caught.value.errors[0].suggestion == "For a text write --input 'x=\"hello\"'."

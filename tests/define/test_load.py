@@ -1,0 +1,673 @@
+"""Whole files: what loads, and what every mistake says, where it points and what it suggests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.define.load import check_file, check_text, load_file, load_text
+from holdfast.define.node import NodeType
+from holdfast.errors import Detail, InvalidDefinition, NotFound
+
+FILES = Path(__file__).parent / "files"
+HEAD = "workflow_id: w\nnodes:\n"
+
+
+def only(text: str) -> Detail:
+    definition, problems = check_text(text, "w.yaml")
+    assert definition is None
+    assert len(problems) == 1, "\n".join(map(str, problems))
+    return problems[0]
+
+
+@pytest.mark.parametrize("file", sorted(FILES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_example_file_loads(file: Path) -> None:
+    assert load_file(file).nodes
+
+
+def test_only_an_id_and_nodes_are_needed_and_the_defaults_are_those_of_the_contract() -> None:
+    definition = load_text("workflow_id: w\nnodes: {a: {handler: echo}}")
+    assert (definition.version, definition.inputs, definition.timeout_seconds) == ("1", (), None)
+    node = definition.node("a")
+    assert node.type is NodeType.TASK
+    assert node.importance == "critical"
+    assert node.task is not None
+    assert (node.task.queue, node.task.timeout_seconds, node.task.queue_timeout_seconds) == (
+        "default",
+        3600,
+        None,
+    )
+    retry = node.task.retry
+    assert (retry.max_retries, retry.backoff, retry.initial_delay_seconds) == (3, "exponential", 1)
+    assert (retry.max_delay_seconds, retry.jitter, retry.schedule) == (300, "full", ())
+
+
+MISTAKES: dict[str, tuple[str, int, int, str, str | None]] = {
+    # what: (file, line, column, part of the message, part of the suggestion)
+    "no id": ("nodes: {a: {handler: x}}", 1, 1, "'workflow_id' is missing", None),
+    "no nodes": ("workflow_id: w", 1, 1, "'nodes' is missing", None),
+    "no node": ("workflow_id: w\nnodes: {}", 2, 8, "'nodes' must not be empty", None),
+    "nodes as a list": ("workflow_id: w\nnodes: [a]", 2, 8, "'nodes' must be a map", None),
+    "a list at the top": ("- a\n- b\n", 1, 1, "must be a map", None),
+    "an id that is a path": ("workflow_id: ../w\nnodes: {a: {handler: x}}", 1, 14, "not a valid name", None),
+    "an unknown top key": (
+        "workflow_id: w\ntimout_minutes: 3\nnodes: {a: {handler: x}}",
+        2,
+        1,
+        "Unknown key 'timout_minutes'",
+        "'timeout_minutes'",
+    ),
+    "a key of a later version": (
+        "workflow_id: w\nbreakers: {}\nnodes: {a: {handler: x}}",
+        2,
+        1,
+        "Unknown key 'breakers'",
+        None,
+    ),
+    "a later key of a fan-out": (
+        HEAD + "  f:\n    type: fan_out\n    source: '{{ inputs.x }}'\n    tolerate: {}\n    task: {handler: x}\n",
+        6,
+        5,
+        "Unknown key 'tolerate'",
+        None,
+    ),
+    "an unknown node key": (HEAD + "  a:\n    handler: x\n    retrys: {}\n", 5, 5, "'retrys'", "'retry'"),
+    "an unknown retry key": (
+        HEAD + "  a: {handler: x, retry: {max_retrys: 1}}\n",
+        3,
+        27,
+        "'max_retrys'",
+        "'max_retries'",
+    ),
+    "an unknown input key": (
+        "workflow_id: w\ninputs: {x: {typ: string}}\nnodes: {a: {handler: x}}",
+        2,
+        14,
+        "'typ'",
+        "'type'",
+    ),
+    "a key of another type": (
+        HEAD + "  a: {handler: x, source: y}\n",
+        3,
+        19,
+        "does not belong to a task",
+        "fan_out",
+    ),
+    "retry outside of task": (
+        HEAD + "  f: {type: fan_out, source: '{{ inputs.x }}', retry: {}, task: {handler: x}}\n",
+        3,
+        48,
+        "does not belong to a fan_out",
+        "under 'task'",
+    ),
+    "importance of a conditional": (
+        HEAD + "  c: {type: conditional, importance: optional, condition: 'true', on_true: a, on_false: a}\n"
+        "  a: {handler: x}\n",
+        3,
+        26,
+        "does not belong to a conditional",
+        "always critical",
+    ),
+    "an end that goes on": (
+        HEAD + "  a: {handler: x, next: e}\n  e: {type: end, next: a}\n",
+        4,
+        18,
+        "does not belong to an end",
+        "Nothing follows an end",
+    ),
+    "no handler": (HEAD + "  a: {queue: q}\n", 3, 3, "has no 'handler'", None),
+    "an end without its type": (
+        HEAD + "  a: {handler: x, next: end}\n  end: {}\n",
+        4,
+        3,
+        "no 'handler'",
+        "type: end",
+    ),
+    "a node that is nothing": (
+        HEAD + "  a: {handler: x, next: end}\n  end:\n",
+        5,
+        1,
+        "must be a map",
+        "type: end",
+    ),
+    "an unknown type": (
+        HEAD + "  a: {type: tsak, handler: x}\n",
+        3,
+        13,
+        "Unknown node type 'tsak'",
+        "'task'",
+    ),
+    "a type that is a number": (HEAD + "  a: {type: 5, handler: x}\n", 3, 13, "type must be one of", None),
+    "a number as handler": (HEAD + "  a: {handler: 5}\n", 3, 16, "must be text", "quotes"),
+    "a bad handler name": (HEAD + "  a: {handler: 'x y'}\n", 3, 16, "not a valid name", None),
+    "a bad queue name": (HEAD + "  a: {handler: x, queue: 'a/b'}\n", 3, 26, "not a valid name", None),
+    "a node name with a slash": (HEAD + "  a/b: {handler: x}\n", 3, 3, "'a/b' is not a valid name", "letter"),
+    "a node name with two underscores": (
+        HEAD + "  a__b: {handler: x}\n",
+        3,
+        3,
+        "'a__b' is not",
+        "single '_'",
+    ),
+    "a long node name": (HEAD + f"  {'a' * 101}: {{handler: x}}\n", 3, 3, "longer than 100", None),
+    "params as a list": (HEAD + "  a: {handler: x, params: [1]}\n", 3, 27, "'params' must be a map", None),
+    "a timeout of zero": (HEAD + "  a: {handler: x, timeout_seconds: 0}\n", 3, 36, "greater than 0", None),
+    "a negative timeout": (
+        HEAD + "  a: {handler: x, queue_timeout_seconds: -1}\n",
+        3,
+        42,
+        "greater than 0",
+        None,
+    ),
+    "an endless timeout": (
+        HEAD + "  a: {handler: x, timeout_seconds: 1e300}\n",
+        3,
+        36,
+        "at most 315,360,000",
+        None,
+    ),
+    "a timeout in quotes": (
+        HEAD + "  a: {handler: x, timeout_seconds: '5'}\n",
+        3,
+        36,
+        "must be a number",
+        "quotes",
+    ),
+    "two job timeouts": (
+        "workflow_id: w\ntimeout_minutes: 1\ntimeout_seconds: 60\nnodes: {a: {handler: x}}",
+        3,
+        1,
+        "not both",
+        None,
+    ),
+    "negative retries": (HEAD + "  a: {handler: x, retry: {max_retries: -1}}\n", 3, 40, "at least 0", None),
+    "retries as a fraction": (
+        HEAD + "  a: {handler: x, retry: {max_retries: 1.5}}\n",
+        3,
+        40,
+        "a whole number",
+        None,
+    ),
+    "both spellings of retries": (
+        HEAD + "  a: {handler: x, retry: {max_retries: 1, max_attempts: 1}}\n",
+        3,
+        43,
+        "not both",
+        None,
+    ),
+    "an unknown backoff": (
+        HEAD + "  a: {handler: x, retry: {backoff: expo}}\n",
+        3,
+        36,
+        "one of fixed",
+        "'exponential'",
+    ),
+    "an unknown jitter": (HEAD + "  a: {handler: x, retry: {jitter: ful}}\n", 3, 35, "one of none", "'full'"),
+    "an empty schedule": (
+        HEAD + "  a: {handler: x, retry: {schedule: []}}\n",
+        3,
+        37,
+        "must not be empty",
+        None,
+    ),
+    "a schedule that is not there": (
+        HEAD + "  a: {handler: x, retry: {backoff: schedule}}\n",
+        3,
+        36,
+        "needs",
+        None,
+    ),
+    "a schedule beside a backoff": (
+        HEAD + "  a: {handler: x, retry: {backoff: fixed, schedule: [1]}}\n",
+        3,
+        36,
+        "With a schedule",
+        "Remove",
+    ),
+    "a first delay beyond the last": (
+        HEAD + "  a: {handler: x, retry: {initial_delay_seconds: 10, max_delay_seconds: 5}}\n",
+        3,
+        50,
+        "greater than 'max_delay_seconds'",
+        None,
+    ),
+    "an unknown importance": (
+        HEAD + "  a: {handler: x, importance: optinal}\n",
+        3,
+        31,
+        "critical",
+        "'optional'",
+    ),
+    "an unknown aggregation": (
+        HEAD + "  f: {type: fan_out, source: '{{ inputs.x }}', task: {handler: x}, next: g}\n"
+        "  g: {type: fan_in, aggregation: colect}\n",
+        4,
+        34,
+        "'aggregation' must be one of",
+        "'collect'",
+    ),
+    "an unknown next": (
+        HEAD + "  a: {handler: x, next: ab}\n  abc: {handler: x}\n",
+        3,
+        25,
+        "no node 'ab'",
+        "'abc'",
+    ),
+    "an unknown next in a list": (
+        HEAD + "  a: {handler: x, next: [b, c]}\n  b: {handler: x}\n",
+        3,
+        29,
+        "'c'",
+        None,
+    ),
+    "a node after itself": (HEAD + "  a: {handler: x, next: a}\n", 3, 25, "names itself", None),
+    "a node named twice": (
+        HEAD + "  a: {handler: x, next: [b, b]}\n  b: {handler: x}\n",
+        3,
+        29,
+        "twice",
+        None,
+    ),
+    "next as a number": (HEAD + "  a: {handler: x, next: 5}\n", 3, 25, "a node's name or a list", None),
+    "an unknown dependency": (HEAD + "  a: {handler: x, depends_on: [b]}\n", 3, 32, "no node 'b'", None),
+    "an unknown dependency of any": (
+        HEAD + "  a: {handler: x, depends_on: {any_of: [bb]}}\n  b: {handler: x}\n",
+        3,
+        41,
+        "no node 'bb'",
+        "'b'",
+    ),
+    "a dependency in both lists": (
+        HEAD + "  a: {handler: x, depends_on: {all_of: [b], any_of: [b]}}\n  b: {handler: x}\n",
+        3,
+        45,
+        "in all_of and in any_of",
+        "Remove it",
+    ),
+    "depends_on as a number": (
+        HEAD + "  a: {handler: x, depends_on: 5}\n",
+        3,
+        31,
+        "a list of names, or a map",
+        None,
+    ),
+    "a cycle": (
+        HEAD + "  a: {handler: x, next: b}\n  b: {handler: x, next: c}\n  c: {handler: x, next: b}\n",
+        4,
+        3,
+        "cycle: b -> c -> b",
+        None,
+    ),
+    "two starts": (
+        HEAD + "  s: {type: start, next: a}\n  t: {type: start, next: a}\n  a: {handler: x}\n",
+        4,
+        3,
+        "second start; the first is 's'",
+        None,
+    ),
+    "a node out of reach": (
+        HEAD + "  s: {type: start, next: a}\n  a: {handler: x}\n  b: {handler: x, next: c}\n  c: {handler: x}\n",
+        5,
+        3,
+        "'b' cannot be reached from 's'",
+        "depends_on: [s]",
+    ),
+    "a way back to the start": (
+        HEAD + "  a: {handler: x, next: s}\n  s: {type: start}\n",
+        3,
+        3,
+        "leads to the start",
+        None,
+    ),
+    "a node after the end": (
+        HEAD + "  e: {type: end}\n  a: {handler: x, depends_on: [e]}\n",
+        4,
+        3,
+        "waits for the end 'e'",
+        None,
+    ),
+    "a fan-in after nothing": (
+        HEAD + "  g: {type: fan_in}\n",
+        3,
+        3,
+        "exactly one fan_out; it has none",
+        "next: g",
+    ),
+    "a fan-in after two fan-outs": (
+        HEAD + "  f: {type: fan_out, source: '{{ inputs.x }}', task: {handler: x}, next: h}\n"
+        "  g: {type: fan_out, source: '{{ inputs.x }}', task: {handler: x}, next: h}\n"
+        "  h: {type: fan_in}\n",
+        5,
+        3,
+        "it has 2 (f, g)",
+        None,
+    ),
+    "a queue without a handler": (
+        HEAD + "  f: {type: fan_out, source: '{{ inputs.x }}', task: {handler: x}, next: h}\n"
+        "  h: {type: fan_in, queue: q}\n",
+        4,
+        21,
+        "'queue' needs a handler",
+        None,
+    ),
+    "a fan-out without source": (
+        HEAD + "  f: {type: fan_out, task: {handler: x}}\n",
+        3,
+        3,
+        "has no 'source'",
+        None,
+    ),
+    "a fan-out without task": (
+        HEAD + "  f: {type: fan_out, source: '{{ inputs.x }}'}\n",
+        3,
+        3,
+        "has no 'task'",
+        None,
+    ),
+    "an item task without handler": (
+        HEAD + "  f: {type: fan_out, source: '{{ inputs.x }}', task: {queue: q}}\n",
+        3,
+        48,
+        "'handler' is missing",
+        None,
+    ),
+    "a conditional without branches": (HEAD + "  c: {type: conditional}\n", 3, 3, "no branches", "on_true"),
+    "a conditional with an empty list": (
+        HEAD + "  c: {type: conditional, condition_field: '{{ inputs.x }}', branches: []}\n",
+        3,
+        71,
+        "must not be empty",
+        None,
+    ),
+    "a conditional without its false side": (
+        HEAD + "  c: {type: conditional, condition: '{{ inputs.x }}', on_true: a}\n  a: {handler: x}\n",
+        3,
+        3,
+        "no 'on_false'",
+        "end",
+    ),
+    "a branch without next": (
+        HEAD + "  c:\n    type: conditional\n    condition_field: '{{ inputs.x }}'\n    branches:\n"
+        "      - condition: < 5\n",
+        7,
+        9,
+        "'next' is missing",
+        None,
+    ),
+    "a branch without condition": (
+        HEAD + "  c:\n    type: conditional\n    condition_field: '{{ inputs.x }}'\n    branches:\n"
+        "      - next: a\n  a: {handler: x}\n",
+        7,
+        9,
+        "no condition",
+        "default: true",
+    ),
+    "two defaults": (
+        HEAD + "  c:\n    type: conditional\n    condition_field: '{{ inputs.x }}'\n    branches:\n"
+        "      - {default: true, next: a}\n      - {default: true, next: a}\n  a: {handler: x}\n",
+        8,
+        10,
+        "second default",
+        None,
+    ),
+    "an unknown node in a branch": (
+        HEAD + "  c:\n    type: conditional\n    condition: '{{ inputs.x }}'\n    branches:\n"
+        "      true: tilse\n      false: tiles\n  tiles: {handler: x}\n",
+        7,
+        13,
+        "no node 'tilse'",
+        "'tiles'",
+    ),
+    "a condition that cannot be read": (
+        HEAD + "  c: {type: conditional, condition: '{{ inputs.x > }}', on_true: a, on_false: a}\n  a: {handler: x}\n",
+        3,
+        52,
+        "cannot be read",
+        None,
+    ),
+    "a template that cannot be read": (
+        HEAD + "  a:\n    handler: x\n    params:\n      deep: [1, {b: 'so {{ inputs.x + }}'}]\n",
+        6,
+        39,
+        "cannot be read",
+        None,
+    ),
+    "a template without quotes": (
+        HEAD + "  a: {handler: x, params: {x: {{ inputs.x }} }}\n",
+        3,
+        32,
+        "A key must be plain text",
+        "in quotes",
+    ),
+    "an unknown name in a template": (
+        HEAD + "  a: {handler: x, params: {x: '{{ itm }}'}}\n",
+        3,
+        35,
+        "'itm'",
+        "names are",
+    ),
+    "an item outside of a fan-out": (
+        HEAD + "  a: {handler: x, params: {x: '{{ item }}'}}\n",
+        3,
+        35,
+        "item",
+        "inputs",
+    ),
+    "an undeclared input": (
+        "workflow_id: w\ninputs: {region: {}}\nnodes: {a: {handler: x, params: {r: 'in {{ inputs.regoin }}'}}}",
+        3,
+        44,
+        "There is no input 'regoin'",
+        "'region'",
+    ),
+    "an unknown node in a template": (
+        HEAD + "  abc: {handler: x, next: d}\n  d: {handler: x, params: {r: '{{ nodes.abd.output }}'}}\n",
+        4,
+        35,
+        "There is no node 'abd'",
+        "'abc'",
+    ),
+    "a node that is not upstream": (
+        HEAD + "  a: {handler: x, params: {r: '{{ nodes.b.output }}'}, next: b}\n  b: {handler: x}\n",
+        3,
+        35,
+        "'b' is not upstream of 'a'",
+        None,
+    ),
+    "a node that reads itself": (
+        HEAD + "  a: {handler: x, params: {r: '{{ nodes.a.output }}'}}\n",
+        3,
+        35,
+        "reads its own output",
+        None,
+    ),
+    "an unknown field of a node": (
+        HEAD + "  a: {handler: x, next: b}\n  b: {handler: x, params: {r: '{{ nodes.a.outptu.x }}'}}\n",
+        4,
+        35,
+        "A node has no 'outptu'",
+        "'output'",
+    ),
+    "upstream of nothing": (
+        HEAD + "  a: {handler: x, params: {r: '{{ upstream.output }}'}}\n",
+        3,
+        31,
+        "'upstream' is the node right before",
+        None,
+    ),
+    "an unknown node in the result": (
+        "workflow_id: w\nnodes: {a: {handler: x}}\nresult: {x: ['{{ nodes.b.output }}']}\n",
+        3,
+        18,
+        "There is no node 'b'",
+        None,
+    ),
+    "an unknown input type": (
+        "workflow_id: w\ninputs: {x: {type: str}}\nnodes: {a: {handler: x}}",
+        2,
+        20,
+        "'type' must be one of string",
+        "'string'",
+    ),
+    "an input as a word": (
+        "workflow_id: w\ninputs: {x: string}\nnodes: {a: {handler: x}}",
+        2,
+        13,
+        "be a map",
+        None,
+    ),
+    "a pattern that is none": (
+        "workflow_id: w\ninputs: {x: {type: string, pattern: '['}}\nnodes: {a: {handler: x}}",
+        2,
+        37,
+        "not a regular expression",
+        None,
+    ),
+    "a long pattern": (
+        f"workflow_id: w\ninputs: {{x: {{pattern: '{'a' * 501}'}}}}\nnodes: {{a: {{handler: x}}}}",
+        2,
+        23,
+        "longer than 500",
+        None,
+    ),
+    "a pattern for a number": (
+        "workflow_id: w\ninputs: {x: {type: integer, pattern: a}}\nnodes: {a: {handler: x}}",
+        2,
+        29,
+        "does not fit an input of type integer",
+        None,
+    ),
+    "a default of the wrong type": (
+        "workflow_id: w\ninputs: {x: {type: integer, default: a}}\nnodes: {a: {handler: x}}",
+        2,
+        38,
+        "The default must be an integer, not a string",
+        None,
+    ),
+    "a default out of bounds": (
+        "workflow_id: w\ninputs: {x: {type: integer, default: 5, maximum: 4}}\nnodes: {a: {handler: x}}",
+        2,
+        38,
+        "The default must be at most 4",
+        None,
+    ),
+    "an enum of the wrong type": (
+        "workflow_id: w\ninputs: {x: {type: string, enum: [a, 1]}}\nnodes: {a: {handler: x}}",
+        2,
+        38,
+        "'enum' must be a string",
+        None,
+    ),
+    "bounds that exclude all": (
+        "workflow_id: w\ninputs: {x: {minimum: 2, maximum: 1}}\nnodes: {a: {handler: x}}",
+        2,
+        23,
+        "'minimum' is greater than 'maximum'",
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("what", MISTAKES)
+def test_a_mistake_is_told_with_its_place(what: str) -> None:
+    text, line, column, message, suggestion = MISTAKES[what]
+    problem = only(text)
+    assert message in problem.message
+    assert (problem.file, problem.line, problem.column) == ("w.yaml", line, column)
+    assert (suggestion is None) == (problem.suggestion is None), problem.suggestion
+    assert suggestion is None or suggestion in (problem.suggestion or "")
+
+
+def test_all_mistakes_of_a_file_are_told_at_once_in_their_order() -> None:
+    text = """
+workflow_id: w
+vresion: 1
+inputs: {region: {type: text}}
+nodes:
+  a: {handler: x, timeout_seconds: -1, params: {r: "{{ inputs.regoin }}"}, next: c}
+  b: {type: fan_uot}
+  d: {handler: 5, params: {r: "{{ nodes.x.output }}"}, depends_on: [aa]}
+result: "{{ 1 + }}"
+"""
+    definition, problems = check_text(text, "w.yaml")
+    assert definition is None
+    assert [(problem.line, problem.path) for problem in problems] == [
+        (3, "vresion"),
+        (4, "inputs.region.type"),
+        (6, "nodes.a.timeout_seconds"),
+        (6, "nodes.a.params.r"),
+        (6, "nodes.a.next"),
+        (7, "nodes.b.type"),
+        (8, "nodes.d.handler"),
+        (8, "nodes.d.params.r"),
+        (8, "nodes.d.depends_on[0]"),
+        (9, "result"),
+    ]
+
+
+def test_load_raises_one_error_with_all_details() -> None:
+    with pytest.raises(InvalidDefinition) as caught:
+        load_text("workflow_id: w\nnodes: {a: {handler: x, nxt: b, retrys: 1}}", "w.yaml")
+    assert str(caught.value) == "The workflow in w.yaml has 2 errors."
+    assert len(caught.value.errors) == 2
+    assert str(caught.value.errors[0]) == "w.yaml:2:25: Unknown key 'nxt'. Did you mean 'next'?"
+
+
+def test_a_mistake_in_one_node_hides_no_other_node() -> None:
+    _, problems = check_text(HEAD + "  a: {handler: x, retrys: 1, next: b}\n  b: {handler: x, next: c}\n")
+    assert [problem.path for problem in problems] == ["nodes.a.retrys", "nodes.b.next"]
+
+
+def test_missing_edges_give_no_follow_up_errors() -> None:
+    text = HEAD + "  s: {type: start, next: aa}\n  a: {handler: x, params: {r: '{{ nodes.s.output }}'}}\n"
+    assert only(text).path == "nodes.s.next"
+
+
+def test_handlers_are_checked_only_against_known_ones() -> None:
+    text = HEAD + "  a: {handler: ecko}\n  f: {type: fan_out, source: '{{ inputs.x }}', task: {handler: echo}}\n"
+    assert check_text(text)[1] == []
+    _, problems = check_text(text, "w.yaml", known_handlers=["echo"])
+    assert [(one.line, one.column, one.message, one.suggestion) for one in problems] == [
+        (3, 16, "There is no handler 'ecko'.", "Did you mean 'echo'?")
+    ]
+
+
+def test_a_thousand_nodes_are_allowed_and_not_one_more() -> None:
+    nodes = "".join(f"  n{number}: {{handler: x}}\n" for number in range(1000))
+    assert len(load_text(HEAD + nodes).nodes) == 1000
+    assert "more than 1000" in only(HEAD + nodes + "  more: {handler: x}\n").message
+
+
+def test_large_params_are_refused() -> None:
+    assert "larger than 256 KiB" in only(HEAD + f"  a: {{handler: x, params: {{x: '{'y' * 300_000}'}}}}\n").message
+
+
+def test_a_file_that_is_not_there_is_not_found(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match=r"no file .*nothing\.yaml"):
+        load_file(tmp_path / "nothing.yaml")
+
+
+def test_a_directory_cannot_be_read(tmp_path: Path) -> None:
+    definition, problems = check_file(tmp_path)
+    assert definition is None
+    assert "cannot be read" in problems[0].message
+
+
+def test_a_file_in_another_encoding_is_refused_at_its_first_wrong_byte(tmp_path: Path) -> None:
+    file = tmp_path / "latin.yaml"
+    file.write_bytes("workflow_id: w\nname: Küste\n".encode("latin-1"))
+    _, problems = check_file(file)
+    assert [(one.message, one.line, one.column) for one in problems] == [("The file is not UTF-8.", 2, 8)]
+
+
+def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
+    file = tmp_path / "marked.yaml"
+    file.write_bytes(b"\xef\xbb\xbfworkflow_id: w\nnodes: {a: {handler: x}}\n")
+    assert load_file(file).workflow_id == "w"
+
+
+def test_a_huge_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "huge.yaml"
+    file.write_bytes(b"#" * (2 * 1024 * 1024))
+    assert "larger than 1024 KiB" in check_file(file)[1][0].message

@@ -1,0 +1,176 @@
+"""Every spelling ends in the one model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.define.definition import Definition, InputType
+from holdfast.define.load import load_file, load_text
+from holdfast.define.node import Branch, Node, NodeType
+from holdfast.define.retry import Backoff, Jitter, Retry
+
+FILES = Path(__file__).parent / "files"
+
+
+def load(nodes: str, **top: str) -> Definition:
+    return load_text(
+        "\n".join([*(f"{key}: {value}" for key, value in top.items()), "workflow_id: w", f"nodes: {nodes}"])
+    )
+
+
+def node(definition: str) -> Node:
+    return load(f"{{a: {{handler: x, {definition}}}, b: {{handler: x}}, c: {{handler: x}}}}").node("a")
+
+
+def retry(definition: str) -> Retry:
+    task = node(f"retry: {definition}").task
+    assert task is not None
+    return task.retry
+
+
+@pytest.mark.parametrize(
+    ("written", "version"),
+    [("1", "1"), ("1.0", "1.0"), ("1.10", "1.10"), ("'2b'", "2b"), ("2024-01-31", "2024-01-31")],
+)
+def test_a_version_stays_as_it_was_written(written: str, version: str) -> None:
+    assert load("{a: {handler: x}}", version=written).version == version
+
+
+@pytest.mark.parametrize(
+    ("written", "all_of", "any_of"),
+    [
+        ("depends_on: b", ("b",), ()),
+        ("depends_on: [b, c]", ("b", "c"), ()),
+        ("depends_on: {all_of: b}", ("b",), ()),
+        ("depends_on: {any_of: [b, c]}", (), ("b", "c")),
+        ("depends_on: {all_of: [b], any_of: c}", ("b",), ("c",)),
+        ("depends_on: []", (), ()),
+        ("depends_on: null", (), ()),
+    ],
+)
+def test_dependencies_have_several_spellings(written: str, all_of: tuple[str], any_of: tuple[str]) -> None:
+    found = node(written)
+    assert (found.all_of, found.any_of) == (all_of, any_of)
+
+
+@pytest.mark.parametrize(("written", "targets"), [("next: b", ("b",)), ("next: [b, c]", ("b", "c")), ("next: ~", ())])
+def test_next_is_a_name_or_a_list(written: str, targets: tuple[str, ...]) -> None:
+    assert node(written).next == targets
+
+
+@pytest.mark.parametrize("written", ["fan_out", "FAN_OUT", "Fan_Out"])
+def test_types_are_written_in_any_case(written: str) -> None:
+    found = load(f"{{f: {{type: {written}, source: '{{{{ inputs.x }}}}', task: {{handler: x}}}}}}")
+    assert found.node("f").type is NodeType.FAN_OUT
+
+
+@pytest.mark.parametrize(
+    ("written", "policy"),
+    [
+        ("{}", Retry()),
+        ("{max_retries: 0}", Retry(max_retries=0)),
+        ("{max_attempts: 5}", Retry(max_retries=5)),
+        ("{schedule: [60, 300]}", Retry(2, Backoff.SCHEDULE, jitter=Jitter.NONE, schedule=(60.0, 300.0))),
+        (
+            "{schedule: [900], max_retries: 4, jitter: full}",
+            Retry(4, Backoff.SCHEDULE, max_delay_seconds=900.0, schedule=(900.0,)),
+        ),
+        ("{initial_delay_seconds: 600}", Retry(initial_delay_seconds=600.0, max_delay_seconds=600.0)),
+        ("{max_delay_seconds: 0.5}", Retry(initial_delay_seconds=0.5, max_delay_seconds=0.5)),
+        ("{backoff: linear, jitter: none}", Retry(backoff=Backoff.LINEAR, jitter=Jitter.NONE)),
+    ],
+)
+def test_a_retry_policy_is_filled_in_without_contradicting_the_file(written: str, policy: Retry) -> None:
+    assert retry(written) == policy
+
+
+@pytest.mark.parametrize(
+    ("written", "branches"),
+    [
+        (
+            "condition: '{{ inputs.x }} > 100', on_true: b, on_false: [c]",
+            (Branch(("b",), "(inputs.x) > 100"), Branch(("c",))),
+        ),
+        (
+            "condition_field: '{{ inputs.x }}', branches: [{default: true, next: b}, {condition: '< 5', next: c}]",
+            (Branch(("c",), "(inputs.x) < 5"), Branch(("b",))),
+        ),
+        (
+            "condition_field: '{{ inputs.x }}', branches: [{condition: 5, next: b}, {condition: true, next: c}]",
+            (Branch(("b",), "(inputs.x) == 5"), Branch(("c",), "(inputs.x) == true")),
+        ),
+        (
+            "branches: [{condition: '{{ inputs.x }} < 5', next: [b, c]}]",
+            (Branch(("b", "c"), "(inputs.x) < 5"),),
+        ),
+        (
+            "condition: '{{ inputs.x > 5 }}', branches: {true: b, false: c}",
+            (Branch(("b",), "(inputs.x > 5) == true"), Branch(("c",), "(inputs.x > 5) == false")),
+        ),
+        (
+            "condition: '{{ inputs.x }}', branches: {default: b, large: c, 5: b}",
+            (Branch(("c",), '(inputs.x) == "large"'), Branch(("b",), "(inputs.x) == 5"), Branch(("b",))),
+        ),
+    ],
+)
+def test_conditionals_have_three_spellings(written: str, branches: tuple[Branch, ...]) -> None:
+    found = load(f"{{a: {{type: conditional, {written}}}, b: {{handler: x}}, c: {{handler: x}}}}")
+    assert found.node("a").branches == branches
+
+
+def test_inputs_keep_their_declaration() -> None:
+    found = load_file(FILES / "every_node_type.yaml")
+    region, limit, owner = found.inputs
+    assert (region.name, region.type, region.required, region.has_default) == (
+        "region",
+        InputType.STRING,
+        True,
+        False,
+    )
+    assert (limit.has_default, limit.default, limit.minimum, limit.maximum) == (True, 100, 1.0, 1000.0)
+    assert (owner.required, owner.has_default, owner.default) == (False, False, None)
+
+
+def test_a_default_of_null_is_a_default() -> None:
+    found = load("{a: {handler: x}}", inputs="{x: {type: string, default: null}, y: {type: string}}")
+    assert [one.has_default for one in found.inputs] == [True, False]
+
+
+def test_a_result_of_null_is_a_result() -> None:
+    assert load("{a: {handler: x}}", result="null").has_result
+    assert not load("{a: {handler: x}}").has_result
+
+
+def test_job_timeouts_are_in_seconds() -> None:
+    assert load("{a: {handler: x}}", timeout_minutes="1.5").timeout_seconds == 90.0
+    assert load("{a: {handler: x}}", timeout_seconds="90").timeout_seconds == 90.0
+
+
+def test_different_spellings_of_one_workflow_hash_the_same() -> None:
+    one = load("{a: {handler: x, next: b, timeout_seconds: 60}, b: {type: TASK, handler: x, retry: {max_attempts: 3}}}")
+    other = load("{a: {type: task, handler: x, next: [b], queue: default, timeout_seconds: 60.0}, b: {handler: x}}")
+    assert one == other
+    assert one.hash() == other.hash()
+
+
+@pytest.mark.parametrize("file", sorted(FILES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_pinned_definition_is_read_back_unchanged(file: Path) -> None:
+    found = load_file(file)
+    assert Definition.from_json(found.to_json()) == found
+    assert Definition.from_json(found.to_json()).hash() == found.hash()
+
+
+def test_the_older_spellings_mean_what_they_meant() -> None:
+    found = load_file(FILES / "older_spellings.yaml")
+    validate = found.node("validate")
+    assert found.version == "1.0"
+    assert validate.task is not None
+    assert validate.task.retry == Retry(5, Backoff.FIXED, 10.0)
+    assert found.node("route_by_size").branches == (
+        Branch(("process_small",), "(nodes.validate.output.size_mb) < 100"),
+        Branch(("process_medium",), "(nodes.validate.output.size_mb) < 1000"),
+        Branch(("generate_tiles",)),
+    )
+    assert found.node("is_tiled").branches[0] == Branch(("END",), "(nodes.validate.output.size_mb > 50) == true")

@@ -1,0 +1,189 @@
+"""Workflows in Python are the workflows of the files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from holdfast.define.definition import Input, InputType
+from holdfast.define.load import load_file, load_text
+from holdfast.define.retry import Backoff, Jitter, Retry
+from holdfast.define.workflow import Workflow, workflow
+from holdfast.errors import InvalidDefinition
+
+FILES = Path(__file__).parent / "files"
+
+
+def stack(group: str, index: int) -> None: ...
+
+
+stack.__holdfast_handler__ = SimpleNamespace(name="maps.stack")  # type: ignore[attr-defined]
+
+
+@workflow(
+    "stack_maps",
+    version=3,
+    name="Maps to stacks",
+    description="Stacks the maps of a region, and registers the stacks.",
+    timeout_seconds=240 * 60,
+    inputs={
+        "region": {
+            "type": "string",
+            "required": True,
+            "pattern": "^[A-Z]{3}$",
+            "description": "The region's code",
+        },
+        "limit": Input("limit", InputType.INTEGER, has_default=True, default=100, minimum=1, maximum=1000),
+        "owner": {"type": "string"},
+    },
+    result={"region": "{{ inputs.region }}", "stacks": "{{ nodes.register.output }}"},
+)
+def flow(flow: Workflow) -> None:
+    flow.start(next="inventory")
+    flow.task(
+        "inventory",
+        handler="maps.inventory",
+        queue="light",
+        params={"region": "{{ inputs.region }}", "limit": "{{ inputs.limit }}"},
+        timeout_seconds=60,
+        queue_timeout_seconds=600,
+        retry={"schedule": (60, 300, 900)},
+        next="route",
+    )
+    flow.conditional(
+        "route",
+        description="Nothing to do for an empty region",
+        condition="{{ nodes.inventory.output.groups | length }} > 0",
+        on_true="stack",
+        on_false="end",
+    )
+    flow.fan_out(
+        "stack",
+        source="{{ nodes.inventory.output.groups }}",
+        handler=stack,
+        queue="heavy",
+        params={"group": "{{ item }}", "index": "{{ index }}"},
+        timeout_seconds=900,
+        retry=Retry(5, Backoff.EXPONENTIAL, 5.0, 300.0, Jitter.EQUAL),
+        next="register",
+    )
+    flow.fan_in(
+        "register",
+        importance="important",
+        handler="maps.register",
+        params={"region": "{{ inputs.region }}"},
+        next="end",
+    )
+    flow.task("report", handler="maps.report", importance="optional", after_any=["inventory", "stack"], next=["end"])
+    flow.end()
+
+
+def test_the_same_workflow_in_yaml_and_in_python_is_equal_and_hashes_the_same() -> None:
+    from_file = load_file(FILES / "every_node_type.yaml")
+    assert flow.definition() == from_file
+    assert flow.definition().hash() == from_file.hash()
+
+
+def test_maps_of_branches_take_python_values() -> None:
+    flow = Workflow("w")
+    flow.conditional("a", condition="{{ inputs.x }}", branches={True: "b", 5: ["b"], "large": "b", "default": "c"})
+    flow.task("b", handler="x")
+    flow.task("c", handler="x")
+    text = (
+        "workflow_id: w\nnodes:\n  a:\n    type: conditional\n    condition: '{{ inputs.x }}'\n"
+        "    branches: {true: b, 5: b, large: b, default: c}\n  b: {handler: x}\n  c: {handler: x}\n"
+    )
+    assert flow.definition() == load_text(text)
+
+
+def test_nodes_are_chained_by_the_names_that_the_methods_give_back() -> None:
+    flow = Workflow("w")
+    first = flow.task("first", handler="x")
+    second = flow.task("second", handler="x", after=first)
+    flow.task("third", handler="x", after=[first, second])
+    assert flow.definition().node("third").all_of == ("first", "second")
+
+
+def test_a_schedule_given_as_a_policy_stays_that_policy() -> None:
+    flow = Workflow("w")
+    policy = Retry(2, Backoff.SCHEDULE, jitter=Jitter.NONE, schedule=(60.0, 300.0))
+    flow.task("a", handler="x", retry=policy)
+    task = flow.definition().node("a").task
+    assert task is not None
+    assert task.retry == policy
+
+
+def test_the_functions_of_a_workflow_are_known_by_their_handler_names() -> None:
+    assert flow.handlers == {"maps.stack": stack}
+
+
+def errors(flow: Workflow) -> list[tuple[str | None, str]]:
+    with pytest.raises(InvalidDefinition) as caught:
+        flow.definition()
+    assert all(detail.line is None and detail.file is None for detail in caught.value.errors)
+    return [(detail.path, str(detail)) for detail in caught.value.errors]
+
+
+def test_mistakes_are_told_with_their_paths_all_at_once() -> None:
+    flow = Workflow("w", inputs={"region": {}})
+    flow.task("a", handler="x", next="c", timeout_seconds=-1, params={"r": "{{ inputs.regoin }}"})
+    flow.task("b", handler="x", after="aa")
+    assert errors(flow) == [
+        ("nodes.a.timeout_seconds", "'timeout_seconds' must be greater than 0."),
+        ("nodes.a.next[0]", "There is no node 'c'."),
+        ("nodes.b.depends_on.all_of[0]", "There is no node 'aa'. Did you mean 'a'?"),
+        ("nodes.a.params.r", "There is no input 'regoin'. Did you mean 'region'?"),
+    ]
+
+
+def test_a_node_cannot_be_added_twice() -> None:
+    flow = Workflow("w")
+    flow.task("a", handler="x")
+    flow.task("a", handler="y")
+    assert errors(flow) == [("nodes.a", "The node 'a' is added twice.")]
+
+
+def test_a_function_that_is_not_a_handler_is_refused() -> None:
+    flow = Workflow("w")
+    flow.task("a", handler=load_text)
+    (path, message) = errors(flow)[0]
+    assert path == "nodes.a.handler"
+    assert "load_text is not a handler. Decorate it with @handler" in message
+
+
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        (float("nan"), "finite"),
+        (object(), "not JSON"),
+        ({1: 2}, "not text"),
+        ("\ud800", "surrogate"),
+        (2**64, "64"),
+    ],
+)
+def test_params_must_be_plain_data(value: Any, fault: str) -> None:
+    flow = Workflow("w")
+    flow.task("a", handler="x", params={"deep": [value]})
+    assert fault in errors(flow)[0][1]
+
+
+def test_params_that_hold_themselves_are_refused() -> None:
+    params: dict[str, Any] = {}
+    params["self"] = [params, params]
+    flow = Workflow("w")
+    flow.task("a", handler="x", params=params)
+    assert "levels deep" in errors(flow)[0][1]
+
+
+def test_a_definition_is_not_changed_by_what_happens_to_its_params_later() -> None:
+    params: dict[str, Any] = {"list": [1]}
+    flow = Workflow("w")
+    flow.task("a", handler="x", params=params)
+    definition = flow.definition()
+    params["list"].append(2)
+    task = definition.node("a").task
+    assert task is not None
+    assert task.params == {"list": [1]}
