@@ -1,0 +1,226 @@
+"""The heart: a job's state, a signal and the time in; effects out. No I/O, no clock, no randomness.
+
+`advance` consumes the state that it is given: it is changed in place and belongs to the caller's cycle. A
+cycle whose commit fails or is unknown throws its states away and reads them again.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from holdfast.core import fanning, reporting, stopping
+from holdfast.core.effects import OWN_TASK, AnswerSignal, CreateTasks, Effect, EnqueueTasks
+from holdfast.core.failing import failure
+from holdfast.core.outcome import counts, default_result, first_error, is_bad, job_status
+from holdfast.core.readiness import Verdict, decide
+from holdfast.core.signals import (
+    CancelRequested,
+    ItemsAggregated,
+    JobSubmitted,
+    OwnerChanged,
+    ReportRejected,
+    Signal,
+    TaskReported,
+    TasksWithdrawn,
+    TimePassed,
+    WorkContinued,
+)
+from holdfast.core.states import TERMINAL, JobState, JobStatus, NodeState, Status, StopCause, Trigger
+from holdfast.core.turn import Turn
+from holdfast.define.node import Importance, NodeType
+from holdfast.errors import Bug, Code, TemplateError
+
+
+def advance(state: JobState, signal: Signal, now: float) -> list[Effect]:
+    """Apply one signal to a job and return what must be done, in order."""
+    turn = Turn(state, now)
+    match signal:
+        case TaskReported():
+            reporting.task_reported(turn, signal)
+        case JobSubmitted():
+            _submitted(turn)
+        case WorkContinued():
+            _continue_work(turn)
+        case ItemsAggregated():
+            _aggregated(turn, signal)
+        case TasksWithdrawn():
+            stopping.tasks_withdrawn(turn, signal)
+        case TimePassed():
+            stopping.time_passed(turn)
+        case CancelRequested():
+            _cancel(turn, signal)
+        case OwnerChanged():
+            turn.emit("owner_changed", data={"owner": signal.owner, "previous": signal.previous})
+        case ReportRejected():
+            reporting.reject(turn, signal.node, signal.item, signal.epoch, signal.worker)
+        case _:
+            assert_never(signal)
+    _settle(turn)
+    return turn.effects
+
+
+def owed_rows(state: JobState) -> bool:
+    """Whether the job wants to hear `WorkContinued`."""
+    if state.stop is not None or state.is_terminal:
+        return False
+    return any(fanning.owes_rows(n, state.program.nodes[n.name].node.type) for n in state.nodes.values())
+
+
+def owed_results(state: JobState) -> list[str]:
+    """The fan-ins whose results the owner must gather; after a takeover, too."""
+    return [n.name for n in state.nodes.values() if fanning.owes_results(n, state.program.nodes[n.name].node.type)]
+
+
+def _submitted(turn: Turn) -> None:
+    state = turn.state
+    if any(n.status is not Status.PENDING for n in state.nodes.values()):
+        return
+    timeout = state.program.definition.timeout_seconds
+    if timeout is not None:
+        state.deadline_at = turn.now + timeout
+    state.job_touched = True
+    for name in state.program.graph.roots:
+        _begin(turn, state.nodes[name])
+
+
+def _settle(turn: Turn) -> None:
+    """Let every node that ended decide its dependents, stop the job where one demands it, end it when all ended."""
+    state = turn.state
+    if not turn.finished:
+        return
+    while turn.finished:
+        name = turn.finished.pop(0)
+        node = state.nodes[name]
+        if (
+            state.stop is None
+            and is_bad(node)
+            and counts(state, name)
+            and state.program.nodes[name].node.importance is Importance.CRITICAL
+        ):
+            stopping.stop_job(turn, StopCause.FAILED)
+        for target in state.program.graph.outgoing[name]:
+            if state.nodes[target].status is Status.PENDING:
+                _decide(turn, state.nodes[target])
+    if all(n.status in TERMINAL for n in state.nodes.values()):
+        _finish_job(turn)
+
+
+def _decide(turn: Turn, node: NodeState) -> None:
+    match decide(turn.state, node.name):
+        case None:
+            return
+        case Verdict.READY:
+            _begin(turn, node)
+        case Verdict.SKIPPED:
+            turn.finish_node(node, Trigger.DEPENDENCIES_ABSENT, reason="branch_not_taken")
+        case Verdict.CANCELLED:
+            turn.finish_node(node, Trigger.UPSTREAM_FAILED, reason="upstream_failed")
+
+
+def _begin(turn: Turn, node: NodeState) -> None:
+    """A node whose dependencies hold: decide it here, or hand it to the workers."""
+    program = turn.state.program.nodes[node.name]
+    node.move(Trigger.DEPENDENCIES_HOLD)
+    if program.node.type in (NodeType.START, NodeType.END):
+        turn.finish_node(node, Trigger.DECIDED)
+        return
+    turn.emit("node_ready", node.name)
+    try:
+        match program.node.type:
+            case NodeType.CONDITIONAL:
+                _branch(turn, node)
+            case NodeType.FAN_OUT:
+                assert program.source is not None
+                fanning.begin_fan_out(turn, node, program.source.render(turn.scope_of(node.name)))
+            case NodeType.FAN_IN if program.node.task is None:
+                fanning.begin_fan_in(turn, node)
+            case _:
+                _dispatch(turn, node)
+    except TemplateError as problem:
+        error = failure(Code.TEMPLATE_ERROR, str(problem), permanent=True, at=turn.now, node=node.name)
+        turn.finish_node(node, Trigger.REFUSED, error=error)
+
+
+def _branch(turn: Turn, node: NodeState) -> None:
+    """The first true branch in file order; none and no default is a failure."""
+    scope = turn.scope_of(node.name)
+    for condition, targets in turn.state.program.nodes[node.name].branches:
+        if condition is None or condition.evaluate(scope):
+            node.taken = targets
+            turn.finish_node(node, Trigger.DECIDED, output={"taken": list(targets)}, data={"taken": list(targets)})
+            return
+    error = failure(
+        Code.CONTRACT_VIOLATION,
+        f"no branch of {node.name} holds and it has no default",
+        permanent=True,
+        at=turn.now,
+        node=node.name,
+        hint="Add a branch with default: true.",
+    )
+    turn.finish_node(node, Trigger.REFUSED, error=error)
+
+
+def _dispatch(turn: Turn, node: NodeState) -> None:
+    """Render the params and queue the node's own task; a template error leaves nothing behind."""
+    program = turn.state.program.nodes[node.name]
+    assert program.params is not None
+    params = program.params.render(turn.scope_of(node.name))
+    rank = turn.state.queued_now
+    node.width = node.expanded = node.enqueued = 1
+    turn.effects.append(CreateTasks(node.name, OWN_TASK, [params]))
+    turn.effects.append(EnqueueTasks(node.name, program.spec, OWN_TASK, OWN_TASK, rank))
+    node.move(Trigger.DISPATCHED)
+    node.started_at = turn.now
+    turn.state.touch(node)
+    turn.emit("node_dispatched", node.name, data={"queue": program.spec.queue, "handler": program.spec.handler})
+    turn.start_job()
+
+
+def _continue_work(turn: Turn) -> None:
+    """One more chunk for every fan-out that owes rows."""
+    state = turn.state
+    if state.stop is not None or state.is_terminal:
+        return
+    for node in state.nodes.values():
+        program = state.program.nodes[node.name]
+        if fanning.owes_rows(node, program.node.type):
+            assert program.source is not None
+            items = program.source.render(turn.scope_of(node.name))
+            if len(items) != node.width:
+                raise Bug(f"fan-out {node.name} of {state.job_id} was {node.width} wide and is now {len(items)}")
+            fanning.expand_chunk(turn, node, items)
+
+
+def _aggregated(turn: Turn, signal: ItemsAggregated) -> None:
+    node = turn.state.nodes[signal.node]
+    if not fanning.owes_results(node, turn.state.program.nodes[node.name].node.type):
+        return
+    if signal.error is not None:
+        turn.finish_node(node, Trigger.REFUSED, error=signal.error)
+    else:
+        turn.finish_node(node, Trigger.DECIDED, output=signal.output)
+
+
+def _cancel(turn: Turn, signal: CancelRequested) -> None:
+    refusal = stopping.cancel(turn, signal.actor, signal.reason)
+    if signal.signal_id is not None:
+        turn.effects.append(AnswerSignal(signal.signal_id, refusal is None, refusal or "cancelled"))
+
+
+def _finish_job(turn: Turn) -> None:
+    """All nodes are terminal: name the job, compute its result, tell it by its one terminal event."""
+    state = turn.state
+    status = job_status(state)
+    if state.status is JobStatus.PENDING:
+        state.started_at = turn.now
+    if status in (JobStatus.COMPLETED, JobStatus.PARTIAL):
+        try:
+            state.result = state.program.result.render(state.scope) if state.program.result else default_result(state)
+        except TemplateError as problem:
+            status = JobStatus.FAILED
+            state.error = failure(Code.TEMPLATE_ERROR, f"result: {problem}", permanent=True, at=turn.now)
+    state.error = state.error or (None if status is JobStatus.COMPLETED else first_error(state))
+    state.move(status)
+    state.finished_at = turn.now
+    data = {"code": state.error["code"], "message": state.error["message"]} if state.error else None
+    turn.emit(f"job_{status}", data=data)

@@ -1,0 +1,66 @@
+"""The shape of a failure: code, class, message, fingerprint and hint. Equal failures have equal fingerprints."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from enum import StrEnum
+from typing import Any
+
+MESSAGE_LIMIT = 2000
+
+
+class FailureClass(StrEnum):
+    TRANSIENT = "transient"
+    PERMANENT = "permanent"
+
+
+HINTS = {
+    "TEMPLATE_ERROR": "Correct the expression in the workflow, or give the missing value.",
+    "CONTRACT_VIOLATION": "Compare the node's params with the handler's arguments.",
+    "HANDLER_UNKNOWN": "Start a worker that has this handler: holdfast worker --handlers MODULE",
+    "TIMEOUT": "Raise timeout_seconds of the node, or make the handler quicker.",
+    "LEASE_LOST": "Look for workers that stopped or lost the database, then resume the job.",
+    "QUARANTINED": "This task kept killing its worker: look at its input before running it again.",
+}
+
+# What differs between two occurrences of one failure: ids, numbers, addresses, quoted values, paths. An apostrophe
+# within a word, as in can't, opens no quotation.
+_VARYING = re.compile(r"(?<!\w)'[^']*'|\"[^\"]*\"|0x[0-9a-fA-F]+|[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|(?:/[\w.~-]+)+|\d+")
+
+
+def fingerprint(code: str, message: str, handler: str = "") -> str:
+    """The same for failures that differ only in ids, numbers, paths and quoted values."""
+    normal = _VARYING.sub("#", message.lower())
+    return hashlib.sha256(f"{code}\n{handler}\n{normal}".encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def failure(
+    code: str,
+    message: str,
+    *,
+    permanent: bool,
+    at: float,
+    node: str | None = None,
+    item: int | None = None,
+    attempt: int | None = None,
+    handler: str = "",
+    hint: str | None = None,
+) -> dict[str, Any]:
+    """An error as it is stored and shown. The message is one line, without a stack trace."""
+    text = " ".join(message.split())[:MESSAGE_LIMIT] or "no message"
+    return {
+        "code": code,
+        "class": str(FailureClass.PERMANENT if permanent else FailureClass.TRANSIENT),
+        "message": text,
+        "fingerprint": fingerprint(code, text, handler),
+        "node": node,
+        "index": item if item is not None and item >= 0 else None,
+        "attempt": attempt,
+        "at": at,
+        "hint": hint or HINTS.get(code),
+    }
+
+
+def is_permanent(error: dict[str, Any] | None) -> bool:
+    return error is not None and error.get("class") == FailureClass.PERMANENT

@@ -1,0 +1,203 @@
+"""Fan-outs and fan-ins: fixing the width, making rows in chunks, keeping the window full, gathering results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from holdfast.core.effects import AggregateItems, CreateTasks, EnqueueTasks, FailTask
+from holdfast.core.failing import failure
+from holdfast.core.states import NodeState, Status, StopCause, Trigger
+from holdfast.core.turn import Turn
+from holdfast.define.node import Aggregation, NodeType
+from holdfast.errors import Bug, Code, TemplateError
+
+
+def begin_fan_out(turn: Turn, node: NodeState, items: Any) -> None:
+    """Fix source and width, once; then make the first chunk. An empty source completes at once."""
+    if not isinstance(items, list):
+        shown = type(items).__name__ if items is not None else "null"
+        error = failure(
+            Code.CONTRACT_VIOLATION,
+            f"the source of fan-out {node.name} must be a list, but "
+            f"{turn.state.program.nodes[node.name].node.source} is {shown}",
+            permanent=True,
+            at=turn.now,
+            node=node.name,
+        )
+        turn.finish_node(node, Trigger.REFUSED, error=error)
+        return
+    node.width = len(items)
+    node.move(Trigger.EXPANDED)
+    node.started_at = turn.now
+    turn.state.touch(node)
+    turn.emit("node_dispatched", node.name, data={"width": node.width})
+    turn.start_job()
+    expand_chunk(turn, node, items)
+
+
+def expand_chunk(turn: Turn, node: NodeState, items: list[Any]) -> None:
+    """Make the next rows. An item whose params cannot be rendered is a failed item, not a failed node."""
+    program = turn.state.program.nodes[node.name]
+    first, last = node.expanded, min(node.expanded + turn.state.rules.chunk_size, node.width)
+    assert program.params is not None
+    scope = dict(turn.scope_of(node.name))
+    rendered: list[Any] = []
+    start = first
+    for index in range(first, last):
+        scope["item"], scope["index"] = items[index], index
+        try:
+            rendered.append(program.params.render(scope))
+        except TemplateError as problem:
+            if rendered:
+                turn.effects.append(CreateTasks(node.name, start, rendered))
+            _refuse_item(turn, node, index, problem)
+            rendered, start = [], index + 1
+    if rendered:
+        turn.effects.append(CreateTasks(node.name, start, rendered))
+    node.expanded = last
+    turn.state.touch(node)
+    if last > first:
+        turn.emit("task_ready", node.name, data={"first": first, "last": last - 1})
+    fill_window(turn, node)
+    settle_fan_out(turn, node)
+
+
+def _refuse_item(turn: Turn, node: NodeState, index: int, problem: TemplateError) -> None:
+    error = failure(Code.TEMPLATE_ERROR, str(problem), permanent=True, at=turn.now, node=node.name, item=index)
+    turn.effects.append(FailTask(node.name, index, error))
+    turn.emit("task_failed", node.name, index, data={"code": error["code"], "message": error["message"]})
+    node.failed += 1
+    node.error = node.error or error
+
+
+def fill_window(turn: Turn, node: NodeState) -> None:
+    """Queue the next items once half of the window is free: few statements, and a queue that stays small."""
+    window = turn.state.rules.window_size
+    outstanding = node.enqueued - node.settled
+    if turn.state.stop is not None or node.enqueued >= node.expanded or outstanding > window // 2:
+        return
+    first, last = node.enqueued, min(node.enqueued + window - outstanding, node.expanded) - 1
+    spec = turn.state.program.nodes[node.name].spec
+    turn.effects.append(EnqueueTasks(node.name, spec, first, last, turn.state.queued_now))
+    turn.emit("task_dispatched", node.name, data={"first": first, "last": last})
+    node.enqueued = last + 1
+    turn.state.touch(node)
+
+
+def settle_fan_out(turn: Turn, node: NodeState) -> None:
+    """End the fan-out when nothing of it is open: by its items, or by the stop that cut it short."""
+    if node.open_tasks:
+        return
+    if node.expanded == node.width and not node.cancelled:
+        if node.failed:
+            turn.finish_node(node, Trigger.TOO_MANY_FAILED, error=_items_failed(turn, node), data=_tally(node))
+        else:
+            output = {"fan_out_count": node.width}
+            turn.finish_node(node, Trigger.ITEMS_SETTLED, output=output, data=_tally(node))
+    elif turn.state.stop is not None:
+        if turn.state.stop.cause is StopCause.TIMEOUT or node.failed:
+            error = node.error or job_timeout(turn, node.name)
+            turn.finish_node(node, Trigger.OPEN_TASKS_ENDED, error=error, data=_tally(node))
+        else:
+            turn.finish_node(node, Trigger.JOB_STOPPED, reason="job_stopped", data=_tally(node))
+
+
+def _items_failed(turn: Turn, node: NodeState) -> dict[str, Any]:
+    """The first failed item speaks for the node; the count tells how many there are."""
+    first = node.error or {}
+    code, message = first.get("code", str(Code.HANDLER_ERROR)), first.get("message", "an item failed")
+    error = failure(
+        code,
+        f"{node.failed} of {node.width} items failed; the first: {message}",
+        permanent=first.get("class") == "permanent",
+        at=turn.now,
+        node=node.name,
+        hint=first.get("hint"),
+    )
+    return {
+        **error,
+        "fingerprint": first.get("fingerprint", error["fingerprint"]),
+        "index": first.get("index"),
+    }
+
+
+def job_timeout(turn: Turn, node: str | None) -> dict[str, Any]:
+    limit = turn.state.program.definition.timeout_seconds or 0
+    return failure(
+        Code.JOB_TIMEOUT,
+        f"the job did not end within {limit:g} s",
+        permanent=False,
+        at=turn.now,
+        node=node,
+        hint="Raise the workflow's timeout, or find out what was slow: holdfast events JOB",
+    )
+
+
+def _tally(node: NodeState) -> dict[str, Any]:
+    return {
+        "width": node.width,
+        "completed": node.completed,
+        "failed": node.failed,
+        "skipped": node.skipped,
+        "cancelled": node.cancelled,
+    }
+
+
+def begin_fan_in(turn: Turn, node: NodeState) -> None:
+    """Ask for the results; they are read after this commit, so that the last reports are among them."""
+    fan_out = turn.state.nodes[turn.state.program.graph.fan_out_of[node.name]]
+    if fan_out.status is not Status.SKIPPED and fan_out.width != fan_out.settled:
+        raise Bug(f"fan-in {node.name} fired although {fan_out.name} has {fan_out.width - fan_out.settled} open items")
+    node.move(Trigger.GATHERING)
+    node.started_at = turn.now
+    turn.state.touch(node)
+    turn.effects.append(AggregateItems(node.name))
+
+
+def owes_rows(node: NodeState, node_type: NodeType) -> bool:
+    """Whether a fan-out still has items without a row."""
+    return node_type is NodeType.FAN_OUT and node.status is Status.RUNNING and node.expanded < node.width
+
+
+def owes_results(node: NodeState, node_type: NodeType) -> bool:
+    """Whether a fan-in waits for its owner to gather the results."""
+    return node_type is NodeType.FAN_IN and node.status is Status.RUNNING
+
+
+def aggregate(mode: Aggregation, outputs: Iterable[Any], failed: list[int]) -> dict[str, Any]:
+    """The items' outputs, in item order, as one value; failed items are left out and listed."""
+    results = list(outputs)
+    match mode:
+        case Aggregation.COLLECT:
+            answer: dict[str, Any] = {"results": results, "count": len(results)}
+        case Aggregation.CONCAT:
+            flat = [part for result in results for part in _parts(result)]
+            answer = {"results": flat, "count": len(flat)}
+        case Aggregation.SUM:
+            answer = {"total": sum(_number(result) for result in results), "count": len(results)}
+        case Aggregation.FIRST:
+            answer = {"result": results[0] if results else None, "count": len(results)}
+        case Aggregation.LAST:
+            answer = {"result": results[-1] if results else None, "count": len(results)}
+    if failed:
+        answer["failed"] = failed
+    return answer
+
+
+def _parts(result: Any) -> list[Any]:
+    """A list gives its elements, an object the elements of its lists, anything else itself."""
+    if isinstance(result, list):
+        return result
+    if isinstance(result, dict) and any(isinstance(value, list) for value in result.values()):
+        return [part for value in result.values() if isinstance(value, list) for part in value]
+    return [result]
+
+
+def _number(result: Any) -> float | int:
+    """A number counts itself, an object its numbers; anything else cannot be summed."""
+    if isinstance(result, dict):
+        return sum(v for v in result.values() if isinstance(v, int | float) and not isinstance(v, bool))
+    if isinstance(result, int | float) and not isinstance(result, bool):
+        return result
+    raise ValueError(f"cannot sum a result of type {type(result).__name__}")

@@ -1,0 +1,66 @@
+"""What a job is called at its end and what it gives back: pure functions of its nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.core.readiness import SKIPPED_BY_PERSON
+from holdfast.core.states import JobState, JobStatus, NodeState, Status, StopCause
+from holdfast.define.node import Importance, NodeType
+
+
+def is_bad(node: NodeState) -> bool:
+    return node.status in (Status.FAILED, Status.CANCELLED)
+
+
+def counts(state: JobState, name: str) -> bool:
+    """Start and end have no importance and never count."""
+    return state.program.nodes[name].node.type not in (NodeType.START, NodeType.END)
+
+
+def job_status(state: JobState) -> JobStatus:
+    """The one rule: cancelled by a person, a bad critical node, something important missing, else completed."""
+    if state.stop is not None and state.stop.cause is StopCause.CANCELLED:
+        return JobStatus.CANCELLED
+    partial = False
+    for name, node in state.nodes.items():
+        if not counts(state, name):
+            continue
+        importance = state.program.nodes[name].node.importance
+        if importance is Importance.OPTIONAL:
+            continue
+        if is_bad(node):
+            if importance is Importance.CRITICAL:
+                return JobStatus.FAILED
+            partial = True
+        elif node.failed or node.skipped or (node.status is Status.SKIPPED and node.reason == SKIPPED_BY_PERSON):
+            partial = True
+    return JobStatus.PARTIAL if partial else JobStatus.COMPLETED
+
+
+def first_error(state: JobState) -> dict[str, Any] | None:
+    """The error that explains the job: the earliest failure of the most important bad node."""
+    order = {Importance.CRITICAL: 0, Importance.IMPORTANT: 1, Importance.OPTIONAL: 2}
+    candidates = [
+        (
+            order[state.program.nodes[name].node.importance],
+            node.status is not Status.FAILED,
+            node.finished_at or 0.0,
+            i,
+        )
+        for i, (name, node) in enumerate(state.nodes.items())
+        if counts(state, name) and is_bad(node) and node.error is not None
+    ]
+    if not candidates:
+        return None
+    return list(state.nodes.values())[min(candidates)[3]].error
+
+
+def default_result(state: JobState) -> Any:
+    """Without `result:`, the output of the node before the end; of several, a map by name."""
+    finished = {
+        name: state.nodes[name].output
+        for name in state.program.graph.result_nodes
+        if state.nodes[name].status is Status.COMPLETED
+    }
+    return next(iter(finished.values())) if len(finished) == 1 else (finished or None)

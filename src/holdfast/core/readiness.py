@@ -1,0 +1,79 @@
+"""When a node may run: what its dependents see of a finished node, and the rules for all_of and any_of."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from holdfast.core.states import TERMINAL, JobState, NodeState, Status
+from holdfast.define.node import Importance, NodeType
+
+
+class View(Enum):
+    """What a node sees of one of its dependencies."""
+
+    OK = "ok"
+    ABSENT = "absent"
+    BAD = "bad"
+
+
+class Verdict(Enum):
+    """What becomes of a node whose dependencies are all terminal. The larger value prevails."""
+
+    READY = 0
+    SKIPPED = 1
+    CANCELLED = 2
+
+
+SKIPPED_BY_PERSON = "by_person"
+_ALONE = {View.OK: Verdict.READY, View.ABSENT: Verdict.SKIPPED, View.BAD: Verdict.CANCELLED}
+
+
+def decide(state: JobState, name: str) -> Verdict | None:
+    """What becomes of a pending node; None while a dependency is not terminal."""
+    graph = state.program.graph
+    all_of, any_of = graph.all_of[name], graph.any_of[name]
+    if len(all_of) == 1 and not any_of:
+        # The common case, a chain, without building lists.
+        return _ALONE[view(state, all_of[0], name)] if state.nodes[all_of[0]].status in TERMINAL else None
+    for source in graph.sources[name]:
+        if state.nodes[source].status not in TERMINAL:
+            return None
+    verdicts = []
+    if all_of:
+        verdicts.append(_all_of([view(state, source, name) for source in all_of]))
+    if any_of:
+        succeeded = any(_has_result(state.nodes[source]) and view(state, source, name) is View.OK for source in any_of)
+        verdicts.append(Verdict.READY if succeeded else _none_of([view(state, s, name) for s in any_of]))
+    return max(verdicts, key=lambda v: v.value, default=Verdict.READY)
+
+
+def view(state: JobState, source: str, target: str) -> View:
+    """What `target` sees of its terminal dependency `source`."""
+    node = state.nodes[source]
+    definition = state.program.nodes[source].node
+    match node.status:
+        case Status.COMPLETED:
+            if definition.type is NodeType.CONDITIONAL and target not in node.taken:
+                is_branch = any(target in branch.targets for branch in definition.branches)
+                return View.ABSENT if is_branch else View.OK
+            return View.OK
+        case Status.SKIPPED:
+            return View.OK if node.reason == SKIPPED_BY_PERSON else View.ABSENT
+        case Status.FAILED:
+            return View.OK if definition.importance is Importance.OPTIONAL else View.BAD
+        case _:
+            return View.BAD
+
+
+def _all_of(views: list[View]) -> Verdict:
+    if View.BAD in views:
+        return Verdict.CANCELLED
+    return Verdict.READY if View.OK in views else Verdict.SKIPPED
+
+
+def _none_of(views: list[View]) -> Verdict:
+    return Verdict.SKIPPED if all(v is View.ABSENT for v in views) else Verdict.CANCELLED
+
+
+def _has_result(node: NodeState) -> bool:
+    return node.status is Status.COMPLETED or (node.status is Status.SKIPPED and node.reason == SKIPPED_BY_PERSON)

@@ -1,0 +1,204 @@
+"""What a report means for its task, its node and the budgets. The epoch decides whether it counts at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.core import fanning
+from holdfast.core.effects import OWN_TASK, FinishTask, RecordAttempt, RetryTask
+from holdfast.core.failing import failure, is_permanent
+from holdfast.core.retrying import delay_seconds
+from holdfast.core.signals import Outcome, TaskReported, TaskView
+from holdfast.core.states import TERMINAL, NodeState, Status, Trigger
+from holdfast.core.turn import Turn
+from holdfast.errors import Code
+
+
+def task_reported(turn: Turn, signal: TaskReported) -> None:
+    """Move the task that the report speaks of, if the report's epoch is still the task's."""
+    task = signal.task
+    if task is None or task.status in TERMINAL or task.epoch != signal.epoch:
+        reject(turn, signal.node, signal.item, signal.epoch, signal.worker)
+        return
+    node = turn.state.nodes[signal.node]
+    match signal.outcome:
+        case Outcome.DONE:
+            _finish(turn, signal, task, node, Status.COMPLETED, signal.error)
+        case Outcome.FAILED:
+            _failed(turn, signal, task, node)
+        case Outcome.LOST:
+            _lost(turn, signal, task, node)
+        case Outcome.GIVEN_BACK:
+            _again(turn, signal, task, node, None, task.retries, task.lost, task.crashes)
+
+
+def reject(turn: Turn, node: str, item: int, epoch: int, worker: str | None) -> None:
+    """A report that came too late changes nothing, but it is told."""
+    turn.emit("report_rejected", node, item, data={"epoch": epoch, "worker": worker})
+
+
+def _failed(turn: Turn, signal: TaskReported, task: TaskView, node: NodeState) -> None:
+    """Retry within the budget; a permanent failure, a spent budget or a stopping job end the task."""
+    retry = turn.state.program.nodes[node.name].spec.retry
+    if is_permanent(signal.error) or task.retries >= retry.max_retries or turn.state.stop is not None:
+        _finish(turn, signal, task, node, Status.FAILED, signal.error)
+        return
+    delay = delay_seconds(retry, task.retries + 1, signal.chance)
+    if signal.retry_after_seconds is not None:
+        delay = max(delay, signal.retry_after_seconds)
+    _again(turn, signal, task, node, turn.now + delay, task.retries + 1, task.lost, task.crashes)
+
+
+def _lost(turn: Turn, signal: TaskReported, task: TaskView, node: NodeState) -> None:
+    """A lost lease spends its own budget: killed while alone counts double as a crash of this very task."""
+    rules = turn.state.rules
+    crashes = task.crashes + (1 if signal.alone else 0)
+    if crashes >= rules.crash_limit:
+        error = _failure(turn, signal, Code.QUARANTINED, f"it killed its worker {crashes} times", permanent=True)
+        _finish(turn, signal, task, node, Status.FAILED, error, crashes=crashes)
+    elif task.lost >= rules.lost_limit:
+        error = _failure(turn, signal, Code.LEASE_LOST, f"its lease was lost {task.lost + 1} times", permanent=False)
+        _finish(turn, signal, task, node, Status.FAILED, error, lost=task.lost + 1)
+    else:
+        _again(turn, signal, task, node, None, task.retries, task.lost + 1, crashes)
+
+
+def _failure(turn: Turn, signal: TaskReported, code: Code, message: str, *, permanent: bool) -> dict[str, Any]:
+    return failure(
+        code,
+        message,
+        permanent=permanent,
+        at=turn.now,
+        node=signal.node,
+        item=signal.item,
+        attempt=signal.attempt,
+    )
+
+
+def _again(
+    turn: Turn,
+    signal: TaskReported,
+    task: TaskView,
+    node: NodeState,
+    due_at: float | None,
+    retries: int,
+    lost: int,
+    crashes: int,
+) -> None:
+    """Queue the task once more as a new epoch; a stopping job takes nothing back into the queue."""
+    if turn.state.stop is not None:
+        _finish(turn, signal, task, node, Status.CANCELLED, _stopped(turn, signal), lost=lost, crashes=crashes)
+        return
+    turn.effects.append(
+        RetryTask(
+            node=signal.node,
+            item=signal.item,
+            spec=turn.state.program.nodes[node.name].spec,
+            epoch=task.epoch + 1,
+            attempt=signal.attempt,
+            due_at=due_at,
+            retries=retries,
+            lost=lost,
+            crashes=crashes,
+            suspect=lost > 0,
+            error=signal.error,
+            rank=turn.state.queued_now,
+        )
+    )
+    _record(turn, signal)
+    data: dict[str, Any] = {"outcome": str(signal.outcome), "retry_at": due_at, "worker": signal.worker}
+    if signal.error:
+        data |= {"code": signal.error["code"], "message": signal.error["message"]}
+    if signal.outcome is Outcome.LOST:
+        turn.emit("worker_lost", signal.node, signal.item, signal.attempt, {"worker": signal.worker})
+    if signal.item == OWN_TASK:
+        node.move(Trigger.RETRY_SCHEDULED)
+        node.retry_at, node.attempt, node.error = due_at, signal.attempt, signal.error
+        turn.state.touch(node)
+        turn.emit("node_retry_scheduled", node.name, None, signal.attempt, data)
+    else:
+        turn.emit("task_retry_scheduled", node.name, signal.item, signal.attempt, data)
+
+
+def _stopped(turn: Turn, signal: TaskReported) -> dict[str, Any]:
+    return _failure(turn, signal, Code.CANCELLED, "the job stopped before it could run again", permanent=False)
+
+
+def _finish(
+    turn: Turn,
+    signal: TaskReported,
+    task: TaskView,
+    node: NodeState,
+    status: Status,
+    error: dict[str, Any] | None,
+    *,
+    lost: int | None = None,
+    crashes: int | None = None,
+) -> None:
+    """End the task, count it, and end its node if that was the last of it."""
+    output = signal.output if status is Status.COMPLETED else None
+    turn.effects.append(
+        FinishTask(
+            node=signal.node,
+            item=signal.item,
+            status=status,
+            epoch=signal.epoch,
+            attempt=signal.attempt,
+            signal_id=signal.signal_id,
+            error=error,
+            worker=signal.worker,
+            started_at=signal.started_at,
+            retries=task.retries,
+            lost=task.lost if lost is None else lost,
+            crashes=task.crashes if crashes is None else crashes,
+        )
+    )
+    if status is not Status.COMPLETED or signal.log or signal.extra:
+        _record(turn, signal)
+    _count(node, status)
+    turn.state.touch(node)
+    told = {"worker": signal.worker, "started_at": signal.started_at}
+    if signal.item == OWN_TASK:
+        node.attempt = signal.attempt
+        trigger = {
+            Status.COMPLETED: Trigger.ATTEMPT_COMPLETED,
+            Status.FAILED: Trigger.ATTEMPT_FAILED,
+            Status.CANCELLED: Trigger.JOB_STOPPED,
+        }[status]
+        reason = "job_stopped" if status is Status.CANCELLED else None
+        turn.finish_node(node, trigger, output=output, error=error, reason=reason, attempt=signal.attempt, data=told)
+        return
+    if error is not None:
+        told |= {"code": error["code"], "message": error["message"]}
+        if status is Status.FAILED:
+            node.error = node.error or error
+    turn.emit(f"task_{status}", node.name, signal.item, signal.attempt, told)
+    fanning.fill_window(turn, node)
+    fanning.settle_fan_out(turn, node)
+
+
+def _count(node: NodeState, status: Status) -> None:
+    match status:
+        case Status.COMPLETED:
+            node.completed += 1
+        case Status.FAILED:
+            node.failed += 1
+        case _:
+            node.cancelled += 1
+
+
+def _record(turn: Turn, signal: TaskReported) -> None:
+    turn.effects.append(
+        RecordAttempt(
+            node=signal.node,
+            item=signal.item,
+            attempt=signal.attempt,
+            epoch=signal.epoch,
+            outcome=str(signal.outcome),
+            worker=signal.worker,
+            started_at=signal.started_at,
+            error=signal.error,
+            log=signal.log,
+            extra=signal.extra,
+        )
+    )

@@ -1,0 +1,111 @@
+"""What comes into the core, through a job's inbox or from its owner. Past tense; plain data."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+
+class Outcome(StrEnum):
+    """How an attempt ended, as the report says."""
+
+    DONE = "done"
+    FAILED = "failed"
+    LOST = "lost"
+    GIVEN_BACK = "given_back"
+
+
+class TaskView(NamedTuple):
+    """A task's row at the moment its report is read: the fence and the budgets."""
+
+    status: str
+    epoch: int
+    attempt: int
+    retries: int = 0
+    lost: int = 0
+    crashes: int = 0
+
+
+class JobSubmitted(NamedTuple):
+    """An owner took the job for the first time."""
+
+
+class OwnerChanged(NamedTuple):
+    """Another orchestrator took the job over."""
+
+    owner: str
+    previous: str | None = None
+
+
+class TaskReported(NamedTuple):
+    """An attempt ended. `chance` in [0, 1) is the randomness that jitter needs."""
+
+    node: str
+    item: int
+    epoch: int
+    attempt: int
+    outcome: Outcome
+    task: TaskView | None
+    output: Any = None
+    error: dict[str, Any] | None = None
+    worker: str | None = None
+    started_at: float | None = None
+    chance: float = 0.5
+    retry_after_seconds: float | None = None
+    alone: bool = False
+    signal_id: int | None = None
+    log: str | None = None
+    extra: dict[str, Any] | None = None
+
+
+class ReportRejected(NamedTuple):
+    """A report came from a lease that was no longer held; it changed nothing."""
+
+    node: str
+    item: int
+    epoch: int
+    worker: str
+
+
+class CancelRequested(NamedTuple):
+    """A person wants the job to end."""
+
+    signal_id: int | None = None
+    actor: str = ""
+    reason: str = ""
+
+
+class TimePassed(NamedTuple):
+    """One of the job's own deadlines may have come."""
+
+
+class WorkContinued(NamedTuple):
+    """The owner has time for the next chunk of what a fan-out still owes."""
+
+
+class TasksWithdrawn(NamedTuple):
+    """The answer to `WithdrawTasks`: these tasks left the queue (or never were in it) and are terminal now."""
+
+    items: dict[str, list[int]]
+    leases_too: bool = False
+
+
+class ItemsAggregated(NamedTuple):
+    """The answer to `AggregateItems`: what became of a fan-out, or why it cannot be aggregated."""
+
+    node: str
+    output: Any = None
+    error: dict[str, Any] | None = None
+
+
+Signal = (
+    JobSubmitted
+    | OwnerChanged
+    | TaskReported
+    | ReportRejected
+    | CancelRequested
+    | TimePassed
+    | WorkContinued
+    | TasksWithdrawn
+    | ItemsAggregated
+)

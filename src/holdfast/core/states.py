@@ -1,0 +1,241 @@
+"""The statuses, the one table of transitions, and what is kept in memory of a job: nodes and counters, never tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from holdfast.define.program import Program
+from holdfast.errors import Bug
+
+
+class JobStatus(StrEnum):
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    PARTIAL = "partial"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Status(StrEnum):
+    """The status of a node or a task. `running` of a task is read from its lease, not stored."""
+
+    PENDING = "pending"
+    READY = "ready"
+    DISPATCHED = "dispatched"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    CANCELLED = "cancelled"
+
+
+JOB_TERMINAL = frozenset({JobStatus.COMPLETED, JobStatus.PARTIAL, JobStatus.FAILED, JobStatus.CANCELLED})
+TERMINAL = frozenset({Status.COMPLETED, Status.FAILED, Status.SKIPPED, Status.CANCELLED})
+
+
+class Trigger(StrEnum):
+    """Why a node moves. The words are those of the diagram in the documentation."""
+
+    DEPENDENCIES_HOLD = "dependencies hold"
+    DEPENDENCIES_ABSENT = "all dependencies absent"
+    UPSTREAM_FAILED = "upstream failed"
+    JOB_STOPPED = "job stopped"
+    DECIDED = "decided without a worker"
+    REFUSED = "refused before dispatch"
+    DISPATCHED = "task queued"
+    EXPANDED = "items fixed"
+    GATHERING = "results gathered"
+    ATTEMPT_COMPLETED = "attempt completed"
+    ATTEMPT_FAILED = "attempt failed, budget spent"
+    RETRY_SCHEDULED = "attempt failed, budget left"
+    ITEMS_SETTLED = "all items terminal"
+    TOO_MANY_FAILED = "too many items failed"
+    OPEN_TASKS_ENDED = "open tasks ended by a stop"
+
+
+NODE_TRANSITIONS: dict[tuple[Status, Trigger], Status] = {
+    (Status.PENDING, Trigger.DEPENDENCIES_HOLD): Status.READY,
+    (Status.PENDING, Trigger.DEPENDENCIES_ABSENT): Status.SKIPPED,
+    (Status.PENDING, Trigger.UPSTREAM_FAILED): Status.CANCELLED,
+    (Status.PENDING, Trigger.JOB_STOPPED): Status.CANCELLED,
+    (Status.READY, Trigger.DECIDED): Status.COMPLETED,
+    (Status.READY, Trigger.REFUSED): Status.FAILED,
+    (Status.READY, Trigger.DISPATCHED): Status.DISPATCHED,
+    (Status.READY, Trigger.EXPANDED): Status.RUNNING,
+    (Status.READY, Trigger.GATHERING): Status.RUNNING,
+    (Status.READY, Trigger.ATTEMPT_COMPLETED): Status.COMPLETED,
+    (Status.READY, Trigger.ATTEMPT_FAILED): Status.FAILED,
+    (Status.READY, Trigger.RETRY_SCHEDULED): Status.READY,
+    (Status.READY, Trigger.JOB_STOPPED): Status.CANCELLED,
+    (Status.READY, Trigger.OPEN_TASKS_ENDED): Status.FAILED,
+    (Status.DISPATCHED, Trigger.ATTEMPT_COMPLETED): Status.COMPLETED,
+    (Status.DISPATCHED, Trigger.ATTEMPT_FAILED): Status.FAILED,
+    (Status.DISPATCHED, Trigger.RETRY_SCHEDULED): Status.READY,
+    (Status.DISPATCHED, Trigger.JOB_STOPPED): Status.CANCELLED,
+    (Status.DISPATCHED, Trigger.OPEN_TASKS_ENDED): Status.FAILED,
+    (Status.RUNNING, Trigger.ITEMS_SETTLED): Status.COMPLETED,
+    (Status.RUNNING, Trigger.TOO_MANY_FAILED): Status.FAILED,
+    (Status.RUNNING, Trigger.DECIDED): Status.COMPLETED,
+    (Status.RUNNING, Trigger.REFUSED): Status.FAILED,
+    (Status.RUNNING, Trigger.JOB_STOPPED): Status.CANCELLED,
+    (Status.RUNNING, Trigger.OPEN_TASKS_ENDED): Status.FAILED,
+}
+
+JOB_TRANSITIONS: dict[JobStatus, frozenset[JobStatus]] = {
+    JobStatus.PENDING: frozenset({JobStatus.RUNNING, *JOB_TERMINAL}),
+    JobStatus.RUNNING: JOB_TERMINAL,
+    JobStatus.COMPLETED: frozenset(),
+    JobStatus.PARTIAL: frozenset(),
+    JobStatus.FAILED: frozenset(),
+    JobStatus.CANCELLED: frozenset(),
+}
+
+
+class StopCause(StrEnum):
+    """Why a job takes on nothing new."""
+
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMEOUT = "timeout"
+
+
+@dataclass(slots=True)
+class Stop:
+    """A job on its way to its end: what is leased may finish until `until`, then its leases end too."""
+
+    cause: StopCause
+    until: float
+    leases_ended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The numbers behind the decisions, from the settings; the same for all jobs of an orchestrator."""
+
+    lost_limit: int = 10
+    crash_limit: int = 2
+    grace_seconds: float = 30.0
+    drain_seconds: float = 600.0
+    chunk_size: int = 2000
+    window_size: int = 1000
+
+
+@dataclass(slots=True)
+class NodeState:
+    """One node of one job. Counters count its task rows; a fan-out's width is fixed when it is expanded."""
+
+    name: str
+    status: Status = Status.PENDING
+    reason: str | None = None
+    output: Any = None
+    error: dict[str, Any] | None = None
+    attempt: int = 0
+    width: int = 0
+    expanded: int = 0
+    enqueued: int = 0
+    completed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    cancelled: int = 0
+    taken: tuple[str, ...] = ()
+    retry_at: float | None = None
+    started_at: float | None = None
+    finished_at: float | None = None
+
+    @property
+    def settled(self) -> int:
+        return self.completed + self.failed + self.skipped + self.cancelled
+
+    @property
+    def open_tasks(self) -> int:
+        """Task rows that exist and are not terminal."""
+        return self.expanded - self.settled
+
+    def move(self, trigger: Trigger) -> None:
+        """Follow the table; a move that is not in it is our bug."""
+        target = NODE_TRANSITIONS.get((self.status, trigger))
+        if target is None:
+            raise Bug(f"node {self.name} cannot move from {self.status} by '{trigger}'")
+        self.status = target
+
+
+@dataclass(slots=True)
+class JobState:
+    """What the core needs to know of a job; everything else comes with the signal."""
+
+    job_id: str
+    program: Program
+    inputs: dict[str, Any]
+    created_at: float
+    rules: Rules = field(default_factory=Rules)
+    tenant: str = "default"
+    priority: int = 0
+    status: JobStatus = JobStatus.PENDING
+    run: int = 1
+    generation: int = 1
+    epoch: int = 0
+    seq: int = 1
+    started_at: float | None = None
+    finished_at: float | None = None
+    deadline_at: float | None = None
+    stop: Stop | None = None
+    error: dict[str, Any] | None = None
+    result: Any = None
+    nodes: dict[str, NodeState] = field(default_factory=dict)
+    touched: set[str] = field(default_factory=set)
+    job_touched: bool = False
+    scope: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in self.program.graph.order:
+            self.nodes.setdefault(name, NodeState(name))
+        self.scope = {
+            "inputs": self.inputs,
+            "input": self.inputs,
+            "job": {
+                "id": self.job_id,
+                "workflow_id": self.program.definition.workflow_id,
+                "version": self.program.definition.version,
+                "run": self.run,
+                "generation": self.generation,
+            },
+            "nodes": {n.name: node_scope(n) for n in self.nodes.values() if n.status in TERMINAL},
+        }
+
+    @property
+    def is_terminal(self) -> bool:
+        return self.status in JOB_TERMINAL
+
+    @property
+    def queued_now(self) -> int:
+        """How many of the job's tasks are in the queue: what the next one's rank counts."""
+        return sum(n.enqueued - n.settled for n in self.nodes.values() if n.status not in TERMINAL)
+
+    def touch(self, node: NodeState) -> None:
+        self.touched.add(node.name)
+
+    def move(self, status: JobStatus) -> None:
+        if status not in JOB_TRANSITIONS[self.status]:
+            raise Bug(f"job {self.job_id} cannot move from {self.status} to {status}")
+        self.status = status
+        self.job_touched = True
+
+    def next_deadline(self) -> float | None:
+        """When the job wants to hear `TimePassed`, if nothing else happens before."""
+        if self.is_terminal:
+            return None
+        moments = []
+        draining = self.stop is not None and self.stop.cause is StopCause.FAILED and not self.stop.leases_ended
+        if (self.stop is None or draining) and self.deadline_at is not None:
+            moments.append(self.deadline_at)
+        if self.stop is not None and not self.stop.leases_ended:
+            moments.append(self.stop.until)
+        return min(moments, default=None)
+
+
+def node_scope(node: NodeState) -> dict[str, Any]:
+    """What templates see of a finished node."""
+    return {"output": node.output if node.status is Status.COMPLETED else None, "status": str(node.status)}

@@ -1,0 +1,142 @@
+"""How a job ends early: nothing new begins, queued tasks are withdrawn, held ones may finish for a while."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.core.effects import WithdrawTasks
+from holdfast.core.failing import failure
+from holdfast.core.fanning import job_timeout, settle_fan_out
+from holdfast.core.signals import TasksWithdrawn
+from holdfast.core.states import NodeState, Status, Stop, StopCause, Trigger
+from holdfast.core.turn import Turn
+from holdfast.define.node import NodeType
+from holdfast.errors import Code
+
+
+def stop_job(turn: Turn, cause: StopCause) -> None:
+    """Begin the end: a first stop wins; a cancel or a timeout may shorten the drain of a failure."""
+    state = turn.state
+    patience = {
+        StopCause.FAILED: state.rules.drain_seconds,
+        StopCause.CANCELLED: state.rules.grace_seconds,
+        StopCause.TIMEOUT: 0.0,
+    }[cause]
+    if state.stop is not None and (cause is StopCause.FAILED or state.stop.cause is not StopCause.FAILED):
+        return
+    state.stop = Stop(cause, turn.now + patience)
+    state.job_touched = True
+    _withdraw(turn, leases_too=cause is StopCause.TIMEOUT)
+    for node in state.nodes.values():
+        _stop_node(turn, node, cause)
+
+
+def _withdraw(turn: Turn, *, leases_too: bool) -> None:
+    """Ask for the queue rows and for the rows outside the window; a task with an unread report is neither."""
+    stop, nodes = turn.state.stop, turn.state.nodes.values()
+    assert stop is not None
+    if not any(n.open_tasks for n in nodes):
+        stop.leases_ended = stop.leases_ended or leases_too
+        return
+    unqueued = tuple((n.name, n.enqueued, n.expanded - 1) for n in nodes if n.enqueued < n.expanded)
+    status, error = _ended_status(stop.cause), _ended_error(turn, stop.cause)
+    turn.effects.append(WithdrawTasks(status, leases_too, error, unqueued))
+
+
+def _stop_node(turn: Turn, node: NodeState, cause: StopCause) -> None:
+    """Nodes without open tasks end at once; the others when their last task is withdrawn or reported."""
+    node_type = turn.state.program.nodes[node.name].node.type
+    match node.status:
+        case Status.PENDING:
+            turn.finish_node(node, Trigger.JOB_STOPPED, reason="job_stopped")
+        case Status.RUNNING if node_type is NodeType.FAN_IN and cause is StopCause.TIMEOUT:
+            turn.finish_node(node, Trigger.OPEN_TASKS_ENDED, error=job_timeout(turn, node.name))
+        case Status.RUNNING if node_type is NodeType.FAN_IN:
+            turn.finish_node(node, Trigger.JOB_STOPPED, reason="job_stopped")
+        case Status.RUNNING:
+            settle_fan_out(turn, node)
+        case _:
+            pass
+
+
+def tasks_withdrawn(turn: Turn, signal: TasksWithdrawn) -> None:
+    """Count what the owner withdrew; a node whose last open task that was ends with it."""
+    state = turn.state
+    assert state.stop is not None
+    if signal.leases_too:
+        state.stop.leases_ended = True
+        state.job_touched = True
+    timed_out = state.stop.cause is StopCause.TIMEOUT
+    for name, items in signal.items.items():
+        node = state.nodes[name]
+        if timed_out:
+            node.failed += len(items)
+        else:
+            node.cancelled += len(items)
+        state.touch(node)
+        if items and items[0] >= 0:
+            data: dict[str, Any] = {"items": _ranges(items), "count": len(items)}
+            data |= {"code": str(Code.JOB_TIMEOUT)} if timed_out else {"reason": "job_stopped"}
+            turn.emit("task_failed" if timed_out else "task_cancelled", name, data=data)
+    for node in list(state.nodes.values()):
+        if node.status in (Status.READY, Status.DISPATCHED) and not node.open_tasks:
+            if timed_out:
+                turn.finish_node(node, Trigger.OPEN_TASKS_ENDED, error=job_timeout(turn, node.name))
+            else:
+                turn.finish_node(node, Trigger.JOB_STOPPED, reason="job_stopped")
+        elif node.status is Status.RUNNING:
+            settle_fan_out(turn, node)
+
+
+def time_passed(turn: Turn) -> None:
+    """Apply whichever of the job's deadlines has come."""
+    state = turn.state
+    if state.is_terminal:
+        return
+    stop = state.stop
+    if stop is not None and stop.leases_ended:
+        return
+    may_time_out = stop is None or stop.cause is StopCause.FAILED
+    if may_time_out and state.deadline_at is not None and turn.now >= state.deadline_at:
+        stop_job(turn, StopCause.TIMEOUT)
+    elif stop is not None and turn.now >= stop.until:
+        _withdraw(turn, leases_too=True)
+
+
+def cancel(turn: Turn, actor: str, reason: str) -> str | None:
+    """Stop for a person; answers why not, or None when it is done."""
+    state = turn.state
+    if state.is_terminal:
+        return f"it is already {state.status}"
+    if state.stop is not None and state.stop.cause is not StopCause.FAILED:
+        return f"it is already stopping ({state.stop.cause})"
+    state.error = failure(
+        Code.CANCELLED,
+        f"cancelled by {actor or 'someone'}" + (f": {reason}" if reason else ""),
+        permanent=True,
+        at=turn.now,
+    )
+    stop_job(turn, StopCause.CANCELLED)
+    return None
+
+
+def _ended_status(cause: StopCause) -> Status:
+    return Status.FAILED if cause is StopCause.TIMEOUT else Status.CANCELLED
+
+
+def _ended_error(turn: Turn, cause: StopCause) -> dict[str, Any]:
+    if cause is StopCause.TIMEOUT:
+        return job_timeout(turn, None)
+    text = "the job was cancelled" if cause is StopCause.CANCELLED else "another node failed and stopped the job"
+    return failure(Code.CANCELLED, text, permanent=False, at=turn.now)
+
+
+def _ranges(items: list[int]) -> list[list[int]]:
+    """[0, 1, 2, 7] as [[0, 2], [7, 7]]: a hundred thousand neighbours take one line."""
+    ranges: list[list[int]] = []
+    for item in sorted(items):
+        if ranges and item == ranges[-1][1] + 1:
+            ranges[-1][1] = item
+        else:
+            ranges.append([item, item])
+    return ranges

@@ -1,0 +1,82 @@
+"""One turn of the core: a job, the time, the effects so far, and the nodes whose end others still have to hear of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.core.effects import OWN_TASK, Effect, Emit
+from holdfast.core.states import JobState, JobStatus, NodeState, Status, Trigger, node_scope
+
+NODE_EVENTS = {
+    Status.COMPLETED: "node_completed",
+    Status.FAILED: "node_failed",
+    Status.SKIPPED: "node_skipped",
+    Status.CANCELLED: "node_cancelled",
+}
+
+
+@dataclass(slots=True)
+class Turn:
+    state: JobState
+    now: float
+    effects: list[Effect] = field(default_factory=list)
+    finished: list[str] = field(default_factory=list)
+
+    def emit(
+        self,
+        event: str,
+        node: str | None = None,
+        item: int | None = None,
+        attempt: int | None = None,
+        data: dict[str, Any] | None = None,
+    ) -> None:
+        self.state.seq += 1
+        self.effects.append(Emit(self.state.seq, event, node, None if item == OWN_TASK else item, attempt, data))
+
+    def finish_node(
+        self,
+        node: NodeState,
+        trigger: Trigger,
+        *,
+        output: Any = None,
+        error: dict[str, Any] | None = None,
+        reason: str | None = None,
+        attempt: int | None = None,
+        data: dict[str, Any] | None = None,
+    ) -> None:
+        """End a node, tell it by its one terminal event, and remember to look at its dependents."""
+        node.move(trigger)
+        node.output, node.error, node.reason = output, error, reason
+        node.retry_at = None
+        node.finished_at = self.now
+        if node.started_at is None:
+            node.started_at = self.now
+        self.state.touch(node)
+        self.state.scope["nodes"][node.name] = node_scope(node)
+        if error is not None:
+            data = {
+                **(data or {}),
+                "code": error["code"],
+                "message": error["message"],
+                "class": error["class"],
+            }
+        elif reason is not None:
+            data = {**(data or {}), "reason": reason}
+        self.emit(NODE_EVENTS[node.status], node.name, attempt=attempt, data=data)
+        self.finished.append(node.name)
+
+    def scope_of(self, name: str) -> dict[str, Any]:
+        """What a node's templates see; `upstream` is the dependency that ran."""
+        state = self.state
+        for source in state.program.graph.sources[name]:
+            if state.nodes[source].status is Status.COMPLETED:
+                return {**state.scope, "upstream": state.scope["nodes"][source]}
+        return state.scope
+
+    def start_job(self) -> None:
+        """The first dispatch makes a job run."""
+        if self.state.status is JobStatus.PENDING:
+            self.state.move(JobStatus.RUNNING)
+            self.state.started_at = self.now
+            self.emit("job_started")

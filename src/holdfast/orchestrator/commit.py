@@ -1,0 +1,190 @@
+"""From what the core decided to what the store writes: effects and touched states become one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from holdfast.core.effects import (
+    AggregateItems,
+    AnswerSignal,
+    CreateTasks,
+    Effect,
+    Emit,
+    EnqueueTasks,
+    FailTask,
+    FinishTask,
+    RecordAttempt,
+    RetryTask,
+    WithdrawTasks,
+)
+from holdfast.core.states import JobState, NodeState
+from holdfast.store.interface import (
+    AnswerWrite,
+    AttemptWrite,
+    Batch,
+    EnqueueWrite,
+    EventWrite,
+    FailedTaskWrite,
+    FinishWrite,
+    JobWrite,
+    Lane,
+    NodeRow,
+    RetryWrite,
+    TaskWrite,
+    Withdrawal,
+)
+
+
+def add_effects(batch: Batch, state: JobState, effects: Iterable[Effect]) -> list[Withdrawal]:
+    """Put effects into the batch; returns the withdrawals, which must wait until the batch is written."""
+    job_id = state.job_id
+    withdrawals: list[Withdrawal] = []
+    for effect in effects:
+        match effect:
+            case Emit(seq, event, node, item, attempt, data):
+                batch.events.append(EventWrite(job_id, seq, event, node, item, attempt, data))
+            case FinishTask():
+                batch.finished.append(_finish(job_id, effect))
+            case CreateTasks(node, first, params):
+                batch.tasks.extend([TaskWrite(job_id, node, first + i, value) for i, value in enumerate(params)])
+            case EnqueueTasks():
+                batch.enqueued.append(_enqueue(state, effect))
+            case RetryTask():
+                batch.retried.append(_retry(state, effect))
+            case RecordAttempt():
+                batch.attempts.append(_attempt(job_id, effect))
+            case FailTask(node, item, error):
+                batch.failed_tasks.append(FailedTaskWrite(job_id, node, item, error))
+            case WithdrawTasks(status, leases_too, error, unqueued):
+                withdrawals.append(Withdrawal(job_id, status, leases_too, error, unqueued))
+            case AnswerSignal(signal_id, applied, reason):
+                batch.answers.append(AnswerWrite(signal_id, job_id, applied, reason))
+            case AggregateItems():
+                # The state itself says that the fan-in waits: its owner sees it when the cycle is over.
+                pass
+    return withdrawals
+
+
+def add_states(batch: Batch, state: JobState, owner: int) -> None:
+    """Put the rows that the state touched into the batch; a finished job belongs to nobody."""
+    for name in sorted(state.touched):
+        batch.nodes.append(_node(state, state.nodes[name]))
+    if state.job_touched:
+        batch.jobs.append(_job(state, None if state.is_terminal else owner))
+    state.touched.clear()
+    state.job_touched = False
+
+
+def _job(state: JobState, owner: int | None) -> JobWrite:
+    stop = state.stop
+    return JobWrite(
+        job_id=state.job_id,
+        owner=owner,
+        epoch=state.epoch,
+        status=state.status,
+        reason="stopping" if stop and not state.is_terminal else None,
+        generation=state.generation,
+        result=state.result,
+        error=state.error,
+        started_at=state.started_at,
+        finished_at=state.finished_at,
+        deadline_at=state.deadline_at,
+        stop_cause=stop.cause if stop else None,
+        stop_until=stop.until if stop else None,
+        stop_leases_ended=stop.leases_ended if stop else False,
+    )
+
+
+def _node(state: JobState, node: NodeState) -> NodeRow:
+    return NodeRow(
+        job_id=state.job_id,
+        node=node.name,
+        status=node.status,
+        reason=node.reason,
+        importance=state.program.nodes[node.name].node.importance,
+        output=node.output,
+        error=node.error,
+        attempt=node.attempt,
+        width=node.width,
+        expanded=node.expanded,
+        enqueued=node.enqueued,
+        completed=node.completed,
+        failed=node.failed,
+        skipped=node.skipped,
+        cancelled=node.cancelled,
+        taken=list(node.taken),
+        retry_at=node.retry_at,
+        started_at=node.started_at,
+        finished_at=node.finished_at,
+    )
+
+
+def _finish(job_id: str, effect: FinishTask) -> FinishWrite:
+    return FinishWrite(
+        job_id,
+        effect.node,
+        effect.item,
+        effect.epoch,
+        effect.status,
+        effect.attempt,
+        effect.signal_id,
+        effect.error,
+        effect.worker,
+        effect.started_at,
+        effect.retries,
+        effect.lost,
+        effect.crashes,
+    )
+
+
+def _enqueue(state: JobState, effect: EnqueueTasks) -> EnqueueWrite:
+    spec = effect.spec
+    return EnqueueWrite(
+        state.job_id,
+        effect.node,
+        effect.first,
+        effect.last,
+        Lane(spec.queue, spec.handler, state.tenant),
+        state.priority,
+        effect.rank,
+        spec.timeout_seconds,
+        spec.queue_timeout_seconds,
+    )
+
+
+def _retry(state: JobState, effect: RetryTask) -> RetryWrite:
+    spec = effect.spec
+    return RetryWrite(
+        state.job_id,
+        effect.node,
+        effect.item,
+        effect.epoch,
+        effect.attempt,
+        effect.error,
+        effect.retries,
+        effect.lost,
+        effect.crashes,
+        Lane(spec.queue, spec.handler, state.tenant),
+        effect.due_at,
+        state.priority,
+        effect.rank,
+        effect.suspect,
+        spec.timeout_seconds,
+        spec.queue_timeout_seconds,
+    )
+
+
+def _attempt(job_id: str, effect: RecordAttempt) -> AttemptWrite:
+    return AttemptWrite(
+        job_id,
+        effect.node,
+        effect.item,
+        effect.attempt,
+        effect.epoch,
+        effect.outcome,
+        effect.worker,
+        effect.started_at,
+        effect.error,
+        effect.log,
+        effect.extra,
+    )

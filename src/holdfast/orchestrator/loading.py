@@ -1,0 +1,135 @@
+"""From rows to what the core works with: a job's state, and its signals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from holdfast.core.failing import failure
+from holdfast.core.signals import (
+    CancelRequested,
+    JobSubmitted,
+    Outcome,
+    ReportRejected,
+    Signal,
+    TaskReported,
+    TaskView,
+)
+from holdfast.core.states import JobState, JobStatus, NodeState, Rules, Status, Stop, StopCause
+from holdfast.define.program import Program
+from holdfast.errors import Bug, Code
+from holdfast.store.interface import JobRow, NodeRow, SignalRow
+
+
+def job_state(row: JobRow, nodes: Iterable[NodeRow], program: Program, rules: Rules) -> JobState:
+    """A job as it was committed last."""
+    stop = None
+    if row.stop_cause is not None:
+        assert row.stop_until is not None
+        stop = Stop(StopCause(row.stop_cause), row.stop_until, row.stop_leases_ended)
+    return JobState(
+        job_id=row.job_id,
+        program=program,
+        inputs=row.inputs,
+        created_at=row.created_at,
+        rules=rules,
+        tenant=row.tenant,
+        priority=row.priority,
+        status=JobStatus(row.status),
+        run=row.run,
+        generation=row.generation,
+        epoch=row.epoch,
+        seq=row.last_seq,
+        started_at=row.started_at,
+        deadline_at=row.deadline_at,
+        stop=stop,
+        error=row.error,
+        nodes={n.node: _node_state(n) for n in nodes},
+    )
+
+
+def _node_state(row: NodeRow) -> NodeState:
+    return NodeState(
+        name=row.node,
+        status=Status(row.status),
+        reason=row.reason,
+        output=row.output,
+        error=row.error,
+        attempt=row.attempt,
+        width=row.width,
+        expanded=row.expanded,
+        enqueued=row.enqueued,
+        completed=row.completed,
+        failed=row.failed,
+        skipped=row.skipped,
+        cancelled=row.cancelled,
+        taken=tuple(row.taken),
+        retry_at=row.retry_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+    )
+
+
+def signal(row: SignalRow, now: float, chance: float, program: Program) -> Signal:
+    """What an inbox row means. `chance` is the randomness that a retry may need."""
+    match row.kind:
+        case "report":
+            return _report(row, now, chance, program)
+        case "submitted":
+            return JobSubmitted()
+        case "rejected":
+            assert row.node is not None and row.item is not None and row.epoch is not None
+            return ReportRejected(row.node, row.item, row.epoch, row.worker or "")
+        case "cancel":
+            return CancelRequested(row.id, row.actor or "", row.reason or "")
+        case _:
+            raise Bug(f"signal {row.id} of job {row.job_id} has an unknown kind: {row.kind}")
+
+
+def _report(row: SignalRow, now: float, chance: float, program: Program) -> TaskReported:
+    assert row.node is not None and row.item is not None and row.epoch is not None
+    assert row.attempt is not None and row.outcome is not None
+    view = None
+    if row.task_status is not None and row.task_epoch is not None:
+        view = TaskView(
+            row.task_status,
+            row.task_epoch,
+            row.task_attempt or 0,
+            row.task_retries,
+            row.task_lost,
+            row.task_crashes,
+        )
+    outcome = Outcome(row.outcome)
+    data = row.data or {}
+    return TaskReported(
+        node=row.node,
+        item=row.item,
+        epoch=row.epoch,
+        attempt=row.attempt,
+        outcome=outcome,
+        task=view,
+        output=row.output,
+        error=_error(row, data, now, program) if outcome is Outcome.FAILED else None,
+        worker=row.worker,
+        started_at=row.started_at,
+        chance=chance,
+        retry_after_seconds=data.get("retry_after_seconds"),
+        alone=row.alone,
+        signal_id=row.id,
+        log=data.get("log"),
+        extra=data.get("extra"),
+    )
+
+
+def _error(row: SignalRow, data: dict[str, Any], now: float, program: Program) -> dict[str, Any]:
+    task = program.nodes[row.node].node.task if row.node in program.nodes else None
+    return failure(
+        data.get("code", str(Code.HANDLER_ERROR)),
+        data.get("message", "the attempt failed"),
+        permanent=bool(data.get("permanent")),
+        at=now,
+        node=row.node,
+        item=row.item,
+        attempt=row.attempt,
+        handler=task.handler if task else "",
+    )

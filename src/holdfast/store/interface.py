@@ -1,0 +1,446 @@
+"""What the engine asks of a store. Two keep these promises: Postgres, and the simulator's model.
+
+Times are seconds since 1970 by the database's clock. JSON values travel as Python values or, where nobody
+looks into them, as `Raw` JSON bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+NOBODY = 0
+"""The owner of a signal whose job nobody owns yet."""
+
+
+RANK_LIMIT = 100
+"""Beyond this many queued tasks of one job its tasks go by age alone, else the last of a window would never come."""
+
+
+class JobRow(NamedTuple):
+    """A job as its owner loads it."""
+
+    job_id: str
+    tenant: str
+    definition_hash: str
+    status: str
+    priority: int
+    run: int
+    generation: int
+    owner: int | None
+    epoch: int
+    inputs: dict[str, Any]
+    error: dict[str, Any] | None
+    created_at: float
+    started_at: float | None
+    deadline_at: float | None
+    stop_cause: str | None
+    stop_until: float | None
+    stop_leases_ended: bool
+    last_seq: int
+
+
+class NodeRow(NamedTuple):
+    """A node of a job; nodes that are still pending have no row."""
+
+    job_id: str
+    node: str
+    status: str
+    reason: str | None
+    importance: str
+    output: Any
+    error: dict[str, Any] | None
+    attempt: int
+    width: int
+    expanded: int
+    enqueued: int
+    completed: int
+    failed: int
+    skipped: int
+    cancelled: int
+    taken: list[str]
+    retry_at: float | None
+    started_at: float | None
+    finished_at: float | None
+
+
+class SignalRow(NamedTuple):
+    """A signal as its owner reads it, with what the core needs of the task that it speaks of.
+
+    Of a fan-out's item the output is left where it is; `FinishWrite` moves it from the signal to the task.
+    """
+
+    id: int
+    job_id: str
+    kind: str
+    node: str | None = None
+    item: int | None = None
+    epoch: int | None = None
+    attempt: int | None = None
+    outcome: str | None = None
+    worker: str | None = None
+    alone: bool = False
+    started_at: float | None = None
+    output: Any = None
+    data: dict[str, Any] | None = None
+    actor: str | None = None
+    reason: str | None = None
+    task_status: str | None = None
+    task_epoch: int | None = None
+    task_attempt: int | None = None
+    task_retries: int = 0
+    task_lost: int = 0
+    task_crashes: int = 0
+
+
+class Lane(NamedTuple):
+    """The tasks that share a queue, a handler and a tenant."""
+
+    queue: str
+    handler: str
+    tenant: str = "default"
+
+
+class JobWrite(NamedTuple):
+    job_id: str
+    owner: int | None
+    epoch: int
+    status: str
+    reason: str | None
+    generation: int
+    result: Any
+    error: dict[str, Any] | None
+    started_at: float | None
+    finished_at: float | None
+    deadline_at: float | None
+    stop_cause: str | None
+    stop_until: float | None
+    stop_leases_ended: bool
+
+
+class TaskWrite(NamedTuple):
+    job_id: str
+    node: str
+    item: int
+    params: Any
+
+
+class FailedTaskWrite(NamedTuple):
+    job_id: str
+    node: str
+    item: int
+    error: dict[str, Any]
+
+
+class EnqueueWrite(NamedTuple):
+    job_id: str
+    node: str
+    first: int
+    last: int
+    lane: Lane
+    priority: int
+    rank: int
+    timeout_seconds: float
+    queue_timeout_seconds: float | None
+
+
+class FinishWrite(NamedTuple):
+    job_id: str
+    node: str
+    item: int
+    epoch: int
+    status: str
+    attempt: int
+    signal_id: int | None
+    error: dict[str, Any] | None
+    worker: str | None
+    started_at: float | None
+    retries: int
+    lost: int
+    crashes: int
+
+
+class RetryWrite(NamedTuple):
+    job_id: str
+    node: str
+    item: int
+    epoch: int
+    attempt: int
+    error: dict[str, Any] | None
+    retries: int
+    lost: int
+    crashes: int
+    lane: Lane
+    due_at: float | None
+    priority: int
+    rank: int
+    suspect: bool
+    timeout_seconds: float
+    queue_timeout_seconds: float | None
+
+
+class AttemptWrite(NamedTuple):
+    job_id: str
+    node: str
+    item: int
+    attempt: int
+    epoch: int
+    outcome: str
+    worker: str | None
+    started_at: float | None
+    error: dict[str, Any] | None
+    log: str | None
+    extra: dict[str, Any] | None
+
+
+class EventWrite(NamedTuple):
+    job_id: str
+    seq: int
+    event: str
+    node: str | None
+    item: int | None
+    attempt: int | None
+    data: dict[str, Any] | None
+
+
+class AnswerWrite(NamedTuple):
+    signal_id: int
+    job_id: str
+    applied: bool
+    reason: str
+
+
+@dataclass(slots=True)
+class Batch:
+    """All that one cycle writes, by table; a store applies the lists in this order."""
+
+    jobs: list[JobWrite] = field(default_factory=list)
+    nodes: list[NodeRow] = field(default_factory=list)
+    finished: list[FinishWrite] = field(default_factory=list)
+    handled: list[int] = field(default_factory=list)
+    tasks: list[TaskWrite] = field(default_factory=list)
+    failed_tasks: list[FailedTaskWrite] = field(default_factory=list)
+    enqueued: list[EnqueueWrite] = field(default_factory=list)
+    retried: list[RetryWrite] = field(default_factory=list)
+    attempts: list[AttemptWrite] = field(default_factory=list)
+    events: list[EventWrite] = field(default_factory=list)
+    answers: list[AnswerWrite] = field(default_factory=list)
+
+
+class Withdrawal(NamedTuple):
+    """Which tasks of a job to end, and as what."""
+
+    job_id: str
+    status: str
+    leases_too: bool
+    error: dict[str, Any]
+    unqueued: tuple[tuple[str, int, int], ...]
+
+
+class Opened(NamedTuple):
+    """What an owner finds at the start of a cycle.
+
+    `claimed` are jobs that nobody owned, locked until the commit; `signals` are theirs and those of the jobs
+    that are owned already, oldest first.
+    """
+
+    now: float
+    claimed: list[JobRow]
+    signals: list[SignalRow]
+
+
+class Cycle(Protocol):
+    """One transaction of an owner. What is neither committed nor rolled back is undone by the next `open`."""
+
+    async def open(self, claim_limit: int, drain_limit: int) -> Opened:
+        """Lock the owner's own row, claim new jobs, read waiting signals; raises Fenced if someone took over."""
+        ...
+
+    async def load(self, job_ids: Sequence[str]) -> tuple[list[JobRow], list[NodeRow]]:
+        """Jobs that belong to the owner, with the nodes that have begun."""
+        ...
+
+    async def results(self, job_id: str, node: str) -> tuple[list[Any], list[int]]:
+        """The outputs of a node's completed items in item order, and the indexes of the failed ones."""
+        ...
+
+    async def write(self, batch: Batch) -> None:
+        """Apply a batch before something inside the same transaction needs to see it."""
+        ...
+
+    async def withdraw(self, withdrawals: Sequence[Withdrawal]) -> dict[str, dict[str, list[int]]]:
+        """End tasks that wait in the queue; returns job -> node -> items that are terminal now."""
+        ...
+
+    async def commit(self, batch: Batch) -> None:
+        """Apply a batch and make all durable. LostRace: the outcome is unknown, forget everything and reload."""
+        ...
+
+    async def rollback(self) -> None: ...
+
+
+class NewJob(NamedTuple):
+    """A submission that has passed all checks."""
+
+    job_id: str
+    tenant: str
+    workflow_id: str
+    version: str
+    definition_hash: str
+    definition: bytes
+    identity: str
+    body_hash: str
+    inputs: dict[str, Any]
+    priority: int = 0
+
+
+class SubmitAnswer(NamedTuple):
+    """What became of a submission: the job that now stands for its identity, and whether it is new."""
+
+    job_id: str
+    created: bool
+    same_body: bool
+    status: str
+    run: int
+    result: Any
+    version: str
+
+
+class Lease(NamedTuple):
+    """A worker's right to one attempt."""
+
+    job_id: str
+    node: str
+    item: int
+    epoch: int
+    attempt: int
+    handler: str
+    timeout_seconds: float
+    suspect: bool
+    params: Any
+    resume_point: tuple[str, Any] | None
+    checkpoint_seq: int
+
+
+class JobFacts(NamedTuple):
+    """What a handler may ask of its job."""
+
+    generation: int
+    inputs: dict[str, Any]
+
+
+class Report(NamedTuple):
+    """How an attempt ended, as the worker tells it. `output` and `data` are JSON bytes or None."""
+
+    job_id: str
+    node: str
+    item: int
+    epoch: int
+    attempt: int
+    outcome: str
+    started_at: float
+    output: bytes | None = None
+    data: bytes | None = None
+
+
+class WorkerIdentity(NamedTuple):
+    worker_id: int
+    name: str
+
+
+class Store(Protocol):
+    """Everything outside an owner's cycle; each call is one transaction of its own."""
+
+    async def submit(self, jobs: Sequence[NewJob]) -> list[SubmitAnswer]:
+        """Insert jobs whose identity is free; an equal submission answers with the job that is there."""
+        ...
+
+    async def definition(self, definition_hash: str) -> bytes:
+        """The canonical JSON of a definition that some job has pinned."""
+        ...
+
+    async def register_orchestrator(self, name: str, lease_seconds: float) -> int: ...
+
+    async def renew_orchestrator(self, orchestrator_id: int, lease_seconds: float) -> bool:
+        """False if the row was ended by someone else: everything that was owned is lost."""
+        ...
+
+    async def end_orchestrator(self, orchestrator_id: int) -> None:
+        """Hand everything over at once."""
+        ...
+
+    async def take_over(self, orchestrator_id: int, limit: int) -> list[str]:
+        """End orchestrators whose lease has run out and take up to `limit` of the jobs of ended ones."""
+        ...
+
+    async def forget_the_ended(self) -> None:
+        """Remove processes that ended long ago and answers that nobody asks for any more."""
+        ...
+
+    def cycle(self, orchestrator_id: int) -> Cycle: ...
+
+    async def sweep_inbox(self) -> int:
+        """Hand signals whose owner is dead or changed to the right one; returns how many."""
+        ...
+
+    async def wake_due(self) -> int:
+        """Make queue rows claimable whose time has come."""
+        ...
+
+    async def expire(self) -> int:
+        """Turn leases that ran out, and rows that waited past their limit, into reports; returns how many."""
+        ...
+
+    async def register_worker(
+        self,
+        name: str,
+        queues: Sequence[str] | None,
+        handlers: Sequence[str],
+        concurrency: int,
+        lease_seconds: float,
+    ) -> WorkerIdentity: ...
+
+    async def renew_worker(
+        self, worker: WorkerIdentity, lease_seconds: float, held: Sequence[tuple[str, str, int, int]]
+    ) -> list[tuple[str, str, int, int]] | None:
+        """Those of the held leases that are still ours; None if the worker itself was declared gone."""
+        ...
+
+    async def release_strays(
+        self, worker: WorkerIdentity, held: Sequence[tuple[str, str, int, int]], age_seconds: float
+    ) -> int:
+        """Give back leases of this worker that it does not know of and that are older than that."""
+        ...
+
+    async def end_worker(self, worker: WorkerIdentity) -> None: ...
+
+    async def report(self, worker: WorkerIdentity, reports: Sequence[Report]) -> int:
+        """Hand in reports; those whose lease is no longer held change nothing. Returns how many were taken."""
+        ...
+
+    async def claim(
+        self, worker: WorkerIdentity, queues: Sequence[str] | None, handlers: Sequence[str], limit: int
+    ) -> list[Lease]:
+        """Lease up to `limit` tasks by priority, rank and age."""
+        ...
+
+    async def job_facts(self, job_ids: Sequence[str]) -> dict[str, JobFacts]:
+        """What handlers may ask of these jobs."""
+        ...
+
+    async def save_checkpoint(self, worker: WorkerIdentity, lease: Lease, seq: int, name: str, data: bytes) -> bool:
+        """Keep a checkpoint if the lease is still held."""
+        ...
+
+    async def notify_workers(self) -> None:
+        """Tell workers elsewhere that there is something to claim; called after the commit."""
+        ...
+
+    async def send(self, job_id: str, kind: str, actor: str, reason: str) -> int:
+        """Put a person's signal into a job's inbox; returns its id."""
+        ...
+
+    async def answer(self, signal_id: int) -> tuple[bool, str] | None:
+        """What the owner answered, or None while it has not."""
+        ...

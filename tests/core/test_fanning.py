@@ -1,0 +1,443 @@
+"""Fan-outs and fan-ins: a width fixed once, rows in chunks, a window, and results in item order (invariant 8)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast.core.advance import advance, owed_results, owed_rows
+from holdfast.core.effects import AggregateItems, CreateTasks, EnqueueTasks, FailTask
+from holdfast.core.fanning import aggregate, begin_fan_in
+from holdfast.core.signals import ItemsAggregated, WorkContinued
+from holdfast.core.states import NodeState, Rules, Status
+from holdfast.core.turn import Turn
+from holdfast.define.node import Aggregation
+from holdfast.define.workflow import Workflow
+from holdfast.errors import Bug
+from tests.core.driver import Driver, Fails
+
+
+def fan(
+    *,
+    source: str = "{{ inputs['items'] }}",
+    params: dict[str, Any] | None = None,
+    aggregation: str | None = None,
+    importance: str | None = None,
+    retry: dict[str, Any] | None = None,
+) -> Workflow:
+    flow = Workflow("w", inputs={"items": {"type": "any"}})
+    flow.fan_out(
+        "f", source=source, handler="h", params=params or {"value": "{{ item }}", "index": "{{ index }}"},
+        importance=importance, retry=retry or {"max_retries": 0},
+    )  # fmt: skip
+    flow.fan_in("g", after="f", aggregation=aggregation)
+    return flow
+
+
+def driver(items: Any, chunk: int = 2000, window: int = 1000, **more: Any) -> Driver:
+    return Driver(fan(**more), {"items": items}, Rules(chunk_size=chunk, window_size=window))
+
+
+def value(node: str, item: int, attempt: int, params: Any) -> Any:
+    return params["value"]
+
+
+def of(kind: type[Any], effects: list[Any]) -> list[Any]:
+    return [e for e in effects if isinstance(e, kind)]
+
+
+# Width and rows
+
+
+def test_every_item_becomes_a_task_with_its_own_params() -> None:
+    started = driver(["a", "b", "c"])
+    effects = started.submit()
+    (made,) = of(CreateTasks, effects)
+    assert made.first == 0
+    assert made.params == [{"value": v, "index": i} for i, v in enumerate("abc")]
+    assert started.node("f").width == started.node("f").expanded == started.node("f").enqueued == 3
+    assert started.status_of("f") == "running"
+    assert started.state.status == "running"
+
+
+def test_the_events_of_a_fan_out_tell_ranges_and_not_items() -> None:
+    ran = driver(["a", "b"]).run(value)
+    assert ran.told() == [
+        "node_ready", "node_dispatched", "job_started", "task_ready", "task_dispatched", "task_completed",
+        "task_completed", "node_completed", "node_ready", "node_completed", "job_completed",
+    ]  # fmt: skip
+    assert [e.data for e in ran.events if e.event == "task_ready"] == [{"first": 0, "last": 1}]
+    assert [e.data for e in ran.events if e.event == "task_dispatched"] == [{"first": 0, "last": 1}]
+    assert [e.item for e in ran.events if e.event == "task_completed"] == [0, 1]
+
+
+def test_zero_items_complete_at_once() -> None:
+    ran = driver([])
+    effects = ran.submit()
+    assert not of(CreateTasks, effects)
+    assert not of(EnqueueTasks, effects)
+    assert ran.status_of("f") == "completed"
+    assert ran.node("f").output == {"fan_out_count": 0}
+    ran.gather()
+    assert ran.node("g").output == {"results": [], "count": 0}
+    assert ran.state.status == "completed"
+    assert "task_ready" not in ran.told()
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 7, 10, 11])
+def test_rows_are_made_in_chunks_without_gap_or_overlap(chunk: int) -> None:
+    started = driver(list(range(10)), chunk=chunk)
+    started.submit()
+    sizes = [started.node("f").expanded]
+    while owed_rows(started.state):
+        started.continue_work()
+        sizes.append(started.node("f").expanded)
+    assert sizes == [min(chunk * n, 10) for n in range(1, len(sizes) + 1)]
+    assert [started.tasks[("f", i)].params["value"] for i in range(10)] == list(range(10))
+
+
+def test_a_fan_out_owes_rows_until_the_last_chunk() -> None:
+    started = driver(list(range(5)), chunk=2)
+    assert not owed_rows(started.state)
+    started.submit()
+    assert owed_rows(started.state)
+    started.continue_work()
+    assert owed_rows(started.state)
+    started.continue_work()
+    assert not owed_rows(started.state)
+    assert not of(CreateTasks, started.continue_work())
+
+
+def test_the_width_is_fixed_once_invariant_8() -> None:
+    started = driver(list(range(5)), chunk=2)
+    started.submit()
+    assert started.node("f").width == 5
+    started.state.inputs["items"].append(99)
+    with pytest.raises(Bug, match="was 5 wide and is now 6"):
+        started.continue_work()
+
+
+def test_a_fan_out_does_not_end_before_its_last_chunk_is_made_invariant_8() -> None:
+    started = driver(list(range(4)), chunk=2)
+    started.submit()
+    started.done("f", 0)
+    started.done("f", 1)
+    assert started.node("f").open_tasks == 0
+    assert started.status_of("f") == "running"
+    assert started.status_of("g") == "pending"
+    started.run(value)
+    assert started.node("f").output == {"fan_out_count": 4}
+
+
+# The window
+
+
+@pytest.mark.parametrize("window", [1, 2, 3, 4, 7, 100])
+@pytest.mark.parametrize("chunk", [1, 3, 100])
+def test_never_more_than_the_window_is_queued(window: int, chunk: int) -> None:
+    ran = driver(list(range(20)), chunk=chunk, window=window).run(value)
+    assert ran.most_queued <= window
+    assert ran.node("f").completed == 20
+    assert ran.node("g").output == {"results": list(range(20)), "count": 20}
+
+
+def test_the_window_is_full_when_there_is_enough() -> None:
+    started = driver(list(range(20)), window=6)
+    started.submit()
+    assert sorted(started.queue) == [("f", i) for i in range(6)]
+
+
+def test_the_window_refills_when_half_of_it_is_free() -> None:
+    started = driver(list(range(20)), window=6)
+    started.submit()
+    for item in (0, 1):
+        assert not of(EnqueueTasks, started.done("f", item))
+    (more,) = of(EnqueueTasks, started.done("f", 2))
+    assert (more.first, more.last) == (6, 8)
+    assert len(started.queue) == 6
+
+
+def test_a_failed_item_frees_its_place_and_a_retried_one_keeps_it() -> None:
+    started = driver(list(range(9)), window=2, retry={"max_retries": 1})
+    started.submit()
+    assert not of(EnqueueTasks, started.fail("f", 0))
+    assert len(started.queue) == 2
+    (more,) = of(EnqueueTasks, started.fail("f", 0))
+    assert (more.first, more.last) == (2, 2)
+
+
+@pytest.mark.xfail(reason="known: a refused item counts as settled before it counts as queued", strict=True)
+def test_items_that_were_refused_before_they_were_queued_do_not_widen_the_window() -> None:
+    items: list[Any] = [*({"deep": i} for i in range(7)), 7, 8, 9]
+    ran = driver(items, window=2, params={"value": "{{ item.deep }}"}, importance="optional")
+    ran.submit()
+    ran.run(value)
+    assert ran.node("f").completed == 7
+    assert ran.most_queued <= 2
+
+
+def test_the_rank_of_an_item_is_how_many_were_queued_before_it() -> None:
+    started = driver(list(range(8)), window=4)
+    (first,) = of(EnqueueTasks, started.submit())
+    assert first.rank == 0
+    assert [started.queue[("f", i)].rank for i in range(4)] == [0, 1, 2, 3]
+    started.done("f", 0)
+    (second,) = of(EnqueueTasks, started.done("f", 1))
+    assert second.rank == 2
+
+
+# How it ends
+
+
+def test_the_node_runs_until_the_last_item_is_terminal() -> None:
+    started = driver(["a", "b", "c"])
+    started.submit()
+    started.done("f", 2)
+    started.done("f", 0)
+    assert started.status_of("f") == "running"
+    started.done("f", 1)
+    assert started.status_of("f") == "completed"
+    assert started.event("node_completed").data == {
+        "width": 3, "completed": 3, "failed": 0, "skipped": 0, "cancelled": 0,
+    }  # fmt: skip
+
+
+def test_failed_items_fail_the_node_after_the_others_have_finished() -> None:
+    ran = driver(list(range(5)), importance="important")
+    ran.submit()
+    ran.fail("f", 3, message="no disk", permanent=True, code="DISK")
+    assert ran.status_of("f") == "running"
+    ran.fail("f", 1, message="other", permanent=True)
+    for item in (0, 2, 4):
+        ran.done("f", item)
+    error = ran.node("f").error
+    assert ran.status_of("f") == "failed"
+    assert error is not None
+    assert (error["code"], error["class"], error["index"]) == ("DISK", "permanent", 3)
+    assert error["message"] == "2 of 5 items failed; the first: no disk"
+    assert ran.node("f").completed == 3
+    assert ran.event("node_failed").data is not None
+    assert ran.event("node_failed").data["failed"] == 2
+
+
+@pytest.mark.parametrize("bad", [0, 2, 4])
+def test_one_failed_item_fails_the_node(bad: int) -> None:
+    ran = driver(list(range(5)), importance="important")
+    ran.run(lambda n, item, a, params: Fails(permanent=True) if item == bad else params["value"])
+    assert ran.status_of("f") == "failed"
+    assert (ran.node("f").completed, ran.node("f").failed) == (4, 1)
+
+
+def test_a_fan_in_after_an_optional_fan_out_gets_the_items_that_completed_and_lists_the_failed() -> None:
+    ran = driver(list(range(5)), importance="optional")
+    ran.run(lambda n, item, a, params: Fails(permanent=True) if item in (1, 3) else params["value"])
+    assert ran.status_of("f") == "failed"
+    assert ran.node("g").output == {"results": [0, 2, 4], "count": 3, "failed": [1, 3]}
+    assert ran.state.status == "completed"
+
+
+def test_the_fan_in_of_a_failed_fan_out_is_cancelled() -> None:
+    ran = driver([1, 2], importance="important").run(lambda *_: Fails(permanent=True))
+    assert ran.statuses() == {"f": "failed", "g": "cancelled"}
+    assert ran.state.status == "failed"
+
+
+# Sources and templates
+
+
+@pytest.mark.parametrize(
+    ("items", "shown"), [(None, "null"), ("abc", "str"), ({"a": 1}, "dict"), (5, "int"), (True, "bool")]
+)
+def test_a_source_that_is_no_list_violates_the_contract_for_good(items: Any, shown: str) -> None:
+    ran = driver(items)
+    ran.submit()
+    error = ran.node("f").error
+    assert ran.status_of("f") == "failed"
+    assert error is not None
+    assert (error["code"], error["class"]) == ("CONTRACT_VIOLATION", "permanent")
+    assert shown in error["message"] and "inputs['items']" in error["message"]
+    assert not ran.tasks
+    assert ran.state.status == "failed"
+
+
+def test_a_template_error_in_the_source_fails_the_node() -> None:
+    ran = Driver(fan(source="{{ inputs['items'].missing.deeper }}"), {"items": {}})
+    ran.submit()
+    error = ran.node("f").error
+    assert ran.status_of("f") == "failed"
+    assert error is not None
+    assert (error["code"], error["class"]) == ("TEMPLATE_ERROR", "permanent")
+    assert "missing" in error["message"]
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 100])
+@pytest.mark.parametrize("bad", [[0], [2], [4], [0, 1], [1, 3], [3, 4], [0, 1, 2, 3, 4]])
+def test_a_template_error_in_an_item_fails_that_item_only(chunk: int, bad: list[int]) -> None:
+    items = [i if i in bad else {"deep": i} for i in range(5)]
+    ran = driver(items, chunk=chunk, params={"value": "{{ item.deep }}"}, importance="optional")
+    ran.submit()
+    ran.run(value)
+    failed = of(FailTask, ran.effects)
+    assert [e.item for e in failed] == bad
+    assert all((e.error["code"], e.error["class"]) == ("TEMPLATE_ERROR", "permanent") for e in failed)
+    assert [e.error["index"] for e in failed] == bad
+    good = [i for i in range(5) if i not in bad]
+    assert ran.node("f").completed == len(good)
+    assert ran.node("f").failed == len(bad)
+    assert ran.node("g").output == {"results": good, "count": len(good), "failed": bad}
+    told = [e.item for e in ran.events if e.event == "task_failed"]
+    assert told == bad
+
+
+def test_if_every_item_is_refused_the_node_fails_without_a_worker() -> None:
+    ran = driver([1, 2], params={"value": "{{ item.deep }}"})
+    ran.submit()
+    assert ran.status_of("f") == "failed"
+    assert ran.state.status == "failed"
+    assert not ran.queue
+
+
+def test_items_see_their_index_the_inputs_and_the_outputs_above() -> None:
+    flow = Workflow("w", inputs={"n": {"type": "integer"}})
+    flow.task("a", handler="h")
+    params = {"all": "{{ inputs.n }}-{{ index }}-{{ item }}-{{ nodes.a.output.x }}"}
+    flow.fan_out("f", source="{{ nodes.a.output.list }}", handler="h", params=params, after="a")
+    ran = Driver(flow, {"n": 7}).run(lambda node, *_: {"list": ["p", "q"], "x": "y"})
+    assert [ran.tasks[("f", i)].params["all"] for i in (0, 1)] == ["7-0-p-y", "7-1-q-y"]
+
+
+@pytest.mark.parametrize("chunk", [1, 100])
+def test_items_see_what_is_upstream_of_their_node(chunk: int) -> None:
+    flow = Workflow("w")
+    flow.task("a", handler="h")
+    flow.fan_out(
+        "f", source="{{ upstream.output.list }}", handler="h", params={"x": "{{ upstream.output.x }}"}, after="a"
+    )
+    ran = Driver(flow, rules=Rules(chunk_size=chunk)).run(lambda node, *_: {"list": [1, 2], "x": "y"})
+    assert [ran.tasks[("f", i)].params for i in (0, 1)] == [{"x": "y"}, {"x": "y"}]
+    assert ran.state.status == "completed"
+
+
+# Fan-in
+
+
+def test_a_fan_in_asks_for_results_and_owes_them_until_they_are_there() -> None:
+    started = driver(["a"])
+    started.submit()
+    assert owed_results(started.state) == []
+    effects = started.done("f", 0, "x")
+    assert of(AggregateItems, effects) == [AggregateItems("g")]
+    assert owed_results(started.state) == ["g"]
+    assert started.status_of("g") == "running"
+    started.send(ItemsAggregated("g", {"results": ["x"], "count": 1}))
+    assert owed_results(started.state) == []
+    assert started.state.status == "completed"
+    assert started.state.result == {"results": ["x"], "count": 1}
+
+
+def test_results_that_were_gathered_twice_count_once_invariant_8() -> None:
+    ran = driver(["a"]).run(value)
+    before = list(ran.events)
+    assert ran.send(ItemsAggregated("g", "something else")) == []
+    assert ran.node("g").output == {"results": ["a"], "count": 1}
+    assert ran.events == before
+
+
+def test_items_that_cannot_be_aggregated_fail_the_fan_in_for_good() -> None:
+    ran = driver(["a", "b"], aggregation="sum").run(value)
+    error = ran.node("g").error
+    assert ran.status_of("g") == "failed"
+    assert error is not None
+    assert (error["code"], error["class"]) == ("CONTRACT_VIOLATION", "permanent")
+    assert ran.state.status == "failed"
+
+
+def test_a_fan_in_that_fires_before_the_width_is_settled_is_a_bug_invariant_8() -> None:
+    started = driver([1, 2, 3])
+    started.submit()
+    started.done("f", 0)
+    started.node("f").status = Status.COMPLETED
+    started.node("g").status = Status.READY
+    with pytest.raises(Bug, match="fan-in g fired although f has 2 open items"):
+        begin_fan_in(Turn(started.state, started.now), started.node("g"))
+
+
+def test_a_fan_in_counts_completed_failed_skipped_and_cancelled_items_invariant_8() -> None:
+    started = driver([1, 2, 3, 4])
+    started.state.nodes["f"] = NodeState(
+        "f", Status.FAILED, width=4, expanded=4, completed=1, failed=1, skipped=1, cancelled=1
+    )
+    started.state.nodes["g"] = NodeState("g", Status.READY)
+    begin_fan_in(Turn(started.state, started.now), started.state.nodes["g"])
+    assert started.node("g").status is Status.RUNNING
+
+
+def test_a_fan_in_with_a_handler_is_one_task() -> None:
+    flow = Workflow("w")
+    flow.fan_out("f", source="{{ [1, 2] }}", handler="h")
+    flow.fan_in("g", handler="gather", after="f")
+    ran = Driver(flow).run(lambda node, *_: f"of {node}")
+    assert ran.node("g").output == "of g"
+    assert ran.tasks[("g", -1)].status == "completed"
+
+
+def test_a_fan_in_of_a_skipped_fan_out_is_skipped_with_it() -> None:
+    flow = Workflow("w")
+    flow.conditional("c", condition="1 > 2", on_true="f", on_false="other")
+    flow.fan_out("f", source="{{ [1] }}", handler="h")
+    flow.fan_in("g", after="f")
+    flow.task("other", handler="h")
+    ran = Driver(flow).run()
+    assert ran.statuses() == {"c": "completed", "f": "skipped", "other": "completed", "g": "skipped"}
+
+
+def test_results_come_in_item_order_whatever_the_order_of_the_reports() -> None:
+    ran = driver(["a", "b", "c", "d"])
+    ran.submit()
+    for item in (2, 0, 3, 1):
+        ran.done("f", item, "abcd"[item])
+    ran.gather()
+    assert ran.state.result == {"results": ["a", "b", "c", "d"], "count": 4}
+
+
+def test_a_finished_fan_out_hears_no_more_of_its_work() -> None:
+    ran = driver([1], chunk=1).run(value)
+    assert advance(ran.state, WorkContinued(), ran.now) == []
+
+
+# Aggregations
+
+
+@pytest.mark.parametrize(
+    ("mode", "outputs", "wanted"),
+    [
+        ("collect", [3, None, {"a": 1}], {"results": [3, None, {"a": 1}], "count": 3}),
+        ("collect", [], {"results": [], "count": 0}),
+        ("concat", [[1, 2], [3], []], {"results": [1, 2, 3], "count": 3}),
+        ("concat", [{"files": ["a"], "n": 1}, {"files": ["b", "c"]}], {"results": ["a", "b", "c"], "count": 3}),
+        ("concat", [5, {"n": 1}, None], {"results": [5, {"n": 1}, None], "count": 3}),
+        ("concat", [], {"results": [], "count": 0}),
+        ("sum", [1, 2.5, 3], {"total": 6.5, "count": 3}),
+        ("sum", [{"rows": 3, "name": "x", "ok": True}, {"rows": 4}], {"total": 7, "count": 2}),
+        ("sum", [], {"total": 0, "count": 0}),
+        ("first", [7, 8, 9], {"result": 7, "count": 3}),
+        ("first", [], {"result": None, "count": 0}),
+        ("last", [7, 8, 9], {"result": 9, "count": 3}),
+        ("last", [], {"result": None, "count": 0}),
+    ],
+)
+def test_every_aggregation(mode: str, outputs: list[Any], wanted: dict[str, Any]) -> None:
+    assert aggregate(Aggregation(mode), iter(outputs), []) == wanted
+    assert aggregate(Aggregation(mode), outputs, [4, 9]) == {**wanted, "failed": [4, 9]}
+
+
+@pytest.mark.parametrize("mode", list(Aggregation))
+def test_every_aggregation_works_without_any_items(mode: Aggregation) -> None:
+    assert aggregate(mode, [], [])["count"] == 0
+
+
+@pytest.mark.parametrize("bad", ["text", None, [1], True])
+def test_a_sum_of_what_is_no_number_is_refused(bad: Any) -> None:
+    with pytest.raises(ValueError, match=f"cannot sum a result of type {type(bad).__name__}"):
+        aggregate(Aggregation.SUM, [1, bad], [])

@@ -1,0 +1,338 @@
+"""When a failed attempt is tried again, and which budget it spends (invariants 9 and 10)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.core.effects import FinishTask, RecordAttempt, RetryTask
+from holdfast.core.retrying import delay_seconds
+from holdfast.core.signals import Outcome
+from holdfast.core.states import Rules, Status
+from holdfast.define.retry import Backoff, Jitter, Retry
+from holdfast.define.workflow import Workflow
+from tests.core.driver import START, Driver, Fails
+
+NONE = Jitter.NONE
+
+
+def delays(retry: Retry, count: int, chance: float = 0.5) -> list[float]:
+    return [delay_seconds(retry, number, chance) for number in range(1, count + 1)]
+
+
+# Delays
+
+
+def test_fixed_delays_are_all_the_same() -> None:
+    assert delays(Retry(backoff=Backoff.FIXED, initial_delay_seconds=7, jitter=NONE), 3) == [7, 7, 7]
+
+
+def test_linear_delays_grow_by_the_first_until_the_bound() -> None:
+    retry = Retry(backoff=Backoff.LINEAR, initial_delay_seconds=2, max_delay_seconds=7, jitter=NONE)
+    assert delays(retry, 5) == [2, 4, 6, 7, 7]
+
+
+def test_exponential_delays_double_until_the_bound() -> None:
+    retry = Retry(backoff=Backoff.EXPONENTIAL, initial_delay_seconds=1, max_delay_seconds=30, jitter=NONE)
+    assert delays(retry, 7) == [1, 2, 4, 8, 16, 30, 30]
+
+
+def test_a_schedule_is_followed_and_its_last_step_serves_all_beyond() -> None:
+    retry = Retry(backoff=Backoff.SCHEDULE, schedule=(60, 5, 900), max_delay_seconds=10, jitter=NONE)
+    assert delays(retry, 5) == [60, 5, 900, 900, 900]
+
+
+def test_a_first_delay_above_the_bound_is_cut_to_it() -> None:
+    for backoff in (Backoff.FIXED, Backoff.LINEAR, Backoff.EXPONENTIAL):
+        retry = Retry(backoff=backoff, initial_delay_seconds=100, max_delay_seconds=10, jitter=NONE)
+        assert delays(retry, 2) == [10, 10]
+
+
+@pytest.mark.parametrize(
+    ("jitter", "chance", "wanted"),
+    [
+        (Jitter.NONE, 0.0, 8), (Jitter.NONE, 0.999, 8),
+        (Jitter.FULL, 0.0, 0), (Jitter.FULL, 0.5, 4), (Jitter.FULL, 0.75, 6),
+        (Jitter.EQUAL, 0.0, 4), (Jitter.EQUAL, 0.5, 6), (Jitter.EQUAL, 0.75, 7),
+    ],
+)  # fmt: skip
+def test_jitter_takes_its_share_of_the_delay(jitter: Jitter, chance: float, wanted: float) -> None:
+    retry = Retry(backoff=Backoff.FIXED, initial_delay_seconds=8, jitter=jitter)
+    assert delay_seconds(retry, 1, chance) == wanted
+
+
+seconds = st.floats(min_value=0, max_value=1e9, allow_nan=False)
+policies = st.builds(
+    Retry,
+    max_retries=st.integers(0, 10_000),
+    backoff=st.sampled_from([Backoff.FIXED, Backoff.LINEAR, Backoff.EXPONENTIAL]),
+    initial_delay_seconds=seconds,
+    max_delay_seconds=seconds,
+    jitter=st.sampled_from(Jitter),
+)
+schedules = st.builds(
+    Retry,
+    backoff=st.just(Backoff.SCHEDULE),
+    schedule=st.lists(seconds, min_size=1, max_size=5).map(tuple),
+    jitter=st.sampled_from(Jitter),
+)
+numbers = st.integers(1, 10_000)
+chances = st.floats(min_value=0, max_value=1, exclude_max=True)
+
+
+@given(policies, numbers, chances)
+def test_a_delay_is_never_negative_and_never_above_its_bound_invariant_10(
+    retry: Retry, number: int, chance: float
+) -> None:
+    assert 0 <= delay_seconds(retry, number, chance) <= retry.max_delay_seconds
+
+
+@given(schedules, numbers, chances)
+def test_a_scheduled_delay_is_never_above_its_step_invariant_10(retry: Retry, number: int, chance: float) -> None:
+    assert 0 <= delay_seconds(retry, number, chance) <= max(retry.schedule)
+
+
+@given(policies, numbers, chances)
+def test_equal_jitter_keeps_at_least_half_of_the_delay(retry: Retry, number: int, chance: float) -> None:
+    def with_jitter(jitter: Jitter) -> float:
+        values = {**retry.to_json(), "jitter": jitter}
+        return delay_seconds(Retry.from_json(values), number, chance)
+
+    assert with_jitter(Jitter.NONE) / 2 <= with_jitter(Jitter.EQUAL) <= with_jitter(Jitter.NONE)
+
+
+@given(policies, st.integers(1, 9_999))
+def test_delays_without_jitter_never_shrink(retry: Retry, number: int) -> None:
+    plain = Retry.from_json({**retry.to_json(), "jitter": "none"})
+    assert delay_seconds(plain, number, 0.0) <= delay_seconds(plain, number + 1, 0.0)
+
+
+def test_the_ten_thousandth_delay_does_not_overflow() -> None:
+    for backoff in (Backoff.FIXED, Backoff.LINEAR, Backoff.EXPONENTIAL):
+        retry = Retry(backoff=backoff, initial_delay_seconds=1e9, max_delay_seconds=1e9, jitter=NONE)
+        assert delay_seconds(retry, 10_000, 0.0) == 1e9
+
+
+# Budgets
+
+
+def one(retry: dict[str, Any] | None = None, rules: Rules | None = None, **more: Any) -> Driver:
+    flow = Workflow("w")
+    policy = {"backoff": "fixed", "initial_delay_seconds": 10, "jitter": "none", **(retry or {})}
+    flow.task("a", handler="h", retry=policy, **more)
+    driver = Driver(flow, rules=rules)
+    driver.submit()
+    return driver
+
+
+def retried(effects: list[Any]) -> RetryTask:
+    (found,) = (e for e in effects if isinstance(e, RetryTask))
+    return found
+
+
+@pytest.mark.parametrize("retries", [0, 1, 3, 7])
+def test_n_retries_are_n_and_one_attempts_invariant_9(retries: int) -> None:
+    driver = one({"max_retries": retries})
+    attempts: list[int] = []
+
+    def fails(node: str, item: int, attempt: int, params: Any) -> Fails:
+        attempts.append(attempt)
+        return Fails("not yet")
+
+    driver.run(fails)
+    assert attempts == list(range(1, retries + 2))
+    assert driver.state.status == "failed"
+    assert driver.node("a").attempt == retries + 1
+    assert driver.tasks[("a", -1)].retries == retries
+    assert driver.node("a").error is not None
+    assert driver.node("a").error["class"] == "transient"
+
+
+def test_a_retry_waits_its_time_and_the_node_says_until_when_invariant_10() -> None:
+    driver = one({"max_retries": 2})
+    effect = retried(driver.fail("a"))
+    assert effect.due_at == driver.node("a").retry_at == START + 10
+    assert driver.queue[("a", -1)].due_at == START + 10
+    assert (effect.epoch, effect.attempt, effect.retries, effect.suspect) == (2, 1, 1, False)
+    assert driver.status_of("a") == "ready"
+    driver.now = START + 10
+    driver.done("a", output=1)
+    assert driver.node("a").retry_at is None
+    assert driver.node("a").error is None
+    assert driver.status_of("a") == "completed"
+
+
+def test_the_number_of_the_retry_chooses_its_delay() -> None:
+    driver = one({"backoff": "exponential", "max_retries": 3, "initial_delay_seconds": 2})
+    waits = []
+    for _ in range(3):
+        due = retried(driver.fail("a")).due_at
+        assert due is not None
+        waits.append(due - driver.now)
+        driver.now = due
+    assert waits == [2, 4, 8]
+
+
+def test_chance_is_the_jitter_of_the_delay() -> None:
+    driver = one({"jitter": "full"})
+    driver.chance = 0.25
+    assert retried(driver.fail("a")).due_at == START + 2.5
+
+
+@pytest.mark.parametrize(("asked", "waited"), [(25.0, 25.0), (3.0, 10.0), (0.0, 10.0), (10_000.0, 10_000.0)])
+def test_retry_after_is_honoured_but_never_shortens_the_delay_invariant_10(asked: float, waited: float) -> None:
+    driver = one()
+    assert retried(driver.fail("a", retry_after_seconds=asked)).due_at == START + waited
+
+
+def test_retry_after_spends_the_budget_of_retries() -> None:
+    driver = one({"max_retries": 1})
+    driver.fail("a", retry_after_seconds=99)
+    driver.fail("a", retry_after_seconds=99)
+    assert driver.state.status == "failed"
+
+
+def test_a_permanent_failure_is_never_retried_invariant_9() -> None:
+    driver = one({"max_retries": 5})
+    driver.fail("a", permanent=True)
+    assert driver.state.status == "failed"
+    assert not driver.queue
+    assert driver.told() == ["node_ready", "node_dispatched", "job_started", "node_failed", "job_failed"]
+
+
+def test_a_lost_lease_spends_its_own_budget_and_not_the_retries_invariant_9() -> None:
+    driver = one({"max_retries": 1}, Rules(lost_limit=3))
+    for number in (1, 2, 3):
+        effect = retried(driver.lose("a"))
+        assert (effect.retries, effect.lost, effect.crashes) == (0, number, 0)
+        assert effect.due_at is None
+        assert effect.suspect
+        assert (effect.epoch, effect.attempt) == (number + 1, number)
+    effect = retried(driver.fail("a"))
+    assert (effect.retries, effect.lost) == (1, 3)
+    driver.done("a")
+    assert driver.state.status == "completed"
+    assert driver.node("a").attempt == 5
+
+
+def test_one_lost_lease_more_than_the_limit_is_lease_lost_invariant_9() -> None:
+    driver = one({"max_retries": 0}, Rules(lost_limit=2))
+    driver.lose("a")
+    driver.lose("a")
+    assert driver.state.status == "running"
+    driver.lose("a")
+    error = driver.node("a").error
+    assert driver.state.status == "failed"
+    assert error is not None
+    assert (error["code"], error["class"]) == ("LEASE_LOST", "transient")
+    assert driver.tasks[("a", -1)].lost == 3
+
+
+def test_a_task_that_kills_its_worker_while_alone_is_quarantined_invariant_9() -> None:
+    driver = one({"max_retries": 9}, Rules(lost_limit=100, crash_limit=2))
+    driver.lose("a")
+    effect = retried(driver.lose("a", alone=True))
+    assert (effect.lost, effect.crashes) == (2, 1)
+    driver.lose("a", alone=True)
+    error = driver.node("a").error
+    assert driver.state.status == "failed"
+    assert error is not None
+    assert (error["code"], error["class"]) == ("QUARANTINED", "permanent")
+    assert driver.tasks[("a", -1)].crashes == 2
+
+
+def test_losses_in_company_are_no_crashes_of_the_task_invariant_9() -> None:
+    driver = one(rules=Rules(lost_limit=100, crash_limit=2))
+    for _ in range(20):
+        assert retried(driver.lose("a")).crashes == 0
+    assert driver.state.status == "running"
+
+
+def test_an_attempt_given_back_spends_nothing_invariant_9() -> None:
+    driver = one({"max_retries": 0}, Rules(lost_limit=0, crash_limit=1))
+    for number in range(1, 6):
+        effect = retried(driver.give_back("a"))
+        assert (effect.retries, effect.lost, effect.crashes, effect.suspect) == (0, 0, 0, False)
+        assert effect.due_at is None
+        assert (effect.epoch, effect.attempt) == (number + 1, number)
+        assert driver.node("a").retry_at is None
+    driver.done("a")
+    assert driver.state.status == "completed"
+
+
+def test_giving_back_keeps_what_was_spent_before() -> None:
+    driver = one({"max_retries": 2}, Rules(lost_limit=5))
+    driver.fail("a")
+    driver.lose("a")
+    effect = retried(driver.give_back("a"))
+    assert (effect.retries, effect.lost, effect.suspect) == (1, 1, True)
+
+
+def test_every_attempt_is_a_new_epoch_invariant_2() -> None:
+    driver = one({"max_retries": 5})
+    epochs = [driver.queue[("a", -1)].epoch]
+    for again in (driver.fail, driver.lose, driver.give_back, driver.fail):
+        again("a")
+        epochs.append(driver.queue[("a", -1)].epoch)
+    assert epochs == [1, 2, 3, 4, 5]
+
+
+def test_failed_lost_and_given_back_attempts_are_recorded_and_told() -> None:
+    driver = one({"max_retries": 1})
+    effects = driver.fail("a") + driver.lose("a") + driver.give_back("a") + driver.fail("a")
+    recorded = [e for e in effects if isinstance(e, RecordAttempt)]
+    assert [(e.attempt, e.epoch, e.outcome) for e in recorded] == [
+        (1, 1, "failed"), (2, 2, "lost"), (3, 3, "given_back"), (4, 4, "failed"),
+    ]  # fmt: skip
+    assert driver.events_of("a") == [
+        "node_ready", "node_dispatched", "node_retry_scheduled", "worker_lost", "node_retry_scheduled",
+        "node_retry_scheduled", "node_failed",
+    ]  # fmt: skip
+
+
+def test_a_quiet_success_is_told_by_its_task_row_alone_and_a_talking_one_is_recorded() -> None:
+    quiet = one()
+    assert not [e for e in quiet.done("a") if isinstance(e, RecordAttempt)]
+    talking = one()
+    (recorded,) = (e for e in talking.read(talking.hand_in("a", log="hello")) if isinstance(e, RecordAttempt))
+    assert recorded.log == "hello"
+
+
+def test_the_event_of_a_retry_says_when_and_why() -> None:
+    driver = one()
+    driver.fail("a", message="no disk", code="DISK")
+    event = driver.event("node_retry_scheduled")
+    assert event.attempt == 1
+    assert event.data == {
+        "outcome": "failed", "retry_at": START + 10, "worker": "w", "code": "DISK", "message": "no disk",
+    }  # fmt: skip
+
+
+def test_items_of_a_fan_out_have_budgets_of_their_own() -> None:
+    flow = Workflow("w")
+    retry = {"max_retries": 1, "backoff": "fixed", "initial_delay_seconds": 1, "jitter": "none"}
+    flow.fan_out("f", source="{{ [1, 2] }}", handler="h", retry=retry)
+    driver = Driver(flow)
+    driver.submit()
+    driver.fail("f", 0)
+    driver.lose("f", 1)
+    driver.fail("f", 1)
+    assert (driver.tasks[("f", 0)].retries, driver.tasks[("f", 0)].lost) == (1, 0)
+    assert (driver.tasks[("f", 1)].retries, driver.tasks[("f", 1)].lost) == (1, 1)
+    driver.done("f", 0)
+    (finished,) = (e for e in driver.fail("f", 1) if isinstance(e, FinishTask))
+    assert finished.status is Status.FAILED
+    assert driver.events_of("f").count("task_retry_scheduled") == 3
+
+
+def test_a_retried_item_is_told_as_an_item_and_leaves_its_node_running() -> None:
+    flow = Workflow("w")
+    flow.fan_out("f", source="{{ [1] }}", handler="h")
+    driver = Driver(flow)
+    driver.submit()
+    driver.read(driver.hand_in("f", 0, Outcome.GIVEN_BACK))
+    assert driver.status_of("f") == "running"
+    assert driver.event("task_retry_scheduled").item == 0

@@ -1,0 +1,59 @@
+"""The owner's cycle on the model of the store: what only shows between two cycles of one job."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import orjson
+
+from holdfast.client import new_job
+from holdfast.core.states import Rules
+from holdfast.define.workflow import Workflow
+from holdfast.orchestrator.owner import Owner
+from holdfast.store.interface import Lease, Report, WorkerIdentity
+from tests.simulation.model import Database, ModelStore
+
+
+def done(lease: Lease) -> Report:
+    output = orjson.dumps({"item": lease.item})
+    return Report(lease.job_id, lease.node, lease.item, lease.epoch, lease.attempt, "done", 0.0, output)
+
+
+async def two_fans(store: ModelStore) -> tuple[Owner, WorkerIdentity, dict[str, list[Lease]]]:
+    """A job with two fan-outs side by side whose items are leased, by node."""
+    flow = Workflow("two_fans", inputs={"items": {"type": "array"}})
+    for name in ("left", "right"):
+        flow.fan_out(name, source="{{ inputs['items'] }}", handler="work", params={"i": "{{ item }}"})
+        flow.fan_in(f"{name}_all", after=[name])
+    await store.submit([new_job(flow.definition(), {"items": [1]})])
+    owner = Owner(store, await store.register_orchestrator("o", 10), "o", Rules(), lambda: 0.5)
+    await owner.run_cycle()
+    worker = await store.register_worker("w", None, ["work"], 10, 10)
+    leases = await store.claim(worker, None, ["work"], 10)
+    by_node: dict[str, list[Lease]] = {"left": [], "right": []}
+    for lease in leases:
+        by_node[lease.node].append(lease)
+    return owner, worker, by_node
+
+
+def test_regression_a_fan_in_gathers_only_after_its_last_items_are_committed() -> None:
+    """While one fan-in was owed, another became owed in the same cycle and was gathered before its items were there."""
+
+    async def story() -> dict[str, Any]:
+        database = Database()
+        store = ModelStore(database)
+        owner, worker, leases = await two_fans(store)
+        await store.report(worker, [done(lease) for lease in leases["left"]])
+        await owner.run_cycle()
+        await store.report(worker, [done(lease) for lease in leases["right"]])
+        while owner.has_work or database.inbox:
+            await owner.run_cycle()
+        (nodes,) = database.nodes.values()
+        return {name: nodes[f"{name}_all"].output for name in ("left", "right")}
+
+    outputs = asyncio.run(story())
+    assert outputs == {
+        "left": {"results": [{"item": 0}], "count": 1},
+        "right": {"results": [{"item": 0}], "count": 1},
+    }

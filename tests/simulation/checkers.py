@@ -1,0 +1,253 @@
+"""What must hold after every step: checkers of the state, and checkers of the history, which see what states hide.
+
+The numbers are those of the invariants in docs/explanation/invariants.md.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.define.node import Importance, NodeType
+from holdfast.define.program import Program, compile_pinned
+from holdfast.store.interface import NewJob, NodeRow
+from tests.simulation.model import TERMINAL, Database, Key
+
+BAD = ("failed", "cancelled")
+JOB_TERMINAL = ("completed", "partial", "failed", "cancelled")
+
+
+class Checkers:
+    """Remembers what it saw, so that it notices what may never change."""
+
+    def __init__(self, database: Database) -> None:
+        self.db = database
+        self._epochs: dict[Key, int] = {}
+        self._final: dict[Key, tuple[str, Any]] = {}
+        self._final_nodes: dict[tuple[str, str], tuple[str, Any]] = {}
+        self._final_jobs: dict[str, str] = {}
+        self._owner_epochs: dict[str, int] = {}
+        self._claims_seen = 0
+        self._accepted_seen = 0
+        self._holders: dict[tuple[Key, int], int] = {}
+        self._accepted: set[tuple[Key, int]] = set()
+        self._executions: Counter[Key] = Counter()
+        self._finished_epoch: dict[Key, int] = {}
+
+    def executed(self, key: Key, epoch: int) -> None:
+        self._executions[key] += 1
+
+    def check_step(self) -> None:
+        self._check_history()
+        for job_id in self.db.dirty:
+            if job_id in self.db.jobs:
+                self._check_job(job_id)
+        self.db.dirty.clear()
+
+    # History
+
+    def _check_history(self) -> None:
+        history = self.db.history
+        for now, key, epoch, holder, due_at in history.claims[self._claims_seen :]:
+            assert (key, epoch) not in self._holders, f"2: epoch {epoch} of {key} was leased twice"
+            assert due_at is None or due_at <= now, f"10: {key} was leased {due_at - now:.3f} s before its time"
+            assert key not in self._final, f"4: {key} was leased although it is {self._final[key][0]}"
+            assert self.db.jobs[key[0]]["stop_cause"] is None, f"11: {key} was leased after its job had stopped"
+            self._holders[(key, epoch)] = holder
+        self._claims_seen = len(history.claims)
+        for _, key, epoch, holder in history.accepted[self._accepted_seen :]:
+            assert self._holders.get((key, epoch)) == holder, f"1: {key} epoch {epoch} was reported by a stranger"
+            assert (key, epoch) not in self._accepted, f"1: two reports of {key} epoch {epoch} were taken"
+            self._accepted.add((key, epoch))
+        self._accepted_seen = len(history.accepted)
+
+    # State
+
+    def _check_job(self, job_id: str) -> None:
+        job = self.db.jobs[job_id]
+        program = compile_pinned(job["definition_hash"], self.db.definitions[job["definition_hash"]])
+        nodes = self.db.nodes[job_id]
+        self._check_owner(job_id, job)
+        self._check_counters(job_id, nodes)
+        self._check_tasks(job_id)
+        self._check_nodes(job_id, job, nodes, program)
+        self._check_status(job_id, job, nodes, program)
+        self._check_events(job_id, job, nodes)
+        self._check_progress(job_id, job, nodes, program)
+
+    def _check_owner(self, job_id: str, job: dict[str, Any]) -> None:
+        assert job["epoch"] >= self._owner_epochs.get(job_id, 0), f"2: the epoch of {job_id} went back"
+        self._owner_epochs[job_id] = job["epoch"]
+
+    def _check_counters(self, job_id: str, nodes: dict[str, NodeRow]) -> None:
+        counted: dict[str, Counter[str]] = {}
+        for (node, _), task in self.db.tasks[job_id].items():
+            counted.setdefault(node, Counter())[task["status"]] += 1
+        for name, node in nodes.items():
+            tasks = counted.get(name, Counter())
+            found = (node.completed, node.failed, node.skipped, node.cancelled, node.expanded)
+            wanted = (
+                tasks["completed"],
+                tasks["failed"],
+                tasks["skipped"],
+                tasks["cancelled"],
+                tasks.total(),
+            )
+            assert found == wanted, f"8: {job_id}/{name} counts {found}, its tasks say {wanted}"
+            assert node.expanded <= node.width, f"8: {job_id}/{name} has more rows than its width"
+        assert set(counted) <= set(nodes), f"8: {job_id} has tasks of nodes that have not begun"
+
+    def _check_tasks(self, job_id: str) -> None:
+        for short, task in self.db.tasks[job_id].items():
+            key = (job_id, *short)
+            assert task["epoch"] >= self._epochs.get(key, 0), f"2: the epoch of {key} went back"
+            self._epochs[key] = task["epoch"]
+            now = (task["status"], task["output"])
+            if key in self._final:
+                assert self._final[key] == now, f"4: {key} was {self._final[key]} and is now {now}"
+            elif task["status"] in TERMINAL:
+                self._final[key] = now
+                assert key not in self.db.queue, f"11: {key} is {task['status']} and still queued"
+                if task["status"] == "completed":
+                    assert (key, task["epoch"]) in self._accepted, f"1: {key} completed by an epoch that did not report"
+            queued = self.db.queue.get(key)
+            if queued is not None:
+                assert queued["epoch"] == task["epoch"], f"2: {key} is queued as another epoch than its task's"
+
+    def _check_nodes(self, job_id: str, job: dict[str, Any], nodes: dict[str, NodeRow], program: Program) -> None:
+        for name, node in nodes.items():
+            key = (job_id, name)
+            now = (str(node.status), node.output)
+            if key in self._final_nodes:
+                assert self._final_nodes[key] == now, f"4: node {key} was {self._final_nodes[key]} and is now {now}"
+            elif node.status in TERMINAL:
+                self._final_nodes[key] = now
+            if job["stop_cause"] is None:
+                for source in program.graph.sources[name]:
+                    found = nodes.get(source)
+                    assert found is not None and found.status in TERMINAL, f"6: {name} began before {source} had ended"
+            if node.status in ("ready", "dispatched", "running", "completed"):
+                self._check_rule(job_id, name, nodes, program)
+            if node.status == "completed" and program.nodes[name].node.type is NodeType.FAN_OUT:
+                assert node.completed == node.width, f"8: {job_id}/{name} completed without all of its items"
+            fan_out = program.graph.fan_out_of.get(name)
+            if fan_out is not None and node.status == "completed":
+                source_node = nodes[fan_out]
+                settled = source_node.completed + source_node.failed + source_node.skipped + source_node.cancelled
+                assert source_node.width == settled, f"8: fan-in {name} fired with items missing"
+
+    def _check_rule(self, job_id: str, name: str, nodes: dict[str, NodeRow], program: Program) -> None:
+        """A node runs only if nothing that it needs is bad and something is there."""
+        all_of, any_of = program.graph.all_of[name], program.graph.any_of[name]
+        seen = [self._seen(source, name, nodes, program) for source in all_of]
+        assert "bad" not in seen, f"6: {job_id}/{name} runs although one of {all_of} is bad"
+        assert not seen or "ok" in seen, f"6: {job_id}/{name} runs although all of {all_of} are absent"
+        if any_of:
+            done = [s for s in any_of if nodes[s].status == "completed"]
+            assert done, f"6: {job_id}/{name} runs although none of {any_of} completed"
+
+    def _seen(self, source: str, target: str, nodes: dict[str, NodeRow], program: Program) -> str:
+        node, definition = nodes[source], program.nodes[source].node
+        if node.status == "completed":
+            targets = {t for b in definition.branches for t in b.targets}
+            return "absent" if target in targets and target not in node.taken else "ok"
+        if node.status == "skipped":
+            return "absent"
+        return "ok" if node.status == "failed" and definition.importance is Importance.OPTIONAL else "bad"
+
+    def _check_status(self, job_id: str, job: dict[str, Any], nodes: dict[str, NodeRow], program: Program) -> None:
+        if job_id in self._final_jobs:
+            assert job["status"] == self._final_jobs[job_id], f"4: {job_id} was {self._final_jobs[job_id]}"
+        if job["status"] not in JOB_TERMINAL:
+            return
+        self._final_jobs[job_id] = job["status"]
+        assert job["owner"] is None, f"2: {job_id} is finished and still owned"
+        assert set(nodes) == set(program.graph.order), f"13: {job_id} ended before all its nodes had"
+        assert all(n.status in TERMINAL for n in nodes.values()), f"13: {job_id} ended before all its nodes had"
+        assert job["status"] == self._expected_status(job, nodes, program), f"13: {job_id} is {job['status']}"
+        assert not any(key[0] == job_id for key in self.db.queue), f"11: {job_id} ended and still has queued tasks"
+
+    def _expected_status(self, job: dict[str, Any], nodes: dict[str, NodeRow], program: Program) -> str:
+        if job["stop_cause"] == "cancelled":
+            return "cancelled"
+        worst = "completed"
+        for name, node in nodes.items():
+            definition = program.nodes[name].node
+            if definition.type in (NodeType.START, NodeType.END) or definition.importance is Importance.OPTIONAL:
+                continue
+            if node.status in BAD and definition.importance is Importance.CRITICAL:
+                return "failed"
+            if node.status in BAD or node.failed or node.skipped:
+                worst = "partial"
+        return worst
+
+    def _check_events(self, job_id: str, job: dict[str, Any], nodes: dict[str, NodeRow]) -> None:
+        ends = Counter(
+            (event, node)
+            for _, event, node, *_ in self.db.events[job_id]
+            if event in ("node_completed", "node_failed", "node_skipped", "node_cancelled")
+        )
+        for name, node in nodes.items():
+            told = sum(n for (_, who), n in ends.items() if who == name)
+            assert told == (node.status in TERMINAL), f"5: {job_id}/{name} is {node.status} and ended {told} times"
+            assert node.status not in TERMINAL or ends[(f"node_{node.status}", name)] == 1, f"5: {job_id}/{name}"
+        told = sum(1 for _, event, *_ in self.db.events[job_id] if event in {f"job_{s}" for s in JOB_TERMINAL})
+        assert told == (job["status"] in JOB_TERMINAL), f"5: {job_id} is {job['status']} and ended {told} times"
+
+    def _check_progress(self, job_id: str, job: dict[str, Any], nodes: dict[str, NodeRow], program: Program) -> None:
+        """7: an open job has something queued, a signal that nobody has read, or something that its owner owes."""
+        if job["status"] in JOB_TERMINAL:
+            return
+        if any(key[0] == job_id for key in self.db.queue):
+            return
+        if any(row["job_id"] == job_id for row in self.db.inbox.values()):
+            return
+        for name, node in nodes.items():
+            kind = program.nodes[name].node.type
+            if node.status == "running" and (kind is NodeType.FAN_IN or node.expanded < node.width):
+                return
+        raise AssertionError(f"7: {job_id} is {job['status']} with nothing queued, unread or owed")
+
+    def check_deadlines(self, patience: float) -> None:
+        """11: where nothing goes wrong, a deadline is noticed soon after it has come."""
+        for job_id, job in self.db.jobs.items():
+            moment = job["deadline_at"] if job["stop_cause"] is None else job["stop_until"]
+            waits = job["finished_at"] is None and not job["stop_leases_ended"] and moment is not None
+            assert not waits or self.db.now < moment + patience, f"11: {job_id} outlived its deadline {moment}"
+
+    # The end
+
+    def check_end(self, jobs: Sequence[NewJob]) -> None:
+        assert not self.db.queue, f"11: rows are left in the queue: {list(self.db.queue)[:5]}"
+        unanswered = self.db.history.asked - set(self.db.answers)
+        assert not unanswered, f"signals of people were never answered: {unanswered}"
+        told = sum(event == "report_rejected" for events in self.db.events.values() for _, event, *_ in events)
+        assert told >= self.db.history.rejected, "1: a report was rejected and nobody was told"
+        for job in jobs:
+            self._check_job(job.job_id)
+            self._check_task_events(job.job_id)
+
+    def _check_task_events(self, job_id: str) -> None:
+        """5: every item has exactly one terminal event, alone or within a range."""
+        told: Counter[tuple[str, int]] = Counter()
+        for _, event, node, item, _, data in self.db.events[job_id]:
+            if event in ("task_completed", "task_failed", "task_cancelled", "task_skipped"):
+                if item is not None:
+                    told[(node, item)] += 1
+                else:
+                    for first, last in data["items"]:
+                        told.update((node, i) for i in range(first, last + 1))
+        items = {key for key in self.db.tasks[job_id] if key[1] >= 0}
+        assert set(told) == items, f"5: {job_id}: events speak of {set(told) ^ items}"
+        assert all(n == 1 for n in told.values()), f"5: {job_id}: an item ended twice"
+
+    def lost_work(self, job_id: str) -> bool:
+        """Whether a time limit or too many lost leases had a say: then even the status is a matter of timing."""
+        if self.db.jobs[job_id]["stop_cause"] in ("timeout", "cancelled"):
+            return True
+        return any((t["error"] or {}).get("code") in ("LEASE_LOST", "TIMEOUT") for t in self.db.tasks[job_id].values())
+
+    def ran_to_its_end(self, job_id: str) -> bool:
+        """A job that a failure stopped leaves the others wherever they are: only its status can be compared."""
+        return self.db.jobs[job_id]["stop_cause"] is None

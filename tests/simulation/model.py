@@ -1,0 +1,682 @@
+"""A model of the store: the same statements on dictionaries, one step each, with three outcomes of a commit.
+
+Statements of other processes may run between any two steps of a cycle. What a cycle writes becomes visible at
+its commit; rows that it has locked are skipped or waited for, as Postgres does.
+"""
+
+from __future__ import annotations
+
+import types
+from collections import defaultdict
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from holdfast.errors import Fenced, LostRace, Unreachable
+from holdfast.store.interface import (
+    RANK_LIMIT,
+    Batch,
+    JobFacts,
+    JobRow,
+    Lease,
+    NewJob,
+    NodeRow,
+    Opened,
+    Report,
+    SignalRow,
+    SubmitAnswer,
+    Withdrawal,
+    WorkerIdentity,
+)
+
+Key = tuple[str, str, int]
+IDLE_IN_TRANSACTION_SECONDS = 20.0
+TERMINAL = ("completed", "failed", "skipped", "cancelled")
+
+
+@types.coroutine
+def step() -> Generator[None, None, None]:
+    """A point at which another process may go first."""
+    yield
+
+
+@dataclass
+class History:
+    """What happened, for the checkers: facts that no row keeps."""
+
+    claims: list[tuple[float, Key, int, int, float | None]] = field(default_factory=list)
+    accepted: list[tuple[float, Key, int, int]] = field(default_factory=list)
+    rejected: int = 0
+    ended: dict[tuple[Key, int], str] = field(default_factory=dict)
+    taken_over: int = 0
+    commits_unknown: int = 0
+    commits_failed: int = 0
+    asked: set[int] = field(default_factory=set)
+
+
+class Database:
+    """All tables, the clock, and the faults that the world asks for."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+        self.definitions: dict[str, bytes] = {}
+        self.jobs: dict[str, dict[str, Any]] = {}
+        self.by_identity: dict[str, str] = {}
+        self.nodes: dict[str, dict[str, NodeRow]] = defaultdict(dict)
+        self.tasks: dict[str, dict[tuple[str, int], dict[str, Any]]] = defaultdict(dict)
+        self.queue: dict[Key, dict[str, Any]] = {}
+        self.inbox: dict[int, dict[str, Any]] = {}
+        self.events: dict[str, list[Any]] = defaultdict(list)
+        self.answers: dict[int, tuple[bool, str]] = {}
+        self.orchestrators: dict[int, dict[str, Any]] = {}
+        self.workers: dict[int, dict[str, Any]] = {}
+        self.checkpoints: dict[Key, list[tuple[int, str, bytes, int]]] = defaultdict(list)
+        self.transactions: list[ModelCycle] = []
+        self.next_id = 1
+        self.history = History()
+        self.dirty: set[str] = set()
+        self.commit_outcome: Any = lambda: "done"
+
+    def new_id(self) -> int:
+        self.next_id += 1
+        return self.next_id
+
+    def abort_idle(self) -> None:
+        """Postgres ends transactions whose process sleeps: no lock outlives its patience."""
+        for transaction in list(self.transactions):
+            if self.now - transaction.active_at > IDLE_IN_TRANSACTION_SECONDS:
+                transaction.abort()
+
+    def row_locked(self, key: Key) -> bool:
+        return any(key in t.locked_rows for t in self.transactions)
+
+    def send(self, job_id: str, kind: str, owner: int, **columns: Any) -> int:
+        signal_id = self.new_id()
+        self.inbox[signal_id] = {"job_id": job_id, "kind": kind, "owner": owner, **columns}
+        if kind == "cancel":
+            self.history.asked.add(signal_id)
+        self.dirty.add(job_id)
+        return signal_id
+
+
+class ModelStore:
+    """Keeps the promises of `interface.Store` on a Database that all processes share."""
+
+    def __init__(self, database: Database) -> None:
+        self.db = database
+
+    async def _statement(self) -> None:
+        """One step; the commit of a single statement has three outcomes, too."""
+        await step()
+        self.outcome = self.db.commit_outcome()
+        if self.outcome == "failed":
+            self.db.history.commits_failed += 1
+            raise Unreachable("the connection broke before the statement")
+
+    def _after(self) -> None:
+        if self.outcome == "unknown":
+            self.db.history.commits_unknown += 1
+            raise Unreachable("the connection broke before the answer")
+
+    def cycle(self, orchestrator_id: int) -> ModelCycle:
+        return ModelCycle(self.db, orchestrator_id)
+
+    async def submit(self, jobs: Sequence[NewJob]) -> list[SubmitAnswer]:
+        await self._statement()
+        answers = []
+        for job in jobs:
+            self.db.definitions[job.definition_hash] = job.definition
+            known = self.db.by_identity.get(job.identity)
+            if known is not None:
+                row = self.db.jobs[known]
+                same = row["body_hash"] == job.body_hash
+                answers.append(SubmitAnswer(known, False, same, row["status"], 1, row["result"], row["version"]))
+                continue
+            self.db.by_identity[job.identity] = job.job_id
+            self.db.jobs[job.job_id] = {
+                "definition_hash": job.definition_hash, "body_hash": job.body_hash, "version": job.version,
+                "inputs": orjson.loads(orjson.dumps(job.inputs)), "status": "pending", "owner": None, "epoch": 0,
+                "priority": job.priority, "generation": 1, "reason": None, "result": None, "error": None,
+                "created_at": self.db.now, "started_at": None, "finished_at": None, "deadline_at": None,
+                "stop_cause": None, "stop_until": None, "stop_leases_ended": False, "tenant": job.tenant,
+            }  # fmt: skip
+            self.db.events[job.job_id].append((1, "job_created", None, None, None, None))
+            self.db.send(job.job_id, "submitted", 0)
+            answers.append(SubmitAnswer(job.job_id, True, True, "pending", 1, None, job.version))
+        self._after()
+        return answers
+
+    async def definition(self, definition_hash: str) -> bytes:
+        await step()
+        return self.db.definitions[definition_hash]
+
+    async def register_orchestrator(self, name: str, lease_seconds: float) -> int:
+        await self._statement()
+        orchestrator_id = self.db.new_id()
+        self.db.orchestrators[orchestrator_id] = {"until": self.db.now + lease_seconds, "ended": False}
+        self._after()
+        return orchestrator_id
+
+    async def renew_orchestrator(self, orchestrator_id: int, lease_seconds: float) -> bool:
+        await self._statement()
+        row = self.db.orchestrators[orchestrator_id]
+        if row["ended"]:
+            return False
+        row["until"] = self.db.now + lease_seconds
+        self._after()
+        return True
+
+    async def end_orchestrator(self, orchestrator_id: int) -> None:
+        await self._statement()
+        self.db.orchestrators[orchestrator_id]["ended"] = True
+        self._after()
+
+    async def take_over(self, orchestrator_id: int, limit: int) -> list[str]:
+        await self._statement()
+        shared = {t.me for t in self.db.transactions}
+        for other, row in self.db.orchestrators.items():
+            if other != orchestrator_id and not row["ended"] and row["until"] < self.db.now and other not in shared:
+                row["ended"] = True
+        self._after()
+        await self._statement()
+        locked = {job for t in self.db.transactions for job in t.locked_jobs}
+        taken = []
+        for job_id, job in self.db.jobs.items():
+            owner = job["owner"]
+            if owner is not None and self.db.orchestrators[owner]["ended"] and job_id not in locked:
+                job["owner"], job["epoch"] = orchestrator_id, job["epoch"] + 1
+                taken.append(job_id)
+                self.db.dirty.add(job_id)
+                self.db.history.taken_over += 1
+                if len(taken) >= limit:
+                    break
+        self._after()
+        return taken
+
+    async def forget_the_ended(self) -> None:
+        await step()
+
+    async def sweep_inbox(self) -> int:
+        await self._statement()
+        locked = {row for t in self.db.transactions for row in t.locked_signals}
+        moved = 0
+        for signal_id, row in self.db.inbox.items():
+            rightful = self.db.jobs[row["job_id"]]["owner"] or 0
+            if row["owner"] != rightful and signal_id not in locked:
+                row["owner"] = rightful
+                moved += 1
+        self._after()
+        return moved
+
+    async def wake_due(self) -> int:
+        await self._statement()
+        woken = 0
+        for key, row in self.db.queue.items():
+            if row["state"] == "waiting" and row["due_at"] <= self.db.now and not self.db.row_locked(key):
+                row["state"] = "ready"
+                woken += 1
+        self._after()
+        return woken
+
+    async def expire(self) -> int:
+        await self._statement()
+        expired = 0
+        for key, row in list(self.db.queue.items()):
+            if row["state"] == "leased" and not self.db.row_locked(key):
+                gone = self.db.workers[row["holder"]]["until"] < self.db.now
+                timed_out = row["deadline_at"] < self.db.now
+                if gone or timed_out:
+                    del self.db.queue[key]
+                    self.db.history.ended[(key, row["epoch"])] = "expired"
+                    data = {"code": "TIMEOUT", "message": "outlived its timeout"} if timed_out else None
+                    self.db.send(
+                        key[0], "report", row["owner"], node=key[1], item=key[2], epoch=row["epoch"],
+                        attempt=row["attempt"], outcome="failed" if timed_out else "lost",
+                        worker=f"w{row['holder']}", started_at=row["claimed_at"], output=None, data=data,
+                    )  # fmt: skip
+                    expired += 1
+        for worker in self.db.workers.values():
+            worker["ended"] = worker["ended"] or worker["until"] < self.db.now
+        self._after()
+        return expired
+
+    async def register_worker(
+        self,
+        name: str,
+        queues: Sequence[str] | None,
+        handlers: Sequence[str],
+        concurrency: int,
+        lease_seconds: float,
+    ) -> WorkerIdentity:
+        await self._statement()
+        worker_id = self.db.new_id()
+        self.db.workers[worker_id] = {"until": self.db.now + lease_seconds, "ended": False}
+        self._after()
+        return WorkerIdentity(worker_id, name)
+
+    def _worker_lives(self, worker: WorkerIdentity) -> bool:
+        row = self.db.workers[worker.worker_id]
+        return not row["ended"] and row["until"] > self.db.now
+
+    async def renew_worker(
+        self, worker: WorkerIdentity, lease_seconds: float, held: Sequence[tuple[str, str, int, int]]
+    ) -> list[tuple[str, str, int, int]] | None:
+        await self._statement()
+        if not self._worker_lives(worker):
+            return None
+        self.db.workers[worker.worker_id]["until"] = self.db.now + lease_seconds
+        self._after()
+        return [h for h in held if self._holds(worker, h[:3], h[3])]
+
+    def _holds(self, worker: WorkerIdentity, key: Key, epoch: int) -> bool:
+        row = self.db.queue.get(key)
+        return (
+            row is not None and row["state"] == "leased" and row["holder"] == worker.worker_id and row["epoch"] == epoch
+        )
+
+    async def release_strays(
+        self, worker: WorkerIdentity, held: Sequence[tuple[str, str, int, int]], age_seconds: float
+    ) -> int:
+        await self._statement()
+        released = 0
+        for key, row in list(self.db.queue.items()):
+            if (
+                self._holds(worker, key, row["epoch"])
+                and (*key, row["epoch"]) not in held
+                and row["claimed_at"] < self.db.now - age_seconds
+                and not self.db.row_locked(key)
+            ):
+                del self.db.queue[key]
+                self.db.history.ended[(key, row["epoch"])] = "released"
+                self.db.send(
+                    key[0], "report", row["owner"], node=key[1], item=key[2], epoch=row["epoch"],
+                    attempt=row["attempt"], outcome="given_back", worker=worker.name,
+                    started_at=row["claimed_at"], output=None, data=None,
+                )  # fmt: skip
+                released += 1
+        self._after()
+        return released
+
+    async def end_worker(self, worker: WorkerIdentity) -> None:
+        await self._statement()
+        row = self.db.workers[worker.worker_id]
+        row["ended"], row["until"] = True, self.db.now
+        self._after()
+
+    async def report(self, worker: WorkerIdentity, reports: Sequence[Report]) -> int:
+        await self._statement()
+        while any(self.db.row_locked((r.job_id, r.node, r.item)) for r in reports):
+            await step()
+        taken = 0
+        lives = self._worker_lives(worker)
+        for report in reports:
+            key = (report.job_id, report.node, report.item)
+            row = self.db.queue.get(key)
+            if lives and row and self._holds(worker, key, report.epoch) and row["deadline_at"] > self.db.now:
+                del self.db.queue[key]
+                self.db.history.ended[(key, report.epoch)] = "reported"
+                self.db.history.accepted.append((self.db.now, key, report.epoch, worker.worker_id))
+                self.db.send(
+                    report.job_id, "report", row["owner"], node=report.node, item=report.item, epoch=report.epoch,
+                    attempt=report.attempt, outcome=report.outcome, worker=worker.name,
+                    started_at=report.started_at, output=_parsed(report.output), data=_parsed(report.data),
+                )  # fmt: skip
+                taken += 1
+            else:
+                self.db.history.rejected += 1
+                owner = self.db.jobs[report.job_id]["owner"] or 0
+                self.db.send(
+                    report.job_id, "rejected", owner, node=report.node, item=report.item, epoch=report.epoch,
+                    attempt=report.attempt, outcome=report.outcome, worker=worker.name,
+                )  # fmt: skip
+        self._after()
+        return taken
+
+    async def claim(
+        self, worker: WorkerIdentity, queues: Sequence[str] | None, handlers: Sequence[str], limit: int
+    ) -> list[Lease]:
+        await self._statement()
+        if not self._worker_lives(worker):
+            return []
+        ready = [
+            (-row["priority"], row["rank"], row["id"], key)
+            for key, row in self.db.queue.items()
+            if row["state"] == "ready"
+            and row["lane"].handler in handlers
+            and (queues is None or row["lane"].queue in queues)
+            and not self.db.row_locked(key)
+        ]
+        leases = []
+        for *_, key in sorted(ready)[:limit]:
+            row = self.db.queue[key]
+            row |= {
+                "state": "leased",
+                "holder": worker.worker_id,
+                "claimed_at": self.db.now,
+                "deadline_at": self.db.now + row["timeout_seconds"] + 2.0,
+            }
+            self.db.history.claims.append((self.db.now, key, row["epoch"], worker.worker_id, row["due_at"]))
+            self.db.dirty.add(key[0])
+            task = self.db.tasks[key[0]][key[1:]]
+            saved = self.db.checkpoints[key]
+            resume_point = (saved[-1][1], orjson.loads(saved[-1][2])) if saved else None
+            leases.append(
+                Lease(
+                    *key,
+                    row["epoch"],
+                    row["attempt"],
+                    row["lane"].handler,
+                    row["timeout_seconds"],
+                    row["suspect"],
+                    orjson.loads(orjson.dumps(task["params"])),
+                    resume_point,
+                    saved[-1][0] if saved else 0,
+                )
+            )
+        self._after()
+        return leases
+
+    async def job_facts(self, job_ids: Sequence[str]) -> dict[str, JobFacts]:
+        await step()
+        return {j: JobFacts(self.db.jobs[j]["generation"], self.db.jobs[j]["inputs"]) for j in job_ids}
+
+    async def save_checkpoint(self, worker: WorkerIdentity, lease: Lease, seq: int, name: str, data: bytes) -> bool:
+        await self._statement()
+        key = (lease.job_id, lease.node, lease.item)
+        if not (self._worker_lives(worker) and self._holds(worker, key, lease.epoch)):
+            return False
+        self.db.checkpoints[key].append((seq, name, data, lease.epoch))
+        self._after()
+        return True
+
+    async def notify_workers(self) -> None:
+        """Nobody hears it: every run shows that polling alone suffices."""
+
+    async def send(self, job_id: str, kind: str, actor: str, reason: str) -> int:
+        await self._statement()
+        owner = self.db.jobs[job_id]["owner"] or 0
+        signal_id = self.db.send(job_id, kind, owner, actor=actor, reason=reason)
+        self._after()
+        return signal_id
+
+    async def answer(self, signal_id: int) -> tuple[bool, str] | None:
+        await step()
+        return self.db.answers.get(signal_id)
+
+
+def _parsed(data: bytes | None) -> Any:
+    return orjson.loads(data) if data is not None else None
+
+
+class ModelCycle:
+    """An owner's transaction: locks at once, writes at the commit."""
+
+    def __init__(self, database: Database, orchestrator_id: int) -> None:
+        self.db = database
+        self.me = orchestrator_id
+        self.locked_jobs: set[str] = set()
+        self.locked_signals: set[int] = set()
+        self.locked_rows: set[Key] = set()
+        self.active_at = 0.0
+        self._log: list[Any] = []
+        self._is_open = False
+
+    async def _step(self) -> None:
+        await step()
+        if not self._is_open:
+            raise LostRace("the transaction was ended while its process slept")
+        self.active_at = self.db.now
+
+    def abort(self) -> None:
+        self._is_open = False
+        self.locked_jobs, self.locked_signals, self.locked_rows = set(), set(), set()
+        self._log = []
+        if self in self.db.transactions:
+            self.db.transactions.remove(self)
+
+    async def open(self, claim_limit: int, drain_limit: int) -> Opened:
+        self.abort()
+        await step()
+        if self.db.orchestrators[self.me]["ended"]:
+            raise Fenced(f"orchestrator {self.me} was taken over")
+        self._is_open, self.active_at = True, self.db.now
+        self.db.transactions.append(self)
+        now = self.db.now
+        await self._step()
+        locked = {row for t in self.db.transactions for row in t.locked_signals}
+        unowned = [i for i, r in sorted(self.db.inbox.items()) if r["owner"] == 0 and i not in locked][:claim_limit]
+        self.locked_signals = set(unowned)
+        await self._step()
+        others = {job for t in self.db.transactions if t is not self for job in t.locked_jobs}
+        for signal_id in unowned:
+            job_id = self.db.inbox[signal_id]["job_id"]
+            if self.db.jobs[job_id]["owner"] is None and job_id not in others:
+                self.locked_jobs.add(job_id)
+        claimed = [self._job_row(job_id) for job_id in sorted(self.locked_jobs)]
+        signals = [self._signal(i) for i in unowned if self.db.inbox[i]["job_id"] in self.locked_jobs]
+        await self._step()
+        mine = [i for i, r in sorted(self.db.inbox.items()) if r["owner"] == self.me][:drain_limit]
+        return Opened(now, claimed, signals + [self._signal(i) for i in mine])
+
+    def _job_row(self, job_id: str) -> JobRow:
+        job = self.db.jobs[job_id]
+        return JobRow(
+            job_id, job["tenant"], job["definition_hash"], job["status"], job["priority"], 1, job["generation"],
+            job["owner"], job["epoch"], job["inputs"], job["error"], job["created_at"], job["started_at"],
+            job["deadline_at"], job["stop_cause"], job["stop_until"], job["stop_leases_ended"],
+            self.db.events[job_id][-1][0],
+        )  # fmt: skip
+
+    def _signal(self, signal_id: int) -> SignalRow:
+        row = self.db.inbox[signal_id]
+        task = self.db.tasks[row["job_id"]].get((row.get("node"), row.get("item")))  # type: ignore[arg-type]
+        view = (
+            {
+                "task_status": task["status"],
+                "task_epoch": task["epoch"],
+                "task_attempt": task["attempt"],
+                "task_retries": task["retries"],
+                "task_lost": task["lost"],
+                "task_crashes": task["crashes"],
+            }
+            if task
+            else {}
+        )
+        columns = {k: v for k, v in row.items() if k != "owner"}
+        if row.get("item", -1) >= 0:
+            columns["output"] = None
+        return SignalRow(id=signal_id, **columns, **view)
+
+    async def load(self, job_ids: Sequence[str]) -> tuple[list[JobRow], list[NodeRow]]:
+        await self._step()
+        jobs = [self._job_row(j) for j in job_ids if j in self.db.jobs and self.db.jobs[j]["owner"] == self.me]
+        await self._step()
+        nodes = [row for job_id in job_ids for row in self.db.nodes[job_id].values()]
+        return jobs, nodes
+
+    async def results(self, job_id: str, node: str) -> tuple[list[Any], list[int]]:
+        await self._step()
+        rows = sorted(
+            (item, task) for (name, item), task in self.db.tasks[job_id].items() if name == node and item >= 0
+        )
+        return (
+            [task["output"] for _, task in rows if task["status"] == "completed"],
+            [item for item, task in rows if task["status"] == "failed"],
+        )
+
+    async def write(self, batch: Batch) -> None:
+        await self._step()
+        self._log.append(_copy(batch))
+
+    async def withdraw(self, withdrawals: Sequence[Withdrawal]) -> dict[str, dict[str, list[int]]]:
+        await self._step()
+        ended: dict[str, dict[str, list[int]]] = {}
+        for wanted in withdrawals:
+            overlay = _Overlay(self.db, wanted.job_id, self._log)
+            keys = overlay.withdrawn(wanted)
+            self.locked_rows |= set(keys)
+            self._log.append((wanted, keys))
+            ended[wanted.job_id] = defaultdict(list)
+            for _, node, item in keys:
+                ended[wanted.job_id][node].append(item)
+        return ended
+
+    async def commit(self, batch: Batch) -> None:
+        await self._step()
+        outcome = self.db.commit_outcome()
+        log = [*self._log, batch]
+        self.abort()
+        if outcome == "failed":
+            self.db.history.commits_failed += 1
+            raise LostRace("the commit failed")
+        for entry in log:
+            if isinstance(entry, Batch):
+                apply_batch(self.db, self.me, entry)
+            else:
+                apply_withdrawal(self.db, *entry)
+        if outcome == "unknown":
+            self.db.history.commits_unknown += 1
+            raise LostRace("the connection broke before the commit was acknowledged")
+
+    async def rollback(self) -> None:
+        self.abort()
+
+
+def _copy(batch: Batch) -> Batch:
+    return Batch(**{name: list(getattr(batch, name)) for name in Batch.__dataclass_fields__})
+
+
+def apply_batch(db: Database, me: int, batch: Batch) -> None:
+    """What the statements of a commit do, guards included, in their order."""
+    for job in batch.jobs:
+        known = db.jobs[job.job_id]
+        if known["owner"] in (None, me):
+            known |= job._asdict()
+            db.dirty.add(job.job_id)
+    for node in batch.nodes:
+        db.nodes[node.job_id][node.node] = node._replace(output=_json(node.output), taken=list(node.taken))
+        db.dirty.add(node.job_id)
+    for done in batch.finished:
+        task = db.tasks[done.job_id].get((done.node, done.item))
+        report = db.inbox.get(done.signal_id, {}) if done.status == "completed" else {}
+        if task is not None and task["epoch"] == done.epoch and task["status"] == "ready":
+            task |= {
+                "status": str(done.status), "attempt": done.attempt, "output": _json(report.get("output")),
+                "error": done.error, "retries": done.retries, "lost": done.lost, "crashes": done.crashes,
+            }  # fmt: skip
+    for signal_id in batch.handled:
+        row = db.inbox.get(signal_id)
+        if row is not None and row["owner"] in (0, me):
+            del db.inbox[signal_id]
+            db.dirty.add(row["job_id"])
+    for new in batch.tasks:
+        assert (new.node, new.item) not in db.tasks[new.job_id], f"task {new[:3]} was made twice"
+        db.tasks[new.job_id][(new.node, new.item)] = _task(status="ready", params=_json(new.params))
+    for refused in batch.failed_tasks:
+        assert (refused.node, refused.item) not in db.tasks[refused.job_id], "a task was made twice"
+        db.tasks[refused.job_id][(refused.node, refused.item)] = _task(status="failed", error=refused.error)
+    for wanted in batch.enqueued:
+        for item in range(wanted.first, wanted.last + 1):
+            task = db.tasks[wanted.job_id][(wanted.node, item)]
+            if task["status"] == "ready":
+                key = (wanted.job_id, wanted.node, item)
+                assert key not in db.queue, f"task {key} was queued twice"
+                db.queue[key] = _queue_row(db, me, wanted, task["epoch"], task["attempt"] + 1) | {
+                    "rank": min(wanted.rank + item - wanted.first, RANK_LIMIT)
+                }
+    for again in batch.retried:
+        task = db.tasks[again.job_id][(again.node, again.item)]
+        if task["epoch"] < again.epoch and task["status"] == "ready":
+            task |= {
+                "epoch": again.epoch, "attempt": again.attempt, "error": again.error, "retries": again.retries,
+                "lost": again.lost, "crashes": again.crashes,
+            }  # fmt: skip
+            key = (again.job_id, again.node, again.item)
+            assert key not in db.queue, f"task {key} was queued twice"
+            db.queue[key] = _queue_row(db, me, again, again.epoch, again.attempt + 1) | {
+                "state": "ready" if again.due_at is None else "waiting",
+                "due_at": again.due_at,
+                "suspect": again.suspect,
+            }
+    for event in batch.events:
+        known_events = db.events[event.job_id]
+        assert event.seq == known_events[-1][0] + 1, (
+            f"event {event.seq} of {event.job_id} follows {known_events[-1][0]}"
+        )
+        known_events.append(tuple(event[1:]))
+    for answer in batch.answers:
+        db.answers.setdefault(answer.signal_id, (answer.applied, answer.reason))
+
+
+def apply_withdrawal(db: Database, wanted: Withdrawal, keys: Sequence[Key]) -> None:
+    for key in keys:
+        row = db.queue.pop(key, None)
+        if row is not None:
+            db.history.ended[(key, row["epoch"])] = "withdrawn"
+        task = db.tasks[key[0]][key[1:]]
+        assert task["status"] == "ready", f"{key} was withdrawn although it is {task['status']}"
+        task |= {"status": str(wanted.status), "error": wanted.error}
+    db.dirty.add(wanted.job_id)
+
+
+class _Overlay:
+    """What a transaction sees of one job's tasks and queue: the committed rows and its own writes."""
+
+    def __init__(self, db: Database, job_id: str, log: Sequence[Any]) -> None:
+        self.job_id = job_id
+        self.tasks = {k: t["status"] for k, t in db.tasks[job_id].items()}
+        self.queue = {k[1:]: row["state"] for k, row in db.queue.items() if k[0] == job_id}
+        for entry in log:
+            if isinstance(entry, Batch):
+                self._see(entry)
+            elif entry[0].job_id == job_id:
+                for _, node, item in entry[1]:
+                    self.queue.pop((node, item), None)
+                    self.tasks[(node, item)] = "cancelled"
+
+    def _see(self, batch: Batch) -> None:
+        for done in batch.finished:
+            if done.job_id == self.job_id:
+                self.tasks[(done.node, done.item)] = str(done.status)
+        for new in batch.tasks:
+            if new.job_id == self.job_id:
+                self.tasks[(new.node, new.item)] = "ready"
+        for refused in batch.failed_tasks:
+            if refused.job_id == self.job_id:
+                self.tasks[(refused.node, refused.item)] = "failed"
+        for wanted in batch.enqueued:
+            if wanted.job_id == self.job_id:
+                for item in range(wanted.first, wanted.last + 1):
+                    if self.tasks[(wanted.node, item)] == "ready":
+                        self.queue[(wanted.node, item)] = "ready"
+        for again in batch.retried:
+            if again.job_id == self.job_id:
+                self.queue[(again.node, again.item)] = "waiting"
+
+    def withdrawn(self, wanted: Withdrawal) -> list[Key]:
+        keys = [k for k, state in self.queue.items() if state != "leased" or wanted.leases_too]
+        for node, first, last in wanted.unqueued:
+            keys += [(node, i) for i in range(first, last + 1) if self.tasks.get((node, i)) == "ready"]
+        return [(self.job_id, *key) for key in dict.fromkeys(keys) if self.tasks[key] == "ready"]
+
+
+def _task(status: str, params: Any = None, error: Any = None) -> dict[str, Any]:
+    return {
+        "status": status, "epoch": 1, "attempt": 0, "retries": 0, "lost": 0, "crashes": 0, "params": params,
+        "output": None, "error": error,
+    }  # fmt: skip
+
+
+def _queue_row(db: Database, me: int, wanted: Any, epoch: int, attempt: int) -> dict[str, Any]:
+    return {
+        "id": db.new_id(), "epoch": epoch, "attempt": attempt, "lane": wanted.lane, "state": "ready",
+        "priority": wanted.priority, "rank": min(wanted.rank, RANK_LIMIT), "suspect": False, "owner": me,
+        "timeout_seconds": wanted.timeout_seconds, "due_at": None, "holder": None, "claimed_at": None,
+        "deadline_at": None,
+    }  # fmt: skip
+
+
+def _json(value: Any) -> Any:
+    return orjson.loads(orjson.dumps(value)) if value is not None else None

@@ -1,0 +1,109 @@
+"""Workflows of all shapes, drawn from a seed, and what their handlers do: a script per task, not chance."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.define.definition import Definition
+from holdfast.define.workflow import Workflow
+
+MIXED = ("critical", "critical", "important", "optional")
+SECONDARY = ("important", "important", "optional")
+
+
+def draw_definition(chance: random.Random) -> Definition:
+    """A chain, a diamond, a fan-out, a conditional, or a mixture; with importances, retries and timeouts."""
+    flow = Workflow(
+        "simulated",
+        inputs={"n": {"type": "integer"}, "items": {"type": "array"}},
+        timeout_seconds=chance.choice([None, None, None, None, 40.0]),
+    )
+    last: list[str] = []
+    # A third of the workflows has nothing critical but its conditionals: they go on after failures and end partial.
+    importances = chance.choice([MIXED, MIXED, SECONDARY])
+    for number in range(chance.randint(1, 4)):
+        added = _add_piece(flow, chance, f"p{number}", last, importances)
+        # Now and then a piece is a leaf: others go on beside it, whatever becomes of it.
+        last = added if not last or chance.random() < 0.6 else last
+    return flow.definition()
+
+
+def _add_piece(
+    flow: Workflow, chance: random.Random, name: str, after: list[str], importances: Sequence[str]
+) -> list[str]:
+    def drawn() -> str:
+        return chance.choice(importances)
+
+    piece = chance.choice(["task", "task", "fan", "fan", "branch", "diamond"])
+    common = {"retry": _retry(chance), "queue": chance.choice(["default", "heavy"])}
+    match piece:
+        case "task":
+            flow.task(
+                name, handler="work", params={"n": "{{ inputs.n }}"}, after=after, importance=drawn(),
+                timeout_seconds=chance.choice([5, 60]), **common,
+            )  # fmt: skip
+            return [name]
+        case "fan":
+            params = chance.choice([{"value": "{{ item }}", "index": "{{ index }}"}, {"value": "{{ item.deep }}"}])
+            flow.fan_out(
+                name, source="{{ inputs['items'] }}", handler="work", params=params, after=after,
+                importance=drawn(), **common,
+            )  # fmt: skip
+            gather = f"{name}_in"
+            aggregation = chance.choice(["collect", "concat", "first", "last"])
+            flow.fan_in(gather, after=[name], aggregation=aggregation, importance=drawn())
+            return [gather]
+        case "branch":
+            low, high, join = f"{name}_low", f"{name}_high", f"{name}_join"
+            flow.conditional(name, condition="{{ inputs.n }} > 5", on_true=high, on_false=low, after=after)
+            flow.task(low, handler="work", importance=drawn(), **common)
+            flow.task(high, handler="work", importance=drawn(), **common)
+            flow.task(join, handler="work", after_any=[low, high], importance=drawn(), **common)
+            return [join]
+        case _:
+            left, right, join = f"{name}_left", f"{name}_right", f"{name}_join"
+            flow.task(left, handler="work", after=after, importance=drawn(), **common)
+            flow.task(right, handler="work", after=after, importance=drawn(), **common)
+            flow.task(join, handler="work", after=[left, right], importance=drawn(), **common)
+            return [join]
+
+
+def _retry(chance: random.Random) -> dict[str, Any]:
+    return chance.choice(
+        [
+            {"max_retries": 0},
+            {"max_retries": 2, "backoff": "fixed", "initial_delay_seconds": 1, "jitter": "none"},
+            {"max_retries": 3, "backoff": "exponential", "initial_delay_seconds": 1, "max_delay_seconds": 10},
+            {"max_retries": 2, "backoff": "linear", "initial_delay_seconds": 2, "jitter": "equal"},
+            {"schedule": [1, 3], "max_retries": 2},
+        ]
+    )
+
+
+def draw_inputs(chance: random.Random) -> dict[str, Any]:
+    width = chance.choice([0, 1, 2, 3, 5, 8, 13])
+    items: list[Any] = [chance.choice([i, {"deep": i}]) if width < 8 else {"deep": i} for i in range(width)]
+    return {"n": chance.randint(0, 10), "items": items}
+
+
+class Script:
+    """What a handler does on a task, by how often it has failed before: the same in every run of a seed."""
+
+    def __init__(self, seed: int, trouble: float) -> None:
+        self._seed = seed
+        self._trouble = trouble
+
+    def outcome(self, job: int, node: str, item: int, retries: int) -> str:
+        """`done`, `transient`, `permanent` or `slow`."""
+        chance = random.Random(zlib.crc32(f"{self._seed}/{job}/{node}/{item}".encode()))
+        if chance.random() >= self._trouble:
+            return "done"
+        kind = chance.choice(["transient", "transient", "transient", "always", "permanent", "slow"])
+        match kind:
+            case "permanent" | "always":
+                return "transient" if kind == "always" else "permanent"
+            case _:
+                return kind if retries < chance.randint(1, 3) else "done"

@@ -1,0 +1,219 @@
+"""The owner on a model of the store: what it remembers, what it forgets, and what it does without being asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast.core.states import Rules
+from holdfast.define.workflow import Workflow
+from holdfast.errors import Fenced, LostRace
+from tests.simulation.stage import Stage, finish
+
+RULES = Rules(grace_seconds=5, drain_seconds=20, chunk_size=2, window_size=2)
+
+
+def chain(**settings: Any) -> Workflow:
+    flow = Workflow("w", **settings)
+    flow.task("a", handler="h")
+    flow.task("b", handler="h", after="a")
+    return flow
+
+
+def fan(width: int = 5) -> Stage:
+    flow = Workflow("w", inputs={"items": {"type": "array"}})
+    flow.fan_out("f", source="{{ inputs['items'] }}", handler="h", params={"value": "{{ item }}"})
+    flow.fan_in("g", after="f")
+    return Stage(flow, {"items": list(range(width))}, RULES)
+
+
+def to_the_end(stage: Stage, *nodes: str) -> None:
+    for _ in range(50):
+        stage.cycles()
+        if stage.job["finished_at"] is not None:
+            return
+        stage.work(*nodes)
+        # Rows that a predecessor queued report to it; the sweep hands their reports to the successor.
+        finish(stage.store.sweep_inbox())
+    raise AssertionError(f"7: the job is still {stage.job['status']}")
+
+
+def test_a_job_runs_to_its_end_and_then_belongs_to_nobody() -> None:
+    stage = Stage(chain())
+    to_the_end(stage, "a", "b")
+    assert (stage.job["status"], stage.job["owner"]) == ("completed", None)
+    assert stage.owner.jobs == {}
+
+
+def test_the_owner_makes_the_next_chunk_and_gathers_the_results_without_being_asked() -> None:
+    stage = fan()
+    stage.cycle()
+    assert stage.owner.has_work
+    to_the_end(stage, "f")
+    assert stage.job["result"] == {"results": [{"value": i} for i in range(5)], "count": 5}
+    assert not stage.owner.has_work
+
+
+def test_a_successor_makes_the_chunks_that_its_predecessor_owed() -> None:
+    stage = fan()
+    stage.cycle()
+    stage.take_over()
+    to_the_end(stage, "f")
+    assert stage.job["status"] == "completed"
+
+
+def test_a_successor_gathers_the_results_that_its_predecessor_owed() -> None:
+    stage = fan(width=2)
+    stage.cycle()
+    stage.work("f")
+    stage.cycle()
+    assert stage.statuses() == {"f": "completed", "g": "running"}
+    stage.take_over()
+    stage.cycles()
+    assert stage.job["status"] == "completed"
+    assert [event[1] for event in stage.db.events[stage.job_id]].count("owner_changed") == 1
+
+
+def test_the_owner_applies_the_timeout_of_a_job_by_itself() -> None:
+    stage = Stage(chain(timeout_seconds=50), rules=RULES)
+    stage.cycle()
+    assert stage.owner.next_deadline() == stage.job["deadline_at"]
+    stage.db.now += 51
+    stage.cycle()
+    assert stage.job["status"] == "failed"
+    assert stage.job["error"]["code"] == "JOB_TIMEOUT"
+
+
+def test_a_successor_applies_the_timeout_that_its_predecessor_did_not_live_to_see() -> None:
+    stage = Stage(chain(timeout_seconds=50), rules=RULES)
+    stage.cycle()
+    stage.take_over()
+    stage.cycle()
+    stage.db.now += 51
+    stage.cycle()
+    assert stage.job["status"] == "failed"
+
+
+def test_the_owner_ends_the_leases_of_a_cancelled_job_when_its_grace_is_over_invariant_11() -> None:
+    stage = Stage(chain(), rules=RULES)
+    stage.cycle()
+    finish(stage.store.claim(stage.worker, None, ("h",), 9))
+    signal_id = finish(stage.store.send(stage.job_id, "cancel", "ann", ""))
+    stage.cycle()
+    assert (stage.job["status"], stage.job["reason"]) == ("running", "stopping")
+    assert stage.db.answers[signal_id] == (True, "cancelled")
+    stage.db.now += 6
+    stage.cycle()
+    assert stage.job["status"] == "cancelled"
+    assert not stage.db.queue
+
+
+def test_a_successor_knows_that_the_job_stops_and_until_when_invariant_11() -> None:
+    stage = Stage(chain(), rules=RULES)
+    stage.cycle()
+    finish(stage.store.claim(stage.worker, None, ("h",), 9))
+    finish(stage.store.send(stage.job_id, "cancel", "ann", ""))
+    stage.cycle()
+    stage.take_over()
+    stage.cycle()
+    stage.cycle()
+    assert stage.job["status"] == "cancelled"
+
+
+@pytest.mark.parametrize("outcome", ["failed", "unknown"])
+def test_a_cycle_that_was_not_acknowledged_is_forgotten_and_read_again(outcome: str) -> None:
+    stage = Stage(chain())
+    stage.cycle()
+    stage.work("a")
+    outcomes = iter([outcome])
+    stage.db.commit_outcome = lambda: next(outcomes, "done")
+    with pytest.raises(LostRace):
+        stage.cycle()
+    assert stage.owner.jobs == {}
+    to_the_end(stage, "b")
+    assert stage.job["status"] == "completed"
+
+
+def test_a_forgotten_job_is_read_again_even_if_nobody_signals() -> None:
+    stage = fan(width=2)
+    stage.cycle()
+    stage.work("f")
+    outcomes = iter(["unknown"])
+    stage.db.commit_outcome = lambda: next(outcomes, "done")
+    with pytest.raises(LostRace):
+        stage.cycle()
+    assert not stage.db.inbox
+    assert stage.owner.has_work
+    stage.cycles()
+    assert stage.job["status"] == "completed"
+
+
+def test_an_owner_that_was_taken_over_is_fenced_and_writes_nothing_more_invariant_2() -> None:
+    stage = Stage(chain())
+    stage.cycle()
+    old = stage.owner
+    stage.take_over()
+    stage.cycle()
+    before = repr((stage.db.jobs, stage.db.nodes, stage.db.tasks, stage.db.events))
+    with pytest.raises(Fenced):
+        finish(old.run_cycle())
+    assert repr((stage.db.jobs, stage.db.nodes, stage.db.tasks, stage.db.events)) == before
+
+
+def test_a_signal_that_was_sent_to_the_owner_of_a_job_that_ended_meanwhile_is_answered() -> None:
+    stage = Stage(chain())
+    to_the_end(stage, "a", "b")
+    signal_id = stage.db.send(stage.job_id, "cancel", stage.owner.orchestrator_id, actor="ann", reason="")
+    stage.cycle()
+    assert signal_id in stage.db.inbox, "it is not the owner's any more, so it is left for the sweep"
+    finish(stage.store.sweep_inbox())
+    stage.cycle()
+    assert stage.db.answers[signal_id] == (False, "it is already completed")
+    assert stage.job["owner"] is None
+
+
+def test_a_cancel_reaches_tasks_that_are_queued_in_the_same_cycle_invariant_11() -> None:
+    stage = Stage(chain())
+    finish(stage.store.send(stage.job_id, "cancel", "ann", ""))
+    stage.cycle()
+    assert stage.job["status"] == "cancelled"
+    assert not stage.db.queue
+
+
+def test_a_failure_and_what_it_queues_in_the_same_cycle_end_together_invariant_11() -> None:
+    flow = Workflow("w")
+    flow.task("a", handler="h")
+    flow.task("b", handler="h")
+    flow.task("c", handler="h", after="a")
+    stage = Stage(flow)
+    stage.cycle()
+    stage.work("a")
+    stage.work("b", outcome="failed", data={"permanent": True, "message": "no"})
+    stage.cycle()
+    assert stage.statuses() == {"a": "completed", "b": "failed", "c": "cancelled"}
+    assert stage.job["status"] == "failed"
+    assert not stage.db.queue
+
+
+def test_a_report_tells_its_code_its_class_and_when_to_come_back() -> None:
+    stage = Stage(chain())
+    stage.cycle()
+    stage.work("a", outcome="failed", data={"code": "BUSY", "message": "later", "retry_after_seconds": 99})
+    stage.cycle()
+    (row,) = stage.db.queue.values()
+    assert (row["state"], row["due_at"], row["epoch"], row["attempt"]) == ("waiting", stage.db.now + 99, 2, 2)
+    assert stage.db.tasks[stage.job_id][("a", -1)]["error"]["code"] == "BUSY"
+
+
+def test_results_that_cannot_be_aggregated_fail_the_fan_in_and_the_job() -> None:
+    flow = Workflow("w", inputs={"items": {"type": "array"}})
+    flow.fan_out("f", source="{{ inputs['items'] }}", handler="h")
+    flow.fan_in("g", after="f", aggregation="sum")
+    stage = Stage(flow, {"items": [1]})
+    stage.cycle()
+    queued = next(iter(stage.db.tasks[stage.job_id].values()))
+    queued["params"] = "no number"
+    to_the_end(stage, "f")
+    assert stage.job["status"] == "failed"
+    assert stage.job["error"]["code"] == "CONTRACT_VIOLATION"

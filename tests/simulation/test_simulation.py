@@ -1,0 +1,89 @@
+"""The simulation inside pytest: some seeds, the promise that a seed replays, and the proof that it tests something."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.world import World, run_seed
+
+SEEDS = int(os.environ.get("SIMULATION_SEEDS", "200"))
+CHUNK = 10
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_every_invariant_holds_under_every_seed(first: int) -> None:
+    for seed in range(first, min(first + CHUNK, SEEDS)):
+        try:
+            run_seed(seed)
+        except Exception as problem:
+            raise AssertionError(f"replay with: python -m tests.simulation --first {seed} --seeds 1") from problem
+
+
+def contents(world: World) -> str:
+    """Everything that a world did and left behind, as one text."""
+    db = world.db
+    tables = (db.jobs, db.nodes, db.tasks, db.queue, db.inbox, db.events, db.answers, db.orchestrators, db.workers)
+    return "\n".join([*world.trace, *(repr(sorted(table.items(), key=repr)) for table in tables), repr(db.history)])
+
+
+def fingerprint(seed: int) -> str:
+    world = World(seed)
+    world.run()
+    return hashlib.sha256(contents(world).encode()).hexdigest()
+
+
+@pytest.mark.parametrize("seed", [3, 17, 42])
+def test_a_seed_replays_byte_for_byte(seed: int) -> None:
+    first, second = World(seed), World(seed)
+    first.run()
+    second.run()
+    assert first.trace == second.trace
+    assert contents(first) == contents(second)
+
+
+def test_a_seed_replays_byte_for_byte_in_another_process_with_another_hash_seed() -> None:
+    script = "from tests.simulation.test_simulation import fingerprint; print(fingerprint(42))"
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True,
+            env={**os.environ, "PYTHONHASHSEED": number, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"},
+        ).stdout.strip()
+        for number in ("1", "2")
+    ]  # fmt: skip
+    assert said == [fingerprint(42)] * 2
+
+
+def test_different_seeds_are_different_worlds() -> None:
+    assert len({fingerprint(seed) for seed in range(10)}) == 10
+
+
+def test_the_simulation_has_the_troubles_that_it_claims() -> None:
+    """What never happens is never tested: each of these must be common."""
+    seen: Counter[str] = Counter()
+    for seed in range(60):
+        world = World(seed)
+        world.run()
+        history = world.db.history
+        seen["reports rejected"] += history.rejected
+        seen["jobs taken over"] += history.taken_over
+        seen["commits of unknown outcome"] += history.commits_unknown
+        seen["commits failed"] += history.commits_failed
+        seen.update(how for how in history.ended.values())
+        seen.update(str(job["status"]) for job in world.db.jobs.values())
+        seen.update(f"stopped: {job['stop_cause']}" for job in world.db.jobs.values())
+        seen.update(event[1] for events in world.db.events.values() for event in events)
+    often = [
+        "reports rejected", "jobs taken over", "commits of unknown outcome", "commits failed", "expired", "withdrawn",
+        "completed", "partial", "failed", "cancelled", "stopped: failed", "stopped: cancelled", "stopped: timeout",
+        "owner_changed", "worker_lost", "node_retry_scheduled", "task_retry_scheduled", "node_skipped", "task_failed",
+        "task_cancelled", "report_rejected",
+    ]  # fmt: skip
+    assert {what: seen[what] for what in often if seen[what] < 5} == {}

@@ -1,0 +1,411 @@
+"""One simulated world: orchestrators, workers and clients as coroutines, a scheduler that draws who goes next,
+a virtual clock, and faults: crash, pause, restart, failed and unknown commits, doubled and late messages."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from holdfast.client import new_job
+from holdfast.core.states import Rules
+from holdfast.errors import Fenced, LostRace, Unreachable
+from holdfast.orchestrator.owner import Owner
+from holdfast.store.interface import Lease, NewJob, Report, WorkerIdentity
+from tests.simulation.checkers import Checkers
+from tests.simulation.model import Database, ModelStore, step
+from tests.simulation.shapes import Script, draw_definition, draw_inputs
+
+LEASE_SECONDS, RENEW_SECONDS = 10.0, 3.0
+HANDLERS = ("work",)
+
+
+@dataclass
+class Mix:
+    """How much trouble a world has; each seed draws its own."""
+
+    orchestrators: int = 2
+    workers: int = 2
+    jobs: int = 3
+    trouble: float = 0.3
+    crash: float = 0.0
+    pause: float = 0.0
+    commit_failed: float = 0.0
+    commit_unknown: float = 0.0
+    cancel: float = 0.0
+    duplicate: float = 0.0
+    lost_limit: int = 1000
+    chunk: int = 3
+    window: int = 4
+    troubled_seconds: float = 60.0
+
+    @classmethod
+    def draw(cls, chance: random.Random) -> Mix:
+        def sometimes(value: float) -> float:
+            return value * chance.random() if chance.random() < 0.6 else 0.0
+
+        return cls(
+            orchestrators=chance.randint(1, 3),
+            workers=chance.randint(1, 3),
+            jobs=chance.randint(1, 3),
+            trouble=sometimes(0.6),
+            crash=sometimes(0.02),
+            pause=sometimes(0.02),
+            commit_failed=sometimes(0.1),
+            commit_unknown=sometimes(0.1),
+            cancel=chance.choice([0.0, 0.0, 0.5]),
+            duplicate=sometimes(0.3),
+            lost_limit=chance.choice([1000, 1000, 1000, 2]),
+            chunk=chance.choice([1, 3, 100]),
+            window=chance.choice([1, 2, 4, 100]),
+        )
+
+    def calm(self) -> Mix:
+        """The same work without faults of the environment: what the results must be in any case."""
+        return Mix(
+            orchestrators=self.orchestrators,
+            workers=self.workers,
+            jobs=self.jobs,
+            trouble=self.trouble,
+            chunk=self.chunk,
+            window=self.window,
+            troubled_seconds=0.0,
+        )
+
+
+@dataclass
+class Process:
+    """A coroutine with its own life: it can crash, sleep through its lease, and start again."""
+
+    name: str
+    start: Callable[[], Coroutine[Any, Any, None]]
+    running: Coroutine[Any, Any, None] | None = None
+    wake_at: float = 0.0
+    generation: int = 0
+    cycles: list[Any] = field(default_factory=list)
+
+
+@dataclass
+class Sleep:
+    """What a coroutine yields to let virtual time pass."""
+
+    seconds: float
+
+
+class _Sleeper:
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __await__(self) -> Any:
+        yield Sleep(self.seconds)
+
+
+class World:
+    """Runs one seed to its end; `trace` is the same, byte for byte, whenever the seed is the same."""
+
+    def __init__(self, seed: int, mix: Mix | None = None, jobs: list[NewJob] | None = None) -> None:
+        self.seed = seed
+        self.chance = random.Random(seed)
+        drawn = Mix.draw(self.chance)
+        self.mix = mix or drawn
+        self.db = Database()
+        self.checkers = Checkers(self.db)
+        self.script = Script(seed, self.mix.trouble)
+        self.rules = Rules(
+            lost_limit=self.mix.lost_limit,
+            grace_seconds=5.0,
+            drain_seconds=20.0,
+            chunk_size=self.mix.chunk,
+            window_size=self.mix.window,
+        )
+        self.jobs = jobs if jobs is not None else self._draw_jobs()
+        self.numbers = {job.job_id: number for number, job in enumerate(self.jobs)}
+        self.troubled = self.mix.troubled_seconds > 0
+        self.trace: list[str] = []
+        self.cancelled: set[str] = set()
+        self.db.commit_outcome = self._commit_outcome
+        self.processes: list[Process] = []
+        for n in range(self.mix.orchestrators):
+            self._add(Process(f"orchestrator {n}", lambda: self._orchestrate()))
+        for n in range(self.mix.workers):
+            self._add(Process(f"worker {n}", lambda: self._work()))
+        self._add(Process("client", lambda: self._submit_all()))
+
+    def _draw_jobs(self) -> list[NewJob]:
+        jobs = []
+        for number in range(self.mix.jobs):
+            definition = draw_definition(self.chance)
+            job = new_job(definition, draw_inputs(self.chance), key=f"job {number}", priority=self.chance.randint(0, 1))
+            jobs.append(job._replace(job_id=f"job-{number}"))
+        return jobs
+
+    def _commit_outcome(self) -> str:
+        if not self.troubled:
+            return "done"
+        drawn = self.chance.random()
+        if drawn < self.mix.commit_failed:
+            return "failed"
+        return "unknown" if drawn < self.mix.commit_failed + self.mix.commit_unknown else "done"
+
+    # The scheduler
+
+    def _add(self, process: Process) -> None:
+        self.processes.append(process)
+        process.running = process.start()
+
+    def run(self, limit: int = 60_000) -> None:
+        """Trouble first, then calm, until every job is terminal and every signal is read."""
+        try:
+            self._run(limit)
+        finally:
+            for process in self.processes:
+                if process.running is not None:
+                    process.running.close()
+
+    def _run(self, limit: int) -> None:
+        started = self.db.now
+        for _ in range(limit):
+            if self.troubled and self.db.now - started > self.mix.troubled_seconds:
+                self._calm_down()
+            if not self.troubled and self._is_done():
+                self.checkers.check_end(self.jobs)
+                return
+            self._take_step()
+            self.checkers.check_step()
+            if self.mix.troubled_seconds == 0:
+                self.checkers.check_deadlines(patience=3.0)
+        open_jobs = {j: r["status"] for j, r in self.db.jobs.items() if r["finished_at"] is None}
+        raise AssertionError(f"not finished after {limit} steps at {self.db.now}: {open_jobs}")
+
+    def _calm_down(self) -> None:
+        self.troubled = False
+        for process in self.processes:
+            process.wake_at = min(process.wake_at, self.db.now)
+            if process.running is None and process.name != "client":
+                process.running = process.start()
+
+    def _is_done(self) -> bool:
+        return (
+            len(self.db.jobs) == len(self.jobs)
+            and all(job["finished_at"] is not None for job in self.db.jobs.values())
+            and not self.db.inbox
+        )
+
+    def _take_step(self) -> None:
+        """Draw one process that is awake and let it run to its next step; if all sleep, let time pass."""
+        awake = [p for p in self.processes if p.running is not None and p.wake_at <= self.db.now]
+        if not awake:
+            self.db.now = min(p.wake_at for p in self.processes if p.running is not None or p.name != "client")
+            self._restart()
+            self.db.abort_idle()
+            return
+        process = awake[int(self.chance.random() * len(awake))]
+        self.db.now += 0.001
+        if self.troubled and process.name != "client" and self._misfortune(process):
+            return
+        self._advance(process)
+
+    def _restart(self) -> None:
+        for process in self.processes:
+            if process.running is None and process.wake_at <= self.db.now and process.name != "client":
+                process.running = process.start()
+
+    def _misfortune(self, process: Process) -> bool:
+        """Crash: the process is gone and its locks with it. Pause: it sleeps, perhaps past its lease, unaware."""
+        drawn = self.chance.random()
+        if drawn < self.mix.crash:
+            self.trace.append(f"{self.db.now:.3f} {process.name} crashes")
+            assert process.running is not None
+            process.running.close()
+            process.running = None
+            process.wake_at = self.db.now + self.chance.choice([0.5, 3.0, 15.0])
+            for transaction in list(self.db.transactions):
+                if transaction in process.cycles:
+                    transaction.abort()
+            process.cycles = []
+            return True
+        if drawn < self.mix.crash + self.mix.pause:
+            process.wake_at = self.db.now + self.chance.choice([2.0, 12.0, 25.0])
+            self.trace.append(f"{self.db.now:.3f} {process.name} sleeps until {process.wake_at:.3f}")
+            return True
+        return False
+
+    def _advance(self, process: Process) -> None:
+        assert process.running is not None
+        self.current = process
+        try:
+            yielded = process.running.send(None)
+        except StopIteration:
+            process.running = None
+            process.wake_at = float("inf")
+            return
+        if isinstance(yielded, Sleep):
+            process.wake_at = self.db.now + yielded.seconds
+        self.trace.append(f"{self.db.now:.3f} {process.name}")
+
+    # The processes
+
+    async def _submit_all(self) -> None:
+        store = ModelStore(self.db)
+        for job in self.jobs:
+            await _Sleeper(self.chance.random() * 3)
+            while True:
+                try:
+                    answer = (await store.submit([job]))[0]
+                    assert answer.job_id == job.job_id, "the same submission made two jobs"
+                    break
+                except Unreachable:
+                    await _Sleeper(0.5)
+            if self.troubled and self.chance.random() < self.mix.cancel:
+                await self._cancel(store, job.job_id)
+
+    async def _cancel(self, store: ModelStore, job_id: str) -> None:
+        await _Sleeper(self.chance.random() * 15)
+        self.cancelled.add(job_id)
+        while True:
+            try:
+                await store.send(job_id, "cancel", "someone", "no longer wanted")
+                return
+            except Unreachable:
+                await _Sleeper(0.5)
+
+    async def _orchestrate(self) -> None:
+        """The loop of orchestrator/loop.py on virtual time."""
+        store = ModelStore(self.db)
+        while True:
+            try:
+                orchestrator_id = await store.register_orchestrator("orchestrator", LEASE_SECONDS)
+                owner = Owner(store, orchestrator_id, f"o{orchestrator_id}", self.rules, self.chance.random)
+                self.current.cycles = [owner._cycle]
+                await self._own(store, owner)
+            except Fenced:
+                self.trace.append(f"{self.db.now:.3f} fenced")
+            except (Unreachable, LostRace):
+                await _Sleeper(0.2)
+
+    async def _own(self, store: ModelStore, owner: Owner) -> None:
+        renew_at = sweep_at = scan_at = 0.0
+        while True:
+            try:
+                if self.db.now >= renew_at:
+                    if not await store.renew_orchestrator(owner.orchestrator_id, LEASE_SECONDS):
+                        raise Fenced("ended by another")
+                    renew_at = self.db.now + RENEW_SECONDS
+                if self.db.now >= scan_at:
+                    scan_at = self.db.now + 2.0
+                    owner.adopt(await store.take_over(owner.orchestrator_id, 100))
+                if self.db.now >= sweep_at:
+                    sweep_at = self.db.now + 1.0
+                    await store.sweep_inbox()
+                    await store.expire()
+                    await store.wake_due()
+                result = await owner.run_cycle()
+            except Fenced:
+                raise
+            except (Unreachable, LostRace):
+                await _Sleeper(0.2)
+                continue
+            if not result.more:
+                deadline = owner.next_deadline()
+                await _Sleeper(max(0.05, min(0.5, (deadline or 1e18) - self.db.now)))
+
+    async def _work(self) -> None:
+        store = ModelStore(self.db)
+        while True:
+            try:
+                started = self.db.now
+                worker = await store.register_worker("worker", None, HANDLERS, 4, LEASE_SECONDS)
+                await self._serve(store, worker, started)
+            except Unreachable:
+                await _Sleeper(0.3)
+
+    async def _serve(self, store: ModelStore, worker: WorkerIdentity, started: float) -> None:
+        """Claim, run, report, renew; a holder stops by its own clock, measured from before it asked."""
+        lease_ends, renew_at = started + LEASE_SECONDS, started + RENEW_SECONDS
+        held: list[Lease] = []
+        doubts = False
+        while True:
+            if self.db.now >= renew_at:
+                asked = self.db.now
+                known = [(*h[:3], h.epoch) for h in held]
+                still = await store.renew_worker(worker, LEASE_SECONDS, known)
+                if still is None:
+                    return
+                if doubts:
+                    await store.release_strays(worker, known, LEASE_SECONDS)
+                held = [h for h in held if (*h[:3], h.epoch) in still]
+                lease_ends, renew_at = asked + LEASE_SECONDS, asked + RENEW_SECONDS
+            if self.db.now >= lease_ends:
+                return
+            if not held:
+                try:
+                    held = await store.claim(worker, None, HANDLERS, self.chance.randint(1, 4))
+                except Unreachable:
+                    # Perhaps it was leased to us and we do not know; a real worker lives on, too.
+                    doubts = True
+            if not held:
+                await _Sleeper(0.5)
+                continue
+            count = self.chance.randint(1, len(held))
+            batch, held = held[:count], held[count:]
+            reports = [await self._execute(lease) for lease in batch]
+            await self._report(store, worker, reports)
+
+    async def _execute(self, lease: Lease) -> Report:
+        task = self.db.tasks[lease.job_id][(lease.node, lease.item)]
+        outcome = self.script.outcome(self.numbers[lease.job_id], lease.node, lease.item, task["retries"])
+        await _Sleeper(self.chance.random() * 0.5)
+        self.checkers.executed((lease.job_id, lease.node, lease.item), lease.epoch)
+        if outcome == "slow":
+            await _Sleeper(min(lease.timeout_seconds, 6.0))
+            outcome = "transient"
+        common = (lease.job_id, lease.node, lease.item, lease.epoch, lease.attempt)
+        if outcome == "done":
+            output = orjson.dumps({"did": [lease.node, lease.item], "params": lease.params})
+            return Report(*common, "done", self.db.now, output)
+        data = orjson.dumps({"code": "HANDLER_ERROR", "message": "as scripted", "permanent": outcome == "permanent"})
+        return Report(*common, "failed", self.db.now, None, data)
+
+    async def _report(self, store: ModelStore, worker: WorkerIdentity, reports: list[Report]) -> None:
+        """Until it is known to be taken; a worker that does not hear the answer says it again."""
+        while True:
+            try:
+                await store.report(worker, reports)
+                break
+            except Unreachable:
+                await step()
+        if self.troubled and self.chance.random() < self.mix.duplicate:
+            with contextlib.suppress(Unreachable):
+                assert await store.report(worker, reports) == 0, "a report was taken twice"
+
+
+def outcomes(world: World) -> dict[str, Any]:
+    """What the outside sees of each job at the end."""
+    return {
+        job_id: (
+            row["status"],
+            row["result"],
+            {n.node: (str(n.status), n.output) for n in world.db.nodes[job_id].values()},
+        )
+        for job_id, row in sorted(world.db.jobs.items())
+    }
+
+
+def run_seed(seed: int) -> World:
+    """One seed with trouble, and the same work without: where nothing was cut short, the results are equal."""
+    world = World(seed)
+    world.run()
+    calm = World(seed, mix=world.mix.calm(), jobs=world.jobs)
+    calm.run()
+    found, expected = outcomes(world), outcomes(calm)
+    for job_id in expected:
+        if job_id in world.cancelled or world.checkers.lost_work(job_id) or calm.checkers.lost_work(job_id):
+            continue
+        assert found[job_id][0] == expected[job_id][0], f"{job_id}: {found[job_id]} but calmly {expected[job_id]}"
+        if world.checkers.ran_to_its_end(job_id):
+            assert found[job_id] == expected[job_id], f"{job_id}: {found[job_id]} but calmly {expected[job_id]}"
+    return world
