@@ -1,0 +1,156 @@
+"""The composition root: from settings to a database, a store and running services. Names the concrete classes."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+
+from holdfast.core.states import Rules
+from holdfast.define.registry import Registry
+from holdfast.orchestrator.loop import Orchestrator
+from holdfast.settings import Settings
+from holdfast.store.embedded import use_embedded
+from holdfast.store.listener import SIGNAL, TASK, Listener
+from holdfast.store.migrate import ensure_schema
+from holdfast.store.postgres import PostgresStore
+from holdfast.worker.loop import Worker
+
+
+@contextmanager
+def database(settings: Settings) -> Iterator[str]:
+    """The URL of the database to use: the configured one, or the embedded one for as long as we are in here."""
+    if settings.database_url is not None:
+        yield settings.database_url
+    else:
+        with use_embedded(settings.home, postgres_bin=settings.postgres_bin) as url:
+            yield url
+
+
+@asynccontextmanager
+async def open_store(settings: Settings) -> AsyncIterator[PostgresStore]:
+    """A store on a database whose schema is current."""
+    with database(settings) as url:
+        await ensure_schema(url, create=settings.database_url is None)
+        store = PostgresStore(url)
+        try:
+            yield store
+        finally:
+            await store.close()
+
+
+def _tune_garbage_collection() -> None:
+    """What is imported lives for ever, and rows make no cycles: looking for garbage took a third of the time."""
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 100)
+
+
+def process_name() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+class Services:
+    """An orchestrator, a worker, or both, in this process, woken by each other and by the database."""
+
+    def __init__(
+        self,
+        url: str,
+        settings: Settings,
+        *,
+        registry: Registry | None = None,
+        orchestrate: bool = True,
+        queues: Sequence[str] | None = None,
+        concurrency: int | None = None,
+        on_finished: Callable[[str], None] = lambda job_id: None,
+    ) -> None:
+        self._stop_worker, self._stop_orchestrator = asyncio.Event(), asyncio.Event()
+        signals, tasks = asyncio.Event(), asyncio.Event()
+        self._stores: list[PostgresStore] = []
+        self._orchestrating: asyncio.Task[None] | None = None
+        self._working: asyncio.Task[None] | None = None
+        self._listener = Listener(url, {SIGNAL: signals, TASK: tasks})
+        self.orchestrator: Orchestrator | None = None
+        self.worker: Worker | None = None
+        if orchestrate:
+            self.orchestrator = Orchestrator(
+                self._store(url, "orchestrator"),
+                process_name(),
+                rules=Rules(
+                    lost_limit=settings.lost_limit,
+                    crash_limit=settings.crash_limit,
+                    grace_seconds=settings.grace_seconds,
+                ),
+                lease_seconds=settings.owner_lease_seconds,
+                renew_seconds=settings.owner_renew_seconds,
+                scan_seconds=settings.owner_scan_seconds,
+                poll_seconds=settings.poll_seconds,
+                wake=signals,
+                on_enqueued=tasks.set,
+                on_finished=on_finished,
+            )
+        if registry is not None:
+            self.worker = Worker(
+                self._store(url, "worker"),
+                process_name(),
+                registry,
+                queues=queues,
+                concurrency=concurrency or settings.concurrency,
+                claim_batch=settings.claim_batch,
+                lease_seconds=settings.lease_seconds,
+                renew_seconds=settings.renew_seconds,
+                poll_seconds=settings.poll_seconds,
+                grace_seconds=settings.grace_seconds,
+                wake=tasks,
+            )
+
+    def _store(self, url: str, name: str) -> PostgresStore:
+        store = PostgresStore(url, f"holdfast {name}")
+        self._stores.append(store)
+        return store
+
+    async def start(self) -> None:
+        _tune_garbage_collection()
+        await self._listener.start()
+        if self.orchestrator is not None:
+            self._orchestrating = asyncio.create_task(
+                self.orchestrator.run(self._stop_orchestrator), name="holdfast orchestrator"
+            )
+        if self.worker is not None:
+            self._working = asyncio.create_task(self.worker.run(self._stop_worker), name="holdfast worker")
+
+    async def wait(self) -> None:
+        """Until a service ends, which it does only by our bug or because it was told to stop."""
+        running = [task for task in (self._working, self._orchestrating) if task is not None]
+        done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+
+    def request_stop(self) -> None:
+        """Begin the end: the worker first, so that what it still reports is heard."""
+        (self._stop_worker if self._working is not None else self._stop_orchestrator).set()
+
+    async def stop(self) -> None:
+        """Tell the services to stop and wait until they have handed over what they hold."""
+        self._stop_worker.set()
+        try:
+            if self._working is not None:
+                await self._working
+        finally:
+            self._stop_orchestrator.set()
+            try:
+                if self._orchestrating is not None:
+                    await self._orchestrating
+            finally:
+                await self._listener.stop()
+                for store in self._stores:
+                    await store.close()
+
+    async def __aenter__(self) -> Services:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.stop()

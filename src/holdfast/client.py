@@ -1,0 +1,157 @@
+"""Submitting jobs and steering them, for programs: what the command line does, as functions."""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import uuid_utils
+
+from holdfast.core.states import JOB_TERMINAL, JobStatus
+from holdfast.define.definition import Definition
+from holdfast.define.inputs import check_inputs
+from holdfast.errors import NotFound, Refused
+from holdfast.store.interface import NewJob, SubmitAnswer
+from holdfast.store.postgres import PostgresStore
+
+MAX_KEY_LENGTH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What became of a submission, in the words of the contract."""
+
+    job_id: str
+    answer: str
+    status: str
+    workflow_id: str
+    version: str
+    identity: str
+    run: int
+    result: Any = None
+
+    @property
+    def hint(self) -> str:
+        if self.answer == "previously_failed":
+            return f"It ended {self.status}. See why with: holdfast status {self.job_id}"
+        return f"Follow it with: holdfast watch {self.job_id}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "job_id": self.job_id,
+            "answer": self.answer,
+            "status": self.status,
+            "workflow_id": self.workflow_id,
+            "version": self.version,
+            "identity": self.identity,
+            "run": self.run,
+            "result": self.result,
+            "failed_stage": None,
+            "completed_stages": [],
+            "hint": self.hint,
+        }
+
+
+def new_job(
+    definition: Definition,
+    inputs: Mapping[str, Any],
+    *,
+    key: str | None = None,
+    tenant: str = "default",
+    priority: int = 0,
+) -> NewJob:
+    """A submission with its inputs checked, its defaults filled in and its identity computed."""
+    checked = check_inputs(definition, inputs)
+    body = orjson.dumps([definition.workflow_id, checked], option=orjson.OPT_SORT_KEYS)
+    body_hash = hashlib.sha256(body).hexdigest()
+    named = f"key\n{key}" if key is not None else f"body\n{body_hash}"
+    return NewJob(
+        job_id=str(uuid_utils.uuid7()),
+        tenant=tenant,
+        workflow_id=definition.workflow_id,
+        version=definition.version,
+        definition_hash=definition.hash(),
+        definition=definition.canonical_bytes(),
+        identity=hashlib.sha256(f"{tenant}\n{definition.workflow_id}\n{named}".encode()).hexdigest(),
+        body_hash=body_hash,
+        inputs=checked,
+        priority=priority,
+    )
+
+
+class Client:
+    """An asynchronous client of one database."""
+
+    def __init__(self, store: PostgresStore) -> None:
+        self._store = store
+
+    async def submit(
+        self,
+        definition: Definition,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        key: str | None = None,
+        priority: int = 0,
+    ) -> Submission:
+        """Make a job, or answer with the one that the same submission made before."""
+        job = new_job(definition, inputs or {}, key=key, priority=priority)
+        return _submission(job, (await self._store.submit([job]))[0])
+
+    async def submit_many(self, jobs: Sequence[NewJob]) -> list[Submission]:
+        """Many submissions in one transaction."""
+        answers = await self._store.submit(jobs)
+        return [_submission(job, answer) for job, answer in zip(jobs, answers, strict=True)]
+
+    async def definition(self, workflow_id: str) -> Definition:
+        """The definition of that id that was submitted last."""
+        found = await self._store.newest_definition("default", workflow_id)
+        if found is None:
+            raise NotFound(
+                f"There is no workflow '{workflow_id}' in this database and no file of that name.",
+                remedy="Submit its file once, for example: holdfast submit workflow.yaml",
+            )
+        return Definition.from_json(orjson.loads(found))
+
+    async def cancel(self, job_id: str, *, reason: str = "", actor: str | None = None) -> int:
+        """Ask the job's owner to stop it; returns the signal's id, whose answer tells what came of it."""
+        return await self._store.send(job_id, "cancel", actor or current_actor(), reason)
+
+
+def _submission(job: NewJob, answer: SubmitAnswer) -> Submission:
+    if not answer.same_body:
+        raise Refused(
+            f"The key of job {answer.job_id} was used with other inputs.",
+            remedy="Use another key for other inputs, or leave the key out.",
+            instance=answer.job_id,
+        )
+    if answer.created:
+        word = "created"
+    elif answer.status not in JOB_TERMINAL:
+        word = "already_processing"
+    elif answer.status == JobStatus.COMPLETED:
+        word = "already_completed"
+    else:
+        word = "previously_failed"
+    return Submission(
+        job_id=answer.job_id,
+        answer=word,
+        status=answer.status,
+        workflow_id=job.workflow_id,
+        version=answer.version,
+        identity=job.identity,
+        run=answer.run,
+        result=answer.result,
+    )
+
+
+def current_actor() -> str:
+    """Who acts: the account and the machine, as people know them."""
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (OSError, KeyError):
+        return f"unknown@{socket.gethostname()}"

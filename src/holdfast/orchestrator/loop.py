@@ -1,0 +1,175 @@
+"""The orchestrator as a service: when to run a cycle, renew the lease, sweep, and take over from the dead."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+import logging
+import random
+import time
+from collections.abc import Callable
+
+from holdfast.core.states import Rules
+from holdfast.errors import Fenced, LostRace, Unreachable
+from holdfast.orchestrator.owner import CycleResult, Owner
+from holdfast.store.interface import Store
+
+logger = logging.getLogger("holdfast.orchestrator")
+
+SWEEP_SECONDS = 1.0
+FORGET_SECONDS = 60.0
+TAKE_LIMIT = 2000
+RETREAT_SECONDS = 0.2
+DUE_GRAIN_SECONDS = 0.02
+
+
+class Orchestrator:
+    """Runs until told to stop, then hands its jobs over at once."""
+
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        *,
+        rules: Rules,
+        lease_seconds: float,
+        renew_seconds: float,
+        scan_seconds: float,
+        poll_seconds: float,
+        wake: asyncio.Event,
+        on_enqueued: Callable[[], None] = lambda: None,
+        on_finished: Callable[[str], None] = lambda job_id: None,
+    ) -> None:
+        self._store = store
+        self._name = name
+        self._rules = rules
+        self._lease_seconds = lease_seconds
+        self._poll_seconds = poll_seconds
+        self._wake = wake
+        self._on_enqueued = on_enqueued
+        self._on_finished = on_finished
+        self._owner: Owner | None = None
+        self._former: int | None = None
+        self._clock_offset = 0.0
+        self._due: list[float] = []
+        self._timers = {
+            "renew": _Timer(renew_seconds),
+            "sweep": _Timer(SWEEP_SECONDS),
+            "scan": _Timer(scan_seconds),
+            "forget": _Timer(FORGET_SECONDS),
+        }
+        self.ready = asyncio.Event()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        stopping = asyncio.create_task(self._wake_at(stop))
+        try:
+            while not stop.is_set():
+                try:
+                    await self._turn()
+                except Fenced as reason:
+                    logger.warning("orchestrator_fenced: %s; starting again under a new lease", reason)
+                    self._owner = None
+                except (LostRace, Unreachable) as reason:
+                    logger.warning("orchestrator_retreats: %s", reason)
+                    await _wait(stop, RETREAT_SECONDS)
+        finally:
+            stopping.cancel()
+            if self._owner is not None:
+                with contextlib.suppress(Unreachable, LostRace):
+                    await self._store.end_orchestrator(self._owner.orchestrator_id)
+
+    async def _wake_at(self, stop: asyncio.Event) -> None:
+        await stop.wait()
+        self._wake.set()
+
+    async def _turn(self) -> None:
+        if self._owner is None:
+            if self._former is not None:
+                await self._store.end_orchestrator(self._former)
+                self._former = None
+            orchestrator_id = await self._store.register_orchestrator(self._name, self._lease_seconds)
+            self._owner = Owner(self._store, orchestrator_id, self._name, self._rules, random.random)
+            self.ready.set()
+        # Cleared before looking: what is announced while we look makes us look again.
+        self._wake.clear()
+        await self._upkeep(self._owner)
+        result = await self._owner.run_cycle()
+        await self._announce(result)
+        if not result.more:
+            await _wait(self._wake, self._patience(self._owner))
+
+    async def _upkeep(self, owner: Owner) -> None:
+        """The periodic duties that are due, each one statement or two."""
+        if self._timers["renew"].is_due() and not await self._store.renew_orchestrator(
+            owner.orchestrator_id, self._lease_seconds
+        ):
+            raise Fenced(f"the lease of orchestrator {owner.orchestrator_id} was ended by another")
+        if self._timers["scan"].is_due():
+            await self._take_over(owner)
+        if self._timers["forget"].is_due():
+            await self._store.forget_the_ended()
+        if self._timers["sweep"].is_due():
+            await self._store.sweep_inbox()
+            await self._store.expire()
+            heapq.heappush(self._due, 0.0)
+        now = time.time() + self._clock_offset
+        if self._due and self._due[0] <= now:
+            while self._due and self._due[0] <= now:
+                heapq.heappop(self._due)
+            if await self._store.wake_due():
+                self._on_enqueued()
+
+    async def _take_over(self, owner: Owner) -> None:
+        """Adopt the jobs of the dead. Without an answer nobody knows what is ours: end, and take it over again."""
+        try:
+            owner.adopt(await self._store.take_over(owner.orchestrator_id, TAKE_LIMIT))
+        except Unreachable:
+            self._owner, self._former = None, owner.orchestrator_id
+            raise
+
+    async def _announce(self, result: CycleResult) -> None:
+        """After the commit: wake the workers, here and elsewhere, and whoever waits for a job's end."""
+        self._clock_offset = result.now - time.time()
+        if result.due_at is not None:
+            # Rounded up, so that a thousand retries make a handful of wake-ups.
+            heapq.heappush(self._due, (result.due_at // DUE_GRAIN_SECONDS + 1) * DUE_GRAIN_SECONDS)
+        if result.enqueued:
+            self._on_enqueued()
+            await self._store.notify_workers()
+        for job_id in result.finished:
+            self._on_finished(job_id)
+
+    def _patience(self, owner: Owner) -> float:
+        """How long to wait if nobody wakes us."""
+        now = time.time() + self._clock_offset
+        moments = [self._poll_seconds, *(t.remaining() for t in self._timers.values())]
+        deadline = owner.next_deadline()
+        if deadline is not None:
+            moments.append(deadline - now)
+        if self._due:
+            moments.append(self._due[0] - now)
+        return max(0.0, min(moments))
+
+
+class _Timer:
+    """Fires at once, then every so many seconds of this process's own clock."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._next = 0.0
+
+    def is_due(self) -> bool:
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        self._next = now + self._seconds
+        return True
+
+    def remaining(self) -> float:
+        return self._next - time.monotonic()
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)

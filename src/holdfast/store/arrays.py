@@ -1,0 +1,40 @@
+"""Postgres array literals, written directly: a cycle sends its rows as columns, a thousand at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+
+
+def plain(values: Iterable[Any]) -> str:
+    """Numbers, booleans, uuids and words that need no quoting; None is null."""
+    given = tuple(values)
+    if None not in given:
+        return "{" + ",".join(map(str, given)) + "}"
+    return "{" + ",".join(["null" if v is None else str(v) for v in given]) + "}"
+
+
+def texts(values: Iterable[str | None]) -> str:
+    """Any text. NUL cannot be stored by Postgres and is dropped."""
+    return "{" + ",".join(["null" if v is None else _quoted(v) for v in values]) + "}"
+
+
+def jsons(values: Iterable[Any]) -> str:
+    """JSON values; bytes are taken as JSON that is already written, None is null."""
+    return "{" + ",".join(["null" if v is None else _quoted(_json(v)) for v in values]) + "}"
+
+
+def _json(value: Any) -> str:
+    return (value if isinstance(value, bytes) else orjson.dumps(value)).decode()
+
+
+def _quoted(text: str) -> str:
+    if "\\" in text:
+        text = text.replace("\\", "\\\\")
+    if '"' in text:
+        text = text.replace('"', '\\"')
+    if "\0" in text:
+        text = text.replace("\0", "")
+    return f'"{text}"'

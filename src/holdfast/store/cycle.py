@@ -1,0 +1,242 @@
+"""An owner's transaction on Postgres: fence, claim, drain, load, write, commit; few round trips, set-based."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+import psycopg
+
+from holdfast.errors import Fenced, LostRace, Unreachable
+from holdfast.store.arrays import jsons, plain, texts
+from holdfast.store.connection import Connections, exchange
+from holdfast.store.interface import (
+    RANK_LIMIT,
+    Batch,
+    JobRow,
+    Lane,
+    NodeRow,
+    Opened,
+    SignalRow,
+    Withdrawal,
+)
+from holdfast.store.queries import query
+
+ROLE = "cycle"
+
+_JSON = frozenset({"data", "error", "extra", "output", "params", "result"})
+# A node may be named null: unquoted, Postgres would take its name for none.
+_TEXT = frozenset({"log", "node", "reason", "worker"})
+
+
+Statement = tuple[bytes, dict[str, Any]]
+Rows = list[tuple[Any, ...]]
+
+
+class PostgresCycle:
+    """One transaction at a time on the owner's own connection."""
+
+    def __init__(self, connections: Connections, orchestrator_id: int, lanes: LaneIds) -> None:
+        self._connections = connections
+        self._me = orchestrator_id
+        self._lanes = lanes
+        self._is_open = False
+        self._floor = InboxFloor()
+
+    async def open(self, claim_limit: int, drain_limit: int) -> Opened:
+        await self.rollback()
+        self._is_open = True
+        _, fence, unowned, waiting = await self._exchange(
+            (b"begin", {}),
+            (query("fence"), {"me": self._me}),
+            (query("claim_signals"), {"limit": claim_limit}),
+            (query("drain"), {"me": self._me, "floor": self._floor.current(), "limit": drain_limit}),
+        )
+        if not fence:
+            await self.rollback()
+            raise Fenced(f"orchestrator {self._me} was taken over")
+        claimed, signals = await self._lock_jobs(unowned)
+        drained = [_signal_row(row) for row in waiting]
+        self._floor.saw(drained)
+        return Opened(float(fence[0][0]), claimed, signals + drained)
+
+    async def _lock_jobs(self, rows: Rows) -> tuple[list[JobRow], list[SignalRow]]:
+        """The jobs behind unowned signals; a job that someone else has locked is left to them."""
+        if not rows:
+            return [], []
+        jobs = [_job_row(row) for row in await self._fetch("claim_jobs", jobs=plain({row[1] for row in rows}))]
+        locked = {job.job_id for job in jobs}
+        signals = [_signal_row(row) for row in rows if row[1] in locked]
+        return jobs, signals
+
+    async def load(self, job_ids: Sequence[str]) -> tuple[list[JobRow], list[NodeRow]]:
+        ids = plain(job_ids)
+        jobs, nodes = await self._exchange(
+            (query("load_jobs"), {"jobs": ids, "me": self._me}), (query("load_nodes"), {"jobs": ids})
+        )
+        return [_job_row(row) for row in jobs], [_node_row(row) for row in nodes]
+
+    async def results(self, job_id: str, node: str) -> tuple[list[Any], list[int]]:
+        rows = await self._fetch("item_results", job=job_id, node=node)
+        outputs = [_parsed(row[2]) for row in rows if row[1] == "completed"]
+        return outputs, [row[0] for row in rows if row[1] == "failed"]
+
+    async def write(self, batch: Batch) -> None:
+        await self._exchange(*self._statements(batch, await self._lanes.of(_lanes_in(batch))))
+
+    async def commit(self, batch: Batch) -> None:
+        lane_ids = await self._lanes.of(_lanes_in(batch))
+        await self._exchange(*self._statements(batch, lane_ids), (b"commit", {}))
+        self._is_open = False
+
+    def _statements(self, batch: Batch, lane_ids: dict[Lane, int]) -> list[Statement]:
+        handled = {"me": self._me, "ids": plain(batch.handled)}
+        return [
+            *self._rows("write_jobs", batch.jobs),
+            *self._rows("write_nodes", batch.nodes),
+            *self._rows("finish_tasks", batch.finished),
+            *([(query("delete_signals"), handled)] if batch.handled else []),
+            *self._rows("create_tasks", batch.tasks),
+            *self._rows("create_failed_tasks", batch.failed_tasks),
+            *self._rows("enqueue_tasks", batch.enqueued, lane_ids),
+            *self._rows("retry_tasks", batch.retried, lane_ids),
+            *self._rows("write_attempts", batch.attempts),
+            *self._rows("write_events", batch.events),
+            *self._rows("write_answers", batch.answers),
+        ]
+
+    def _rows(self, name: str, rows: Sequence[Any], lane_ids: dict[Lane, int] | None = None) -> list[Statement]:
+        """Named tuples as one array per field; the statement's parameters have the fields' names."""
+        if not rows:
+            return []
+        parameters: dict[str, Any] = {"me": self._me, "rank_limit": RANK_LIMIT}
+        for field, values in zip(rows[0]._fields, zip(*rows, strict=True), strict=True):
+            if field in _JSON:
+                parameters[field] = jsons(values)
+            elif field in _TEXT:
+                parameters[field] = texts(values)
+            elif field == "lane":
+                assert lane_ids is not None
+                parameters["lane_id"] = plain([lane_ids[lane] for lane in values])
+            elif field == "taken":
+                parameters[field] = texts([texts(names) for names in values])
+            else:
+                parameters[field] = plain(values)
+        return [(query(name), parameters)]
+
+    async def withdraw(self, withdrawals: Sequence[Withdrawal]) -> dict[str, dict[str, list[int]]]:
+        withdrawals = sorted(withdrawals, key=lambda w: w.job_id)
+        queued = {
+            "job_id": plain(w.job_id for w in withdrawals),
+            "leases_too": plain(w.leases_too for w in withdrawals),
+            "status": plain(w.status for w in withdrawals),
+            "error": jsons(w.error for w in withdrawals),
+        }
+        rows = await self._fetch("withdraw_queued", **queued)
+        ranges = [(w, *r) for w in withdrawals for r in w.unqueued]
+        if ranges:
+            unqueued = {
+                "job_id": plain(r[0].job_id for r in ranges),
+                "node": texts(r[1] for r in ranges),
+                "first": plain(r[2] for r in ranges),
+                "last": plain(r[3] for r in ranges),
+                "status": plain(r[0].status for r in ranges),
+                "error": jsons(r[0].error for r in ranges),
+            }
+            rows += await self._fetch("withdraw_unqueued", **unqueued)
+        ended: dict[str, dict[str, list[int]]] = {w.job_id: {} for w in withdrawals}
+        for job_id, node, item in rows:
+            ended[job_id].setdefault(node, []).append(item)
+        return ended
+
+    async def rollback(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            with contextlib.suppress(psycopg.Error, Unreachable):
+                await self._connections.run(ROLE, lambda connection: connection.execute("rollback"))
+
+    async def _fetch(self, name: str, **parameters: Any) -> Rows:
+        return (await self._exchange((query(name), parameters)))[0]
+
+    async def _exchange(self, *statements: Statement) -> list[Rows]:
+        """One round trip. When the connection breaks, nobody knows what became of it: the caller must forget."""
+        try:
+            return await self._connections.run(ROLE, lambda connection: exchange(connection, statements))
+        except (psycopg.OperationalError, Unreachable) as error:
+            self._is_open = False
+            raise LostRace(f"the outcome of a cycle is not known: {error}") from error
+
+
+class InboxFloor:
+    """The id below which the inbox holds nothing any more, so that a read passes over the dead rows.
+
+    Rows commit out of order: the floor lags a minute behind what was seen, and now and then a read ignores it.
+    """
+
+    LAG_SECONDS = 60.0
+    FULL_READ_SECONDS = 5.0
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+        self._floor = -1
+        self._full_read_at = 0.0
+
+    def current(self) -> int:
+        now = time.monotonic()
+        if now - self._full_read_at >= self.FULL_READ_SECONDS:
+            self._full_read_at = now
+            return -1
+        while self._seen and now - self._seen[0][0] >= self.LAG_SECONDS:
+            self._floor = max(self._floor, self._seen.popleft()[1])
+        return self._floor
+
+    def saw(self, signals: Sequence[SignalRow]) -> None:
+        now = time.monotonic()
+        if signals and (not self._seen or now - self._seen[-1][0] > 1.0):
+            self._seen.append((now, signals[-1].id))
+
+
+class LaneIds:
+    """The numbers of lanes, learnt once; new lanes are made outside the cycle, so that a rollback loses none."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._known: dict[Lane, int] = {}
+
+    async def of(self, lanes: set[Lane]) -> dict[Lane, int]:
+        missing = [lane for lane in lanes if lane not in self._known]
+        if missing:
+            columns = {
+                "queue": texts(lane.queue for lane in missing),
+                "handler": texts(lane.handler for lane in missing),
+                "tenant": texts(lane.tenant for lane in missing),
+            }
+            async with self._connections.use("main") as connection:
+                await connection.execute(query("ensure_lanes"), columns)
+                cursor = await connection.execute(query("all_lanes"))
+            self._known = {Lane(*row[1:]): row[0] for row in await cursor.fetchall()}
+        return self._known
+
+
+def _lanes_in(batch: Batch) -> set[Lane]:
+    return {row.lane for row in batch.enqueued} | {row.lane for row in batch.retried}
+
+
+def _parsed(text: str | None) -> Any:
+    return None if text is None else orjson.loads(text)
+
+
+def _job_row(row: tuple[Any, ...]) -> JobRow:
+    return JobRow._make((*row[:9], orjson.loads(row[9]), _parsed(row[10]), *row[11:]))
+
+
+def _node_row(row: tuple[Any, ...]) -> NodeRow:
+    return NodeRow._make((*row[:5], _parsed(row[5]), _parsed(row[6]), *row[7:]))
+
+
+def _signal_row(row: tuple[Any, ...]) -> SignalRow:
+    return SignalRow._make((*row[:11], _parsed(row[11]), _parsed(row[12]), *row[13:]))

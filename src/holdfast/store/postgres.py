@@ -1,0 +1,361 @@
+"""The store on Postgres, outside an owner's cycle: submissions, leases of processes, claims, reports, sweeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any
+
+import orjson
+import psycopg
+
+from holdfast.errors import NotFound
+from holdfast.store.arrays import jsons, plain, texts
+from holdfast.store.connection import SYNC, Connections, exchange, unreachable
+from holdfast.store.cycle import LaneIds, PostgresCycle
+from holdfast.store.interface import JobFacts, Lease, NewJob, Report, SubmitAnswer, WorkerIdentity
+from holdfast.store.queries import query
+from holdfast.version import __version__
+
+Held = tuple[str, str, int, int]
+LEASE_SLACK_SECONDS = 2.0
+"""How much longer than its timeout an attempt's lease lives: time for the worker to end it itself."""
+
+
+class PostgresStore:
+    """Keeps the promises of `interface.Store`. One per process; safe within one event loop."""
+
+    def __init__(self, url: str, name: str = "holdfast") -> None:
+        self.connections = Connections(url, name)
+        self._lanes = LaneIds(self.connections)
+
+    async def close(self) -> None:
+        await self.connections.close()
+
+    def cycle(self, orchestrator_id: int) -> PostgresCycle:
+        return PostgresCycle(self.connections, orchestrator_id, self._lanes)
+
+    # Submissions and signals
+
+    async def submit(self, jobs: Sequence[NewJob]) -> list[SubmitAnswer]:
+        """Insert jobs whose identity is free; an equal submission answers with the job that is there."""
+        definitions = {
+            "definition_hash": plain(j.definition_hash for j in jobs),
+            "tenant": texts(j.tenant for j in jobs),
+            "workflow_id": texts(j.workflow_id for j in jobs),
+            "version": texts(j.version for j in jobs),
+            "definition": jsons(j.definition for j in jobs),
+        }
+        rows = {
+            "job_id": plain(j.job_id for j in jobs),
+            "tenant": definitions["tenant"],
+            "workflow_id": definitions["workflow_id"],
+            "version": definitions["version"],
+            "definition_hash": definitions["definition_hash"],
+            "identity": plain(j.identity for j in jobs),
+            "body_hash": plain(j.body_hash for j in jobs),
+            "inputs": jsons(j.inputs for j in jobs),
+            "priority": plain(j.priority for j in jobs),
+        }
+        if len({j.definition_hash for j in jobs}) == 1:
+            definitions = {**definitions, **_first_definition(jobs[0])}
+        _, submitted, _ = await self._exchange(
+            "submit",
+            (query("register_definitions"), definitions),
+            (query("submit_jobs"), rows),
+            SYNC,
+            (b"notify holdfast_signal", {}),
+        )
+        created = {row[0] for row in submitted}
+        known = await self._jobs_by_identity([j for j in jobs if j.job_id not in created])
+        return [self._submit_answer(job, created, known) for job in jobs]
+
+    async def _jobs_by_identity(self, jobs: Sequence[NewJob]) -> dict[tuple[str, str], tuple[Any, ...]]:
+        if not jobs:
+            return {}
+        parameters = {"tenant": texts(j.tenant for j in jobs), "identity": plain(j.identity for j in jobs)}
+        rows = await self._fetch("jobs_by_identity", **parameters)
+        return {(row[0], row[1]): row[2:] for row in rows}
+
+    @staticmethod
+    def _submit_answer(job: NewJob, created: set[str], known: dict[tuple[str, str], tuple[Any, ...]]) -> SubmitAnswer:
+        if job.job_id in created:
+            return SubmitAnswer(job.job_id, True, True, "pending", 1, None, job.version)
+        job_id, body_hash, status, run, result, version = known[(job.tenant, job.identity)]
+        parsed = orjson.loads(result) if result is not None else None
+        return SubmitAnswer(job_id, False, body_hash == job.body_hash, status, run, parsed, version)
+
+    async def definition(self, definition_hash: str) -> bytes:
+        """The canonical JSON of a definition that some job has pinned."""
+        rows = await self._fetch("definition", hash=definition_hash)
+        if not rows:
+            raise NotFound(f"There is no definition {definition_hash[:12]} in the database.")
+        return bytes(rows[0][0].encode())
+
+    async def newest_definition(self, tenant: str, workflow_id: str) -> bytes | None:
+        """The definition of that id that was registered last, or None."""
+        rows = await self._fetch("newest_definition", tenant=tenant, workflow_id=workflow_id)
+        return rows[0][0].encode() if rows else None
+
+    async def send(self, job_id: str, kind: str, actor: str, reason: str) -> int:
+        """Put a person's signal into a job's inbox; returns its id."""
+        rows = await self._fetch("send_signal", job=job_id, kind=kind, actor=actor, reason=reason)
+        if not rows:
+            raise NotFound(f"There is no job {job_id}.", remedy="List the jobs with: holdfast status")
+        await self.notify_orchestrators()
+        return int(rows[0][0])
+
+    async def answer(self, signal_id: int) -> tuple[bool, str] | None:
+        """What the owner answered, or None while it has not."""
+        rows = await self._fetch("answer", signal_id=signal_id)
+        return (rows[0][0], rows[0][1]) if rows else None
+
+    # Orchestrators
+
+    async def register_orchestrator(self, name: str, lease_seconds: float) -> int:
+        rows = await self._fetch("register_orchestrator", name=name, version=__version__, lease=lease_seconds)
+        return int(rows[0][0])
+
+    async def renew_orchestrator(self, orchestrator_id: int, lease_seconds: float) -> bool:
+        """False if the row was ended by someone else: everything that was owned is lost."""
+        return await self._execute("renew_orchestrator", me=orchestrator_id, lease=lease_seconds) == 1
+
+    async def end_orchestrator(self, orchestrator_id: int) -> None:
+        """Hand everything over at once."""
+        await self._execute("end_orchestrator", me=orchestrator_id)
+        await self.notify_orchestrators()
+
+    async def take_over(self, orchestrator_id: int, limit: int) -> list[str]:
+        """End orchestrators whose lease has run out and take up to `limit` of the jobs of ended ones."""
+        await self._execute("end_lapsed_orchestrators", me=orchestrator_id)
+        return [row[0] for row in await self._fetch("take_jobs", me=orchestrator_id, limit=limit)]
+
+    async def forget_the_ended(self) -> None:
+        """Remove processes that ended long ago and answers that nobody asks for any more."""
+        await self._execute("forget_the_ended")
+
+    async def sweep_inbox(self) -> int:
+        """Hand signals whose owner is dead or changed to the right one; returns how many."""
+        return await self._execute("sweep_inbox")
+
+    async def wake_due(self) -> int:
+        """Make queue rows claimable whose time has come."""
+        woken = await self._execute("wake_due")
+        if woken:
+            await self.notify_workers()
+        return woken
+
+    async def expire(self) -> int:
+        """Turn leases that ran out, and rows that waited past their limit, into reports; returns how many."""
+        rows = await self._fetch("lapsed_workers")
+        if not rows[0][0]:
+            return 0
+        expired = await self._execute("expire_leases") + await self._execute("expire_queued")
+        await self._execute("end_lapsed_workers")
+        if expired:
+            await self.notify_orchestrators()
+        return expired
+
+    # Workers
+
+    async def register_worker(
+        self,
+        name: str,
+        queues: Sequence[str] | None,
+        handlers: Sequence[str],
+        concurrency: int,
+        lease_seconds: float,
+    ) -> WorkerIdentity:
+        rows = await self._fetch(
+            "register_worker",
+            name=name,
+            version=__version__,
+            queues=texts(queues) if queues is not None else None,
+            handlers=texts(handlers),
+            concurrency=concurrency,
+            lease=lease_seconds,
+        )
+        return WorkerIdentity(int(rows[0][0]), name)
+
+    async def renew_worker(
+        self, worker: WorkerIdentity, lease_seconds: float, held: Sequence[Held]
+    ) -> list[Held] | None:
+        """Those of the held leases that are still ours; None if the worker itself was declared gone."""
+        if await self._execute("renew_worker", me=worker.worker_id, lease=lease_seconds) == 0:
+            return None
+        if not held:
+            return []
+        rows = await self._fetch("still_held", me=worker.worker_id, **_held_columns(held))
+        return [(row[0], row[1], row[2], row[3]) for row in rows]
+
+    async def release_strays(self, worker: WorkerIdentity, held: Sequence[Held], age_seconds: float) -> int:
+        """Give back leases of this worker that it does not know of and that are older than that."""
+        columns = _held_columns(held)
+        released = await self._execute(
+            "release_strays", me=worker.worker_id, worker=worker.name, age=age_seconds, **columns
+        )
+        if released:
+            await self.notify_orchestrators()
+        return released
+
+    async def save_progress(self, worker: WorkerIdentity, progress: Sequence[tuple[Held, bytes]]) -> None:
+        """Show how far attempts have come; fenced like every write of a worker."""
+        columns = _held_columns([held for held, _ in progress])
+        await self._execute("save_progress", me=worker.worker_id, progress=jsons(p for _, p in progress), **columns)
+
+    async def end_worker(self, worker: WorkerIdentity) -> None:
+        await self._execute("end_worker", me=worker.worker_id)
+
+    async def report(self, worker: WorkerIdentity, reports: Sequence[Report]) -> int:
+        """Hand in reports; those whose lease is no longer held change nothing. Returns how many were taken."""
+        if not reports:
+            return 0
+        reports = sorted(reports, key=_queue_key)
+        rows = await self._fetch("report", **_report_parameters(worker, reports))
+        await self.notify_orchestrators()
+        return await self._taken(worker, reports, rows[0][0])
+
+    async def _taken(self, worker: WorkerIdentity, reports: Sequence[Report], taken: list[int] | None) -> int:
+        """How many were taken; the others leave a trace, each in its job."""
+        accepted = frozenset(taken or ())
+        refused = [report for number, report in enumerate(reports) if number not in accepted]
+        if refused:
+            await self._execute("reject", **_report_parameters(worker, refused))
+            await self.notify_orchestrators()
+        return len(accepted)
+
+    async def claim(
+        self,
+        worker: WorkerIdentity,
+        queues: Sequence[str] | None,
+        handlers: Sequence[str],
+        limit: int,
+    ) -> list[Lease]:
+        """Lease up to `limit` tasks by priority, rank and age."""
+        rows = await self._fetch("claim", **_claim_parameters(worker, queues, handlers, limit))
+        return [_lease(row) for row in rows]
+
+    async def report_and_claim(
+        self,
+        worker: WorkerIdentity,
+        reports: Sequence[Report],
+        queues: Sequence[str] | None,
+        handlers: Sequence[str],
+        limit: int,
+    ) -> tuple[int, list[Lease]]:
+        """Both in one round trip; each is a transaction of its own."""
+        claim = (query("claim"), _claim_parameters(worker, queues, handlers, limit))
+        if not reports:
+            return 0, [_lease(row) for row in (await self._exchange("work", claim))[0]]
+        reports = sorted(reports, key=_queue_key)
+        report = (query("report"), _report_parameters(worker, reports))
+        told, _, claimed = await self._exchange("work", report, SYNC, (b"notify holdfast_signal", {}), SYNC, claim)
+        return await self._taken(worker, reports, told[0][0]), [_lease(row) for row in claimed]
+
+    async def job_facts(self, job_ids: Sequence[str]) -> dict[str, JobFacts]:
+        """What handlers may ask of these jobs."""
+        rows = await self._fetch("job_facts", jobs=plain(job_ids))
+        return {row[0]: JobFacts(row[1], orjson.loads(row[2])) for row in rows}
+
+    async def save_checkpoint(self, worker: WorkerIdentity, lease: Lease, seq: int, name: str, data: bytes) -> bool:
+        """Keep a checkpoint if the lease is still held."""
+        saved = await self._execute(
+            "save_checkpoint",
+            me=worker.worker_id,
+            job=lease.job_id,
+            node=lease.node,
+            item=lease.item,
+            epoch=lease.epoch,
+            seq=seq,
+            name=name,
+            data=data.decode(),
+        )
+        return saved == 1
+
+    # Wake-ups go out after the commit of what they speak of; a lost one is covered by polling.
+
+    async def notify_orchestrators(self) -> None:
+        async with self.connections.use("main") as connection:
+            await connection.execute("notify holdfast_signal")
+
+    async def notify_workers(self) -> None:
+        async with self.connections.use("main") as connection:
+            await connection.execute("notify holdfast_task")
+
+    async def _exchange(self, role: str, *statements: tuple[bytes, dict[str, Any]] | None) -> list[Any]:
+        """Several statements in one round trip, on a connection of their own."""
+        try:
+            return await self.connections.run(role, lambda connection: exchange(connection, statements))
+        except psycopg.OperationalError as error:
+            raise unreachable(self.connections.url, error) from None
+
+    async def _fetch(self, statement: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
+        async with self.connections.use("main") as connection:
+            cursor = await connection.execute(query(statement), parameters, prepare=True)
+            return await cursor.fetchall()
+
+    async def _execute(self, statement: str, /, **parameters: Any) -> int:
+        async with self.connections.use("main") as connection:
+            return (await connection.execute(query(statement), parameters, prepare=True)).rowcount
+
+
+def _first_definition(job: NewJob) -> dict[str, str]:
+    """Many jobs of one definition send it once."""
+    return {
+        "definition_hash": plain([job.definition_hash]),
+        "tenant": texts([job.tenant]),
+        "workflow_id": texts([job.workflow_id]),
+        "version": texts([job.version]),
+        "definition": jsons([job.definition]),
+    }
+
+
+_queue_key = itemgetter(0, 1, 2)
+"""The order in which everybody locks queue rows that he must have: job, node, item."""
+
+
+def _held_columns(held: Sequence[Held]) -> dict[str, str]:
+    return {
+        "job_id": plain(h[0] for h in held),
+        "node": texts(h[1] for h in held),
+        "item": plain(h[2] for h in held),
+        "epoch": plain(h[3] for h in held),
+    }
+
+
+def _report_parameters(worker: WorkerIdentity, reports: Sequence[Report]) -> dict[str, Any]:
+    job_id, node, item, epoch, attempt, outcome, started_at, output, data = zip(*reports, strict=True)
+    return {
+        "me": worker.worker_id,
+        "worker": worker.name,
+        "job_id": plain(job_id),
+        "node": texts(node),
+        "item": plain(item),
+        "epoch": plain(epoch),
+        "attempt": plain(attempt),
+        "outcome": plain(outcome),
+        "started_at": plain(started_at),
+        "output": jsons(output),
+        "data": jsons(data),
+    }
+
+
+def _claim_parameters(
+    worker: WorkerIdentity,
+    queues: Sequence[str] | None,
+    handlers: Sequence[str],
+    limit: int,
+) -> dict[str, Any]:
+    return {
+        "me": worker.worker_id,
+        "queues": texts(queues) if queues is not None else None,
+        "handlers": texts(handlers),
+        "limit": limit,
+        "slack": LEASE_SLACK_SECONDS,
+    }
+
+
+def _lease(row: tuple[Any, ...]) -> Lease:
+    name, data = row[9], row[10]
+    resume_point = (name, orjson.loads(data) if data is not None else None) if name is not None else None
+    return Lease._make((*row[:8], orjson.loads(row[8]), resume_point, row[11]))

@@ -1,0 +1,284 @@
+"""Reads what people look at: jobs, nodes, events, and the state of the installation. Never writes.
+
+A look at a job is three small statements in one snapshot; it never reads the tasks of a fan-out.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import orjson
+
+from holdfast.define.definition import Definition
+from holdfast.define.graph import Graph, build_graph
+from holdfast.errors import InvalidInput, NotFound, Refused
+from holdfast.store.connection import Connections
+from holdfast.store.queries import query
+
+PAGE_SIZE = 1000
+MIN_ENDING = 6
+
+
+class JobView(NamedTuple):
+    job_id: str
+    workflow_id: str
+    status: str
+    reason: str | None
+    version: str
+    run: int
+    generation: int
+    tenant: str
+    definition_hash: str
+    inputs: Any
+    result: Any
+    error: dict[str, Any] | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    owner: str | None
+    owner_is_alive: bool
+
+
+class NodeView(NamedTuple):
+    node: str
+    status: str
+    reason: str | None
+    attempt: int
+    width: int
+    completed: int
+    failed: int
+    skipped: int
+    cancelled: int
+    retry_at: datetime | None
+    error: dict[str, Any] | None
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+class QueueView(NamedTuple):
+    """What of one node is in the queue: leased, claimable, and waiting for its time."""
+
+    node: str
+    running: int
+    ready: int
+    waiting: int
+    due_at: datetime | None
+    progress: dict[str, Any] | None
+    claimed_at: datetime | None
+    attempt: int
+
+
+class Snapshot(NamedTuple):
+    """A job at one moment."""
+
+    job: JobView
+    definition: Definition
+    graph: Graph
+    nodes: dict[str, NodeView]
+    queue: dict[str, QueueView]
+
+
+class JobLine(NamedTuple):
+    job_id: str
+    workflow_id: str
+    status: str
+    reason: str | None
+    version: str
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    total: int
+    completed: int
+    failed: int
+    error: str | None
+
+
+class EventView(NamedTuple):
+    seq: int
+    job_id: str
+    event: str
+    node: str | None
+    item: int | None
+    attempt: int | None
+    at: datetime
+    data: dict[str, Any] | None
+
+
+class FailedItems(NamedTuple):
+    """Items of a fan-out that failed in the same way."""
+
+    number: int
+    first: int
+    code: str | None
+    message: str | None
+
+
+class OrchestratorView(NamedTuple):
+    name: str
+    version: str
+    started_at: datetime
+    renewed_at: datetime
+    jobs: int
+
+
+class WorkerView(NamedTuple):
+    name: str
+    version: str
+    started_at: datetime
+    renewed_at: datetime
+    queues: list[str] | None
+    handlers: list[str]
+    concurrency: int
+    running: int
+
+
+class UnservedLane(NamedTuple):
+    queue: str
+    handler: str
+    tasks: int
+    since: datetime
+    queue_is_served: bool
+
+
+class LongTransaction(NamedTuple):
+    pid: int
+    application: str
+    state: str | None
+    seconds: float
+
+
+class ServerFacts(NamedTuple):
+    version_number: int
+    version: str
+    now: float
+    fsync: str
+    synchronous_commit: str
+    max_connections: int
+    connections: int
+    database: str
+    size_bytes: int
+
+
+class Reader:
+    """Looks at one database. Definitions are read once: they never change."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._definitions: dict[str, tuple[Definition, Graph]] = {}
+
+    async def find_job(self, text: str) -> str:
+        """The id of the job that is meant: its id, or an ending of it that no other job has."""
+        wanted = text.strip().lower()
+        try:
+            return str(uuid.UUID(wanted))
+        except ValueError:
+            pass
+        if len(wanted) < MIN_ENDING:
+            raise InvalidInput(
+                f"'{text}' is too short for a job id.",
+                remedy=f"Give the whole id, or its last {MIN_ENDING} characters or more; "
+                "list the jobs with: holdfast status",
+            )
+        rows = await self._fetch("jobs_ending_with", ending=wanted) if re.fullmatch("[0-9a-f-]+", wanted) else []
+        if not rows:
+            raise no_such_job(text)
+        if len(rows) > 1:
+            shown = ", ".join(f"{row[0]} ({row[1]}, {row[2]})" for row in rows[:5])
+            raise Refused(
+                f"Several jobs end with '{text}': {shown}{', …' if len(rows) > 5 else ''}",
+                remedy="Give more characters of the one that you mean.",
+            )
+        return str(rows[0][0])
+
+    async def snapshot(self, job_id: str, *, whole: bool = True) -> Snapshot:
+        """The job as it is now; without `whole` its inputs and its result are left out."""
+        async with self._connections.use("reading") as connection:
+            async with connection.pipeline():
+                await connection.execute("begin isolation level repeatable read read only")
+                parameters = {"job": job_id, "whole": whole}
+                jobs = await connection.execute(query("read_job"), parameters, prepare=True)
+                nodes = await connection.execute(query("read_nodes"), {"job": job_id}, prepare=True)
+                queue = await connection.execute(query("read_queue"), {"job": job_id}, prepare=True)
+                await connection.execute("commit")
+            row = await jobs.fetchone()
+            node_rows, queue_rows = await nodes.fetchall(), await queue.fetchall()
+        if row is None:
+            raise no_such_job(job_id)
+        job = JobView._make((*row[:9], *map(_parsed, row[9:12]), *row[12:]))
+        return Snapshot(
+            job,
+            *await self._definition(job.definition_hash),
+            {r[0]: NodeView._make((*r[:10], _parsed(r[10]), *r[11:])) for r in node_rows},
+            {r[0]: QueueView._make((*r[:5], _parsed(r[5]), *r[6:])) for r in queue_rows},
+        )
+
+    async def jobs(self, limit: int) -> list[JobLine]:
+        """The newest jobs, newest first."""
+        return [JobLine._make(row) for row in await self._fetch("list_jobs", limit=limit)]
+
+    async def events(self, job_id: str, after: int = 0, node: str | None = None) -> AsyncIterator[EventView]:
+        """The events of a job that have happened so far, page by page."""
+        while True:
+            rows = await self._fetch("read_events", job=job_id, after=after, node=node, limit=PAGE_SIZE)
+            for row in rows:
+                yield EventView._make((*row[:7], _parsed(row[7])))
+            if len(rows) < PAGE_SIZE:
+                return
+            after = rows[-1][0]
+
+    async def retries(self, job_id: str) -> int:
+        return int((await self._fetch("count_retries", job=job_id))[0][0])
+
+    async def failed_items(self, job_id: str, node: str) -> list[FailedItems]:
+        return [FailedItems._make(row) for row in await self._fetch("failed_items", job=job_id, node=node)]
+
+    async def outputs(self, job_id: str) -> dict[str, Any]:
+        """The outputs of the nodes that have begun, by name."""
+        return {row[0]: _parsed(row[1]) for row in await self._fetch("node_outputs", job=job_id)}
+
+    async def orchestrators(self) -> list[OrchestratorView]:
+        """Those whose lease is running."""
+        return [OrchestratorView._make(row) for row in await self._fetch("live_orchestrators")]
+
+    async def workers(self) -> list[WorkerView]:
+        """Those whose lease is running."""
+        return [WorkerView._make(row) for row in await self._fetch("live_workers")]
+
+    async def unserved_lanes(self) -> list[UnservedLane]:
+        return [UnservedLane._make(row) for row in await self._fetch("unserved_lanes")]
+
+    async def unread_signals(self, seconds: float) -> tuple[int, datetime | None]:
+        """How many signals have waited longer than that, and since when the oldest."""
+        row = (await self._fetch("unread_signals", seconds=seconds))[0]
+        return int(row[0]), row[1]
+
+    async def long_transactions(self, seconds: float) -> list[LongTransaction]:
+        return [LongTransaction._make(row) for row in await self._fetch("long_transactions", seconds=seconds)]
+
+    async def server_facts(self) -> ServerFacts:
+        return ServerFacts._make((await self._fetch("server_facts"))[0])
+
+    async def _definition(self, definition_hash: str) -> tuple[Definition, Graph]:
+        found = self._definitions.get(definition_hash)
+        if found is None:
+            rows = await self._fetch("definition", hash=definition_hash)
+            definition = Definition.from_json(orjson.loads(rows[0][0]))
+            found = self._definitions[definition_hash] = (definition, build_graph(definition))
+        return found
+
+    async def _fetch(self, statement: str, /, **parameters: Any) -> Sequence[tuple[Any, ...]]:
+        async with self._connections.use("reading") as connection:
+            cursor = await connection.execute(query(statement), parameters, prepare=True)
+            return await cursor.fetchall()
+
+
+def no_such_job(text: str) -> NotFound:
+    return NotFound(f"There is no job '{text}'.", remedy="List the jobs with: holdfast status", instance=text)
+
+
+def _parsed(text: str | None) -> Any:
+    return None if text is None else orjson.loads(text)

@@ -1,0 +1,217 @@
+-- The statements of an owner's cycle, in the order in which they run. Lock order: the owner's own row, then
+-- inbox rows, then jobs, then queue rows. Rows come in as columns: one array per column.
+
+-- name: fence
+-- Keep the own row from being ended while the cycle lasts; no row: someone has taken over.
+select extract(epoch from now())::float8
+from orchestrators
+where orchestrator_id = %(me)s and ended_at is null
+for share;
+
+-- name: claim_signals
+-- Signals of jobs that nobody owns. Whoever locks them first has them.
+select i.id, i.job_id::text, i.kind, i.node, i.item, i.epoch, i.attempt, i.outcome, i.worker, i.alone,
+    extract(epoch from i.started_at)::float8, case when i.item < 0 then i.output::text end, i.data::text, i.actor,
+    i.reason, t.status, t.epoch, t.attempt, t.retry_count, t.lost_count, t.crash_count
+from inbox i
+left join tasks t on t.job_id = i.job_id and t.node = i.node and t.item = i.item
+where i.owner = 0
+order by i.id
+limit %(limit)s
+for update of i skip locked;
+
+-- name: claim_jobs
+-- The jobs behind claimed signals, unless someone owns them by now.
+select j.job_id::text, j.tenant, j.definition_hash, j.status, j.priority, j.run, j.generation, j.owner, j.epoch,
+    j.inputs::text, j.error::text, extract(epoch from j.created_at)::float8, extract(epoch from j.started_at)::float8,
+    extract(epoch from j.deadline_at)::float8, j.stop_cause, extract(epoch from j.stop_until)::float8,
+    j.stop_leases_ended,
+    case when j.epoch = 0 then 1 else (select max(e.seq) from events e where e.job_id = j.job_id) end
+from jobs j
+where j.job_id = any(%(jobs)s::uuid[]) and j.owner is null
+for update skip locked;
+
+-- name: drain
+-- The owner's waiting signals, oldest first, with the fence and the budgets of the task that each speaks of.
+-- The output of an item stays in the database: nobody decides by it, finish_tasks moves it.
+select i.id, i.job_id::text, i.kind, i.node, i.item, i.epoch, i.attempt, i.outcome, i.worker, i.alone,
+    extract(epoch from i.started_at)::float8, case when i.item < 0 then i.output::text end, i.data::text, i.actor,
+    i.reason, t.status, t.epoch, t.attempt, t.retry_count, t.lost_count, t.crash_count
+from inbox i
+left join tasks t on t.job_id = i.job_id and t.node = i.node and t.item = i.item
+where i.owner = %(me)s and i.id > %(floor)s
+order by i.id
+limit %(limit)s;
+
+-- name: load_jobs
+-- Jobs of this owner as they were committed last.
+select j.job_id::text, j.tenant, j.definition_hash, j.status, j.priority, j.run, j.generation, j.owner, j.epoch,
+    j.inputs::text, j.error::text, extract(epoch from j.created_at)::float8, extract(epoch from j.started_at)::float8,
+    extract(epoch from j.deadline_at)::float8, j.stop_cause, extract(epoch from j.stop_until)::float8,
+    j.stop_leases_ended,
+    (select max(e.seq) from events e where e.job_id = j.job_id)
+from jobs j
+where j.job_id = any(%(jobs)s::uuid[]) and j.owner = %(me)s;
+
+-- name: load_nodes
+-- The nodes of those jobs that have begun.
+select n.job_id::text, n.node, n.status, n.reason, n.importance, n.output::text, n.error::text, n.attempt, n.width,
+    n.expanded_count, n.enqueued_count, n.completed_count, n.failed_count, n.skipped_count, n.cancelled_count,
+    n.taken, extract(epoch from n.retry_at)::float8, extract(epoch from n.started_at)::float8,
+    extract(epoch from n.finished_at)::float8
+from nodes n
+where n.job_id = any(%(jobs)s::uuid[]);
+
+-- name: item_results
+-- What a fan-in gathers: outputs of completed items in item order, and which items failed.
+select t.item, t.status, t.output::text
+from tasks t
+where t.job_id = %(job)s and t.node = %(node)s and t.item >= 0 and t.status in ('completed', 'failed')
+order by t.item;
+
+-- name: delete_signals
+-- Handled once: the row goes in the same commit as its effects, after the outputs were taken from it.
+delete from inbox where owner = any(array[0, %(me)s]::bigint[]) and id = any(%(ids)s::bigint[]);
+
+-- name: write_jobs
+-- Only the owner's jobs, or unowned ones that this cycle has locked.
+update jobs j
+set owner = w.owner, epoch = w.epoch, status = w.status, reason = w.reason, generation = w.generation,
+    result = w.result, error = w.error,
+    started_at = to_timestamp(w.started_at), finished_at = to_timestamp(w.finished_at),
+    deadline_at = to_timestamp(w.deadline_at), stop_cause = w.stop_cause, stop_until = to_timestamp(w.stop_until),
+    stop_leases_ended = w.stop_leases_ended
+from unnest(%(job_id)s::uuid[], %(owner)s::bigint[], %(epoch)s::int[], %(status)s::text[], %(reason)s::text[],
+    %(generation)s::int[], %(result)s::jsonb[], %(error)s::jsonb[], %(started_at)s::float8[],
+    %(finished_at)s::float8[], %(deadline_at)s::float8[], %(stop_cause)s::text[], %(stop_until)s::float8[],
+    %(stop_leases_ended)s::boolean[])
+    as w (job_id, owner, epoch, status, reason, generation, result, error, started_at, finished_at, deadline_at,
+        stop_cause, stop_until, stop_leases_ended)
+where j.job_id = w.job_id and (j.owner is null or j.owner = %(me)s);
+
+-- name: write_nodes
+insert into nodes as n (job_id, node, status, reason, importance, output, error, attempt, width, expanded_count,
+    enqueued_count, completed_count, failed_count, skipped_count, cancelled_count, taken, retry_at, started_at,
+    finished_at)
+select w.job_id, w.node, w.status, w.reason, w.importance, w.output, w.error, w.attempt, w.width, w.expanded,
+    w.enqueued, w.completed, w.failed, w.skipped, w.cancelled, w.taken::text[], to_timestamp(w.retry_at),
+    to_timestamp(w.started_at), to_timestamp(w.finished_at)
+from unnest(%(job_id)s::uuid[], %(node)s::text[], %(status)s::text[], %(reason)s::text[], %(importance)s::text[],
+    %(output)s::jsonb[], %(error)s::jsonb[], %(attempt)s::int[], %(width)s::int[], %(expanded)s::int[],
+    %(enqueued)s::int[], %(completed)s::int[], %(failed)s::int[], %(skipped)s::int[], %(cancelled)s::int[],
+    %(taken)s::text[], %(retry_at)s::float8[], %(started_at)s::float8[], %(finished_at)s::float8[])
+    as w (job_id, node, status, reason, importance, output, error, attempt, width, expanded, enqueued, completed,
+        failed, skipped, cancelled, taken, retry_at, started_at, finished_at)
+on conflict (job_id, node) do update
+set status = excluded.status, reason = excluded.reason, output = excluded.output, error = excluded.error,
+    attempt = excluded.attempt, width = excluded.width, expanded_count = excluded.expanded_count,
+    enqueued_count = excluded.enqueued_count, completed_count = excluded.completed_count,
+    failed_count = excluded.failed_count, skipped_count = excluded.skipped_count,
+    cancelled_count = excluded.cancelled_count, taken = excluded.taken, retry_at = excluded.retry_at,
+    started_at = excluded.started_at, finished_at = excluded.finished_at;
+
+-- name: create_tasks
+insert into tasks (job_id, node, item, params)
+select * from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(params)s::jsonb[]);
+
+-- name: create_failed_tasks
+insert into tasks (job_id, node, item, status, error, finished_at)
+select w.job_id, w.node, w.item, 'failed', w.error, now()
+from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(error)s::jsonb[])
+    as w (job_id, node, item, error);
+
+-- name: enqueue_tasks
+-- The first attempt of a range of items; refused ones are left out.
+insert into queue (job_id, node, item, epoch, attempt, lane_id, priority, rank, owner, timeout_seconds,
+    queue_timeout_seconds)
+select t.job_id, t.node, t.item, t.epoch, t.attempt + 1, w.lane_id, w.priority,
+    least(w.rank + t.item - w.first, %(rank_limit)s), %(me)s, w.timeout_seconds, w.queue_timeout_seconds
+from unnest(%(job_id)s::uuid[], %(node)s::text[], %(first)s::int[], %(last)s::int[], %(lane_id)s::int[],
+    %(priority)s::smallint[], %(rank)s::int[], %(timeout_seconds)s::real[], %(queue_timeout_seconds)s::real[])
+    as w (job_id, node, first, last, lane_id, priority, rank, timeout_seconds, queue_timeout_seconds)
+join tasks t on t.job_id = w.job_id and t.node = w.node and t.item between w.first and w.last
+where t.status = 'ready';
+
+-- name: finish_tasks
+-- Guarded by the epoch that reported: a task that was reset meanwhile stays as it is. The output is the report's.
+update tasks t
+set status = w.status, attempt = w.attempt, error = w.error, worker = w.worker,
+    output = case when w.status = 'completed' then
+        (select i.output from inbox i where i.owner in (0, %(me)s) and i.id = w.signal_id) end,
+    started_at = to_timestamp(w.started_at), finished_at = now(),
+    retry_count = w.retries, lost_count = w.lost, crash_count = w.crashes
+from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[], %(status)s::text[],
+    %(attempt)s::int[], %(signal_id)s::bigint[], %(error)s::jsonb[], %(worker)s::text[], %(started_at)s::float8[],
+    %(retries)s::smallint[], %(lost)s::smallint[], %(crashes)s::smallint[])
+    as w (job_id, node, item, epoch, status, attempt, signal_id, error, worker, started_at, retries, lost, crashes)
+where t.job_id = w.job_id and t.node = w.node and t.item = w.item and t.epoch = w.epoch and t.status = 'ready';
+
+-- name: retry_tasks
+-- A new epoch of each task: its row and its queue row move together.
+with wanted as (
+    select * from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[], %(attempt)s::int[],
+        %(error)s::jsonb[], %(retries)s::smallint[], %(lost)s::smallint[], %(crashes)s::smallint[],
+        %(lane_id)s::int[], %(due_at)s::float8[], %(priority)s::smallint[], %(rank)s::int[], %(suspect)s::boolean[],
+        %(timeout_seconds)s::real[], %(queue_timeout_seconds)s::real[])
+        as w (job_id, node, item, epoch, attempt, error, retries, lost, crashes, lane_id, due_at, priority, rank,
+            suspect, timeout_seconds, queue_timeout_seconds)
+),
+moved as (
+    update tasks t
+    set epoch = w.epoch, attempt = w.attempt, error = w.error, retry_count = w.retries, lost_count = w.lost,
+        crash_count = w.crashes
+    from wanted w
+    where t.job_id = w.job_id and t.node = w.node and t.item = w.item and t.epoch < w.epoch and t.status = 'ready'
+    returning t.job_id, t.node, t.item
+)
+insert into queue (job_id, node, item, epoch, attempt, lane_id, state, due_at, priority, rank, suspect, owner,
+    timeout_seconds, queue_timeout_seconds)
+select w.job_id, w.node, w.item, w.epoch, w.attempt + 1, w.lane_id,
+    case when w.due_at is null then 'ready' else 'waiting' end, to_timestamp(w.due_at), w.priority,
+    least(w.rank, %(rank_limit)s), w.suspect, %(me)s, w.timeout_seconds, w.queue_timeout_seconds
+from wanted w join moved using (job_id, node, item);
+
+-- name: write_attempts
+insert into attempts (job_id, node, item, attempt, epoch, outcome, worker, started_at, error, log, extra)
+select w.job_id, w.node, w.item, w.attempt, w.epoch, w.outcome, w.worker, to_timestamp(w.started_at), w.error, w.log,
+    w.extra
+from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(attempt)s::int[], %(epoch)s::int[],
+    %(outcome)s::text[], %(worker)s::text[], %(started_at)s::float8[], %(error)s::jsonb[], %(log)s::text[],
+    %(extra)s::jsonb[])
+    as w (job_id, node, item, attempt, epoch, outcome, worker, started_at, error, log, extra)
+on conflict (job_id, node, item, attempt) do nothing;
+
+-- name: write_events
+insert into events (job_id, seq, event, node, item, attempt, data)
+select * from unnest(%(job_id)s::uuid[], %(seq)s::int[], %(event)s::text[], %(node)s::text[], %(item)s::int[],
+    %(attempt)s::int[], %(data)s::jsonb[]);
+
+-- name: write_answers
+insert into answers (signal_id, job_id, applied, reason)
+select * from unnest(%(signal_id)s::bigint[], %(job_id)s::uuid[], %(applied)s::boolean[], %(reason)s::text[])
+on conflict (signal_id) do nothing;
+
+-- name: withdraw_queued
+-- A task whose report is still unread is not in the queue: its work counts.
+with gone as (
+    delete from queue q
+    using unnest(%(job_id)s::uuid[], %(leases_too)s::boolean[], %(status)s::text[], %(error)s::jsonb[])
+        as w (job_id, leases_too, status, error)
+    where q.job_id = w.job_id and (q.state <> 'leased' or w.leases_too)
+    returning q.job_id, q.node, q.item, q.epoch, w.status, w.error
+)
+update tasks t
+set status = g.status, error = g.error, finished_at = now()
+from gone g
+where t.job_id = g.job_id and t.node = g.node and t.item = g.item and t.epoch = g.epoch and t.status = 'ready'
+returning t.job_id::text, t.node, t.item;
+
+-- name: withdraw_unqueued
+-- Rows that lay outside the window and never were in the queue.
+update tasks t
+set status = w.status, error = w.error, finished_at = now()
+from unnest(%(job_id)s::uuid[], %(node)s::text[], %(first)s::int[], %(last)s::int[], %(status)s::text[],
+    %(error)s::jsonb[])
+    as w (job_id, node, first, last, status, error)
+where t.job_id = w.job_id and t.node = w.node and t.item between w.first and w.last and t.status = 'ready'
+returning t.job_id::text, t.node, t.item;

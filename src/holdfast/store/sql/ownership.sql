@@ -1,0 +1,141 @@
+-- Orchestrators, their leases, and what the sweeps repair.
+
+-- name: register_orchestrator
+insert into orchestrators (name, version, lease_until)
+values (%(name)s, %(version)s, now() + make_interval(secs => %(lease)s))
+returning orchestrator_id;
+
+-- name: renew_orchestrator
+-- Zero rows: someone has ended us.
+update orchestrators
+set lease_until = now() + make_interval(secs => %(lease)s), renewed_at = now()
+where orchestrator_id = %(me)s and ended_at is null;
+
+-- name: end_orchestrator
+update orchestrators set ended_at = now(), lease_until = '-infinity'
+where orchestrator_id = %(me)s and ended_at is null;
+
+-- name: end_lapsed_orchestrators
+-- A row that its owner holds for share is in the middle of a commit: leave it for the next pass.
+with lapsed as (
+    select orchestrator_id from orchestrators
+    where ended_at is null and lease_until < now() and orchestrator_id <> %(me)s
+    for update skip locked
+)
+update orchestrators o set ended_at = now()
+from lapsed l where o.orchestrator_id = l.orchestrator_id;
+
+-- name: take_jobs
+-- Jobs of ended orchestrators; the new epoch fences whatever the old owner still believes.
+with lost as (
+    select j.job_id, j.owner as previous
+    from jobs j
+    where j.finished_at is null
+        and j.owner in (select o.orchestrator_id from orchestrators o where o.ended_at is not null)
+    order by j.job_id
+    limit %(limit)s
+    for update skip locked
+)
+update jobs j set owner = %(me)s, epoch = j.epoch + 1
+from lost l
+where j.job_id = l.job_id
+returning j.job_id::text;
+
+-- name: forget_the_ended
+-- Ended processes are kept for an hour and answers for a day, for people to see; what still holds something stays.
+with forgotten_workers as (
+    delete from workers w
+    where w.ended_at < now() - interval '1 hour'
+        and not exists (select 1 from queue q where q.state = 'leased' and q.holder = w.worker_id)
+),
+forgotten_answers as (
+    delete from answers a where a.answered_at < now() - interval '1 day'
+)
+delete from orchestrators o
+where o.ended_at < now() - interval '1 hour'
+    and not exists (select 1 from jobs j where j.finished_at is null and j.owner = o.orchestrator_id);
+
+-- name: sweep_inbox
+-- Signals whose owner is not (any more) the owner of their job; 0 makes them claimable by anyone.
+with astray as (
+    select i.owner, i.id, coalesce(j.owner, 0) as rightful
+    from inbox i
+    join jobs j on j.job_id = i.job_id
+    where i.owner <> coalesce(j.owner, 0)
+    limit 10000
+    for update of i skip locked
+)
+update inbox i set owner = a.rightful
+from astray a where i.owner = a.owner and i.id = a.id;
+
+-- name: wake_due
+-- Retries whose time has come enter the claim index.
+with due as (
+    select job_id, node, item from queue
+    where state = 'waiting' and due_at <= now()
+    order by due_at
+    limit 5000
+    for update skip locked
+)
+update queue q set state = 'ready'
+from due d where q.job_id = d.job_id and q.node = d.node and q.item = d.item and q.state = 'waiting';
+
+-- name: lapsed_workers
+-- Workers that may still hold leases although their own has run out or they have left; usually none.
+select exists (
+    select 1 from workers w where w.ended_at is null and w.lease_until < now()
+) or exists (
+    select 1 from queue q join workers w on w.worker_id = q.holder where q.state = 'leased' and w.lease_until < now()
+) or exists (
+    select 1 from queue q where q.state = 'leased' and q.deadline_at < now()
+) or exists (
+    select 1 from queue q
+    where q.state = 'ready' and q.queue_timeout_seconds is not null
+        and q.queued_at + make_interval(secs => q.queue_timeout_seconds) < now()
+);
+
+-- name: expire_leases
+-- One fenced statement, as a report is: the lease goes, the owner hears of it.
+with lapsed as (
+    select q.job_id, q.node, q.item, w.name, q.deadline_at < now() as timed_out
+    from queue q join workers w on w.worker_id = q.holder
+    where q.state = 'leased' and (w.lease_until < now() or q.deadline_at < now())
+    for update of q skip locked
+),
+gone as (
+    delete from queue q
+    using lapsed l
+    where q.job_id = l.job_id and q.node = l.node and q.item = l.item
+    returning q.job_id, q.node, q.item, q.epoch, q.attempt, q.owner, q.claimed_at, l.name, l.timed_out
+)
+insert into inbox (owner, job_id, kind, node, item, epoch, attempt, outcome, worker, started_at, data)
+select g.owner, g.job_id, 'report', g.node, g.item, g.epoch, g.attempt,
+    case when g.timed_out then 'failed' else 'lost' end, g.name, g.claimed_at,
+    case when g.timed_out
+        then '{"code": "TIMEOUT", "message": "the attempt outlived its timeout and its worker did not end it"}'::jsonb
+    end
+from gone g;
+
+-- name: expire_queued
+-- Rows that nobody claimed within their queue timeout.
+with overdue as (
+    select q.job_id, q.node, q.item
+    from queue q
+    where q.state = 'ready' and q.queue_timeout_seconds is not null
+        and q.queued_at + make_interval(secs => q.queue_timeout_seconds) < now()
+    for update skip locked
+),
+gone as (
+    delete from queue q
+    using overdue o
+    where q.job_id = o.job_id and q.node = o.node and q.item = o.item
+    returning q.job_id, q.node, q.item, q.epoch, q.attempt, q.owner, q.queue_timeout_seconds
+)
+insert into inbox (owner, job_id, kind, node, item, epoch, attempt, outcome, data)
+select g.owner, g.job_id, 'report', g.node, g.item, g.epoch, g.attempt, 'failed',
+    jsonb_build_object('code', 'QUEUE_TIMEOUT',
+        'message', format('no worker took it within %%s s', g.queue_timeout_seconds))
+from gone g;
+
+-- name: end_lapsed_workers
+update workers set ended_at = now() where ended_at is null and lease_until < now();

@@ -1,0 +1,107 @@
+-- What people look at: jobs, their nodes, their events, and the state of the installation. Nothing here writes.
+
+-- name: read_job
+-- One job with its owner. The bulky columns come only when asked for: a progress display looks five times a second.
+select j.job_id::text, j.workflow_id, j.status, j.reason, j.version, j.run, j.generation, j.tenant, j.definition_hash,
+    case when %(whole)s then j.inputs::text end, case when %(whole)s then j.result::text end, j.error::text,
+    j.created_at, j.started_at, j.finished_at, o.name,
+    coalesce(o.ended_at is null and o.lease_until > now(), false)
+from jobs j left join orchestrators o on o.orchestrator_id = j.owner
+where j.job_id = %(job)s;
+
+-- name: read_nodes
+-- The nodes that have begun. Their outputs stay where they are: a fan-in's may be as large as all its items.
+select n.node, n.status, n.reason, n.attempt, n.width, n.completed_count, n.failed_count, n.skipped_count,
+    n.cancelled_count, n.retry_at, n.error::text, n.started_at, n.finished_at
+from nodes n where n.job_id = %(job)s;
+
+-- name: read_queue
+-- What of a job is in the queue, by node: never more rows than its fan-outs' windows are wide.
+select q.node, count(*) filter (where q.state = 'leased'), count(*) filter (where q.state = 'ready'),
+    count(*) filter (where q.state = 'waiting'), min(q.due_at) filter (where q.state = 'waiting'),
+    (array_agg(q.progress::text) filter (where q.item = -1))[1], min(q.claimed_at), max(q.attempt)
+from queue q where q.job_id = %(job)s group by q.node;
+
+-- name: list_jobs
+-- The newest jobs with the sums of their counters. Ids are made in the order of time.
+select j.job_id::text, j.workflow_id, j.status, j.reason, j.version, j.created_at, j.started_at, j.finished_at,
+    n.total, n.completed, n.failed, j.error->>'message'
+from jobs j
+left join lateral (
+    select coalesce(sum(n.width), 0), coalesce(sum(n.completed_count), 0), coalesce(sum(n.failed_count), 0)
+    from nodes n where n.job_id = j.job_id
+) as n (total, completed, failed) on true
+order by j.job_id desc limit %(limit)s;
+
+-- name: jobs_ending_with
+-- A few are enough to say that the ending is not unique.
+select j.job_id::text, j.workflow_id, j.status from jobs j
+where j.job_id::text like '%%' || %(ending)s order by j.job_id desc limit 6;
+
+-- name: read_events
+-- One page of a job's log, in its order.
+select e.seq, e.job_id::text, e.event, e.node, e.item, e.attempt, e.at, e.data::text
+from events e
+where e.job_id = %(job)s and e.seq > %(after)s and (%(node)s::text is null or e.node = %(node)s)
+order by e.seq limit %(limit)s;
+
+-- name: count_retries
+-- Attempts that failed or were lost and were followed by another.
+select count(*) from attempts a
+join tasks t on t.job_id = a.job_id and t.node = a.node and t.item = a.item
+where a.job_id = %(job)s and a.outcome in ('failed', 'lost') and (t.attempt > a.attempt or t.status = 'ready');
+
+-- name: failed_items
+-- Failed items of a fan-out, alike ones together; at most a thousand are looked at.
+with failed as (
+    select t.item, t.error from tasks t
+    where t.job_id = %(job)s and t.node = %(node)s and t.status = 'failed' and t.item >= 0
+    order by t.item limit 1000
+)
+select count(*), min(f.item), (array_agg(f.error->>'code' order by f.item))[1],
+    (array_agg(f.error->>'message' order by f.item))[1]
+from failed f group by f.error->>'fingerprint' order by count(*) desc, min(f.item) limit 5;
+
+-- name: node_outputs
+-- For those who want all of it: who tests a workflow.
+select n.node, n.output::text from nodes n where n.job_id = %(job)s;
+
+-- name: live_orchestrators
+select o.name, o.version, o.started_at, o.renewed_at,
+    (select count(*) from jobs j where j.owner = o.orchestrator_id)
+from orchestrators o where o.ended_at is null and o.lease_until > now() order by o.orchestrator_id;
+
+-- name: live_workers
+select w.name, w.version, w.started_at, w.renewed_at, w.queues, w.handlers, w.concurrency,
+    (select count(*) from queue q where q.holder = w.worker_id)
+from workers w where w.ended_at is null and w.lease_until > now() order by w.worker_id;
+
+-- name: unserved_lanes
+-- Queued work that no live worker takes: nobody serves its queue, or nobody has its handler.
+select l.queue, l.handler, count(*), min(q.queued_at),
+    exists (select 1 from workers w where w.ended_at is null and w.lease_until > now()
+        and (w.queues is null or l.queue = any(w.queues)))
+from queue q join lanes l on l.lane_id = q.lane_id
+where q.state <> 'leased' and not exists (
+    select 1 from workers w
+    where w.ended_at is null and w.lease_until > now() and l.handler = any(w.handlers)
+        and (w.queues is null or l.queue = any(w.queues)))
+group by l.queue, l.handler order by count(*) desc limit 20;
+
+-- name: unread_signals
+-- Signals that nobody has handled for a while.
+select count(*), min(i.sent_at) from inbox i where i.sent_at < now() - make_interval(secs => %(seconds)s);
+
+-- name: long_transactions
+-- Transactions that keep the database from cleaning up behind the queue.
+select a.pid, coalesce(a.application_name, ''), a.state, extract(epoch from now() - a.xact_start)::float8
+from pg_stat_activity a
+where a.datname = current_database() and a.pid <> pg_backend_pid()
+    and a.xact_start < now() - make_interval(secs => %(seconds)s)
+order by a.xact_start limit 5;
+
+-- name: server_facts
+select current_setting('server_version_num')::int, current_setting('server_version'),
+    extract(epoch from clock_timestamp())::float8, current_setting('fsync'), current_setting('synchronous_commit'),
+    current_setting('max_connections')::int, (select count(*) from pg_stat_activity), current_database(),
+    pg_database_size(current_database());

@@ -1,0 +1,69 @@
+-- Submissions, definitions and people's signals.
+
+-- name: register_definitions
+insert into workflows (definition_hash, tenant, workflow_id, version, definition)
+select distinct on (w.definition_hash) w.definition_hash, w.tenant, w.workflow_id, w.version, w.definition
+from unnest(%(definition_hash)s::text[], %(tenant)s::text[], %(workflow_id)s::text[], %(version)s::text[],
+    %(definition)s::json[])
+    as w (definition_hash, tenant, workflow_id, version, definition)
+on conflict (definition_hash) do nothing;
+
+-- name: submit_jobs
+-- Job row, first event and the signal that makes it claimable commit together; an identity that exists wins.
+-- In one order everywhere: two batches of the same identities wait for each other, but never in a circle.
+with wanted as (
+    select * from unnest(%(job_id)s::uuid[], %(tenant)s::text[], %(workflow_id)s::text[], %(version)s::text[],
+        %(definition_hash)s::text[], %(identity)s::text[], %(body_hash)s::text[], %(inputs)s::jsonb[],
+        %(priority)s::smallint[])
+        as w (job_id, tenant, workflow_id, version, definition_hash, identity, body_hash, inputs, priority)
+),
+created as (
+    insert into jobs (job_id, tenant, workflow_id, version, definition_hash, identity, body_hash, inputs, priority)
+    select job_id, tenant, workflow_id, version, definition_hash, identity, body_hash, inputs, priority from wanted
+    order by tenant, identity
+    on conflict (tenant, identity, run) do nothing
+    returning job_id, workflow_id, version
+),
+logged as (
+    insert into events (job_id, seq, event, data)
+    select job_id, 1, 'job_created', jsonb_build_object('workflow_id', workflow_id, 'version', version) from created
+),
+signalled as (
+    insert into inbox (owner, job_id, kind) select 0, job_id, 'submitted' from created
+)
+select job_id::text from created;
+
+-- name: jobs_by_identity
+-- The newest job of each identity.
+select distinct on (j.tenant, j.identity)
+    j.tenant, j.identity, j.job_id::text, j.body_hash, j.status, j.run, j.result::text, j.version
+from jobs j
+join unnest(%(tenant)s::text[], %(identity)s::text[]) as w (tenant, identity)
+    on j.tenant = w.tenant and j.identity = w.identity
+order by j.tenant, j.identity, j.run desc;
+
+-- name: definition
+select definition::text from workflows where definition_hash = %(hash)s;
+
+-- name: newest_definition
+select definition::text from workflows
+where tenant = %(tenant)s and workflow_id = %(workflow_id)s
+order by registered_at desc, version desc limit 1;
+
+-- name: ensure_lanes
+insert into lanes (queue, handler, tenant)
+select * from unnest(%(queue)s::text[], %(handler)s::text[], %(tenant)s::text[])
+on conflict do nothing;
+
+-- name: all_lanes
+select lane_id, queue, handler, tenant from lanes;
+
+-- name: send_signal
+-- Carries the owner known now; the sweep corrects it if that changes.
+insert into inbox (owner, job_id, kind, actor, reason)
+select coalesce(j.owner, 0), j.job_id, %(kind)s, %(actor)s, %(reason)s
+from jobs j where j.job_id = %(job)s
+returning id;
+
+-- name: answer
+select applied, reason from answers where signal_id = %(signal_id)s;

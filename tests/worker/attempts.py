@@ -1,0 +1,73 @@
+"""Attempts without a database: a lease as a worker gets it, run by an executor."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from holdfast.define.registry import Registry, describe
+from holdfast.store.interface import JobFacts, Lease, Report
+from holdfast.worker.context import Attempt
+from holdfast.worker.execute import Executor, begin
+from tests.running import registry as installed
+
+JOB_ID = str(uuid.uuid4())
+
+
+def lease(handler: str = "under_test", params: dict[str, Any] | None = None, **changes: Any) -> Lease:
+    made = Lease(JOB_ID, "n", -1, 1, 1, handler, 60.0, False, params or {}, None, 0)
+    return made._replace(**changes)
+
+
+@dataclass
+class Bench:
+    """Runs handlers and keeps their checkpoints; `holds` says whether the lease is still held."""
+
+    registry: Registry
+    holds: bool = True
+    checkpoints: list[tuple[int, str, Any]] = field(default_factory=list)
+
+    async def _save(self, lease: Lease, seq: int, name: str, data: bytes) -> bool:
+        if self.holds:
+            self.checkpoints.append((seq, name, orjson.loads(data)))
+        return self.holds
+
+    async def run(self, attempt: Attempt) -> Report | None:
+        executor = Executor(self.registry, self._save, 4)
+        try:
+            return await executor.run(attempt)
+        finally:
+            executor.close()
+
+    async def result(self, params: dict[str, Any] | None = None, handler: str = "under_test", **changes: Any) -> Report:
+        report = await self.run(begin(lease(handler, params, **changes), JobFacts(1, {"region": "CIV"})))
+        assert report is not None
+        return report
+
+
+def bench(function: Callable[..., Any]) -> Bench:
+    return Bench(Registry([describe(function, "under_test")]))
+
+
+def builtin() -> Bench:
+    return Bench(installed())
+
+
+def output(report: Report) -> Any:
+    assert report.outcome == "done", told(report)
+    assert report.output is not None
+    return orjson.loads(report.output)
+
+
+def told(report: Report) -> dict[str, Any]:
+    return orjson.loads(report.data) if report.data is not None else {}
+
+
+async def started(task: asyncio.Task[Any], event: asyncio.Event) -> None:
+    await asyncio.wait_for(event.wait(), 10)
+    assert not task.done()

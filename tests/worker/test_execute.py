@@ -1,0 +1,370 @@
+"""One attempt: whatever a handler does, it ends in one report, and what it printed is kept with it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from holdfast.define.registry import Result
+from holdfast.errors import Permanent, RetryAfter, Transient
+from holdfast.worker import execute
+from holdfast.worker.context import AsyncContext, Context
+from holdfast.worker.execute import begin, capture_output
+from tests.running import streams_kept
+from tests.worker.attempts import JOB_ID, bench, lease, output, started, told
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def captured() -> Iterator[Callable[[], None]]:
+    """Called by a test: the runner puts its own streams in place between set-up and test."""
+    with streams_kept():
+        yield capture_output
+
+
+async def test_a_report_carries_the_lease_and_the_output() -> None:
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    report = await bench(add).result({"a": 1, "b": 2}, epoch=5, attempt=3)
+    assert (report.job_id, report.node, report.item, report.epoch, report.attempt) == (JOB_ID, "n", -1, 5, 3)
+    assert (report.outcome, report.output, report.data) == ("done", b"3", None)
+
+
+@pytest.mark.parametrize("value", [None, True, 0, 1.5, "text", "null", [], {}, {"a": [None, {"b": "ü"}]}])
+async def test_any_json_value_is_an_output(value: Any) -> None:
+    async def give() -> Any:
+        return value
+
+    assert output(await bench(give).result()) == value
+
+
+async def test_a_result_brings_warnings_deliverables_and_metrics() -> None:
+    def give() -> Result:
+        return Result({"a": 1}, warnings=("careful",), deliverables={"cog": {"count": 1}}, metrics={"seconds": 2})
+
+    def bare() -> Result:
+        return Result(7)
+
+    report = await bench(give).result()
+    assert output(report) == {"a": 1}
+    assert told(report)["extra"] == {
+        "warnings": ["careful"],
+        "deliverables": {"cog": {"count": 1}},
+        "metrics": {"seconds": 2},
+    }
+    assert (await bench(bare).result()).data is None
+
+
+@pytest.mark.parametrize(
+    ("error", "wanted"),
+    [
+        (Permanent("no"), {"code": "HANDLER_ERROR", "message": "no", "permanent": True}),
+        (Permanent("no", code="GONE"), {"code": "GONE", "message": "no", "permanent": True}),
+        (Transient("later", code="BUSY"), {"code": "BUSY", "message": "later", "permanent": False}),
+        (
+            RetryAfter(30, "slow down"),
+            {"code": "HANDLER_ERROR", "message": "slow down", "permanent": False, "retry_after_seconds": 30},
+        ),
+    ],
+)
+async def test_a_handler_says_how_it_failed(error: Exception, wanted: dict[str, Any]) -> None:
+    async def fails() -> None:
+        raise error
+
+    report = await bench(fails).result()
+    assert (report.outcome, report.output, told(report)) == ("failed", None, wanted)
+
+
+@pytest.mark.parametrize("kind", ["async", "plain"])
+async def test_any_other_exception_is_transient_and_its_traceback_is_kept_in_the_log(kind: str) -> None:
+    def plain() -> None:
+        raise ValueError("bad value")
+
+    async def asynchronous() -> None:
+        plain()
+
+    report = await bench(asynchronous if kind == "async" else plain).result()
+    data = told(report)
+    assert (data["code"], data["message"], data["permanent"]) == ("HANDLER_ERROR", "ValueError: bad value", False)
+    assert data["log"].startswith("Traceback (most recent call last)")
+    assert "raise ValueError" in data["log"]
+
+
+async def test_an_exception_without_words_is_named_by_its_type() -> None:
+    def silent() -> None:
+        raise KeyboardInterruptLike
+
+    assert told(await bench(silent).result())["message"] == "KeyboardInterruptLike"
+
+
+class KeyboardInterruptLike(Exception):
+    pass
+
+
+async def test_an_exception_that_cannot_be_told_is_a_failure_like_others() -> None:
+    class Broken(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    def breaks() -> None:
+        raise Broken
+
+    def odd() -> None:
+        raise Permanent({"not": "text"}, code=404)  # type: ignore[arg-type]
+
+    assert told(await bench(breaks).result())["message"] == "Broken"
+    data = told(await bench(odd).result())
+    assert (data["message"], data["code"]) == ("{'not': 'text'}", "404")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "wanted"),
+    [("soon", None), (None, None), (float("nan"), None), (1e300, 366 * 86_400.0), ("30", 30.0), (-5, -5.0)],
+)
+async def test_a_time_that_nobody_can_wait_for_is_not_waited_for(seconds: Any, wanted: float | None) -> None:
+    def later() -> None:
+        raise RetryAfter(seconds, "later")
+
+    assert told(await bench(later).result()).get("retry_after_seconds") == wanted
+
+
+async def test_an_output_that_is_not_json_is_permanent() -> None:
+    async def gives_an_object() -> object:
+        return object()
+
+    async def gives_a_surrogate() -> str:
+        return "\ud800"
+
+    for function in (gives_an_object, gives_a_surrogate):
+        data = told(await bench(function).result())
+        assert (data["code"], data["permanent"]) == ("CONTRACT_VIOLATION", True)
+        assert "cannot be stored as JSON" in data["message"]
+
+
+@pytest.mark.parametrize(
+    "extra", [{"metrics": {"x": object()}}, {"deliverables": {"a": {1, 2}}}, {"warnings": (b"x",)}]
+)
+async def test_what_a_result_tells_must_be_json_too(extra: dict[str, Any]) -> None:
+    async def give() -> Result:
+        return Result(1, **extra)
+
+    data = told(await bench(give).result())
+    assert (data["code"], data["permanent"]) == ("CONTRACT_VIOLATION", True)
+
+
+@pytest.mark.parametrize("value", ["a\0b", {"a\0": 1}, ["\\\0"]])
+async def test_a_nul_character_in_the_output_is_refused(value: Any) -> None:
+    async def give() -> Any:
+        return value
+
+    data = told(await bench(give).result())
+    assert (data["code"], data["permanent"]) == ("PAYLOAD_REFUSED", True)
+
+
+async def test_a_nul_character_in_what_a_result_tells_is_refused() -> None:
+    async def give() -> Result:
+        return Result(1, warnings=("a\0b",))
+
+    assert told(await bench(give).result())["code"] == "PAYLOAD_REFUSED"
+
+
+async def test_an_output_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execute, "OUTPUT_LIMIT_BYTES", 100)
+
+    async def large(size: int) -> str:
+        return "x" * size
+
+    assert output(await bench(large).result({"size": 98})) == "x" * 98
+    data = told(await bench(large).result({"size": 99}))
+    assert (data["code"], data["permanent"]) == ("PAYLOAD_REFUSED", True)
+    assert "101 bytes; at most 100" in data["message"]
+
+
+@pytest.mark.parametrize("text", ["a\0b", "bad \ud800 surrogate"])
+async def test_what_postgres_cannot_store_is_left_out_of_failures_and_logs(
+    text: str, captured: Callable[[], None]
+) -> None:
+    captured()
+
+    def prints() -> str:
+        print(text)
+        return "fine"
+
+    def fails() -> None:
+        print(text)
+        raise Permanent(text, code=text)
+
+    printed, failed = await bench(prints).result(), await bench(fails).result()
+    assert output(printed) == "fine"
+    for report in (printed, failed):
+        assert report.data is not None
+        assert b"\\u0000" not in report.data
+        assert told(report)["log"]
+    assert failed.outcome == "failed"
+
+
+async def test_a_handler_that_this_worker_does_not_have_is_told() -> None:
+    data = told(await bench(lambda: None).result(handler="other"))
+    assert (data["code"], data["permanent"]) == ("HANDLER_UNKNOWN", False)
+
+
+async def test_wrong_arguments_never_reach_the_handler() -> None:
+    called = []
+
+    def typed(size: int) -> None:
+        called.append(size)
+
+    data = told(await bench(typed).result({"size": "three"}))
+    assert (data["code"], data["permanent"], called) == ("CONTRACT_VIOLATION", True, [])
+
+
+async def test_a_param_cannot_stand_in_for_the_context() -> None:
+    async def anything(*, ctx: AsyncContext, **params: Any) -> list[Any]:
+        return [type(ctx).__name__, params]
+
+    assert output(await bench(anything).result({"ctx": "forged", "a": 1})) == ["AsyncContext", {"a": 1}]
+
+
+async def test_what_a_handler_prints_is_kept_with_its_attempt(
+    captured: Callable[[], None], capsys: pytest.CaptureFixture
+) -> None:
+    captured()
+
+    def prints(*, ctx: Context) -> None:
+        print("to stdout")
+        print("to stderr", file=sys.stderr)
+        ctx.log("half way", done=3)
+
+    async def prints_too() -> None:
+        print("from the loop")
+
+    assert told(await bench(prints).result())["log"] == "to stdout\nto stderr\nhalf way done=3\n"
+    assert told(await bench(prints_too).result())["log"] == "from the loop\n"
+    print("not from a handler")
+    assert "to stdout" not in capsys.readouterr().out
+
+
+async def test_attempts_that_run_side_by_side_do_not_mix_their_output(captured: Callable[[], None]) -> None:
+    captured()
+    meeting = threading.Barrier(3, timeout=10)
+
+    def prints(name: str) -> None:
+        for number in range(5):
+            meeting.wait()
+            print(name, number)
+
+    desk = bench(prints)
+    reports = await asyncio.gather(*(desk.result({"name": name}) for name in "abc"))
+    for name, report in zip("abc", reports, strict=True):
+        assert told(report)["log"] == "".join(f"{name} {number}\n" for number in range(5))
+
+
+async def test_coroutines_that_take_turns_do_not_mix_their_output(captured: Callable[[], None]) -> None:
+    captured()
+
+    async def prints(name: str) -> None:
+        for number in range(5):
+            await asyncio.sleep(0)
+            print(name, number)
+
+    desk = bench(prints)
+    reports = await asyncio.gather(*(desk.result({"name": name}) for name in "abc"))
+    for name, report in zip("abc", reports, strict=True):
+        assert told(report)["log"] == "".join(f"{name} {number}\n" for number in range(5))
+
+
+async def test_a_flood_of_output_is_cut_off(captured: Callable[[], None]) -> None:
+    captured()
+
+    def floods() -> None:
+        for _ in range(1000):
+            print("x" * 1000)
+
+    log = told(await bench(floods).result())["log"]
+    assert len(log) < 70_000
+    assert log.endswith("… the rest was cut off\n")
+
+
+@pytest.mark.parametrize("kind", ["async", "plain"])
+async def test_an_attempt_that_is_ended_by_its_time_limit_reports_a_timeout(kind: str) -> None:
+    begun, released = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    async def asynchronous() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    def plain() -> None:
+        loop.call_soon_threadsafe(begun.set)
+        released.wait(10)
+
+    attempt = begin(lease(timeout_seconds=7.0))
+    task = asyncio.create_task(bench(asynchronous if kind == "async" else plain).run(attempt))
+    await started(task, begun)
+    attempt.timed_out = True
+    task.cancel()
+    report = await task
+    released.set()
+    assert report is not None
+    assert (told(report)["code"], told(report)["permanent"]) == ("TIMEOUT", False)
+    assert told(report)["message"] == "the attempt took longer than its 7 s"
+
+
+async def test_an_attempt_that_is_interrupted_goes_back_and_a_lost_one_reports_nothing() -> None:
+    begun = asyncio.Event()
+
+    async def waits() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    for lost in (False, True):
+        begun.clear()
+        attempt = begin(lease())
+        task = asyncio.create_task(bench(waits).run(attempt))
+        await started(task, begun)
+        attempt.lost = lost
+        task.cancel()
+        report = await task
+        assert report is None if lost else report is not None and report.outcome == "given_back"
+
+
+@pytest.mark.parametrize("kind", ["async", "plain"])
+async def test_a_checkpoint_without_the_lease_ends_the_attempt_without_a_report(kind: str) -> None:
+    async def asynchronous(*, ctx: AsyncContext) -> None:
+        await ctx.checkpoint("here", {"step": 1})
+        raise AssertionError("went on without a lease")
+
+    def plain(*, ctx: Context) -> None:
+        ctx.checkpoint("here", {"step": 1})
+        raise AssertionError("went on without a lease")
+
+    desk = bench(asynchronous if kind == "async" else plain)
+    desk.holds = False
+    attempt = begin(lease())
+    assert await desk.run(attempt) is None
+    assert attempt.cancelled and attempt.lost
+
+
+@pytest.mark.parametrize("kind", ["async", "plain"])
+async def test_checkpoints_are_numbered_from_the_last_one(kind: str) -> None:
+    async def asynchronous(*, ctx: AsyncContext) -> Any:
+        await ctx.checkpoint("one", {"step": 1})
+        await ctx.checkpoint("two")
+        return ctx.resume_point
+
+    def plain(*, ctx: Context) -> Any:
+        ctx.checkpoint("one", {"step": 1})
+        ctx.checkpoint("two")
+        return ctx.resume_point
+
+    desk = bench(asynchronous if kind == "async" else plain)
+    report = await desk.result(checkpoint_seq=4, resume_point=("old", [1]))
+    assert output(report) == ["old", [1]]
+    assert desk.checkpoints == [(5, "one", {"step": 1}), (6, "two", None)]

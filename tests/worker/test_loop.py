@@ -1,0 +1,571 @@
+"""The worker as a service, on a real Postgres; the test plays the orchestrator."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from holdfast.define.registry import Registry, describe
+from holdfast.errors import Unreachable
+from holdfast.store.interface import Batch, SignalRow, Withdrawal
+from holdfast.store.postgres import PostgresStore
+from holdfast.worker.context import AsyncContext, Context
+from holdfast.worker.loop import Worker
+from tests.conftest import eventually
+from tests.running import streams_kept
+from tests.store.stage import PostgresBackstage, Stage, report_of, retry_write
+from tests.worker.attempts import lease as lease_of
+
+pytestmark = pytest.mark.anyio
+
+
+class Service:
+    """A running worker, its events, and the store that it uses."""
+
+    def __init__(self, store: PostgresStore, handler: Callable[..., Any], **settings: Any) -> None:
+        self.store = store
+        self.wake, self.stopping = asyncio.Event(), asyncio.Event()
+        defaults: dict[str, Any] = {
+            "queues": None, "concurrency": 4, "claim_batch": 100, "lease_seconds": 10.0, "renew_seconds": 0.1,
+            "poll_seconds": 0.05, "grace_seconds": 5.0, "wake": self.wake,
+        }  # fmt: skip
+        handlers = Registry([describe(handler, "work")])
+        self.worker = Worker(store, "under test", handlers, **(defaults | settings))
+        self.task = asyncio.create_task(self.worker.run(self.stopping))
+
+    async def stop(self) -> None:
+        self.stopping.set()
+        await asyncio.wait_for(self.task, 20)
+
+
+@asynccontextmanager
+async def serving(url: str, handler: Callable[..., Any], **settings: Any) -> AsyncIterator[Service]:
+    store = settings.pop("store", None) or PostgresStore(url, "holdfast worker")
+    with streams_kept():
+        service = Service(store, handler, **settings)
+        try:
+            yield service
+        finally:
+            await service.stop()
+            await store.close()
+
+
+@pytest.fixture
+async def stage(store: PostgresStore) -> AsyncIterator[Stage]:
+    backstage = PostgresBackstage(store)
+    yield Stage(store, backstage)
+    await backstage.close()
+
+
+async def reports(stage: Stage, me: int, number: int = 1) -> list[SignalRow]:
+    """The signals of the owner once there are that many."""
+
+    async def enough() -> list[SignalRow]:
+        found = await stage.signals(me)
+        return found if len(found) >= number else []
+
+    return await eventually(enough)
+
+
+async def leases(stage: Stage, job_id: str) -> int:
+    return sum(row["state"] == "leased" for row in await stage.behind.queue(job_id))
+
+
+async def test_tasks_are_run_and_reported(database_url: str, stage: Stage) -> None:
+    async def work(item: int) -> dict[str, int]:
+        return {"seen": item}
+
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    async with serving(database_url, work):
+        await stage.enqueue(me, job_id)
+        (signal,) = await reports(stage, me)
+    assert (signal.outcome, signal.output, signal.worker) == ("done", {"seen": -1}, "under test")
+    assert signal.started_at is not None
+    assert abs(signal.started_at - time.time()) < 60
+
+
+async def test_an_announcement_wakes_a_worker_that_polls_rarely(database_url: str, stage: Stage) -> None:
+    async def work(item: int) -> None: ...
+
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    async with serving(database_url, work, poll_seconds=3600) as service:
+
+        async def is_there() -> bool:
+            return service.worker._worker is not None and not service.wake.is_set()
+
+        await eventually(is_there)
+        await stage.enqueue(me, job_id)
+        service.wake.set()
+        await reports(stage, me)
+
+
+async def test_plain_and_async_handlers_run_side_by_side(database_url: str, stage: Stage) -> None:
+    met = threading.Event()
+    loop = asyncio.get_running_loop()
+    arrived = asyncio.Event()
+
+    def plain(item: int) -> str:
+        loop.call_soon_threadsafe(arrived.set)
+        assert met.wait(10)
+        return "plain"
+
+    async def asynchronous(item: int) -> str:
+        await asyncio.wait_for(arrived.wait(), 10)
+        met.set()
+        return "async"
+
+    async def work(item: int) -> str:
+        return await (asyncio.to_thread(plain, item) if item == 0 else asynchronous(item))
+
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    await stage.enqueue(me, job_id, items=range(2))
+    async with serving(database_url, work, concurrency=2):
+        found = await reports(stage, me, 2)
+    assert [s.outcome for s in found] == ["done", "done"]
+
+
+@pytest.mark.parametrize("kind", ["async", "plain"])
+async def test_no_more_attempts_run_than_the_concurrency_allows(database_url: str, stage: Stage, kind: str) -> None:
+    lock = threading.Lock()
+    running, most = 0, 0
+
+    def enter() -> None:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+
+    def leave() -> None:
+        nonlocal running
+        with lock:
+            running -= 1
+
+    async def asynchronous(item: int) -> None:
+        enter()
+        await asyncio.sleep(0.002)
+        leave()
+
+    def plain(item: int) -> None:
+        enter()
+        threading.Event().wait(0.002)
+        leave()
+
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    await stage.enqueue(me, job_id, items=range(60))
+    async with serving(database_url, asynchronous if kind == "async" else plain, concurrency=3):
+        found = await reports(stage, me, 60)
+    assert {s.outcome for s in found} == {"done"}
+    assert 1 < most <= 3
+
+
+async def test_a_lease_that_is_lost_cancels_the_attempt_and_nothing_is_reported(
+    database_url: str, stage: Stage
+) -> None:
+    begun, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def work(item: int, *, ctx: AsyncContext) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            assert ctx.cancelled
+            cancelled.set()
+
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    await stage.enqueue(me, job_id)
+    async with serving(database_url, work):
+        await asyncio.wait_for(begun.wait(), 10)
+        cycle = stage.store.cycle(me)
+        await cycle.open(100, 100)
+        await cycle.withdraw([Withdrawal(job_id, "cancelled", True, {"code": "CANCELLED"}, ())])
+        await cycle.commit(Batch())
+        await asyncio.wait_for(cancelled.wait(), 10)
+    assert await stage.signals(me) == []
+
+
+async def test_a_plain_handler_sees_that_its_lease_is_lost(database_url: str, stage: Stage) -> None:
+    loop, begun, seen = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+
+    def work(item: int, *, ctx: Context) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        until = time.monotonic() + 10
+        while not ctx.cancelled and time.monotonic() < until:
+            threading.Event().wait(0.005)
+        if ctx.cancelled:
+            seen.set()
+
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    await stage.enqueue(me, job_id)
+    async with serving(database_url, work):
+        await asyncio.wait_for(begun.wait(), 10)
+        async with stage.store.connections.use("stage") as connection:  # type: ignore[attr-defined]
+            await connection.execute("delete from queue")
+        assert await asyncio.to_thread(seen.wait, 10)
+    assert await stage.signals(me) == []
+
+
+async def test_a_worker_that_was_declared_gone_starts_again_under_a_new_lease(database_url: str, stage: Stage) -> None:
+    begun = asyncio.Event()
+    attempts: list[int] = []
+
+    async def work(item: int, *, ctx: AsyncContext) -> str:
+        attempts.append(ctx.attempt)
+        begun.set()
+        if ctx.attempt == 1:
+            await asyncio.Event().wait()
+        return "second"
+
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    await stage.enqueue(me, job_id)
+    async with serving(database_url, work) as service:
+        await asyncio.wait_for(begun.wait(), 10)
+        first = service.worker._worker
+        assert first is not None
+        await stage.behind.lapse_worker(first)
+        await stage.store.expire()
+        (lost,) = await reports(stage, me)
+        assert lost.outcome == "lost"
+        again = retry_write(report_lease(lost), None, lost=1, retries=0)
+        await stage.commit(me, Batch(handled=[lost.id], retried=[again]))
+        (done,) = await reports(stage, me)
+        assert service.worker._worker not in (None, first)
+    assert (done.outcome, done.output, attempts) == ("done", "second", [1, 2])
+
+
+def report_lease(signal: SignalRow) -> Any:
+    return lease_of(
+        job_id=signal.job_id, node=signal.node, item=signal.item, epoch=signal.epoch, attempt=signal.attempt
+    )
+
+
+async def test_leases_claimed_while_a_heartbeat_is_under_way_are_kept(database_url: str, stage: Stage) -> None:
+    """The answer to a renewal knows nothing of what was claimed after it was asked for."""
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    class Slow(PostgresStore):
+        async def renew_worker(self, *given: Any) -> Any:
+            still = await super().renew_worker(*given)
+            asked.set()
+            await answer.wait()
+            return still
+
+    begun, finish = asyncio.Event(), asyncio.Event()
+
+    async def work(item: int) -> str:
+        begun.set()
+        await finish.wait()
+        return "kept"
+
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    async with serving(database_url, work, store=Slow(database_url)):
+        await asyncio.wait_for(asked.wait(), 10)
+        await stage.enqueue(me, job_id)
+        await asyncio.wait_for(begun.wait(), 10)
+        asked.clear()
+        answer.set()
+        await asyncio.wait_for(asked.wait(), 10)
+        finish.set()
+        (signal,) = await reports(stage, me)
+    assert (signal.outcome, signal.output) == ("done", "kept")
+
+
+class LosesTheFirstClaim(PostgresStore):
+    """Its first claim is committed, but the answer never arrives."""
+
+    lost = False
+
+    async def report_and_claim(self, *given: Any) -> Any:
+        answer = await super().report_and_claim(*given)
+        if answer[1] and not self.lost:
+            self.lost = True
+            raise Unreachable("the connection broke before the answer")
+        return answer
+
+
+async def test_a_claim_whose_answer_was_lost_goes_back_long_before_its_timeout(database_url: str, stage: Stage) -> None:
+    async def work(item: int) -> str:
+        return "run"
+
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    await stage.enqueue(me, job_id, items=range(2), timeout_seconds=3600.0)
+    flaky = LosesTheFirstClaim(database_url)
+    async with serving(database_url, work, store=flaky, lease_seconds=0.5, renew_seconds=0.1):
+        found = await reports(stage, me, 2)
+        assert [s.outcome for s in found] == ["given_back", "given_back"]
+        again = [retry_write(report_lease(s), None, retries=0) for s in found]
+        await stage.commit(me, Batch(handled=[s.id for s in found], retried=again))
+        assert {s.outcome for s in await reports(stage, me, 2)} == {"done"}
+
+
+async def test_what_runs_is_not_given_back_after_a_broken_connection(database_url: str, stage: Stage) -> None:
+    begun, finish = asyncio.Event(), asyncio.Event()
+
+    class Breaks(PostgresStore):
+        broken = False
+
+        async def report_and_claim(self, *given: Any) -> Any:
+            if begun.is_set() and not self.broken:
+                self.broken = True
+                raise Unreachable("the connection broke")
+            return await super().report_and_claim(*given)
+
+    async def work(item: int) -> str:
+        begun.set()
+        await finish.wait()
+        return "once"
+
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    await stage.enqueue(me, job_id)
+    flaky = Breaks(database_url)
+    async with serving(database_url, work, store=flaky):
+
+        async def broken() -> bool:
+            return flaky.broken
+
+        await eventually(broken)
+        finish.set()
+        (signal,) = await reports(stage, me)
+    assert (signal.outcome, signal.output, signal.attempt) == ("done", "once", 1)
+
+
+async def test_a_report_whose_answer_was_lost_is_sent_again_and_counts_once(database_url: str, stage: Stage) -> None:
+    class LosesTheAnswer(PostgresStore):
+        lost = False
+
+        async def report_and_claim(self, worker: Any, told: Any, *given: Any) -> Any:
+            answer = await super().report_and_claim(worker, told, *given)
+            if told and not self.lost:
+                self.lost = True
+                raise Unreachable("the connection broke before the answer")
+            return answer
+
+    async def work(item: int) -> None: ...
+
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    await stage.enqueue(me, job_id)
+    async with serving(database_url, work, store=LosesTheAnswer(database_url)):
+        found = await reports(stage, me, 2)
+    assert [s.kind for s in found] == ["report", "rejected"]
+
+
+async def test_a_stop_gives_back_what_waits_and_lets_finish_what_runs(database_url: str, stage: Stage) -> None:
+    begun, finish = asyncio.Event(), asyncio.Event()
+
+    async def work(item: int) -> int:
+        begun.set()
+        await finish.wait()
+        return item
+
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    await stage.enqueue(me, job_id, items=range(5))
+    async with serving(database_url, work, concurrency=1) as service:
+        service.worker._mean_seconds = 1e-3  # Believes that attempts are short, and claims ahead.
+        service.wake.set()
+        await asyncio.wait_for(begun.wait(), 10)
+
+        async def all_claimed() -> bool:
+            service.wake.set()
+            return await leases(stage, job_id) == 5
+
+        await eventually(all_claimed)
+        service.stopping.set()
+        waiting = await reports(stage, me, 4)
+        assert {s.outcome for s in waiting} == {"given_back"}
+        assert not service.task.done()
+        finish.set()
+        await asyncio.wait_for(service.task, 10)
+    ended = await stage.signals(me)
+    assert sorted(str(s.outcome) for s in ended) == ["done"] + ["given_back"] * 4
+    assert await stage.behind.queue(job_id) == []
+
+
+@pytest.mark.parametrize("kind", ["async", "plain"])
+async def test_a_stop_gives_back_after_the_grace_what_does_not_end(database_url: str, stage: Stage, kind: str) -> None:
+    begun, released = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    async def asynchronous(item: int) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    def plain(item: int) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        released.wait(10)
+
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    await stage.enqueue(me, job_id)
+    function = asynchronous if kind == "async" else plain
+    async with serving(database_url, function, grace_seconds=0.1) as service:
+        await asyncio.wait_for(begun.wait(), 10)
+        await service.stop()
+        released.set()
+    (signal,) = await stage.signals(me)
+    assert (signal.outcome, signal.task_retries, signal.task_lost) == ("given_back", 0, 0)
+
+
+async def test_a_handler_that_ignores_its_cancellation_does_not_keep_the_worker(
+    database_url: str, stage: Stage
+) -> None:
+    begun, end = asyncio.Event(), asyncio.Event()
+
+    async def stubborn(item: int) -> None:
+        begun.set()
+        while not end.is_set():
+            try:
+                await end.wait()
+            except asyncio.CancelledError:
+                continue
+
+    me = await stage.orchestrator()
+    await stage.enqueue(me, await stage.owned_job(me))
+    async with serving(database_url, stubborn, grace_seconds=0.05) as service:
+        await asyncio.wait_for(begun.wait(), 10)
+        await service.stop()
+        end.set()
+    assert [s.outcome for s in await stage.signals(me)] == ["given_back"]
+
+
+async def test_a_stop_tells_the_handlers_that_run(database_url: str, stage: Stage) -> None:
+    begun = asyncio.Event()
+
+    async def work(item: int, *, ctx: AsyncContext) -> str:
+        begun.set()
+        while not ctx.cancelled:
+            await asyncio.sleep(0.005)
+        await ctx.checkpoint("left", {"at": 3})
+        return "left early"
+
+    me = await stage.orchestrator()
+    await stage.enqueue(me, await stage.owned_job(me))
+    async with serving(database_url, work) as service:
+        await asyncio.wait_for(begun.wait(), 10)
+        await service.stop()
+    (signal,) = await stage.signals(me)
+    assert signal.outcome in ("done", "given_back")
+
+
+async def test_progress_reaches_the_queue_row(database_url: str, stage: Stage, store: PostgresStore) -> None:
+    finish = asyncio.Event()
+
+    async def work(item: int, *, ctx: AsyncContext) -> None:
+        ctx.progress(3, 10, "reading \0 the map")
+        await finish.wait()
+
+    me = await stage.orchestrator()
+    await stage.enqueue(me, await stage.owned_job(me))
+    async with serving(database_url, work, renew_seconds=0.05):
+
+        async def shown() -> Any:
+            async with store.connections.use("stage") as connection:
+                row = await (await connection.execute("select progress from queue")).fetchone()
+                return row is not None and row[0]
+
+        assert await eventually(shown) == {"done": 3, "total": 10, "text": "reading  the map"}
+        finish.set()
+        await reports(stage, me)
+
+
+async def test_progress_that_cannot_be_stored_fails_its_attempt_and_not_the_heartbeat(
+    database_url: str, stage: Stage
+) -> None:
+    begun, finish = asyncio.Event(), asyncio.Event()
+
+    async def work(item: int, *, ctx: AsyncContext) -> None:
+        if item == 0:
+            ctx.progress(object(), 10)  # type: ignore[arg-type]
+        begun.set()
+        await finish.wait()
+
+    me = await stage.orchestrator()
+    await stage.enqueue(me, await stage.owned_job(me), items=range(2))
+    async with serving(database_url, work, renew_seconds=0.05, lease_seconds=0.6):
+        (bad,) = await reports(stage, me)
+        assert (bad.item, bad.outcome) == (0, "failed")
+
+        async def renewed() -> bool:
+            async with stage.store.connections.use("stage") as connection:  # type: ignore[attr-defined]
+                found = await connection.execute("select renewed_at > started_at + interval '0.8 s' from workers")
+                return (await found.fetchone()) == (True,)
+
+        await eventually(renewed)
+        finish.set()
+        assert [s.outcome for s in await reports(stage, me, 2)] == ["failed", "done"]
+
+
+async def test_an_interrupted_attempt_resumes_at_its_last_checkpoint(database_url: str, stage: Stage) -> None:
+    ran: list[tuple[int, int]] = []
+    in_phase_two, never = asyncio.Event(), asyncio.Event()
+
+    async def work(item: int, *, ctx: AsyncContext) -> str:
+        done = ctx.resume_point[1]["phase"] if ctx.resume_point else 0
+        for phase in range(done + 1, 4):
+            ran.append((ctx.attempt, phase))
+            if (ctx.attempt, phase) == (1, 2):
+                in_phase_two.set()
+                await never.wait()
+            await ctx.checkpoint(f"phase_{phase}", {"phase": phase})
+        return "all phases"
+
+    me = await stage.orchestrator()
+    await stage.enqueue(me, await stage.owned_job(me))
+    async with serving(database_url, work, grace_seconds=0) as first:
+        await asyncio.wait_for(in_phase_two.wait(), 10)
+        await first.stop()
+    (given_back,) = await reports(stage, me)
+    again = retry_write(report_lease(given_back), None, retries=0)
+    await stage.commit(me, Batch(handled=[given_back.id], retried=[again]))
+    async with serving(database_url, work):
+        (done,) = await reports(stage, me)
+    assert (done.outcome, done.output) == ("done", "all phases")
+    assert ran == [(1, 1), (1, 2), (2, 2), (2, 3)]
+
+
+async def test_a_worker_that_ends_says_so(database_url: str, stage: Stage, store: PostgresStore) -> None:
+    async def work(item: int) -> None: ...
+
+    async with serving(database_url, work) as service:
+
+        async def registered() -> bool:
+            return service.worker._worker is not None
+
+        await eventually(registered)
+    async with store.connections.use("stage") as connection:
+        row = await (await connection.execute("select count(*), count(ended_at) from workers")).fetchone()
+    assert row == (1, 1)
+
+
+async def test_a_late_report_of_a_zombie_changes_nothing(database_url: str, stage: Stage) -> None:
+    zombie = await stage.worker("zombie")
+    me = await stage.orchestrator()
+    lease = await stage.leased(me, await stage.owned_job(me), zombie)
+    await stage.behind.lapse_worker(zombie)
+    await stage.store.expire()
+    (lost,) = await stage.signals(me)
+
+    async def work(item: int) -> str:
+        return "by the living"
+
+    async with serving(database_url, work):
+        await stage.commit(me, Batch(handled=[lost.id], retried=[retry_write(lease, None)]))
+        (done,) = await reports(stage, me)
+    assert await stage.store.report(zombie, [report_of(lease), report_of(lease, epoch=2)]) == 0
+    assert (done.outcome, done.output, done.epoch) == ("done", "by the living", 2)

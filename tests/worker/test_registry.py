@@ -1,0 +1,185 @@
+"""Handlers: which arguments they take, how their context is found, and how a process finds them."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel
+
+from holdfast.define.registry import ContractViolation, Handler, Registry, describe, discover, handler
+from holdfast.errors import InvalidInput
+from holdfast.worker.context import AsyncContext, Context
+
+
+class Box(BaseModel):
+    west: float
+    east: float
+
+
+def stack(item: str, size: int = 1, *, scale: float = 1.0, tags: list | None = None) -> None: ...
+
+
+def found(function: Any) -> Handler:
+    return describe(function, "maps.stack")
+
+
+def test_params_become_keyword_arguments() -> None:
+    assert found(stack).arguments({"item": "a", "size": 3, "scale": 2}) == {"item": "a", "size": 3, "scale": 2}
+
+
+def test_defaults_are_left_to_the_function() -> None:
+    assert found(stack).arguments({"item": "a"}) == {"item": "a"}
+
+
+def test_a_missing_argument_is_refused_by_name() -> None:
+    with pytest.raises(ContractViolation, match=r"^handler maps\.stack misses 'item'$"):
+        found(stack).arguments({"size": 3})
+
+
+def test_an_unknown_argument_is_refused_and_the_nearest_suggested() -> None:
+    with pytest.raises(ContractViolation, match=r"does not take 'sise'; did you mean 'size'\?$"):
+        found(stack).arguments({"item": "a", "sise": 3})
+    with pytest.raises(ContractViolation, match=r"does not take 'colour'$"):
+        found(stack).arguments({"item": "a", "colour": "red"})
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"item": 3}, "'item' must be str, not int"),
+        ({"item": None}, "'item' must be str, not null"),
+        ({"item": "a", "size": "3"}, "'size' must be int, not str"),
+        ({"item": "a", "size": True}, "'size' must be int, not bool"),
+        ({"item": "a", "size": 1.5}, "'size' must be int, not float"),
+        ({"item": "a", "scale": True}, "'scale' must be float, not bool"),
+        ({"item": "a", "tags": "x"}, "'tags': Input should be a valid list"),
+    ],
+)
+def test_a_wrongly_typed_argument_is_refused(params: dict[str, Any], message: str) -> None:
+    with pytest.raises(ContractViolation, match=message):
+        found(stack).arguments(params)
+
+
+def test_rich_annotations_are_checked_and_converted_by_pydantic() -> None:
+    def clip(box: Box, mode: Literal["inner", "outer"] = "inner") -> None: ...
+
+    function = found(clip)
+    # Local classes cannot be looked up from a string: the function says what it wants by value.
+    clip.__annotations__.update(box=Box, mode=Literal["inner", "outer"])
+    function = found(clip)
+    assert function.arguments({"box": {"west": 1, "east": 2}})["box"] == Box(west=1, east=2)
+    with pytest.raises(ContractViolation, match=r"'box\.east': Field required"):
+        function.arguments({"box": {"west": 1}})
+    with pytest.raises(ContractViolation, match="'mode'"):
+        function.arguments({"box": {"west": 1, "east": 2}, "mode": "middle"})
+
+
+def test_params_collected_by_a_double_star_may_be_anything() -> None:
+    def anything(**params: Any) -> None: ...
+
+    def nearly(size: int, **params: Any) -> None: ...
+
+    assert found(anything).arguments({"x": [1], "y": None}) == {"x": [1], "y": None}
+    assert found(nearly).arguments({"size": 1, "x": "y"}) == {"size": 1, "x": "y"}
+    with pytest.raises(ContractViolation, match="'size' must be int"):
+        found(nearly).arguments({"size": "1"})
+
+
+def test_a_context_is_found_by_its_annotation_or_by_the_name_ctx() -> None:
+    def annotated(item: str, where: Context) -> None: ...
+
+    async def awaited(item: str, where: AsyncContext) -> None: ...
+
+    def named(item: str, *, ctx: Any) -> None: ...
+
+    def without(item: str) -> None: ...
+
+    assert found(annotated).context_parameter == found(awaited).context_parameter == "where"
+    assert found(named).context_parameter == "ctx"
+    assert found(without).context_parameter is None
+    for function in (annotated, awaited, named):
+        assert found(function).arguments({"item": "a"}) == {"item": "a"}
+    with pytest.raises(ContractViolation, match="does not take 'where'"):
+        found(annotated).arguments({"item": "a", "where": "forged"})
+
+
+def test_async_functions_are_told_from_plain_ones() -> None:
+    async def asynchronous() -> None: ...
+
+    assert found(asynchronous).is_async
+    assert not found(stack).is_async
+
+
+def test_a_handler_stays_an_ordinary_function() -> None:
+    @handler("double", queue="light", timeout_seconds=3)
+    def double(number: int) -> int:
+        return number * 2
+
+    @handler()
+    async def named_by_itself() -> str:
+        return "called"
+
+    assert double(4) == 8
+    assert asyncio.run(named_by_itself()) == "called"
+    registry = Registry()
+    assert registry.add_module(SimpleNamespace(a=double, b=named_by_itself, c=3)) == 2
+    assert registry.names == ["double", "named_by_itself"]
+    described = registry.get("double")
+    assert described is not None
+    assert (described.queue, described.timeout_seconds, described.isolation) == ("light", 3, "thread")
+
+
+def test_two_handlers_of_one_name_are_refused_with_both_places() -> None:
+    def other() -> None: ...
+
+    registry = Registry([describe(stack, "same")])
+    registry.add(describe(stack, "same"))
+    with pytest.raises(InvalidInput, match=r"Two handlers are named 'same': .*stack and .*other"):
+        registry.add(describe(other, "same"))
+
+
+def test_the_built_in_handlers_are_discovered() -> None:
+    assert {
+        "echo", "hello_world", "sleep", "fail", "flaky_echo", "multi_phase", "size_check", "chunk_processor",
+    } <= set(discover().names)  # fmt: skip
+    assert discover(entry_points_too=False).names == []
+    assert "echo" in discover().with_context
+    assert "size_check" not in discover().with_context
+
+
+@pytest.fixture
+def in_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", ["", *__import__("sys").path])
+    return tmp_path
+
+
+def test_a_module_of_the_working_directory_is_found(in_directory: Path) -> None:
+    (in_directory / "my_own_handlers.py").write_text(
+        "from holdfast import handler\n@handler('mine')\ndef mine(): ...\n", encoding="utf-8"
+    )
+    assert discover(["my_own_handlers"], entry_points_too=False).names == ["mine"]
+    assert discover(["my_own_handlers.py"], entry_points_too=False).names == ["mine"]
+
+
+def test_a_module_that_is_not_there_is_told(in_directory: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"'not_there' cannot be imported: ModuleNotFoundError: No module named"):
+        discover(["not_there"])
+
+
+def test_a_module_that_breaks_is_told_in_one_line(in_directory: Path) -> None:
+    (in_directory / "broken_handlers.py").write_text("1 / 0\n", encoding="utf-8")
+    with pytest.raises(
+        InvalidInput, match=r"'broken_handlers' cannot be imported: ZeroDivisionError: division by zero"
+    ):
+        discover(["broken_handlers"])
+
+
+def test_a_module_without_handlers_is_told(in_directory: Path) -> None:
+    (in_directory / "empty_handlers.py").write_text("x = 1\n", encoding="utf-8")
+    with pytest.raises(InvalidInput, match="The module 'empty_handlers' has no handlers"):
+        discover(["empty_handlers"])
