@@ -1,0 +1,359 @@
+"""The words of the command line: commands, flags, and their help. What they do is imported when it is asked for."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from holdfast.cli.problems import report
+from holdfast.cli.streams import answer, survive_any_encoding
+from holdfast.errors import ExitCode, InvalidInput
+from holdfast.version import __version__
+
+RUN, LOOK, STEER, WRITE, INSTALL, APPS = (
+    "Run workflows",
+    "See what happens",
+    "Change what happens",
+    "Write workflows",
+    "Look after the installation",
+    "Apps",
+)
+APP_ENTRY_POINTS = "holdfast.cli"
+
+
+class GroupedCommands(TyperGroup):
+    """Lists the commands by what one wants to do. Plain text: formatted help takes half a second to import."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for panel in (RUN, LOOK, STEER, WRITE, INSTALL, APPS):
+            rows = [
+                (name, command.get_short_help_str(limit=formatter.width - 16))
+                for name, command in self.commands.items()
+                if getattr(command, "rich_help_panel", None) == panel and not command.hidden
+            ]
+            if rows:
+                with formatter.section(panel):
+                    formatter.write_dl(rows)
+
+
+app = typer.Typer(
+    name="holdfast",
+    cls=GroupedCommands,
+    rich_markup_mode=None,
+    help="Durable workflows on Postgres. After any failure it knows what survived and how to continue.",
+    epilog="Begin with: holdfast init my-project",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class DrawingFormat(StrEnum):
+    TEXT = "text"
+    MERMAID = "mermaid"
+    SVG = "svg"
+
+
+Json = Annotated[bool, typer.Option("--json", help="Answer as JSON; problems too, on stderr.")]
+DatabaseUrl = Annotated[
+    str | None,
+    typer.Option("--database-url", metavar="URL", help="Postgres to use, else HOLDFAST_DATABASE_URL, else our own."),
+]
+UnusedDatabaseUrl = Annotated[str | None, typer.Option("--database-url", metavar="URL", hidden=True)]
+Handlers = Annotated[
+    list[str], typer.Option("--handlers", metavar="MODULE", help="Module with handlers; may be repeated.")
+]
+Input = Annotated[list[str], typer.Option("--input", metavar="NAME=VALUE", help="One input; may be repeated.")]
+Inputs = Annotated[
+    Path | None, typer.Option("--inputs", metavar="FILE", help="JSON or YAML file with inputs; - is stdin.")
+]
+Queues = Annotated[
+    list[str], typer.Option("--queue", metavar="QUEUE", help="Serve this queue only; may be repeated. Default: all.")
+]
+Concurrency = Annotated[
+    int | None, typer.Option("--concurrency", metavar="N", min=1, max=10_000, help="Tasks at a time. Default: 16.")
+]
+JobName = Annotated[str, typer.Argument(metavar="JOB", help="Job id, or its last 6 characters or more.")]
+WorkflowFile = Annotated[Path, typer.Argument(metavar="FILE", help="Workflow file.")]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        answer(f"holdfast {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def holdfast(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command(rich_help_panel=RUN)
+def run(
+    file: WorkflowFile,
+    input: Input = [],  # noqa: B006
+    inputs: Inputs = None,
+    handlers: Handlers = [],  # noqa: B006
+    concurrency: Concurrency = None,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Run a workflow file to its end, here, as a new job."""
+    from holdfast.cli.run import run_file
+
+    return run_file(
+        file,
+        assignments=input,
+        inputs_file=inputs,
+        handlers=handlers,
+        concurrency=concurrency,
+        as_json=as_json,
+        database_url=database_url,
+    )
+
+
+@app.command(rich_help_panel=RUN)
+def submit(
+    workflow: Annotated[
+        str, typer.Argument(metavar="FILE|WORKFLOW", help="Workflow file, or the id of a known workflow.")
+    ],
+    input: Input = [],  # noqa: B006
+    inputs: Inputs = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="KEY", help="Name of this submission; the same key is the same job.")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; the exit code tells how it ended.")] = False,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Hand a job in; the same submission twice is one job."""
+    from holdfast.cli.submit import submit_job
+
+    return submit_job(
+        workflow,
+        assignments=input,
+        inputs_file=inputs,
+        key=key,
+        wait=wait,
+        as_json=as_json,
+        database_url=database_url,
+    )
+
+
+@app.command(rich_help_panel=RUN)
+def up(
+    handlers: Handlers = [],  # noqa: B006
+    queue: Queues = [],  # noqa: B006
+    concurrency: Concurrency = None,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Serve jobs until stopped: orchestrator and worker in one process."""
+    from holdfast.cli.serve import serve
+
+    return serve(
+        "up", handlers=handlers, queues=queue, concurrency=concurrency, as_json=as_json, database_url=database_url
+    )
+
+
+@app.command(rich_help_panel=RUN)
+def worker(
+    handlers: Handlers = [],  # noqa: B006
+    queue: Queues = [],  # noqa: B006
+    concurrency: Concurrency = None,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Run tasks until stopped; takes only tasks whose handler it has."""
+    from holdfast.cli.serve import serve
+
+    return serve(
+        "worker", handlers=handlers, queues=queue, concurrency=concurrency, as_json=as_json, database_url=database_url
+    )
+
+
+@app.command(rich_help_panel=RUN)
+def orchestrator(as_json: Json = False, database_url: DatabaseUrl = None) -> int:
+    """Decide what runs next until stopped; runs no tasks itself."""
+    from holdfast.cli.serve import serve
+
+    return serve("orchestrator", handlers=[], queues=[], concurrency=None, as_json=as_json, database_url=database_url)
+
+
+@app.command(rich_help_panel=LOOK)
+def status(
+    job: Annotated[
+        str | None, typer.Argument(metavar="[JOB]", help="Job id, or its last 6 characters or more. Default: list.")
+    ] = None,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Show one job, or list the newest ones."""
+    from holdfast.cli.show import show_status
+
+    return show_status(job, as_json=as_json, database_url=database_url)
+
+
+@app.command(rich_help_panel=LOOK)
+def watch(job: JobName, as_json: Json = False, database_url: DatabaseUrl = None) -> int:
+    """Follow a job to its end; the exit code tells how it ended."""
+    from holdfast.cli.show import watch_job
+
+    return watch_job(job, as_json=as_json, database_url=database_url)
+
+
+@app.command(rich_help_panel=LOOK)
+def events(
+    job: JobName,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
+    after: Annotated[int, typer.Option("--after", metavar="SEQ", min=0, help="Only events after this number.")] = 0,
+    node: Annotated[str | None, typer.Option("--node", metavar="NODE", help="Only events of this node.")] = None,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Show everything that happened to a job, in order."""
+    from holdfast.cli.show import show_events
+
+    return show_events(job, follow=follow, after=after, node=node, as_json=as_json, database_url=database_url)
+
+
+@app.command(rich_help_panel=STEER)
+def cancel(
+    job: JobName,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it is kept with the job.")] = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Only record it; do not wait for the answer.")] = False,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Stop a job; what it has finished is kept."""
+    from holdfast.cli.cancel import cancel_job
+
+    return cancel_job(job, reason=reason, yes=yes, detach=detach, as_json=as_json, database_url=database_url)
+
+
+@app.command(rich_help_panel=WRITE)
+def init(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory to make or to fill.")],
+    as_json: Json = False,
+    database_url: UnusedDatabaseUrl = None,
+) -> int:
+    """Write a small project to begin with."""
+    from holdfast.cli.starting import write_project
+
+    return write_project(directory, as_json=as_json)
+
+
+@app.command(rich_help_panel=WRITE)
+def validate(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Workflow files.")],
+    handlers: Handlers = [],  # noqa: B006
+    as_json: Json = False,
+    database_url: UnusedDatabaseUrl = None,
+) -> int:
+    """Check workflow files; with --handlers an unknown handler is an error too."""
+    from holdfast.cli.files import validate_files
+
+    return validate_files(files, handlers=handlers, as_json=as_json)
+
+
+@app.command(rich_help_panel=WRITE)
+def graph(
+    file: WorkflowFile,
+    format: Annotated[DrawingFormat, typer.Option("--format", help="How to draw it.")] = DrawingFormat.TEXT,
+    handlers: Handlers = [],  # noqa: B006
+    as_json: Json = False,
+    database_url: UnusedDatabaseUrl = None,
+) -> int:
+    """Draw a workflow file."""
+    from holdfast.cli.files import draw_file
+
+    return draw_file(file, drawing=format.value, handlers=handlers, as_json=as_json)
+
+
+@app.command(rich_help_panel=WRITE)
+def schema(as_json: Json = False, database_url: UnusedDatabaseUrl = None) -> int:
+    """Print the JSON Schema of workflow files, for editors."""
+    from holdfast.cli.files import print_schema
+
+    return print_schema(as_json=as_json)
+
+
+@app.command(rich_help_panel=INSTALL)
+def doctor(as_json: Json = False, database_url: DatabaseUrl = None) -> int:
+    """Check the installation and say what to do about what is wrong."""
+    from holdfast.cli.doctor import examine
+
+    return examine(as_json=as_json, database_url=database_url)
+
+
+@app.command(rich_help_panel=INSTALL)
+def migrate(
+    ddl: Annotated[bool, typer.Option("--ddl", help="Print the statements; touch no database.")] = False,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Bring the database's schema up to date."""
+    from holdfast.cli.schema import apply_migrations, print_ddl
+
+    return print_ddl(as_json=as_json) if ddl else apply_migrations(as_json=as_json, database_url=database_url)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run one command and end the process with its exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    survive_any_encoding()
+    code = execute(given)
+    # A handler that ignores its end would keep the interpreter waiting for its thread.
+    if any(thread.name.startswith("holdfast-handler") for thread in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
+def execute(arguments: list[str]) -> int:
+    """Run one command; whatever it raises is told on stderr and becomes an exit code."""
+    try:
+        for argument in arguments:
+            _refuse_broken_text(argument)
+        _add_apps(arguments)
+        returned: Any = app(arguments or ["--help"], prog_name="holdfast", standalone_mode=False)
+    except (Exception, KeyboardInterrupt) as error:
+        return report(error, as_json="--json" in arguments)
+    return returned if isinstance(returned, int) else ExitCode.DONE
+
+
+def _add_apps(arguments: list[str]) -> None:
+    """Sub-commands of installed apps; looked for only when the command may be one of them."""
+    own = {
+        command.name or (command.callback.__name__ if command.callback else "") for command in app.registered_commands
+    }
+    if next((word for word in arguments if not word.startswith("-")), None) in own:
+        return
+    from importlib.metadata import entry_points
+
+    known = {group.name for group in app.registered_groups}
+    for point in entry_points(group=APP_ENTRY_POINTS):
+        if point.name not in known:
+            app.add_typer(point.load(), name=point.name, rich_help_panel=APPS)
+
+
+def _refuse_broken_text(argument: str) -> None:
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        shown = argument.encode("utf-8", "replace").decode()
+        raise InvalidInput(f"The argument '{shown}' is not valid UTF-8.") from None

@@ -1,0 +1,221 @@
+"""`holdfast doctor`: one line for each thing that can be wrong, and what to do about it.
+
+Exit code: 2 if the settings are wrong, 6 if the database is out of reach or not usable, else 0, warnings or not.
+"""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from importlib.metadata import version
+from pathlib import Path
+
+from rich.text import Text
+
+from holdfast.bootstrap import database
+from holdfast.cli.session import begin, drive, has_database
+from holdfast.cli.streams import answer_json, harmless, show
+from holdfast.cli.words import age, counted, duration
+from holdfast.errors import ExitCode, HoldfastError, Unreachable
+from holdfast.settings import Settings
+from holdfast.store.connection import Connections
+from holdfast.store.migrate import status as schema_status
+from holdfast.store.reading import Reader, ServerFacts
+from holdfast.store.status import moment
+from holdfast.version import __version__
+
+OLDEST_POSTGRES = 15
+SKEW_SECONDS = 2.0
+FREE_GIGABYTES = 1.0
+UNREAD_SECONDS = 10.0
+TRANSACTION_SECONDS = 60.0
+
+
+class Grade(StrEnum):
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    check: str
+    grade: Grade
+    message: str
+    remedy: str | None = None
+
+
+def examine(*, as_json: bool, database_url: str | None) -> int:
+    return drive(_examine(as_json=as_json, database_url=database_url))
+
+
+async def _examine(*, as_json: bool, database_url: str | None) -> int:
+    findings: list[Finding] = [_versions()]
+    code = ExitCode.DONE
+    try:
+        settings = begin(database_url)
+    except HoldfastError as error:
+        findings.append(_failed("settings", error))
+        code = ExitCode.BAD_USAGE
+    else:
+        findings += _settings(settings)
+        findings += [finding async for finding in _database(settings)]
+        if any(f.grade is Grade.FAIL for f in findings):
+            code = ExitCode.UNREACHABLE
+    if as_json:
+        answer_json({"ok": code == ExitCode.DONE, "findings": [asdict(f) for f in findings]})
+    else:
+        for finding in findings:
+            _show(finding)
+    return code
+
+
+def _show(finding: Finding) -> None:
+    style = {Grade.OK: "green", Grade.WARN: "yellow", Grade.FAIL: "red"}[finding.grade]
+    text = Text(f"{finding.grade:<5}", style=style)
+    text.append(f"{finding.check}: ", style="bold")
+    text.append(harmless(finding.message))
+    show(text)
+    if finding.remedy:
+        show(Text(harmless(f"     → {finding.remedy}")))
+
+
+def _failed(check: str, error: HoldfastError) -> Finding:
+    message = " ".join([error.message, *(str(detail) for detail in error.errors)])
+    return Finding(check, Grade.FAIL, message, error.remedy)
+
+
+def _versions() -> Finding:
+    packages = ", ".join(f"{name} {version(name)}" for name in ("psycopg", "pydantic", "orjson"))
+    return Finding("versions", Grade.OK, f"holdfast {__version__}, Python {platform.python_version()}, {packages}")
+
+
+def _settings(settings: Settings) -> Iterator[Finding]:
+    if settings.renew_seconds * 2 > settings.lease_seconds:
+        yield Finding(
+            "settings",
+            Grade.WARN,
+            f"HOLDFAST_RENEW_SECONDS ({settings.renew_seconds:g}) leaves room for one missed renewal only.",
+            "Use about a third of HOLDFAST_LEASE_SECONDS.",
+        )
+    else:
+        where = "HOLDFAST_DATABASE_URL" if settings.database_url is not None else f"our own Postgres in {settings.home}"
+        yield Finding("settings", Grade.OK, f"database from {where}, {settings.concurrency} tasks at a time")
+    place = _existing(settings.home.resolve())
+    free = shutil.disk_usage(place).free / 1e9
+    if free < FREE_GIGABYTES:
+        yield Finding("disk", Grade.WARN, f"only {free:.1f} GB free in {place}", "Make room before it is full.")
+    else:
+        yield Finding("disk", Grade.OK, f"{free:.0f} GB free in {place}")
+
+
+def _existing(path: Path) -> Path:
+    return next(parent for parent in (path, *path.parents) if parent.exists())
+
+
+async def _database(settings: Settings) -> AsyncIterator[Finding]:
+    if not has_database(settings):
+        yield Finding("database", Grade.OK, "none yet; the first command that needs one sets it up")
+        return
+    try:
+        with database(settings) as url:
+            connections = Connections(url, "holdfast doctor")
+            try:
+                async for finding in _server(connections):
+                    yield finding
+            finally:
+                await connections.close()
+    except Unreachable as error:
+        yield _failed("database", error)
+
+
+async def _server(connections: Connections) -> AsyncIterator[Finding]:
+    reader = Reader(connections)
+    asked = time.time()
+    facts = await reader.server_facts()
+    yield _server_version(facts)
+    yield _clock(facts, (asked + time.time()) / 2)
+    yield _durability(facts)
+    yield _room(facts)
+    async with connections.use("reading") as connection:
+        found = await schema_status(connection)
+    if not found.is_current:
+        unknown, missing = list(found.unknown), list(found.missing)
+        what = f"unknown migrations {unknown}" if unknown else f"missing migrations {missing}"
+        remedy = "Install the version that made them." if found.unknown else "Apply them with: holdfast migrate"
+        yield Finding("schema", Grade.FAIL if found.applied else Grade.WARN, what, remedy)
+        return
+    yield Finding("schema", Grade.OK, f"up to date ({counted(len(found.applied), 'migration')})")
+    async for finding in _fleet(reader):
+        yield finding
+
+
+def _server_version(facts: ServerFacts) -> Finding:
+    text = f"Postgres {facts.version}, database {facts.database}, {facts.size_bytes / 1e6:,.0f} MB"
+    if facts.version_number // 10_000 < OLDEST_POSTGRES:
+        return Finding("database", Grade.FAIL, text, f"Use Postgres {OLDEST_POSTGRES} or newer.")
+    return Finding("database", Grade.OK, text)
+
+
+def _clock(facts: ServerFacts, here: float) -> Finding:
+    skew = facts.now - here
+    if abs(skew) > SKEW_SECONDS:
+        text = f"the database's clock is {duration(abs(skew))} {'ahead' if skew > 0 else 'behind'}"
+        return Finding("clock", Grade.WARN, text, "Times on both machines should come from the same source (NTP).")
+    return Finding("clock", Grade.OK, f"{abs(skew) * 1000:.0f} ms between this machine and the database")
+
+
+def _durability(facts: ServerFacts) -> Finding:
+    off = [name for name in ("fsync", "synchronous_commit") if getattr(facts, name) == "off"]
+    if off:
+        text = f"{' and '.join(off)} off: a crash of the server may lose what was acknowledged"
+        return Finding("durability", Grade.WARN, text, "Set them to on, unless this is a test.")
+    return Finding("durability", Grade.OK, "commits are on disk before they are acknowledged")
+
+
+def _room(facts: ServerFacts) -> Finding:
+    text = f"{facts.connections} of {facts.max_connections} connections are used"
+    if facts.connections > 0.8 * facts.max_connections:
+        return Finding("connections", Grade.WARN, text, "Raise max_connections, or find out who holds them.")
+    return Finding("connections", Grade.OK, text)
+
+
+async def _fleet(reader: Reader) -> AsyncIterator[Finding]:
+    orchestrators, workers = await reader.orchestrators(), await reader.workers()
+    open_work = await reader.unserved_lanes()
+    for one in orchestrators:
+        text = f"{one.name} owns {counted(one.jobs, 'job')}, started {age(moment(one.started_at))}"
+        yield Finding("orchestrator", Grade.OK, text)
+    if not orchestrators:
+        yield Finding("orchestrator", Grade.WARN, "none is alive: submitted jobs wait", "Start one with: holdfast up")
+    for worker in workers:
+        queues = ", ".join(worker.queues) if worker.queues is not None else "every queue"
+        text = f"{worker.name} serves {queues} with {counted(len(worker.handlers), 'handler')}, runs {worker.running}"
+        yield Finding("worker", Grade.OK, f"{text} of {worker.concurrency}, started {age(moment(worker.started_at))}")
+    if not workers:
+        yield Finding("worker", Grade.WARN, "none is alive: tasks wait", "Start one with: holdfast up")
+    for lane in open_work:
+        why = "no live worker has that handler" if lane.queue_is_served else "no live worker serves that queue"
+        text = f"{counted(lane.tasks, 'task')} for '{lane.handler}' in the queue '{lane.queue}': {why}"
+        remedy = f"holdfast worker --queue {lane.queue} --handlers MODULE"
+        yield Finding("queue", Grade.WARN, f"{text}, since {age(moment(lane.since))}", f"Start one with: {remedy}")
+    async for finding in _delays(reader):
+        yield finding
+
+
+async def _delays(reader: Reader) -> AsyncIterator[Finding]:
+    unread, since = await reader.unread_signals(UNREAD_SECONDS)
+    if unread:
+        text = f"{counted(unread, 'signal')} unread, the oldest since {age(moment(since))}"
+        yield Finding("inbox", Grade.WARN, text, "Look whether an orchestrator is alive, and at its log.")
+    else:
+        yield Finding("inbox", Grade.OK, "no signal waits")
+    for one in await reader.long_transactions(TRANSACTION_SECONDS):
+        name = one.application or "unnamed"
+        text = f"{name} (pid {one.pid}, {one.state}) has a transaction open for {duration(one.seconds)}"
+        remedy = f"It slows the queue down; end it with: select pg_terminate_backend({one.pid})"
+        yield Finding("transactions", Grade.WARN, text, remedy)

@@ -1,0 +1,52 @@
+"""How a command that waited for a job ends: with the status object or a summary, and the job's exit code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.cli.progress import shown_status
+from holdfast.cli.render import job_card
+from holdfast.cli.session import command
+from holdfast.cli.streams import answer_json, answers, show
+from holdfast.core.states import JobStatus
+from holdfast.errors import ExitCode
+from holdfast.store.reading import FailedItems, Reader, Snapshot
+from holdfast.store.status import status_json
+
+_EXIT_CODES = {
+    JobStatus.COMPLETED: ExitCode.DONE,
+    JobStatus.PARTIAL: ExitCode.JOB_PARTIAL,
+    JobStatus.FAILED: ExitCode.JOB_FAILED,
+    JobStatus.CANCELLED: ExitCode.JOB_CANCELLED,
+}
+
+
+async def end_with(reader: Reader, job_id: str, *, as_json: bool, database_url: str | None) -> int:
+    """Print how the job ended; returns the exit code that says it."""
+    snapshot = await reader.snapshot(job_id)
+    if as_json:
+        answer_json(status_json(snapshot))
+    else:
+        await show_card(reader, snapshot, database_url)
+    return exit_code(snapshot.job.status)
+
+
+def exit_code(status: str) -> int:
+    return _EXIT_CODES.get(JobStatus(status), ExitCode.DONE)
+
+
+async def show_card(reader: Reader, snapshot: Snapshot, database_url: str | None) -> None:
+    """The job for people, with what its failed items have in common."""
+    status: dict[str, Any] = shown_status(snapshot)
+    failed: dict[str, list[FailedItems]] = {}
+    for node in status["nodes"]:
+        if node["type"] == "fan_out" and node["counts"]["failed"]:
+            failed[node["node"]] = await reader.failed_items(snapshot.job.job_id, node["node"])
+    card = job_card(
+        status,
+        retries=await reader.retries(snapshot.job.job_id),
+        failed=dict(failed),
+        command=lambda text: command(text, database_url),
+        width=answers().width,
+    )
+    show(card)

@@ -1,0 +1,78 @@
+"""Workflow files without a database: are they right, what do they look like, what may stand in them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from holdfast.cli.given import load_definition
+from holdfast.cli.streams import answer, answer_json, harmless, say
+from holdfast.define.definition import Definition
+from holdfast.define.document import schema
+from holdfast.define.drawing import draw_mermaid, draw_svg, draw_text
+from holdfast.define.load import check_file
+from holdfast.define.registry import discover
+from holdfast.errors import Detail, ExitCode, InvalidDefinition, NotFound
+
+
+def validate_files(files: Sequence[Path], *, handlers: Sequence[str], as_json: bool) -> int:
+    """Check every file and tell everything that is wrong with any of them."""
+    known = discover(handlers).names if handlers else None
+    problems: list[Detail] = []
+    checked: list[dict[str, Any]] = []
+    for file in files:
+        definition, found = _check(file, known)
+        problems += found
+        if definition is not None:
+            checked.append(_described(file, definition))
+    if problems and as_json:
+        raise InvalidDefinition(_total(len(problems), len(files)), errors=problems)
+    if as_json:
+        answer_json({"files": checked})
+        return ExitCode.DONE
+    for one in checked:
+        answer(f"ok: {one['file']}: {one['workflow_id']}, version {one['version']}, {one['node_count']} nodes")
+    for problem in problems:
+        say(harmless(str(problem)))
+    return ExitCode.BAD_USAGE if problems else ExitCode.DONE
+
+
+def _check(file: Path, known: Collection[str] | None) -> tuple[Definition | None, list[Detail]]:
+    try:
+        return check_file(file, known)
+    except NotFound:
+        return None, [Detail("There is no such file.", file=str(file))]
+
+
+def _described(file: Path, definition: Definition) -> dict[str, Any]:
+    return {
+        "file": str(file),
+        "workflow_id": definition.workflow_id,
+        "version": definition.version,
+        "node_count": len(definition.nodes),
+        "definition_hash": definition.hash(),
+    }
+
+
+def _total(problems: int, files: int) -> str:
+    return f"{problems} error{'s' if problems != 1 else ''} in {files} file{'s' if files != 1 else ''}."
+
+
+def draw_file(file: Path, *, drawing: str, handlers: Sequence[str], as_json: bool) -> int:
+    definition = load_definition(file)
+    if handlers:
+        discover(handlers)
+    picture = {"text": draw_text, "mermaid": draw_mermaid, "svg": draw_svg}[drawing](definition)
+    if as_json:
+        answer_json({"workflow_id": definition.workflow_id, "format": drawing, "drawing": picture})
+    else:
+        answer(picture.rstrip("\n"))
+    return ExitCode.DONE
+
+
+def print_schema(*, as_json: bool) -> int:
+    """The schema is JSON either way; for people it is indented."""
+    answer(json.dumps(schema(), ensure_ascii=False, indent=None if as_json else 2))
+    return ExitCode.DONE

@@ -1,0 +1,103 @@
+"""What went wrong, told in a line or two, and the exit code that says it."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import sys
+import traceback
+from typing import Any
+
+import typer
+
+from holdfast.cli.streams import OutputClosed, harmless, say
+from holdfast.errors import ExitCode, HoldfastError, InvalidInput, Unreachable
+
+USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
+"""What the parser raises for a wrong flag or argument; typer does not export it under its own name."""
+
+
+class Interrupted(Exception):
+    """Ctrl-C. The text, if any, says what became of what was going on."""
+
+
+def report(error: BaseException, *, as_json: bool) -> int:
+    """Tell a failure on stderr; returns the exit code."""
+    if isinstance(error, OutputClosed):
+        return ExitCode.DONE
+    if isinstance(error, KeyboardInterrupt | Interrupted | typer.Abort):
+        if str(error):
+            say(str(error))
+        return ExitCode.INTERRUPTED
+    problem = _as_problem(error)
+    if problem is None:
+        return _report_bug(error, as_json=as_json)
+    if as_json:
+        say(json.dumps(problem.to_problem(), ensure_ascii=False))
+    else:
+        _tell(problem)
+    return problem.exit_code
+
+
+def _as_problem(error: BaseException) -> HoldfastError | None:
+    if isinstance(error, HoldfastError):
+        return error
+    if isinstance(error, USAGE_ERROR):
+        return _usage_problem(error)
+    if type(error).__module__.partition(".")[0] == "psycopg":
+        # The store turns lost connections into Unreachable; what is left is a refusal, for example of rights.
+        return Unreachable(
+            f"The database refused: {' '.join(str(error).split())}",
+            remedy="Look at the whole installation with: holdfast doctor",
+        )
+    return None
+
+
+def _tell(problem: HoldfastError) -> None:
+    say(harmless(f"error: {problem.message}"))
+    for detail in problem.errors:
+        say(harmless(f"  {detail}"))
+    if problem.remedy:
+        say(harmless(f"  → {problem.remedy}"))
+
+
+def _usage_problem(error: Exception) -> HoldfastError:
+    """A wrong flag or command in one line, with what was probably meant."""
+    context: Any = getattr(error, "ctx", None)
+    message = " ".join(str(getattr(error, "message", "") or error).split())
+    option = getattr(error, "option_name", None)
+    formatted = getattr(error, "format_message", None)
+    if option is not None and message.startswith("No such option"):
+        message = f"There is no option '{option}'.{_meant(option, _options(context))}"
+    elif formatted is not None:
+        message = " ".join(formatted().split())
+    path = context.command_path if context is not None else "holdfast"
+    return InvalidInput(message if message.endswith((".", "?")) else f"{message}.", remedy=f"See: {path} --help")
+
+
+def _options(context: Any) -> list[str]:
+    return [name for parameter in context.command.params for name in parameter.opts if name.startswith("--")]
+
+
+def _meant(word: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    if not close and len(word) > 4:
+        close = [name for name in known if name.startswith(word)]
+    return f" Did you mean '{close[0]}'?" if close else ""
+
+
+def _report_bug(error: BaseException, *, as_json: bool) -> int:
+    line = " ".join(f"{type(error).__name__}: {error}".split())
+    text = f"{line} (this is a bug in holdfast)"
+    remedy = "Run it again with HOLDFAST_LOG_LEVEL=debug and report what it prints."
+    if as_json:
+        problem = HoldfastError(text, remedy=remedy).to_problem()
+        say(json.dumps({**problem, "type": "urn:holdfast:BUG", "code": "BUG", "title": "A bug in holdfast"}))
+    else:
+        say(harmless(f"error: {text}"))
+    if os.environ.get("HOLDFAST_LOG_LEVEL", "").lower() == "debug":
+        traceback.print_exception(error, file=sys.stderr)
+    elif not as_json:
+        say(f"  → {remedy}")
+    return ExitCode.BUG

@@ -1,0 +1,76 @@
+"""`up`, `worker`, `orchestrator`: services that run until they are told to stop, and then hand over what they hold."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from holdfast.bootstrap import Services, process_name
+from holdfast.cli.problems import Interrupted
+from holdfast.cli.session import begin, drive, open_database, until_terminated
+from holdfast.cli.streams import answer_json, say
+from holdfast.cli.words import counted, duration
+from holdfast.define.registry import Registry, discover
+from holdfast.errors import ExitCode
+from holdfast.settings import Settings
+
+
+def serve(
+    service: str,
+    *,
+    handlers: Sequence[str],
+    queues: Sequence[str],
+    concurrency: int | None,
+    as_json: bool,
+    database_url: str | None,
+) -> int:
+    settings = begin(database_url, concurrency=concurrency)
+    registry = discover(handlers) if service != "orchestrator" else None
+    return drive(_serve(service, settings, registry, list(queues) or None, as_json=as_json))
+
+
+async def _serve(
+    service: str, settings: Settings, registry: Registry | None, queues: list[str] | None, *, as_json: bool
+) -> int:
+    async with open_database(settings) as store:
+        services = Services(
+            store.connections.url, settings, registry=registry, orchestrate=service != "worker", queues=queues
+        )
+        async with until_terminated(services.request_stop):
+            try:
+                async with services:
+                    _tell_ready(service, settings, registry, queues, as_json=as_json)
+                    await services.wait()
+                    _tell_stopping(settings, registry, as_json=as_json)
+            except asyncio.CancelledError:
+                raise Interrupted("" if as_json else f"{service} has stopped.") from None
+    if not as_json:
+        say(f"{service} has stopped.")
+    return ExitCode.DONE
+
+
+def _tell_ready(
+    service: str, settings: Settings, registry: Registry | None, queues: list[str] | None, *, as_json: bool
+) -> None:
+    names = registry.names if registry is not None else []
+    if as_json:
+        answer_json(
+            {
+                "service": service,
+                "name": process_name(),
+                "queues": queues,
+                "handlers": names,
+                "concurrency": settings.concurrency if registry is not None else None,
+            }
+        )
+        return
+    what = f"{service} is running as {process_name()}"
+    if registry is not None:
+        served = ", ".join(queues) if queues else "every queue"
+        what += f": {served}, {counted(len(names), 'handler')}, {counted(settings.concurrency, 'task')} at a time"
+    say(f"{what}. Ctrl-C stops it.")
+
+
+def _tell_stopping(settings: Settings, registry: Registry | None, *, as_json: bool) -> None:
+    if registry is not None and not as_json:
+        say(f"Stopping: tasks that run may finish for up to {duration(settings.grace_seconds)}, the others go back.")

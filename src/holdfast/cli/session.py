@@ -1,0 +1,86 @@
+"""One command's stay: its settings, its database, and how Ctrl-C and SIGTERM end it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from types import FrameType
+from typing import Any
+
+from holdfast.bootstrap import open_store
+from holdfast.cli.logs import configure_logging
+from holdfast.cli.problems import Interrupted
+from holdfast.errors import ExitCode
+from holdfast.settings import Settings, load_settings
+from holdfast.store.cluster import place_of_data
+from holdfast.store.postgres import PostgresStore
+
+
+def begin(database_url: str | None = None, **overrides: Any) -> Settings:
+    """The settings of this command, with its flags on top; logging follows them."""
+    settings = load_settings(database_url=database_url, **overrides)
+    configure_logging(settings)
+    return settings
+
+
+def drive(work: Coroutine[Any, Any, int]) -> int:
+    """Run a command to its end. The first Ctrl-C ends it in order, a second one at once."""
+    return asyncio.run(_driven(work))
+
+
+async def _driven(work: Coroutine[Any, Any, int]) -> int:
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(work)
+    presses = 0
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal presses
+        presses += 1
+        if presses > 1:
+            os._exit(ExitCode.INTERRUPTED)
+        loop.call_soon_threadsafe(task.cancel)
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if presses:
+            raise Interrupted from None
+        raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@asynccontextmanager
+async def until_terminated(stop: Callable[[], None]) -> AsyncIterator[None]:
+    """Inside, SIGTERM calls `stop` instead of ending the command: a service drains and ends well."""
+    loop = asyncio.get_running_loop()
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(stop)
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def has_database(settings: Settings) -> bool:
+    """Whether there is anything to look at: looking must not set up a Postgres."""
+    return settings.database_url is not None or (place_of_data(settings.home.resolve()) / "PG_VERSION").exists()
+
+
+@asynccontextmanager
+async def open_database(settings: Settings) -> AsyncIterator[PostgresStore]:
+    async with open_store(settings) as store:
+        yield store
+
+
+def command(text: str, database_url: str | None) -> str:
+    """A command to type next; a database that was named by a flag has to be named again."""
+    return f"holdfast {text}" + (" --database-url …" if database_url is not None else "")

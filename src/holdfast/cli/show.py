@@ -1,0 +1,150 @@
+"""`status`, `watch`, `events`: looking at jobs. Looking changes nothing and starts nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from holdfast.cli.ending import end_with, exit_code, show_card
+from holdfast.cli.progress import LOOK_SECONDS, View, follow, make_view
+from holdfast.cli.render import event_line, job_list
+from holdfast.cli.session import begin, command, drive, has_database, open_database
+from holdfast.cli.streams import answer, answer_json, answers, say, show
+from holdfast.cli.words import clock
+from holdfast.core.states import JOB_TERMINAL
+from holdfast.errors import ExitCode, NotFound
+from holdfast.settings import Settings
+from holdfast.store.reading import Reader, no_such_job
+from holdfast.store.status import event_json, job_line_json, status_json
+
+LIST_LENGTH = 20
+
+
+def show_status(job: str | None, *, as_json: bool, database_url: str | None) -> int:
+    settings = begin(database_url)
+    if job is None:
+        return drive(_list(settings, as_json=as_json, database_url=database_url))
+    _refuse_without_database(settings, job)
+    return drive(_status(settings, job, as_json=as_json, database_url=database_url))
+
+
+async def _list(settings: Settings, *, as_json: bool, database_url: str | None) -> int:
+    jobs: list[dict[str, Any]] = []
+    if has_database(settings):
+        async with open_database(settings) as store:
+            jobs = [job_line_json(line) for line in await Reader(store.connections).jobs(LIST_LENGTH)]
+    if as_json:
+        answer_json({"jobs": jobs})
+    elif jobs:
+        show(job_list(jobs))
+        say(f"  → One of them: {command('status JOB', database_url)}")
+    else:
+        answer("There are no jobs yet.")
+        say(f"  → Run one: {command('run workflow.yaml', database_url)}")
+    return ExitCode.DONE
+
+
+async def _status(settings: Settings, job: str, *, as_json: bool, database_url: str | None) -> int:
+    async with open_database(settings) as store:
+        reader = Reader(store.connections)
+        snapshot = await reader.snapshot(await reader.find_job(job))
+        if as_json:
+            answer_json(status_json(snapshot))
+        else:
+            await show_card(reader, snapshot, database_url)
+            await _tell_what_is_missing(reader, snapshot.job.status, database_url)
+    return ExitCode.DONE
+
+
+async def _tell_what_is_missing(reader: Reader, status: str, database_url: str | None) -> None:
+    """An open job that nobody drives, or whose tasks nobody takes, says so."""
+    if status in JOB_TERMINAL:
+        return
+    if not await reader.orchestrators():
+        say(f"Nothing drives it: no orchestrator is alive. Start one with: {command('up', database_url)}")
+        return
+    for lane in await reader.unserved_lanes():
+        say(
+            f"No live worker takes '{lane.handler}' from the queue '{lane.queue}'. "
+            f"Start one with: {command(f'worker --queue {lane.queue} --handlers MODULE', database_url)}"
+        )
+
+
+def watch_job(job: str, *, as_json: bool, database_url: str | None) -> int:
+    settings = begin(database_url)
+    _refuse_without_database(settings, job)
+    return drive(_watch(settings, job, as_json=as_json, database_url=database_url))
+
+
+async def _watch(settings: Settings, job: str, *, as_json: bool, database_url: str | None) -> int:
+    async with open_database(settings) as store:
+        reader = Reader(store.connections)
+        job_id = await reader.find_job(job)
+        if as_json:
+            return await _watch_as_json(reader, job_id)
+        await _tell_what_is_missing(reader, (await reader.snapshot(job_id, whole=False)).job.status, database_url)
+        view = make_view(as_json=False)
+        try:
+            await follow(reader, job_id, view)
+        finally:
+            view.close()
+        return await end_with(reader, job_id, as_json=False, database_url=database_url)
+
+
+async def _watch_as_json(reader: Reader, job_id: str) -> int:
+    """One status object a line, whenever it differs from the one before."""
+    last: dict[str, Any] = {}
+
+    def tell(status: dict[str, Any]) -> None:
+        if status != last:
+            last.clear()
+            last.update(status)
+            answer_json(status)
+
+    view: View = make_view(as_json=True)
+    await follow(reader, job_id, view, on_status=tell)
+    return exit_code(last["status"])
+
+
+def show_events(
+    job: str, *, follow: bool, after: int, node: str | None, as_json: bool, database_url: str | None
+) -> int:
+    settings = begin(database_url)
+    _refuse_without_database(settings, job)
+    return drive(_events(settings, job, follow=follow, after=after, node=node, as_json=as_json))
+
+
+async def _events(settings: Settings, job: str, *, follow: bool, after: int, node: str | None, as_json: bool) -> int:
+    async with open_database(settings) as store:
+        reader = Reader(store.connections)
+        snapshot = await reader.snapshot(await reader.find_job(job), whole=False)
+        if node is not None:
+            _check_node(node, [n.name for n in snapshot.definition.nodes])
+        job_id = snapshot.job.job_id
+        while True:
+            # Looked at before the events: when it was over by then, they are complete.
+            is_over = not follow or (await reader.snapshot(job_id, whole=False)).job.status in JOB_TERMINAL
+            async for event in reader.events(job_id, after, node):
+                after = event.seq
+                _print_event(event_json(event), as_json=as_json)
+            if is_over:
+                return ExitCode.DONE
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+def _print_event(event: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        answer_json(event)
+    else:
+        answers().print(event_line(event, clock(event["at"])), soft_wrap=not answers().is_terminal, no_wrap=True)
+
+
+def _check_node(node: str, known: list[str]) -> None:
+    if node in known:
+        return
+    raise NotFound(f"The job's workflow has no node '{node}'.", remedy=f"Its nodes are: {', '.join(known[:20])}")
+
+
+def _refuse_without_database(settings: Settings, job: str) -> None:
+    if not has_database(settings):
+        raise no_such_job(job)

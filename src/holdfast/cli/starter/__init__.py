@@ -1,0 +1,1 @@
+"""The files of a first project, as `holdfast init` writes them."""

@@ -1,0 +1,76 @@
+"""How numbers, times and values are written for people."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from holdfast.cli.streams import harmless
+
+SHORT_ID = 8
+
+
+def short(job_id: str) -> str:
+    """Enough of an id to find the job again: ids begin with the time, so their endings differ."""
+    return job_id[-SHORT_ID:]
+
+
+def duration(seconds: float) -> str:
+    """`0.4 s`, `12 s`, `3 min 5 s`, `2 h 10 min`, `3 d 4 h`"""
+    seconds = max(0.0, seconds)
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return _two(whole // 60, "min", whole % 60, "s")
+    if whole < 86_400:
+        return _two(whole // 3600, "h", whole % 3600 // 60, "min")
+    return _two(whole // 86_400, "d", whole % 86_400 // 3600, "h")
+
+
+def _two(large: int, large_unit: str, small: int, small_unit: str) -> str:
+    return f"{large} {large_unit} {small} {small_unit}" if small else f"{large} {large_unit}"
+
+
+def parsed(moment: str | None) -> datetime | None:
+    return datetime.fromisoformat(moment) if moment is not None else None
+
+
+def elapsed(begin: str | None, end: str | None, now: datetime | None = None) -> str:
+    """From one RFC 3339 time to another, or to now; nothing if it has not begun."""
+    since, until = parsed(begin), parsed(end) or now or datetime.now(UTC)
+    return duration((until - since).total_seconds()) if since is not None else ""
+
+
+def age(moment: str | None) -> str:
+    return f"{elapsed(moment, None)} ago" if moment is not None else ""
+
+
+def clock(moment: str) -> str:
+    """The time of day, here."""
+    at = datetime.fromisoformat(moment).astimezone()
+    return f"{at:%H:%M:%S}.{at.microsecond // 1000:03d}"
+
+
+def day_and_clock(moment: str | None) -> str:
+    at = parsed(moment)
+    return f"{at.astimezone():%Y-%m-%d %H:%M:%S}" if at is not None else ""
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 task`, `2,000 tasks`"""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def cut(text: str, width: int) -> str:
+    """One harmless line of at most that width."""
+    line = " ".join(harmless(text).split())
+    return line if len(line) <= width else line[: max(0, width - 1)] + "…"
+
+
+def value(data: Any, width: int) -> str:
+    """A JSON value in one line, shortened."""
+    return cut(data if isinstance(data, str) else json.dumps(data, ensure_ascii=False), width)

@@ -1,0 +1,68 @@
+"""`holdfast cancel`: asking a job's owner to stop it."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tests.cli.conftest import Command, finished, line_that_has, spawn
+
+
+def test_with_nobody_alive_the_command_drives_the_job_to_its_end(database: Command) -> None:
+    job_id = database("submit", "slow.yaml", "--json").json["job_id"]
+    answer = database("cancel", job_id, "--yes", "--reason", "too slow", "--json")
+    assert answer.code == 0
+    assert list(answer.json) == ["job_id", "verb", "signal_id", "answer", "status"]
+    assert (answer.json["answer"], answer.json["status"]) == ("applied", "cancelled")
+    status = database("status", job_id, "--json").json
+    assert status["error"]["code"] == "CANCELLED"
+    assert "too slow" in status["error"]["message"]
+    assert database("watch", job_id).code == 7
+
+
+def test_a_running_job_is_cancelled_by_its_owner(database: Command) -> None:
+    process = spawn("run", "slow.yaml", HOLDFAST_GRACE_SECONDS="0.1")
+    assert process.stderr is not None
+    line_that_has(process.stderr, "nap: running")
+    job_id = database("status", "--json").json["jobs"][0]["job_id"]
+    assert database("cancel", job_id, "--yes").code == 0
+    ended = finished(process)
+    assert ended.code == 7
+    assert "cancelled" in ended.out
+
+
+def test_a_finished_job_cannot_be_cancelled(database: Command) -> None:
+    job_id = database("run", "flow.yaml", "--json").json["job_id"]
+    answer = database("cancel", job_id, "--yes")
+    assert answer.code == 4
+    assert "already completed" in answer.err
+
+
+def test_without_a_terminal_and_without_yes_nothing_is_done(database: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    job_id = database("submit", "slow.yaml", "--json").json["job_id"]
+    answer = database("cancel", job_id)
+    assert answer.code == 4
+    assert "--yes" in answer.err
+    assert database("status", job_id, "--json").json["status"] == "pending"
+
+
+def test_on_a_terminal_a_no_leaves_the_job_alone(database: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    job_id = database("submit", "slow.yaml", "--json").json["job_id"]
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr("typer.confirm", lambda *question, **options: False)
+    assert database("cancel", job_id).code == 4
+    assert database("status", job_id, "--json").json["status"] == "pending"
+
+
+def test_detach_only_records_the_signal_and_says_what_to_start(database: Command) -> None:
+    job_id = database("submit", "slow.yaml", "--json").json["job_id"]
+    answer = database("cancel", job_id, "--yes", "--detach")
+    assert answer.code == 0
+    assert "is recorded" in answer.out
+    assert "holdfast up" in answer.err
+    assert database("status", job_id, "--json").json["status"] == "pending"
+    serving = spawn("up")
+    assert finished(spawn("watch", job_id)).code == 7
+    serving.terminate()
+    assert finished(serving).code == 0

@@ -1,0 +1,76 @@
+"""`validate`, `graph`, `schema`, `init`: workflow files without a database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Command, finished, spawn
+
+
+def test_right_files_are_told_on_stdout(command: Command) -> None:
+    answer = command("validate", "flow.yaml", "slow.yaml")
+    assert (answer.code, answer.err) == (0, "")
+    assert [line.split(":")[1].strip() for line in answer.out.splitlines()] == ["flow.yaml", "slow.yaml"]
+
+
+def test_all_errors_of_all_files_are_told_with_their_places(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text("workflow_id: one\nnodes:\n  a: {handlr: echo}\n  b: {handler: echo, nxt: a}\n")
+    (tmp_path / "two.yaml").write_text("workflow_id: two\nnodes:\n  a: {handler: echo, next: zzz}\n")
+    answer = command("validate", "one.yaml", "flow.yaml", "two.yaml")
+    assert answer.code == 2
+    assert "ok: flow.yaml" in answer.out
+    for place in ("one.yaml:3:", "one.yaml:4:", "two.yaml:3:"):
+        assert any(line.startswith(place) for line in answer.err.splitlines()), place
+
+
+def test_an_unknown_handler_is_an_error_only_when_handlers_are_given(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "known_to_validate.py").write_text(
+        "from holdfast import handler\n\n@handler('mine')\ndef mine() -> None: ...\n"
+    )
+    (tmp_path / "w.yaml").write_text("workflow_id: w\nnodes: {a: {handler: mien}}\n")
+    assert command("validate", "w.yaml").code == 0
+    answer = command("validate", "w.yaml", "--handlers", "known_to_validate")
+    assert answer.code == 2
+    assert "There is no handler 'mien'. Did you mean 'mine'?" in answer.err
+
+
+def test_validate_as_json(command: Command) -> None:
+    files = command("validate", "flow.yaml", "--json").json["files"]
+    assert files[0]["workflow_id"] == "flow"
+
+
+@pytest.mark.parametrize(("form", "mark"), [("text", "fan_out"), ("mermaid", "flowchart"), ("svg", "<svg")])
+def test_a_file_is_drawn_in_every_format(command: Command, form: str, mark: str) -> None:
+    answer = command("graph", "flow.yaml", "--format", form)
+    assert answer.code == 0
+    assert mark in answer.out
+    assert mark in command("graph", "flow.yaml", "--format", form, "--json").json["drawing"]
+
+
+def test_the_schema_is_json_schema(command: Command) -> None:
+    assert command("schema").json["$schema"].startswith("https://json-schema.org")
+    assert command("schema", "--json").json == command("schema").json
+
+
+def test_what_init_writes_runs_as_it_is(
+    command: Command, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = command("init", "new project", "--json").json
+    assert written["next"] == "cd 'new project' && holdfast run workflow.yaml --handlers handlers"
+    monkeypatch.chdir(tmp_path / "new project")
+    answer = finished(
+        spawn("run", "workflow.yaml", "--handlers", "handlers", "--json", HOLDFAST_DATABASE_URL=database_url)
+    )
+    assert answer.code == 0, answer.err
+    assert answer.json["result"] == {"message": "9 words in 3 texts"}
+    assert finished(spawn("validate", "workflow.yaml", "--handlers", "handlers")).code == 0
+
+
+def test_init_overwrites_nothing(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "handlers.py").write_text("mine")
+    answer = command("init", ".")
+    assert answer.code == 4
+    assert (tmp_path / "handlers.py").read_text() == "mine"
+    assert not (tmp_path / "workflow.yaml").exists()

@@ -1,0 +1,142 @@
+"""`holdfast run`, as a process of its own and in this one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Command, finished, line_that_has, spawn
+
+
+@pytest.fixture
+def url(database_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("HOLDFAST_DATABASE_URL", database_url)
+    return database_url
+
+
+def test_a_real_process_runs_a_file_to_its_end_and_says_what_became_of_it(url: str) -> None:
+    answer = finished(spawn("run", "flow.yaml", "--input", "name=Ada"))
+    assert answer.code == 0
+    assert "flow completed" in answer.out
+    assert "Hello, Ada!" in answer.out
+    assert "holdfast events " in answer.out
+    assert "each: completed, 3/3 items" in answer.err
+    assert "\x1b" not in answer.out + answer.err
+
+
+def test_json_is_one_status_object_on_stdout_and_nothing_on_stderr(database: Command) -> None:
+    answer = database("run", "flow.yaml", "--json")
+    assert (answer.code, answer.err) == (0, "")
+    assert list(answer.json) == [
+        "job_id", "workflow_id", "status", "version", "run", "generation", "tenant", "inputs", "created_at",
+        "started_at", "finished_at", "counts", "held", "error", "result", "nodes", "outcome",
+    ]  # fmt: skip
+    assert answer.json["status"] == "completed"
+    assert answer.json["result"] == {"message": "Hello, World!", "name": "World"}
+
+
+@pytest.mark.parametrize(
+    ("file", "code", "status"), [("flow", 0, "completed"), ("failing", 1, "failed"), ("half", 3, "partial")]
+)
+def test_the_exit_code_says_how_the_job_ended(database: Command, file: str, code: int, status: str) -> None:
+    answer = database("run", f"{file}.yaml", "--json")
+    assert answer.code == code
+    assert answer.json["status"] == status
+
+
+def test_every_run_is_a_new_job(database: Command) -> None:
+    first, second = (database("run", "flow.yaml", "--json").json["job_id"] for _ in range(2))
+    assert first != second
+
+
+def test_a_failed_run_tells_the_error_and_where_to_look(database: Command) -> None:
+    answer = database("run", "failing.yaml")
+    assert "HANDLER_ERROR in second: no luck" in answer.out
+    assert "--node second" in answer.out
+
+
+def test_alike_failures_of_items_are_told_once(database: Command) -> None:
+    answer = database("run", "items.yaml")
+    assert answer.code == 1
+    assert "each, 3 items, the first is 0: HANDLER_ERROR: item 1 is bad" in answer.out
+
+
+def test_a_handler_that_nobody_has_is_refused_before_a_job_is_made(database: Command, tmp_path: Path) -> None:
+    (tmp_path / "unknown.yaml").write_text("workflow_id: u\nnodes: {a: {handler: ecko}}\n")
+    answer = database("run", "unknown.yaml")
+    assert answer.code == 2
+    assert "There is no handler 'ecko' here. Did you mean 'echo'?" in answer.err
+    assert "--handlers" in answer.err
+    assert database("status", "--json").json == {"jobs": []}
+
+
+def test_handlers_come_from_modules_in_the_working_directory(url: str, tmp_path: Path) -> None:
+    (tmp_path / "mine_for_run.py").write_text(
+        "from holdfast import handler\n\n@handler('mine')\ndef mine(x: int) -> int:\n    print('note')\n    return 42\n"
+    )
+    (tmp_path / "mine.yaml").write_text("workflow_id: m\nnodes: {a: {handler: mine, params: {x: 21}}}\n")
+    answer = finished(spawn("run", "mine.yaml", "--handlers", "mine_for_run", "--json"))
+    assert answer.code == 0, answer.err
+    assert answer.json["result"] == 42
+
+
+@pytest.mark.parametrize(("name", "text"), [("in.json", '{"name": "Bea"}'), ("in.yaml", "name: Bea\n")])
+def test_inputs_come_from_a_file_and_flags_win(database: Command, tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    assert database("run", "flow.yaml", "--inputs", name, "--json").json["result"]["name"] == "Bea"
+    both = database("run", "flow.yaml", "--inputs", name, "--input", "name=Cas", "--json")
+    assert both.json["result"]["name"] == "Cas"
+
+
+def test_ctrl_c_leaves_the_job_and_says_how_to_go_on(url: str) -> None:
+    process = spawn("run", "slow.yaml", HOLDFAST_GRACE_SECONDS="0.1")
+    assert process.stderr is not None
+    line_that_has(process.stderr, "nap: running")
+    process.send_signal(signal.SIGINT)
+    answer = finished(process)
+    assert answer.code == 130
+    assert "stays as it is" in answer.err
+    assert "holdfast up" in answer.err
+    assert "holdfast cancel" in answer.err
+
+
+def test_the_job_of_an_interrupted_run_is_nobodys_and_its_task_went_back(url: str, database: Command) -> None:
+    process = spawn("run", "slow.yaml", HOLDFAST_GRACE_SECONDS="0.1")
+    assert process.stderr is not None
+    line_that_has(process.stderr, "nap: running")
+    process.send_signal(signal.SIGINT)
+    finished(process)
+    job = database("status", "--json").json["jobs"][0]
+    assert job["status"] == "running"
+    assert database("status", job["job_id"], "--json").json["counts"]["running"] == 0
+
+
+def test_a_second_ctrl_c_ends_at_once(url: str) -> None:
+    process = spawn("run", "slow.yaml", HOLDFAST_GRACE_SECONDS="3000")
+    assert process.stderr is not None
+    line_that_has(process.stderr, "nap: running")
+    process.send_signal(signal.SIGINT)
+    line_that_has(process.stderr, "Ctrl-C again ends at once")
+    process.send_signal(signal.SIGINT)
+    assert finished(process).code == 130
+
+
+def test_a_reader_that_leaves_is_no_error(url: str) -> None:
+    holdfast = Path(sys.executable).with_name("holdfast")
+    shell = f"{holdfast} run flow.yaml --json >/dev/null; {holdfast} migrate --ddl | head -n 1; echo ${{PIPESTATUS[0]}}"
+    ran = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, env=os.environ.copy(), timeout=60)
+    assert ran.stdout.splitlines()[-1] == "0"
+    assert "Traceback" not in ran.stderr
+    assert "BrokenPipe" not in ran.stderr
+
+
+def test_without_a_database_url_run_brings_its_own_postgres(tmp_path: Path) -> None:
+    answer = finished(spawn("run", "flow.yaml", "--json"), seconds=120)
+    assert answer.code == 0, answer.err
+    assert (tmp_path / ".holdfast").is_dir()
+    assert finished(spawn("status", "--json")).json["jobs"][0]["job_id"] == answer.json["job_id"]

@@ -1,0 +1,53 @@
+"""`up`, `worker`, `orchestrator`: services and how they end."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import pytest
+
+from tests.cli.conftest import Command, finished, line_that_has, spawn
+
+
+def test_an_orchestrator_and_a_worker_do_together_what_up_does_alone(database: Command) -> None:
+    orchestrator, worker = spawn("orchestrator"), spawn("worker", "--queue", "default", "--concurrency", "2")
+    assert orchestrator.stderr is not None
+    assert worker.stderr is not None
+    line_that_has(orchestrator.stderr, "orchestrator is running")
+    line_that_has(worker.stderr, "default, ")
+    assert finished(spawn("submit", "flow.yaml", "--wait")).code == 0
+    for process in (orchestrator, worker):
+        process.terminate()
+        assert finished(process).code == 0
+
+
+@pytest.mark.parametrize("service", ["up", "worker", "orchestrator"])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_service_ends_well_when_it_is_told_to(
+    database: Command, service: str, number: signal.Signals, code: int
+) -> None:
+    process = spawn(service, "--json")
+    assert process.stdout is not None
+    ready = json.loads(process.stdout.readline())
+    assert list(ready) == ["service", "name", "queues", "handlers", "concurrency"]
+    assert ready["service"] == service
+    process.send_signal(number)
+    assert finished(process).code == code
+    findings = database("doctor", "--json").json["findings"]
+    alive = [f for f in findings if f["check"] in ("worker", "orchestrator") and f["grade"] == "ok"]
+    assert alive == []
+
+
+def test_a_worker_that_is_terminated_gives_its_task_back(database: Command) -> None:
+    serving = spawn("up", HOLDFAST_GRACE_SECONDS="0.1")
+    job_id = database("submit", "slow.yaml", "--json").json["job_id"]
+    watching = spawn("watch", job_id)
+    assert watching.stderr is not None
+    line_that_has(watching.stderr, "nap: running")
+    serving.terminate()
+    assert finished(serving).code == 0
+    watching.send_signal(signal.SIGINT)
+    assert finished(watching).code == 130
+    status = database("status", job_id, "--json").json
+    assert (status["status"], status["counts"]["running"]) == ("running", 0)

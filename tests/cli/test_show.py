@@ -1,0 +1,186 @@
+"""`status`, `watch`, `events`: looking at jobs."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.client import Client, new_job
+from holdfast.define.load import load_file
+from holdfast.store.postgres import PostgresStore
+from holdfast.store.queries import query
+from tests.cli.conftest import Command, finished, spawn
+
+EVENT_KEYS = ["seq", "job_id", "event", "node", "index", "attempt", "at", "data"]
+
+
+def run(database: Command, file: str = "flow.yaml") -> dict[str, Any]:
+    result: dict[str, Any] = database("run", file, "--json").json
+    return result
+
+
+def test_status_shows_the_object_that_run_ended_with(database: Command) -> None:
+    ended = run(database)
+    assert database("status", ended["job_id"], "--json").json == ended
+
+
+def test_a_unique_ending_of_an_id_is_enough(database: Command) -> None:
+    ended = run(database)
+    for length in (6, 8, 12):
+        assert database("status", ended["job_id"][-length:], "--json").json["job_id"] == ended["job_id"]
+
+
+def test_the_id_may_be_written_in_capitals_and_without_dashes(database: Command) -> None:
+    ended = run(database)
+    written = ended["job_id"].replace("-", "").upper()
+    assert database("status", written, "--json").json["job_id"] == ended["job_id"]
+
+
+def test_an_ending_that_two_jobs_share_is_refused_with_the_candidates(database: Command, database_url: str) -> None:
+    ids = ["01a00000-0000-7000-8000-00000abcdef0", "01a00000-0000-7000-8001-00000abcdef0"]
+    asyncio.run(_submit_with_ids(database_url, ids))
+    answer = database("status", "abcdef0")
+    assert answer.code == 4
+    assert all(job_id in answer.err for job_id in ids)
+
+
+async def _submit_with_ids(url: str, ids: list[str]) -> None:
+    store = PostgresStore(url)
+    try:
+        definition = load_file("flow.yaml")
+        for job_id in ids:
+            await store.submit([new_job(definition, {}, key=job_id)._replace(job_id=job_id)])
+    finally:
+        await store.close()
+
+
+def test_the_nodes_carry_every_key_in_the_order_of_the_contract(database: Command) -> None:
+    ended = run(database)
+    keys = ["node", "stage", "type", "status", "importance", "attempt", "counts", "progress", "retry_at", "held",
+            "error", "started_at", "finished_at"]  # fmt: skip
+    assert all(list(node) == keys for node in ended["nodes"])
+    by_name = {node["node"]: node for node in ended["nodes"]}
+    assert by_name["start"]["stage"] is None
+    assert by_name["each"]["stage"] == 2
+    assert by_name["each"]["progress"] == {"done": 3, "total": 3}
+    assert by_name["short"]["status"] == "skipped"
+
+
+def test_counts_are_the_sums_of_the_nodes_counts(database: Command) -> None:
+    ended = run(database)
+    assert ended["counts"] == {
+        "total": 5, "completed": 5, "failed": 0, "skipped": 0, "cancelled": 0, "running": 0, "queued": 0,
+    }  # fmt: skip
+
+
+def test_the_outcome_sorts_nodes_by_importance_and_names_where_to_resume(database: Command) -> None:
+    failed = run(database, "failing.yaml")["outcome"]
+    assert list(failed) == [
+        "primary", "secondary", "optional", "deliverables", "stages", "resumable", "resume_from", "recovery",
+    ]  # fmt: skip
+    assert (failed["resumable"], failed["resume_from"]) == (True, "second")
+    assert list(failed["stages"]) == ["1"]
+    assert failed["stages"]["1"]["success_count"] == 1
+    half = run(database, "half.yaml")["outcome"]
+    assert [objective["node"] for objective in half["secondary"]] == ["extra"]
+    assert half["secondary"][0]["error"]["message"] == "no luck"
+
+
+def test_an_error_tells_its_time_as_rfc_3339(database: Command) -> None:
+    error = run(database, "failing.yaml")["error"]
+    assert list(error) == ["code", "class", "message", "fingerprint", "node", "index", "attempt", "at", "hint"]
+    assert error["at"].endswith("Z")
+    datetime.fromisoformat(error["at"])
+
+
+def test_status_lists_the_newest_jobs_first(database: Command) -> None:
+    ids = [run(database)["job_id"] for _ in range(2)]
+    assert [job["job_id"] for job in database("status", "--json").json["jobs"]] == ids[::-1]
+    assert all(job_id[-8:] in database("status").out for job_id in ids)
+
+
+def test_looking_sets_up_no_database(command: Command, tmp_path: Path) -> None:
+    assert command("status", "--json").json == {"jobs": []}
+    assert command("events", "0a1b2c3d").code == 5
+    assert not (tmp_path / ".holdfast").exists()
+
+
+def test_status_of_a_job_that_nobody_drives_says_so(database: Command) -> None:
+    job_id = database("submit", "flow.yaml", "--json").json["job_id"]
+    answer = database("status", job_id)
+    assert answer.code == 0
+    assert "holdfast up" in answer.err
+
+
+def test_text_from_outside_cannot_steer_the_terminal(database: Command, tmp_path: Path) -> None:
+    (tmp_path / "evil.yaml").write_text(
+        'workflow_id: evil\nnodes: {a: {handler: fail, params: {error_message: "\\e[2Jgone", permanent: true}}}\n'
+    )
+    answer = database("run", "evil.yaml")
+    assert "gone" in answer.out
+    assert "\x1b" not in answer.out + answer.err
+
+
+def test_events_are_one_object_a_line_in_order(database: Command) -> None:
+    ended = run(database)
+    lines = database("events", ended["job_id"], "--json").lines
+    assert all(list(line) == EVENT_KEYS for line in lines)
+    assert [line["seq"] for line in lines] == list(range(1, len(lines) + 1))
+    assert (lines[0]["event"], lines[-1]["event"]) == ("job_created", "job_completed")
+    told = next(line for line in lines if line["event"] == "task_completed")
+    assert told["data"]["started_at"].endswith("Z")
+
+
+def test_events_can_be_narrowed_by_number_and_node(database: Command) -> None:
+    job_id = run(database)["job_id"]
+    assert database("events", job_id, "--after", "5", "--json").lines[0]["seq"] == 6
+    assert {line["node"] for line in database("events", job_id, "--node", "each", "--json").lines} == {"each"}
+    assert database("events", job_id, "--node", "nope").code == 5
+
+
+def test_events_for_people_are_lines(database: Command) -> None:
+    answer = database("events", run(database)["job_id"])
+    assert "node_dispatched" in answer.out
+    assert "each[1]" in answer.out
+
+
+def test_watch_and_follow_end_with_the_job(database: Command, database_url: str) -> None:
+    job_id = database("submit", "flow.yaml", "--json").json["job_id"]
+    watching = spawn("watch", job_id, "--json")
+    following = spawn("events", job_id, "--follow", "--json")
+    serving = spawn("up")
+    watched, followed = finished(watching), finished(following)
+    serving.terminate()
+    assert finished(serving).code == 0
+    assert watched.code == 0
+    assert watched.lines[-1]["status"] == "completed"
+    assert len({str(line) for line in watched.lines}) == len(watched.lines)
+    assert followed.lines[-1]["event"] == "job_completed"
+
+
+@pytest.mark.parametrize(("file", "code"), [("flow.yaml", 0), ("failing.yaml", 1), ("half.yaml", 3)])
+def test_watch_of_an_ended_job_ends_with_its_exit_code(database: Command, file: str, code: int) -> None:
+    job_id = run(database, file)["job_id"]
+    assert database("watch", job_id).code == code
+    assert database("status", job_id).code == 0
+
+
+def test_the_statements_behind_a_status_never_touch_the_tasks() -> None:
+    for name in ("read_job", "read_nodes", "read_queue"):
+        assert b"tasks" not in query(name)
+
+
+def test_a_client_in_the_same_database_sees_the_same_job(database: Command, database_url: str) -> None:
+    async def submit() -> str:
+        store = PostgresStore(database_url)
+        try:
+            return (await Client(store).submit(load_file("flow.yaml"), {"name": "Dee"})).job_id
+        finally:
+            await store.close()
+
+    job_id = asyncio.run(submit())
+    assert database("status", job_id, "--json").json["inputs"]["name"] == "Dee"

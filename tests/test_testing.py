@@ -1,0 +1,133 @@
+"""`holdfast.testing`: workflows inside a user's own tests."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from holdfast import InvalidInput, Permanent, Workflow, handler
+from holdfast.testing import run_workflow, run_workflow_async
+
+
+@handler("test.double")
+def double(x: int) -> int:
+    return 2 * x
+
+
+def doubling() -> Workflow:
+    flow = Workflow("doubling", inputs={"numbers": {"type": "array", "default": [1, 2, 3]}})
+    flow.fan_out("each", source="{{ inputs.numbers }}", handler=double, params={"x": "{{ item }}"})
+    flow.fan_in("total", aggregation="sum", after="each")
+    return flow
+
+
+def test_a_workflow_runs_to_its_end_and_tells_everything() -> None:
+    job = run_workflow(doubling(), {"numbers": [4, 5]})
+    assert job.status == "completed"
+    assert job.result == {"total": 18, "count": 2}
+    assert job.outputs["each"] == {"fan_out_count": 2}
+    assert job.nodes["each"]["counts"]["completed"] == 2
+    assert [e["seq"] for e in job.events] == list(range(1, len(job.events) + 1))
+    assert job.events[-1]["event"] == "job_completed"
+
+
+def test_a_file_runs_with_functions_under_given_names(tmp_path: Path) -> None:
+    (tmp_path / "w.yaml").write_text("workflow_id: w\nnodes: {a: {handler: mine, params: {x: 3}}}\n")
+    assert run_workflow(tmp_path / "w.yaml", handlers={"mine": lambda x: x + 1}).result == 4
+    assert run_workflow(str(tmp_path / "w.yaml"), handlers={"mine": lambda x: x - 1}).result == 2
+
+
+def test_a_stand_in_wins_over_the_real_handler() -> None:
+    flow = Workflow("w")
+    flow.task("a", handler=double, params={"x": 1})
+    assert run_workflow(flow, handlers={"test.double": lambda x: "stand-in"}).result == "stand-in"
+
+
+def test_retries_are_instant_unless_asked_otherwise() -> None:
+    attempts: list[float] = []
+
+    @handler("test.flaky")
+    def flaky() -> int:
+        attempts.append(time.monotonic())
+        if len(attempts) < 3:
+            raise RuntimeError("not yet")
+        return len(attempts)
+
+    flow = Workflow("w")
+    flow.task("a", handler=flaky, retry={"max_retries": 3, "initial_delay_seconds": 3600, "max_delay_seconds": 3600})
+    job = run_workflow(flow)
+    assert (job.status, job.result, job.nodes["a"]["attempt"]) == ("completed", 3, 3)
+    attempts.clear()
+    with pytest.raises(TimeoutError, match="a is ready"):
+        run_workflow(flow, timeout=0.5, instant_retries=False)
+
+
+def test_a_failed_job_is_a_result() -> None:
+    @handler("test.broken")
+    def broken() -> None:
+        raise Permanent("it is broken", code="BROKEN")
+
+    flow = Workflow("w")
+    flow.task("a", handler=broken)
+    job = run_workflow(flow)
+    assert job.status == "failed"
+    assert job.error is not None
+    assert (job.error["code"], job.error["message"]) == ("BROKEN", "it is broken")
+
+
+def test_a_handler_that_was_forgotten_is_named() -> None:
+    flow = Workflow("w")
+    flow.task("a", handler="ecko")
+    with pytest.raises(InvalidInput, match=r"no handler 'ecko'\. Did you mean 'echo'"):
+        run_workflow(flow)
+
+
+def test_a_job_that_hangs_says_where(capsys: pytest.CaptureFixture[str]) -> None:
+    released = threading.Event()
+    flow = Workflow("w")
+    flow.task("a", handler="test.hangs")
+    try:
+        with pytest.raises(TimeoutError, match="a is running"):
+            run_workflow(flow, handlers={"test.hangs": lambda: released.wait(60)}, timeout=0.3)
+    finally:
+        released.set()
+    assert run_workflow(doubling()).status == "completed"
+
+
+def test_a_coroutine_can_run_several_at_once() -> None:
+    async def several() -> list[str]:
+        jobs = await asyncio.gather(*(run_workflow_async(doubling(), {"numbers": [n]}) for n in range(3)))
+        return [job.result["total"] for job in jobs]
+
+    assert asyncio.run(several()) == [0, 2, 4]
+
+
+def test_a_database_of_ones_own_can_be_used(database_url: str) -> None:
+    assert run_workflow(doubling(), database_url=database_url).status == "completed"
+
+
+def test_the_streams_of_the_test_come_back() -> None:
+    before = sys.stdout, sys.stderr
+    run_workflow(doubling())
+    assert (sys.stdout, sys.stderr) == before
+
+
+def test_the_demo_ends_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Path(__file__).parent.parent
+    monkeypatch.syspath_prepend(str(root))
+    from examples import demo_handlers as demo
+
+    job = run_workflow(
+        root / "examples" / "demo.yaml",
+        {"files": 25},
+        handlers=[demo.inventory, demo.check, demo.publish, demo.complain],
+    )
+    assert job.status == "completed"
+    assert "25 files" in job.result["message"]
+    assert any(event["event"] == "task_retry_scheduled" for event in job.events)
+    assert job.nodes["complain"]["status"] == "skipped"
