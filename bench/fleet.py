@@ -1,0 +1,84 @@
+"""Real processes for a benchmark: an orchestrator, workers, or both in one; started, measured, ended."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+import time
+from types import TracebackType
+
+import psutil
+
+from holdfast.bootstrap import Services
+from holdfast.define.registry import discover
+from holdfast.settings import load_settings
+
+CONCURRENCY = 100
+
+
+async def serve(role: str, url: str) -> None:
+    """What a child process of a fleet runs."""
+    services = Services(
+        url,
+        load_settings(),
+        registry=None if role == "orchestrator" else discover(["bench.handlers"]),
+        orchestrate=role != "worker",
+        concurrency=CONCURRENCY,
+    )
+    await services.start()
+    print("ready", flush=True)
+    await services.wait()
+
+
+class Fleet:
+    """Processes that serve one database; remembers the peak memory of each."""
+
+    def __init__(self, url: str, roles: tuple[str, ...] = ("orchestrator", "worker")) -> None:
+        self._url = url
+        self._roles = roles
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self.peaks: dict[str, float] = {}
+        self._watching = threading.Event()
+
+    def __enter__(self) -> Fleet:
+        for role in self._roles:
+            command = [sys.executable, "-m", "bench", "--serve", role, "--url", self._url]
+            process = subprocess.Popen(command, stdout=subprocess.PIPE)
+            assert process.stdout is not None
+            if process.stdout.readline().strip() != b"ready":
+                raise RuntimeError(f"the {role} did not start")
+            self._processes.append(process)
+        threading.Thread(target=self._watch, daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._watching.set()
+        for process in self._processes:
+            process.kill()
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+
+    def _watch(self) -> None:
+        while not self._watching.wait(0.05):
+            for role, process in zip(self._roles, self._processes, strict=True):
+                try:
+                    memory = psutil.Process(process.pid).memory_info().rss / 2**20
+                except psutil.NoSuchProcess:
+                    return
+                self.peaks[role] = max(memory, self.peaks.get(role, 0.0))
+
+    def cpu_seconds(self) -> float:
+        return sum(sum(psutil.Process(p.pid).cpu_times()[:2]) for p in self._processes)
+
+
+def run_child(role: str, url: str) -> None:
+    asyncio.run(serve(role, url))
+
+
+def now() -> float:
+    return time.perf_counter()

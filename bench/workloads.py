@@ -1,0 +1,116 @@
+"""W1 to W4: many small jobs, chains, fan-outs, and the time from an idle submit to the handler's start."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bench.fleet import Fleet, now
+from holdfast.client import Client, new_job
+from holdfast.define.definition import Definition
+from holdfast.define.workflow import Workflow
+from holdfast.store.interface import NewJob
+from holdfast.store.postgres import PostgresStore
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One workload's runs: units per second of each, and what else was seen."""
+
+    name: str
+    unit: str
+    seconds: tuple[float, ...]
+    units: int
+    peaks: dict[str, float]
+
+    @property
+    def rate(self) -> float:
+        return self.units / statistics.median(self.seconds)
+
+
+def one_task() -> Definition:
+    flow = Workflow("bench_one", inputs={"i": {"type": "integer"}})
+    flow.start("start", next="a")
+    flow.task("a", handler="bench.noop", params={"i": "{{ inputs.i }}"}, next="end")
+    flow.end("end")
+    return flow.definition()
+
+
+def chain(steps: int) -> Definition:
+    flow = Workflow(f"bench_chain_{steps}")
+    for step in range(steps):
+        after = [f"n{step - 1}"] if step else []
+        flow.task(f"n{step}", handler="bench.noop", params={"i": step}, after=after)
+    return flow.definition()
+
+
+def fan() -> Definition:
+    flow = Workflow("bench_fan", inputs={"items": {"type": "array"}})
+    flow.fan_out("items", source="{{ inputs['items'] }}", handler="bench.noop", params={"i": "{{ item }}"})
+    flow.fan_in("all", after=["items"])
+    return flow.definition()
+
+
+def stamp() -> Definition:
+    flow = Workflow("bench_stamp")
+    flow.task("a", handler="bench.stamp")
+    return flow.definition()
+
+
+def jobs_of(definition: Definition, inputs: Sequence[dict[str, Any]]) -> list[NewJob]:
+    return [new_job(definition, given, key=uuid.uuid4().hex) for given in inputs]
+
+
+async def run_jobs(store: PostgresStore, jobs: Sequence[NewJob]) -> float:
+    """Submit, wait for the end of all, check that all completed; seconds from the first submit on."""
+    client = Client(store)
+    started = now()
+    for first in range(0, len(jobs), 1000):
+        await client.submit_many(jobs[first : first + 1000])
+    await _all_finished(store, jobs, started)
+    return now() - started
+
+
+async def _all_finished(store: PostgresStore, jobs: Sequence[NewJob], started: float) -> None:
+    """Ask for the youngest unfinished job only: counting all again and again would be part of the load."""
+    waiting = [job.job_id for job in jobs]
+    async with store.connections.use("bench") as connection:
+        while waiting:
+            cursor = await connection.execute("select status from jobs where job_id = %s", (waiting[-1],))
+            row = await cursor.fetchone()
+            if row is not None and row[0] not in ("pending", "running"):
+                assert row[0] == "completed", f"job {waiting[-1]} is {row[0]}"
+                waiting.pop()
+                continue
+            await asyncio.sleep(0.002 if len(jobs) < 10 else 0.02)
+            assert now() - started < 600, "the benchmark does not end"
+
+
+async def measure(
+    name: str, unit: str, units: int, store: PostgresStore, fleet: Fleet, batches: list[list[NewJob]]
+) -> Measured:
+    fleet.peaks.clear()
+    seconds = [await run_jobs(store, jobs) for jobs in batches]
+    return Measured(name, unit, tuple(seconds), units, dict(fleet.peaks))
+
+
+async def idle_latencies(store: PostgresStore, times: int) -> list[float]:
+    """Milliseconds from a submit to its handler's start, one job at a time on an idle system."""
+    client, definition = Client(store), stamp()
+    taken = []
+    for job in jobs_of(definition, [{}] * times):
+        await asyncio.sleep(0.02)
+        asked = time.monotonic()
+        await client.submit_many([job])
+        await _all_finished(store, [job], now())
+        async with store.connections.use("bench") as connection:
+            cursor = await connection.execute("select result from jobs where job_id = %s", (job.job_id,))
+            row = await cursor.fetchone()
+        assert row is not None
+        taken.append((row[0]["at"] - asked) * 1000)
+    return sorted(taken)

@@ -1,0 +1,134 @@
+"""Services on a test's database: submit a workflow, wait for what becomes of it, look at it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+from holdfast.bootstrap import Services
+from holdfast.client import Client
+from holdfast.core.states import JOB_TERMINAL
+from holdfast.define.definition import Definition
+from holdfast.define.load import load_text
+from holdfast.define.registry import Registry, describe, discover
+from holdfast.settings import Settings
+from holdfast.store.postgres import PostgresStore
+from holdfast.store.reading import Reader
+from holdfast.store.status import event_json, status_json
+from tests.conftest import eventually
+
+QUICK: dict[str, Any] = {"grace_seconds": 1.0, "poll_seconds": 0.5}
+SHORT_LEASES: dict[str, Any] = QUICK | {
+    "lease_seconds": 1.0,
+    "renew_seconds": 0.2,
+    "owner_lease_seconds": 1.0,
+    "owner_renew_seconds": 0.2,
+    "owner_scan_seconds": 0.2,
+}
+
+
+def registry(**handlers: Callable[..., Any]) -> Registry:
+    """The built-in handlers and the given ones."""
+    found = discover()
+    for name, function in handlers.items():
+        found.add(describe(function, name))
+    return found
+
+
+class Engine:
+    """One database, seen by a client."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.store = PostgresStore(url, "holdfast test")
+        self.client = Client(self.store)
+        self.reader = Reader(self.store.connections)
+
+    async def submit(
+        self, workflow: str | Definition, inputs: Mapping[str, Any] | None = None, key: str | None = None
+    ) -> str:
+        definition = load_text(workflow) if isinstance(workflow, str) else workflow
+        return (await self.client.submit(definition, inputs, key=key)).job_id
+
+    async def finished(self, job_id: str, seconds: float = 30.0) -> dict[str, Any]:
+        """The status object of the job once it has ended."""
+
+        async def over() -> bool:
+            return (await self.reader.snapshot(job_id, whole=False)).job.status in JOB_TERMINAL
+
+        await eventually(over, seconds)
+        return await self.status(job_id)
+
+    async def run(self, workflow: str | Definition, inputs: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        return await self.finished(await self.submit(workflow, inputs))
+
+    async def status(self, job_id: str) -> dict[str, Any]:
+        return status_json(await self.reader.snapshot(job_id))
+
+    async def node(self, job_id: str, name: str) -> dict[str, Any]:
+        return nodes(await self.status(job_id))[name]
+
+    async def events(self, job_id: str) -> list[dict[str, Any]]:
+        return [event_json(event) async for event in self.reader.events(job_id)]
+
+    async def outputs(self, job_id: str) -> dict[str, Any]:
+        return await self.reader.outputs(job_id)
+
+    async def query(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        async with self.store.connections.use("test") as connection:
+            cursor = await connection.execute(statement.encode(), parameters)
+            return await cursor.fetchall() if cursor.description else []
+
+
+def nodes(status: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {node["node"]: node for node in status["nodes"]}
+
+
+def statuses(status: dict[str, Any]) -> dict[str, str]:
+    return {node["node"]: node["status"] for node in status["nodes"]}
+
+
+@asynccontextmanager
+async def client_of(url: str) -> AsyncIterator[Engine]:
+    engine = Engine(url)
+    try:
+        yield engine
+    finally:
+        await engine.store.close()
+
+
+@asynccontextmanager
+async def serving(
+    url: str,
+    handlers: Registry | None = None,
+    *,
+    orchestrate: bool = True,
+    work: bool = True,
+    concurrency: int | None = None,
+    **settings: Any,
+) -> AsyncIterator[Services]:
+    """An orchestrator and a worker that run as long as we are in here."""
+    given = Settings(database_url=url, **(QUICK | settings))
+    found = (handlers or discover()) if work else None
+    with streams_kept():
+        async with Services(url, given, registry=found, orchestrate=orchestrate, concurrency=concurrency) as services:
+            yield services
+
+
+@asynccontextmanager
+async def running(url: str, handlers: Registry | None = None, **settings: Any) -> AsyncIterator[Engine]:
+    """The services and a client to them."""
+    async with client_of(url) as engine, serving(url, handlers, **settings):
+        yield engine
+
+
+@contextmanager
+def streams_kept() -> Iterator[None]:
+    """A worker takes the streams over for good; the test runner wants its own back."""
+    before = sys.stdout, sys.stderr
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
