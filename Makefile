@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench sim mutants lock clean
+.PHONY: help demo test check format bench sim mutants docs lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ sim: $(READY) ## Simulate SEEDS worlds full of faults (default 2000)
 
 mutants: $(READY) ## Break the code on purpose, in many places: every breakage must be noticed
 	@$(BIN)/python -m tests.simulation.mutants.run
+
+docs: $(READY) ## Write the generated pages of the documentation anew
+	@$(BIN)/python scripts/docs
 
 lock: $(READY) ## Renew the locked dependencies
 	@$(BIN)/python -m pip install --quiet uv

@@ -27,7 +27,8 @@ def main() -> None:
     if given.serve:
         run_child(given.serve, given.url)
         return
-    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder, use_embedded(Path(folder)) as url:
+    folder = tempfile.TemporaryDirectory(prefix="holdfast-bench-", ignore_cleanup_errors=True)
+    with folder as name, use_embedded(Path(name)) as url:
         asyncio.run(bench(url, given.runs, given.widest))
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import getpass
 import hashlib
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from holdfast.define.definition import Definition
 from holdfast.define.inputs import check_inputs
 from holdfast.errors import NotFound, Refused
 from holdfast.store.interface import NewJob, SubmitAnswer
+from holdfast.store.migrate import ensure_schema
 from holdfast.store.postgres import PostgresStore
 
 MAX_KEY_LENGTH = 500
@@ -85,10 +87,21 @@ def new_job(
 
 
 class Client:
-    """An asynchronous client of one database."""
+    """An asynchronous client of one database: `async with Client.connect(url) as client: …`."""
 
     def __init__(self, store: PostgresStore) -> None:
         self._store = store
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(cls, database_url: str) -> AsyncIterator[Client]:
+        """A client of the database at that URL, whose schema must be there."""
+        await ensure_schema(database_url, create=False)
+        store = PostgresStore(database_url, "holdfast client")
+        try:
+            yield cls(store)
+        finally:
+            await store.close()
 
     async def submit(
         self,

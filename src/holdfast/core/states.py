@@ -212,7 +212,7 @@ class JobState:
     @property
     def queued_now(self) -> int:
         """How many of the job's tasks are in the queue: what the next one's rank counts."""
-        return sum(n.enqueued - n.settled for n in self.nodes.values() if n.status not in TERMINAL)
+        return max(0, sum(n.enqueued - n.settled for n in self.nodes.values() if n.status not in TERMINAL))
 
     def touch(self, node: NodeState) -> None:
         self.touched.add(node.name)

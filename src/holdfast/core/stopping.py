@@ -24,7 +24,8 @@ def stop_job(turn: Turn, cause: StopCause) -> None:
     }[cause]
     if state.stop is not None and (cause is StopCause.FAILED or state.stop.cause is not StopCause.FAILED):
         return
-    state.stop = Stop(cause, turn.now + patience)
+    until = turn.now + patience
+    state.stop = Stop(cause, until if state.stop is None else min(until, state.stop.until))
     state.job_touched = True
     _withdraw(turn, leases_too=cause is StopCause.TIMEOUT)
     for node in state.nodes.values():

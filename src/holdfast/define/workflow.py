@@ -86,7 +86,7 @@ class Workflow:
             type="task",
             handler=self._handler(name, handler),
             params=params,
-            queue=queue,
+            queue=queue or _own_queue(handler),
             timeout_seconds=timeout_seconds,
             queue_timeout_seconds=queue_timeout_seconds,
             retry=_retry(retry),
@@ -117,7 +117,7 @@ class Workflow:
         task = _given(
             handler=self._handler(name, handler),
             params=params,
-            queue=queue,
+            queue=queue or _own_queue(handler),
             timeout_seconds=timeout_seconds,
             queue_timeout_seconds=queue_timeout_seconds,
             retry=_retry(retry),
@@ -157,7 +157,7 @@ class Workflow:
             aggregation=aggregation,
             handler=self._handler(name, handler) if handler is not None else None,
             params=params,
-            queue=queue,
+            queue=queue or _own_queue(handler),
             timeout_seconds=timeout_seconds,
             queue_timeout_seconds=queue_timeout_seconds,
             retry=_retry(retry),
@@ -242,6 +242,11 @@ def workflow(workflow_id: str, **settings: Any) -> Callable[[Callable[[Workflow]
         return flow
 
     return build
+
+
+def _own_queue(handler: Any) -> str | None:
+    """The queue that a decorated function asks for; a name alone asks for none."""
+    return getattr(getattr(handler, "__holdfast_handler__", None), "queue", None)
 
 
 def _given(**keys: Any) -> dict[str, Any]:

@@ -188,6 +188,13 @@ class PostgresStore:
         rows = await self._fetch("still_held", me=worker.worker_id, **_held_columns(held))
         return [(row[0], row[1], row[2], row[3]) for row in rows]
 
+    async def cancelled_among(self, held: Sequence[Held]) -> list[Held]:
+        """Those of the leases whose job was cancelled by a person."""
+        if not held:
+            return []
+        rows = await self._fetch("cancelled_among", **_held_columns(held))
+        return [(row[0], row[1], row[2], row[3]) for row in rows]
+
     async def release_strays(self, worker: WorkerIdentity, held: Sequence[Held], age_seconds: float) -> int:
         """Give back leases of this worker that it does not know of and that are older than that."""
         columns = _held_columns(held)

@@ -31,6 +31,7 @@ class Attempt:
     facts: JobFacts
     started_at: float
     started_monotonic: float
+    limit_seconds: float = 0.0
     cancelled: bool = False
     lost: bool = False
     timed_out: bool = False

@@ -21,6 +21,7 @@ from holdfast.store.interface import JobFacts, Lease, Report
 from holdfast.worker.context import AsyncContext, Attempt, CheckpointStore, Context, LeaseLost
 
 NO_FACTS = JobFacts(1, {})
+SPARE_THREADS = 8
 OUTPUT_LIMIT_BYTES = 16 * 1024 * 1024
 RETRY_AFTER_LIMIT_SECONDS = 366 * 86_400.0
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
@@ -68,7 +69,8 @@ class Executor:
     def __init__(self, registry: Registry, save: CheckpointStore, threads: int) -> None:
         self._registry = registry
         self._save = save
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="holdfast-handler")
+        # A thread cannot be ended: one whose attempt timed out stays busy, so there are more of them than slots.
+        self._threads = ThreadPoolExecutor(threads * SPARE_THREADS, thread_name_prefix="holdfast-handler")
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -115,7 +117,7 @@ class Executor:
     def _interrupted(attempt: Attempt) -> Report | None:
         """Cancelled from outside: by the time limit, a lost lease, or a worker that leaves."""
         if attempt.timed_out:
-            seconds = attempt.lease.timeout_seconds
+            seconds = attempt.limit_seconds or attempt.lease.timeout_seconds
             return failed(attempt, Code.TIMEOUT, f"the attempt took longer than its {seconds:g} s")
         if attempt.lost:
             return None

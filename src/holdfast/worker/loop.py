@@ -164,7 +164,8 @@ class Worker:
     def _room(self, reported: int) -> int:
         """How many leases more: the free slots, and what the slots will finish while they are busy."""
         soon = int(self._concurrency * PREFETCH_SECONDS / max(self._mean_seconds, 1e-4))
-        return max(0, min(self._claim_batch, self._concurrency + soon) - len(self._held) + reported)
+        capacity = max(self._concurrency, min(self._claim_batch, self._concurrency + soon))
+        return max(0, min(self._claim_batch, capacity - len(self._held) + reported))
 
     def _settle(self, reports: Sequence[Report], taken: int) -> None:
         for report in reports:
@@ -193,7 +194,8 @@ class Worker:
         task = asyncio.current_task()
         assert task is not None
         attempt.cancel_running = task.cancel
-        limit = asyncio.get_running_loop().call_later(lease.timeout_seconds, self._time_out, attempt)
+        attempt.limit_seconds = self._time_limit(lease)
+        limit = asyncio.get_running_loop().call_later(attempt.limit_seconds, self._time_out, attempt)
         try:
             report = await self._executor.run(attempt)
         except asyncio.CancelledError:
@@ -209,6 +211,12 @@ class Worker:
         else:
             self._reports.append(report)
         self._wake.set()
+
+    def _time_limit(self, lease: Lease) -> float:
+        """The node's, or the handler's own if that is shorter."""
+        handler = self._registry.get(lease.handler)
+        own = handler.timeout_seconds if handler is not None else None
+        return lease.timeout_seconds if own is None else min(own, lease.timeout_seconds)
 
     def _time_out(self, attempt: Attempt) -> None:
         attempt.timed_out = attempt.cancelled = True
@@ -228,6 +236,7 @@ class Worker:
                     still = await self._store.renew_worker(self._worker, self._lease_seconds, held)
                     await self._send_progress()
                     await self._release_strays(held)
+                    cancelled = await self._store.cancelled_among(held)
             except (Unreachable, TimeoutError) as reason:
                 logger.warning("heartbeat_failed: %s", reason)
                 if time.monotonic() >= self._lease_ends:
@@ -241,6 +250,20 @@ class Worker:
             # Only what was asked about: a lease that was claimed meanwhile is not missing.
             for key in set(held) - set(still):
                 self._lose(key)
+            for key in cancelled:
+                self._tell_cancelled(key)
+
+    def _tell_cancelled(self, key: Held) -> None:
+        """The job was cancelled: a coroutine is ended at once, a plain function sees `ctx.cancelled`."""
+        attempt = self._held.get(key)
+        if attempt is not None and not attempt.cancelled:
+            attempt.cancelled = True
+            if attempt.cancel_running is not None and self._is_async(attempt.lease.handler):
+                attempt.cancel_running()
+
+    def _is_async(self, name: str) -> bool:
+        handler = self._registry.get(name)
+        return handler is not None and handler.is_async
 
     async def _release_strays(self, held: Sequence[Held]) -> None:
         """After a claim whose answer was lost: leases that we hold without knowing go back to the queue."""

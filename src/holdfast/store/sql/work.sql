@@ -19,6 +19,13 @@ from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::in
 join queue q on q.job_id = h.job_id and q.node = h.node and q.item = h.item and q.epoch = h.epoch
 where q.state = 'leased' and q.holder = %(me)s;
 
+-- name: cancelled_among
+-- Which of these leases belong to jobs that a person has cancelled.
+select h.job_id::text, h.node, h.item, h.epoch
+from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[]) as h (job_id, node, item, epoch)
+join jobs j on j.job_id = h.job_id
+where j.stop_cause = 'cancelled';
+
 -- name: save_progress
 update queue q set progress = p.progress
 from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[], %(progress)s::jsonb[])

@@ -68,7 +68,7 @@ create table jobs (
         check (finished_at is null or started_at is null or finished_at >= started_at),
     constraint generation_counts_from_one check (generation >= 1),
     constraint run_counts_from_one check (run >= 1)
-) with (fillfactor = 70);
+) with (fillfactor = 50);
 create unique index jobs_have_one_row_per_identity_and_run on jobs (tenant, identity, run);
 -- Who owns an open job changes without touching an index: finding a dead owner's jobs reads the open ones.
 create index jobs_that_are_open on jobs (job_id) where finished_at is null;
@@ -102,6 +102,7 @@ create table nodes (
     constraint only_existing_rows_are_enqueued check (enqueued_count <= expanded_count)
 ) with (fillfactor = 70);
 
+-- Half of each page stays free, here and in jobs: a row is changed in place, without a new entry in every index.
 -- One row per task whatever its attempts. item is -1 for a node's own task, else the index in its fan-out.
 -- While a task is queued its status stays 'ready'; whether it waits, is dispatched or running says its queue row.
 create table tasks (
@@ -126,7 +127,7 @@ create table tasks (
     constraint task_status_is_known check (status in ('ready', 'completed', 'failed', 'skipped', 'cancelled')),
     constraint item_is_an_index_or_minus_one check (item >= -1),
     constraint finished_tasks_have_a_finishing_time check ((finished_at is not null) = (status <> 'ready'))
-) with (fillfactor = 70);
+) with (fillfactor = 50);
 
 create table attempts (
     job_id uuid not null,

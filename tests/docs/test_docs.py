@@ -1,0 +1,96 @@
+"""What the documentation shows is true: files are valid, code runs, commands print what stands below them."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+
+from holdfast.define.load import check_text
+from holdfast.define.yaml import read_yaml
+from tests.docs.pages import ROOT, Block, all_pages, blocks, steps
+from tests.docs.shell import Shell
+
+BLOCKS = [block for page in all_pages() for block in blocks(page)]
+LANGUAGES = {"", "console", "json", "mermaid", "python", "sh", "yaml"}
+
+
+def of(language: str) -> pytest.MarkDecorator:
+    found = [pytest.param(block, id=block.place) for block in BLOCKS if block.language == language]
+    return pytest.mark.parametrize("block", found)
+
+
+def runnable_pages() -> list[Path]:
+    """Pages with at least one command that runs here."""
+    return [
+        page
+        for page in all_pages()
+        if any(b.page == page and b.language == "console" and "not run" not in b.marks for b in BLOCKS)
+    ]
+
+
+def test_every_block_says_what_it_is() -> None:
+    unknown = [f"{block.place}: {block.language}" for block in BLOCKS if block.language not in LANGUAGES]
+    assert unknown == []
+
+
+def test_few_commands_cannot_run_here_and_each_of_them_says_why() -> None:
+    commands = [block for block in BLOCKS if block.language in ("console", "sh")]
+    left_out = [block for block in commands if "not run" in block.marks]
+    assert all(block.marks["not run"] for block in left_out)
+    assert len(left_out) <= 10
+    assert all("not run" in block.marks for block in commands if block.language == "sh"), "run it as a console block"
+
+
+@of("yaml")
+def test_workflows_are_valid(block: Block) -> None:
+    if "fragment" in block.marks:
+        assert read_yaml(block.body)[1] == []
+    else:
+        definition, problems = check_text(block.body, block.place)
+        assert [str(problem) for problem in problems] == []
+        assert definition is not None
+
+
+@of("python")
+def test_python_runs(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A piece need only be well formed; a test of the page's project is run by the page."""
+    tree = ast.parse(block.body, block.place)
+    is_test = Path(block.marks.get("file", "")).name.startswith("test_")
+    if "fragment" not in block.marks and not is_test:
+        monkeypatch.chdir(tmp_path)
+        exec(compile(tree, block.place, "exec"), {"__name__": "shown"})
+
+
+@of("json")
+def test_json_is_json(block: Block) -> None:
+    if "fragment" not in block.marks:
+        for line in [block.body] if block.body.startswith("{\n") else block.body.splitlines():
+            json.loads(line)
+
+
+@pytest.mark.parametrize("page", runnable_pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_commands_of_a_page_print_what_it_shows(page: Path, tmp_path: Path, environment: dict[str, str]) -> None:
+    shell = Shell(tmp_path, environment)
+    try:
+        for block in blocks(page):
+            if "file" in block.marks:
+                target = tmp_path / block.marks["file"]
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_text(block.body, encoding="utf-8")
+            elif block.language == "console" and "not run" not in block.marks:
+                run(shell, block)
+    finally:
+        shell.close()
+
+
+def run(shell: Shell, block: Block) -> None:
+    found = list(steps(block))
+    assert found, f"{block.place}: a console block without a command"
+    for step, following in zip(found, [*found[1:], None], strict=True):
+        if "background" in block.marks:
+            shell.run_behind(step)
+        else:
+            shell.run(step, may_fail=following is not None and following.command == "echo $?")

@@ -1,0 +1,168 @@
+"""The reference says everything and nothing else: each page is compared with the code that it speaks of."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from importlib.machinery import SourceFileLoader
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.cli.app import execute
+from holdfast.core.states import JOB_TERMINAL, JobStatus, Status
+from holdfast.define.document import schema
+from holdfast.define.filters import FILTERS
+from holdfast.define.operators import OPERATORS, TESTS
+from holdfast.define.registry import Registry
+from holdfast.errors import Code, ExitCode
+from holdfast.settings import Settings
+from holdfast.worker import builtin
+from holdfast.worker.context import Context
+from tests.docs.pages import ROOT
+
+REFERENCE = ROOT / "docs" / "reference"
+_CODE = re.compile(r"`([^`\n]+)`")
+
+
+def page(name: str) -> str:
+    return (REFERENCE / f"{name}.md").read_text(encoding="utf-8")
+
+
+def code(name: str) -> set[str]:
+    """Everything that the page writes as code."""
+    return set(_CODE.findall(page(name)))
+
+
+def cells(name: str) -> set[str]:
+    """The code in the first cell of every row of the page's tables."""
+    rows = [line.split("|")[1] for line in page(name).splitlines() if line.startswith("| `")]
+    return {found for row in rows for found in _CODE.findall(row)}
+
+
+def generator() -> Any:
+    loader = SourceFileLoader("docs_generator", str(ROOT / "scripts" / "docs"))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+def test_generated_parts_are_what_the_generator_gives() -> None:
+    generate = generator()
+    found = list(generate.pages())
+    assert {one.name for one in found} == {"command-line.md", "language.md", "states.md"}
+    for one in found:
+        text = one.read_text(encoding="utf-8")
+        assert generate.rendered(text) == text, f"{one.name} is out of date. Run: .venv/bin/python scripts/docs"
+
+
+@pytest.mark.parametrize("status", JobStatus)
+def test_every_status_of_a_job_is_explained(status: str) -> None:
+    assert status in cells("states")
+
+
+def test_every_command_and_every_option_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """By the real help, which hides what is not meant for people."""
+    execute(["--help"])
+    commands = re.findall(r"^  ([a-z]+)  +\S", capsys.readouterr().out, re.M)
+    assert len(commands) >= 15
+    sections = page("command-line").split("### `holdfast ")
+    documented = {section.partition("`")[0]: section for section in sections[1:]}
+    assert set(commands) == set(documented)
+    for command in commands:
+        execute([command, "--help"])
+        flags = set(re.findall(r"^  (?:-\w, )?(--[a-z-]+)", capsys.readouterr().out, re.M)) - {"--help"}
+        assert flags == set(re.findall(r"`(--[a-z-]+)", documented[command])), command
+
+
+def keys_of(shape: Any) -> set[str]:
+    """Every key that any object of the schema may have."""
+    if isinstance(shape, list):
+        return {key for one in shape for key in keys_of(one)}
+    if not isinstance(shape, dict):
+        return set()
+    own = set(shape["properties"]) if isinstance(shape.get("properties"), dict) else set()
+    return own | {key for one in shape.values() for key in keys_of(one)}
+
+
+def test_every_key_of_the_language_is_named() -> None:
+    assert {"workflow_id", "max_retries", "any_of", "condition_field"} <= keys_of(schema())
+    assert keys_of(schema()) - code("language") == set()
+
+
+def test_every_part_of_an_expression_is_named() -> None:
+    assert set(FILTERS) == {name.partition("(")[0] for name in cells("expressions")} & set(FILTERS)
+    assert {*OPERATORS, "and", "or", "not"} - code("expressions") == set()
+    assert {f"is {test}" for test in (*TESTS, "defined")} - code("expressions") == set()
+
+
+def test_every_setting_is_named_with_its_default() -> None:
+    rows = [line for line in page("settings").splitlines() if line.startswith("| `HOLDFAST_")]
+    shown = {_CODE.findall(row)[0]: row.split("|")[2].strip().strip("`") for row in rows}
+    assert set(shown) == {f"HOLDFAST_{name.upper()}" for name in Settings.model_fields}
+    for name, field in Settings.model_fields.items():
+        default = "" if field.default is None else str(field.default)
+        assert shown[f"HOLDFAST_{name.upper()}"] == default, name
+
+
+def test_every_exit_code_is_named() -> None:
+    codes = {str(value) for name, value in vars(ExitCode).items() if name.isupper()}
+    assert codes == {cell for cell in cells("exit-codes-and-json") if cell.isdigit()}
+
+
+def test_every_code_of_a_failure_is_named() -> None:
+    assert {str(one) for one in Code} - code("exit-codes-and-json") == set()
+
+
+def test_every_built_in_handler_is_named() -> None:
+    known = Registry()
+    known.add_module(builtin)
+    assert {cell.partition("(")[0] for cell in cells("handlers")} == set(known.names)
+
+
+def test_every_public_name_is_explained() -> None:
+    named = {cell.partition("(")[0].removeprefix("@") for cell in cells("python")}
+    assert set(holdfast.__all__) - named == set()
+
+
+def test_everything_that_a_handler_sees_is_explained() -> None:
+    seen = {f"ctx.{name}" for name in dir(Context) if not name.startswith("_")}
+    assert seen == {cell.partition("(")[0] for cell in cells("python") if cell.startswith("ctx.")}
+
+
+def emitted() -> set[str]:
+    """The names of events in the code that makes them."""
+    sources = [*(ROOT / "src/holdfast/core").glob("*.py"), *(ROOT / "src/holdfast/store").rglob("*.sql")]
+    text = "".join(source.read_text(encoding="utf-8") for source in sources)
+    pattern = (
+        r"[\"'](job_(?:created|started)|(?:node|task)_[a-z]+(?:_scheduled)?|[a-z]+_(?:rejected|changed|lost))[\"']"
+    )
+    found = set(re.findall(pattern, text)) - {"task_count"}
+    found |= {f"job_{status}" for status in JOB_TERMINAL}
+    # What becomes of an item is told by its status.
+    return found | {f"task_{status}" for status in (Status.COMPLETED, Status.FAILED, Status.CANCELLED)}
+
+
+def test_every_event_is_explained() -> None:
+    names = {cell for cell in cells("events") if re.fullmatch(r"[a-z]+(_[a-z]+)+", cell)}
+    assert {"job_created", "task_completed", "node_retry_scheduled", "owner_changed"} <= emitted()
+    assert emitted() - names == set()
+
+
+def test_every_invariant_that_holds_is_carried_by_a_test_or_a_checker_of_its_number() -> None:
+    text = (ROOT / "docs/explanation/invariants.md").read_text(encoding="utf-8")
+    sections = re.split(r"^### (\d+)\. ", text, flags=re.M)[1:]
+    said = dict(zip(map(int, sections[::2]), sections[1::2], strict=True))
+    assert list(said) == list(range(1, 19))
+    tests = "".join(test.read_text(encoding="utf-8") for test in (ROOT / "tests").rglob("test_*.py"))
+    checkers = (ROOT / "tests/simulation/checkers.py").read_text(encoding="utf-8")
+    for number, section in said.items():
+        holds = "**Holds" in section
+        assert holds or "**Not yet" in section or "**Built" in section, number
+        carried = re.search(rf"def test_\w*invariant_{number}(?!\d)", tests) or f'"{number}: ' in checkers
+        assert carried or not holds, f"invariant {number} is said to hold, but nothing carries its number"
+        for path in re.findall(r"`(tests/[\w/.]+)`", section):
+            assert (ROOT / path).exists(), path
