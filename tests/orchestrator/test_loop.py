@@ -255,7 +255,7 @@ async def test_killed_connections_in_the_middle_of_a_run_are_survived(database_u
         return item
 
     width = 400
-    async with running(database_url, registry(work=work), concurrency=8) as engine:
+    async with running(database_url, registry(work=work), concurrency=8, **SHORT_LEASES) as engine:
         job_id = await engine.submit(WIDE, {"items": list(range(width))})
         for share in (0.1, 0.4, 0.7):
 

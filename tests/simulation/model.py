@@ -555,7 +555,11 @@ def apply_batch(db: Database, me: int, batch: Batch) -> None:
         if known["owner"] in (None, me):
             known |= job._asdict()
             db.dirty.add(job.job_id)
+    for node in batch.new_nodes:
+        assert node.node not in db.nodes[node.job_id], f"the node {node[:2]} was made twice"
     for node in batch.nodes:
+        assert node.node in db.nodes[node.job_id], f"the node {node[:2]} was written before it was made"
+    for node in (*batch.new_nodes, *batch.nodes):
         db.nodes[node.job_id][node.node] = node._replace(output=_json(node.output), taken=list(node.taken))
         db.dirty.add(node.job_id)
     for done in batch.finished:

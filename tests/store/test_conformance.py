@@ -175,6 +175,21 @@ async def test_invariant_2_two_open_cycles_never_get_the_same_job(stage: Stage) 
     await theirs.rollback()
 
 
+async def test_invariant_2_two_signals_of_one_job_do_not_give_it_to_two_owners(stage: Stage) -> None:
+    job_id = (await stage.submit()).job_id
+    await stage.store.send(job_id, "cancel", "someone", "at once")
+    me, other = await stage.orchestrator(), await stage.orchestrator()
+    mine, theirs = stage.store.cycle(me), stage.behind.another_store().cycle(other)
+    first = await mine.open(1, 100)
+    assert [row.job_id for row in first.claimed] == [job_id]
+    second = await theirs.open(100, 100)
+    assert (second.claimed, second.signals) == ([], [])
+    await theirs.rollback()
+    await mine.commit(Batch(handled=[s.id for s in first.signals], jobs=[owned(first.claimed[0], me)]))
+    await stage.store.sweep_inbox()
+    assert [s.kind for s in await stage.signals(me)] == ["cancel"]
+
+
 async def test_the_number_of_claims_and_of_drained_signals_is_bounded(stage: Stage) -> None:
     me = await stage.orchestrator()
     for _ in range(5):
@@ -348,7 +363,7 @@ async def test_jobs_and_nodes_come_back_as_they_were_written(stage: Stage) -> No
         error={"code": "Y"}, attempt=2, width=9, expanded=8, enqueued=7, completed=1, failed=2, skipped=1, cancelled=3,
         taken=["b", "c"], retry_at=1_000_000.5, started_at=1_000_001.25, finished_at=1_000_002.75,
     )  # fmt: skip
-    await cycle.commit(Batch(jobs=[written], nodes=[node, node_row(job_id, "null", taken=["null"])]))
+    await cycle.commit(Batch(jobs=[written], new_nodes=[node, node_row(job_id, "null", taken=["null"])]))
     await cycle.open(100, 100)
     (loaded,), nodes = await cycle.load([job_id])
     await cycle.rollback()
@@ -362,7 +377,7 @@ async def test_jobs_and_nodes_come_back_as_they_were_written(stage: Stage) -> No
 async def test_a_node_that_is_written_again_is_replaced(stage: Stage) -> None:
     me = await stage.orchestrator()
     job_id = await stage.owned_job(me)
-    await stage.commit(me, Batch(nodes=[node_row(job_id, "n", width=2, expanded=2)]))
+    await stage.commit(me, Batch(new_nodes=[node_row(job_id, "n", width=2, expanded=2)]))
     after = node_row(job_id, "n", status="completed", width=2, expanded=2, completed=2, output={"fan_out_count": 2})
     await stage.commit(me, Batch(nodes=[after]))
     cycle = stage.store.cycle(me)

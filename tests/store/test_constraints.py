@@ -112,11 +112,6 @@ def test_lanes_are_unique(connection: psycopg.Connection) -> None:
     insert(connection, "lanes", "tenant", "'another'")
 
 
-def test_a_job_pins_a_definition_that_exists(connection: psycopg.Connection) -> None:
-    with pytest.raises(psycopg.errors.ForeignKeyViolation):
-        connection.execute(GOOD["jobs"].replace("'d'", "'unknown'").format(columns="run", values="1").encode())
-
-
 def test_a_task_is_queued_once(connection: psycopg.Connection) -> None:
     insert(connection, "queue", "state", "'ready'")
     with pytest.raises(psycopg.errors.UniqueViolation):

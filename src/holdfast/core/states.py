@@ -125,7 +125,10 @@ class Rules:
 
 @dataclass(slots=True)
 class NodeState:
-    """One node of one job. Counters count its task rows; a fan-out's width is fixed when it is expanded."""
+    """One node of one job. Counters count its task rows; a fan-out's width is fixed when it is expanded.
+
+    `has_row` says whether the store knows the node: pending nodes have no row.
+    """
 
     name: str
     status: Status = Status.PENDING
@@ -144,6 +147,7 @@ class NodeState:
     retry_at: float | None = None
     started_at: float | None = None
     finished_at: float | None = None
+    has_row: bool = False
 
     @property
     def settled(self) -> int:

@@ -41,10 +41,10 @@ def add_effects(batch: Batch, state: JobState, effects: Iterable[Effect]) -> lis
     withdrawals: list[Withdrawal] = []
     for effect in effects:
         match effect:
-            case Emit(seq, event, node, item, attempt, data):
-                batch.events.append(EventWrite(job_id, seq, event, node, item, attempt, data))
+            case Emit():
+                batch.events.append(EventWrite(job_id, *effect))
             case FinishTask():
-                batch.finished.append(_finish(job_id, effect))
+                batch.finished.append(FinishWrite(job_id, *effect))
             case CreateTasks(node, first, params):
                 batch.tasks.extend([TaskWrite(job_id, node, first + i, value) for i, value in enumerate(params)])
             case EnqueueTasks():
@@ -52,7 +52,7 @@ def add_effects(batch: Batch, state: JobState, effects: Iterable[Effect]) -> lis
             case RetryTask():
                 batch.retried.append(_retry(state, effect))
             case RecordAttempt():
-                batch.attempts.append(_attempt(job_id, effect))
+                batch.attempts.append(AttemptWrite(job_id, *effect))
             case FailTask(node, item, error):
                 batch.failed_tasks.append(FailedTaskWrite(job_id, node, item, error))
             case WithdrawTasks(status, leases_too, error, unqueued):
@@ -68,7 +68,9 @@ def add_effects(batch: Batch, state: JobState, effects: Iterable[Effect]) -> lis
 def add_states(batch: Batch, state: JobState, owner: int) -> None:
     """Put the rows that the state touched into the batch; a finished job belongs to nobody."""
     for name in sorted(state.touched):
-        batch.nodes.append(_node(state, state.nodes[name]))
+        node = state.nodes[name]
+        (batch.nodes if node.has_row else batch.new_nodes).append(_node(state, node))
+        node.has_row = True
     if state.job_touched:
         batch.jobs.append(_job(state, None if state.is_terminal else owner))
     state.touched.clear()
@@ -119,24 +121,6 @@ def _node(state: JobState, node: NodeState) -> NodeRow:
     )
 
 
-def _finish(job_id: str, effect: FinishTask) -> FinishWrite:
-    return FinishWrite(
-        job_id,
-        effect.node,
-        effect.item,
-        effect.epoch,
-        effect.status,
-        effect.attempt,
-        effect.signal_id,
-        effect.error,
-        effect.worker,
-        effect.started_at,
-        effect.retries,
-        effect.lost,
-        effect.crashes,
-    )
-
-
 def _enqueue(state: JobState, effect: EnqueueTasks) -> EnqueueWrite:
     spec = effect.spec
     return EnqueueWrite(
@@ -171,20 +155,4 @@ def _retry(state: JobState, effect: RetryTask) -> RetryWrite:
         effect.suspect,
         spec.timeout_seconds,
         spec.queue_timeout_seconds,
-    )
-
-
-def _attempt(job_id: str, effect: RecordAttempt) -> AttemptWrite:
-    return AttemptWrite(
-        job_id,
-        effect.node,
-        effect.item,
-        effect.attempt,
-        effect.epoch,
-        effect.outcome,
-        effect.worker,
-        effect.started_at,
-        effect.error,
-        effect.log,
-        effect.extra,
     )

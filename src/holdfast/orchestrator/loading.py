@@ -67,6 +67,7 @@ def _node_state(row: NodeRow) -> NodeState:
         retry_at=row.retry_at,
         started_at=row.started_at,
         finished_at=row.finished_at,
+        has_row=True,
     )
 
 

@@ -218,7 +218,7 @@ class Owner:
         """End what waits in the queue, after everything decided so far is written, until nobody asks for more."""
         while withdrawals:
             await self._cycle.write(batch)
-            _clear(batch)
+            batch.clear()
             ended = await self._cycle.withdraw(withdrawals)
             leases_too = {w.job_id for w in withdrawals if w.leases_too}
             withdrawals = []
@@ -247,11 +247,3 @@ class Owner:
                 self._owing_rows.setdefault(job_id)
             if owed_results(state):
                 self._owing_results.setdefault(job_id)
-
-
-def _clear(batch: Batch) -> None:
-    for rows in (
-        batch.handled, batch.jobs, batch.nodes, batch.finished, batch.tasks, batch.failed_tasks, batch.enqueued,
-        batch.retried, batch.attempts, batch.events, batch.answers,
-    ):  # fmt: skip
-        rows.clear()

@@ -97,6 +97,7 @@ class PostgresCycle:
         handled = {"me": self._me, "ids": plain(batch.handled)}
         return [
             *self._rows("write_jobs", batch.jobs),
+            *self._rows("create_nodes", batch.new_nodes),
             *self._rows("write_nodes", batch.nodes),
             *self._rows("finish_tasks", batch.finished),
             *([(query("delete_signals"), handled)] if batch.handled else []),

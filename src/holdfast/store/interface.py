@@ -7,7 +7,7 @@ looks into them, as `Raw` JSON bytes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, Protocol
 
 NOBODY = 0
@@ -149,8 +149,8 @@ class FinishWrite(NamedTuple):
     job_id: str
     node: str
     item: int
-    epoch: int
     status: str
+    epoch: int
     attempt: int
     signal_id: int | None
     error: dict[str, Any] | None
@@ -216,6 +216,7 @@ class Batch:
     """All that one cycle writes, by table; a store applies the lists in this order."""
 
     jobs: list[JobWrite] = field(default_factory=list)
+    new_nodes: list[NodeRow] = field(default_factory=list)
     nodes: list[NodeRow] = field(default_factory=list)
     finished: list[FinishWrite] = field(default_factory=list)
     handled: list[int] = field(default_factory=list)
@@ -226,6 +227,10 @@ class Batch:
     attempts: list[AttemptWrite] = field(default_factory=list)
     events: list[EventWrite] = field(default_factory=list)
     answers: list[AnswerWrite] = field(default_factory=list)
+
+    def clear(self) -> None:
+        for rows in fields(self):
+            getattr(self, rows.name).clear()
 
 
 class Withdrawal(NamedTuple):

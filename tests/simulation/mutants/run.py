@@ -98,7 +98,7 @@ def examine(mutant: Mutant) -> Verdict:
     with tempfile.TemporaryDirectory(prefix=f"holdfast-{mutant.name}-") as folder:
         copy(Path(folder))
         applied = subprocess.run(
-            ["patch", "-p1", "--forward", "--batch", "--quiet", "-i", str(mutant.patch)],
+            ["git", "apply", "--unsafe-paths", "--recount", str(mutant.patch)],
             cwd=folder, capture_output=True, text=True, check=False,
         )  # fmt: skip
         if applied.returncode != 0:

@@ -1,5 +1,9 @@
 -- The statements of an owner's cycle, in the order in which they run. Lock order: the owner's own row, then
 -- inbox rows, then jobs, then queue rows. Rows come in as columns: one array per column.
+--
+-- Rows are joined by `job_id = any(array[x.job_id])`, here and in the other files. A plan is made once per connection,
+-- often while the tables are all but empty; with a plain `=` it may then walk a whole index for every row that
+-- comes in, and still does when the table has a million rows. This spelling leaves only the look-up by key.
 
 -- name: fence
 -- Keep the own row from being ended while the cycle lasts; no row: someone has taken over.
@@ -14,7 +18,7 @@ select i.id, i.job_id::text, i.kind, i.node, i.item, i.epoch, i.attempt, i.outco
     extract(epoch from i.started_at)::float8, case when i.item < 0 then i.output::text end, i.data::text, i.actor,
     i.reason, t.status, t.epoch, t.attempt, t.retry_count, t.lost_count, t.crash_count
 from inbox i
-left join tasks t on t.job_id = i.job_id and t.node = i.node and t.item = i.item
+left join tasks t on t.job_id = any(array[i.job_id]) and t.node = i.node and t.item = i.item
 where i.owner = 0
 order by i.id
 limit %(limit)s
@@ -38,7 +42,7 @@ select i.id, i.job_id::text, i.kind, i.node, i.item, i.epoch, i.attempt, i.outco
     extract(epoch from i.started_at)::float8, case when i.item < 0 then i.output::text end, i.data::text, i.actor,
     i.reason, t.status, t.epoch, t.attempt, t.retry_count, t.lost_count, t.crash_count
 from inbox i
-left join tasks t on t.job_id = i.job_id and t.node = i.node and t.item = i.item
+left join tasks t on t.job_id = any(array[i.job_id]) and t.node = i.node and t.item = i.item
 where i.owner = %(me)s and i.id > %(floor)s
 order by i.id
 limit %(limit)s;
@@ -87,10 +91,11 @@ from unnest(%(job_id)s::uuid[], %(owner)s::bigint[], %(epoch)s::int[], %(status)
     %(stop_leases_ended)s::boolean[])
     as w (job_id, owner, epoch, status, reason, generation, result, error, started_at, finished_at, deadline_at,
         stop_cause, stop_until, stop_leases_ended)
-where j.job_id = w.job_id and (j.owner is null or j.owner = %(me)s);
+where j.job_id = any(array[w.job_id]) and (j.owner is null or j.owner = %(me)s);
 
--- name: write_nodes
-insert into nodes as n (job_id, node, status, reason, importance, output, error, attempt, width, expanded_count,
+-- name: create_nodes
+-- Nodes that begin; a node has one first row, so that a conflict is a bug and not a race.
+insert into nodes (job_id, node, status, reason, importance, output, error, attempt, width, expanded_count,
     enqueued_count, completed_count, failed_count, skipped_count, cancelled_count, taken, retry_at, started_at,
     finished_at)
 select w.job_id, w.node, w.status, w.reason, w.importance, w.output, w.error, w.attempt, w.width, w.expanded,
@@ -101,14 +106,22 @@ from unnest(%(job_id)s::uuid[], %(node)s::text[], %(status)s::text[], %(reason)s
     %(enqueued)s::int[], %(completed)s::int[], %(failed)s::int[], %(skipped)s::int[], %(cancelled)s::int[],
     %(taken)s::text[], %(retry_at)s::float8[], %(started_at)s::float8[], %(finished_at)s::float8[])
     as w (job_id, node, status, reason, importance, output, error, attempt, width, expanded, enqueued, completed,
+        failed, skipped, cancelled, taken, retry_at, started_at, finished_at);
+
+-- name: write_nodes
+update nodes n
+set status = w.status, reason = w.reason, output = w.output, error = w.error, attempt = w.attempt, width = w.width,
+    expanded_count = w.expanded, enqueued_count = w.enqueued, completed_count = w.completed, failed_count = w.failed,
+    skipped_count = w.skipped, cancelled_count = w.cancelled, taken = w.taken::text[],
+    retry_at = to_timestamp(w.retry_at), started_at = to_timestamp(w.started_at),
+    finished_at = to_timestamp(w.finished_at)
+from unnest(%(job_id)s::uuid[], %(node)s::text[], %(status)s::text[], %(reason)s::text[], %(importance)s::text[],
+    %(output)s::jsonb[], %(error)s::jsonb[], %(attempt)s::int[], %(width)s::int[], %(expanded)s::int[],
+    %(enqueued)s::int[], %(completed)s::int[], %(failed)s::int[], %(skipped)s::int[], %(cancelled)s::int[],
+    %(taken)s::text[], %(retry_at)s::float8[], %(started_at)s::float8[], %(finished_at)s::float8[])
+    as w (job_id, node, status, reason, importance, output, error, attempt, width, expanded, enqueued, completed,
         failed, skipped, cancelled, taken, retry_at, started_at, finished_at)
-on conflict (job_id, node) do update
-set status = excluded.status, reason = excluded.reason, output = excluded.output, error = excluded.error,
-    attempt = excluded.attempt, width = excluded.width, expanded_count = excluded.expanded_count,
-    enqueued_count = excluded.enqueued_count, completed_count = excluded.completed_count,
-    failed_count = excluded.failed_count, skipped_count = excluded.skipped_count,
-    cancelled_count = excluded.cancelled_count, taken = excluded.taken, retry_at = excluded.retry_at,
-    started_at = excluded.started_at, finished_at = excluded.finished_at;
+where n.job_id = any(array[w.job_id]) and n.node = w.node;
 
 -- name: create_tasks
 insert into tasks (job_id, node, item, params)
@@ -129,7 +142,7 @@ select t.job_id, t.node, t.item, t.epoch, t.attempt + 1, w.lane_id, w.priority,
 from unnest(%(job_id)s::uuid[], %(node)s::text[], %(first)s::int[], %(last)s::int[], %(lane_id)s::int[],
     %(priority)s::smallint[], %(rank)s::int[], %(timeout_seconds)s::real[], %(queue_timeout_seconds)s::real[])
     as w (job_id, node, first, last, lane_id, priority, rank, timeout_seconds, queue_timeout_seconds)
-join tasks t on t.job_id = w.job_id and t.node = w.node and t.item between w.first and w.last
+join tasks t on t.job_id = any(array[w.job_id]) and t.node = w.node and t.item between w.first and w.last
 where t.status = 'ready';
 
 -- name: finish_tasks
@@ -144,7 +157,8 @@ from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::in
     %(attempt)s::int[], %(signal_id)s::bigint[], %(error)s::jsonb[], %(worker)s::text[], %(started_at)s::float8[],
     %(retries)s::smallint[], %(lost)s::smallint[], %(crashes)s::smallint[])
     as w (job_id, node, item, epoch, status, attempt, signal_id, error, worker, started_at, retries, lost, crashes)
-where t.job_id = w.job_id and t.node = w.node and t.item = w.item and t.epoch = w.epoch and t.status = 'ready';
+where t.job_id = any(array[w.job_id]) and t.node = w.node and t.item = w.item and t.epoch = w.epoch
+    and t.status = 'ready';
 
 -- name: retry_tasks
 -- A new epoch of each task: its row and its queue row move together.
@@ -161,15 +175,16 @@ moved as (
     set epoch = w.epoch, attempt = w.attempt, error = w.error, retry_count = w.retries, lost_count = w.lost,
         crash_count = w.crashes
     from wanted w
-    where t.job_id = w.job_id and t.node = w.node and t.item = w.item and t.epoch < w.epoch and t.status = 'ready'
-    returning t.job_id, t.node, t.item
+    where t.job_id = any(array[w.job_id]) and t.node = w.node and t.item = w.item and t.epoch < w.epoch
+        and t.status = 'ready'
+    returning w.*
 )
 insert into queue (job_id, node, item, epoch, attempt, lane_id, state, due_at, priority, rank, suspect, owner,
     timeout_seconds, queue_timeout_seconds)
 select w.job_id, w.node, w.item, w.epoch, w.attempt + 1, w.lane_id,
     case when w.due_at is null then 'ready' else 'waiting' end, to_timestamp(w.due_at), w.priority,
     least(w.rank, %(rank_limit)s), w.suspect, %(me)s, w.timeout_seconds, w.queue_timeout_seconds
-from wanted w join moved using (job_id, node, item);
+from moved w;
 
 -- name: write_attempts
 insert into attempts (job_id, node, item, attempt, epoch, outcome, worker, started_at, error, log, extra)
@@ -197,13 +212,14 @@ with gone as (
     delete from queue q
     using unnest(%(job_id)s::uuid[], %(leases_too)s::boolean[], %(status)s::text[], %(error)s::jsonb[])
         as w (job_id, leases_too, status, error)
-    where q.job_id = w.job_id and (q.state <> 'leased' or w.leases_too)
+    where q.job_id = any(array[w.job_id]) and (q.state <> 'leased' or w.leases_too)
     returning q.job_id, q.node, q.item, q.epoch, w.status, w.error
 )
 update tasks t
 set status = g.status, error = g.error, finished_at = now()
 from gone g
-where t.job_id = g.job_id and t.node = g.node and t.item = g.item and t.epoch = g.epoch and t.status = 'ready'
+where t.job_id = any(array[g.job_id]) and t.node = g.node and t.item = g.item and t.epoch = g.epoch
+    and t.status = 'ready'
 returning t.job_id::text, t.node, t.item;
 
 -- name: withdraw_unqueued
@@ -213,5 +229,5 @@ set status = w.status, error = w.error, finished_at = now()
 from unnest(%(job_id)s::uuid[], %(node)s::text[], %(first)s::int[], %(last)s::int[], %(status)s::text[],
     %(error)s::jsonb[])
     as w (job_id, node, first, last, status, error)
-where t.job_id = w.job_id and t.node = w.node and t.item between w.first and w.last and t.status = 'ready'
+where t.job_id = any(array[w.job_id]) and t.node = w.node and t.item between w.first and w.last and t.status = 'ready'
 returning t.job_id::text, t.node, t.item;

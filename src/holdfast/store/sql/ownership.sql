@@ -38,7 +38,7 @@ with lost as (
 )
 update jobs j set owner = %(me)s, epoch = j.epoch + 1
 from lost l
-where j.job_id = l.job_id
+where j.job_id = any(array[l.job_id])
 returning j.job_id::text;
 
 -- name: forget_the_ended
@@ -60,7 +60,7 @@ where o.ended_at < now() - interval '1 hour'
 with astray as (
     select i.owner, i.id, coalesce(j.owner, 0) as rightful
     from inbox i
-    join jobs j on j.job_id = i.job_id
+    join jobs j on j.job_id = any(array[i.job_id])
     where i.owner <> coalesce(j.owner, 0)
     limit 10000
     for update of i skip locked
@@ -78,7 +78,7 @@ with due as (
     for update skip locked
 )
 update queue q set state = 'ready'
-from due d where q.job_id = d.job_id and q.node = d.node and q.item = d.item and q.state = 'waiting';
+from due d where q.job_id = any(array[d.job_id]) and q.node = d.node and q.item = d.item and q.state = 'waiting';
 
 -- name: lapsed_workers
 -- Workers that may still hold leases although their own has run out or they have left; usually none.
@@ -105,7 +105,7 @@ with lapsed as (
 gone as (
     delete from queue q
     using lapsed l
-    where q.job_id = l.job_id and q.node = l.node and q.item = l.item
+    where q.job_id = any(array[l.job_id]) and q.node = l.node and q.item = l.item
     returning q.job_id, q.node, q.item, q.epoch, q.attempt, q.owner, q.claimed_at, l.name, l.timed_out
 )
 insert into inbox (owner, job_id, kind, node, item, epoch, attempt, outcome, worker, started_at, data)
@@ -128,7 +128,7 @@ with overdue as (
 gone as (
     delete from queue q
     using overdue o
-    where q.job_id = o.job_id and q.node = o.node and q.item = o.item
+    where q.job_id = any(array[o.job_id]) and q.node = o.node and q.item = o.item
     returning q.job_id, q.node, q.item, q.epoch, q.attempt, q.owner, q.queue_timeout_seconds
 )
 insert into inbox (owner, job_id, kind, node, item, epoch, attempt, outcome, data)

@@ -16,21 +16,22 @@ where worker_id = %(me)s and ended_at is null and lease_until > now();
 -- Which of these leases are still ours.
 select h.job_id::text, h.node, h.item, h.epoch
 from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[]) as h (job_id, node, item, epoch)
-join queue q on q.job_id = h.job_id and q.node = h.node and q.item = h.item and q.epoch = h.epoch
+join queue q on q.job_id = any(array[h.job_id]) and q.node = h.node and q.item = h.item and q.epoch = h.epoch
 where q.state = 'leased' and q.holder = %(me)s;
 
 -- name: cancelled_among
 -- Which of these leases belong to jobs that a person has cancelled.
 select h.job_id::text, h.node, h.item, h.epoch
 from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[]) as h (job_id, node, item, epoch)
-join jobs j on j.job_id = h.job_id
+join jobs j on j.job_id = any(array[h.job_id])
 where j.stop_cause = 'cancelled';
 
 -- name: save_progress
 update queue q set progress = p.progress
 from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[], %(progress)s::jsonb[])
     as p (job_id, node, item, epoch, progress)
-where q.job_id = p.job_id and q.node = p.node and q.item = p.item and q.epoch = p.epoch and q.holder = %(me)s;
+where q.job_id = any(array[p.job_id]) and q.node = p.node and q.item = p.item and q.epoch = p.epoch
+    and q.holder = %(me)s;
 
 -- name: end_worker
 update workers set ended_at = now(), lease_until = now() where worker_id = %(me)s and ended_at is null;
@@ -62,14 +63,14 @@ claimed as (
     set state = 'leased', holder = %(me)s, claimed_at = now(),
         deadline_at = now() + make_interval(secs => q.timeout_seconds + %(slack)s), progress = null
     from candidate c
-    where q.job_id = c.job_id and q.node = c.node and q.item = c.item
+    where q.job_id = any(array[c.job_id]) and q.node = c.node and q.item = c.item
     returning q.job_id, q.node, q.item, q.epoch, q.attempt, c.handler, q.timeout_seconds, q.suspect, c.priority, c.rank,
         c.id
 )
 select c.job_id::text, c.node, c.item, c.epoch, c.attempt, c.handler, c.timeout_seconds, c.suspect, t.params::text,
     p.name, p.data::text, coalesce(p.seq, 0)
 from claimed c
-join tasks t on t.job_id = c.job_id and t.node = c.node and t.item = c.item
+join tasks t on t.job_id = any(array[c.job_id]) and t.node = c.node and t.item = c.item
 left join lateral (
     select k.name, k.data, k.seq from checkpoints k
     where c.attempt > 1 and k.job_id = c.job_id and k.node = c.node and k.item = c.item
@@ -100,7 +101,7 @@ stray as (
 gone as (
     delete from queue q
     using stray s
-    where q.job_id = s.job_id and q.node = s.node and q.item = s.item
+    where q.job_id = any(array[s.job_id]) and q.node = s.node and q.item = s.item
     returning q.job_id, q.node, q.item, q.epoch, q.attempt, q.owner, q.claimed_at
 )
 insert into inbox (owner, job_id, kind, node, item, epoch, attempt, outcome, worker, started_at)
@@ -119,7 +120,7 @@ with told as (
 taken as (
     delete from queue q
     using told r
-    where q.job_id = r.job_id and q.node = r.node and q.item = r.item and q.epoch = r.epoch
+    where q.job_id = any(array[r.job_id]) and q.node = r.node and q.item = r.item and q.epoch = r.epoch
         and q.state = 'leased' and q.holder = %(me)s and q.deadline_at > now()
         and exists (select 1 from workers w where w.worker_id = %(me)s and w.ended_at is null and w.lease_until > now())
     returning q.owner, r.*
@@ -139,7 +140,7 @@ select coalesce(j.owner, 0), r.job_id, 'rejected', r.node, r.item, r.epoch, r.at
 from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[], %(attempt)s::int[],
     %(outcome)s::text[])
     as r (job_id, node, item, epoch, attempt, outcome)
-join jobs j on j.job_id = r.job_id;
+join jobs j on j.job_id = any(array[r.job_id]);
 
 -- name: save_checkpoint
 insert into checkpoints (job_id, node, item, seq, name, data, epoch)

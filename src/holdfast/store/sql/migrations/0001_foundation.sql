@@ -1,6 +1,6 @@
 -- The first schema: definitions, jobs with their nodes and tasks, the hot queue and inbox, the event log.
--- Hot tables (queue, inbox) hold only what is open: rows are deleted, never marked done. The tables below jobs
--- have no foreign keys: only a job's owner writes them, and a trigger per row would double the cost of a fan-out.
+-- Hot tables (queue, inbox) hold only what is open: rows are deleted, never marked done. There are no
+-- foreign keys: only a job's owner writes its rows, and a trigger per row would double the cost of a fan-out.
 
 create table workflows (
     definition_hash text primary key,
@@ -40,7 +40,7 @@ create table jobs (
     tenant text not null default 'default',
     workflow_id text not null,
     version text not null,
-    definition_hash text not null references workflows,
+    definition_hash text not null,
     identity text not null,
     run int not null default 1,
     body_hash text not null,
