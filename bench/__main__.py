@@ -61,6 +61,10 @@ async def bench(url: str, runs: int, widest: int) -> None:
         latencies = await idle_latencies(store, 200)
         p50, p99 = pick(latencies, 0.5), pick(latencies, 0.99)
         print(f"{'W4':<12} submit to handler start, idle: p50 {p50:.1f} ms, p99 {p99:.1f} ms (goal: p50 under 10)")
+    with Fleet(url, ("orchestrator", "orchestrator", "worker")) as fleet:
+        await run_jobs(store, jobs_of(one_task(), [{"i": i} for i in range(500)]))
+        w1 = [jobs_of(one_task(), [{"i": i} for i in range(10_000)]) for _ in range(runs)]
+        show(await measure("W1 by two", "jobs/s", 10_000, store, fleet, w1), limit)
     with Fleet(url, ("both",)) as fleet:
         await run_jobs(store, jobs_of(one_task(), [{"i": i} for i in range(200)]))
         w2a = [jobs_of(chain(50), [{}]) for _ in range(runs + 2)]

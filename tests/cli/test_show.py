@@ -1,4 +1,4 @@
-"""`status`, `watch`, `events`: looking at jobs."""
+"""`status`, `watch`, `events`, `logs`: looking at jobs."""
 
 from __future__ import annotations
 
@@ -184,3 +184,46 @@ def test_a_client_in_the_same_database_sees_the_same_job(database: Command, data
 
     job_id = asyncio.run(submit())
     assert database("status", job_id, "--json").json["inputs"]["name"] == "Dee"
+
+
+PRINTING_HANDLERS = """
+from holdfast import Result, Transient, handler
+
+@handler("prints")
+def prints(**params):
+    print("hello from the handler \\x1b[31m")
+    return Result(1, warnings=("mind the gap",))
+
+@handler("breaks")
+def breaks(**params):
+    print("before it broke")
+    raise ValueError("no such tile")
+"""
+
+PRINTING_FLOW = """
+workflow_id: printing
+nodes:
+  a: {handler: prints, next: b}
+  b: {handler: breaks, retry: {max_retries: 1, initial_delay_seconds: 0}}
+"""
+
+
+def test_logs_show_what_handlers_printed_and_how_attempts_failed(database: Command, tmp_path: Path) -> None:
+    (tmp_path / "printing_handlers.py").write_text(PRINTING_HANDLERS)
+    (tmp_path / "printing.yaml").write_text(PRINTING_FLOW)
+    ended = database("run", "printing.yaml", "--handlers", "printing_handlers", "--json").json
+    shown = database("logs", ended["job_id"]).out
+    assert "a  attempt 1  done" in shown
+    assert "| hello from the handler" in shown and "\x1b" not in shown
+    assert "warning: mind the gap" in shown
+    assert shown.count("| before it broke") == 2
+    assert "HANDLER_ERROR: ValueError: no such tile" in shown and "Traceback" in shown
+    only = database("logs", ended["job_id"], "--node", "a", "--json").lines
+    assert [(line["node"], line["index"], line["attempt"], line["outcome"]) for line in only] == [
+        ("a", None, 1, "done")
+    ]
+
+
+def test_logs_of_a_quiet_job_say_that_there_is_nothing(database: Command) -> None:
+    ended = run(database)
+    assert database("logs", ended["job_id"], "--json").out == ""

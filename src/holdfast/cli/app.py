@@ -229,6 +229,20 @@ def events(
     return show_events(job, follow=follow, after=after, node=node, as_json=as_json, database_url=database_url)
 
 
+@app.command(rich_help_panel=LOOK)
+def logs(
+    job: JobName,
+    node: Annotated[str | None, typer.Option("--node", metavar="NODE", help="Only attempts of this node.")] = None,
+    item: Annotated[int | None, typer.Option("--item", metavar="N", min=0, help="Only this item of a fan-out.")] = None,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Show what handlers printed and how attempts failed, attempt by attempt."""
+    from holdfast.cli.show import show_logs
+
+    return show_logs(job, node=node, item=item, as_json=as_json, database_url=database_url)
+
+
 @app.command(rich_help_panel=STEER)
 def cancel(
     job: JobName,

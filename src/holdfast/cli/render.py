@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.words import counted, cut, day_and_clock, duration, elapsed, parsed, short, value
+from holdfast.cli.words import counted, cut, day_and_clock, duration, elapsed, harmless, parsed, short, value
 from holdfast.store.reading import FailedItems
 
 STYLES = {
@@ -227,6 +227,17 @@ def job_list(jobs: Sequence[dict[str, Any]]) -> Table:
             elapsed(job["started_at"], job["finished_at"]),
         )
     return table
+
+
+def attempt_text(attempt: dict[str, Any]) -> str:
+    """A heading for the attempt and, indented below it, why it failed and what its handler printed."""
+    where = attempt["node"] if attempt["index"] is None else f"{attempt['node']}[{attempt['index']}]"
+    lines = [f"{where}  attempt {attempt['attempt']}  {attempt['outcome']}  {attempt['worker'] or ''}".rstrip()]
+    if attempt["error"] is not None:
+        lines.append(f"  {attempt['error']['code']}: {attempt['error']['message']}")
+    lines += [f"  | {line}" for line in (attempt["log"] or "").splitlines()]
+    lines += [f"  warning: {warning}" for warning in (attempt["extra"] or {}).get("warnings", [])]
+    return "\n".join(harmless(line) for line in lines)
 
 
 def event_line(event: dict[str, Any], clock_text: str) -> Text:

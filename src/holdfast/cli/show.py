@@ -1,4 +1,4 @@
-"""`status`, `watch`, `events`: looking at jobs. Looking changes nothing and starts nothing."""
+"""`status`, `watch`, `events`, `logs`: looking at jobs. Looking changes nothing and starts nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.cli.ending import end_with, exit_code, show_card
 from holdfast.cli.progress import LOOK_SECONDS, View, follow, make_view
-from holdfast.cli.render import event_line, job_list
+from holdfast.cli.render import attempt_text, event_line, job_list
 from holdfast.cli.session import begin, command, drive, has_database, open_database
 from holdfast.cli.streams import answer, answer_json, answers, say, show
 from holdfast.cli.words import clock
@@ -15,9 +15,10 @@ from holdfast.core.states import JOB_TERMINAL
 from holdfast.errors import ExitCode, NotFound
 from holdfast.settings import Settings
 from holdfast.store.reading import Reader, no_such_job
-from holdfast.store.status import event_json, job_line_json, status_json
+from holdfast.store.status import attempt_json, event_json, job_line_json, status_json
 
 LIST_LENGTH = 20
+LOGS_LENGTH = 1000
 
 
 def show_status(job: str | None, *, as_json: bool, database_url: str | None) -> int:
@@ -130,6 +131,32 @@ async def _events(settings: Settings, job: str, *, follow: bool, after: int, nod
             if is_over:
                 return ExitCode.DONE
             await asyncio.sleep(LOOK_SECONDS)
+
+
+def show_logs(job: str, *, node: str | None, item: int | None, as_json: bool, database_url: str | None) -> int:
+    settings = begin(database_url)
+    _refuse_without_database(settings, job)
+    return drive(_logs(settings, job, node=node, item=item, as_json=as_json))
+
+
+async def _logs(settings: Settings, job: str, *, node: str | None, item: int | None, as_json: bool) -> int:
+    async with open_database(settings) as store:
+        reader = Reader(store.connections)
+        snapshot = await reader.snapshot(await reader.find_job(job), whole=False)
+        if node is not None:
+            _check_node(node, [n.name for n in snapshot.definition.nodes])
+        attempts = await reader.attempts(snapshot.job.job_id, node, item, LOGS_LENGTH + 1)
+        for attempt in attempts[:LOGS_LENGTH]:
+            told = attempt_json(attempt)
+            if as_json:
+                answer_json(told)
+            else:
+                answer(attempt_text(told))
+        if not attempts and not as_json:
+            say("Nothing was printed and no attempt failed.")
+        if len(attempts) > LOGS_LENGTH:
+            say(f"Only the first {LOGS_LENGTH:,} attempts are shown. Narrow it down with --node and --item.")
+    return ExitCode.DONE
 
 
 def _print_event(event: dict[str, Any], *, as_json: bool) -> None:

@@ -23,6 +23,21 @@ PAGE_SIZE = 1000
 MIN_ENDING = 6
 
 
+class AttemptView(NamedTuple):
+    """One try at a task that failed or printed something."""
+
+    node: str
+    item: int
+    attempt: int
+    outcome: str
+    worker: str | None
+    started_at: datetime | None
+    finished_at: datetime
+    error: dict[str, Any] | None
+    log: str | None
+    extra: dict[str, Any] | None
+
+
 class JobView(NamedTuple):
     job_id: str
     workflow_id: str
@@ -229,6 +244,11 @@ class Reader:
             if len(rows) < PAGE_SIZE:
                 return
             after = rows[-1][0]
+
+    async def attempts(self, job_id: str, node: str | None, item: int | None, limit: int) -> list[AttemptView]:
+        """Attempts that failed or printed something, oldest first."""
+        rows = await self._fetch("read_attempts", job=job_id, node=node, item=item, limit=limit)
+        return [AttemptView._make((*row[:7], _parsed(row[7]), row[8], _parsed(row[9]))) for row in rows]
 
     async def retries(self, job_id: str) -> int:
         return int((await self._fetch("count_retries", job=job_id))[0][0])

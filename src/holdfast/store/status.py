@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.core.states import JobStatus, Status
 from holdfast.define.node import Importance, Node, NodeType
-from holdfast.store.reading import EventView, JobLine, NodeView, QueueView, Snapshot
+from holdfast.store.reading import AttemptView, EventView, JobLine, NodeView, QueueView, Snapshot
 
 _BORDERS = (NodeType.START, NodeType.END)
 _BAD = (Status.FAILED, Status.CANCELLED)
@@ -77,6 +77,22 @@ def event_json(event: EventView) -> dict[str, Any]:
         "attempt": event.attempt,
         "at": moment(event.at),
         "data": data,
+    }
+
+
+def attempt_json(attempt: AttemptView) -> dict[str, Any]:
+    """One attempt with what its handler printed, the whole traceback of an exception included."""
+    return {
+        "node": attempt.node,
+        "index": attempt.item if attempt.item >= 0 else None,
+        "attempt": attempt.attempt,
+        "outcome": attempt.outcome,
+        "worker": attempt.worker,
+        "started_at": moment(attempt.started_at),
+        "finished_at": moment(attempt.finished_at),
+        "error": error_json(attempt.error),
+        "log": attempt.log,
+        "extra": attempt.extra,
     }
 
 

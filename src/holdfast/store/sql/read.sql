@@ -51,6 +51,15 @@ select count(*) from attempts a
 join tasks t on t.job_id = a.job_id and t.node = a.node and t.item = a.item
 where a.job_id = %(job)s and a.outcome in ('failed', 'lost') and (t.attempt > a.attempt or t.status = 'ready');
 
+-- name: read_attempts
+-- Attempts that failed or printed something, in the order in which they ended.
+select a.node, a.item, a.attempt, a.outcome, a.worker, a.started_at, a.finished_at, a.error::text, a.log, a.extra::text
+from attempts a
+where a.job_id = %(job)s and (%(node)s::text is null or a.node = %(node)s)
+    and (%(item)s::int is null or a.item = %(item)s)
+order by a.finished_at, a.node, a.item, a.attempt
+limit %(limit)s;
+
 -- name: failed_items
 -- Failed items of a fan-out, alike ones together; at most a thousand are looked at.
 with failed as (
