@@ -19,6 +19,9 @@ from holdfast.store.migrate import ensure_schema
 from holdfast.store.postgres import PostgresStore
 from holdfast.worker.loop import Worker
 
+DESKS = 2
+"""Orchestrators in one process: while one waits for its commit the other decides."""
+
 
 @contextmanager
 def database(settings: Settings) -> Iterator[str]:
@@ -67,17 +70,17 @@ class Services:
         on_finished: Callable[[str], None] = lambda job_id: None,
     ) -> None:
         self._stop_worker, self._stop_orchestrator = asyncio.Event(), asyncio.Event()
-        signals, tasks = asyncio.Event(), asyncio.Event()
+        signals, tasks = [asyncio.Event() for _ in range(DESKS)], asyncio.Event()
         self._stores: list[PostgresStore] = []
-        self._orchestrating: asyncio.Task[None] | None = None
+        self._orchestrating: list[asyncio.Task[None]] = []
         self._working: asyncio.Task[None] | None = None
-        self._listener = Listener(url, {SIGNAL: signals, TASK: tasks})
-        self.orchestrator: Orchestrator | None = None
+        self._listener = Listener(url, {SIGNAL: signals, TASK: [tasks]})
+        self.orchestrators: list[Orchestrator] = []
         self.worker: Worker | None = None
-        if orchestrate:
-            self.orchestrator = Orchestrator(
+        for number, wake in enumerate(signals if orchestrate else (), start=1):
+            orchestrator = Orchestrator(
                 self._store(url, "orchestrator"),
-                process_name(),
+                process_name() if number == 1 else f"{process_name()}/{number}",
                 rules=Rules(
                     lost_limit=settings.lost_limit,
                     crash_limit=settings.crash_limit,
@@ -87,10 +90,11 @@ class Services:
                 renew_seconds=settings.owner_renew_seconds,
                 scan_seconds=settings.owner_scan_seconds,
                 poll_seconds=settings.poll_seconds,
-                wake=signals,
+                wake=wake,
                 on_enqueued=tasks.set,
                 on_finished=on_finished,
             )
+            self.orchestrators.append(orchestrator)
         if registry is not None:
             self.worker = Worker(
                 self._store(url, "worker"),
@@ -114,16 +118,16 @@ class Services:
     async def start(self) -> None:
         _tune_garbage_collection()
         await self._listener.start()
-        if self.orchestrator is not None:
-            self._orchestrating = asyncio.create_task(
-                self.orchestrator.run(self._stop_orchestrator), name="holdfast orchestrator"
-            )
+        self._orchestrating = [
+            asyncio.create_task(orchestrator.run(self._stop_orchestrator), name="holdfast orchestrator")
+            for orchestrator in self.orchestrators
+        ]
         if self.worker is not None:
             self._working = asyncio.create_task(self.worker.run(self._stop_worker), name="holdfast worker")
 
     async def wait(self) -> None:
         """Until a service ends, which it does only by our bug or because it was told to stop."""
-        running = [task for task in (self._working, self._orchestrating) if task is not None]
+        running = [*self._orchestrating, *([self._working] if self._working is not None else [])]
         done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
@@ -141,8 +145,7 @@ class Services:
         finally:
             self._stop_orchestrator.set()
             try:
-                if self._orchestrating is not None:
-                    await self._orchestrating
+                await asyncio.gather(*self._orchestrating)
             finally:
                 await self._listener.stop()
                 for store in self._stores:

@@ -12,7 +12,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.words import counted, cut, day_and_clock, duration, elapsed, harmless, parsed, short, value
+from holdfast.cli.streams import harmless
+from holdfast.cli.words import counted, cut, day_and_clock, duration, elapsed, parsed, short, value
 from holdfast.store.reading import FailedItems
 
 STYLES = {

@@ -86,9 +86,11 @@ class PostgresCycle:
         return outputs, [row[0] for row in rows if row[1] == "failed"]
 
     async def write(self, batch: Batch) -> None:
+        assert self._is_open, "a cycle writes only between open and commit: outside it nothing would be fenced"
         await self._exchange(*self._statements(batch, await self._lanes.of(_lanes_in(batch))))
 
     async def commit(self, batch: Batch) -> None:
+        assert self._is_open, "a cycle writes only between open and commit: outside it nothing would be fenced"
         lane_ids = await self._lanes.of(_lanes_in(batch))
         await self._exchange(*self._statements(batch, lane_ids), (b"commit", {}))
         self._is_open = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 
 import psycopg
 
@@ -15,9 +16,9 @@ TASK = "holdfast_task"
 
 
 class Listener:
-    """Sets each channel's event when something was announced on it."""
+    """Sets each channel's events when something was announced on it."""
 
-    def __init__(self, url: str, channels: dict[str, asyncio.Event]) -> None:
+    def __init__(self, url: str, channels: dict[str, Sequence[asyncio.Event]]) -> None:
         self._url = url
         self._channels = channels
         self._task: asyncio.Task[None] | None = None
@@ -40,10 +41,12 @@ class Listener:
                     # What was announced before we listened: look once.
                     self._wake_all()
                     async for notify in connection.notifies():
-                        self._channels[notify.channel].set()
+                        for event in self._channels[notify.channel]:
+                            event.set()
             self._wake_all()
             await asyncio.sleep(1.0)
 
     def _wake_all(self) -> None:
-        for event in self._channels.values():
-            event.set()
+        for events in self._channels.values():
+            for event in events:
+                event.set()

@@ -76,9 +76,12 @@ class Worker:
         slots = [asyncio.create_task(self._slot(), name=f"holdfast slot {n}") for n in range(self._concurrency)]
         beating = asyncio.create_task(self._beat(), name="holdfast heartbeat")
         waking = asyncio.create_task(self._wake_at(stop))
+        for task in (*slots, beating):
+            task.add_done_callback(lambda _: self._wake.set())
         try:
             while not stop.is_set():
                 try:
+                    _crash_with((*slots, beating))
                     await self._turn()
                 except Unreachable as reason:
                     logger.warning("worker_retreats: %s", reason)
@@ -332,6 +335,13 @@ class Worker:
         leftover = [given_back(a) for a in self._held.values() if a is not None]
         if leftover:
             await self._store.report(self._worker, leftover)
+
+
+def _crash_with(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """A slot or the heartbeat ends only by our own bug: it must not do so in silence."""
+    for task in tasks:
+        if task.done():
+            task.result()
 
 
 async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
