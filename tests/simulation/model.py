@@ -391,9 +391,6 @@ class ModelStore:
         self._after()
         return True
 
-    async def notify_workers(self) -> None:
-        """Nobody hears it: every run shows that polling alone suffices."""
-
     async def send(self, job_id: str, kind: str, actor: str, reason: str) -> int:
         await self._statement()
         owner = self.db.jobs[job_id]["owner"] or 0

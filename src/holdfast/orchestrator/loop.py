@@ -95,7 +95,7 @@ class Orchestrator:
         self._wake.clear()
         await self._upkeep(self._owner)
         result = await self._owner.run_cycle()
-        await self._announce(result)
+        self._announce(result)
         if not result.more:
             await _wait(self._wake, self._patience(self._owner))
 
@@ -128,7 +128,7 @@ class Orchestrator:
             self._owner, self._former = None, owner.orchestrator_id
             raise
 
-    async def _announce(self, result: CycleResult) -> None:
+    def _announce(self, result: CycleResult) -> None:
         """After the commit: wake the workers, here and elsewhere, and whoever waits for a job's end."""
         self._clock_offset = result.now - time.time()
         if result.due_at is not None:
@@ -136,7 +136,6 @@ class Orchestrator:
             heapq.heappush(self._due, (result.due_at // DUE_GRAIN_SECONDS + 1) * DUE_GRAIN_SECONDS)
         if result.enqueued:
             self._on_enqueued()
-            await self._store.notify_workers()
         for job_id in result.finished:
             self._on_finished(job_id)
 

@@ -127,7 +127,7 @@ class Owner:
             signals=len(opened.signals),
             jobs=len(states),
             more=len(opened.signals) >= DRAIN_LIMIT or len(claimed) >= CLAIM_LIMIT or self.has_work,
-            enqueued=bool(batch.enqueued or any(r.due_at is None for r in batch.retried)),
+            enqueued=batch.makes_work,
             due_at=min((r.due_at for r in batch.retried if r.due_at is not None), default=None),
             finished=tuple(s.job_id for s in states.values() if s.is_terminal),
         )

@@ -77,16 +77,39 @@ SYNC = None
 def exchange(
     connection: BlockingConnection, statements: Sequence[tuple[bytes, dict[str, Any]] | None]
 ) -> list[list[tuple[Any, ...]]]:
-    """Send statements together and return the rows of each: one round trip."""
+    """Send statements together and return the rows of each: one round trip.
+
+    Psycopg sends every statement of a pipeline as soon as it is given; here all are kept until the end, so that a
+    cycle of ten statements costs one write and not ten, each with a switch to the server and back.
+    """
     cursors = []
-    with connection.pipeline() as pipeline:
-        pipeline._exit_gen = partial(_leave, pipeline)  # type: ignore[method-assign]
-        for statement in statements:
-            if statement is SYNC:
-                pipeline.sync()
-            else:
-                cursors.append(connection.execute(statement[0], statement[1], prepare=True))
+    try:
+        with connection.pipeline() as pipeline:
+            pipeline._exit_gen = partial(_leave, pipeline)  # type: ignore[method-assign]
+            pipeline._communicate_gen = _keep  # type: ignore[method-assign]
+            for statement in statements:
+                if statement is SYNC:
+                    pipeline._enqueue_sync()
+                else:
+                    cursors.append(connection.execute(statement[0], statement[1], prepare=True))
+    except psycopg.DatabaseError as error:
+        # Leaving the pipeline of a dead connection fails once more, with a less telling class.
+        if connection.closed or connection.broken:
+            raise psycopg.OperationalError(str(error)) from error
+        raise _first_error(error) from None
     return [cursor.fetchall() if cursor.description is not None else [] for cursor in cursors]
+
+
+def _first_error(error: psycopg.Error) -> psycopg.Error:
+    """What went wrong, not that the statements behind it were left out because of it."""
+    first: BaseException | None = error
+    while isinstance(first, psycopg.errors.PipelineAborted) and first.__context__ is not None:
+        first = first.__context__
+    return first if isinstance(first, psycopg.Error) else error
+
+
+def _keep() -> Generator[Any, Any, None]:
+    yield from ()
 
 
 def _leave(pipeline: psycopg.Pipeline) -> Generator[Any, Any, None]:
@@ -95,6 +118,7 @@ def _leave(pipeline: psycopg.Pipeline) -> Generator[Any, Any, None]:
     Psycopg sends a flush after its last sync. Postgres takes it for the next command: it stops the clock of
     idle_in_transaction_session_timeout, and a stopped process would keep its locks for ever.
     """
+    del pipeline._communicate_gen
     try:
         pipeline._enqueue_sync()
         yield from pipeline._communicate_gen()

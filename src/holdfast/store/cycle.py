@@ -92,7 +92,8 @@ class PostgresCycle:
     async def commit(self, batch: Batch) -> None:
         assert self._is_open, "a cycle writes only between open and commit: outside it nothing would be fenced"
         lane_ids = await self._lanes.of(_lanes_in(batch))
-        await self._exchange(*self._statements(batch, lane_ids), (b"commit", {}))
+        announcement: list[Statement] = [(b"notify holdfast_task", {})] if batch.makes_work else []
+        await self._exchange(*self._statements(batch, lane_ids), (b"commit", {}), *announcement)
         self._is_open = False
 
     def _statements(self, batch: Batch, lane_ids: dict[Lane, int]) -> list[Statement]:

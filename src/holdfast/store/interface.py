@@ -228,6 +228,11 @@ class Batch:
     events: list[EventWrite] = field(default_factory=list)
     answers: list[AnswerWrite] = field(default_factory=list)
 
+    @property
+    def makes_work(self) -> bool:
+        """Whether workers find something new to claim once it is committed."""
+        return bool(self.enqueued or any(row.due_at is None for row in self.retried))
+
     def clear(self) -> None:
         for rows in fields(self):
             getattr(self, rows.name).clear()
@@ -279,7 +284,10 @@ class Cycle(Protocol):
         ...
 
     async def commit(self, batch: Batch) -> None:
-        """Apply a batch and make all durable. LostRace: the outcome is unknown, forget everything and reload."""
+        """Apply a batch, make all durable, then wake the workers if it makes work for them.
+
+        LostRace: the outcome is unknown, forget everything and reload.
+        """
         ...
 
     async def rollback(self) -> None: ...
@@ -436,10 +444,6 @@ class Store(Protocol):
 
     async def save_checkpoint(self, worker: WorkerIdentity, lease: Lease, seq: int, name: str, data: bytes) -> bool:
         """Keep a checkpoint if the lease is still held."""
-        ...
-
-    async def notify_workers(self) -> None:
-        """Tell workers elsewhere that there is something to claim; called after the commit."""
         ...
 
     async def send(self, job_id: str, kind: str, actor: str, reason: str) -> int:
