@@ -57,3 +57,21 @@ def test_regression_a_fan_in_gathers_only_after_its_last_items_are_committed() -
         "left": {"results": [{"item": 0}], "count": 1},
         "right": {"results": [{"item": 0}], "count": 1},
     }
+
+
+def test_regression_a_cycle_that_also_stops_a_job_still_tells_that_it_made_work() -> None:
+    """What was written before a withdrawal was forgotten: workers heard of it only by polling."""
+
+    async def story() -> bool:
+        store = ModelStore(Database())
+        flow = Workflow("one")
+        flow.task("a", handler="work")
+        stopped = new_job(flow.definition(), {}, key="stopped")
+        await store.submit([stopped])
+        owner = Owner(store, await store.register_orchestrator("o", 10), "o", Rules(), lambda: 0.5)
+        await owner.run_cycle()
+        await store.send(stopped.job_id, "cancel", "someone", "")
+        await store.submit([new_job(flow.definition(), {}, key="begun")])
+        return (await owner.run_cycle()).enqueued
+
+    assert asyncio.run(story())

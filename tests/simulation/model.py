@@ -6,6 +6,7 @@ its commit; rows that it has locked are skipped or waited for, as Postgres does.
 
 from __future__ import annotations
 
+import copy
 import types
 from collections import defaultdict
 from collections.abc import Generator, Sequence
@@ -542,7 +543,7 @@ class ModelCycle:
 
 
 def _copy(batch: Batch) -> Batch:
-    return Batch(**{name: list(getattr(batch, name)) for name in Batch.__dataclass_fields__})
+    return copy.deepcopy(batch)
 
 
 def apply_batch(db: Database, me: int, batch: Batch) -> None:

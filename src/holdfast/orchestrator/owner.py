@@ -128,7 +128,7 @@ class Owner:
             jobs=len(states),
             more=len(opened.signals) >= DRAIN_LIMIT or len(claimed) >= CLAIM_LIMIT or self.has_work,
             enqueued=batch.makes_work,
-            due_at=min((r.due_at for r in batch.retried if r.due_at is not None), default=None),
+            due_at=batch.earliest_due(),
             finished=tuple(s.job_id for s in states.values() if s.is_terminal),
         )
 

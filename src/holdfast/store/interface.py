@@ -228,14 +228,25 @@ class Batch:
     events: list[EventWrite] = field(default_factory=list)
     answers: list[AnswerWrite] = field(default_factory=list)
 
+    made_work: bool = False
+    made_due: float | None = None
+
     @property
     def makes_work(self) -> bool:
-        """Whether workers find something new to claim once it is committed."""
-        return bool(self.enqueued or any(row.due_at is None for row in self.retried))
+        """Whether workers find something new to claim once the cycle is committed."""
+        return self.made_work or bool(self.enqueued or any(row.due_at is None for row in self.retried))
+
+    def earliest_due(self) -> float | None:
+        """When the first of the cycle's retries may be claimed."""
+        due = [row.due_at for row in self.retried if row.due_at is not None]
+        return min([*due, *([self.made_due] if self.made_due is not None else [])], default=None)
 
     def clear(self) -> None:
+        """Forget rows that are written but not committed; what they mean for the workers is still to be told."""
+        self.made_work, self.made_due = self.makes_work, self.earliest_due()
         for rows in fields(self):
-            getattr(self, rows.name).clear()
+            if isinstance(written := getattr(self, rows.name), list):
+                written.clear()
 
 
 class Withdrawal(NamedTuple):
