@@ -92,7 +92,7 @@ async def _all_finished(store: PostgresStore, jobs: Sequence[NewJob], started: f
                 assert set(unfinished.values()) <= {"pending", "running"}, f"not completed: {unfinished}"
                 waiting = [job_id for job_id in waiting if job_id in unfinished]
                 continue
-            await asyncio.sleep(0.002 if len(jobs) < 10 else 0.02)
+            await asyncio.sleep(0.005 if len(jobs) < 10 else 0.02)
             assert now() - started < 600, "the benchmark does not end"
 
 

@@ -14,7 +14,7 @@ from holdfast.define.registry import Registry
 from holdfast.orchestrator.loop import Orchestrator
 from holdfast.settings import Settings
 from holdfast.store.embedded import use_embedded
-from holdfast.store.listener import SIGNAL, TASK, Listener
+from holdfast.store.listener import ANYBODY, SIGNAL, TASK, Listener
 from holdfast.store.migrate import ensure_schema
 from holdfast.store.postgres import PostgresStore
 from holdfast.worker.loop import Worker
@@ -70,14 +70,14 @@ class Services:
         on_finished: Callable[[str], None] = lambda job_id: None,
     ) -> None:
         self._stop_worker, self._stop_orchestrator = asyncio.Event(), asyncio.Event()
-        signals, tasks = [asyncio.Event() for _ in range(DESKS)], asyncio.Event()
+        tasks = asyncio.Event()
         self._stores: list[PostgresStore] = []
         self._orchestrating: list[asyncio.Task[None]] = []
         self._working: asyncio.Task[None] | None = None
-        self._listener = Listener(url, {SIGNAL: signals, TASK: [tasks]})
+        self._listener = Listener(url, {SIGNAL: self._signalled, TASK: lambda _: tasks.set()})
         self.orchestrators: list[Orchestrator] = []
         self.worker: Worker | None = None
-        for number, wake in enumerate(signals if orchestrate else (), start=1):
+        for number in range(1, DESKS + 1 if orchestrate else 1):
             orchestrator = Orchestrator(
                 self._store(url, "orchestrator"),
                 process_name() if number == 1 else f"{process_name()}/{number}",
@@ -90,8 +90,8 @@ class Services:
                 renew_seconds=settings.owner_renew_seconds,
                 scan_seconds=settings.owner_scan_seconds,
                 poll_seconds=settings.poll_seconds,
-                wake=wake,
                 on_enqueued=tasks.set,
+                on_overflow=lambda: self._signalled(str(ANYBODY)),
                 on_finished=on_finished,
             )
             self.orchestrators.append(orchestrator)
@@ -109,6 +109,17 @@ class Services:
                 grace_seconds=settings.grace_seconds,
                 wake=tasks,
             )
+
+    def _signalled(self, owners: str) -> None:
+        """Wake the orchestrators that these signals wait for: the owners, or for a new job one that is idle."""
+        if owners == str(ANYBODY):
+            idle = [o for o in self.orchestrators if o.is_idle]
+            woken = idle[:1] or self.orchestrators
+        else:
+            named = owners.split(",") if owners else None
+            woken = [o for o in self.orchestrators if named is None or str(o.orchestrator_id) in named]
+        for orchestrator in woken:
+            orchestrator.wake()
 
     def _store(self, url: str, name: str) -> PostgresStore:
         store = PostgresStore(url, f"holdfast {name}")

@@ -45,7 +45,7 @@ nodes:
 def orchestrator(store: PostgresStore, **settings: Any) -> Orchestrator:
     defaults: dict[str, Any] = {
         "rules": Rules(grace_seconds=0.2), "lease_seconds": 1.0, "renew_seconds": 0.2, "scan_seconds": 0.2,
-        "poll_seconds": 0.2, "wake": asyncio.Event(),
+        "poll_seconds": 0.2,
     }  # fmt: skip
     return Orchestrator(store, settings.pop("name", "under test"), **(defaults | settings))
 

@@ -374,6 +374,7 @@ class ModelStore:
                     orjson.loads(orjson.dumps(task["params"])),
                     resume_point,
                     saved[-1][0] if saved else 0,
+                    row["owner"],
                 )
             )
         self._after()

@@ -591,7 +591,7 @@ async def test_a_lease_tells_what_to_do(stage: Stage) -> None:
     job_id = await stage.owned_job(me, size=3)
     await stage.enqueue(me, job_id, timeout_seconds=7.5)
     (lease,) = await stage.claim(worker)
-    assert lease == Lease(job_id, "n", -1, 1, 1, "work", 7.5, False, {"item": -1}, None, 0)
+    assert lease == Lease(job_id, "n", -1, 1, 1, "work", 7.5, False, {"item": -1}, None, 0, me)
     assert await stage.store.job_facts([job_id]) == {job_id: JobFacts(1, {"size": 3})}
 
 

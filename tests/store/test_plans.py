@@ -160,7 +160,7 @@ STATEMENTS: dict[str, dict[str, Any]] = {
     "save_checkpoint": {"me": 1, "job": JOBS[0], "node": "n", "item": 0, "epoch": 1, "seq": 1, "name": "x",
         "data": "1"},
     "wake_due": {},
-    "claim_signals": {"limit": 500},
+    "claim_jobs": {"limit": 500},
     "read_queue": {"job": JOBS[0]},
     "read_events": {"job": JOBS[0], "after": 4000, "node": None, "limit": 100},
     "item_results": {"job": JOBS[0], "node": "n"},

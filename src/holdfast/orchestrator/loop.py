@@ -37,8 +37,8 @@ class Orchestrator:
         renew_seconds: float,
         scan_seconds: float,
         poll_seconds: float,
-        wake: asyncio.Event,
         on_enqueued: Callable[[], None] = lambda: None,
+        on_overflow: Callable[[], None] = lambda: None,
         on_finished: Callable[[str], None] = lambda job_id: None,
     ) -> None:
         self._store = store
@@ -46,8 +46,9 @@ class Orchestrator:
         self._rules = rules
         self._lease_seconds = lease_seconds
         self._poll_seconds = poll_seconds
-        self._wake = wake
+        self._wake = asyncio.Event()
         self._on_enqueued = on_enqueued
+        self._on_overflow = on_overflow
         self._on_finished = on_finished
         self._owner: Owner | None = None
         self._former: int | None = None
@@ -60,6 +61,14 @@ class Orchestrator:
             "forget": _Timer(FORGET_SECONDS),
         }
         self.ready = asyncio.Event()
+        self.is_idle = False
+
+    @property
+    def orchestrator_id(self) -> int | None:
+        return self._owner.orchestrator_id if self._owner is not None else None
+
+    def wake(self) -> None:
+        self._wake.set()
 
     async def run(self, stop: asyncio.Event) -> None:
         stopping = asyncio.create_task(self._wake_at(stop))
@@ -97,7 +106,9 @@ class Orchestrator:
         result = await self._owner.run_cycle()
         self._announce(result)
         if not result.more:
+            self.is_idle = not self._wake.is_set()
             await _wait(self._wake, self._patience(self._owner))
+            self.is_idle = False
 
     async def _upkeep(self, owner: Owner) -> None:
         """The periodic duties that are due, each one statement or two."""
@@ -136,6 +147,8 @@ class Orchestrator:
             heapq.heappush(self._due, (result.due_at // DUE_GRAIN_SECONDS + 1) * DUE_GRAIN_SECONDS)
         if result.enqueued:
             self._on_enqueued()
+        if result.overflows:
+            self._on_overflow()
         for job_id in result.finished:
             self._on_finished(job_id)
 

@@ -36,12 +36,13 @@ LOAD_LIMIT = 500
 
 @dataclass(frozen=True, slots=True)
 class CycleResult:
-    """What a cycle did: whether there is more to do at once, and whether workers have something new."""
+    """What a cycle did: whether there is more to do at once, here or by another, and whether workers have news."""
 
     now: float
     signals: int
     jobs: int
     more: bool
+    overflows: bool
     enqueued: bool
     due_at: float | None
     finished: tuple[str, ...]
@@ -120,13 +121,18 @@ class Owner:
         await self._withdraw(batch, states, withdrawals, now)
         for state in states.values():
             add_states(batch, state, self.orchestrator_id)
-        await self._cycle.commit(batch)
+        if states:
+            await self._cycle.commit(batch)
+        else:
+            # Woken in vain: unlike a commit, a rollback waits for no disk.
+            await self._cycle.rollback()
         self._remember(states.values())
         return CycleResult(
             now=now,
             signals=len(opened.signals),
             jobs=len(states),
             more=len(opened.signals) >= DRAIN_LIMIT or len(claimed) >= CLAIM_LIMIT or self.has_work,
+            overflows=len(claimed) >= CLAIM_LIMIT,
             enqueued=batch.makes_work,
             due_at=batch.earliest_due(),
             finished=tuple(s.job_id for s in states.values() if s.is_terminal),

@@ -17,8 +17,10 @@ def plain(values: Iterable[Any]) -> str:
 
 
 def texts(values: Iterable[str | None]) -> str:
-    """Any text. NUL cannot be stored by Postgres and is dropped."""
-    return "{" + ",".join(["null" if v is None else _quoted(v) for v in values]) + "}"
+    """Any text. NUL cannot be stored by Postgres and is dropped. A column repeats itself: each is quoted once."""
+    given = tuple(values)
+    quoted = {v: "null" if v is None else _quoted(v) for v in set(given)}
+    return "{" + ",".join([quoted[v] for v in given]) + "}"
 
 
 def jsons(values: Iterable[Any]) -> str:

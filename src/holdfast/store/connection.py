@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
-from functools import partial
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import cache
+from typing import Any, NamedTuple
 
 import psycopg
 import psycopg.conninfo
+from psycopg import pq
+from psycopg.adapt import Transformer
 from psycopg.rows import tuple_row
 
 from holdfast.errors import InvalidInput, Unreachable
 
 Connection = psycopg.AsyncConnection[tuple[Any, ...]]
-BlockingConnection = psycopg.Connection[tuple[Any, ...]]
-Answer = TypeVar("Answer")
+Rows = list[tuple[Any, ...]]
+Statement = tuple[bytes, dict[str, Any]]
 
 CONNECT_TIMEOUT_SECONDS = 10
 
@@ -43,87 +45,205 @@ async def connect(url: str, name: str = "holdfast") -> Connection:
     """An autocommit connection that finds our schema, speaks UTC and cannot hold locks while its process sleeps."""
     check_url(url)
     try:
-        connection = await psycopg.AsyncConnection.connect(url, row_factory=tuple_row, **_options(name))
+        connection = await psycopg.AsyncConnection.connect(
+            url,
+            row_factory=tuple_row,
+            autocommit=True,
+            prepare_threshold=0,
+            connect_timeout=CONNECT_TIMEOUT_SECONDS,
+            application_name=name,
+        )
         await connection.execute(_SETTINGS_STATEMENT, prepare=False)
     except psycopg.OperationalError as error:
         raise unreachable(url, error) from None
     return connection
 
 
-def connect_blocking(url: str, name: str = "holdfast") -> BlockingConnection:
-    """The same for a thread of its own: a pipeline costs a fifth of what it costs on an event loop."""
-    check_url(url)
-    try:
-        connection = psycopg.Connection.connect(url, row_factory=tuple_row, **_options(name))
-        connection.execute(_SETTINGS_STATEMENT, prepare=False)
-    except psycopg.OperationalError as error:
-        raise unreachable(url, error) from None
-    return connection
-
-
-def _options(name: str) -> dict[str, Any]:
-    return {
-        "autocommit": True,
-        "prepare_threshold": 0,
-        "connect_timeout": CONNECT_TIMEOUT_SECONDS,
-        "application_name": name,
-    }
-
-
 SYNC = None
 """Between two statements: the first is committed before the second begins."""
 
 
-def exchange(
-    connection: BlockingConnection, statements: Sequence[tuple[bytes, dict[str, Any]] | None]
-) -> list[list[tuple[Any, ...]]]:
-    """Send statements together and return the rows of each: one round trip.
+class Answer(NamedTuple):
+    """What a statement gave: its rows, and how many it touched."""
 
-    Psycopg sends every statement of a pipeline as soon as it is given; here all are kept until the end, so that a
-    cycle of ten statements costs one write and not ten, each with a switch to the server and back.
+    rows: Rows
+    row_count: int
+
+
+class Line:
+    """A connection that is spoken to only in exchanges: statements out in one write, their answers back.
+
+    Written on libpq itself. The driver's own pipeline sends statement by statement, each with a switch to the server
+    and back, and takes five times as much of our processor; on a chain of short tasks that is most of the time.
     """
-    cursors = []
-    try:
-        with connection.pipeline() as pipeline:
-            pipeline._exit_gen = partial(_leave, pipeline)  # type: ignore[method-assign]
-            pipeline._communicate_gen = _keep  # type: ignore[method-assign]
-            for statement in statements:
-                if statement is SYNC:
-                    pipeline._enqueue_sync()
-                else:
-                    cursors.append(connection.execute(statement[0], statement[1], prepare=True))
-    except psycopg.DatabaseError as error:
-        # Leaving the pipeline of a dead connection fails once more, with a less telling class.
-        if connection.closed or connection.broken:
-            raise psycopg.OperationalError(str(error)) from error
-        raise _first_error(error) from None
-    return [cursor.fetchall() if cursor.description is not None else [] for cursor in cursors]
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._pgconn = connection.pgconn
+        self._pgconn.nonblocking = 1
+        self._pgconn.enter_pipeline_mode()
+        self._transformer = Transformer(connection)
+        self._names: dict[bytes, bytes] = {}
+        self._prepared = 0
+        self.is_in_transaction = False
+        self._waiting: asyncio.Future[None] | None = None
+        self._loss: psycopg.OperationalError | None = None
+        self._loop, self._socket = asyncio.get_running_loop(), self._pgconn.socket
+        self._loop.add_reader(self._socket, self._arrived)
+        self._is_reading = True
+
+    @property
+    def is_usable(self) -> bool:
+        return self._loss is None and self._pgconn.status == pq.ConnStatus.OK
+
+    async def close(self) -> None:
+        self._stop_reading()
+        await self._connection.close()
+
+    def _stop_reading(self) -> None:
+        """Once only: a lost line has given its socket's number back, and another line may have it by now."""
+        if self._is_reading:
+            self._is_reading = False
+            self._loop.remove_reader(self._socket)
+
+    async def exchange(self, statements: Sequence[Statement | None]) -> list[Answer]:
+        """One round trip. The first error is raised when all answers are in: the line can be used again.
+
+        Whoever is interrupted in the middle leaves a line that nobody can use: it is closed.
+        """
+        try:
+            expected = [self._send(statement) for statement in statements]
+            self._pgconn.pipeline_sync()
+            await self._flush()
+            return await self._receive(expected)
+        except BaseException as error:
+            if not isinstance(error, psycopg.DatabaseError) or isinstance(error, psycopg.OperationalError):
+                self.is_in_transaction = False
+                await self.close()
+            raise
+
+    def _send(self, statement: Statement | None) -> tuple[bytes, bytes | None] | None:
+        """Give a statement to libpq, which keeps it. Returns the statement, and its name if it prepares it."""
+        if statement is SYNC:
+            self._pgconn.pipeline_sync()
+            return SYNC
+        sql, parameters = statement
+        text, names = _numbered(sql)
+        name = self._names.get(sql)
+        preparing = None
+        if name is None:
+            self._prepared += 1
+            name = preparing = b"holdfast_%d" % self._prepared
+            self._pgconn.send_prepare(name, text)
+        self._pgconn.send_query_prepared(name, [_encoded(parameters[n]) for n in names])
+        return sql, preparing
+
+    async def _flush(self) -> None:
+        """Until all is written; the server may answer already, and would stop reading if nobody took it."""
+        while self._pgconn.flush():
+            await self._room()
+
+    async def _receive(self, expected: Sequence[tuple[bytes, bytes | None] | None]) -> list[Answer]:
+        answers: list[Answer] = []
+        first_error: psycopg.Error | None = None
+        for sent in (*expected, SYNC):
+            if sent is SYNC:
+                await self._result()
+                continue
+            sql, preparing = sent
+            results = [await self._results()] if preparing is None else [await self._results(), await self._results()]
+            for result in results:
+                if result.status == pq.ExecStatus.FATAL_ERROR and first_error is None:
+                    first_error = self._error(result)
+            if preparing is not None and results[0].status == pq.ExecStatus.COMMAND_OK:
+                self._names[sql] = preparing
+            answers.append(self._answer(results[-1]))
+        self.is_in_transaction = self._pgconn.transaction_status != pq.TransactionStatus.IDLE
+        if first_error is not None:
+            raise first_error
+        return answers
+
+    async def _results(self) -> pq.abc.PGresult:
+        """The result of one statement, and the mark behind it."""
+        result = await self._result()
+        assert result is not None
+        await self._result()
+        return result
+
+    async def _result(self) -> pq.abc.PGresult | None:
+        while self._pgconn.is_busy():
+            await self._arrival()
+        result = self._pgconn.get_result()
+        if self._pgconn.status == pq.ConnStatus.BAD:
+            raise psycopg.OperationalError(self._pgconn.error_message.decode(errors="replace"))
+        return result
+
+    def _answer(self, result: pq.abc.PGresult) -> Answer:
+        if result.status != pq.ExecStatus.TUPLES_OK:
+            return Answer([], result.command_tuples or 0)
+        self._transformer.set_pgresult(result)
+        return Answer(self._transformer.load_rows(0, result.ntuples, tuple), result.ntuples)
+
+    def _error(self, result: pq.abc.PGresult) -> psycopg.Error:
+        """A server that ends the connection says so in an error of its own: to the caller it is a lost connection."""
+        state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
+        severity = result.error_field(pq.DiagnosticField.SEVERITY_NONLOCALIZED)
+        message = result.error_message.decode(errors="replace").strip()
+        if severity in (b"FATAL", b"PANIC"):
+            return psycopg.OperationalError(message)
+        with suppress(KeyError):
+            return psycopg.errors.lookup(state)(message)
+        return psycopg.DatabaseError(message)
+
+    async def _arrival(self) -> None:
+        """Until something has come in."""
+        if self._loss is not None:
+            raise self._loss
+        self._waiting = asyncio.get_running_loop().create_future()
+        await self._waiting
+
+    def _arrived(self) -> None:
+        """The socket can be read: take what is there. Registered once and for all, which spares two system calls."""
+        try:
+            self._pgconn.consume_input()
+        except psycopg.OperationalError as error:
+            self._loss = error
+            self._stop_reading()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    async def _room(self) -> None:
+        """Until more can be written, or something has come in."""
+        self._waiting = self._loop.create_future()
+        self._loop.add_writer(self._socket, self._go_on)
+        try:
+            await self._waiting
+        finally:
+            self._loop.remove_writer(self._socket)
 
 
-def _first_error(error: psycopg.Error) -> psycopg.Error:
-    """What went wrong, not that the statements behind it were left out because of it."""
-    first: BaseException | None = error
-    while isinstance(first, psycopg.errors.PipelineAborted) and first.__context__ is not None:
-        first = first.__context__
-    return first if isinstance(first, psycopg.Error) else error
+@cache
+def _numbered(sql: bytes) -> tuple[bytes, tuple[str, ...]]:
+    """From named places, as our statements have them, to numbered ones, as the server wants them."""
+    names: dict[bytes, None] = {}
+
+    def number(place: re.Match[bytes]) -> bytes:
+        names.setdefault(place[1])
+        return b"$%d" % (list(names).index(place[1]) + 1)
+
+    text = re.sub(rb"%\((\w+)\)s", number, sql).replace(b"%%", b"%")
+    return text, tuple(name.decode() for name in names)
 
 
-def _keep() -> Generator[Any, Any, None]:
-    yield from ()
-
-
-def _leave(pipeline: psycopg.Pipeline) -> Generator[Any, Any, None]:
-    """Leave with a sync and nothing behind it.
-
-    Psycopg sends a flush after its last sync. Postgres takes it for the next command: it stops the clock of
-    idle_in_transaction_session_timeout, and a stopped process would keep its locks for ever.
-    """
-    del pipeline._communicate_gen
-    try:
-        pipeline._enqueue_sync()
-        yield from pipeline._communicate_gen()
-    finally:
-        yield from pipeline._fetch_gen(flush=False)
+def _encoded(value: Any) -> bytes | None:
+    """A parameter as text. NUL cannot be stored by Postgres and is dropped."""
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else str(value)
+    return text.replace("\0", "").encode() if "\0" in text else text.encode()
 
 
 def check_url(url: str) -> None:
@@ -156,57 +276,47 @@ class Connections:
         self.url = url
         self._name = name
         self._open: dict[str, Connection] = {}
+        self._lines: dict[str, Line] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._blocking: dict[str, BlockingConnection] = {}
-        self._threads: dict[str, ThreadPoolExecutor] = {}
 
-    async def run(self, role: str, work: Callable[[BlockingConnection], Answer]) -> Answer:
-        """Do blocking work on the role's connection, in the role's own thread, one at a time.
+    async def exchange(self, role: str, *statements: Statement | None) -> list[Answer]:
+        """Send statements together on the role's own line and wait for all answers: one round trip.
 
-        An OperationalError drops the connection, whose state nobody knows, and is raised.
+        An OperationalError says that the line was lost, and that nobody knows what became of the statements.
         """
-        thread = self._threads.get(role)
-        if thread is None:
-            thread = self._threads[role] = ThreadPoolExecutor(1, thread_name_prefix=f"holdfast-{role}")
-        return await asyncio.get_running_loop().run_in_executor(thread, self._work, role, work)
-
-    def _work(self, role: str, work: Callable[[BlockingConnection], Answer]) -> Answer:
-        connection = self._blocking.get(role)
-        if connection is None or connection.closed or connection.broken:
-            connection = self._blocking[role] = connect_blocking(self.url, f"{self._name} {role}")
-        try:
-            return work(connection)
-        except psycopg.OperationalError:
-            self._blocking.pop(role).close()
-            raise
+        async with self._locks[role]:
+            line = self._lines.get(role)
+            if line is not None and not line.is_usable:
+                del self._lines[role]
+                await line.close()
+                if line.is_in_transaction:
+                    # On a new line the rest of the transaction would be committed without its beginning.
+                    raise psycopg.OperationalError("the connection was lost inside a transaction")
+                line = None
+            if line is None:
+                line = self._lines[role] = Line(await connect(self.url, f"{self._name} {role}"))
+            return await line.exchange(statements)
 
     @asynccontextmanager
     async def use(self, role: str) -> AsyncIterator[Connection]:
-        """The role's connection for one caller at a time: transactions and pipelines do not mix."""
+        """An ordinary connection for one caller at a time: transactions do not mix."""
         async with self._locks[role]:
             try:
-                yield await self.get(role)
+                yield await self._get(role)
             except psycopg.OperationalError as error:
                 raise unreachable(self.url, error) from None
 
-    async def get(self, role: str) -> Connection:
+    async def _get(self, role: str) -> Connection:
         connection = self._open.get(role)
         if connection is None or connection.closed or connection.broken:
             connection = await connect(self.url, f"{self._name} {role}")
             self._open[role] = connection
         return connection
 
-    async def drop(self, role: str) -> None:
-        connection = self._open.pop(role, None)
-        if connection is not None:
-            await connection.close()
-
     async def close(self) -> None:
-        for role in list(self._open):
-            await self.drop(role)
-        for thread in self._threads.values():
-            thread.shutdown(wait=True)
-        for connection in self._blocking.values():
-            connection.close()
-        self._threads.clear()
-        self._blocking.clear()
+        for connection in self._open.values():
+            await connection.close()
+        for line in self._lines.values():
+            await line.close()
+        self._open.clear()
+        self._lines.clear()

@@ -13,7 +13,7 @@ import psycopg
 
 from holdfast.errors import Fenced, LostRace, Unreachable
 from holdfast.store.arrays import jsons, plain, texts
-from holdfast.store.connection import Connections, exchange
+from holdfast.store.connection import SYNC, Connections, Rows, Statement
 from holdfast.store.interface import (
     RANK_LIMIT,
     Batch,
@@ -33,10 +33,6 @@ _JSON = frozenset({"data", "error", "extra", "output", "params", "result"})
 _TEXT = frozenset({"log", "node", "reason", "worker"})
 
 
-Statement = tuple[bytes, dict[str, Any]]
-Rows = list[tuple[Any, ...]]
-
-
 class PostgresCycle:
     """One transaction at a time on the owner's own connection."""
 
@@ -53,25 +49,18 @@ class PostgresCycle:
         _, fence, unowned, waiting = await self._exchange(
             (b"begin", {}),
             (query("fence"), {"me": self._me}),
-            (query("claim_signals"), {"limit": claim_limit}),
+            (query("claim_jobs"), {"limit": claim_limit}),
             (query("drain"), {"me": self._me, "floor": self._floor.current(), "limit": drain_limit}),
         )
         if not fence:
             await self.rollback()
             raise Fenced(f"orchestrator {self._me} was taken over")
-        claimed, signals = await self._lock_jobs(unowned)
+        width = len(SignalRow._fields)
+        claimed = {row[1]: row[width:] for row in unowned}
+        signals = [_signal_row(row[:width]) for row in unowned]
         drained = [_signal_row(row) for row in waiting]
         self._floor.saw(drained)
-        return Opened(float(fence[0][0]), claimed, signals + drained)
-
-    async def _lock_jobs(self, rows: Rows) -> tuple[list[JobRow], list[SignalRow]]:
-        """The jobs behind unowned signals; a job that someone else has locked is left to them."""
-        if not rows:
-            return [], []
-        jobs = [_job_row(row) for row in await self._fetch("claim_jobs", jobs=plain({row[1] for row in rows}))]
-        locked = {job.job_id for job in jobs}
-        signals = [_signal_row(row) for row in rows if row[1] in locked]
-        return jobs, signals
+        return Opened(float(fence[0][0]), [_job_row(row) for row in claimed.values()], signals + drained)
 
     async def load(self, job_ids: Sequence[str]) -> tuple[list[JobRow], list[NodeRow]]:
         ids = plain(job_ids)
@@ -127,7 +116,7 @@ class PostgresCycle:
                 assert lane_ids is not None
                 parameters["lane_id"] = plain([lane_ids[lane] for lane in values])
             elif field == "taken":
-                parameters[field] = texts([texts(names) for names in values])
+                parameters[field] = texts([texts(names) if names else "{}" for names in values])
             else:
                 parameters[field] = plain(values)
         return [(query(name), parameters)]
@@ -161,7 +150,7 @@ class PostgresCycle:
         if self._is_open:
             self._is_open = False
             with contextlib.suppress(psycopg.Error, Unreachable):
-                await self._connections.run(ROLE, lambda connection: connection.execute("rollback"))
+                await self._connections.exchange(ROLE, (b"rollback", {}))
 
     async def _fetch(self, name: str, **parameters: Any) -> Rows:
         return (await self._exchange((query(name), parameters)))[0]
@@ -169,7 +158,7 @@ class PostgresCycle:
     async def _exchange(self, *statements: Statement) -> list[Rows]:
         """One round trip. When the connection breaks, nobody knows what became of it: the caller must forget."""
         try:
-            return await self._connections.run(ROLE, lambda connection: exchange(connection, statements))
+            return [answer.rows for answer in await self._connections.exchange(ROLE, *statements)]
         except (psycopg.OperationalError, Unreachable) as error:
             self._is_open = False
             raise LostRace(f"the outcome of a cycle is not known: {error}") from error
@@ -219,10 +208,9 @@ class LaneIds:
                 "handler": texts(lane.handler for lane in missing),
                 "tenant": texts(lane.tenant for lane in missing),
             }
-            async with self._connections.use("main") as connection:
-                await connection.execute(query("ensure_lanes"), columns)
-                cursor = await connection.execute(query("all_lanes"))
-            self._known = {Lane(*row[1:]): row[0] for row in await cursor.fetchall()}
+            ensured = (query("ensure_lanes"), columns)
+            _, known = await self._connections.exchange("main", ensured, SYNC, (query("all_lanes"), {}))
+            self._known = {Lane(*row[1:]): row[0] for row in known.rows}
         return self._known
 
 

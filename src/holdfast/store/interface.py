@@ -345,6 +345,7 @@ class Lease(NamedTuple):
     params: Any
     resume_point: tuple[str, Any] | None
     checkpoint_seq: int
+    owner: int = 0
 
 
 class JobFacts(NamedTuple):
@@ -366,6 +367,8 @@ class Report(NamedTuple):
     started_at: float
     output: bytes | None = None
     data: bytes | None = None
+    owner: int = 0
+    """Whom to wake; whose inbox the report goes to is for the store to know."""
 
 
 class WorkerIdentity(NamedTuple):

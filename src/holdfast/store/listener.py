@@ -1,10 +1,10 @@
-"""Wake-ups: one connection that listens, and the events that it sets. A lost one is covered by polling."""
+"""Wake-ups: one connection that listens, and whom it tells. A lost one is covered by polling."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable
 
 import psycopg
 
@@ -12,13 +12,17 @@ from holdfast.errors import Unreachable
 from holdfast.store.connection import connect
 
 SIGNAL = "holdfast_signal"
+"""Signals have come. The payload: the owners that they wait for, separated by commas; nothing: any of them."""
 TASK = "holdfast_task"
+"""Work has come."""
+ANYBODY = 0
+"""The owner of a signal whose job nobody owns yet: one orchestrator of each process is enough to look at it."""
 
 
 class Listener:
-    """Sets each channel's events when something was announced on it."""
+    """Tells each channel's listener what was announced on it; an empty payload means: look at everything."""
 
-    def __init__(self, url: str, channels: dict[str, Sequence[asyncio.Event]]) -> None:
+    def __init__(self, url: str, channels: dict[str, Callable[[str], None]]) -> None:
         self._url = url
         self._channels = channels
         self._task: asyncio.Task[None] | None = None
@@ -39,14 +43,12 @@ class Listener:
                     for channel in self._channels:
                         await connection.execute(f"listen {channel}".encode())
                     # What was announced before we listened: look once.
-                    self._wake_all()
+                    self._tell_all()
                     async for notify in connection.notifies():
-                        for event in self._channels[notify.channel]:
-                            event.set()
-            self._wake_all()
+                        self._channels[notify.channel](notify.payload)
+            self._tell_all()
             await asyncio.sleep(1.0)
 
-    def _wake_all(self) -> None:
-        for events in self._channels.values():
-            for event in events:
-                event.set()
+    def _tell_all(self) -> None:
+        for told in self._channels.values():
+            told("")

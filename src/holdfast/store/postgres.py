@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -11,9 +11,10 @@ import psycopg
 
 from holdfast.errors import NotFound
 from holdfast.store.arrays import jsons, plain, texts
-from holdfast.store.connection import SYNC, Connections, exchange, unreachable
+from holdfast.store.connection import SYNC, Answer, Connections, Rows, Statement, unreachable
 from holdfast.store.cycle import LaneIds, PostgresCycle
 from holdfast.store.interface import JobFacts, Lease, NewJob, Report, SubmitAnswer, WorkerIdentity
+from holdfast.store.listener import ANYBODY, SIGNAL
 from holdfast.store.queries import query
 from holdfast.version import __version__
 
@@ -64,9 +65,9 @@ class PostgresStore:
             (query("register_definitions"), definitions),
             (query("submit_jobs"), rows),
             SYNC,
-            (b"notify holdfast_signal", {}),
+            _signalled([ANYBODY]),
         )
-        created = {row[0] for row in submitted}
+        created = {row[0] for row in submitted.rows}
         known = await self._jobs_by_identity([j for j in jobs if j.job_id not in created])
         return [self._submit_answer(job, created, known) for job in jobs]
 
@@ -102,8 +103,9 @@ class PostgresStore:
         rows = await self._fetch("send_signal", job=job_id, kind=kind, actor=actor, reason=reason)
         if not rows:
             raise NotFound(f"There is no job {job_id}.", remedy="List the jobs with: holdfast status")
-        await self.notify_orchestrators()
-        return int(rows[0][0])
+        signal_id, owner = rows[0]
+        await self._exchange("main", _signalled([owner]))
+        return int(signal_id)
 
     async def answer(self, signal_id: int) -> tuple[bool, str] | None:
         """What the owner answered, or None while it has not."""
@@ -219,7 +221,7 @@ class PostgresStore:
             return 0
         reports = sorted(reports, key=_queue_key)
         rows = await self._fetch("report", **_report_parameters(worker, reports))
-        await self.notify_orchestrators()
+        await self._exchange("main", _signalled({report.owner for report in reports}))
         return await self._taken(worker, reports, rows[0][0])
 
     async def _taken(self, worker: WorkerIdentity, reports: Sequence[Report], taken: list[int] | None) -> int:
@@ -253,11 +255,12 @@ class PostgresStore:
         """Both in one round trip; each is a transaction of its own."""
         claim = (query("claim"), _claim_parameters(worker, queues, handlers, limit))
         if not reports:
-            return 0, [_lease(row) for row in (await self._exchange("work", claim))[0]]
+            return 0, [_lease(row) for row in (await self._exchange("work", claim))[0].rows]
         reports = sorted(reports, key=_queue_key)
         report = (query("report"), _report_parameters(worker, reports))
-        told, _, claimed = await self._exchange("work", report, SYNC, (b"notify holdfast_signal", {}), SYNC, claim)
-        return await self._taken(worker, reports, told[0][0]), [_lease(row) for row in claimed]
+        wake = _signalled({report.owner for report in reports})
+        told, _, claimed = await self._exchange("work", report, SYNC, wake, SYNC, claim)
+        return await self._taken(worker, reports, told.rows[0][0]), [_lease(row) for row in claimed.rows]
 
     async def job_facts(self, job_ids: Sequence[str]) -> dict[str, JobFacts]:
         """What handlers may ask of these jobs."""
@@ -282,28 +285,28 @@ class PostgresStore:
     # Wake-ups go out after the commit of what they speak of; a lost one is covered by polling.
 
     async def notify_orchestrators(self) -> None:
-        async with self.connections.use("main") as connection:
-            await connection.execute("notify holdfast_signal")
+        """All of them: when nobody knows whose signals these are."""
+        await self._exchange("main", _signalled([]))
 
     async def notify_workers(self) -> None:
-        async with self.connections.use("main") as connection:
-            await connection.execute("notify holdfast_task")
+        await self._exchange("main", (b"notify holdfast_task", {}))
 
-    async def _exchange(self, role: str, *statements: tuple[bytes, dict[str, Any]] | None) -> list[Any]:
-        """Several statements in one round trip, on a connection of their own."""
+    async def _fetch(self, statement: str, /, **parameters: Any) -> Rows:
+        return (await self._exchange("main", (query(statement), parameters)))[0].rows
+
+    async def _execute(self, statement: str, /, **parameters: Any) -> int:
+        return (await self._exchange("main", (query(statement), parameters)))[0].row_count
+
+    async def _exchange(self, role: str, *statements: Statement | None) -> list[Answer]:
         try:
-            return await self.connections.run(role, lambda connection: exchange(connection, statements))
+            return await self.connections.exchange(role, *statements)
         except psycopg.OperationalError as error:
             raise unreachable(self.connections.url, error) from None
 
-    async def _fetch(self, statement: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
-        async with self.connections.use("main") as connection:
-            cursor = await connection.execute(query(statement), parameters, prepare=True)
-            return await cursor.fetchall()
 
-    async def _execute(self, statement: str, /, **parameters: Any) -> int:
-        async with self.connections.use("main") as connection:
-            return (await connection.execute(query(statement), parameters, prepare=True)).rowcount
+def _signalled(owners: Iterable[int]) -> Statement:
+    """Wakes those orchestrators; none named: all of them. Each that wakes in vain costs two round trips."""
+    return query("notify"), {"channel": SIGNAL, "payload": ",".join(map(str, sorted(owners)))}
 
 
 def _first_definition(job: NewJob) -> dict[str, str]:
@@ -331,7 +334,7 @@ def _held_columns(held: Sequence[Held]) -> dict[str, str]:
 
 
 def _report_parameters(worker: WorkerIdentity, reports: Sequence[Report]) -> dict[str, Any]:
-    job_id, node, item, epoch, attempt, outcome, started_at, output, data = zip(*reports, strict=True)
+    job_id, node, item, epoch, attempt, outcome, started_at, output, data, _ = zip(*reports, strict=True)
     return {
         "me": worker.worker_id,
         "worker": worker.name,
@@ -365,4 +368,4 @@ def _claim_parameters(
 def _lease(row: tuple[Any, ...]) -> Lease:
     name, data = row[9], row[10]
     resume_point = (name, orjson.loads(data) if data is not None else None) if name is not None else None
-    return Lease._make((*row[:8], orjson.loads(row[8]), resume_point, row[11]))
+    return Lease._make((*row[:8], orjson.loads(row[8]), resume_point, *row[11:]))

@@ -214,6 +214,7 @@ def _report(attempt: Attempt, outcome: Outcome, output: bytes | None, data: dict
         attempt.started_at,
         output,
         orjson.dumps(data) if data else None,
+        lease.owner,
     )
 
 

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import deque
 from collections.abc import Iterable, Sequence
 
 import orjson
@@ -60,8 +59,7 @@ class Worker:
         self._wake = wake
         self._worker: WorkerIdentity | None = None
         self._held: dict[Held, Attempt | None] = {}
-        self._buffer: deque[Lease] = deque()
-        self._filled = asyncio.Event()
+        self._buffer: asyncio.Queue[Lease] = asyncio.Queue()
         self._reports: list[Report] = []
         self._facts: dict[str, JobFacts] = {}
         self._with_context = frozenset(registry.with_context)
@@ -133,9 +131,8 @@ class Worker:
         except Unreachable:
             self._reports += [given_back(begin(lease)) for lease in leases]
             raise
-        if leases:
-            self._buffer.extend(leases)
-            self._filled.set()
+        for lease in leases:
+            self._buffer.put_nowait(lease)
 
     async def _learn_facts(self, leases: Sequence[Lease]) -> None:
         """Jobs whose handlers may ask for their inputs, once per job; the oldest are forgotten."""
@@ -158,7 +155,7 @@ class Worker:
     async def _gather(self) -> None:
         """While slots keep finishing, let a few more reports come together."""
         until = time.monotonic() + GATHER_SECONDS
-        while self._reports and self._buffer and time.monotonic() < until:
+        while self._reports and not self._buffer.empty() and time.monotonic() < until:
             before = len(self._reports)
             await asyncio.sleep(0)
             if len(self._reports) == before:
@@ -183,10 +180,7 @@ class Worker:
     async def _slot(self) -> None:
         """One place in which attempts run, one after the other."""
         while True:
-            while not self._buffer:
-                self._filled.clear()
-                await self._filled.wait()
-            lease = self._buffer.popleft()
+            lease = await self._buffer.get()
             if _key(lease) in self._held:
                 await self._run(lease)
 
@@ -297,12 +291,15 @@ class Worker:
 
     def _lose_everything(self) -> None:
         self._worker = None
-        self._buffer.clear()
+        self._empty_buffer()
         self._reports.clear()
         for key in list(self._held):
             self._lose(key)
         self._held.clear()
         self._wake.set()
+
+    def _empty_buffer(self) -> list[Lease]:
+        return [self._buffer.get_nowait() for _ in range(self._buffer.qsize())]
 
     async def _save_checkpoint(self, lease: Lease, seq: int, name: str, data: bytes) -> bool:
         if self._worker is None:
@@ -313,8 +310,7 @@ class Worker:
         """No new claims; what waits goes back at once, what runs may finish within the grace, then goes back too."""
         if self._worker is None:
             return
-        while self._buffer:
-            lease = self._buffer.popleft()
+        for lease in self._empty_buffer():
             if _key(lease) in self._held:
                 self._reports.append(given_back(begin(lease)))
         for attempt in self._held.values():

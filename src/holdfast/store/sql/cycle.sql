@@ -12,28 +12,26 @@ from orchestrators
 where orchestrator_id = %(me)s and ended_at is null
 for share;
 
--- name: claim_signals
--- Signals of jobs that nobody owns. Whoever locks them first has them.
+-- name: claim_jobs
+-- Signals of jobs that nobody owns, and these jobs, unless someone owns them by now or is about to.
+-- Whoever locks them first has them.
+with signal as materialized (
+    select i.* from inbox i where i.owner = 0 order by i.id limit %(limit)s for update skip locked
+)
 select i.id, i.job_id::text, i.kind, i.node, i.item, i.epoch, i.attempt, i.outcome, i.worker, i.alone,
     extract(epoch from i.started_at)::float8, case when i.item < 0 then i.output::text end, i.data::text, i.actor,
-    i.reason, t.status, t.epoch, t.attempt, t.retry_count, t.lost_count, t.crash_count
-from inbox i
-left join tasks t on t.job_id = any(array[i.job_id]) and t.node = i.node and t.item = i.item
-where i.owner = 0
-order by i.id
-limit %(limit)s
-for update of i skip locked;
-
--- name: claim_jobs
--- The jobs behind claimed signals, unless someone owns them by now.
-select j.job_id::text, j.tenant, j.definition_hash, j.status, j.priority, j.run, j.generation, j.owner, j.epoch,
+    i.reason, t.status, t.epoch, t.attempt, t.retry_count, t.lost_count, t.crash_count,
+    j.job_id::text, j.tenant, j.definition_hash, j.status, j.priority, j.run, j.generation, j.owner, j.epoch,
     j.inputs::text, j.error::text, extract(epoch from j.created_at)::float8, extract(epoch from j.started_at)::float8,
     extract(epoch from j.deadline_at)::float8, j.stop_cause, extract(epoch from j.stop_until)::float8,
     j.stop_leases_ended,
     case when j.epoch = 0 then 1 else (select max(e.seq) from events e where e.job_id = j.job_id) end
-from jobs j
-where j.job_id = any(%(jobs)s::uuid[]) and j.owner is null
-for update skip locked;
+from signal i
+cross join lateral (
+    select * from jobs where job_id = i.job_id and owner is null for update skip locked
+) j
+left join tasks t on t.job_id = any(array[i.job_id]) and t.node = i.node and t.item = i.item
+order by i.id;
 
 -- name: drain
 -- The owner's waiting signals, oldest first, with the fence and the budgets of the task that each speaks of.
@@ -75,7 +73,7 @@ order by t.item;
 
 -- name: delete_signals
 -- Handled once: the row goes in the same commit as its effects, after the outputs were taken from it.
-delete from inbox where owner = any(array[0, %(me)s]::bigint[]) and id = any(%(ids)s::bigint[]);
+delete from inbox where owner = any(array[0, %(me)s::bigint]) and id = any(%(ids)s::bigint[]);
 
 -- name: write_jobs
 -- Only the owner's jobs, or unowned ones that this cycle has locked.
@@ -150,7 +148,7 @@ where t.status = 'ready';
 update tasks t
 set status = w.status, attempt = w.attempt, error = w.error, worker = w.worker,
     output = case when w.status = 'completed' then
-        (select i.output from inbox i where i.owner in (0, %(me)s) and i.id = w.signal_id) end,
+        (select i.output from inbox i where i.owner in (0, %(me)s::bigint) and i.id = w.signal_id) end,
     started_at = to_timestamp(w.started_at), finished_at = now(),
     retry_count = w.retries, lost_count = w.lost, crash_count = w.crashes
 from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[], %(status)s::text[],

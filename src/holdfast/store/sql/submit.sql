@@ -58,12 +58,15 @@ on conflict do nothing;
 -- name: all_lanes
 select lane_id, queue, handler, tenant from lanes;
 
+-- name: notify
+select pg_notify(%(channel)s, %(payload)s);
+
 -- name: send_signal
 -- Carries the owner known now; the sweep corrects it if that changes.
 insert into inbox (owner, job_id, kind, actor, reason)
 select coalesce(j.owner, 0), j.job_id, %(kind)s, %(actor)s, %(reason)s
 from jobs j where j.job_id = %(job)s
-returning id;
+returning id, owner;
 
 -- name: answer
 select applied, reason from answers where signal_id = %(signal_id)s;

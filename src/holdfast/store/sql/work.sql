@@ -65,10 +65,10 @@ claimed as (
     from candidate c
     where q.job_id = any(array[c.job_id]) and q.node = c.node and q.item = c.item
     returning q.job_id, q.node, q.item, q.epoch, q.attempt, c.handler, q.timeout_seconds, q.suspect, c.priority, c.rank,
-        c.id
+        c.id, q.owner
 )
 select c.job_id::text, c.node, c.item, c.epoch, c.attempt, c.handler, c.timeout_seconds, c.suspect, t.params::text,
-    p.name, p.data::text, coalesce(p.seq, 0)
+    p.name, p.data::text, coalesce(p.seq, 0), c.owner
 from claimed c
 join tasks t on t.job_id = any(array[c.job_id]) and t.node = c.node and t.item = c.item
 left join lateral (

@@ -1,0 +1,101 @@
+"""A line to Postgres: statements of any size in one exchange, and what an error or a loss leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import psycopg
+import pytest
+
+from holdfast.store.connection import SYNC, Connections
+from tests.conftest import eventually
+from tests.store.test_postgres import kill_connections
+
+pytestmark = pytest.mark.anyio
+
+ONE = (b"select 1", {})
+LARGE = "x" * 20_000_000
+
+
+@pytest.fixture
+async def connections(database_url: str) -> AsyncIterator[Connections]:
+    made = Connections(database_url, "line")
+    yield made
+    await made.close()
+
+
+async def test_answers_come_in_the_order_of_the_statements(connections: Connections) -> None:
+    statement = b"select n from generate_series(1, %(n)s::int) n"
+    answers = await connections.exchange("x", (statement, {"n": 2}), SYNC, ONE, (statement, {"n": 3}))
+    assert [answer.rows for answer in answers] == [[(1,), (2,)], [(1,)], [(1,), (2,), (3,)]]
+    assert [answer.row_count for answer in answers] == [2, 1, 3]
+
+
+async def test_much_can_go_both_ways_at_once(connections: Connections) -> None:
+    echo = (b"select %(text)s::text", {"text": LARGE})
+    answers = await connections.exchange("x", echo, echo, echo)
+    assert [len(answer.rows[0][0]) for answer in answers] == [len(LARGE)] * 3
+
+
+async def test_after_an_error_the_line_and_its_statements_can_be_used_again(connections: Connections) -> None:
+    division = b"select 1 / %(by)s::int"
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        await connections.exchange("x", ONE, (division, {"by": 0}), (b"select 2", {}))
+    answers = await connections.exchange("x", (b"select 2", {}), (division, {"by": 1}), ONE)
+    assert [answer.rows for answer in answers] == [[(2,)], [(1,)], [(1,)]]
+
+
+async def test_the_first_error_is_told_and_what_lies_behind_a_sync_still_happens(connections: Connections) -> None:
+    with pytest.raises(psycopg.errors.UndefinedTable, match="nowhere"):
+        await connections.exchange(
+            "x", (b"select * from nowhere", {}), (b"select * from elsewhere", {}), SYNC, (b"create table kept ()", {})
+        )
+    assert await connections.exchange("x", (b"select from kept", {}))
+
+
+async def test_an_interrupted_exchange_costs_the_line_and_nothing_else(connections: Connections) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await connections.exchange("x", (b"select pg_sleep(60)", {}))
+    assert (await connections.exchange("x", ONE))[0].rows == [(1,)]
+
+
+async def test_a_line_that_was_lost_while_idle_is_replaced(connections: Connections, database_url: str) -> None:
+    await connections.exchange("x", ONE)
+    assert kill_connections(database_url, "line x") == 1
+    await eventually(lambda: the_loss_was_noticed(connections), 5)
+    assert (await connections.exchange("x", ONE))[0].rows == [(1,)]
+
+
+async def the_loss_was_noticed(connections: Connections, role: str = "x") -> bool:
+    return not connections._lines[role].is_usable
+
+
+async def test_a_line_that_was_lost_inside_a_transaction_is_not_replaced_in_silence(
+    connections: Connections, database_url: str
+) -> None:
+    await connections.exchange("x", (b"begin", {}))
+    assert kill_connections(database_url, "line x") == 1
+    await eventually(lambda: the_loss_was_noticed(connections), 5)
+    with pytest.raises(psycopg.OperationalError, match="inside a transaction"):
+        await connections.exchange("x", (b"commit", {}))
+    assert (await connections.exchange("x", ONE))[0].rows == [(1,)]
+
+
+async def test_a_null_byte_in_a_parameter_is_dropped_and_cuts_nothing_off(connections: Connections) -> None:
+    assert (await connections.exchange("x", (b"select %(a)s::text", {"a": "be\0fore"})))[0].rows == [("before",)]
+
+
+async def test_a_lost_line_does_not_deafen_the_one_that_has_its_socket_now(
+    connections: Connections, database_url: str
+) -> None:
+    await connections.exchange("lost", ONE)
+    socket = connections._lines["lost"]._socket
+    assert kill_connections(database_url, "line lost") == 1
+    await eventually(lambda: the_loss_was_noticed(connections, "lost"), 5)
+    await connections.exchange("heir", ONE)
+    assert connections._lines["heir"]._socket == socket
+    await connections.exchange("lost", ONE)
+    async with asyncio.timeout(5):
+        assert (await connections.exchange("heir", ONE))[0].rows == [(1,)]
