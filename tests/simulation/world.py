@@ -104,6 +104,10 @@ class _Sleeper:
         yield Sleep(self.seconds)
 
 
+class TakeoverUnknown(Exception):
+    """The answer to a takeover was lost."""
+
+
 class World:
     """Runs one seed to its end; `trace` is the same, byte for byte, whenever the seed is the same."""
 
@@ -276,14 +280,20 @@ class World:
     async def _orchestrate(self) -> None:
         """The loop of orchestrator/loop.py on virtual time."""
         store = ModelStore(self.db)
+        former: int | None = None
         while True:
             try:
+                if former is not None:
+                    await store.end_orchestrator(former)
+                    former = None
                 orchestrator_id = await store.register_orchestrator("orchestrator", LEASE_SECONDS)
                 owner = Owner(store, orchestrator_id, f"o{orchestrator_id}", self.rules, self.chance.random)
                 self.current.cycles = [owner._cycle]
                 await self._own(store, owner)
             except Fenced:
                 self.trace.append(f"{self.db.now:.3f} fenced")
+            except TakeoverUnknown:
+                former = orchestrator_id
             except (Unreachable, LostRace):
                 await _Sleeper(0.2)
 
@@ -297,7 +307,7 @@ class World:
                     renew_at = self.db.now + RENEW_SECONDS
                 if self.db.now >= scan_at:
                     scan_at = self.db.now + 2.0
-                    owner.adopt(await store.take_over(owner.orchestrator_id, 100))
+                    await self._take_over(store, owner)
                 if self.db.now >= sweep_at:
                     sweep_at = self.db.now + 1.0
                     await store.sweep_inbox()
@@ -312,6 +322,13 @@ class World:
             if not result.more:
                 deadline = owner.next_deadline()
                 await _Sleeper(max(0.05, min(0.5, (deadline or 1e18) - self.db.now)))
+
+    async def _take_over(self, store: ModelStore, owner: Owner) -> None:
+        """Without an answer nobody knows what is ours: start anew, and have all of it taken over."""
+        try:
+            owner.adopt(await store.take_over(owner.orchestrator_id, 100))
+        except Unreachable:
+            raise TakeoverUnknown from None
 
     async def _work(self) -> None:
         store = ModelStore(self.db)
