@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.fleet import Fleet, now
+from bench.limits import claim_and_complete
 from holdfast.client import Client, new_job
 from holdfast.define.definition import Definition
 from holdfast.define.workflow import Workflow
@@ -20,17 +21,23 @@ from holdfast.store.postgres import PostgresStore
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One workload's runs: units per second of each, and what else was seen."""
+    """One workload's runs: the seconds of each, what the machine could do just before it, and what else was seen."""
 
     name: str
     unit: str
     seconds: tuple[float, ...]
+    limits: tuple[float, ...]
     units: int
     peaks: dict[str, float]
 
     @property
     def rate(self) -> float:
         return self.units / statistics.median(self.seconds)
+
+    @property
+    def of_the_limit(self) -> float:
+        """The median of the runs' shares, each of its own limit: the machine is not the same from minute to minute."""
+        return statistics.median(self.units / s / limit for s, limit in zip(self.seconds, self.limits, strict=True))
 
 
 def one_task() -> Definition:
@@ -100,8 +107,11 @@ async def measure(
     name: str, unit: str, units: int, store: PostgresStore, fleet: Fleet, batches: list[list[NewJob]]
 ) -> Measured:
     fleet.peaks.clear()
-    seconds = [await run_jobs(store, jobs) for jobs in batches]
-    return Measured(name, unit, tuple(seconds), units, dict(fleet.peaks))
+    limits, seconds = [], []
+    for jobs in batches:
+        limits.append(claim_and_complete(store.connections.url, 100))
+        seconds.append(await run_jobs(store, jobs))
+    return Measured(name, unit, tuple(seconds), tuple(limits), units, dict(fleet.peaks))
 
 
 async def idle_latencies(store: PostgresStore, times: int) -> list[float]:
