@@ -479,7 +479,7 @@ async def test_a_task_whose_handler_nobody_has_stays_queued_and_visible(database
         await eventually(dispatched)
         await engine.run(ECHO)
         status = await engine.status(job_id)
-        lanes = await engine.reader.unserved_lanes()
+        lanes = (await engine.reader.fleet()).unserved
     assert (status["status"], statuses(status), status["error"]) == ("running", {"a": "dispatched"}, None)
     assert [(lane.queue, lane.handler, lane.tasks) for lane in lanes] == [("default", "not.here", 1)]
 

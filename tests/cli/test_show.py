@@ -61,7 +61,7 @@ async def _submit_with_ids(url: str, ids: list[str]) -> None:
 def test_the_nodes_carry_every_key_in_the_order_of_the_contract(database: Command) -> None:
     ended = run(database)
     keys = ["node", "stage", "type", "status", "importance", "attempt", "counts", "progress", "retry_at", "held",
-            "error", "started_at", "finished_at"]  # fmt: skip
+            "error", "started_at", "finished_at", "unserved"]  # fmt: skip
     assert all(list(node) == keys for node in ended["nodes"])
     by_name = {node["node"]: node for node in ended["nodes"]}
     assert by_name["start"]["stage"] is None
@@ -104,7 +104,10 @@ def test_status_lists_the_newest_jobs_first(database: Command) -> None:
 
 
 def test_looking_sets_up_no_database(command: Command, tmp_path: Path) -> None:
-    assert command("status", "--json").json == {"jobs": []}
+    nothing: list[Any] = []
+    assert command("status", "--json").json == {
+        "jobs": nothing, "orchestrators": nothing, "workers": nothing, "without_owner": nothing, "unserved": nothing,
+    }  # fmt: skip
     assert command("events", "0a1b2c3d").code == 5
     assert not (tmp_path / ".holdfast").exists()
 

@@ -156,7 +156,11 @@ class ModelStore:
     async def register_orchestrator(self, name: str, lease_seconds: float) -> int:
         await self._statement()
         orchestrator_id = self.db.new_id()
-        self.db.orchestrators[orchestrator_id] = {"until": self.db.now + lease_seconds, "ended": False}
+        self.db.orchestrators[orchestrator_id] = {
+            "name": name,
+            "until": self.db.now + lease_seconds,
+            "ended": False,
+        }
         self._after()
         return orchestrator_id
 
@@ -174,7 +178,7 @@ class ModelStore:
         self.db.orchestrators[orchestrator_id]["ended"] = True
         self._after()
 
-    async def take_over(self, orchestrator_id: int, limit: int) -> list[str]:
+    async def take_over(self, orchestrator_id: int, limit: int) -> dict[str, str]:
         await self._statement()
         shared = {t.me for t in self.db.transactions}
         for other, row in self.db.orchestrators.items():
@@ -183,12 +187,12 @@ class ModelStore:
         self._after()
         await self._statement()
         locked = {job for t in self.db.transactions for job in t.locked_jobs}
-        taken = []
+        taken: dict[str, str] = {}
         for job_id, job in self.db.jobs.items():
             owner = job["owner"]
             if owner is not None and self.db.orchestrators[owner]["ended"] and job_id not in locked:
                 job["owner"], job["epoch"] = orchestrator_id, job["epoch"] + 1
-                taken.append(job_id)
+                taken[job_id] = self.db.orchestrators[owner]["name"]
                 self.db.dirty.add(job_id)
                 self.db.history.taken_over += 1
                 if len(taken) >= limit:
@@ -253,7 +257,11 @@ class ModelStore:
     ) -> WorkerIdentity:
         await self._statement()
         worker_id = self.db.new_id()
-        self.db.workers[worker_id] = {"until": self.db.now + lease_seconds, "ended": False}
+        self.db.workers[worker_id] = {
+            "name": name,
+            "until": self.db.now + lease_seconds,
+            "ended": False,
+        }
         self._after()
         return WorkerIdentity(worker_id, name)
 

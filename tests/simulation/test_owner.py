@@ -72,7 +72,8 @@ def test_a_successor_gathers_the_results_that_its_predecessor_owed() -> None:
     stage.take_over()
     stage.cycles()
     assert stage.job["status"] == "completed"
-    assert [event[1] for event in stage.db.events[stage.job_id]].count("owner_changed") == 1
+    told = [event for event in stage.db.events[stage.job_id] if event[1] == "owner_changed"]
+    assert [event[-1]["previous"] for event in told] == ["o"]
 
 
 def test_the_owner_applies_the_timeout_of_a_job_by_itself() -> None:

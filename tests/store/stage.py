@@ -178,8 +178,8 @@ class Stage:
     async def submit(self, identity: str = "", body: str = "body", priority: int = 0, **inputs: Any) -> SubmitAnswer:
         return (await self.store.submit([new_job(identity, body, priority, **inputs)]))[0]
 
-    async def orchestrator(self) -> int:
-        return await self.store.register_orchestrator("orchestrator", LEASE_SECONDS)
+    async def orchestrator(self, name: str = "orchestrator") -> int:
+        return await self.store.register_orchestrator(name, LEASE_SECONDS)
 
     async def worker(self, name: str = "worker", handlers: Sequence[str] = ("work",)) -> WorkerIdentity:
         return await self.store.register_worker(name, None, list(handlers), 4, LEASE_SECONDS)

@@ -267,9 +267,9 @@ async def test_an_open_cycle_keeps_its_orchestrator_from_being_ended(stage: Stag
     cycle = stage.store.cycle(me)
     await cycle.open(100, 100)
     there = stage.behind.another_store()
-    assert await there.take_over(other, 10) == []
+    assert await there.take_over(other, 10) == {}
     await cycle.commit(Batch())
-    assert await there.take_over(other, 10) == [job_id]
+    assert list(await there.take_over(other, 10)) == [job_id]
     with pytest.raises(Fenced):
         await cycle.open(100, 100)
 
@@ -278,16 +278,24 @@ async def test_a_lapsed_lease_that_nobody_ended_may_be_renewed(stage: Stage) -> 
     me = await stage.orchestrator()
     await stage.behind.lapse_orchestrator(me)
     assert await stage.store.renew_orchestrator(me, LEASE_SECONDS)
-    assert await stage.store.take_over(await stage.orchestrator(), 10) == []
+    assert await stage.store.take_over(await stage.orchestrator(), 10) == {}
 
 
 async def test_invariant_2_a_takeover_raises_the_epoch_of_the_job(stage: Stage) -> None:
     me, other = await stage.orchestrator(), await stage.orchestrator()
     job_id = await stage.owned_job(me)
-    assert await stage.store.take_over(other, 10) == []
+    assert await stage.store.take_over(other, 10) == {}
     await stage.store.end_orchestrator(me)
-    assert await stage.store.take_over(other, 10) == [job_id]
+    assert list(await stage.store.take_over(other, 10)) == [job_id]
     assert await stage.behind.job_owner(job_id) == (other, 2)
+
+
+async def test_a_takeover_tells_from_whom_each_job_was_taken(stage: Stage) -> None:
+    first, second, heir = [await stage.orchestrator(name) for name in ("first", "second", "heir")]
+    owned = {await stage.owned_job(first): "first", await stage.owned_job(second): "second"}
+    await stage.store.end_orchestrator(first)
+    await stage.behind.lapse_orchestrator(second)
+    assert await stage.store.take_over(heir, 10) == owned
 
 
 async def test_a_takeover_takes_no_more_than_its_limit(stage: Stage) -> None:
@@ -307,7 +315,7 @@ async def test_a_finished_job_is_not_taken_over(stage: Stage) -> None:
     (row,), _ = await cycle.load([job_id])
     await cycle.commit(Batch(jobs=[owned(row, None, epoch=1, status="failed", finished_at=row.created_at + 1)]))
     await stage.store.end_orchestrator(me)
-    assert await stage.store.take_over(await stage.orchestrator(), 10) == []
+    assert await stage.store.take_over(await stage.orchestrator(), 10) == {}
 
 
 async def test_the_signals_of_a_taken_job_follow_it_by_the_sweep(stage: Stage) -> None:

@@ -17,6 +17,7 @@ from holdfast.store.queries import query
 HOT_TABLES = ("tasks", "queue", "inbox", "events")
 JOBS = [str(uuid.UUID(int=n)) for n in range(1, 6)]
 ITEMS = 10_000
+ENDED_JOBS = 5_000
 
 
 @pytest.fixture(scope="module", params=["empty", "full"])
@@ -38,7 +39,7 @@ def crowded(request: pytest.FixtureRequest, server_url: str, template_database: 
             if request.param == "empty":
                 fill(connection)
                 empty(connection)
-                for statement in STATEMENTS:
+                for statement in (*STATEMENTS, *FLEET):
                     crowd.plan_of(statement)
             fill(connection)
             yield crowd
@@ -54,7 +55,7 @@ class Crowded:
 
     def plan_of(self, name: str) -> str:
         """The plan with which the statement runs now; what it does is undone."""
-        values = [STATEMENTS[name].get(parameter) for parameter in self._parameters(name)]
+        values = [(STATEMENTS | FLEET)[name].get(parameter) for parameter in self._parameters(name)]
         given = f"({', '.join(['%s'] * len(values))})" if values else ""
         with self._connection.transaction(force_rollback=True):
             cursor = psycopg.ClientCursor(self._connection)
@@ -96,6 +97,12 @@ def fill(connection: psycopg.Connection) -> None:
         "insert into jobs (job_id, workflow_id, version, definition_hash, identity, body_hash, inputs, owner)"
         " select j, 'w', '1', 'd', j::text, 'b', '{}', 1 from unnest(%s::uuid[]) j",
         (jobs,),
+    )
+    connection.execute(
+        "insert into jobs (job_id, workflow_id, version, definition_hash, identity, body_hash, inputs, status,"
+        " finished_at) select gen_random_uuid(), 'w', '1', 'd', n::text, 'b', '{}', 'completed', now()"
+        " from generate_series(1, %s) n",
+        (ENDED_JOBS,),
     )
     connection.execute(
         "insert into tasks (job_id, node, item, params) select j, 'n', i, '{}'"
@@ -162,9 +169,18 @@ STATEMENTS: dict[str, dict[str, Any]] = {
     "wake_due": {},
     "claim_jobs": {"limit": 500},
     "read_queue": {"job": JOBS[0]},
+    "unserved_nodes": {"job": JOBS[0]},
     "read_events": {"job": JOBS[0], "after": 4000, "node": None, "limit": 100},
     "item_results": {"job": JOBS[0], "node": "n"},
 }  # fmt: skip
+FLEET: dict[str, dict[str, Any]] = {
+    "live_orchestrators": {},
+    "live_workers": {},
+    "jobs_without_owner": {},
+    "unserved_lanes": {},
+    "unserved_nodes": {"job": JOBS[0]},
+    "read_job": {"job": JOBS[0], "whole": True},
+}
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
@@ -172,6 +188,18 @@ def test_a_hot_statement_reads_no_table_from_end_to_end(crowded: Crowded, name: 
     plan = crowded.plan_of(name)
     scanned = re.findall(r"Seq Scan on (\w+)", plan)
     assert not set(scanned) & set(HOT_TABLES), plan
+
+
+@pytest.mark.parametrize("name", FLEET)
+def test_a_look_at_the_fleet_reads_nothing_that_has_ended(crowded: Crowded, name: str) -> None:
+    """The queue holds only what is open. Of the jobs the open ones are found by their index; the past is not read."""
+    plan = crowded.plan_of(name)
+    scans = re.findall(r"Scan.* on (\w+)[^(]*\([^)]*\) \(actual rows=([\d.]+) loops=(\d+)", plan)
+    assert scans, plan
+    assert not {table for table, _, _ in scans} & {"tasks", "events", "attempts", "checkpoints", "nodes"}, plan
+    read = sum(float(rows) * int(loops) for table, rows, loops in scans if table == "jobs")
+    assert read <= len(JOBS), plan
+    assert "Seq Scan on jobs" not in plan
 
 
 MOST_ROWS = {

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from holdfast.cli.problems import report
 from holdfast.cli.streams import answer, survive_any_encoding
@@ -27,6 +27,28 @@ RUN, LOOK, STEER, WRITE, INSTALL, APPS = (
     "Apps",
 )
 APP_ENTRY_POINTS = "holdfast.cli"
+
+
+class PlainCommand(TyperCommand):
+    """Arguments stand in the help under the names of the documentation, without braces and Python's types."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        arguments = [parameter for parameter in self.get_params(ctx) if parameter.param_type_name == "argument"]
+        named = [(f"{a.metavar}{'' if a.nargs == 1 else '…'}", a.required) for a in arguments]
+        return [*(name if required else f"[{name}]" for name, required in named), "[OPTIONS]"]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        rows: dict[str, list[tuple[str, str]]] = {"argument": [], "option": []}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                is_argument = parameter.param_type_name == "argument"
+                name = str(parameter.metavar) if is_argument else record[0]
+                rows[parameter.param_type_name].append((name, record[1].removesuffix("  [required]")))
+        for kind, found in rows.items():
+            if found:
+                with formatter.section(f"{kind.capitalize()}s"):
+                    formatter.write_dl(found)
 
 
 class GroupedCommands(TyperGroup):
@@ -100,7 +122,7 @@ def holdfast(
     pass
 
 
-@app.command(rich_help_panel=RUN)
+@app.command(cls=PlainCommand, rich_help_panel=RUN)
 def run(
     file: WorkflowFile,
     input: Input = [],  # noqa: B006
@@ -124,7 +146,7 @@ def run(
     )
 
 
-@app.command(rich_help_panel=RUN)
+@app.command(cls=PlainCommand, rich_help_panel=RUN)
 def submit(
     workflow: Annotated[
         str, typer.Argument(metavar="FILE|WORKFLOW", help="Workflow file, or the id of a known workflow.")
@@ -152,7 +174,7 @@ def submit(
     )
 
 
-@app.command(rich_help_panel=RUN)
+@app.command(cls=PlainCommand, rich_help_panel=RUN)
 def up(
     handlers: Handlers = [],  # noqa: B006
     queue: Queues = [],  # noqa: B006
@@ -168,7 +190,7 @@ def up(
     )
 
 
-@app.command(rich_help_panel=RUN)
+@app.command(cls=PlainCommand, rich_help_panel=RUN)
 def worker(
     handlers: Handlers = [],  # noqa: B006
     queue: Queues = [],  # noqa: B006
@@ -184,7 +206,7 @@ def worker(
     )
 
 
-@app.command(rich_help_panel=RUN)
+@app.command(cls=PlainCommand, rich_help_panel=RUN)
 def orchestrator(as_json: Json = False, database_url: DatabaseUrl = None) -> int:
     """Decide what runs next until stopped; runs no tasks itself."""
     from holdfast.cli.serve import serve
@@ -192,10 +214,10 @@ def orchestrator(as_json: Json = False, database_url: DatabaseUrl = None) -> int
     return serve("orchestrator", handlers=[], queues=[], concurrency=None, as_json=as_json, database_url=database_url)
 
 
-@app.command(rich_help_panel=LOOK)
+@app.command(cls=PlainCommand, rich_help_panel=LOOK)
 def status(
     job: Annotated[
-        str | None, typer.Argument(metavar="[JOB]", help="Job id, or its last 6 characters or more. Default: list.")
+        str | None, typer.Argument(metavar="JOB", help="Job id, or its last 6 characters or more. Default: list.")
     ] = None,
     as_json: Json = False,
     database_url: DatabaseUrl = None,
@@ -206,7 +228,7 @@ def status(
     return show_status(job, as_json=as_json, database_url=database_url)
 
 
-@app.command(rich_help_panel=LOOK)
+@app.command(cls=PlainCommand, rich_help_panel=LOOK)
 def watch(job: JobName, as_json: Json = False, database_url: DatabaseUrl = None) -> int:
     """Follow a job to its end; the exit code tells how it ended."""
     from holdfast.cli.show import watch_job
@@ -214,7 +236,7 @@ def watch(job: JobName, as_json: Json = False, database_url: DatabaseUrl = None)
     return watch_job(job, as_json=as_json, database_url=database_url)
 
 
-@app.command(rich_help_panel=LOOK)
+@app.command(cls=PlainCommand, rich_help_panel=LOOK)
 def events(
     job: JobName,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
@@ -229,7 +251,7 @@ def events(
     return show_events(job, follow=follow, after=after, node=node, as_json=as_json, database_url=database_url)
 
 
-@app.command(rich_help_panel=LOOK)
+@app.command(cls=PlainCommand, rich_help_panel=LOOK)
 def logs(
     job: JobName,
     node: Annotated[str | None, typer.Option("--node", metavar="NODE", help="Only attempts of this node.")] = None,
@@ -243,7 +265,7 @@ def logs(
     return show_logs(job, node=node, item=item, as_json=as_json, database_url=database_url)
 
 
-@app.command(rich_help_panel=STEER)
+@app.command(cls=PlainCommand, rich_help_panel=STEER)
 def cancel(
     job: JobName,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it is kept with the job.")] = "",
@@ -258,7 +280,7 @@ def cancel(
     return cancel_job(job, reason=reason, yes=yes, detach=detach, as_json=as_json, database_url=database_url)
 
 
-@app.command(rich_help_panel=WRITE)
+@app.command(cls=PlainCommand, rich_help_panel=WRITE)
 def init(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory to make or to fill.")],
     as_json: Json = False,
@@ -270,9 +292,9 @@ def init(
     return write_project(directory, as_json=as_json)
 
 
-@app.command(rich_help_panel=WRITE)
+@app.command(cls=PlainCommand, rich_help_panel=WRITE)
 def validate(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Workflow files.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Workflow files.")],
     handlers: Handlers = [],  # noqa: B006
     as_json: Json = False,
     database_url: UnusedDatabaseUrl = None,
@@ -283,10 +305,12 @@ def validate(
     return validate_files(files, handlers=handlers, as_json=as_json)
 
 
-@app.command(rich_help_panel=WRITE)
+@app.command(cls=PlainCommand, rich_help_panel=WRITE)
 def graph(
     file: WorkflowFile,
-    format: Annotated[DrawingFormat, typer.Option("--format", help="How to draw it.")] = DrawingFormat.TEXT,
+    format: Annotated[
+        DrawingFormat, typer.Option("--format", metavar="FORMAT", help="text, mermaid or svg.")
+    ] = DrawingFormat.TEXT,
     handlers: Handlers = [],  # noqa: B006
     as_json: Json = False,
     database_url: UnusedDatabaseUrl = None,
@@ -297,7 +321,7 @@ def graph(
     return draw_file(file, drawing=format.value, handlers=handlers, as_json=as_json)
 
 
-@app.command(rich_help_panel=WRITE)
+@app.command(cls=PlainCommand, rich_help_panel=WRITE)
 def schema(as_json: Json = False, database_url: UnusedDatabaseUrl = None) -> int:
     """Print the JSON Schema of workflow files, for editors."""
     from holdfast.cli.files import print_schema
@@ -305,7 +329,7 @@ def schema(as_json: Json = False, database_url: UnusedDatabaseUrl = None) -> int
     return print_schema(as_json=as_json)
 
 
-@app.command(rich_help_panel=INSTALL)
+@app.command(cls=PlainCommand, rich_help_panel=INSTALL)
 def doctor(as_json: Json = False, database_url: DatabaseUrl = None) -> int:
     """Check the installation and say what to do about what is wrong."""
     from holdfast.cli.doctor import examine
@@ -313,7 +337,7 @@ def doctor(as_json: Json = False, database_url: DatabaseUrl = None) -> int:
     return examine(as_json=as_json, database_url=database_url)
 
 
-@app.command(rich_help_panel=INSTALL)
+@app.command(cls=PlainCommand, rich_help_panel=INSTALL)
 def migrate(
     ddl: Annotated[bool, typer.Option("--ddl", help="Print the statements; touch no database.")] = False,
     as_json: Json = False,

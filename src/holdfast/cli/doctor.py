@@ -17,15 +17,26 @@ from pathlib import Path
 from rich.text import Text
 
 from holdfast.bootstrap import database
-from holdfast.cli.session import begin, drive, has_database
+from holdfast.cli.fleet import (
+    orchestrator_text,
+    start,
+    unserved_remedy,
+    unserved_text,
+    without_owner_remedy,
+    without_owner_text,
+    worker_text,
+)
+from holdfast.cli.session import begin, command, drive, has_database
 from holdfast.cli.streams import answer_json, harmless, show
 from holdfast.cli.words import age, counted, duration
 from holdfast.errors import ExitCode, HoldfastError, Unreachable
 from holdfast.settings import Settings
 from holdfast.store.connection import Connections
+from holdfast.store.fleet import NO_FLEET, Fleet
+from holdfast.store.migrate import SchemaStatus
 from holdfast.store.migrate import status as schema_status
 from holdfast.store.reading import Reader, ServerFacts
-from holdfast.store.status import moment
+from holdfast.store.status import fleet_json, moment
 from holdfast.version import __version__
 
 OLDEST_POSTGRES = 15
@@ -55,6 +66,7 @@ def examine(*, as_json: bool, database_url: str | None) -> int:
 
 async def _examine(*, as_json: bool, database_url: str | None) -> int:
     findings: list[Finding] = [_versions()]
+    fleet = NO_FLEET
     code = ExitCode.DONE
     try:
         settings = begin(database_url)
@@ -63,11 +75,12 @@ async def _examine(*, as_json: bool, database_url: str | None) -> int:
         code = ExitCode.BAD_USAGE
     else:
         findings += _settings(settings)
-        findings += [finding async for finding in _database(settings)]
+        fleet = await _database(settings, database_url, findings)
         if any(f.grade is Grade.FAIL for f in findings):
             code = ExitCode.UNREACHABLE
     if as_json:
-        answer_json({"ok": code == ExitCode.DONE, "findings": [asdict(f) for f in findings]})
+        told = {"ok": code == ExitCode.DONE, "findings": [asdict(f) for f in findings]}
+        answer_json(told | fleet_json(fleet))
     else:
         for finding in findings:
             _show(finding)
@@ -117,41 +130,46 @@ def _existing(path: Path) -> Path:
     return next(parent for parent in (path, *path.parents) if parent.exists())
 
 
-async def _database(settings: Settings) -> AsyncIterator[Finding]:
+async def _database(settings: Settings, database_url: str | None, findings: list[Finding]) -> Fleet:
+    """Adds what there is to say about the database; returns who serves it."""
     if not has_database(settings):
-        yield Finding("database", Grade.OK, "none yet; the first command that needs one sets it up")
-        return
+        findings.append(Finding("database", Grade.OK, "none yet; the first command that needs one sets it up"))
+        return NO_FLEET
     try:
         with database(settings) as url:
             connections = Connections(url, "holdfast doctor")
             try:
-                async for finding in _server(connections):
-                    yield finding
+                return await _server(connections, database_url, findings)
             finally:
                 await connections.close()
     except Unreachable as error:
-        yield _failed("database", error)
+        findings.append(_failed("database", error))
+        return NO_FLEET
 
 
-async def _server(connections: Connections) -> AsyncIterator[Finding]:
+async def _server(connections: Connections, database_url: str | None, findings: list[Finding]) -> Fleet:
     reader = Reader(connections)
     asked = time.time()
     facts = await reader.server_facts()
-    yield _server_version(facts)
-    yield _clock(facts, (asked + time.time()) / 2)
-    yield _durability(facts)
-    yield _room(facts)
+    findings += [_server_version(facts), _clock(facts, (asked + time.time()) / 2), _durability(facts), _room(facts)]
     async with connections.use("reading") as connection:
         found = await schema_status(connection)
+    findings.append(_schema(found))
     if not found.is_current:
-        unknown, missing = list(found.unknown), list(found.missing)
-        what = f"unknown migrations {unknown}" if unknown else f"missing migrations {missing}"
-        remedy = "Install the version that made them." if found.unknown else "Apply them with: holdfast migrate"
-        yield Finding("schema", Grade.FAIL if found.applied else Grade.WARN, what, remedy)
-        return
-    yield Finding("schema", Grade.OK, f"up to date ({counted(len(found.applied), 'migration')})")
-    async for finding in _fleet(reader):
-        yield finding
+        return NO_FLEET
+    fleet = await reader.fleet()
+    findings += _fleet(fleet, database_url)
+    findings += [finding async for finding in _delays(reader)]
+    return fleet
+
+
+def _schema(found: SchemaStatus) -> Finding:
+    if found.is_current:
+        return Finding("schema", Grade.OK, f"up to date ({counted(len(found.applied), 'migration')})")
+    unknown, missing = list(found.unknown), list(found.missing)
+    what = f"unknown migrations {unknown}" if unknown else f"missing migrations {missing}"
+    remedy = "Install the version that made them." if found.unknown else "Apply them with: holdfast migrate"
+    return Finding("schema", Grade.FAIL if found.applied else Grade.WARN, what, remedy)
 
 
 def _server_version(facts: ServerFacts) -> Finding:
@@ -184,27 +202,21 @@ def _room(facts: ServerFacts) -> Finding:
     return Finding("connections", Grade.OK, text)
 
 
-async def _fleet(reader: Reader) -> AsyncIterator[Finding]:
-    orchestrators, workers = await reader.orchestrators(), await reader.workers()
-    open_work = await reader.unserved_lanes()
-    for one in orchestrators:
-        text = f"{one.name} owns {counted(one.jobs, 'job')}, started {age(moment(one.started_at))}"
-        yield Finding("orchestrator", Grade.OK, text)
-    if not orchestrators:
-        yield Finding("orchestrator", Grade.WARN, "none is alive: submitted jobs wait", "Start one with: holdfast up")
-    for worker in workers:
-        queues = ", ".join(worker.queues) if worker.queues is not None else "every queue"
-        text = f"{worker.name} serves {queues} with {counted(len(worker.handlers), 'handler')}, runs {worker.running}"
-        yield Finding("worker", Grade.OK, f"{text} of {worker.concurrency}, started {age(moment(worker.started_at))}")
-    if not workers:
-        yield Finding("worker", Grade.WARN, "none is alive: tasks wait", "Start one with: holdfast up")
-    for lane in open_work:
-        why = "no live worker has that handler" if lane.queue_is_served else "no live worker serves that queue"
-        text = f"{counted(lane.tasks, 'task')} for '{lane.handler}' in the queue '{lane.queue}': {why}"
-        remedy = f"holdfast worker --queue {lane.queue} --handlers MODULE"
-        yield Finding("queue", Grade.WARN, f"{text}, since {age(moment(lane.since))}", f"Start one with: {remedy}")
-    async for finding in _delays(reader):
-        yield finding
+def _fleet(fleet: Fleet, database_url: str | None) -> Iterator[Finding]:
+    for one in fleet.orchestrators:
+        yield Finding("orchestrator", Grade.OK, orchestrator_text(one))
+    if not fleet.orchestrators:
+        remedy = f"Start one with: {command('up', database_url)}"
+        yield Finding("orchestrator", Grade.WARN, "none is alive: submitted jobs wait", remedy)
+    for worker in fleet.workers:
+        yield Finding("worker", Grade.OK, worker_text(worker))
+    if not fleet.workers:
+        remedy = f"Start one with: {start('up', [one.handler for one in fleet.unserved], database_url)}"
+        yield Finding("worker", Grade.WARN, "none is alive: tasks wait", remedy)
+    for jobs in fleet.without_owner:
+        yield Finding("jobs", Grade.WARN, without_owner_text(jobs), without_owner_remedy(fleet, database_url))
+    for tasks in fleet.unserved:
+        yield Finding("queue", Grade.WARN, unserved_text(tasks), unserved_remedy(tasks, database_url))
 
 
 async def _delays(reader: Reader) -> AsyncIterator[Finding]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.cli.fleet import start
+from holdfast.cli.given import handlers_of
 from holdfast.cli.progress import shown_status
 from holdfast.cli.render import job_card
 from holdfast.cli.session import command
 from holdfast.cli.streams import answer_json, answers, show
-from holdfast.core.states import JobStatus
+from holdfast.core.states import JOB_TERMINAL, JobStatus
 from holdfast.errors import ExitCode
 from holdfast.store.reading import FailedItems, Reader, Snapshot
 from holdfast.store.status import status_json
@@ -47,6 +49,14 @@ async def show_card(reader: Reader, snapshot: Snapshot, database_url: str | None
         retries=await reader.retries(snapshot.job.job_id),
         failed=dict(failed),
         command=lambda text: command(text, database_url),
+        revive=None if snapshot.job.status in JOB_TERMINAL else await _revival(reader, snapshot, database_url),
         width=answers().width,
     )
     show(card)
+
+
+async def _revival(reader: Reader, snapshot: Snapshot, database_url: str | None) -> str | None:
+    """What must be started before an open job goes on; None if somebody drives it."""
+    if await reader.orchestrators():
+        return None
+    return start("up", handlers_of(snapshot.definition), database_url)

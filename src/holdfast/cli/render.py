@@ -67,6 +67,8 @@ def node_table(status: dict[str, Any], *, rows: int | None = None, bar_width: in
     now = datetime.now(UTC)
     for node in shown:
         table.add_row(*_node_cells(node, now, bar_width))
+        if node["unserved"] is not None:
+            table.add_row("", "", "", Text(f"↳ {unserved_note(node['unserved'], now)}", style="yellow"), "")
     left_out = Counter(node["status"] for node in nodes) - Counter(node["status"] for node in shown)
     if not left_out:
         return table
@@ -131,14 +133,31 @@ def _retry_note(node: dict[str, Any], now: datetime) -> str:
     return f"again in {duration((at - now).total_seconds())}" if at is not None else "will be tried again"
 
 
+def unserved_note(unserved: dict[str, Any], now: datetime) -> str:
+    """In few words, for the line below the node: what it waits for, and since when."""
+    lacks = f"serves '{cut(unserved['queue'], 30)}'"
+    if unserved["cause"] == "no_worker_for_handler":
+        lacks = f"has '{cut(unserved['handler'], 30)}'"
+    return f"no worker {lacks}, for {elapsed(unserved['since'], None, now)}"
+
+
 def _number(number: Any) -> str:
     return f"{number:,g}" if isinstance(number, float) else f"{number:,}" if isinstance(number, int) else str(number)
 
 
 def job_card(
-    status: dict[str, Any], *, retries: int, failed: dict[str, Sequence[FailedItems]], command: Command, width: int
+    status: dict[str, Any],
+    *,
+    retries: int,
+    failed: dict[str, Sequence[FailedItems]],
+    command: Command,
+    revive: str | None,
+    width: int,
 ) -> RenderableType:
-    """The whole job: what ran, how it ended, what is wrong, and what to type next."""
+    """The whole job: what ran, how it ended, what is wrong, and what to type next.
+
+    `revive` is the command without which an open job stands still; None if somebody drives it.
+    """
     parts: list[RenderableType] = [job_title(status), Text("")]
     parts.append(node_table(status, bar_width=20 if width >= 100 else 10))
     parts.append(Text(""))
@@ -149,8 +168,9 @@ def job_card(
         parts.append(_line("Result", value(status["result"], 3 * (width - _LABEL))))
     if status["finished_at"] is None:
         parts.append(_line("Created", day_and_clock(status["created_at"])))
+        parts.append(_line("Owner", owner_text(status["owner"])))
     parts += _failures(status, failed, width)
-    parts += _next_commands(status, command)
+    parts += _next_commands(status, command, revive)
     return Group(*parts)
 
 
@@ -163,6 +183,14 @@ def task_summary(counts: dict[str, int], retries: int) -> str:
     if retries:
         text += f"; {counted(retries, 'attempt')} failed and {'was' if retries == 1 else 'were'} tried again"
     return text
+
+
+def owner_text(owner: dict[str, Any] | None) -> str:
+    """`laptop:4711 (id 3) since 10:41:03`, or that there is none."""
+    if owner is None:
+        return "nobody yet"
+    since = f" since {day_and_clock(owner['since'])}" if owner["since"] else ""
+    return f"{owner['name']} (id {owner['id']}){since}" + ("" if owner["alive"] else "; it is gone")
 
 
 def _failures(status: dict[str, Any], failed: dict[str, Sequence[FailedItems]], width: int) -> Iterator[RenderableType]:
@@ -184,9 +212,12 @@ def _failures(status: dict[str, Any], failed: dict[str, Sequence[FailedItems]], 
             yield _line("", cut(f"{node['node']}: {text}", width - _LABEL))
 
 
-def _next_commands(status: dict[str, Any], command: Command) -> Iterator[RenderableType]:
+def _next_commands(status: dict[str, Any], command: Command, revive: str | None) -> Iterator[RenderableType]:
     job = short(status["job_id"])
     yield Text("")
+    if revive is not None:
+        yield _line("Next", revive, note="nobody drives it: it goes on when this runs")
+        return
     if status["finished_at"] is None:
         yield _line("Next", command(f"watch {job}"), note="follow it to its end")
         return

@@ -10,6 +10,7 @@ from typing import Any
 
 from holdfast.bootstrap import Services
 from holdfast.cli.ending import end_with
+from holdfast.cli.fleet import start
 from holdfast.cli.given import handlers_of, load_definition, read_inputs
 from holdfast.cli.problems import Interrupted
 from holdfast.cli.progress import follow, make_view
@@ -64,7 +65,7 @@ async def _run(
                 job_id = (await Client(store).submit(definition, inputs, key=f"run {uuid.uuid4()}")).job_id
                 await _follow(reader, job_id, services, finished, settings, as_json=as_json)
         except asyncio.CancelledError:
-            raise Interrupted(_what_now(job_id, database_url)) from None
+            raise Interrupted(_what_now(job_id, definition, database_url)) from None
         return await end_with(reader, job_id, as_json=as_json, database_url=database_url)
 
 
@@ -92,12 +93,12 @@ async def _follow(
         await asyncio.gather(following, serving, return_exceptions=True)
 
 
-def _what_now(job_id: str, database_url: str | None) -> str:
+def _what_now(job_id: str, definition: Definition, database_url: str | None) -> str:
     if not job_id:
         return "Interrupted before the job was made."
     return (
         f"Interrupted. Job {job_id} stays as it is; nothing that it finished is lost.\n"
-        f"  → Continue it with: {command('up', database_url)} (with the same --handlers)\n"
+        f"  → Continue it with: {start('up', handlers_of(definition), database_url)}\n"
         f"  → Look at it with: {command(f'status {short(job_id)}', database_url)}\n"
         f"  → Stop it for good with: {command(f'cancel {short(job_id)}', database_url)}"
     )

@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from rich.text import Text
+
 from holdfast.cli.ending import end_with, exit_code, show_card
+from holdfast.cli.fleet import fleet_lines, start, unserved_remedy, unserved_text
+from holdfast.cli.given import handlers_of
 from holdfast.cli.progress import LOOK_SECONDS, View, follow, make_view
 from holdfast.cli.render import attempt_text, event_line, job_list
 from holdfast.cli.session import begin, command, drive, has_database, open_database
-from holdfast.cli.streams import answer, answer_json, answers, say, show
+from holdfast.cli.streams import answer, answer_json, answers, harmless, say, show
 from holdfast.cli.words import clock
 from holdfast.core.states import JOB_TERMINAL
 from holdfast.errors import ExitCode, NotFound
 from holdfast.settings import Settings
-from holdfast.store.reading import Reader, no_such_job
-from holdfast.store.status import attempt_json, event_json, job_line_json, status_json
+from holdfast.store.fleet import NO_FLEET
+from holdfast.store.reading import Reader, Snapshot, no_such_job
+from holdfast.store.status import attempt_json, event_json, fleet_json, job_line_json, status_json
 
 LIST_LENGTH = 20
 LOGS_LENGTH = 1000
@@ -31,17 +36,24 @@ def show_status(job: str | None, *, as_json: bool, database_url: str | None) -> 
 
 async def _list(settings: Settings, *, as_json: bool, database_url: str | None) -> int:
     jobs: list[dict[str, Any]] = []
+    fleet = NO_FLEET
     if has_database(settings):
         async with open_database(settings) as store:
-            jobs = [job_line_json(line) for line in await Reader(store.connections).jobs(LIST_LENGTH)]
+            reader = Reader(store.connections)
+            jobs = [job_line_json(line) for line in await reader.jobs(LIST_LENGTH)]
+            fleet = await reader.fleet()
     if as_json:
-        answer_json({"jobs": jobs})
-    elif jobs:
+        answer_json({"jobs": jobs} | fleet_json(fleet))
+        return ExitCode.DONE
+    if jobs:
         show(job_list(jobs))
-        say(f"  → One of them: {command('status JOB', database_url)}")
     else:
         answer("There are no jobs yet.")
-        say(f"  → Run one: {command('run workflow.yaml', database_url)}")
+    lines = list(fleet_lines(fleet, database_url))
+    for line in [Text(""), *lines] if lines else []:
+        show(line)
+    what = "One of them: {}" if jobs else "Run one: {}"
+    say("  → " + what.format(command("status JOB" if jobs else "run workflow.yaml", database_url)))
     return ExitCode.DONE
 
 
@@ -53,22 +65,21 @@ async def _status(settings: Settings, job: str, *, as_json: bool, database_url: 
             answer_json(status_json(snapshot))
         else:
             await show_card(reader, snapshot, database_url)
-            await _tell_what_is_missing(reader, snapshot.job.status, database_url)
+            await _tell_what_is_missing(reader, snapshot, database_url)
     return ExitCode.DONE
 
 
-async def _tell_what_is_missing(reader: Reader, status: str, database_url: str | None) -> None:
+async def _tell_what_is_missing(reader: Reader, snapshot: Snapshot, database_url: str | None) -> None:
     """An open job that nobody drives, or whose tasks nobody takes, says so."""
-    if status in JOB_TERMINAL:
+    if snapshot.job.status in JOB_TERMINAL:
         return
     if not await reader.orchestrators():
-        say(f"Nothing drives it: no orchestrator is alive. Start one with: {command('up', database_url)}")
+        how = start("up", handlers_of(snapshot.definition), database_url)
+        say(f"Nothing drives it: no orchestrator is alive. Start one with: {how}")
         return
-    for lane in await reader.unserved_lanes():
-        say(
-            f"No live worker takes '{lane.handler}' from the queue '{lane.queue}'. "
-            f"Start one with: {command(f'worker --queue {lane.queue} --handlers MODULE', database_url)}"
-        )
+    for node, tasks in snapshot.unserved.items():
+        say(harmless(f"{node}: {unserved_text(tasks)}."))
+        say(harmless(f"  → {unserved_remedy(tasks, database_url)}"))
 
 
 def watch_job(job: str, *, as_json: bool, database_url: str | None) -> int:
@@ -83,7 +94,7 @@ async def _watch(settings: Settings, job: str, *, as_json: bool, database_url: s
         job_id = await reader.find_job(job)
         if as_json:
             return await _watch_as_json(reader, job_id)
-        await _tell_what_is_missing(reader, (await reader.snapshot(job_id, whole=False)).job.status, database_url)
+        await _tell_what_is_missing(reader, await reader.snapshot(job_id, whole=False), database_url)
         view = make_view(as_json=False)
         try:
             await follow(reader, job_id, view)

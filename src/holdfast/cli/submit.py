@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.cli.ending import end_with
-from holdfast.cli.given import load_definition, read_inputs
+from holdfast.cli.fleet import start
+from holdfast.cli.given import handlers_of, load_definition, read_inputs
 from holdfast.cli.progress import follow, make_view
 from holdfast.cli.session import begin, command, drive, open_database
 from holdfast.cli.streams import answer, answer_json, say
@@ -50,7 +51,7 @@ def submit_job(
             submission = await _submit(client, chosen, inputs, key)
             if not as_json or not wait:
                 _tell(submission, as_json=as_json, wait=wait, database_url=database_url)
-            await _hint_at_missing_orchestrator(reader, submission, settings, database_url)
+            await _hint_at_missing_orchestrator(reader, submission, chosen, settings, database_url)
             return await _wait(reader, submission, as_json, database_url) if wait else ExitCode.DONE
 
     return drive(work())
@@ -87,12 +88,13 @@ def _tell(submission: Submission, *, as_json: bool, wait: bool, database_url: st
 
 
 async def _hint_at_missing_orchestrator(
-    reader: Reader, submission: Submission, settings: Settings, database_url: str | None
+    reader: Reader, submission: Submission, definition: Definition, settings: Settings, database_url: str | None
 ) -> None:
     if submission.answer not in ("created", "already_processing") or await reader.orchestrators():
         return
     where = "" if settings.database_url is not None else " in this directory"
-    say(f"Nothing serves this database yet: the job waits. Start something{where}: {command('up', database_url)}")
+    how = start("up", handlers_of(definition), database_url)
+    say(f"Nothing serves this database yet: the job waits. Start something{where}: {how}")
 
 
 async def _wait(reader: Reader, submission: Submission, as_json: bool, database_url: str | None) -> int:

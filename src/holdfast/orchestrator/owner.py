@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from holdfast.core.advance import advance, owed_results, owed_rows
@@ -63,17 +63,16 @@ class Owner:
         self.jobs: dict[str, JobState] = {}
         self._programs: dict[str, Program] = {}
         self._to_load: set[str] = set()
-        self._taken_over: set[str] = set()
+        self._taken_over: dict[str, str] = {}
         self._owing_rows: dict[str, None] = {}
         self._owing_results: dict[str, None] = {}
         self._deadlines: list[tuple[float, str]] = []
         self._armed: dict[str, float] = {}
 
-    def adopt(self, job_ids: Iterable[str]) -> None:
-        """Jobs that were taken over: they are loaded in the next cycles."""
-        for job_id in job_ids:
-            self._to_load.add(job_id)
-            self._taken_over.add(job_id)
+    def adopt(self, taken: Mapping[str, str]) -> None:
+        """Jobs that were taken over, each from the named owner: they are loaded in the next cycles."""
+        self._to_load.update(taken)
+        self._taken_over.update(taken)
 
     def next_deadline(self) -> float | None:
         return self._deadlines[0][0] if self._deadlines else None
@@ -177,14 +176,14 @@ class Owner:
                 state.epoch += 1
                 state.job_touched = not state.is_terminal
             elif row.job_id in self._taken_over:
-                work[row.job_id].insert(0, OwnerChanged(self._name))
+                work[row.job_id].insert(0, OwnerChanged(self._name, self._taken_over[row.job_id]))
             states[row.job_id] = state
         for job_id in work:
             self._to_load.discard(job_id)
             if job_id in self.jobs:
                 states[job_id] = self.jobs[job_id]
             elif job_id not in states:
-                self._taken_over.discard(job_id)
+                self._taken_over.pop(job_id, None)
         return states
 
     async def _program(self, definition_hash: str) -> Program:
@@ -237,7 +236,7 @@ class Owner:
         """The commit is done: keep what is still open, with its deadlines and what it owes."""
         for state in states:
             job_id = state.job_id
-            self._taken_over.discard(job_id)
+            self._taken_over.pop(job_id, None)
             self._owing_results.pop(job_id, None)
             if state.is_terminal:
                 self.jobs.pop(job_id, None)

@@ -397,8 +397,11 @@ class Store(Protocol):
         """Hand everything over at once."""
         ...
 
-    async def take_over(self, orchestrator_id: int, limit: int) -> list[str]:
-        """End orchestrators whose lease has run out and take up to `limit` of the jobs of ended ones."""
+    async def take_over(self, orchestrator_id: int, limit: int) -> dict[str, str]:
+        """End orchestrators whose lease has run out and take up to `limit` of the jobs of ended ones.
+
+        Returns the jobs, each with the name of its former owner.
+        """
         ...
 
     async def forget_the_ended(self) -> None:

@@ -127,10 +127,10 @@ class PostgresStore:
         await self._execute("end_orchestrator", me=orchestrator_id)
         await self.notify_orchestrators()
 
-    async def take_over(self, orchestrator_id: int, limit: int) -> list[str]:
+    async def take_over(self, orchestrator_id: int, limit: int) -> dict[str, str]:
         """End orchestrators whose lease has run out and take up to `limit` of the jobs of ended ones."""
         await self._execute("end_lapsed_orchestrators", me=orchestrator_id)
-        return [row[0] for row in await self._fetch("take_jobs", me=orchestrator_id, limit=limit)]
+        return {row[0]: row[1] for row in await self._fetch("take_jobs", me=orchestrator_id, limit=limit)}
 
     async def forget_the_ended(self) -> None:
         """Remove processes that ended long ago and answers that nobody asks for any more."""

@@ -1,6 +1,6 @@
 """Reads what people look at: jobs, nodes, events, and the state of the installation. Never writes.
 
-A look at a job is three small statements in one snapshot; it never reads the tasks of a fan-out.
+A look at a job is four small statements in one snapshot; it never reads the tasks of a fan-out.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from holdfast.define.definition import Definition
 from holdfast.define.graph import Graph, build_graph
 from holdfast.errors import InvalidInput, NotFound, Refused
 from holdfast.store.connection import Connections
+from holdfast.store.fleet import Fleet, JobsWithoutOwner, OrchestratorView, UnservedTasks, WorkerView
 from holdfast.store.queries import query
 
 PAGE_SIZE = 1000
@@ -54,7 +55,9 @@ class JobView(NamedTuple):
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    owner_id: int | None
     owner: str | None
+    owned_since: datetime | None
     owner_is_alive: bool
 
 
@@ -95,6 +98,7 @@ class Snapshot(NamedTuple):
     graph: Graph
     nodes: dict[str, NodeView]
     queue: dict[str, QueueView]
+    unserved: dict[str, UnservedTasks]
 
 
 class JobLine(NamedTuple):
@@ -130,33 +134,6 @@ class FailedItems(NamedTuple):
     first: int
     code: str | None
     message: str | None
-
-
-class OrchestratorView(NamedTuple):
-    name: str
-    version: str
-    started_at: datetime
-    renewed_at: datetime
-    jobs: int
-
-
-class WorkerView(NamedTuple):
-    name: str
-    version: str
-    started_at: datetime
-    renewed_at: datetime
-    queues: list[str] | None
-    handlers: list[str]
-    concurrency: int
-    running: int
-
-
-class UnservedLane(NamedTuple):
-    queue: str
-    handler: str
-    tasks: int
-    since: datetime
-    queue_is_served: bool
 
 
 class LongTransaction(NamedTuple):
@@ -218,9 +195,11 @@ class Reader:
                 jobs = await connection.execute(query("read_job"), parameters, prepare=True)
                 nodes = await connection.execute(query("read_nodes"), {"job": job_id}, prepare=True)
                 queue = await connection.execute(query("read_queue"), {"job": job_id}, prepare=True)
+                unserved = await connection.execute(query("unserved_nodes"), {"job": job_id}, prepare=True)
                 await connection.execute("commit")
             row = await jobs.fetchone()
             node_rows, queue_rows = await nodes.fetchall(), await queue.fetchall()
+            unserved_rows = await unserved.fetchall()
         if row is None:
             raise no_such_job(job_id)
         job = JobView._make((*row[:9], *map(_parsed, row[9:12]), *row[12:]))
@@ -229,6 +208,7 @@ class Reader:
             *await self._definition(job.definition_hash),
             {r[0]: NodeView._make((*r[:10], _parsed(r[10]), *r[11:])) for r in node_rows},
             {r[0]: QueueView._make((*r[:5], _parsed(r[5]), *r[6:])) for r in queue_rows},
+            {r[0]: UnservedTasks._make(r[1:]) for r in unserved_rows},
         )
 
     async def jobs(self, limit: int) -> list[JobLine]:
@@ -268,8 +248,14 @@ class Reader:
         """Those whose lease is running."""
         return [WorkerView._make(row) for row in await self._fetch("live_workers")]
 
-    async def unserved_lanes(self) -> list[UnservedLane]:
-        return [UnservedLane._make(row) for row in await self._fetch("unserved_lanes")]
+    async def fleet(self) -> Fleet:
+        """Who serves this database, and what nobody takes care of."""
+        return Fleet(
+            await self.orchestrators(),
+            await self.workers(),
+            [JobsWithoutOwner._make(row) for row in await self._fetch("jobs_without_owner")],
+            [UnservedTasks._make(row) for row in await self._fetch("unserved_lanes")],
+        )
 
     async def unread_signals(self, seconds: float) -> tuple[int, datetime | None]:
         """How many signals have waited longer than that, and since when the oldest."""

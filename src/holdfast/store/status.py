@@ -7,7 +7,8 @@ from typing import Any
 
 from holdfast.core.states import JobStatus, Status
 from holdfast.define.node import Importance, Node, NodeType
-from holdfast.store.reading import AttemptView, EventView, JobLine, NodeView, QueueView, Snapshot
+from holdfast.store.fleet import Fleet, UnservedTasks
+from holdfast.store.reading import AttemptView, EventView, JobLine, JobView, NodeView, QueueView, Snapshot
 
 _BORDERS = (NodeType.START, NodeType.END)
 _BAD = (Status.FAILED, Status.CANCELLED)
@@ -44,6 +45,7 @@ def status_json(snapshot: Snapshot) -> dict[str, Any]:
         "result": job.result,
         "nodes": nodes,
         "outcome": _outcome_json(job.status, snapshot, nodes),
+        "owner": _owner_json(job),
     }
 
 
@@ -96,6 +98,60 @@ def attempt_json(attempt: AttemptView) -> dict[str, Any]:
     }
 
 
+def fleet_json(fleet: Fleet) -> dict[str, Any]:
+    """Four lists, each key documented in the reference."""
+    return {
+        "orchestrators": [
+            {
+                "id": one.orchestrator_id,
+                "name": one.name,
+                "version": one.version,
+                "started_at": moment(one.started_at),
+                "lease_seconds": round(one.lease_seconds, 3),
+                "jobs": one.jobs,
+                "oldest_job": one.oldest_job,
+                "oldest_created_at": moment(one.oldest_created_at),
+            }
+            for one in fleet.orchestrators
+        ],
+        "workers": [
+            {
+                "id": one.worker_id,
+                "name": one.name,
+                "version": one.version,
+                "queues": one.queues,
+                "handlers": one.handlers,
+                "concurrency": one.concurrency,
+                "tasks": one.tasks,
+                "lease_seconds": round(one.lease_seconds, 3),
+                "started_at": moment(one.started_at),
+            }
+            for one in fleet.workers
+        ],
+        "without_owner": [
+            {
+                "owner_id": one.owner_id,
+                "owner": one.owner,
+                "since": moment(one.since),
+                "jobs": one.jobs,
+                "oldest_job": one.oldest_job,
+            }
+            for one in fleet.without_owner
+        ],
+        "unserved": [unserved_json(one) for one in fleet.unserved],
+    }
+
+
+def unserved_json(one: UnservedTasks) -> dict[str, Any]:
+    return {
+        "cause": one.cause,
+        "queue": one.queue,
+        "handler": one.handler,
+        "tasks": one.tasks,
+        "since": moment(one.since),
+    }
+
+
 def error_json(error: dict[str, Any] | None) -> dict[str, Any] | None:
     """An error with its keys in the contract's order, which jsonb forgets, and a time that people can read."""
     if error is None:
@@ -132,6 +188,19 @@ def _node_json(snapshot: Snapshot, node: Node) -> dict[str, Any]:
         "error": error_json(view.error) if view else None,
         "started_at": moment(_started_at(node, view, queued)),
         "finished_at": moment(view.finished_at) if view else None,
+        "unserved": unserved_json(snapshot.unserved[node.name]) if node.name in snapshot.unserved else None,
+    }
+
+
+def _owner_json(job: JobView) -> dict[str, Any] | None:
+    """Who drives an open job, or did until its lease ran out; None: nobody yet, or the job is over."""
+    if job.owner_id is None:
+        return None
+    return {
+        "id": job.owner_id,
+        "name": job.owner,
+        "since": moment(job.owned_since),
+        "alive": job.owner_is_alive,
     }
 
 

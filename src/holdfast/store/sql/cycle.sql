@@ -79,6 +79,7 @@ delete from inbox where owner = any(array[0, %(me)s::bigint]) and id = any(%(ids
 -- Only the owner's jobs, or unowned ones that this cycle has locked.
 update jobs j
 set owner = w.owner, epoch = w.epoch, status = w.status, reason = w.reason, generation = w.generation,
+    owned_since = case when j.owner = w.owner then j.owned_since when w.owner is not null then now() end,
     result = w.result, error = w.error,
     started_at = to_timestamp(w.started_at), finished_at = to_timestamp(w.finished_at),
     deadline_at = to_timestamp(w.deadline_at), stop_cause = w.stop_cause, stop_until = to_timestamp(w.stop_until),

@@ -26,7 +26,7 @@ update orchestrators o set ended_at = now()
 from lapsed l where o.orchestrator_id = l.orchestrator_id;
 
 -- name: take_jobs
--- Jobs of ended orchestrators; the new epoch fences whatever the old owner still believes.
+-- Jobs of ended orchestrators, each with its former owner's name; the new epoch fences whatever that one believes.
 with lost as (
     select j.job_id, j.owner as previous
     from jobs j
@@ -36,10 +36,10 @@ with lost as (
     limit %(limit)s
     for update skip locked
 )
-update jobs j set owner = %(me)s, epoch = j.epoch + 1
-from lost l
+update jobs j set owner = %(me)s, epoch = j.epoch + 1, owned_since = now()
+from lost l join orchestrators o on o.orchestrator_id = l.previous
 where j.job_id = any(array[l.job_id])
-returning j.job_id::text;
+returning j.job_id::text, o.name;
 
 -- name: forget_the_ended
 -- Ended processes are kept for an hour and answers for a day, for people to see; what still holds something stays.

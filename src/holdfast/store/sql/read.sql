@@ -4,7 +4,7 @@
 -- One job with its owner. The bulky columns come only when asked for: a progress display looks five times a second.
 select j.job_id::text, j.workflow_id, j.status, j.reason, j.version, j.run, j.generation, j.tenant, j.definition_hash,
     case when %(whole)s then j.inputs::text end, case when %(whole)s then j.result::text end, j.error::text,
-    j.created_at, j.started_at, j.finished_at, o.name,
+    j.created_at, j.started_at, j.finished_at, j.owner, o.name, j.owned_since,
     coalesce(o.ended_at is null and o.lease_until > now(), false)
 from jobs j left join orchestrators o on o.orchestrator_id = j.owner
 where j.job_id = %(job)s;
@@ -76,14 +76,34 @@ from failed f group by f.error->>'fingerprint' order by count(*) desc, min(f.ite
 select n.node, n.output::text from nodes n where n.job_id = %(job)s;
 
 -- name: live_orchestrators
-select o.name, o.version, o.started_at, o.renewed_at,
-    (select count(*) from jobs j where j.owner = o.orchestrator_id)
-from orchestrators o where o.ended_at is null and o.lease_until > now() order by o.orchestrator_id;
+-- Only open jobs have an owner, and an index knows the open ones: those that ended are never read.
+with owned as materialized (
+    select j.owner, count(*) as jobs, min(j.job_id::text) as oldest, min(j.created_at) as created_at
+    from jobs j where j.finished_at is null group by j.owner
+)
+select o.orchestrator_id, o.name, o.version, o.started_at, extract(epoch from o.lease_until - now())::float8,
+    coalesce(h.jobs, 0), h.oldest, h.created_at
+from orchestrators o left join owned h on h.owner = o.orchestrator_id
+where o.ended_at is null and o.lease_until > now() order by o.orchestrator_id;
 
 -- name: live_workers
-select w.name, w.version, w.started_at, w.renewed_at, w.queues, w.handlers, w.concurrency,
-    (select count(*) from queue q where q.holder = w.worker_id)
-from workers w where w.ended_at is null and w.lease_until > now() order by w.worker_id;
+with held as materialized (
+    select q.holder, count(*) as tasks from queue q where q.state = 'leased' group by q.holder
+)
+select w.worker_id, w.name, w.version, w.queues, w.handlers, w.concurrency, coalesce(h.tasks, 0),
+    extract(epoch from w.lease_until - now())::float8, w.started_at
+from workers w left join held h on h.holder = w.worker_id
+where w.ended_at is null and w.lease_until > now() order by w.worker_id;
+
+-- name: jobs_without_owner
+-- Open jobs that nobody has claimed, and those of owners that are gone. Who left in good order has no lease at all.
+select j.owner, o.name,
+    case when o.orchestrator_id is null then min(j.created_at)
+        when isfinite(o.lease_until) then o.lease_until else o.ended_at end,
+    count(*), min(j.job_id::text)
+from jobs j left join orchestrators o on o.orchestrator_id = j.owner
+where j.finished_at is null and (o.orchestrator_id is null or o.ended_at is not null or o.lease_until <= now())
+group by j.owner, o.orchestrator_id, o.name, o.lease_until, o.ended_at order by 3;
 
 -- name: unserved_lanes
 -- Queued work that no live worker takes: nobody serves its queue, or nobody has its handler.
@@ -96,6 +116,18 @@ where q.state <> 'leased' and not exists (
     where w.ended_at is null and w.lease_until > now() and l.handler = any(w.handlers)
         and (w.queues is null or l.queue = any(w.queues)))
 group by l.queue, l.handler order by count(*) desc limit 20;
+
+-- name: unserved_nodes
+-- The same for one job, by node.
+select q.node, l.queue, l.handler, count(*), min(q.queued_at),
+    exists (select 1 from workers w where w.ended_at is null and w.lease_until > now()
+        and (w.queues is null or l.queue = any(w.queues)))
+from queue q join lanes l on l.lane_id = q.lane_id
+where q.job_id = %(job)s and q.state <> 'leased' and not exists (
+    select 1 from workers w
+    where w.ended_at is null and w.lease_until > now() and l.handler = any(w.handlers)
+        and (w.queues is null or l.queue = any(w.queues)))
+group by q.node, l.queue, l.handler;
 
 -- name: unread_signals
 -- Signals that nobody has handled for a while.

@@ -1,0 +1,67 @@
+"""The processes that serve a database, what they hold, and the work that nobody takes. Plain data; reads nothing."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+
+class OrchestratorView(NamedTuple):
+    """A live orchestrator and the open jobs that it owns."""
+
+    orchestrator_id: int
+    name: str
+    version: str
+    started_at: datetime
+    lease_seconds: float
+    jobs: int
+    oldest_job: str | None
+    oldest_created_at: datetime | None
+
+
+class WorkerView(NamedTuple):
+    """A live worker; `tasks` are its leases, also those of tasks that it has claimed ahead and not begun."""
+
+    worker_id: int
+    name: str
+    version: str
+    queues: list[str] | None
+    handlers: list[str]
+    concurrency: int
+    tasks: int
+    lease_seconds: float
+    started_at: datetime
+
+
+class JobsWithoutOwner(NamedTuple):
+    """Open jobs that nobody drives: their owner is gone since then, or (without a name) nobody has claimed them."""
+
+    owner_id: int | None
+    owner: str | None
+    since: datetime
+    jobs: int
+    oldest_job: str
+
+
+class UnservedTasks(NamedTuple):
+    """Queued tasks that no live worker takes; `since` is when the oldest of them was queued."""
+
+    queue: str
+    handler: str
+    tasks: int
+    since: datetime
+    queue_is_served: bool
+
+    @property
+    def cause(self) -> str:
+        return "no_worker_for_handler" if self.queue_is_served else "no_worker_for_queue"
+
+
+class Fleet(NamedTuple):
+    orchestrators: list[OrchestratorView]
+    workers: list[WorkerView]
+    without_owner: list[JobsWithoutOwner]
+    unserved: list[UnservedTasks]
+
+
+NO_FLEET = Fleet([], [], [], [])
