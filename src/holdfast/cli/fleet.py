@@ -9,7 +9,7 @@ from rich.text import Text
 
 from holdfast.cli.session import command
 from holdfast.cli.streams import harmless
-from holdfast.cli.words import age, counted, duration, short
+from holdfast.cli.words import age, counted, duration, elapsed, short
 from holdfast.define.registry import Registry, discover
 from holdfast.store.fleet import Fleet, JobsWithoutOwner, OrchestratorView, UnservedTasks, WorkerView
 from holdfast.store.status import moment
@@ -38,7 +38,7 @@ def without_owner_text(one: JobsWithoutOwner) -> str:
     jobs = f"{counted(one.jobs, 'job')}, the oldest {short(one.oldest_job)}"
     if one.owner is None:
         return f"nobody owns {jobs}, made {age(moment(one.since))}"
-    return f"{one.owner} (id {one.owner_id}) owned {jobs}, and is gone since {age(moment(one.since))}"
+    return f"{one.owner} (id {one.owner_id}) owned {jobs}, and went {age(moment(one.since))}"
 
 
 def without_owner_remedy(fleet: Fleet, database_url: str | None) -> str:
@@ -53,7 +53,7 @@ def unserved_text(one: UnservedTasks) -> str:
 
 def _lacks(one: UnservedTasks) -> str:
     why = "no live worker has that handler" if one.queue_is_served else "no live worker serves that queue"
-    return f"{why}, the oldest waits since {age(moment(one.since))}"
+    return f"{why}, the oldest waits for {elapsed(moment(one.since), None)}"
 
 
 def unserved_remedy(one: UnservedTasks, database_url: str | None) -> str:
