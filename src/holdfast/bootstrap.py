@@ -126,6 +126,16 @@ class Services:
         self._stores.append(store)
         return store
 
+    @property
+    def jobs(self) -> int:
+        """How many jobs the orchestrators here own, as far as memory says."""
+        return sum(orchestrator.job_count for orchestrator in self.orchestrators)
+
+    @property
+    def tasks(self) -> int:
+        """How many leases the worker here holds."""
+        return self.worker.lease_count if self.worker is not None else 0
+
     async def start(self) -> None:
         _tune_garbage_collection()
         await self._listener.start()
@@ -145,7 +155,7 @@ class Services:
 
     def request_stop(self) -> None:
         """Begin the end: the worker first, so that what it still reports is heard."""
-        (self._stop_worker if self._working is not None else self._stop_orchestrator).set()
+        (self._stop_worker if self.worker is not None else self._stop_orchestrator).set()
 
     async def stop(self) -> None:
         """Tell the services to stop and wait until they have handed over what they hold."""

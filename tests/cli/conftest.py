@@ -58,6 +58,12 @@ nodes:
   nap: {handler: sleep, params: {duration_seconds: 600}}
 """
 
+NAP = """
+workflow_id: nap
+nodes:
+  nap: {handler: sleep, params: {duration_seconds: 2}}
+"""
+
 FLAKY_ITEMS = """
 workflow_id: items
 nodes:
@@ -101,6 +107,7 @@ def in_a_directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         "failing": FAILING,
         "half": PARTIAL,
         "slow": SLOW,
+        "nap": NAP,
         "items": FLAKY_ITEMS,
     }.items():
         (tmp_path / f"{name}.yaml").write_text(text)

@@ -51,3 +51,48 @@ def test_a_worker_that_is_terminated_gives_its_task_back(database: Command) -> N
     assert finished(watching).code == 130
     status = database("status", job_id, "--json").json
     assert (status["status"], status["counts"]["running"]) == ("running", 0)
+
+
+@pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(("second", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_second_signal_ends_a_service_at_once_and_says_what_it_left_behind(
+    database: Command, first: signal.Signals, second: signal.Signals, code: int
+) -> None:
+    serving = spawn("up", HOLDFAST_GRACE_SECONDS="3600")
+    job_id = database("submit", "slow.yaml", "--json").json["job_id"]
+    watching = spawn("watch", job_id)
+    assert watching.stderr is not None and serving.stderr is not None
+    line_that_has(watching.stderr, "nap: running")
+    serving.send_signal(first)
+    line_that_has(serving.stderr, "A second signal ends at once.")
+    serving.send_signal(second)
+    ended = finished(serving)
+    assert ended.code == code
+    assert ended.err == (
+        "up ended at once and left 1 task and 1 job behind; others take over by themselves when the lease ends, within 10 s.\n"
+    )
+    watching.kill()
+    finished(watching)
+    status = database("status", job_id, "--json").json
+    assert (status["status"], status["counts"]["running"]) == ("running", 1)
+
+
+def test_what_a_worker_left_behind_at_once_goes_on_elsewhere(database: Command) -> None:
+    leases = {"HOLDFAST_GRACE_SECONDS": "3600", "HOLDFAST_LEASE_SECONDS": "1", "HOLDFAST_RENEW_SECONDS": "0.2"}
+    orchestrator, first = spawn("orchestrator"), spawn("worker", **leases)
+    job_id = database("submit", "nap.yaml", "--json").json["job_id"]
+    watching = spawn("watch", job_id)
+    assert watching.stderr is not None and first.stderr is not None
+    line_that_has(watching.stderr, "nap: running")
+    first.terminate()
+    line_that_has(first.stderr, "A second signal ends at once.")
+    first.terminate()
+    second = spawn("worker", **leases)
+    left, watched = finished(first), finished(watching)
+    for process in (orchestrator, second):
+        process.terminate()
+        finished(process)
+    assert (left.code, watched.code) == (143, 0)
+    assert "left 1 task behind; others take over by themselves when the lease ends, within 1.0 s" in left.err
+    told = [event["event"] for event in database("events", job_id, "--json").lines]
+    assert "worker_lost" in told

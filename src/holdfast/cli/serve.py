@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
+import signal
 from collections.abc import Sequence
 
 from holdfast.bootstrap import Services, process_name
 from holdfast.cli.problems import Interrupted
-from holdfast.cli.session import begin, drive, open_database, until_terminated
+from holdfast.cli.session import begin, draining, drive, open_database
 from holdfast.cli.streams import answer_json, say
 from holdfast.cli.words import counted, duration
 from holdfast.define.registry import Registry, discover
@@ -36,17 +36,34 @@ async def _serve(
         services = Services(
             store.connections.url, settings, registry=registry, orchestrate=service != "worker", queues=queues
         )
-        async with until_terminated(services.request_stop):
-            try:
-                async with services:
-                    _tell_ready(service, settings, registry, queues, as_json=as_json)
-                    await services.wait()
-                    _tell_stopping(settings, registry, as_json=as_json)
-            except asyncio.CancelledError:
-                raise Interrupted("" if as_json else f"{service} has stopped.") from None
-    if not as_json:
-        say(f"{service} has stopped.")
+
+        def stop() -> None:
+            _tell_stopping(settings, registry, as_json=as_json)
+            services.request_stop()
+
+        def left_behind() -> str:
+            return "" if as_json else _left_behind(service, services, settings)
+
+        async with draining(stop, left_behind) as drain, services:
+            _tell_ready(service, settings, registry, queues, as_json=as_json)
+            await services.wait()
+    told = "" if as_json else f"{service} has stopped."
+    if drain.asked_by == signal.SIGINT:
+        raise Interrupted(told)
+    if told:
+        say(told)
     return ExitCode.DONE
+
+
+def _left_behind(service: str, services: Services, settings: Settings) -> str:
+    """What a service that ends at once leaves to the others: nothing is lost, it only takes as long as the leases."""
+    holdings = ((services.tasks, "task", settings.lease_seconds), (services.jobs, "job", settings.owner_lease_seconds))
+    held = [(counted(number, noun), seconds) for number, noun, seconds in holdings if number]
+    if not held:
+        return f"{service} ended at once; it held nothing.\n"
+    what, lease = " and ".join(text for text, _ in held), duration(max(seconds for _, seconds in held))
+    ended = f"{service} ended at once and left {what} behind"
+    return f"{ended}; others take over by themselves when the lease ends, within {lease}.\n"
 
 
 def _tell_ready(
@@ -73,4 +90,5 @@ def _tell_ready(
 
 def _tell_stopping(settings: Settings, registry: Registry | None, *, as_json: bool) -> None:
     if registry is not None and not as_json:
-        say(f"Stopping: tasks that run may finish for up to {duration(settings.grace_seconds)}, the others go back.")
+        grace = duration(settings.grace_seconds)
+        say(f"Stopping: tasks that run may finish for up to {grace}, the others go back. A second signal ends at once.")

@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -17,6 +18,9 @@ from holdfast.errors import ExitCode
 from holdfast.settings import Settings, load_settings
 from holdfast.store.cluster import place_of_data
 from holdfast.store.postgres import PostgresStore
+
+SIGNALLED = 128
+"""What a shell adds to the number of the signal that ended a process: 130 for Ctrl-C, 143 for SIGTERM."""
 
 
 def begin(database_url: str | None = None, **overrides: Any) -> Settings:
@@ -56,18 +60,33 @@ async def _driven(work: Coroutine[Any, Any, int]) -> int:
 
 
 @asynccontextmanager
-async def until_terminated(stop: Callable[[], None]) -> AsyncIterator[None]:
-    """Inside, SIGTERM calls `stop` instead of ending the command: a service drains and ends well."""
+async def draining(stop: Callable[[], None], left_behind: Callable[[], str]) -> AsyncIterator[Drain]:
+    """Inside, the first SIGTERM or Ctrl-C calls `stop` and the service drains; a second one ends it at once."""
     loop = asyncio.get_running_loop()
+    drain = Drain()
 
-    def terminate(number: int, frame: FrameType | None) -> None:
-        loop.call_soon_threadsafe(stop)
+    def signalled(number: int, frame: FrameType | None) -> None:
+        if drain.asked_by is None:
+            drain.asked_by = number
+            loop.call_soon_threadsafe(stop)
+            return
+        # Not by sys.stderr: a handler that runs right now would get the line into its own log.
+        os.write(2, left_behind().encode())
+        os._exit(SIGNALLED + number)
 
-    before = signal.signal(signal.SIGTERM, terminate)
+    before = {number: signal.signal(number, signalled) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield drain
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@dataclass(slots=True)
+class Drain:
+    """By which signal a service was asked to end, if by any."""
+
+    asked_by: int | None = None
 
 
 def has_database(settings: Settings) -> bool:

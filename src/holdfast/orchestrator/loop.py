@@ -67,6 +67,10 @@ class Orchestrator:
     def orchestrator_id(self) -> int | None:
         return self._owner.orchestrator_id if self._owner is not None else None
 
+    @property
+    def job_count(self) -> int:
+        return len(self._owner.jobs) if self._owner is not None else 0
+
     def wake(self) -> None:
         self._wake.set()
 

@@ -68,6 +68,10 @@ class Worker:
         self._doubts_until = 0.0
         self._executor = Executor(registry, self._save_checkpoint, concurrency)
 
+    @property
+    def lease_count(self) -> int:
+        return len(self._held)
+
     async def run(self, stop: asyncio.Event) -> None:
         """Work until told to stop; then finish or give back what is held, within the grace."""
         capture_output()
