@@ -68,9 +68,8 @@ def test_a_second_signal_ends_a_service_at_once_and_says_what_it_left_behind(
     serving.send_signal(second)
     ended = finished(serving)
     assert ended.code == code
-    assert ended.err == (
-        "up ended at once and left 1 task and 1 job behind; others take over by themselves when the lease ends, within 10 s.\n"
-    )
+    left = "up ended at once and left 1 task and 1 job behind"
+    assert ended.err == f"{left}; others take over by themselves when the lease ends, within 10 s.\n"
     watching.kill()
     finished(watching)
     status = database("status", job_id, "--json").json

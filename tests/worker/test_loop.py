@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.define.registry import Registry, describe
+from holdfast.define.registry import Registry, Result, describe
 from holdfast.errors import Unreachable
 from holdfast.store.interface import Batch, SignalRow, Withdrawal
 from holdfast.store.postgres import PostgresStore
@@ -444,15 +444,76 @@ async def test_a_handler_that_ignores_its_cancellation_does_not_keep_the_worker(
     assert [s.outcome for s in await stage.signals(me)] == ["given_back"]
 
 
-async def test_a_stop_tells_the_handlers_that_run(database_url: str, stage: Stage) -> None:
-    begun = asyncio.Event()
+@pytest.mark.parametrize("kind", ["async", "plain"])
+@pytest.mark.parametrize(
+    ("returned", "outcome"),
+    [(None, "given_back"), (Result(None), "given_back"), ("all of it", "done"), (False, "done"), (Result(0), "done")],
+)
+async def test_a_handler_that_sees_that_its_worker_leaves_is_done_only_if_it_returns_something(
+    database_url: str, stage: Stage, kind: str, returned: Any, outcome: str
+) -> None:
+    begun, loop = asyncio.Event(), asyncio.get_running_loop()
 
-    async def work(item: int, *, ctx: AsyncContext) -> str:
+    async def asynchronous(item: int, *, ctx: AsyncContext) -> Any:
         begun.set()
         while not ctx.cancelled:
             await asyncio.sleep(0.005)
         await ctx.checkpoint("left", {"at": 3})
-        return "left early"
+        return returned
+
+    def plain(item: int, *, ctx: Context) -> Any:
+        loop.call_soon_threadsafe(begun.set)
+        while not ctx.cancelled:
+            threading.Event().wait(0.005)
+        ctx.checkpoint("left", {"at": 3})
+        ctx.log("left early")
+        return returned
+
+    me = await stage.orchestrator()
+    await stage.enqueue(me, await stage.owned_job(me))
+    async with serving(database_url, asynchronous if kind == "async" else plain) as service:
+        await asyncio.wait_for(begun.wait(), 10)
+        await service.stop()
+    (signal,) = await stage.signals(me)
+    assert (signal.outcome, signal.task_retries) == (outcome, 0)
+    if kind == "plain":
+        assert signal.data is not None
+        assert "left early" in signal.data["log"]
+
+
+async def test_a_handler_that_never_looked_has_finished_whatever_it_returns(database_url: str, stage: Stage) -> None:
+    """It was not told to stop early, so it did not: nothing says that its work is missing."""
+    begun, finish = asyncio.Event(), asyncio.Event()
+
+    async def work(item: int, *, ctx: AsyncContext) -> None:
+        assert not ctx.cancelled
+        begun.set()
+        await finish.wait()
+
+    me = await stage.orchestrator()
+    await stage.enqueue(me, await stage.owned_job(me))
+    async with serving(database_url, work) as service:
+        await asyncio.wait_for(begun.wait(), 10)
+        service.stopping.set()
+
+        async def told() -> bool:
+            return any(attempt is not None and attempt.cancelled for attempt in service.worker._held.values())
+
+        await eventually(told)
+        finish.set()
+        await service.stop()
+    (signal,) = await stage.signals(me)
+    assert signal.outcome == "done"
+
+
+async def test_a_failure_while_the_worker_leaves_is_a_failure(database_url: str, stage: Stage) -> None:
+    begun = asyncio.Event()
+
+    async def work(item: int, *, ctx: AsyncContext) -> None:
+        begun.set()
+        while not ctx.cancelled:
+            await asyncio.sleep(0.005)
+        raise ValueError("it broke")
 
     me = await stage.orchestrator()
     await stage.enqueue(me, await stage.owned_job(me))
@@ -460,7 +521,7 @@ async def test_a_stop_tells_the_handlers_that_run(database_url: str, stage: Stag
         await asyncio.wait_for(begun.wait(), 10)
         await service.stop()
     (signal,) = await stage.signals(me)
-    assert signal.outcome in ("done", "given_back")
+    assert signal.outcome == "failed"
 
 
 async def test_progress_reaches_the_queue_row(database_url: str, stage: Stage, store: PostgresStore) -> None:

@@ -33,6 +33,7 @@ class Attempt:
     started_monotonic: float
     limit_seconds: float = 0.0
     cancelled: bool = False
+    saw_cancelled: bool = False
     lost: bool = False
     timed_out: bool = False
     progress: dict[str, Any] | None = None
@@ -93,7 +94,13 @@ class _ContextBase:
 
     @property
     def cancelled(self) -> bool:
-        """True once the job was cancelled, the worker is leaving, or the lease was lost: save and return."""
+        """True once the job was cancelled, the worker is leaving, or the lease was lost: save and return.
+
+        A handler that has seen it be true and returns None has stopped early: its task is given back, no retry is
+        spent, and another worker goes on from the last checkpoint. Whatever else it returns is its result.
+        """
+        if self._attempt.cancelled:
+            self._attempt.saw_cancelled = True
         return self._attempt.cancelled
 
     @property

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import orjson
 
+from holdfast.core.signals import Outcome
 from holdfast.define.registry import Registry
 from holdfast.errors import Unreachable
 from holdfast.store.interface import JobFacts, Lease, Report, WorkerIdentity
@@ -210,7 +211,7 @@ class Worker:
         if report is None or attempt.lost:
             self._held.pop(key, None)
         else:
-            self._reports.append(report)
+            self._reports.append(_as_meant(attempt, report))
         self._wake.set()
 
     def _time_limit(self, lease: Lease) -> float:
@@ -335,6 +336,13 @@ class Worker:
         leftover = [given_back(a) for a in self._held.values() if a is not None]
         if leftover:
             await self._store.report(self._worker, leftover)
+
+
+def _as_meant(attempt: Attempt, report: Report) -> Report:
+    """A handler that saw that it should stop, and then returned nothing, has stopped early: it is not done."""
+    if attempt.saw_cancelled and report.outcome == Outcome.DONE and report.output == b"null":
+        return report._replace(outcome=str(Outcome.GIVEN_BACK), output=None)
+    return report
 
 
 def _crash_with(tasks: Iterable[asyncio.Task[None]]) -> None:
