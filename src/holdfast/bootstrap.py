@@ -68,7 +68,11 @@ class Services:
         queues: Sequence[str] | None = None,
         concurrency: int | None = None,
         on_finished: Callable[[str], None] = lambda job_id: None,
+        desks: int = DESKS,
+        store: PostgresStore | None = None,
     ) -> None:
+        """With a `store` of the caller's all services share its connections: less to open, and less to gain from."""
+        self._shared = store
         self._stop_worker, self._stop_orchestrator = asyncio.Event(), asyncio.Event()
         tasks = asyncio.Event()
         self._stores: list[PostgresStore] = []
@@ -77,7 +81,7 @@ class Services:
         self._listener = Listener(url, {SIGNAL: self._signalled, TASK: lambda _: tasks.set()})
         self.orchestrators: list[Orchestrator] = []
         self.worker: Worker | None = None
-        for number in range(1, DESKS + 1 if orchestrate else 1):
+        for number in range(1, desks + 1 if orchestrate else 1):
             orchestrator = Orchestrator(
                 self._store(url, "orchestrator"),
                 process_name() if number == 1 else f"{process_name()}/{number}",
@@ -122,6 +126,8 @@ class Services:
             orchestrator.wake()
 
     def _store(self, url: str, name: str) -> PostgresStore:
+        if self._shared is not None:
+            return self._shared
         store = PostgresStore(url, f"holdfast {name}")
         self._stores.append(store)
         return store

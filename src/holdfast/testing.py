@@ -124,8 +124,14 @@ async def _run(
     reader = Reader(store.connections)
     finished = asyncio.Event()
     try:
+        # One job at a time has no use for a second orchestrator, and connections are most of the time.
         async with Services(
-            settings.database_url, settings, registry=registry, on_finished=lambda job_id: finished.set()
+            settings.database_url,
+            settings,
+            registry=registry,
+            on_finished=lambda job_id: finished.set(),
+            desks=1,
+            store=store,
         ):
             job_id = (await Client(store).submit(definition, inputs, key=f"test {uuid.uuid4()}")).job_id
             try:
@@ -138,13 +144,14 @@ async def _run(
 
 
 async def _until_over(reader: Reader, job_id: str, finished: asyncio.Event) -> None:
-    """The orchestrator here tells when it ends; another one may drive it in a shared database."""
-    while True:
+    """The orchestrator here tells when it ends; another one may drive it in a shared database.
+
+    The first look comes at once: it opens its connection while the services open theirs.
+    """
+    while (await reader.snapshot(job_id, whole=False)).job.status not in JOB_TERMINAL:
         with suppress(TimeoutError):
             await asyncio.wait_for(finished.wait(), LOOK_SECONDS)
         finished.clear()
-        if (await reader.snapshot(job_id, whole=False)).job.status in JOB_TERMINAL:
-            return
 
 
 async def _where_it_is(reader: Reader, job_id: str, timeout: float) -> str:
