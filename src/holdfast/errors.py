@@ -58,6 +58,7 @@ class ExitCode:
     JOB_CANCELLED = 7
     BUG = 70
     INTERRUPTED = 130
+    TERMINATED = 143
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@
         assert job.result == {"words": 2}
 
 The first call starts a Postgres in a temporary directory, which takes a few seconds; it ends with the process.
-Later calls take some tens of milliseconds.
+Later calls take about a tenth of a second.
 """
 
 from __future__ import annotations

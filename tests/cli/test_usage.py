@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
@@ -249,3 +250,19 @@ def test_an_installed_app_adds_its_own_commands(command: Command, monkeypatch: p
     monkeypatch.setattr("holdfast.cli.app.app.registered_groups", [])
     assert command("tides", "high").out == "water\n"
     assert "tides" in command("--help").out
+
+
+@pytest.mark.parametrize(
+    ("name", "usage"),
+    [
+        ("run", "holdfast run FILE [OPTIONS]"),
+        ("submit", "holdfast submit FILE|WORKFLOW [OPTIONS]"),
+        ("status", "holdfast status [JOB] [OPTIONS]"),
+        ("validate", "holdfast validate FILE… [OPTIONS]"),
+        ("worker", "holdfast worker [OPTIONS]"),
+    ],
+)
+def test_help_names_arguments_as_the_documentation_does(command: Command, name: str, usage: str) -> None:
+    told = command(name, "--help").out
+    assert told.splitlines()[0] == f"Usage: {usage}"
+    assert not re.search(r"<(str|path|list|int)|\[required\]|[{}]", told)

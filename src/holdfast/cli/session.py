@@ -19,9 +19,6 @@ from holdfast.settings import Settings, load_settings
 from holdfast.store.cluster import place_of_data
 from holdfast.store.postgres import PostgresStore
 
-SIGNALLED = 128
-"""What a shell adds to the number of the signal that ended a process: 130 for Ctrl-C, 143 for SIGTERM."""
-
 
 def begin(database_url: str | None = None, **overrides: Any) -> Settings:
     """The settings of this command, with its flags on top; logging follows them."""
@@ -72,7 +69,7 @@ async def draining(stop: Callable[[], None], left_behind: Callable[[], str]) -> 
             return
         # Not by sys.stderr: a handler that runs right now would get the line into its own log.
         os.write(2, left_behind().encode())
-        os._exit(SIGNALLED + number)
+        os._exit(ExitCode.INTERRUPTED if number == signal.SIGINT else ExitCode.TERMINATED)
 
     before = {number: signal.signal(number, signalled) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

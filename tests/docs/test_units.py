@@ -1,0 +1,63 @@
+"""The unit files of the documentation: systemd takes them, and they leave a service the time that it needs."""
+
+from __future__ import annotations
+
+import configparser
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast.cli.app import execute
+from holdfast.settings import Settings, load_settings
+from tests.docs.pages import ROOT, blocks
+
+PAGE = ROOT / "docs" / "how-to" / "run-a-fleet.md"
+FILES = {block.marks["file"]: block.body for block in blocks(PAGE) if block.language == "ini"}
+UNITS = sorted(name for name in FILES if name.endswith(".service"))
+COMMAND = "/srv/maps/.venv/bin/holdfast"
+
+
+def service(name: str) -> dict[str, str]:
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read_string(FILES[name])
+    return dict(parser["Service"])
+
+
+def settings(monkeypatch: pytest.MonkeyPatch) -> Settings:
+    for line in FILES["holdfast.env"].splitlines():
+        monkeypatch.setenv(*line.split("=", 1))
+    return load_settings()
+
+
+def test_there_is_a_unit_for_each_service() -> None:
+    assert UNITS == ["holdfast-orchestrator.service", "holdfast-worker@.service"]
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_a_unit_lets_its_service_drain_and_starts_it_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = service(name)
+    assert (unit["KillSignal"], unit["Restart"], unit["User"]) == ("SIGTERM", "always", "holdfast")
+    assert float(unit["TimeoutStopSec"]) > settings(monkeypatch).grace_seconds + 5
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_a_unit_starts_a_command_that_exists(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command, *arguments = service(name)["ExecStart"].split()
+    assert command == COMMAND
+    assert execute([*arguments, "--help"]) == 0
+    assert "Usage:" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd here")
+@pytest.mark.parametrize("name", UNITS)
+def test_systemd_finds_nothing_wrong_with_a_unit(name: str, tmp_path: Path) -> None:
+    unit = tmp_path / name.replace("@.", "@heavy.")
+    unit.write_text(FILES[name].replace(COMMAND, str(Path(sys.executable).with_name("holdfast"))))
+    done = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
+    # It may complain of other units of this machine; of ours it must not.
+    told = [line for line in done.stderr.splitlines() if unit.name in line]
+    assert (done.returncode, told) == (0, [])
