@@ -343,3 +343,15 @@ async def test_an_owner_whose_commit_was_not_answered_reads_its_jobs_again(
         assert list(owner.jobs) == [job_id]
         events = [e["event"] for e in await engine.events(job_id)]
     assert events == ["job_created", "node_ready", "node_dispatched", "job_started"]
+
+
+async def test_a_job_with_a_definition_that_no_longer_compiles_does_not_stop_the_others(database_url: str) -> None:
+    async with client_of(database_url) as engine:
+        broken = await engine.submit("workflow_id: broken\nnodes: {a: {handler: echo}}")
+        await engine.query("update holdfast.workflows set definition = '{}' where workflow_id = 'broken'")
+        others = [await engine.submit(ECHO, key=str(n)) for n in range(20)]
+        async with serving(database_url):
+            for job_id in others:
+                assert (await engine.finished(job_id))["status"] == "completed"
+            reasons = await engine.query("select reason from holdfast.jobs where job_id = %s", broken)
+    assert reasons[0][0].startswith("orchestrator_error: ")

@@ -54,6 +54,7 @@ class History:
     taken_over: int = 0
     commits_unknown: int = 0
     commits_failed: int = 0
+    set_aside: int = 0
     asked: set[int] = field(default_factory=set)
 
 
@@ -172,6 +173,14 @@ class ModelStore:
     async def end_orchestrator(self, orchestrator_id: int) -> None:
         await self._statement()
         self.db.orchestrators[orchestrator_id]["ended"] = True
+        self._after()
+
+    async def set_aside(self, job_id: str, orchestrator_id: int, problem: str) -> None:
+        await self._statement()
+        job = self.db.jobs[job_id]
+        if job["finished_at"] is None and job["owner"] in (None, orchestrator_id):
+            job["reason"] = f"orchestrator_error: {problem}"
+        self.db.history.set_aside += 1
         self._after()
 
     async def take_over(self, orchestrator_id: int, limit: int) -> list[str]:
@@ -435,7 +444,7 @@ class ModelCycle:
         if self in self.db.transactions:
             self.db.transactions.remove(self)
 
-    async def open(self, claim_limit: int, drain_limit: int) -> Opened:
+    async def open(self, claim_limit: int, drain_limit: int, aside: Sequence[str] = ()) -> Opened:
         self.abort()
         await step()
         if self.db.orchestrators[self.me]["ended"]:
@@ -445,7 +454,8 @@ class ModelCycle:
         now = self.db.now
         await self._step()
         locked = {row for t in self.db.transactions for row in t.locked_signals}
-        unowned = [i for i, r in sorted(self.db.inbox.items()) if r["owner"] == 0 and i not in locked][:claim_limit]
+        waiting = {i: r for i, r in sorted(self.db.inbox.items()) if r["job_id"] not in aside}
+        unowned = [i for i, r in waiting.items() if r["owner"] == 0 and i not in locked][:claim_limit]
         self.locked_signals = set(unowned)
         await self._step()
         others = {job for t in self.db.transactions if t is not self for job in t.locked_jobs}
@@ -456,7 +466,8 @@ class ModelCycle:
         claimed = [self._job_row(job_id) for job_id in sorted(self.locked_jobs)]
         signals = [self._signal(i) for i in unowned if self.db.inbox[i]["job_id"] in self.locked_jobs]
         await self._step()
-        mine = [i for i, r in sorted(self.db.inbox.items()) if r["owner"] == self.me][:drain_limit]
+        waiting = {i: r for i, r in sorted(self.db.inbox.items()) if r["job_id"] not in aside}
+        mine = [i for i, r in waiting.items() if r["owner"] == self.me][:drain_limit]
         return Opened(now, claimed, signals + [self._signal(i) for i in mine])
 
     def _job_row(self, job_id: str) -> JobRow:

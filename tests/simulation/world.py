@@ -38,6 +38,7 @@ class Mix:
     commit_unknown: float = 0.0
     cancel: float = 0.0
     duplicate: float = 0.0
+    bug: float = 0.0
     lost_limit: int = 1000
     chunk: int = 3
     window: int = 4
@@ -59,6 +60,7 @@ class Mix:
             commit_unknown=sometimes(0.1),
             cancel=chance.choice([0.0, 0.0, 0.5]),
             duplicate=sometimes(0.3),
+            bug=sometimes(0.05),
             lost_limit=chance.choice([1000, 1000, 1000, 2]),
             chunk=chance.choice([1, 3, 100]),
             window=chance.choice([1, 2, 4, 100]),
@@ -154,6 +156,12 @@ class World:
         if drawn < self.mix.commit_failed:
             return "failed"
         return "unknown" if drawn < self.mix.commit_failed + self.mix.commit_unknown else "done"
+
+    def _chance_or_bug(self) -> float:
+        """The randomness of a retry; now and then what asks for it has a bug, in the middle of a decision."""
+        if self.troubled and self.chance.random() < self.mix.bug:
+            raise ArithmeticError("as scripted")
+        return self.chance.random()
 
     # The scheduler
 
@@ -287,7 +295,7 @@ class World:
                     await store.end_orchestrator(former)
                     former = None
                 orchestrator_id = await store.register_orchestrator("orchestrator", LEASE_SECONDS)
-                owner = Owner(store, orchestrator_id, f"o{orchestrator_id}", self.rules, self.chance.random)
+                owner = Owner(store, orchestrator_id, f"o{orchestrator_id}", self.rules, self._chance_or_bug)
                 self.current.cycles = [owner._cycle]
                 await self._own(store, owner)
             except Fenced:

@@ -43,14 +43,18 @@ class PostgresCycle:
         self._is_open = False
         self._floor = InboxFloor()
 
-    async def open(self, claim_limit: int, drain_limit: int) -> Opened:
+    async def open(self, claim_limit: int, drain_limit: int, aside: Sequence[str] = ()) -> Opened:
         await self.rollback()
         self._is_open = True
+        without = plain(aside)
         _, fence, unowned, waiting = await self._exchange(
             (b"begin", {}),
             (query("fence"), {"me": self._me}),
-            (query("claim_jobs"), {"limit": claim_limit}),
-            (query("drain"), {"me": self._me, "floor": self._floor.current(), "limit": drain_limit}),
+            (query("claim_jobs"), {"limit": claim_limit, "aside": without}),
+            (
+                query("drain"),
+                {"me": self._me, "floor": self._floor.current(), "limit": drain_limit, "aside": without},
+            ),
         )
         if not fence:
             await self.rollback()

@@ -274,8 +274,11 @@ class Opened(NamedTuple):
 class Cycle(Protocol):
     """One transaction of an owner. What is neither committed nor rolled back is undone by the next `open`."""
 
-    async def open(self, claim_limit: int, drain_limit: int) -> Opened:
-        """Lock the owner's own row, claim new jobs, read waiting signals; raises Fenced if someone took over."""
+    async def open(self, claim_limit: int, drain_limit: int, aside: Sequence[str] = ()) -> Opened:
+        """Lock the owner's own row, claim new jobs, read waiting signals, but none of the jobs that were set aside.
+
+        Raises Fenced if someone took over.
+        """
         ...
 
     async def load(self, job_ids: Sequence[str]) -> tuple[list[JobRow], list[NodeRow]]:
@@ -399,6 +402,10 @@ class Store(Protocol):
 
     async def take_over(self, orchestrator_id: int, limit: int) -> list[str]:
         """End orchestrators whose lease has run out and take up to `limit` of the jobs of ended ones."""
+        ...
+
+    async def set_aside(self, job_id: str, orchestrator_id: int, problem: str) -> None:
+        """Tell people why nothing happens with a job; its owner, or anyone if it has none, may say so."""
         ...
 
     async def forget_the_ended(self) -> None:

@@ -132,6 +132,10 @@ class PostgresStore:
         await self._execute("end_lapsed_orchestrators", me=orchestrator_id)
         return [row[0] for row in await self._fetch("take_jobs", me=orchestrator_id, limit=limit)]
 
+    async def set_aside(self, job_id: str, orchestrator_id: int, problem: str) -> None:
+        """Tell people why nothing happens with a job."""
+        await self._execute("set_aside", job=job_id, me=orchestrator_id, problem=problem)
+
     async def forget_the_ended(self) -> None:
         """Remove processes that ended long ago and answers that nobody asks for any more."""
         await self._execute("forget_the_ended")
