@@ -18,6 +18,7 @@ from holdfast.store.listener import ANYBODY, SIGNAL, TASK, Listener
 from holdfast.store.migrate import ensure_schema
 from holdfast.store.postgres import PostgresStore
 from holdfast.worker.loop import Worker
+from holdfast.worker.pulse import Pulse
 
 DESKS = 2
 """Orchestrators in one process: while one waits for its commit the other decides."""
@@ -67,6 +68,7 @@ class Services:
         orchestrate: bool = True,
         queues: Sequence[str] | None = None,
         concurrency: int | None = None,
+        pulse: bool = False,
         on_finished: Callable[[str], None] = lambda job_id: None,
     ) -> None:
         self._stop_worker, self._stop_orchestrator = asyncio.Event(), asyncio.Event()
@@ -108,6 +110,7 @@ class Services:
                 poll_seconds=settings.poll_seconds,
                 grace_seconds=settings.grace_seconds,
                 wake=tasks,
+                pulse=Pulse(url, settings.lease_seconds, settings.renew_seconds) if pulse else None,
             )
 
     def _signalled(self, owners: str) -> None:

@@ -16,6 +16,7 @@ from holdfast.store.interface import JobFacts, Lease, Report, WorkerIdentity
 from holdfast.store.postgres import Held, PostgresStore
 from holdfast.worker.context import Attempt
 from holdfast.worker.execute import NO_FACTS, Executor, begin, capture_output, given_back
+from holdfast.worker.pulse import Pulse
 
 logger = logging.getLogger("holdfast.worker")
 
@@ -45,6 +46,7 @@ class Worker:
         poll_seconds: float,
         grace_seconds: float,
         wake: asyncio.Event,
+        pulse: Pulse | None = None,
     ) -> None:
         self._store = store
         self._name = name
@@ -66,6 +68,7 @@ class Worker:
         self._mean_seconds = 0.05
         self._lease_ends = 0.0
         self._doubts_until = 0.0
+        self._pulse = pulse
         self._executor = Executor(registry, self._save_checkpoint, concurrency)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -73,13 +76,14 @@ class Worker:
         capture_output()
         slots = [asyncio.create_task(self._slot(), name=f"holdfast slot {n}") for n in range(self._concurrency)]
         beating = asyncio.create_task(self._beat(), name="holdfast heartbeat")
+        living = [beating, *([asyncio.create_task(self._pulse.keep())] if self._pulse is not None else [])]
         waking = asyncio.create_task(self._wake_at(stop))
-        for task in (*slots, beating):
+        for task in (*slots, *living):
             task.add_done_callback(lambda _: self._wake.set())
         try:
             while not stop.is_set():
                 try:
-                    _crash_with((*slots, beating))
+                    _crash_with((*slots, *living))
                     await self._turn()
                 except Unreachable as reason:
                     logger.warning("worker_retreats: %s", reason)
@@ -88,7 +92,7 @@ class Worker:
             with contextlib.suppress(Unreachable):
                 await self._drain()
         finally:
-            await _end((*slots, beating, waking))
+            await _end((*slots, *living, waking))
             self._executor.close()
             if self._worker is not None:
                 with contextlib.suppress(Unreachable):
@@ -150,7 +154,12 @@ class Worker:
             self._name, self._queues, self._registry.names, self._concurrency, self._lease_seconds
         )
         self._lease_ends = asked + self._lease_seconds
+        self._tell_pulse(asked)
         return self._worker
+
+    def _tell_pulse(self, asked: float) -> None:
+        if self._pulse is not None and self._worker is not None:
+            self._pulse.beat(self._worker.worker_id, asked)
 
     async def _gather(self) -> None:
         """While slots keep finishing, let a few more reports come together."""
@@ -227,6 +236,9 @@ class Worker:
             if self._worker is None:
                 continue
             asked, held = time.monotonic(), list(self._held)
+            if self._pulse is not None:
+                # While we could not, the pulse may have renewed in our place.
+                self._lease_ends = max(self._lease_ends, self._pulse.renewed_at + self._lease_seconds)
             try:
                 # A renewal that hangs must not outlive the lease: our own clock ends it.
                 async with asyncio.timeout(max(0.1, self._lease_ends - asked)):
@@ -244,6 +256,7 @@ class Worker:
                 self._lose_everything()
                 continue
             self._lease_ends = asked + self._lease_seconds
+            self._tell_pulse(asked)
             # Only what was asked about: a lease that was claimed meanwhile is not missing.
             for key in set(held) - set(still):
                 self._lose(key)
