@@ -134,3 +134,15 @@ async def test_a_worker_that_was_stopped_gets_no_help_and_changes_nothing_when_i
     assert status == "completed"
     assert events.count("worker_lost") == 1
     assert [e for e in after if e["event"] != "report_rejected"] == before
+
+
+async def test_a_watcher_that_dies_is_replaced(database_url: str, tmp_path: Path) -> None:
+    async with worker(database_url, tmp_path) as process:
+        await eventually(lambda: has_watcher(process), 20)
+        (watcher,) = process.children()
+        watcher.kill()
+
+        async def has_another() -> bool:
+            return any(child.pid != watcher.pid for child in process.children()) and await has_watcher(process)
+
+        await eventually(has_another, 20)

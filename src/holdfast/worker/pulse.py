@@ -33,18 +33,20 @@ class Pulse:
     def __init__(self, url: str, lease_seconds: float, renew_seconds: float) -> None:
         self._facts = {"url": url, "lease_seconds": lease_seconds, "renew_seconds": renew_seconds}
         self._watcher: subprocess.Popen[bytes] | None = None
+        self._ended = asyncio.Event()
         self._last = b""
         self.renewed_at = 0.0
 
     async def keep(self) -> None:
         """Have a watcher for as long as the worker lives; one that dies is replaced."""
         while True:
+            self._ended.clear()
             with self._start() as watcher:
                 try:
-                    while watcher.poll() is None:
-                        await asyncio.sleep(LOOK_SECONDS)
+                    await self._ended.wait()
                 finally:
                     self._end(watcher)
+            await asyncio.sleep(LOOK_SECONDS)
 
     def beat(self, worker_id: int, asked: float) -> None:
         """The worker has renewed by itself, and had asked for it then."""
@@ -77,6 +79,7 @@ class Pulse:
             self.renewed_at = max(self.renewed_at, float(lines[-1]))
         else:
             asyncio.get_running_loop().remove_reader(watcher.stdout)
+            self._ended.set()
 
     def _end(self, watcher: subprocess.Popen[bytes]) -> None:
         self._watcher = None
