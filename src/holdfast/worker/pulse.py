@@ -16,13 +16,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import orjson
-import psycopg
 
-from holdfast.store.connection import CONNECT_TIMEOUT_SECONDS
-from holdfast.store.queries import query
+from holdfast.errors import Unreachable
+from holdfast.store.renewal import Renewal
 
 LOOK_SECONDS = 1.0
 
@@ -94,10 +92,10 @@ class Watcher:
     def __init__(self, beats: int, parent: int) -> None:
         self._beats = beats
         self._parent = parent
-        self._url, self._lease_seconds, self._renew_seconds = "", LOOK_SECONDS, LOOK_SECONDS
+        self._renew_seconds = LOOK_SECONDS
+        self._renewal: Renewal | None = None
         self._worker_id: int | None = None
         self._renewed = 0.0
-        self._connection: psycopg.Connection[Any] | None = None
 
     def run(self) -> None:
         rest = b""
@@ -116,34 +114,24 @@ class Watcher:
     def _hear(self, line: bytes) -> None:
         if line.startswith(b"{"):
             facts = orjson.loads(line)
-            self._url, self._lease_seconds = facts["url"], facts["lease_seconds"]
             self._renew_seconds = facts["renew_seconds"]
+            self._renewal = Renewal(facts["url"], facts["lease_seconds"])
         else:
             worker_id, asked = line.split()
             self._worker_id, self._renewed = int(worker_id), float(asked)
-            self._disconnect()
+            if self._renewal is not None:
+                self._renewal.disconnect()
 
     def _is_missing(self) -> bool:
         """Half a beat late: the worker's own renewal, if it still comes, would have come."""
         return self._worker_id is not None and time.monotonic() - self._renewed >= 1.5 * self._renew_seconds
 
     def _renew(self) -> None:
+        assert self._worker_id is not None and self._renewal is not None
         asked = time.monotonic()
         try:
-            if self._connection is None:
-                self._connection = psycopg.connect(
-                    self._url,
-                    autocommit=True,
-                    connect_timeout=CONNECT_TIMEOUT_SECONDS,
-                    tcp_user_timeout=int(self._lease_seconds * 1000),
-                    application_name="holdfast worker pulse",
-                    options="-c search_path=holdfast",
-                )
-            renewed = self._connection.execute(
-                query("renew_worker"), {"me": self._worker_id, "lease": self._lease_seconds}
-            ).rowcount
-        except psycopg.Error:
-            self._disconnect()
+            renewed = self._renewal.renew(self._worker_id)
+        except Unreachable:
             return
         if renewed:
             # The next one a whole beat later; what counts for the worker is when this one was asked for.
@@ -151,11 +139,6 @@ class Watcher:
             os.write(sys.stdout.fileno(), b"%f\n" % asked)
         else:
             self._worker_id = None
-
-    def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
 
 
 def _is_stopped(process: int) -> bool:
