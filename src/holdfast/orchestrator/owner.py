@@ -10,7 +10,7 @@ import heapq
 import logging
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from holdfast.core.advance import advance, owed_results, owed_rows
 from holdfast.core.failing import failure
@@ -28,7 +28,18 @@ from holdfast.define.program import Program, compile_pinned
 from holdfast.errors import Code, Fenced, LostRace, Unreachable
 from holdfast.orchestrator.commit import add_effects, add_states
 from holdfast.orchestrator.loading import job_state, signal
-from holdfast.store.interface import Batch, Cycle, JobRow, NodeRow, SignalRow, Store, Withdrawal
+from holdfast.store.interface import (
+    Batch,
+    Committed,
+    Cycle,
+    Handover,
+    JobRow,
+    Lease,
+    NodeRow,
+    SignalRow,
+    Store,
+    Withdrawal,
+)
 
 logger = logging.getLogger("holdfast.orchestrator")
 
@@ -41,7 +52,10 @@ ASIDE_SECONDS = (5.0, 300.0)
 
 @dataclass(frozen=True, slots=True)
 class CycleResult:
-    """What a cycle did: whether there is more to do at once, here or by another, and whether workers have news."""
+    """What a cycle did: whether there is more to do at once, here or by another, and whether workers have news.
+
+    Of a handover: which reports were taken, and what the worker leases next; None: it was not looked at.
+    """
 
     now: float
     signals: int
@@ -51,6 +65,8 @@ class CycleResult:
     enqueued: bool
     due_at: float | None
     finished: tuple[str, ...]
+    taken: frozenset[int] | None = None
+    leases: list[Lease] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +118,7 @@ class Owner:
         """Whether the next cycle has something to do even without a signal."""
         return bool(self._to_load or self._owing_rows or self._owing_results or self._one_by_one)
 
-    async def run_cycle(self) -> CycleResult:
+    async def run_cycle(self, handover: Handover | None = None) -> CycleResult:
         """One transaction. Whatever goes wrong, the states that it touched are forgotten and read again.
 
         What is neither the store's nor the fence's doing is our own bug, or a row that we cannot digest. It must not
@@ -110,7 +126,7 @@ class Owner:
         """
         involved: set[str] = set()
         try:
-            return await self._run(involved)
+            return await self._run(involved, handover)
         except BaseException as problem:
             self.forget(involved)
             await self._cycle.rollback()
@@ -145,10 +161,11 @@ class Owner:
             self._owing_results.pop(job_id, None)
             self._to_load.add(job_id)
 
-    async def _run(self, involved: set[str]) -> CycleResult:
+    async def _run(self, involved: set[str], handover: Handover | None) -> CycleResult:
         due = [job_id for job_id, aside in self._aside.items() if aside.until <= self._now]
         self._one_by_one.extend(job_id for job_id in due if job_id not in self._one_by_one)
-        opened = await self._cycle.open(CLAIM_LIMIT, DRAIN_LIMIT, [j for j in self._aside if j not in due])
+        waits = [job_id for job_id in self._aside if job_id not in due]
+        opened = await self._cycle.open(CLAIM_LIMIT, DRAIN_LIMIT, waits, handover)
         now = self._now = opened.now
         work: defaultdict[str, list[SignalRow | Signal]] = defaultdict(list)
         alone = self._one_by_one[0] if self._one_by_one else None
@@ -174,10 +191,11 @@ class Owner:
             if state.job_id in self._aside and not state.is_terminal:
                 state.job_touched = True
             add_states(batch, state, self.orchestrator_id)
-        if states:
-            await self._cycle.commit(batch)
+        if states or handover is not None:
+            committed = await self._cycle.commit(batch, handover)
         else:
             # Woken in vain: unlike a commit, a rollback waits for no disk.
+            committed = Committed([], work_left=False)
             await self._cycle.rollback()
         self._remember(states.values())
         if alone is not None:
@@ -189,9 +207,11 @@ class Owner:
             jobs=len(states),
             more=alone is not None or len(heard) >= DRAIN_LIMIT or len(claimed) >= CLAIM_LIMIT or self.has_work,
             overflows=len(claimed) >= CLAIM_LIMIT,
-            enqueued=batch.makes_work,
+            enqueued=committed.work_left,
             due_at=batch.earliest_due(),
             finished=tuple(s.job_id for s in states.values() if s.is_terminal),
+            taken=opened.taken if handover is not None else None,
+            leases=committed.leases,
         )
 
     def _add_own_work(self, work: defaultdict[str, list[SignalRow | Signal]], now: float) -> None:

@@ -6,14 +6,15 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import orjson
 
 from holdfast.define.registry import Registry
 from holdfast.errors import Unreachable
-from holdfast.store.interface import JobFacts, Lease, Report, WorkerIdentity
+from holdfast.store.interface import Handover, JobFacts, Lease, Report, WorkerIdentity
 from holdfast.store.postgres import Held, PostgresStore
+from holdfast.store.work import in_lock_order
 from holdfast.worker.context import Attempt
 from holdfast.worker.execute import NO_FACTS, Executor, begin, capture_output, given_back
 from holdfast.worker.pulse import Pulse
@@ -27,6 +28,9 @@ PREFETCH_SECONDS = 0.1
 """How much work may lie claimed but not begun: what the slots finish in this time. Its timeout is already running."""
 GATHER_SECONDS = 0.004
 """How long finished attempts may wait for others, so that one report carries many."""
+
+Shortcut = Callable[[Handover], Awaitable[tuple[frozenset[int], list[Lease]] | None]]
+"""Gives reports to the owner of their jobs: which were taken, and the next leases; None: nobody looked at them."""
 
 
 class Worker:
@@ -47,6 +51,7 @@ class Worker:
         grace_seconds: float,
         wake: asyncio.Event,
         pulse: Pulse | None = None,
+        shortcut: Shortcut | None = None,
     ) -> None:
         self._store = store
         self._name = name
@@ -69,6 +74,7 @@ class Worker:
         self._lease_ends = 0.0
         self._doubts_until = 0.0
         self._pulse = pulse
+        self._shortcut = shortcut
         self._executor = Executor(registry, self._save_checkpoint, concurrency)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -111,9 +117,7 @@ class Worker:
         reports, self._reports = self._reports, []
         room = self._room(reported=len(reports))
         try:
-            taken, leases = await self._store.report_and_claim(
-                worker, reports, self._queues, self._registry.names, room
-            )
+            taken, leases = await self._report_and_claim(worker, reports, room)
         except Unreachable:
             # Nobody knows whether the claim was made: what it leased without our knowledge is given back later.
             self._reports = reports + self._reports
@@ -126,6 +130,20 @@ class Worker:
                 await asyncio.wait_for(self._wake.wait(), self._poll_seconds)
         elif not self._reports:
             await self._wake.wait()
+
+    async def _report_and_claim(
+        self, worker: WorkerIdentity, reports: Sequence[Report], room: int
+    ) -> tuple[int, list[Lease]]:
+        """By way of the owner, if it is in this process and has time: one transaction for its step and ours."""
+        names = self._registry.names
+        if reports and self._shortcut is not None:
+            handover = Handover(worker, in_lock_order(reports), self._queues, names, room)
+            answer = await self._shortcut(handover)
+            if answer is not None:
+                taken, leases = answer
+                await self._store.reject(worker, [r for n, r in enumerate(handover.reports) if n not in taken])
+                return len(taken), leases
+        return await self._store.report_and_claim(worker, reports, self._queues, names, room)
 
     async def _accept(self, leases: Sequence[Lease]) -> None:
         for lease in leases:
