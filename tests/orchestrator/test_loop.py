@@ -15,8 +15,8 @@ import pytest
 from holdfast.core.states import Rules
 from holdfast.errors import LostRace, Transient, Unreachable
 from holdfast.orchestrator.loop import Orchestrator
-from holdfast.orchestrator.owner import Owner
-from holdfast.store.interface import Batch
+from holdfast.orchestrator.owner import CycleResult, Owner
+from holdfast.store.interface import Batch, Committed, Handover
 from holdfast.store.postgres import PostgresStore
 from tests.conftest import eventually
 from tests.running import SHORT_LEASES, Engine, client_of, nodes, registry, running, serving, statuses
@@ -330,8 +330,8 @@ async def test_an_owner_whose_commit_was_not_answered_reads_its_jobs_again(
     owner = Owner(store, await store.register_orchestrator("one", 60.0), "one", Rules(), lambda: 0.5)
     commit = owner._cycle.commit
 
-    async def unanswered(batch: Batch) -> None:
-        await commit(batch)
+    async def unanswered(batch: Batch, handover: Handover | None = None) -> Committed:
+        await commit(batch, handover)
         raise LostRace("the connection broke before the answer")
 
     async with client_of(database_url) as engine:
@@ -345,3 +345,68 @@ async def test_an_owner_whose_commit_was_not_answered_reads_its_jobs_again(
         assert list(owner.jobs) == [job_id]
         events = [e["event"] for e in await engine.events(job_id)]
     assert events == ["job_created", "node_ready", "node_dispatched", "job_started"]
+
+
+async def test_a_job_with_a_definition_that_no_longer_compiles_does_not_stop_the_others(database_url: str) -> None:
+    async with client_of(database_url) as engine:
+        broken = await engine.submit("workflow_id: broken\nnodes: {a: {handler: echo}}")
+        await engine.query("update holdfast.workflows set definition = '{}' where workflow_id = 'broken'")
+        others = [await engine.submit(ECHO, key=str(n)) for n in range(20)]
+        async with serving(database_url):
+            for job_id in others:
+                assert (await engine.finished(job_id))["status"] == "completed"
+            reasons = await engine.query("select reason from holdfast.jobs where job_id = %s", broken)
+    assert reasons[0][0].startswith("orchestrator_error: ")
+
+
+CHAIN = "workflow_id: chain\nnodes: {" + ", ".join(
+    f"n{n}: {{handler: echo, params: {{steps: 0}}{f', next: n{n + 1}' if n < 9 else ''}}}" for n in range(10)
+) + "}"  # fmt: skip
+
+
+async def test_in_one_process_the_next_step_of_a_chain_is_leased_with_the_report_of_the_last(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leased: list[list[str]] = []
+    take = Orchestrator.take
+
+    async def taken(self: Orchestrator, handover: Handover) -> CycleResult | None:
+        result = await take(self, handover)
+        assert result is not None and result.taken == {0}
+        leased.append([lease.node for lease in result.leases])
+        return result
+
+    monkeypatch.setattr(Orchestrator, "take", taken)
+    async with running(database_url, registry()) as engine:
+        assert (await engine.run(CHAIN))["status"] == "completed"
+    assert leased == [*([f"n{n}"] for n in range(1, 10)), []]
+
+
+async def test_a_worker_whose_owner_did_not_answer_reports_by_itself(database_url: str) -> None:
+    """The cycle that took the report broke: nobody knows whether it was taken, and it is not counted twice."""
+    async with serving(database_url) as services, client_of(database_url) as engine:
+        orchestrators = services.orchestrators
+        broken: list[int] = []
+
+        def break_once(owner: Owner) -> None:
+            commit = owner._cycle.commit
+
+            async def unanswered(batch: Batch, handover: Handover | None = None) -> Committed:
+                committed = await commit(batch, handover)
+                if handover is not None and not broken:
+                    broken.append(len(handover.reports))
+                    raise LostRace("the connection broke before the answer")
+                return committed
+
+            owner._cycle.commit = unanswered  # type: ignore[method-assign]
+
+        for orchestrator in orchestrators:
+            await asyncio.wait_for(orchestrator.ready.wait(), 10)
+            assert orchestrator._owner is not None
+            break_once(orchestrator._owner)
+        job_id = await engine.submit(CHAIN)
+        status = await engine.finished(job_id, 60)
+        events = [e["event"] for e in await engine.events(job_id)]
+    assert broken == [1]
+    assert status["status"] == "completed"
+    assert events.count("node_completed") == 10

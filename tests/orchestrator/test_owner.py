@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import orjson
+import pytest
 
 from holdfast.client import new_job
 from holdfast.core.states import Rules
@@ -75,3 +76,71 @@ def test_regression_a_cycle_that_also_stops_a_job_still_tells_that_it_made_work(
         return (await owner.run_cycle()).enqueued
 
     assert asyncio.run(story())
+
+
+def test_a_job_that_cannot_be_advanced_is_set_aside_while_its_neighbours_go_on() -> None:
+    async def story() -> None:
+        database = Database()
+        store = ModelStore(database)
+        jobs = []
+        for name in ("first", "broken", "last", "late"):
+            flow = Workflow(name)
+            flow.task("a", handler="work")
+            jobs.append(new_job(flow.definition(), {}))
+        await store.submit(jobs[:3])
+        kept = database.definitions[jobs[1].definition_hash]
+        database.definitions[jobs[1].definition_hash] = b'{"nonsense": 1}'
+        owner = Owner(store, await store.register_orchestrator("o", 10), "o", Rules(), lambda: 0.5)
+        assert (await owner.run_cycle()).more
+        await store.submit([jobs[3]])
+        while (await owner.run_cycle()).more:
+            pass
+        statuses = [str(database.jobs[job.job_id]["status"]) for job in jobs]
+        assert statuses == ["running", "pending", "running", "running"]
+        assert database.jobs[jobs[1].job_id]["reason"].startswith("orchestrator_error: ")
+
+        # Its signals wait; it is tried again when its time has come, and then no trace is left.
+        assert [signal["job_id"] for signal in database.inbox.values()] == [jobs[1].job_id]
+        database.definitions[jobs[1].definition_hash] = kept
+        assert not (await owner.run_cycle()).jobs
+        deadline = owner.next_deadline()
+        assert deadline is not None
+        database.now = deadline
+        while (await owner.run_cycle()).more or database.inbox:
+            pass
+        assert str(database.jobs[jobs[1].job_id]["status"]) == "running"
+        assert database.jobs[jobs[1].job_id]["reason"] is None
+        assert owner.next_deadline() is None
+
+    asyncio.run(story())
+
+
+def test_what_is_no_jobs_fault_is_not_blamed_on_one() -> None:
+    async def story() -> None:
+        store = ModelStore(Database())
+        owner = Owner(store, await store.register_orchestrator("o", 10), "o", Rules(), lambda: 0.5)
+        owner._cycle = None  # type: ignore[assignment]
+        await owner.run_cycle()
+
+    with pytest.raises(AttributeError):
+        asyncio.run(story())
+
+
+def test_a_signal_of_a_job_that_is_not_ours_stays_for_its_owner() -> None:
+    async def story() -> None:
+        database = Database()
+        store = ModelStore(database)
+        flow = Workflow("one")
+        flow.task("a", handler="work")
+        ours, theirs = (new_job(flow.definition(), {}, key=name) for name in ("ours", "theirs"))
+        await store.submit([ours, theirs])
+        owner = Owner(store, await store.register_orchestrator("o", 10), "o", Rules(), lambda: 0.5)
+        await owner.run_cycle()
+        for job in (ours, theirs):
+            await store.send(job.job_id, "cancel", "someone", "")
+        database.jobs[theirs.job_id]["owner"] = await store.register_orchestrator("another", 10)
+        owner.forget([theirs.job_id])
+        await owner.run_cycle()
+        assert [signal["job_id"] for signal in database.inbox.values()] == [theirs.job_id]
+
+    asyncio.run(story())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import multiprocessing
 import os
 import subprocess
@@ -28,6 +29,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--failures", type=int, default=10, help="stop after so many seeds have failed")
     given = parser.parse_args()
+    logging.disable(logging.CRITICAL)
     seeds = range(given.first, given.first + given.seeds)
     started = time.monotonic()
     failures = 0

@@ -19,6 +19,8 @@ from holdfast.errors import Fenced, LostRace, Unreachable
 from holdfast.store.interface import (
     RANK_LIMIT,
     Batch,
+    Committed,
+    Handover,
     JobFacts,
     JobRow,
     Lease,
@@ -54,6 +56,8 @@ class History:
     taken_over: int = 0
     commits_unknown: int = 0
     commits_failed: int = 0
+    set_aside: int = 0
+    handed: int = 0
     asked: set[int] = field(default_factory=set)
 
 
@@ -178,6 +182,14 @@ class ModelStore:
         self.db.orchestrators[orchestrator_id]["ended"] = True
         self._after()
 
+    async def set_aside(self, job_id: str, orchestrator_id: int, problem: str) -> None:
+        await self._statement()
+        job = self.db.jobs[job_id]
+        if job["finished_at"] is None and job["owner"] in (None, orchestrator_id):
+            job["reason"] = f"orchestrator_error: {problem}"
+        self.db.history.set_aside += 1
+        self._after()
+
     async def take_over(self, orchestrator_id: int, limit: int) -> dict[str, str]:
         await self._statement()
         shared = {t.me for t in self.db.transactions}
@@ -265,25 +277,15 @@ class ModelStore:
         self._after()
         return WorkerIdentity(worker_id, name)
 
-    def _worker_lives(self, worker: WorkerIdentity) -> bool:
-        row = self.db.workers[worker.worker_id]
-        return not row["ended"] and row["until"] > self.db.now
-
     async def renew_worker(
         self, worker: WorkerIdentity, lease_seconds: float, held: Sequence[tuple[str, str, int, int]]
     ) -> list[tuple[str, str, int, int]] | None:
         await self._statement()
-        if not self._worker_lives(worker):
+        if not worker_lives(self.db, worker):
             return None
         self.db.workers[worker.worker_id]["until"] = self.db.now + lease_seconds
         self._after()
-        return [h for h in held if self._holds(worker, h[:3], h[3])]
-
-    def _holds(self, worker: WorkerIdentity, key: Key, epoch: int) -> bool:
-        row = self.db.queue.get(key)
-        return (
-            row is not None and row["state"] == "leased" and row["holder"] == worker.worker_id and row["epoch"] == epoch
-        )
+        return [h for h in held if holds(self.db, worker, h[:3], h[3])]
 
     async def release_strays(
         self, worker: WorkerIdentity, held: Sequence[tuple[str, str, int, int]], age_seconds: float
@@ -292,7 +294,7 @@ class ModelStore:
         released = 0
         for key, row in list(self.db.queue.items()):
             if (
-                self._holds(worker, key, row["epoch"])
+                holds(self.db, worker, key, row["epoch"])
                 and (*key, row["epoch"]) not in held
                 and row["claimed_at"] < self.db.now - age_seconds
                 and not self.db.row_locked(key)
@@ -319,19 +321,9 @@ class ModelStore:
         while any(self.db.row_locked((r.job_id, r.node, r.item)) for r in reports):
             await step()
         taken = 0
-        lives = self._worker_lives(worker)
         for report in reports:
-            key = (report.job_id, report.node, report.item)
-            row = self.db.queue.get(key)
-            if lives and row and self._holds(worker, key, report.epoch) and row["deadline_at"] > self.db.now:
-                del self.db.queue[key]
-                self.db.history.ended[(key, report.epoch)] = "reported"
-                self.db.history.accepted.append((self.db.now, key, report.epoch, worker.worker_id))
-                self.db.send(
-                    report.job_id, "report", row["owner"], node=report.node, item=report.item, epoch=report.epoch,
-                    attempt=report.attempt, outcome=report.outcome, worker=worker.name,
-                    started_at=report.started_at, output=_parsed(report.output), data=_parsed(report.data),
-                )  # fmt: skip
+            if is_taken(self.db, worker, report):
+                apply_report(self.db, worker, report, report_row(self.db, worker, report), self.db.new_id())
                 taken += 1
             else:
                 self.db.history.rejected += 1
@@ -347,44 +339,7 @@ class ModelStore:
         self, worker: WorkerIdentity, queues: Sequence[str] | None, handlers: Sequence[str], limit: int
     ) -> list[Lease]:
         await self._statement()
-        if not self._worker_lives(worker):
-            return []
-        ready = [
-            (-row["priority"], row["rank"], row["id"], key)
-            for key, row in self.db.queue.items()
-            if row["state"] == "ready"
-            and row["lane"].handler in handlers
-            and (queues is None or row["lane"].queue in queues)
-            and not self.db.row_locked(key)
-        ]
-        leases = []
-        for *_, key in sorted(ready)[:limit]:
-            row = self.db.queue[key]
-            row |= {
-                "state": "leased",
-                "holder": worker.worker_id,
-                "claimed_at": self.db.now,
-                "deadline_at": self.db.now + row["timeout_seconds"] + 2.0,
-            }
-            self.db.history.claims.append((self.db.now, key, row["epoch"], worker.worker_id, row["due_at"]))
-            self.db.dirty.add(key[0])
-            task = self.db.tasks[key[0]][key[1:]]
-            saved = self.db.checkpoints[key]
-            resume_point = (saved[-1][1], orjson.loads(saved[-1][2])) if saved else None
-            leases.append(
-                Lease(
-                    *key,
-                    row["epoch"],
-                    row["attempt"],
-                    row["lane"].handler,
-                    row["timeout_seconds"],
-                    row["suspect"],
-                    orjson.loads(orjson.dumps(task["params"])),
-                    resume_point,
-                    saved[-1][0] if saved else 0,
-                    row["owner"],
-                )
-            )
+        leases = lease_ready(self.db, Handover(worker, (), queues, handlers, limit))
         self._after()
         return leases
 
@@ -395,7 +350,7 @@ class ModelStore:
     async def save_checkpoint(self, worker: WorkerIdentity, lease: Lease, seq: int, name: str, data: bytes) -> bool:
         await self._statement()
         key = (lease.job_id, lease.node, lease.item)
-        if not (self._worker_lives(worker) and self._holds(worker, key, lease.epoch)):
+        if not (worker_lives(self.db, worker) and holds(self.db, worker, key, lease.epoch)):
             return False
         self.db.checkpoints[key].append((seq, name, data, lease.epoch))
         self._after()
@@ -417,6 +372,95 @@ def _parsed(data: bytes | None) -> Any:
     return orjson.loads(data) if data is not None else None
 
 
+def worker_lives(db: Database, worker: WorkerIdentity) -> bool:
+    row = db.workers[worker.worker_id]
+    return not row["ended"] and row["until"] > db.now
+
+
+def holds(db: Database, worker: WorkerIdentity, key: Key, epoch: int) -> bool:
+    row = db.queue.get(key)
+    return row is not None and row["state"] == "leased" and row["holder"] == worker.worker_id and row["epoch"] == epoch
+
+
+def is_taken(db: Database, worker: WorkerIdentity, report: Report) -> bool:
+    """The fence of a report."""
+    key = (report.job_id, report.node, report.item)
+    return worker_lives(db, worker) and holds(db, worker, key, report.epoch) and db.queue[key]["deadline_at"] > db.now
+
+
+def report_row(db: Database, worker: WorkerIdentity, report: Report) -> dict[str, Any]:
+    owner = db.queue[(report.job_id, report.node, report.item)]["owner"]
+    return {
+        "job_id": report.job_id, "kind": "report", "owner": owner,
+        "node": report.node, "item": report.item, "epoch": report.epoch, "attempt": report.attempt,
+        "outcome": report.outcome, "worker": worker.name, "started_at": report.started_at,
+        "output": _parsed(report.output), "data": _parsed(report.data),
+    }  # fmt: skip
+
+
+def apply_report(db: Database, worker: WorkerIdentity, report: Report, row: dict[str, Any], signal_id: int) -> None:
+    """The lease goes and the owner hears of it."""
+    key = (report.job_id, report.node, report.item)
+    del db.queue[key]
+    db.history.ended[(key, report.epoch)] = "reported"
+    db.history.accepted.append((db.now, key, report.epoch, worker.worker_id))
+    db.inbox[signal_id] = row
+    db.dirty.add(report.job_id)
+
+
+@dataclass
+class Handed:
+    """A report that an owner took inside its transaction: everybody else sees it after the commit."""
+
+    worker: WorkerIdentity
+    report: Report
+    row: dict[str, Any]
+    signal_id: int
+
+
+def lease_ready(db: Database, wish: Handover) -> list[Lease]:
+    """What a claim does."""
+    if not worker_lives(db, wish.worker):
+        return []
+    ready = [
+        (-row["priority"], row["rank"], row["id"], key)
+        for key, row in db.queue.items()
+        if row["state"] == "ready"
+        and row["lane"].handler in wish.handlers
+        and (wish.queues is None or row["lane"].queue in wish.queues)
+        and not db.row_locked(key)
+    ]
+    leases = []
+    for *_, key in sorted(ready)[: wish.limit]:
+        row = db.queue[key]
+        row |= {
+            "state": "leased",
+            "holder": wish.worker.worker_id,
+            "claimed_at": db.now,
+            "deadline_at": db.now + row["timeout_seconds"] + 2.0,
+        }
+        db.history.claims.append((db.now, key, row["epoch"], wish.worker.worker_id, row["due_at"]))
+        db.dirty.add(key[0])
+        task = db.tasks[key[0]][key[1:]]
+        saved = db.checkpoints[key]
+        resume_point = (saved[-1][1], orjson.loads(saved[-1][2])) if saved else None
+        leases.append(
+            Lease(
+                *key,
+                row["epoch"],
+                row["attempt"],
+                row["lane"].handler,
+                row["timeout_seconds"],
+                row["suspect"],
+                orjson.loads(orjson.dumps(task["params"])),
+                resume_point,
+                saved[-1][0] if saved else 0,
+                row["owner"],
+            )
+        )
+    return leases
+
+
 class ModelCycle:
     """An owner's transaction: locks at once, writes at the commit."""
 
@@ -428,6 +472,7 @@ class ModelCycle:
         self.locked_rows: set[Key] = set()
         self.active_at = 0.0
         self._log: list[Any] = []
+        self._handed: dict[int, dict[str, Any]] = {}
         self._is_open = False
 
     async def _step(self) -> None:
@@ -439,11 +484,13 @@ class ModelCycle:
     def abort(self) -> None:
         self._is_open = False
         self.locked_jobs, self.locked_signals, self.locked_rows = set(), set(), set()
-        self._log = []
+        self._log, self._handed = [], {}
         if self in self.db.transactions:
             self.db.transactions.remove(self)
 
-    async def open(self, claim_limit: int, drain_limit: int) -> Opened:
+    async def open(
+        self, claim_limit: int, drain_limit: int, aside: Sequence[str] = (), handover: Handover | None = None
+    ) -> Opened:
         self.abort()
         await step()
         if self.db.orchestrators[self.me]["ended"]:
@@ -452,8 +499,10 @@ class ModelCycle:
         self.db.transactions.append(self)
         now = self.db.now
         await self._step()
+        taken = await self._take(handover) if handover is not None else frozenset()
         locked = {row for t in self.db.transactions for row in t.locked_signals}
-        unowned = [i for i, r in sorted(self.db.inbox.items()) if r["owner"] == 0 and i not in locked][:claim_limit]
+        waiting = {i: r for i, r in sorted(self.db.inbox.items()) if r["job_id"] not in aside}
+        unowned = [i for i, r in waiting.items() if r["owner"] == 0 and i not in locked][:claim_limit]
         self.locked_signals = set(unowned)
         await self._step()
         others = {job for t in self.db.transactions if t is not self for job in t.locked_jobs}
@@ -464,8 +513,26 @@ class ModelCycle:
         claimed = [self._job_row(job_id) for job_id in sorted(self.locked_jobs)]
         signals = [self._signal(i) for i in unowned if self.db.inbox[i]["job_id"] in self.locked_jobs]
         await self._step()
-        mine = [i for i, r in sorted(self.db.inbox.items()) if r["owner"] == self.me][:drain_limit]
-        return Opened(now, claimed, signals + [self._signal(i) for i in mine])
+        visible = self.db.inbox | self._handed
+        waiting = {i: r for i, r in sorted(visible.items()) if r["job_id"] not in aside}
+        mine = [i for i, r in waiting.items() if r["owner"] == self.me][:drain_limit]
+        return Opened(now, claimed, signals + [self._signal(i) for i in mine], taken)
+
+    async def _take(self, handover: Handover) -> frozenset[int]:
+        """The statement of a report inside this transaction: it waits for rows that others have locked."""
+        keys = [(r.job_id, r.node, r.item) for r in handover.reports]
+        while any(self.db.row_locked(key) for key in keys):
+            await self._step()
+        taken = set()
+        for number, report in enumerate(handover.reports):
+            if is_taken(self.db, handover.worker, report):
+                entry = Handed(handover.worker, report, report_row(self.db, handover.worker, report), self.db.new_id())
+                self.locked_rows.add(keys[number])
+                self._handed[entry.signal_id] = entry.row
+                self._log.append(entry)
+                taken.add(number)
+        await self._step()
+        return frozenset(taken)
 
     def _job_row(self, job_id: str) -> JobRow:
         job = self.db.jobs[job_id]
@@ -477,7 +544,7 @@ class ModelCycle:
         )  # fmt: skip
 
     def _signal(self, signal_id: int) -> SignalRow:
-        row = self.db.inbox[signal_id]
+        row = self._handed.get(signal_id) or self.db.inbox[signal_id]
         task = self.db.tasks[row["job_id"]].get((row.get("node"), row.get("item")))  # type: ignore[arg-type]
         view = (
             {
@@ -530,7 +597,7 @@ class ModelCycle:
                 ended[wanted.job_id][node].append(item)
         return ended
 
-    async def commit(self, batch: Batch) -> None:
+    async def commit(self, batch: Batch, handover: Handover | None = None) -> Committed:
         await self._step()
         outcome = self.db.commit_outcome()
         log = [*self._log, batch]
@@ -541,11 +608,15 @@ class ModelCycle:
         for entry in log:
             if isinstance(entry, Batch):
                 apply_batch(self.db, self.me, entry)
+            elif isinstance(entry, Handed):
+                apply_report(self.db, entry.worker, entry.report, entry.row, entry.signal_id)
             else:
                 apply_withdrawal(self.db, *entry)
+        leases = lease_ready(self.db, handover) if handover is not None else []
         if outcome == "unknown":
             self.db.history.commits_unknown += 1
             raise LostRace("the connection broke before the commit was acknowledged")
+        return Committed(leases, handover.leaves(batch, len(leases)) if handover is not None else batch.makes_work)
 
     async def rollback(self) -> None:
         self.abort()
@@ -642,6 +713,9 @@ class _Overlay:
         for entry in log:
             if isinstance(entry, Batch):
                 self._see(entry)
+            elif isinstance(entry, Handed):
+                if entry.report.job_id == job_id:
+                    self.queue.pop((entry.report.node, entry.report.item), None)
             elif entry[0].job_id == job_id:
                 for _, node, item in entry[1]:
                     self.queue.pop((node, item), None)

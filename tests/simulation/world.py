@@ -15,7 +15,7 @@ from holdfast.client import new_job
 from holdfast.core.states import Rules
 from holdfast.errors import Fenced, LostRace, Unreachable
 from holdfast.orchestrator.owner import Owner
-from holdfast.store.interface import Lease, NewJob, Report, WorkerIdentity
+from holdfast.store.interface import Handover, Lease, NewJob, Report, WorkerIdentity
 from tests.simulation.checkers import Checkers
 from tests.simulation.model import Database, ModelStore, step
 from tests.simulation.shapes import Script, draw_definition, draw_inputs
@@ -38,6 +38,8 @@ class Mix:
     commit_unknown: float = 0.0
     cancel: float = 0.0
     duplicate: float = 0.0
+    bug: float = 0.0
+    together: int = 0
     lost_limit: int = 1000
     chunk: int = 3
     window: int = 4
@@ -59,6 +61,8 @@ class Mix:
             commit_unknown=sometimes(0.1),
             cancel=chance.choice([0.0, 0.0, 0.5]),
             duplicate=sometimes(0.3),
+            bug=sometimes(0.05),
+            together=chance.choice([0, 0, 1, 2]),
             lost_limit=chance.choice([1000, 1000, 1000, 2]),
             chunk=chance.choice([1, 3, 100]),
             window=chance.choice([1, 2, 4, 100]),
@@ -69,6 +73,7 @@ class Mix:
         return Mix(
             orchestrators=self.orchestrators,
             workers=self.workers,
+            together=self.together,
             jobs=self.jobs,
             trouble=self.trouble,
             chunk=self.chunk,
@@ -137,6 +142,8 @@ class World:
             self._add(Process(f"orchestrator {n}", lambda: self._orchestrate()))
         for n in range(self.mix.workers):
             self._add(Process(f"worker {n}", lambda: self._work()))
+        for n in range(self.mix.together):
+            self._add(Process(f"both {n}", lambda: self._work_and_own()))
         self._add(Process("client", lambda: self._submit_all()))
 
     def _draw_jobs(self) -> list[NewJob]:
@@ -154,6 +161,12 @@ class World:
         if drawn < self.mix.commit_failed:
             return "failed"
         return "unknown" if drawn < self.mix.commit_failed + self.mix.commit_unknown else "done"
+
+    def _chance_or_bug(self) -> float:
+        """The randomness of a retry; now and then what asks for it has a bug, in the middle of a decision."""
+        if self.troubled and self.chance.random() < self.mix.bug:
+            raise ArithmeticError("as scripted")
+        return self.chance.random()
 
     # The scheduler
 
@@ -287,7 +300,7 @@ class World:
                     await store.end_orchestrator(former)
                     former = None
                 orchestrator_id = await store.register_orchestrator("orchestrator", LEASE_SECONDS)
-                owner = Owner(store, orchestrator_id, f"o{orchestrator_id}", self.rules, self.chance.random)
+                owner = Owner(store, orchestrator_id, f"o{orchestrator_id}", self.rules, self._chance_or_bug)
                 self.current.cycles = [owner._cycle]
                 await self._own(store, owner)
             except Fenced:
@@ -329,6 +342,57 @@ class World:
             owner.adopt(await store.take_over(owner.orchestrator_id, 100))
         except Unreachable:
             raise TakeoverUnknown from None
+
+    async def _work_and_own(self) -> None:
+        """A worker and an owner in one process: reports go to the owner by hand, the next leases come back."""
+        store = ModelStore(self.db)
+        while True:
+            try:
+                orchestrator_id = await store.register_orchestrator("both", LEASE_SECONDS)
+                owner = Owner(store, orchestrator_id, f"o{orchestrator_id}", self.rules, self._chance_or_bug)
+                self.current.cycles = [owner._cycle]
+                started = self.db.now
+                worker = await store.register_worker("worker", None, HANDLERS, 4, LEASE_SECONDS)
+                await self._do_both(store, owner, worker, started)
+            except (Unreachable, LostRace, Fenced, TakeoverUnknown):
+                # Both of its leases end by themselves.
+                await _Sleeper(0.3)
+
+    async def _do_both(self, store: ModelStore, owner: Owner, worker: WorkerIdentity, started: float) -> None:
+        renew_at, lease_ends, scan_at = started + RENEW_SECONDS, started + LEASE_SECONDS, 0.0
+        held: list[Lease] = []
+        while True:
+            if self.db.now >= renew_at:
+                asked, known = self.db.now, [(*h[:3], h.epoch) for h in held]
+                still = await store.renew_worker(worker, LEASE_SECONDS, known)
+                if still is None or not await store.renew_orchestrator(owner.orchestrator_id, LEASE_SECONDS):
+                    return
+                held = [h for h in held if (*h[:3], h.epoch) in still]
+                lease_ends, renew_at = asked + LEASE_SECONDS, asked + RENEW_SECONDS
+            if self.db.now >= lease_ends:
+                return
+            if self.db.now >= scan_at:
+                scan_at = self.db.now + 2.0
+                await self._take_over(store, owner)
+                await store.sweep_inbox()
+                await store.wake_due()
+            if not held:
+                held = await store.claim(worker, None, HANDLERS, 2)
+            reports = [await self._execute(lease) for lease in held[:2]]
+            held = held[2:]
+            if not reports:
+                await self._advance_alone(owner)
+                continue
+            result = await owner.run_cycle(Handover(worker, reports, None, HANDLERS, 2))
+            if result.taken is None:
+                await self._report(store, worker, reports)
+            else:
+                self.db.history.handed += len(result.taken)
+                held += result.leases
+
+    async def _advance_alone(self, owner: Owner) -> None:
+        if not (await owner.run_cycle()).more:
+            await _Sleeper(0.3)
 
     async def _work(self) -> None:
         store = ModelStore(self.db)

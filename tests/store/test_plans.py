@@ -152,7 +152,7 @@ NOTHING = plain([None] * NUMBER)
 STATEMENTS: dict[str, dict[str, Any]] = {
     "claim": {"me": 1, "handlers": "{work}", "queues": None, "limit": 100, "slack": 2.0},
     "report": ROWS | {"me": 1, "worker": "w", "output": NOTHING, "data": NOTHING},
-    "drain": {"me": 1, "floor": -1, "limit": 2000},
+    "drain": {"me": 1, "floor": -1, "limit": 2000, "aside": "{}"},
     "finish_tasks": ROWS | {"me": 1, "error": NOTHING, "worker": NOTHING},
     "retry_tasks": ROWS
     | {"me": 1, "rank_limit": 1000, "error": NOTHING, "due_at": NOTHING, "queue_timeout_seconds": NOTHING}
@@ -167,7 +167,7 @@ STATEMENTS: dict[str, dict[str, Any]] = {
     "save_checkpoint": {"me": 1, "job": JOBS[0], "node": "n", "item": 0, "epoch": 1, "seq": 1, "name": "x",
         "data": "1"},
     "wake_due": {},
-    "claim_jobs": {"limit": 500},
+    "claim_jobs": {"limit": 500, "aside": "{}"},
     "read_queue": {"job": JOBS[0]},
     "unserved_nodes": {"job": JOBS[0]},
     "read_events": {"job": JOBS[0], "after": 4000, "node": None, "limit": 100},

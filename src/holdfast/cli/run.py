@@ -58,7 +58,7 @@ async def _run(
         job_id = ""
         finished = asyncio.Event()
         services = Services(
-            store.connections.url, settings, registry=registry, on_finished=lambda ended: finished.set()
+            store.connections.url, settings, registry=registry, pulse=True, on_finished=lambda ended: finished.set()
         )
         try:
             async with services:

@@ -34,7 +34,12 @@ async def _serve(
 ) -> int:
     async with open_database(settings) as store:
         services = Services(
-            store.connections.url, settings, registry=registry, orchestrate=service != "worker", queues=queues
+            store.connections.url,
+            settings,
+            registry=registry,
+            orchestrate=service != "worker",
+            queues=queues,
+            pulse=True,
         )
 
         def stop() -> None:

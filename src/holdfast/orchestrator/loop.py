@@ -13,7 +13,7 @@ from collections.abc import Callable
 from holdfast.core.states import Rules
 from holdfast.errors import Fenced, LostRace, Unreachable
 from holdfast.orchestrator.owner import CycleResult, Owner
-from holdfast.store.interface import Store
+from holdfast.store.interface import Handover, Store
 
 logger = logging.getLogger("holdfast.orchestrator")
 
@@ -62,6 +62,7 @@ class Orchestrator:
         }
         self.ready = asyncio.Event()
         self.is_idle = False
+        self._handed: tuple[Handover, asyncio.Future[CycleResult | None]] | None = None
 
     @property
     def orchestrator_id(self) -> int | None:
@@ -74,6 +75,17 @@ class Orchestrator:
     def wake(self) -> None:
         self._wake.set()
 
+    async def take(self, handover: Handover) -> CycleResult | None:
+        """Run a cycle on the reports of a worker in this process; None: they were not looked at.
+
+        Raises Unreachable if nobody knows whether they were.
+        """
+        answer: asyncio.Future[CycleResult | None] = asyncio.get_running_loop().create_future()
+        self._handed = handover, answer
+        self._wake.set()
+        self.is_idle = False
+        return await answer
+
     async def run(self, stop: asyncio.Event) -> None:
         stopping = asyncio.create_task(self._wake_at(stop))
         try:
@@ -83,14 +95,25 @@ class Orchestrator:
                 except Fenced as reason:
                     logger.warning("orchestrator_fenced: %s; starting again under a new lease", reason)
                     self._owner = None
+                    self._decline()
                 except (LostRace, Unreachable) as reason:
                     logger.warning("orchestrator_retreats: %s", reason)
+                    self._decline()
                     await _wait(stop, RETREAT_SECONDS)
         finally:
             stopping.cancel()
+            self._decline()
             if self._owner is not None:
                 with contextlib.suppress(Unreachable, LostRace):
                     await self._store.end_orchestrator(self._owner.orchestrator_id)
+
+    def _decline(self) -> None:
+        """A handover that the turn did not come to: the worker reports by itself."""
+        if self._handed is not None:
+            _, answer = self._handed
+            self._handed = None
+            if not answer.done():
+                answer.set_result(None)
 
     async def _wake_at(self, stop: asyncio.Event) -> None:
         await stop.wait()
@@ -107,12 +130,30 @@ class Orchestrator:
         # Cleared before looking: what is announced while we look makes us look again.
         self._wake.clear()
         await self._upkeep(self._owner)
-        result = await self._owner.run_cycle()
+        result = await self._run_cycle(self._owner)
         self._announce(result)
         if not result.more:
             self.is_idle = not self._wake.is_set()
             await _wait(self._wake, self._patience(self._owner))
             self.is_idle = False
+
+    async def _run_cycle(self, owner: Owner) -> CycleResult:
+        handed, self._handed = self._handed, None
+        if handed is None:
+            return await owner.run_cycle()
+        handover, answer = handed
+        try:
+            result = await owner.run_cycle(handover)
+        except BaseException as problem:
+            if not answer.done():
+                if isinstance(problem, Fenced):
+                    answer.set_result(None)
+                else:
+                    answer.set_exception(Unreachable(f"What became of {len(handover.reports)} reports is not known."))
+            raise
+        if not answer.done():
+            answer.set_result(result if result.taken is not None else None)
+        return result
 
     async def _upkeep(self, owner: Owner) -> None:
         """The periodic duties that are due, each one statement or two."""

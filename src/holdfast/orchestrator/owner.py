@@ -7,9 +7,10 @@ simulator runs the same code against its model of a store.
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
+import logging
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from holdfast.core.advance import advance, owed_results, owed_rows
 from holdfast.core.failing import failure
@@ -24,19 +25,37 @@ from holdfast.core.signals import (
 )
 from holdfast.core.states import JobState, Rules
 from holdfast.define.program import Program, compile_pinned
-from holdfast.errors import Code
+from holdfast.errors import Code, Fenced, LostRace, Unreachable
 from holdfast.orchestrator.commit import add_effects, add_states
 from holdfast.orchestrator.loading import job_state, signal
-from holdfast.store.interface import Batch, Cycle, JobRow, NodeRow, SignalRow, Store, Withdrawal
+from holdfast.store.interface import (
+    Batch,
+    Committed,
+    Cycle,
+    Handover,
+    JobRow,
+    Lease,
+    NodeRow,
+    SignalRow,
+    Store,
+    Withdrawal,
+)
+
+logger = logging.getLogger("holdfast.orchestrator")
 
 CLAIM_LIMIT = 500
 DRAIN_LIMIT = 2000
 LOAD_LIMIT = 500
+ASIDE_SECONDS = (5.0, 300.0)
+"""How long a job that nobody can advance is left alone: at first, and at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class CycleResult:
-    """What a cycle did: whether there is more to do at once, here or by another, and whether workers have news."""
+    """What a cycle did: whether there is more to do at once, here or by another, and whether workers have news.
+
+    Of a handover: which reports were taken, and what the worker leases next; None: it was not looked at.
+    """
 
     now: float
     signals: int
@@ -46,6 +65,16 @@ class CycleResult:
     enqueued: bool
     due_at: float | None
     finished: tuple[str, ...]
+    taken: frozenset[int] | None = None
+    leases: list[Lease] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Aside:
+    """A job that cannot be advanced, and when it is tried again."""
+
+    until: float
+    seconds: float
 
 
 class Owner:
@@ -68,6 +97,9 @@ class Owner:
         self._owing_results: dict[str, None] = {}
         self._deadlines: list[tuple[float, str]] = []
         self._armed: dict[str, float] = {}
+        self._now = 0.0
+        self._one_by_one: deque[str] = deque()
+        self._aside: dict[str, _Aside] = {}
 
     def adopt(self, taken: Mapping[str, str]) -> None:
         """Jobs that were taken over, each from the named owner: they are loaded in the next cycles."""
@@ -75,22 +107,50 @@ class Owner:
         self._taken_over.update(taken)
 
     def next_deadline(self) -> float | None:
-        return self._deadlines[0][0] if self._deadlines else None
+        moments = [aside.until for aside in self._aside.values()]
+        if self._deadlines:
+            moments.append(self._deadlines[0][0])
+        return min(moments, default=None)
 
     @property
     def has_work(self) -> bool:
         """Whether the next cycle has something to do even without a signal."""
-        return bool(self._to_load or self._owing_rows or self._owing_results)
+        return bool(self._to_load or self._owing_rows or self._owing_results or self._one_by_one)
 
-    async def run_cycle(self) -> CycleResult:
-        """One transaction. Whatever goes wrong, the states that it touched are forgotten and read again."""
+    async def run_cycle(self, handover: Handover | None = None) -> CycleResult:
+        """One transaction. Whatever goes wrong, the states that it touched are forgotten and read again.
+
+        What is neither the store's nor the fence's doing is our own bug, or a row that we cannot digest. It must not
+        stop the neighbours: the jobs of that cycle are tried one by one, and the culprit is set aside.
+        """
         involved: set[str] = set()
         try:
-            return await self._run(involved)
-        except BaseException:
+            return await self._run(involved, handover)
+        except BaseException as problem:
             self.forget(involved)
             await self._cycle.rollback()
-            raise
+            if not isinstance(problem, Exception) or isinstance(problem, Fenced | LostRace | Unreachable):
+                raise
+            if not involved:
+                raise
+            await self._blame(involved, problem)
+            return CycleResult(self._now, 0, 0, more=True, overflows=False, enqueued=False, due_at=None, finished=())
+
+    async def _blame(self, involved: set[str], problem: Exception) -> None:
+        """One of these jobs cannot be advanced: find out which, or set it aside, longer from time to time."""
+        if len(involved) > 1:
+            logger.warning("cycle_failed: %d jobs are tried one by one, after %r", len(involved), problem)
+            self._one_by_one.extend(sorted(involved - set(self._one_by_one)))
+            return
+        (job_id,) = involved
+        if job_id in self._one_by_one:
+            self._one_by_one.remove(job_id)
+        self._to_load.discard(job_id)
+        least, most = ASIDE_SECONDS
+        seconds = min(most, 2 * self._aside[job_id].seconds) if job_id in self._aside else least
+        self._aside[job_id] = _Aside(self._now + seconds, seconds)
+        logger.error("job_set_aside: %s for %g s, its neighbours go on", job_id, seconds, exc_info=problem)
+        await self._store.set_aside(job_id, self.orchestrator_id, f"{type(problem).__name__}: {problem}")
 
     def forget(self, job_ids: Iterable[str]) -> None:
         """Drop what memory says of these jobs; the next cycle reads them from the store."""
@@ -100,18 +160,26 @@ class Owner:
             self._owing_results.pop(job_id, None)
             self._to_load.add(job_id)
 
-    async def _run(self, involved: set[str]) -> CycleResult:
-        opened = await self._cycle.open(CLAIM_LIMIT, DRAIN_LIMIT)
-        now = opened.now
+    async def _run(self, involved: set[str], handover: Handover | None) -> CycleResult:
+        due = [job_id for job_id, aside in self._aside.items() if aside.until <= self._now]
+        self._one_by_one.extend(job_id for job_id in due if job_id not in self._one_by_one)
+        waits = [job_id for job_id in self._aside if job_id not in due]
+        opened = await self._cycle.open(CLAIM_LIMIT, DRAIN_LIMIT, waits, handover)
+        now = self._now = opened.now
         work: defaultdict[str, list[SignalRow | Signal]] = defaultdict(list)
-        claimed = {row.job_id: row for row in opened.claimed}
-        for row in opened.signals:
+        alone = self._one_by_one[0] if self._one_by_one else None
+        claimed = {row.job_id: row for row in opened.claimed if alone in (None, row.job_id)}
+        heard = [row for row in opened.signals if alone in (None, row.job_id)]
+        for row in heard:
             work[row.job_id].append(row)
-        self._add_own_work(work, now)
+        if alone is None:
+            self._add_own_work(work, now)
+        else:
+            work[alone]  # A key without signals: the job is loaded and looked at.
         # A claimed job is ours only after the commit; if its outcome is unknown, the reload finds out.
         involved.update(work)
         states = await self._states(work, claimed)
-        batch = Batch(handled=[row.id for row in opened.signals if row.job_id in states])
+        batch = Batch(handled=[row.id for row in heard if row.job_id in states])
         withdrawals: list[Withdrawal] = []
         for job_id, signals in work.items():
             state = states.get(job_id)
@@ -119,22 +187,30 @@ class Owner:
                 withdrawals += await self._advance(batch, state, signals, now)
         await self._withdraw(batch, states, withdrawals, now)
         for state in states.values():
+            if state.job_id in self._aside and not state.is_terminal:
+                state.job_touched = True
             add_states(batch, state, self.orchestrator_id)
-        if states:
-            await self._cycle.commit(batch)
+        if states or handover is not None:
+            committed = await self._cycle.commit(batch, handover)
         else:
             # Woken in vain: unlike a commit, a rollback waits for no disk.
+            committed = Committed([], work_left=False)
             await self._cycle.rollback()
         self._remember(states.values())
+        if alone is not None:
+            self._one_by_one.popleft()
+            self._aside.pop(alone, None)
         return CycleResult(
             now=now,
-            signals=len(opened.signals),
+            signals=len(heard),
             jobs=len(states),
-            more=len(opened.signals) >= DRAIN_LIMIT or len(claimed) >= CLAIM_LIMIT or self.has_work,
+            more=alone is not None or len(heard) >= DRAIN_LIMIT or len(claimed) >= CLAIM_LIMIT or self.has_work,
             overflows=len(claimed) >= CLAIM_LIMIT,
-            enqueued=batch.makes_work,
+            enqueued=committed.work_left,
             due_at=batch.earliest_due(),
             finished=tuple(s.job_id for s in states.values() if s.is_terminal),
+            taken=opened.taken if handover is not None else None,
+            leases=committed.leases,
         )
 
     def _add_own_work(self, work: defaultdict[str, list[SignalRow | Signal]], now: float) -> None:

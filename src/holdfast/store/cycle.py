@@ -17,6 +17,8 @@ from holdfast.store.connection import SYNC, Connections, Rows, Statement
 from holdfast.store.interface import (
     RANK_LIMIT,
     Batch,
+    Committed,
+    Handover,
     JobRow,
     Lane,
     NodeRow,
@@ -25,6 +27,7 @@ from holdfast.store.interface import (
     Withdrawal,
 )
 from holdfast.store.queries import query
+from holdfast.store.work import claim_statement, lease_of, report_statement
 
 ROLE = "cycle"
 
@@ -43,14 +46,22 @@ class PostgresCycle:
         self._is_open = False
         self._floor = InboxFloor()
 
-    async def open(self, claim_limit: int, drain_limit: int) -> Opened:
+    async def open(
+        self, claim_limit: int, drain_limit: int, aside: Sequence[str] = (), handover: Handover | None = None
+    ) -> Opened:
         await self.rollback()
         self._is_open = True
-        _, fence, unowned, waiting = await self._exchange(
+        without = plain(aside)
+        handed = [report_statement(handover.worker, handover.reports)] if handover is not None else []
+        _, fence, *told, unowned, waiting = await self._exchange(
             (b"begin", {}),
             (query("fence"), {"me": self._me}),
-            (query("claim_jobs"), {"limit": claim_limit}),
-            (query("drain"), {"me": self._me, "floor": self._floor.current(), "limit": drain_limit}),
+            *handed,
+            (query("claim_jobs"), {"limit": claim_limit, "aside": without}),
+            (
+                query("drain"),
+                {"me": self._me, "floor": self._floor.current(), "limit": drain_limit, "aside": without},
+            ),
         )
         if not fence:
             await self.rollback()
@@ -60,7 +71,8 @@ class PostgresCycle:
         signals = [_signal_row(row[:width]) for row in unowned]
         drained = [_signal_row(row) for row in waiting]
         self._floor.saw(drained)
-        return Opened(float(fence[0][0]), [_job_row(row) for row in claimed.values()], signals + drained)
+        taken = frozenset(told[0][0][0] or ()) if told else frozenset()
+        return Opened(float(fence[0][0]), [_job_row(row) for row in claimed.values()], signals + drained, taken)
 
     async def load(self, job_ids: Sequence[str]) -> tuple[list[JobRow], list[NodeRow]]:
         ids = plain(job_ids)
@@ -78,12 +90,21 @@ class PostgresCycle:
         assert self._is_open, "a cycle writes only between open and commit: outside it nothing would be fenced"
         await self._exchange(*self._statements(batch, await self._lanes.of(_lanes_in(batch))))
 
-    async def commit(self, batch: Batch) -> None:
+    async def commit(self, batch: Batch, handover: Handover | None = None) -> Committed:
         assert self._is_open, "a cycle writes only between open and commit: outside it nothing would be fenced"
-        lane_ids = await self._lanes.of(_lanes_in(batch))
+        statements = self._statements(batch, await self._lanes.of(_lanes_in(batch)))
         announcement: list[Statement] = [(b"notify holdfast_task", {})] if batch.makes_work else []
-        await self._exchange(*self._statements(batch, lane_ids), (b"commit", {}), *announcement)
+        if handover is None:
+            await self._exchange(*statements, (b"commit", {}), *announcement)
+            self._is_open = False
+            return Committed([], batch.makes_work)
+        *_, claimed, _ = await self._exchange(*statements, claim_statement(handover), (b"commit", {}))
         self._is_open = False
+        leases = [lease_of(row) for row in claimed]
+        work_left = handover.leaves(batch, len(leases))
+        if work_left:
+            await self._exchange(*announcement)
+        return Committed(leases, work_left)
 
     def _statements(self, batch: Batch, lane_ids: dict[Lane, int]) -> list[Statement]:
         handled = {"me": self._me, "ids": plain(batch.handled)}

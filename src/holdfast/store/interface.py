@@ -249,88 +249,6 @@ class Batch:
                 written.clear()
 
 
-class Withdrawal(NamedTuple):
-    """Which tasks of a job to end, and as what."""
-
-    job_id: str
-    status: str
-    leases_too: bool
-    error: dict[str, Any]
-    unqueued: tuple[tuple[str, int, int], ...]
-
-
-class Opened(NamedTuple):
-    """What an owner finds at the start of a cycle.
-
-    `claimed` are jobs that nobody owned, locked until the commit; `signals` are theirs and those of the jobs
-    that are owned already, oldest first.
-    """
-
-    now: float
-    claimed: list[JobRow]
-    signals: list[SignalRow]
-
-
-class Cycle(Protocol):
-    """One transaction of an owner. What is neither committed nor rolled back is undone by the next `open`."""
-
-    async def open(self, claim_limit: int, drain_limit: int) -> Opened:
-        """Lock the owner's own row, claim new jobs, read waiting signals; raises Fenced if someone took over."""
-        ...
-
-    async def load(self, job_ids: Sequence[str]) -> tuple[list[JobRow], list[NodeRow]]:
-        """Jobs that belong to the owner, with the nodes that have begun."""
-        ...
-
-    async def results(self, job_id: str, node: str) -> tuple[list[Any], list[int]]:
-        """The outputs of a node's completed items in item order, and the indexes of the failed ones."""
-        ...
-
-    async def write(self, batch: Batch) -> None:
-        """Apply a batch before something inside the same transaction needs to see it."""
-        ...
-
-    async def withdraw(self, withdrawals: Sequence[Withdrawal]) -> dict[str, dict[str, list[int]]]:
-        """End tasks that wait in the queue; returns job -> node -> items that are terminal now."""
-        ...
-
-    async def commit(self, batch: Batch) -> None:
-        """Apply a batch, make all durable, then wake the workers if it makes work for them.
-
-        LostRace: the outcome is unknown, forget everything and reload.
-        """
-        ...
-
-    async def rollback(self) -> None: ...
-
-
-class NewJob(NamedTuple):
-    """A submission that has passed all checks."""
-
-    job_id: str
-    tenant: str
-    workflow_id: str
-    version: str
-    definition_hash: str
-    definition: bytes
-    identity: str
-    body_hash: str
-    inputs: dict[str, Any]
-    priority: int = 0
-
-
-class SubmitAnswer(NamedTuple):
-    """What became of a submission: the job that now stands for its identity, and whether it is new."""
-
-    job_id: str
-    created: bool
-    same_body: bool
-    status: str
-    run: int
-    result: Any
-    version: str
-
-
 class Lease(NamedTuple):
     """A worker's right to one attempt."""
 
@@ -376,6 +294,125 @@ class WorkerIdentity(NamedTuple):
     name: str
 
 
+class Handover(NamedTuple):
+    """A worker's reports for the owner of their jobs in the same process, and what it would like to lease next."""
+
+    worker: WorkerIdentity
+    reports: Sequence[Report]
+    queues: Sequence[str] | None
+    handlers: Sequence[str]
+    limit: int
+
+    def leaves(self, batch: Batch, leases: int) -> bool:
+        """Whether the batch makes work that this many leases did not take: with fewer than it could have had, all
+        that the worker serves is its own by now."""
+        if not batch.makes_work:
+            return False
+        lanes = {row.lane for row in batch.enqueued} | {row.lane for row in batch.retried}
+        return batch.made_work or leases >= self.limit or not all(self._serves(lane) for lane in lanes)
+
+    def _serves(self, lane: Lane) -> bool:
+        return lane.handler in self.handlers and (self.queues is None or lane.queue in self.queues)
+
+
+class Withdrawal(NamedTuple):
+    """Which tasks of a job to end, and as what."""
+
+    job_id: str
+    status: str
+    leases_too: bool
+    error: dict[str, Any]
+    unqueued: tuple[tuple[str, int, int], ...]
+
+
+class Opened(NamedTuple):
+    """What an owner finds at the start of a cycle.
+
+    `claimed` are jobs that nobody owned, locked until the commit; `signals` are theirs and those of the jobs
+    that are owned already, oldest first.
+    """
+
+    now: float
+    claimed: list[JobRow]
+    signals: list[SignalRow]
+    taken: frozenset[int] = frozenset()
+    """Which reports of a handover were taken, by their place."""
+
+
+class Committed(NamedTuple):
+    """What a commit gave to the worker of a handover, and whether it left work for others."""
+
+    leases: list[Lease]
+    work_left: bool
+
+
+class Cycle(Protocol):
+    """One transaction of an owner. What is neither committed nor rolled back is undone by the next `open`."""
+
+    async def open(
+        self, claim_limit: int, drain_limit: int, aside: Sequence[str] = (), handover: Handover | None = None
+    ) -> Opened:
+        """Lock the owner's own row, claim new jobs, read waiting signals, but none of the jobs that were set aside.
+
+        The reports of a handover are taken first, as if the worker had reported, but inside this transaction.
+        Raises Fenced if someone took over.
+        """
+        ...
+
+    async def load(self, job_ids: Sequence[str]) -> tuple[list[JobRow], list[NodeRow]]:
+        """Jobs that belong to the owner, with the nodes that have begun."""
+        ...
+
+    async def results(self, job_id: str, node: str) -> tuple[list[Any], list[int]]:
+        """The outputs of a node's completed items in item order, and the indexes of the failed ones."""
+        ...
+
+    async def write(self, batch: Batch) -> None:
+        """Apply a batch before something inside the same transaction needs to see it."""
+        ...
+
+    async def withdraw(self, withdrawals: Sequence[Withdrawal]) -> dict[str, dict[str, list[int]]]:
+        """End tasks that wait in the queue; returns job -> node -> items that are terminal now."""
+        ...
+
+    async def commit(self, batch: Batch, handover: Handover | None = None) -> Committed:
+        """Apply a batch, make all durable, then wake the workers if it makes work for them.
+
+        The worker of a handover gets its next leases in the same transaction. LostRace: the outcome is unknown,
+        forget everything and reload.
+        """
+        ...
+
+    async def rollback(self) -> None: ...
+
+
+class NewJob(NamedTuple):
+    """A submission that has passed all checks."""
+
+    job_id: str
+    tenant: str
+    workflow_id: str
+    version: str
+    definition_hash: str
+    definition: bytes
+    identity: str
+    body_hash: str
+    inputs: dict[str, Any]
+    priority: int = 0
+
+
+class SubmitAnswer(NamedTuple):
+    """What became of a submission: the job that now stands for its identity, and whether it is new."""
+
+    job_id: str
+    created: bool
+    same_body: bool
+    status: str
+    run: int
+    result: Any
+    version: str
+
+
 class Store(Protocol):
     """Everything outside an owner's cycle; each call is one transaction of its own."""
 
@@ -402,6 +439,10 @@ class Store(Protocol):
 
         Returns the jobs, each with the name of its former owner.
         """
+        ...
+
+    async def set_aside(self, job_id: str, orchestrator_id: int, problem: str) -> None:
+        """Tell people why nothing happens with a job; its owner, or anyone if it has none, may say so."""
         ...
 
     async def forget_the_ended(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from operator import itemgetter
 from typing import Any
 
 import orjson
@@ -13,14 +12,13 @@ from holdfast.errors import NotFound
 from holdfast.store.arrays import jsons, plain, texts
 from holdfast.store.connection import SYNC, Answer, Connections, Rows, Statement, unreachable
 from holdfast.store.cycle import LaneIds, PostgresCycle
-from holdfast.store.interface import JobFacts, Lease, NewJob, Report, SubmitAnswer, WorkerIdentity
+from holdfast.store.interface import Handover, JobFacts, Lease, NewJob, Report, SubmitAnswer, WorkerIdentity
 from holdfast.store.listener import ANYBODY, SIGNAL
 from holdfast.store.queries import query
+from holdfast.store.work import claim_statement, in_lock_order, lease_of, report_statement
 from holdfast.version import __version__
 
 Held = tuple[str, str, int, int]
-LEASE_SLACK_SECONDS = 2.0
-"""How much longer than its timeout an attempt's lease lives: time for the worker to end it itself."""
 
 
 class PostgresStore:
@@ -132,6 +130,10 @@ class PostgresStore:
         await self._execute("end_lapsed_orchestrators", me=orchestrator_id)
         return {row[0]: row[1] for row in await self._fetch("take_jobs", me=orchestrator_id, limit=limit)}
 
+    async def set_aside(self, job_id: str, orchestrator_id: int, problem: str) -> None:
+        """Tell people why nothing happens with a job."""
+        await self._execute("set_aside", job=job_id, me=orchestrator_id, problem=problem)
+
     async def forget_the_ended(self) -> None:
         """Remove processes that ended long ago and answers that nobody asks for any more."""
         await self._execute("forget_the_ended")
@@ -219,19 +221,22 @@ class PostgresStore:
         """Hand in reports; those whose lease is no longer held change nothing. Returns how many were taken."""
         if not reports:
             return 0
-        reports = sorted(reports, key=_queue_key)
-        rows = await self._fetch("report", **_report_parameters(worker, reports))
+        reports = in_lock_order(reports)
+        rows = (await self._exchange("main", report_statement(worker, reports)))[0].rows
         await self._exchange("main", _signalled({report.owner for report in reports}))
         return await self._taken(worker, reports, rows[0][0])
 
     async def _taken(self, worker: WorkerIdentity, reports: Sequence[Report], taken: list[int] | None) -> int:
         """How many were taken; the others leave a trace, each in its job."""
         accepted = frozenset(taken or ())
-        refused = [report for number, report in enumerate(reports) if number not in accepted]
-        if refused:
-            await self._execute("reject", **_report_parameters(worker, refused))
-            await self.notify_orchestrators()
+        await self.reject(worker, [report for number, report in enumerate(reports) if number not in accepted])
         return len(accepted)
+
+    async def reject(self, worker: WorkerIdentity, reports: Sequence[Report]) -> None:
+        """Reports that were not taken leave a trace."""
+        if reports:
+            await self._exchange("main", report_statement(worker, reports, "reject"))
+            await self.notify_orchestrators()
 
     async def claim(
         self,
@@ -241,8 +246,8 @@ class PostgresStore:
         limit: int,
     ) -> list[Lease]:
         """Lease up to `limit` tasks by priority, rank and age."""
-        rows = await self._fetch("claim", **_claim_parameters(worker, queues, handlers, limit))
-        return [_lease(row) for row in rows]
+        claim = claim_statement(Handover(worker, (), queues, handlers, limit))
+        return [lease_of(row) for row in (await self._exchange("main", claim))[0].rows]
 
     async def report_and_claim(
         self,
@@ -253,14 +258,14 @@ class PostgresStore:
         limit: int,
     ) -> tuple[int, list[Lease]]:
         """Both in one round trip; each is a transaction of its own."""
-        claim = (query("claim"), _claim_parameters(worker, queues, handlers, limit))
+        claim = claim_statement(Handover(worker, (), queues, handlers, limit))
         if not reports:
-            return 0, [_lease(row) for row in (await self._exchange("work", claim))[0].rows]
-        reports = sorted(reports, key=_queue_key)
-        report = (query("report"), _report_parameters(worker, reports))
+            return 0, [lease_of(row) for row in (await self._exchange("work", claim))[0].rows]
+        reports = in_lock_order(reports)
+        report = report_statement(worker, reports)
         wake = _signalled({report.owner for report in reports})
         told, _, claimed = await self._exchange("work", report, SYNC, wake, SYNC, claim)
-        return await self._taken(worker, reports, told.rows[0][0]), [_lease(row) for row in claimed.rows]
+        return await self._taken(worker, reports, told.rows[0][0]), [lease_of(row) for row in claimed.rows]
 
     async def job_facts(self, job_ids: Sequence[str]) -> dict[str, JobFacts]:
         """What handlers may ask of these jobs."""
@@ -320,10 +325,6 @@ def _first_definition(job: NewJob) -> dict[str, str]:
     }
 
 
-_queue_key = itemgetter(0, 1, 2)
-"""The order in which everybody locks queue rows that he must have: job, node, item."""
-
-
 def _held_columns(held: Sequence[Held]) -> dict[str, str]:
     return {
         "job_id": plain(h[0] for h in held),
@@ -331,41 +332,3 @@ def _held_columns(held: Sequence[Held]) -> dict[str, str]:
         "item": plain(h[2] for h in held),
         "epoch": plain(h[3] for h in held),
     }
-
-
-def _report_parameters(worker: WorkerIdentity, reports: Sequence[Report]) -> dict[str, Any]:
-    job_id, node, item, epoch, attempt, outcome, started_at, output, data, _ = zip(*reports, strict=True)
-    return {
-        "me": worker.worker_id,
-        "worker": worker.name,
-        "job_id": plain(job_id),
-        "node": texts(node),
-        "item": plain(item),
-        "epoch": plain(epoch),
-        "attempt": plain(attempt),
-        "outcome": plain(outcome),
-        "started_at": plain(started_at),
-        "output": jsons(output),
-        "data": jsons(data),
-    }
-
-
-def _claim_parameters(
-    worker: WorkerIdentity,
-    queues: Sequence[str] | None,
-    handlers: Sequence[str],
-    limit: int,
-) -> dict[str, Any]:
-    return {
-        "me": worker.worker_id,
-        "queues": texts(queues) if queues is not None else None,
-        "handlers": texts(handlers),
-        "limit": limit,
-        "slack": LEASE_SLACK_SECONDS,
-    }
-
-
-def _lease(row: tuple[Any, ...]) -> Lease:
-    name, data = row[9], row[10]
-    resume_point = (name, orjson.loads(data) if data is not None else None) if name is not None else None
-    return Lease._make((*row[:8], orjson.loads(row[8]), resume_point, *row[11:]))

@@ -6,17 +6,19 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import orjson
 
 from holdfast.core.signals import Outcome
 from holdfast.define.registry import Registry
 from holdfast.errors import Unreachable
-from holdfast.store.interface import JobFacts, Lease, Report, WorkerIdentity
+from holdfast.store.interface import Handover, JobFacts, Lease, Report, WorkerIdentity
 from holdfast.store.postgres import Held, PostgresStore
+from holdfast.store.work import in_lock_order
 from holdfast.worker.context import Attempt
 from holdfast.worker.execute import NO_FACTS, Executor, begin, capture_output, given_back
+from holdfast.worker.pulse import Pulse
 
 logger = logging.getLogger("holdfast.worker")
 
@@ -27,6 +29,9 @@ PREFETCH_SECONDS = 0.1
 """How much work may lie claimed but not begun: what the slots finish in this time. Its timeout is already running."""
 GATHER_SECONDS = 0.004
 """How long finished attempts may wait for others, so that one report carries many."""
+
+Shortcut = Callable[[Handover], Awaitable[tuple[frozenset[int], list[Lease]] | None]]
+"""Gives reports to the owner of their jobs: which were taken, and the next leases; None: nobody looked at them."""
 
 
 class Worker:
@@ -46,6 +51,8 @@ class Worker:
         poll_seconds: float,
         grace_seconds: float,
         wake: asyncio.Event,
+        pulse: Pulse | None = None,
+        shortcut: Shortcut | None = None,
     ) -> None:
         self._store = store
         self._name = name
@@ -67,6 +74,8 @@ class Worker:
         self._mean_seconds = 0.05
         self._lease_ends = 0.0
         self._doubts_until = 0.0
+        self._pulse = pulse
+        self._shortcut = shortcut
         self._executor = Executor(registry, self._save_checkpoint, concurrency)
 
     @property
@@ -78,13 +87,14 @@ class Worker:
         capture_output()
         slots = [asyncio.create_task(self._slot(), name=f"holdfast slot {n}") for n in range(self._concurrency)]
         beating = asyncio.create_task(self._beat(), name="holdfast heartbeat")
+        living = [beating, *([asyncio.create_task(self._pulse.keep())] if self._pulse is not None else [])]
         waking = asyncio.create_task(self._wake_at(stop))
-        for task in (*slots, beating):
+        for task in (*slots, *living):
             task.add_done_callback(lambda _: self._wake.set())
         try:
             while not stop.is_set():
                 try:
-                    _crash_with((*slots, beating))
+                    _crash_with((*slots, *living))
                     await self._turn()
                 except Unreachable as reason:
                     logger.warning("worker_retreats: %s", reason)
@@ -93,7 +103,7 @@ class Worker:
             with contextlib.suppress(Unreachable):
                 await self._drain()
         finally:
-            await _end((*slots, beating, waking))
+            await _end((*slots, *living, waking))
             self._executor.close()
             if self._worker is not None:
                 with contextlib.suppress(Unreachable):
@@ -112,9 +122,7 @@ class Worker:
         reports, self._reports = self._reports, []
         room = self._room(reported=len(reports))
         try:
-            taken, leases = await self._store.report_and_claim(
-                worker, reports, self._queues, self._registry.names, room
-            )
+            taken, leases = await self._report_and_claim(worker, reports, room)
         except Unreachable:
             # Nobody knows whether the claim was made: what it leased without our knowledge is given back later.
             self._reports = reports + self._reports
@@ -127,6 +135,20 @@ class Worker:
                 await asyncio.wait_for(self._wake.wait(), self._poll_seconds)
         elif not self._reports:
             await self._wake.wait()
+
+    async def _report_and_claim(
+        self, worker: WorkerIdentity, reports: Sequence[Report], room: int
+    ) -> tuple[int, list[Lease]]:
+        """By way of the owner, if it is in this process and has time: one transaction for its step and ours."""
+        names = self._registry.names
+        if reports and self._shortcut is not None:
+            handover = Handover(worker, in_lock_order(reports), self._queues, names, room)
+            answer = await self._shortcut(handover)
+            if answer is not None:
+                taken, leases = answer
+                await self._store.reject(worker, [r for n, r in enumerate(handover.reports) if n not in taken])
+                return len(taken), leases
+        return await self._store.report_and_claim(worker, reports, self._queues, names, room)
 
     async def _accept(self, leases: Sequence[Lease]) -> None:
         for lease in leases:
@@ -155,7 +177,12 @@ class Worker:
             self._name, self._queues, self._registry.names, self._concurrency, self._lease_seconds
         )
         self._lease_ends = asked + self._lease_seconds
+        self._tell_pulse(asked)
         return self._worker
+
+    def _tell_pulse(self, asked: float) -> None:
+        if self._pulse is not None and self._worker is not None:
+            self._pulse.beat(self._worker.worker_id, asked)
 
     async def _gather(self) -> None:
         """While slots keep finishing, let a few more reports come together."""
@@ -232,6 +259,9 @@ class Worker:
             if self._worker is None:
                 continue
             asked, held = time.monotonic(), list(self._held)
+            if self._pulse is not None:
+                # While we could not, the pulse may have renewed in our place.
+                self._lease_ends = max(self._lease_ends, self._pulse.renewed_at + self._lease_seconds)
             try:
                 # A renewal that hangs must not outlive the lease: our own clock ends it.
                 async with asyncio.timeout(max(0.1, self._lease_ends - asked)):
@@ -249,6 +279,7 @@ class Worker:
                 self._lose_everything()
                 continue
             self._lease_ends = asked + self._lease_seconds
+            self._tell_pulse(asked)
             # Only what was asked about: a lease that was claimed meanwhile is not missing.
             for key in set(held) - set(still):
                 self._lose(key)

@@ -25,7 +25,13 @@ SECONDS = 600
 AT_ONCE = 2
 
 PYTEST = (sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=no", "-p", "no:randomly")
-CORE = (*PYTEST, "tests/core", "tests/simulation/test_found.py", "tests/simulation/test_owner.py")
+CORE = (
+    *PYTEST,
+    "tests/core",
+    "tests/simulation/test_found.py",
+    "tests/simulation/test_owner.py",
+    "tests/orchestrator/test_owner.py",
+)
 STORE = (*PYTEST, "tests/store/test_fencing.py", "tests/store/test_conformance.py", "-k", "not model")
 SIMULATION = (
     sys.executable, "-m", "tests.simulation", "--seeds", "400", "--processes", "1", "--failures", "1",

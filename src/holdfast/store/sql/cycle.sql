@@ -16,7 +16,11 @@ for share;
 -- Signals of jobs that nobody owns, and these jobs, unless someone owns them by now or is about to.
 -- Whoever locks them first has them.
 with signal as materialized (
-    select i.* from inbox i where i.owner = 0 order by i.id limit %(limit)s for update skip locked
+    select i.* from inbox i
+    where i.owner = 0 and i.job_id <> all(%(aside)s::uuid[])
+    order by i.id
+    limit %(limit)s
+    for update skip locked
 )
 select i.id, i.job_id::text, i.kind, i.node, i.item, i.epoch, i.attempt, i.outcome, i.worker, i.alone,
     extract(epoch from i.started_at)::float8, case when i.item < 0 then i.output::text end, i.data::text, i.actor,
@@ -41,7 +45,7 @@ select i.id, i.job_id::text, i.kind, i.node, i.item, i.epoch, i.attempt, i.outco
     i.reason, t.status, t.epoch, t.attempt, t.retry_count, t.lost_count, t.crash_count
 from inbox i
 left join tasks t on t.job_id = any(array[i.job_id]) and t.node = i.node and t.item = i.item
-where i.owner = %(me)s and i.id > %(floor)s
+where i.owner = %(me)s and i.id > %(floor)s and i.job_id <> all(%(aside)s::uuid[])
 order by i.id
 limit %(limit)s;
 

@@ -41,6 +41,11 @@ from lost l join orchestrators o on o.orchestrator_id = l.previous
 where j.job_id = any(array[l.job_id])
 returning j.job_id::text, o.name;
 
+-- name: set_aside
+-- Why nothing happens with a job; the next commit that moves it takes the words away.
+update jobs set reason = 'orchestrator_error: ' || left(%(problem)s, 500)
+where job_id = %(job)s and finished_at is null and (owner is null or owner = %(me)s);
+
 -- name: forget_the_ended
 -- Ended processes are kept for an hour and answers for a day, for people to see; what still holds something stays.
 with forgotten_workers as (

@@ -1,0 +1,56 @@
+"""What a worker asks of the database, as statements: they run on its own line or inside an owner's transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
+from typing import Any
+
+import orjson
+
+from holdfast.store.arrays import jsons, plain, texts
+from holdfast.store.connection import Statement
+from holdfast.store.interface import Handover, Lease, Report, WorkerIdentity
+from holdfast.store.queries import query
+
+LEASE_SLACK_SECONDS = 2.0
+"""How much longer than its timeout an attempt's lease lives: time for the worker to end it itself."""
+
+
+def in_lock_order(reports: Iterable[Report]) -> list[Report]:
+    """The order in which everybody locks queue rows that he must have: job, node, item."""
+    return sorted(reports, key=itemgetter(0, 1, 2))
+
+
+def report_statement(worker: WorkerIdentity, reports: Sequence[Report], name: str = "report") -> Statement:
+    """Reports in lock order; the answer says which of them were taken, by their place."""
+    job_id, node, item, epoch, attempt, outcome, started_at, output, data, _ = zip(*reports, strict=True)
+    return query(name), {
+        "me": worker.worker_id,
+        "worker": worker.name,
+        "job_id": plain(job_id),
+        "node": texts(node),
+        "item": plain(item),
+        "epoch": plain(epoch),
+        "attempt": plain(attempt),
+        "outcome": plain(outcome),
+        "started_at": plain(started_at),
+        "output": jsons(output),
+        "data": jsons(data),
+    }
+
+
+def claim_statement(wish: Handover) -> Statement:
+    return query("claim"), {
+        "me": wish.worker.worker_id,
+        "queues": texts(wish.queues) if wish.queues is not None else None,
+        "handlers": texts(wish.handlers),
+        "limit": wish.limit,
+        "slack": LEASE_SLACK_SECONDS,
+    }
+
+
+def lease_of(row: tuple[Any, ...]) -> Lease:
+    name, data = row[9], row[10]
+    resume_point = (name, orjson.loads(data) if data is not None else None) if name is not None else None
+    return Lease._make((*row[:8], orjson.loads(row[8]), resume_point, *row[11:]))
