@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 import psycopg
 
+from holdfast import failpoint
 from holdfast.errors import Fenced, LostRace, Unreachable
 from holdfast.store.arrays import jsons, plain, texts
 from holdfast.store.connection import SYNC, Connections, Rows, Statement
@@ -60,6 +61,7 @@ class PostgresCycle:
         signals = [_signal_row(row[:width]) for row in unowned]
         drained = [_signal_row(row) for row in waiting]
         self._floor.saw(drained)
+        await failpoint.hit("drain.after_open")
         return Opened(float(fence[0][0]), [_job_row(row) for row in claimed.values()], signals + drained)
 
     async def load(self, job_ids: Sequence[str]) -> tuple[list[JobRow], list[NodeRow]]:
@@ -80,10 +82,13 @@ class PostgresCycle:
 
     async def commit(self, batch: Batch) -> None:
         assert self._is_open, "a cycle writes only between open and commit: outside it nothing would be fenced"
+        await failpoint.hit("decide.after_core")
         lane_ids = await self._lanes.of(_lanes_in(batch))
         announcement: list[Statement] = [(b"notify holdfast_task", {})] if batch.makes_work else []
+        await failpoint.hit("commit.before")
         await self._exchange(*self._statements(batch, lane_ids), (b"commit", {}), *announcement)
         self._is_open = False
+        await failpoint.hit("commit.after")
 
     def _statements(self, batch: Batch, lane_ids: dict[Lane, int]) -> list[Statement]:
         handled = {"me": self._me, "ids": plain(batch.handled)}
