@@ -79,7 +79,7 @@ class Services:
         self.worker: Worker | None = None
         for number in range(1, DESKS + 1 if orchestrate else 1):
             orchestrator = Orchestrator(
-                self._store(url, "orchestrator"),
+                self._store(url, "orchestrator", settings.owner_lease_seconds),
                 process_name() if number == 1 else f"{process_name()}/{number}",
                 rules=Rules(
                     lost_limit=settings.lost_limit,
@@ -97,7 +97,7 @@ class Services:
             self.orchestrators.append(orchestrator)
         if registry is not None:
             self.worker = Worker(
-                self._store(url, "worker"),
+                self._store(url, "worker", settings.lease_seconds),
                 process_name(),
                 registry,
                 queues=queues,
@@ -121,8 +121,8 @@ class Services:
         for orchestrator in woken:
             orchestrator.wake()
 
-    def _store(self, url: str, name: str) -> PostgresStore:
-        store = PostgresStore(url, f"holdfast {name}")
+    def _store(self, url: str, name: str, lease_seconds: float) -> PostgresStore:
+        store = PostgresStore(url, f"holdfast {name}", lease_seconds)
         self._stores.append(store)
         return store
 

@@ -17,7 +17,7 @@ from holdfast.store.interface import NewJob
 from holdfast.store.postgres import PostgresStore
 from tests.chaos import workload
 from tests.chaos.checks import Verdict, judge
-from tests.chaos.fleet import Fleet, OutOfTime, Server, until
+from tests.chaos.fleet import Fleet, OutOfTime, Process, Server, until
 
 PATIENCE_SECONDS = 60.0
 _OPEN_JOBS = "select count(*) from jobs where finished_at is null"
@@ -95,6 +95,13 @@ class Case:
 
     async def until_work_is_leased(self) -> None:
         await self.until_rows("leased work", "select 1 from queue where state = 'leased'")
+
+    async def until_declared_dead(self, process: Process) -> None:
+        """Until all leases of that process are ended."""
+        mine = f"from {process.service}s where split_part(split_part(name, ':', 2), '/', 1) = '{process.popen.pid}'"
+        await self.until_rows(
+            f"the end of {process.popen.pid}", f"select 1 where (select bool_and(ended_at is not null) {mine})"
+        )
 
     def broken(self, at: float | None = None) -> None:
         """The fault is there, or over: from here on the recovery is measured."""

@@ -86,7 +86,7 @@ async def stop_at(point: str, case: Case) -> None:
     if victim.service == WORKER:
         await case.note_leases()
     await case.fleet.up(victim.service)
-    await case.until_rows("the victim's end", f"select 1 from {victim.service}s where ended_at is not null")
+    await case.until_declared_dead(victim)
     victim.send(signal.SIGCONT)
 
 
@@ -105,7 +105,10 @@ async def submit_at(point: str, action: str, case: Case) -> None:
     command = [HOLDFAST, "submit", str(file), "--input", "number=0", "--key", "chain 0"]
     environment = {**os.environ, **SETTINGS, "HOLDFAST_DATABASE_URL": case.url}
     first = subprocess.Popen(
-        command, env=environment | {"HOLDFAST_FAILPOINT": f"{point}:{action}"}, stderr=subprocess.DEVNULL
+        command,
+        env=environment | {"HOLDFAST_FAILPOINT": f"{point}:{action}"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     if action == "stop":
         await asyncio.to_thread(os.waitid, os.P_PID, first.pid, os.WSTOPPED | os.WNOWAIT)
@@ -133,11 +136,17 @@ async def _behind(case: Case, service: str, proxy: Proxy) -> Process:
     return victim
 
 
+async def _struck(case: Case, service: str) -> None:
+    case.broken()
+    if service == WORKER:
+        await case.note_leases()
+
+
 async def cut(service: str, case: Case) -> None:
     async with Proxy(case.server.port) as proxy:
         case.fleet.kept.append(await _behind(case, service, proxy))
         proxy.cut()
-        case.broken()
+        await _struck(case, service)
         await case.all_done()
 
 
@@ -164,9 +173,9 @@ async def stall(service: str, case: Case) -> None:
     async with Proxy(case.server.port) as proxy:
         victim = await _behind(case, service, proxy)
         proxy.hold(*BOTH)
-        case.broken()
+        await _struck(case, service)
         await case.fleet.up(service)
-        await case.until_rows("the victim's end", f"select 1 from {service}s where ended_at is not null")
+        await case.until_declared_dead(victim)
         proxy.heal()
         case.fleet.kept.append(victim)
         await case.all_done()
@@ -177,9 +186,9 @@ async def swallow(service: str, direction: Direction, case: Case) -> None:
     async with Proxy(case.server.port) as proxy:
         victim = await _behind(case, service, proxy)
         proxy.swallow(direction)
-        case.broken()
+        await _struck(case, service)
         (replacement,) = await case.fleet.up(service)
-        await case.until_rows("the victim's end", f"select 1 from {service}s where ended_at is not null")
+        await case.until_declared_dead(victim)
         proxy.heal()
         await case.all_done()
         case.fleet.kept.remove(replacement)

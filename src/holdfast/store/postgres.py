@@ -27,8 +27,8 @@ LEASE_SLACK_SECONDS = 2.0
 class PostgresStore:
     """Keeps the promises of `interface.Store`. One per process; safe within one event loop."""
 
-    def __init__(self, url: str, name: str = "holdfast") -> None:
-        self.connections = Connections(url, name)
+    def __init__(self, url: str, name: str = "holdfast", lease_seconds: float | None = None) -> None:
+        self.connections = Connections(url, name, lease_seconds)
         self._lanes = LaneIds(self.connections)
 
     async def close(self) -> None:
