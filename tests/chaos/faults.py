@@ -23,6 +23,8 @@ from tests.chaos.proxy import BOTH, Direction, Proxy
 WORKER, ORCHESTRATOR = "worker", "orchestrator"
 OTHER = {WORKER: ORCHESTRATOR, ORCHESTRATOR: WORKER}
 SMALL_DISK = "160m"
+LOAD_COPIES = 25
+"""So much of everything that the work outlasts the fault."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +206,7 @@ async def swallow(service: str, direction: Direction, case: Case) -> None:
 async def restart_postgres(case: Case) -> None:
     """`pg_ctl -m immediate`, under load."""
     await case.fleet.up(ORCHESTRATOR, WORKER)
-    await case.submit(workload.jobs(copies=6))
+    await case.submit(workload.jobs(copies=LOAD_COPIES))
     await case.until_work_is_leased()
     case.broken()
     await asyncio.to_thread(case.server.restart_at_once)
@@ -224,7 +226,7 @@ async def kill_backends(case: Case) -> None:
 async def exhaust_connections(case: Case) -> None:
     """Idle clients take every slot, ours included, until all leases are over. Measured from their release."""
     await case.fleet.up(ORCHESTRATOR, WORKER)
-    await case.submit(workload.jobs(copies=4))
+    await case.submit(workload.jobs(copies=LOAD_COPIES))
     await case.until_work_is_leased()
     with ExitStack() as idle:
         await asyncio.to_thread(_take_every_slot, case, idle)
@@ -246,26 +248,23 @@ def _take_every_slot(case: Case, idle: ExitStack) -> None:
 async def fill_the_disk(case: Case) -> None:
     """Nothing can be written until somebody makes room; Postgres may die of it. Measured from then on."""
     await case.fleet.up(ORCHESTRATOR, WORKER)
-    await case.submit(workload.jobs(copies=4))
+    await case.submit(workload.jobs(copies=LOAD_COPIES))
     await case.until_work_is_leased()
     ballast = case.server.home / "ballast"
     with suppress(OSError), ballast.open("wb") as file:
         while True:
             file.write(bytes(2**16))
-
-    async def is_refused() -> bool:
-        try:
-            await asyncio.to_thread(
-                case._query, "create table ballast as select repeat('x', 1000) from generate_series(1, 20000)", {}
-            )
-        except psycopg.Error:
-            return True
-        return False
-
-    await until("a full disk", is_refused)
+    await asyncio.to_thread(_use_up_the_log, case.url)
     ballast.unlink()
     case.broken()
     await asyncio.to_thread(case.server.start)
+
+
+def _use_up_the_log(url: str) -> None:
+    """Postgres has room in the log files that it made before; write until it wants another one and dies of it."""
+    with suppress(psycopg.OperationalError), psycopg.connect(url, autocommit=True) as connection:
+        while True:
+            connection.execute("select pg_logical_emit_message(false, 'ballast', repeat('x', 1000000))")
 
 
 # Handlers
