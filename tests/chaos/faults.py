@@ -272,7 +272,7 @@ def _use_up_the_log(url: str) -> None:
 
 async def hold_the_interpreter(case: Case) -> None:
     """A handler that lets no other thread run for longer than the lease."""
-    await case.fleet.up(ORCHESTRATOR, WORKER)
+    await case.fleet.up(ORCHESTRATOR, WORKER, HOLDFAST_LOST_LIMIT="1")
     case.broken()
     await case.submit(workload.jobs([workload.GIL], copies=1))
 

@@ -181,9 +181,9 @@ class Fleet:
         self.processes.append(process)
         return process
 
-    async def up(self, *services: str, url: str | None = None) -> list[Process]:
+    async def up(self, *services: str, **environment: str) -> list[Process]:
         """Processes that are started again when they end."""
-        started = [self.start(service, url) for service in services]
+        started = [self.start(service, **environment) for service in services]
         self.kept += started
         await asyncio.gather(*(process.ready() for process in started))
         return started

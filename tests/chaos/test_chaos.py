@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +14,6 @@ from tests.chaos.case import Case, run_case
 from tests.chaos.checks import Verdict, judge
 from tests.chaos.faults import FAULTS, Fault, calm, can_mount, small_disk
 from tests.chaos.fleet import Server
-
-pytestmark = pytest.mark.anyio
 
 CHOSEN = {
     "kill at report.after_commit",
@@ -61,10 +60,10 @@ def test_every_kind_of_fault_has_a_case() -> None:
     assert {fault.name for fault in FAULTS} >= CHOSEN
 
 
-@pytest.mark.parametrize("fault", chosen())
-async def test_nothing_is_lost_doubled_or_stuck(fault: Fault, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+@pytest.mark.parametrize("fault", list(chosen()))
+def test_nothing_is_lost_doubled_or_stuck(fault: Fault, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     server = request.getfixturevalue("small_server" if fault.needs_small_disk else "server")
-    outcome = await run_case(fault.name, fault.strike, server, tmp_path / "case")
+    outcome = asyncio.run(run_case(fault.name, fault.strike, server, tmp_path / "case"))
     assert outcome.verdict.wrongs == [], outcome.complaints
 
 
@@ -91,15 +90,19 @@ TAMPERING = {
 }
 
 
-async def test_the_judge_sees_nothing_in_a_calm_run_and_everything_that_is_tampered_with(
-    server: Server, tmp_path: Path
-) -> None:
-    case = Case(server, server.new_database(), tmp_path)
+async def _finish_calmly(case: Case) -> None:
     try:
         await calm(case)
         await case.all_done()
     finally:
         case.fleet.end()
+
+
+def test_the_judge_sees_nothing_in_a_calm_run_and_everything_that_is_tampered_with(
+    server: Server, tmp_path: Path
+) -> None:
+    case = Case(server, server.new_database(), tmp_path)
+    asyncio.run(_finish_calmly(case))
     effects = tmp_path / "effects"
     assert judge(case.url, case.jobs, effects).wrongs == []
     for what, (statement, kind) in TAMPERING.items():
