@@ -52,6 +52,7 @@ def _run(chosen: Sequence[Fault], runs: int, scratch: Path, servers: ExitStack) 
     outcome = asyncio.run(run_case("nothing", calm, server, scratch / "calm"))
     bad = _show("nothing (a calm run)", [outcome])
     small: Server | None = None
+    by_kind: defaultdict[str, list[Outcome]] = defaultdict(list)
     for fault in chosen:
         if fault.needs_small_disk and not can_mount():
             print(f"{fault.name:<58} skipped: only root may mount the small disk that it fills")
@@ -65,6 +66,10 @@ def _run(chosen: Sequence[Fault], runs: int, scratch: Path, servers: ExitStack) 
             outcomes.append(asyncio.run(run_case(fault.name, fault.strike, used, place, number)))
         wrong = _show(fault.name, outcomes, fault.known)
         bad += 0 if fault.known else wrong
+        by_kind[fault.kind] += outcomes
+    print("\nTogether, by kind")
+    for kind, of_kind in by_kind.items():
+        _print_row(kind, of_kind)
     print(
         f"{'Everything came through' if not bad else f'{bad} things went wrong'} in {time.monotonic() - started:.0f} s."
     )
@@ -72,22 +77,24 @@ def _run(chosen: Sequence[Fault], runs: int, scratch: Path, servers: ExitStack) 
 
 
 def _show(name: str, outcomes: Sequence[Outcome], known: str = "") -> int:
+    wrong = _print_row(name, outcomes)
+    for outcome in outcomes:
+        for reason in outcome.verdict.wrongs[:10]:
+            print(f"    {reason}")
+        if outcome.verdict.wrongs and not known:
+            print(outcome.complaints, file=sys.stderr)
+    if known and wrong:
+        print(f"    known, not counted: {known}")
+    return wrong
+
+
+def _print_row(name: str, outcomes: Sequence[Outcome]) -> int:
     seconds = [o.recovery_seconds for o in outcomes if o.recovery_seconds is not None]
     verdicts = [o.verdict for o in outcomes]
     counts = [sum(len(found) for found in _each(verdicts, what)) for what in ("lost", "doubled", "stuck")]
     p50, longest = (f"{statistics.median(seconds):.1f}", f"{max(seconds):.1f}") if seconds else ("-", "-")
     rejected = sum(verdict.rejected for verdict in verdicts)
     print(_ROW.format(name, len(outcomes), p50, longest, *counts, rejected), flush=True)
-    reasons: defaultdict[str, int] = defaultdict(int)
-    for outcome in outcomes:
-        for wrong in outcome.verdict.wrongs:
-            reasons[wrong] += 1
-        if outcome.verdict.wrongs and not known:
-            print(outcome.complaints, file=sys.stderr)
-    for reason in list(reasons)[:10]:
-        print(f"    {reason}")
-    if known and sum(counts):
-        print(f"    known, not counted: {known}")
     return sum(counts)
 
 
