@@ -2,6 +2,10 @@
 
 PYTHON ?= python3
 SEEDS ?= 2000
+RUNS ?= 1
+ONLY ?=
+MINUTES ?= 30
+JOBS ?= 20000
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -9,7 +13,7 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench sim mutants docs lock clean
+.PHONY: help demo test check format bench sim mutants chaos soak docs lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +47,12 @@ sim: $(READY) ## Simulate SEEDS worlds full of faults (default 2000)
 
 mutants: $(READY) ## Break the code on purpose, in many places: every breakage must be noticed
 	@$(BIN)/python -m tests.simulation.mutants.run
+
+chaos: $(READY) ## Kill, stop, cut and starve real processes at every point, RUNS times each (ONLY=NAME)
+	@$(BIN)/python -m tests.chaos --runs $(RUNS) $(if $(ONLY),--only "$(ONLY)")
+
+soak: $(READY) ## Make trouble for MINUTES (default 30) while JOBS jobs come in
+	@$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) --jobs $(JOBS)
 
 docs: $(READY) ## Write the generated pages of the documentation anew
 	@$(BIN)/python scripts/docs

@@ -89,7 +89,7 @@ class Services:
         self.worker: Worker | None = None
         for number in range(1, desks + 1 if orchestrate else 1):
             orchestrator = Orchestrator(
-                self._store(url, "orchestrator"),
+                self._store(url, "orchestrator", settings.owner_lease_seconds),
                 process_name() if number == 1 else f"{process_name()}/{number}",
                 rules=Rules(
                     lost_limit=settings.lost_limit,
@@ -107,7 +107,7 @@ class Services:
             self.orchestrators.append(orchestrator)
         if registry is not None:
             self.worker = Worker(
-                self._store(url, "worker"),
+                self._store(url, "worker", settings.lease_seconds),
                 process_name(),
                 registry,
                 queues=queues,
@@ -144,10 +144,10 @@ class Services:
                 return (result.taken, result.leases) if result is not None and result.taken is not None else None
         return None
 
-    def _store(self, url: str, name: str) -> PostgresStore:
+    def _store(self, url: str, name: str, lease_seconds: float) -> PostgresStore:
         if self._shared is not None:
             return self._shared
-        store = PostgresStore(url, f"holdfast {name}")
+        store = PostgresStore(url, f"holdfast {name}", lease_seconds)
         self._stores.append(store)
         return store
 

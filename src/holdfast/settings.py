@@ -33,6 +33,7 @@ class Settings(BaseModel):
     log_level: str = Field("warning", pattern="(?i)^(debug|info|warning|error|critical)$")
     log_format: str = Field("text", pattern="^(text|json)$")
     failpoint: str | None = None
+    failpoint_once: Path | None = None
 
 
 def load_settings(**overrides: Any) -> Settings:

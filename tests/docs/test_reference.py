@@ -53,7 +53,7 @@ def generator() -> Any:
 def test_generated_parts_are_what_the_generator_gives() -> None:
     generate = generator()
     found = list(generate.pages())
-    assert {one.name for one in found} == {"command-line.md", "language.md", "states.md"}
+    assert {one.name for one in found} == {"command-line.md", "failpoints.md", "language.md", "states.md"}
     for one in found:
         text = one.read_text(encoding="utf-8")
         assert generate.rendered(text) == text, f"{one.name} is out of date. Run: .venv/bin/python scripts/docs"

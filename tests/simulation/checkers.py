@@ -242,6 +242,18 @@ class Checkers:
         assert set(told) == items, f"5: {job_id}: events speak of {set(told) ^ items}"
         assert all(n == 1 for n in told.values()), f"5: {job_id}: an item ended twice"
 
+    def check_ended_job(self, job_id: str) -> None:
+        """All that the rows of a job tell once it is over; for databases whose history nobody has watched."""
+        job, nodes = self.db.jobs[job_id], self.db.nodes[job_id]
+        program = compile_pinned(job["definition_hash"], self.db.definitions[job["definition_hash"]])
+        self._check_counters(job_id, nodes)
+        self._check_nodes(job_id, job, nodes, program)
+        self._check_status(job_id, job, nodes, program)
+        self._check_events(job_id, job, nodes)
+        self._check_task_events(job_id)
+        numbers = [seq for seq, *_ in self.db.events[job_id]]
+        assert numbers == list(range(1, len(numbers) + 1)), f"5: the events of {job_id} have gaps: {numbers}"
+
     def lost_work(self, job_id: str) -> bool:
         """Whether a time limit or too many lost leases had a say: then even the status is a matter of timing."""
         if self.db.jobs[job_id]["stop_cause"] in ("timeout", "cancelled"):

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from holdfast.store.connection import SYNC, Connections
+from tests.chaos.proxy import Proxy
 from tests.conftest import eventually
 from tests.store.test_postgres import kill_connections
 
@@ -99,3 +100,24 @@ async def test_a_lost_line_does_not_deafen_the_one_that_has_its_socket_now(
     await connections.exchange("lost", ONE)
     async with asyncio.timeout(5):
         assert (await connections.exchange("heir", ONE))[0].rows == [(1,)]
+
+
+async def test_whoever_has_a_lease_does_not_wait_for_ever_on_a_line_that_has_gone_dead(database_url: str) -> None:
+    port = int(psycopg.conninfo.conninfo_to_dict(database_url)["port"])
+    async with Proxy(port) as proxy:
+        holder = Connections(database_url.replace(f":{port}/", f":{proxy.port}/"), "line", lease_seconds=0.2)
+        assert (await holder.exchange("x", ONE))[0].rows == [(1,)]
+        proxy.swallow("to_client")
+        with pytest.raises(psycopg.OperationalError, match="no answer within"):
+            await holder.exchange("x", ONE)
+        proxy.heal()
+        assert (await holder.exchange("x", ONE))[0].rows == [(1,)]
+        await holder.close()
+
+
+async def test_a_transaction_that_stands_still_ends_with_the_lease_of_its_process(database_url: str) -> None:
+    for lease_seconds, shown in ((1.5, "1500ms"), (None, "20s")):
+        made = Connections(database_url, "line", lease_seconds)
+        answers = await made.exchange("x", (b"show idle_in_transaction_session_timeout", {}))
+        assert answers[0].rows == [(shown,)]
+        await made.close()

@@ -273,6 +273,20 @@ def test_killing_everything_loses_nothing_acknowledged(home: Path, processes: Pr
         assert url_after == url
 
 
+@pytest.mark.parametrize("how", [signal.SIGQUIT, signal.SIGINT], ids=["immediate", "fast"])
+def test_a_server_that_was_stopped_by_hand_comes_back_where_its_users_look_for_it(
+    home: Path, how: signal.Signals
+) -> None:
+    with use_embedded(home) as url:
+        server = json.loads((home / "postgres.json").read_text())["pid"]
+        os.kill(server, how)
+        wait_until(lambda: not watchdog.may_serve(server, home / "postgres"))
+        assert not (home / "postgres" / "postmaster.pid").exists()
+        with use_embedded(home) as url_after:
+            assert url_after == url
+            assert value(url, "select 1") == 1
+
+
 def test_an_orphan_that_never_ends_does_not_block_the_next_start(home: Path, processes: Processes) -> None:
     user = processes.start(home)
     url = says(user)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+from holdfast import failpoint
 from holdfast.bootstrap import open_store
 from holdfast.cli.logs import configure_logging
 from holdfast.cli.problems import Interrupted
@@ -24,6 +25,7 @@ def begin(database_url: str | None = None, **overrides: Any) -> Settings:
     """The settings of this command, with its flags on top; logging follows them."""
     settings = load_settings(database_url=database_url, **overrides)
     configure_logging(settings)
+    failpoint.arm(settings.failpoint, settings.failpoint_once)
     return settings
 
 

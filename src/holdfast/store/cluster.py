@@ -7,6 +7,7 @@ each process that touches the data inherits it.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import pwd
 import re
@@ -103,7 +104,7 @@ class Cluster:
         log.touch(mode=0o600)
         if log.stat().st_size > watchdog.LOG_LIMIT_BYTES:
             os.truncate(log, 0)
-        last_port = _forget_dead_server(data)
+        last_port = _forget_dead_server(home, data)
         cluster = cls(home, data, account, installation, last_port, log.stat().st_size)
         password, chosen = home / "postgres.password", secrets.token_urlsafe(32)
         set_password = f"alter role holdfast password '{chosen}'"
@@ -173,7 +174,7 @@ class Cluster:
         is_final = any(all(words not in line for words in _PASSING) for line in fatal)
         if is_final or self.attempt == ATTEMPTS:
             raise self.failure("Postgres ended while it started")
-        last_port = _forget_dead_server(self.data)
+        last_port = _forget_dead_server(self.home, self.data)
         return replace(self, last_port=last_port, attempt=self.attempt + 1)
 
     def failure(self, what: str) -> Unreachable:
@@ -261,8 +262,8 @@ def _within_reach(installation: Installation, account: Account, outside: Path) -
     return replace(installation, directory=copy / package.name / installation.directory.relative_to(package))
 
 
-def _forget_dead_server(data: Path) -> int:
-    """Remove what a killed server left, and return its port: who still knows it shall find the next there.
+def _forget_dead_server(home: Path, data: Path) -> int:
+    """Remove what a server that has ended left, and return its port: who still knows it shall find the next there.
 
     Its pid may meanwhile belong to someone else, which would keep Postgres from starting.
     """
@@ -270,7 +271,15 @@ def _forget_dead_server(data: Path) -> int:
     if dead is not None and watchdog.may_serve(dead.pid, data):
         return 0  # started by hand: Postgres itself refuses to be the second one
     (data / "postmaster.pid").unlink(missing_ok=True)
-    return dead.port if dead is not None else 0
+    return dead.port if dead is not None else _published_port(home)
+
+
+def _published_port(home: Path) -> int:
+    """Where the last server was that somebody could use; one that was told to end leaves nothing else."""
+    try:
+        return int(json.loads((home / "postgres.json").read_bytes())["port"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
 
 
 def _make_public_directory(path: Path) -> None:

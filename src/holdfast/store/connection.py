@@ -23,25 +23,32 @@ Rows = list[tuple[Any, ...]]
 Statement = tuple[bytes, dict[str, Any]]
 
 CONNECT_TIMEOUT_SECONDS = 10
+IDLE_SECONDS = 20.0
+"""How long a transaction may stand still before Postgres ends it, for those who have no lease."""
+ANSWER_LEASES = 3
+"""For how many leases an answer is waited for: a holder must not wait for ever on a line that has gone dead."""
 
 # Every statement of ours finds its rows by an index, one after the other. The hot tables are never analysed (they
 # are empty one moment and full the next), so the planner guesses, and a guess for a hash join reads all dead rows.
 SESSION_SETTINGS = {
     "search_path": "holdfast",
     "timezone": "UTC",
-    "idle_in_transaction_session_timeout": "20s",
     "jit": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
     "enable_seqscan": "off",
     "plan_cache_mode": "force_generic_plan",
 }
-_SETTINGS_STATEMENT = (
-    "select " + ", ".join(f"set_config('{setting}', '{value}', false)" for setting, value in SESSION_SETTINGS.items())
-).encode()
 
 
-async def connect(url: str, name: str = "holdfast") -> Connection:
+def _settings_statement(idle_seconds: float) -> bytes:
+    settings = SESSION_SETTINGS | {"idle_in_transaction_session_timeout": f"{idle_seconds * 1000:.0f}ms"}
+    return (
+        "select " + ", ".join(f"set_config('{name}', '{value}', false)" for name, value in settings.items())
+    ).encode()
+
+
+async def connect(url: str, name: str = "holdfast", idle_seconds: float = IDLE_SECONDS) -> Connection:
     """An autocommit connection that finds our schema, speaks UTC and cannot hold locks while its process sleeps."""
     check_url(url)
     try:
@@ -53,7 +60,7 @@ async def connect(url: str, name: str = "holdfast") -> Connection:
             connect_timeout=CONNECT_TIMEOUT_SECONDS,
             application_name=name,
         )
-        await connection.execute(_SETTINGS_STATEMENT, prepare=False)
+        await connection.execute(_settings_statement(idle_seconds), prepare=False)
     except psycopg.OperationalError as error:
         raise unreachable(url, error) from None
     return connection
@@ -270,11 +277,16 @@ def unreachable(url: str, error: Exception) -> Unreachable:
 
 
 class Connections:
-    """One connection per role. A broken one is replaced at the next use."""
+    """One connection per role. A broken one is replaced at the next use.
 
-    def __init__(self, url: str, name: str = "holdfast") -> None:
+    With a lease, no transaction stands still for longer than that, and an answer is not waited for without end.
+    """
+
+    def __init__(self, url: str, name: str = "holdfast", lease_seconds: float | None = None) -> None:
         self.url = url
         self._name = name
+        self._idle_seconds = lease_seconds or IDLE_SECONDS
+        self._answer_seconds = lease_seconds * ANSWER_LEASES if lease_seconds is not None else None
         self._open: dict[str, Connection] = {}
         self._lines: dict[str, Line] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -285,17 +297,24 @@ class Connections:
         An OperationalError says that the line was lost, and that nobody knows what became of the statements.
         """
         async with self._locks[role]:
-            line = self._lines.get(role)
-            if line is not None and not line.is_usable:
-                del self._lines[role]
-                await line.close()
-                if line.is_in_transaction:
-                    # On a new line the rest of the transaction would be committed without its beginning.
-                    raise psycopg.OperationalError("the connection was lost inside a transaction")
-                line = None
-            if line is None:
-                line = self._lines[role] = Line(await connect(self.url, f"{self._name} {role}"))
-            return await line.exchange(statements)
+            try:
+                async with asyncio.timeout(self._answer_seconds):
+                    return await self._exchange(role, statements)
+            except TimeoutError:
+                raise psycopg.OperationalError(f"no answer within {self._answer_seconds:g} s") from None
+
+    async def _exchange(self, role: str, statements: Sequence[Statement | None]) -> list[Answer]:
+        line = self._lines.get(role)
+        if line is not None and not line.is_usable:
+            del self._lines[role]
+            await line.close()
+            if line.is_in_transaction:
+                # On a new line the rest of the transaction would be committed without its beginning.
+                raise psycopg.OperationalError("the connection was lost inside a transaction")
+            line = None
+        if line is None:
+            line = self._lines[role] = Line(await self._connect(role))
+        return await line.exchange(statements)
 
     @asynccontextmanager
     async def use(self, role: str) -> AsyncIterator[Connection]:
@@ -309,9 +328,11 @@ class Connections:
     async def _get(self, role: str) -> Connection:
         connection = self._open.get(role)
         if connection is None or connection.closed or connection.broken:
-            connection = await connect(self.url, f"{self._name} {role}")
-            self._open[role] = connection
+            connection = self._open[role] = await self._connect(role)
         return connection
+
+    async def _connect(self, role: str) -> Connection:
+        return await connect(self.url, f"{self._name} {role}", self._idle_seconds)
 
     async def close(self) -> None:
         for connection in self._open.values():

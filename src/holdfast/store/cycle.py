@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 import psycopg
 
+from holdfast import failpoint
 from holdfast.errors import Fenced, LostRace, Unreachable
 from holdfast.store.arrays import jsons, plain, texts
 from holdfast.store.connection import SYNC, Connections, Rows, Statement
@@ -71,6 +72,7 @@ class PostgresCycle:
         signals = [_signal_row(row[:width]) for row in unowned]
         drained = [_signal_row(row) for row in waiting]
         self._floor.saw(drained)
+        await failpoint.hit("drain.after_open")
         taken = frozenset(told[0][0][0] or ()) if told else frozenset()
         return Opened(float(fence[0][0]), [_job_row(row) for row in claimed.values()], signals + drained, taken)
 
@@ -92,14 +94,18 @@ class PostgresCycle:
 
     async def commit(self, batch: Batch, handover: Handover | None = None) -> Committed:
         assert self._is_open, "a cycle writes only between open and commit: outside it nothing would be fenced"
+        await failpoint.hit("decide.after_core")
         statements = self._statements(batch, await self._lanes.of(_lanes_in(batch)))
         announcement: list[Statement] = [(b"notify holdfast_task", {})] if batch.makes_work else []
+        await failpoint.hit("commit.before")
         if handover is None:
             await self._exchange(*statements, (b"commit", {}), *announcement)
             self._is_open = False
+            await failpoint.hit("commit.after")
             return Committed([], batch.makes_work)
         *_, claimed, _ = await self._exchange(*statements, claim_statement(handover), (b"commit", {}))
         self._is_open = False
+        await failpoint.hit("commit.after")
         leases = [lease_of(row) for row in claimed]
         work_left = handover.leaves(batch, len(leases))
         if work_left:

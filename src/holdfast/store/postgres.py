@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 import psycopg
 
+from holdfast import failpoint
 from holdfast.errors import NotFound
 from holdfast.store.arrays import jsons, plain, texts
 from holdfast.store.connection import SYNC, Answer, Connections, Rows, Statement, unreachable
@@ -24,8 +25,8 @@ Held = tuple[str, str, int, int]
 class PostgresStore:
     """Keeps the promises of `interface.Store`. One per process; safe within one event loop."""
 
-    def __init__(self, url: str, name: str = "holdfast") -> None:
-        self.connections = Connections(url, name)
+    def __init__(self, url: str, name: str = "holdfast", lease_seconds: float | None = None) -> None:
+        self.connections = Connections(url, name, lease_seconds)
         self._lanes = LaneIds(self.connections)
 
     async def close(self) -> None:
@@ -58,6 +59,7 @@ class PostgresStore:
         }
         if len({j.definition_hash for j in jobs}) == 1:
             definitions = {**definitions, **_first_definition(jobs[0])}
+        await failpoint.hit("submit.before")
         _, submitted, _ = await self._exchange(
             "submit",
             (query("register_definitions"), definitions),
@@ -65,6 +67,7 @@ class PostgresStore:
             SYNC,
             _signalled([ANYBODY]),
         )
+        await failpoint.hit("submit.after_commit")
         created = {row[0] for row in submitted.rows}
         known = await self._jobs_by_identity([j for j in jobs if j.job_id not in created])
         return [self._submit_answer(job, created, known) for job in jobs]
@@ -185,7 +188,10 @@ class PostgresStore:
         self, worker: WorkerIdentity, lease_seconds: float, held: Sequence[Held]
     ) -> list[Held] | None:
         """Those of the held leases that are still ours; None if the worker itself was declared gone."""
-        if await self._execute("renew_worker", me=worker.worker_id, lease=lease_seconds) == 0:
+        await failpoint.hit("renew.before")
+        renewed = await self._execute("renew_worker", me=worker.worker_id, lease=lease_seconds)
+        await failpoint.hit("renew.after")
+        if renewed == 0:
             return None
         if not held:
             return []
@@ -259,13 +265,23 @@ class PostgresStore:
     ) -> tuple[int, list[Lease]]:
         """Both in one round trip; each is a transaction of its own."""
         claim = claim_statement(Handover(worker, (), queues, handlers, limit))
+        await failpoint.hit("claim.before")
         if not reports:
-            return 0, [lease_of(row) for row in (await self._exchange("work", claim))[0].rows]
+            (claimed,) = await self._exchange("work", claim)
+            return 0, await self._leased(claimed)
         reports = in_lock_order(reports)
         report = report_statement(worker, reports)
         wake = _signalled({report.owner for report in reports})
+        await failpoint.hit("report.before")
         told, _, claimed = await self._exchange("work", report, SYNC, wake, SYNC, claim)
-        return await self._taken(worker, reports, told.rows[0][0]), [lease_of(row) for row in claimed.rows]
+        await failpoint.hit("report.after_commit")
+        return await self._taken(worker, reports, told.rows[0][0]), await self._leased(claimed)
+
+    @staticmethod
+    async def _leased(claimed: Answer) -> list[Lease]:
+        if claimed.rows:
+            await failpoint.hit("claim.after_commit")
+        return [lease_of(row) for row in claimed.rows]
 
     async def job_facts(self, job_ids: Sequence[str]) -> dict[str, JobFacts]:
         """What handlers may ask of these jobs."""
@@ -274,6 +290,7 @@ class PostgresStore:
 
     async def save_checkpoint(self, worker: WorkerIdentity, lease: Lease, seq: int, name: str, data: bytes) -> bool:
         """Keep a checkpoint if the lease is still held."""
+        await failpoint.hit("checkpoint.before")
         saved = await self._execute(
             "save_checkpoint",
             me=worker.worker_id,
@@ -285,6 +302,7 @@ class PostgresStore:
             name=name,
             data=data.decode(),
         )
+        await failpoint.hit("checkpoint.after")
         return saved == 1
 
     # Wake-ups go out after the commit of what they speak of; a lost one is covered by polling.
@@ -294,6 +312,7 @@ class PostgresStore:
         await self._exchange("main", _signalled([]))
 
     async def notify_workers(self) -> None:
+        await failpoint.hit("notify.before")
         await self._exchange("main", (b"notify holdfast_task", {}))
 
     async def _fetch(self, statement: str, /, **parameters: Any) -> Rows:

@@ -14,6 +14,7 @@ from typing import Any, TextIO
 
 import orjson
 
+from holdfast import failpoint
 from holdfast.core.signals import Outcome
 from holdfast.define.registry import ContractViolation, Handler, Registry, Result
 from holdfast.errors import Code, HandlerFailure, Permanent, RetryAfter
@@ -86,7 +87,9 @@ class Executor:
         except ContractViolation as problem:
             return failed(attempt, Code.CONTRACT_VIOLATION, str(problem), permanent=True)
         try:
+            await failpoint.hit("run.before")
             returned = await self._call(handler, attempt, arguments)
+            await failpoint.hit("run.after")
         except asyncio.CancelledError:
             return self._interrupted(attempt)
         except LeaseLost:

@@ -1,0 +1,106 @@
+"""Every fault at every point, on real processes: `python -m tests.chaos [--only NAME] [--runs N]`.
+
+Recovery is counted from the fault (from its end, where nothing can work while it lasts) to the completion of the first
+task that it affected: one that was leased when a worker was struck, otherwise any task.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.chaos.case import Outcome, run_case
+from tests.chaos.faults import FAULTS, Fault, calm, can_mount, small_disk
+from tests.chaos.fleet import LEASE_SECONDS, Server
+
+_ROW = "{:<58} {:>4} {:>8} {:>8} {:>5} {:>8} {:>6} {:>9}"
+
+
+def main() -> int:
+    given = _arguments()
+    chosen = [fault for fault in FAULTS if given.only is None or given.only in fault.name]
+    if not chosen:
+        print("No fault has that in its name. There are:", *sorted({f.name for f in FAULTS}), sep="\n  ")
+        return 2
+    print(f"{len(chosen)} faults, {given.runs} of each, leases of {LEASE_SECONDS:g} s")
+    print(_ROW.format("fault", "runs", "p50 s", "max s", "lost", "doubled", "stuck", "rejected"))
+    with (
+        tempfile.TemporaryDirectory(prefix="holdfast-chaos-", ignore_cleanup_errors=True) as scratch,
+        ExitStack() as servers,
+    ):
+        return _run(chosen, given.runs, Path(scratch), servers)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--only", metavar="NAME", help="only faults with this in their name")
+    parser.add_argument("--runs", type=int, default=1, metavar="N", help="how often each (default 1)")
+    return parser.parse_args()
+
+
+def _run(chosen: Sequence[Fault], runs: int, scratch: Path, servers: ExitStack) -> int:
+    server = servers.enter_context(Server(scratch / "home"))
+    started = time.monotonic()
+    outcome = asyncio.run(run_case("nothing", calm, server, scratch / "calm"))
+    bad = _show("nothing (a calm run)", [outcome])
+    small: Server | None = None
+    by_kind: defaultdict[str, list[Outcome]] = defaultdict(list)
+    for fault in chosen:
+        if fault.needs_small_disk and not can_mount():
+            print(f"{fault.name:<58} skipped: only root may mount the small disk that it fills")
+            continue
+        if fault.needs_small_disk and small is None:
+            small = servers.enter_context(small_disk(scratch / "disk"))
+        used = small if fault.needs_small_disk and small is not None else server
+        outcomes = []
+        for number in range(runs):
+            place = scratch / f"{chosen.index(fault)}-{number}"
+            outcomes.append(asyncio.run(run_case(fault.name, fault.strike, used, place, number)))
+        wrong = _show(fault.name, outcomes, fault.known)
+        bad += 0 if fault.known else wrong
+        by_kind[fault.kind] += outcomes
+    print("\nTogether, by kind")
+    for kind, of_kind in by_kind.items():
+        _print_row(kind, of_kind)
+    print(
+        f"{'Everything came through' if not bad else f'{bad} things went wrong'} in {time.monotonic() - started:.0f} s."
+    )
+    return 1 if bad else 0
+
+
+def _show(name: str, outcomes: Sequence[Outcome], known: str = "") -> int:
+    wrong = _print_row(name, outcomes)
+    for outcome in outcomes:
+        for reason in outcome.verdict.wrongs[:10]:
+            print(f"    {reason}")
+        if outcome.verdict.wrongs and not known:
+            print(outcome.complaints, file=sys.stderr)
+    if known and wrong:
+        print(f"    known, not counted: {known}")
+    return wrong
+
+
+def _print_row(name: str, outcomes: Sequence[Outcome]) -> int:
+    seconds = [o.recovery_seconds for o in outcomes if o.recovery_seconds is not None]
+    verdicts = [o.verdict for o in outcomes]
+    counts = [sum(len(found) for found in _each(verdicts, what)) for what in ("lost", "doubled", "stuck")]
+    p50, longest = (f"{statistics.median(seconds):.1f}", f"{max(seconds):.1f}") if seconds else ("-", "-")
+    rejected = sum(verdict.rejected for verdict in verdicts)
+    print(_ROW.format(name, len(outcomes), p50, longest, *counts, rejected), flush=True)
+    return sum(counts)
+
+
+def _each(verdicts: Iterable[object], what: str) -> list[list[str]]:
+    return [getattr(verdict, what) for verdict in verdicts]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

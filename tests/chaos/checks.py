@@ -1,0 +1,117 @@
+"""Afterwards: what was lost, doubled, stuck or refused, from the rows and from the lines that the handlers left."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+
+from holdfast.core.states import JOB_TERMINAL
+from holdfast.store.interface import NewJob, NodeRow
+from tests.chaos.workload import expected
+from tests.simulation.checkers import Checkers
+from tests.simulation.model import Database
+
+Key = tuple[str, str, int]
+
+
+@dataclass
+class Verdict:
+    """One line for each thing that is wrong; and what was rightly refused."""
+
+    lost: list[str] = field(default_factory=list)
+    doubled: list[str] = field(default_factory=list)
+    stuck: list[str] = field(default_factory=list)
+    rejected: int = 0
+    executions: int = 0
+
+    @property
+    def wrongs(self) -> list[str]:
+        return [
+            *(f"lost: {what}" for what in self.lost),
+            *(f"doubled: {what}" for what in self.doubled),
+            *(f"stuck: {what}" for what in self.stuck),
+        ]
+
+
+def judge(url: str, jobs: Sequence[NewJob], effects: Path) -> Verdict:
+    """Compare what is there with what the jobs must have come to."""
+    verdict = Verdict()
+    with psycopg.connect(url, autocommit=True, options="-c search_path=holdfast -c timezone=UTC") as connection:
+        database = _read(connection)
+    ids = {(row["tenant"], row["identity"]): job_id for job_id, row in database.jobs.items()}
+    if len(ids) < len(database.jobs):
+        verdict.doubled.append(f"{len(database.jobs)} jobs for {len(ids)} submissions")
+    executed = _executions(effects, verdict)
+    for job in jobs:
+        job_id = ids.get((job.tenant, job.identity))
+        if job_id is None:
+            verdict.lost.append(f"{job.workflow_id} {job.inputs}: there is no such job")
+        elif database.jobs[job_id]["status"] not in JOB_TERMINAL:
+            verdict.stuck.append(f"{job.workflow_id} {job_id} is {database.jobs[job_id]['status']}")
+        else:
+            _judge_job(verdict, database, job_id, job, executed)
+    verdict.rejected = sum(event[1] == "report_rejected" for events in database.events.values() for event in events)
+    return verdict
+
+
+def _judge_job(verdict: Verdict, database: Database, job_id: str, job: NewJob, executed: Counter[Key]) -> None:
+    row, wanted = database.jobs[job_id], expected(job)
+    name = f"{job.workflow_id} {job_id}"
+    if row["status"] != wanted.status or (wanted.result is not None and row["result"] != wanted.result):
+        verdict.lost.append(f"{name} is {row['status']} with {row['result']}, not {wanted} ({row['error']})")
+    for (node, item), task in database.tasks[job_id].items():
+        if task["status"] == "completed" and not executed[(job_id, node, item)]:
+            verdict.lost.append(f"{name}/{node}/{item} completed and was never executed")
+        elif task["status"] == "ready":
+            verdict.lost.append(f"{name}/{node}/{item} is open although its job has ended")
+        if executed[(job_id, node, item)] > task["epoch"]:
+            verdict.doubled.append(f"{name}/{node}/{item} was executed more often than it was queued")
+    try:
+        Checkers(database).check_ended_job(job_id)
+    except AssertionError as broken:
+        verdict.doubled.append(f"{name}: {broken}")
+
+
+def _executions(effects: Path, verdict: Verdict) -> Counter[Key]:
+    """How often each task was executed. Once more is allowed only under a new epoch: its former lease was lost."""
+    lines = [json.loads(line) for line in effects.read_text().splitlines()] if effects.exists() else []
+    epochs = Counter((line["job"], line["node"], line["item"], line["epoch"]) for line in lines)
+    for (job_id, node, item, epoch), times in epochs.items():
+        if times > 1:
+            verdict.doubled.append(f"{job_id}/{node}/{item} was executed {times} times in epoch {epoch}")
+    verdict.executions = len(lines)
+    return Counter((line["job"], line["node"], line["item"]) for line in lines)
+
+
+def _read(connection: psycopg.Connection[Any]) -> Database:
+    """The tables as the simulator's checkers know them."""
+    database = Database()
+    cursor = connection.cursor(row_factory=dict_row)
+
+    def rows(statement: str) -> list[dict[str, Any]]:
+        return cursor.execute(statement.encode()).fetchall()
+
+    for row in rows("select definition_hash, definition::text from workflows"):
+        database.definitions[row["definition_hash"]] = row["definition"].encode()
+    for row in rows("select *, job_id::text as id from jobs"):
+        database.jobs[row["id"]] = row
+    for row in rows("select *, job_id::text as id from nodes"):
+        names = {"expanded": "expanded_count", "enqueued": "enqueued_count"}
+        names |= {status: f"{status}_count" for status in ("completed", "failed", "skipped", "cancelled")}
+        node = NodeRow._make(row["id"] if f == "job_id" else row[names.get(f, f)] for f in NodeRow._fields)
+        database.nodes[row["id"]][row["node"]] = node
+    for row in rows("select *, job_id::text as id from tasks"):
+        database.tasks[row["id"]][(row["node"], row["item"])] = row
+    for row in rows("select *, job_id::text as id from queue"):
+        database.queue[(row["id"], row["node"], row["item"])] = row
+    events: defaultdict[str, list[Any]] = database.events
+    for row in rows("select *, job_id::text as id from events order by job_id, seq"):
+        events[row["id"]].append((row["seq"], row["event"], row["node"], row["item"], row["attempt"], row["data"]))
+    return database

@@ -1,0 +1,336 @@
+"""Every fault, by name. To add one: write a coroutine that starts processes, submits, breaks, repairs; then list it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import psycopg
+
+from holdfast.failpoint import POINTS
+from tests.chaos import workload
+from tests.chaos.case import Case
+from tests.chaos.fleet import HOLDFAST, LEASE_SECONDS, SETTINGS, Process, Server, until
+from tests.chaos.proxy import BOTH, Direction, Proxy
+
+WORKER, ORCHESTRATOR = "worker", "orchestrator"
+OTHER = {WORKER: ORCHESTRATOR, ORCHESTRATOR: WORKER}
+SMALL_DISK = "160m"
+LOAD_COPIES = 25
+"""So much of everything that the work outlasts the fault."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A kind of fault and one place or way in which it strikes."""
+
+    kind: str
+    where: str
+    strike: Callable[[Case], Awaitable[None]]
+    needs_small_disk: bool = False
+    known: str = ""
+    """Why it is not borne yet; then it is shown and does not count."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind} {self.where}".strip()
+
+
+def service_of(point: str) -> str:
+    stage = point.partition(".")[0]
+    return WORKER if stage in ("claim", "run", "renew", "report", "checkpoint") else ORCHESTRATOR
+
+
+async def calm(case: Case) -> None:
+    """Nothing breaks."""
+    await case.fleet.up(ORCHESTRATOR, WORKER)
+    await case.submit()
+
+
+# Failpoints
+
+
+async def _reaches(case: Case, point: str, action: str) -> Process:
+    """The only process of its kind comes to the point, with work in its hands: enough to last until a renewal."""
+    await case.submit(workload.jobs(copies=10 if point.startswith("renew") else 2))
+    service = service_of(point)
+    once = case.scratch / "once"
+    visit = f"@{1 + case.number % 3}"
+    victim = case.fleet.start(service, HOLDFAST_FAILPOINT=f"{point}:{action}{visit}", HOLDFAST_FAILPOINT_ONCE=str(once))
+    await case.fleet.up(OTHER[service])
+
+    async def was_reached() -> bool:
+        return (once / point).exists()
+
+    await until(f"{service} reaches {point}", was_reached)
+    case.broken((once / point).stat().st_mtime)
+    return victim
+
+
+async def kill_at(point: str, case: Case) -> None:
+    victim = await _reaches(case, point, "kill")
+    await victim.ended()
+    if victim.service == WORKER:
+        await case.note_leases()
+    await case.fleet.up(victim.service)
+
+
+async def stop_at(point: str, case: Case) -> None:
+    """Stopped until it was declared dead; then it goes on as if nothing had happened."""
+    victim = await _reaches(case, point, "stop")
+    if victim.service == WORKER:
+        await case.note_leases()
+    await case.fleet.up(victim.service)
+    await case.until_declared_dead(victim)
+    victim.send(signal.SIGCONT)
+
+
+async def error_at(point: str, case: Case) -> None:
+    """It loses its database for a moment, and lives on."""
+    case.fleet.kept.append(await _reaches(case, point, "error"))
+
+
+async def submit_at(point: str, action: str, case: Case) -> None:
+    """Whoever submits is killed, and submits again under the same key."""
+    await case.fleet.up(ORCHESTRATOR, WORKER)
+    (job,) = workload.jobs([workload.CHAIN], copies=1)
+    case.jobs.append(job)
+    file = case.scratch / "chain.yaml"
+    file.write_text(workload.CHAIN)
+    command = [HOLDFAST, "submit", str(file), "--input", "number=0", "--key", "chain 0"]
+    environment = {**os.environ, **SETTINGS, "HOLDFAST_DATABASE_URL": case.url}
+    first = subprocess.Popen(
+        command,
+        env=environment | {"HOLDFAST_FAILPOINT": f"{point}:{action}"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    if action == "stop":
+        await asyncio.to_thread(os.waitid, os.P_PID, first.pid, os.WSTOPPED | os.WNOWAIT)
+    else:
+        await asyncio.to_thread(first.wait)
+    case.broken()
+    again = await asyncio.create_subprocess_exec(
+        *command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    assert await again.wait() == 0
+    first.send_signal(signal.SIGCONT)
+    await asyncio.to_thread(first.wait)
+
+
+# The network
+
+
+async def _behind(case: Case, service: str, proxy: Proxy) -> Process:
+    """The only process of its kind, with the proxy between it and Postgres, in the middle of its work."""
+    await case.submit()
+    url = case.url.replace(f":{case.server.port}/", f":{proxy.port}/")
+    victim = case.fleet.start(service, url)
+    await case.fleet.up(OTHER[service])
+    await case.until_work_is_leased()
+    return victim
+
+
+async def _struck(case: Case, service: str) -> None:
+    case.broken()
+    if service == WORKER:
+        await case.note_leases()
+
+
+async def cut(service: str, case: Case) -> None:
+    async with Proxy(case.server.port) as proxy:
+        case.fleet.kept.append(await _behind(case, service, proxy))
+        proxy.cut()
+        await _struck(case, service)
+        await case.all_done()
+
+
+async def cut_at_commit(direction: Direction, case: Case) -> None:
+    """Right inside COMMIT: before Postgres hears it, or when it has done it and says so."""
+    async with Proxy(case.server.port) as proxy:
+        proxy.cut_at_commit(direction)
+        case.fleet.kept.append(
+            case.fleet.start(ORCHESTRATOR, case.url.replace(f":{case.server.port}/", f":{proxy.port}/"))
+        )
+        await case.fleet.up(WORKER)
+        await case.submit()
+
+        async def was_cut() -> bool:
+            return proxy.was_cut.is_set()
+
+        await until("a commit through the proxy", was_cut)
+        case.broken()
+        await case.all_done()
+
+
+async def stall(service: str, case: Case) -> None:
+    """Nothing passes either way for longer than the lease; then all of it arrives at once."""
+    async with Proxy(case.server.port) as proxy:
+        victim = await _behind(case, service, proxy)
+        proxy.hold(*BOTH)
+        await _struck(case, service)
+        await case.fleet.up(service)
+        await case.until_declared_dead(victim)
+        proxy.heal()
+        case.fleet.kept.append(victim)
+        await case.all_done()
+
+
+async def swallow(service: str, direction: Direction, case: Case) -> None:
+    """One direction goes nowhere; others take the work. Healed, the victim must find its way back by itself."""
+    async with Proxy(case.server.port) as proxy:
+        victim = await _behind(case, service, proxy)
+        proxy.swallow(direction)
+        await _struck(case, service)
+        (replacement,) = await case.fleet.up(service)
+        await case.until_declared_dead(victim)
+        proxy.heal()
+        await case.all_done()
+        case.fleet.kept.remove(replacement)
+        replacement.kill()
+        case.fleet.kept.append(victim)
+        await case.submit(workload.jobs([workload.CHAIN], copies=3)[2:])
+        await case.all_done()
+
+
+# Postgres
+
+
+async def restart_postgres(case: Case) -> None:
+    """`pg_ctl -m immediate`, under load."""
+    await case.fleet.up(ORCHESTRATOR, WORKER)
+    await case.submit(workload.jobs(copies=LOAD_COPIES))
+    await case.until_work_is_leased()
+    case.broken()
+    await asyncio.to_thread(case.server.restart_at_once)
+
+
+async def kill_backends(case: Case) -> None:
+    """Every connection of ours, one after the other, as an administrator might."""
+    await case.fleet.up(ORCHESTRATOR, WORKER)
+    await case.submit(workload.jobs(copies=4))
+    await case.until_work_is_leased()
+    mine = "select pid from pg_stat_activity where datname = current_database() and application_name like 'holdfast%%'"
+    for (pid,) in await case.query(mine):
+        case.broken()
+        await case.query("select pg_terminate_backend(%(pid)s)", pid=pid)
+
+
+async def exhaust_connections(case: Case) -> None:
+    """Idle clients take every slot, ours included, until all leases are over. Measured from their release."""
+    await case.fleet.up(ORCHESTRATOR, WORKER)
+    await case.submit(workload.jobs(copies=LOAD_COPIES))
+    await case.until_work_is_leased()
+    with ExitStack() as idle:
+        await asyncio.to_thread(_take_every_slot, case, idle)
+        await asyncio.sleep(LEASE_SECONDS)
+    case.broken()
+
+
+def _take_every_slot(case: Case, idle: ExitStack) -> None:
+    terminator = idle.enter_context(psycopg.connect(case.url, autocommit=True))
+    for _ in range(3):
+        terminator.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'holdfast%'"
+        )
+        with suppress(psycopg.OperationalError):
+            while True:
+                idle.enter_context(psycopg.connect(case.url, autocommit=True))
+
+
+async def fill_the_disk(case: Case) -> None:
+    """Nothing can be written until somebody makes room; Postgres may die of it. Measured from then on."""
+    await case.fleet.up(ORCHESTRATOR, WORKER)
+    await case.submit(workload.jobs(copies=LOAD_COPIES))
+    await case.until_work_is_leased()
+    ballast = case.server.home / "ballast"
+    with suppress(OSError), ballast.open("wb") as file:
+        while True:
+            file.write(bytes(2**16))
+    await asyncio.to_thread(_use_up_the_log, case.url)
+    ballast.unlink()
+    case.broken()
+    await asyncio.to_thread(case.server.start)
+
+
+def _use_up_the_log(url: str) -> None:
+    """Postgres has room in the log files that it made before; write until it wants another one and dies of it."""
+    with suppress(psycopg.OperationalError), psycopg.connect(url, autocommit=True) as connection:
+        while True:
+            connection.execute("select pg_logical_emit_message(false, 'ballast', repeat('x', 1000000))")
+
+
+# Handlers
+
+
+async def hold_the_interpreter(case: Case) -> None:
+    """A handler that lets no other thread run for longer than the lease."""
+    await case.fleet.up(ORCHESTRATOR, WORKER, HOLDFAST_LOST_LIMIT="1")
+    case.broken()
+    await case.submit(workload.jobs([workload.GIL], copies=1))
+
+
+async def terminate(case: Case) -> None:
+    """SIGTERM, and a task that does not listen: it goes back when the grace is over."""
+    _, worker = await case.fleet.up(ORCHESTRATOR, WORKER)
+    await case.submit(workload.jobs([workload.STUBBORN], copies=1))
+    await case.until_work_is_leased()
+    await case.note_leases()
+    case.fleet.kept.remove(worker)
+    worker.send(signal.SIGTERM)
+    case.broken()
+    await worker.ended()
+    await case.fleet.up(WORKER)
+
+
+AT_POINTS = [point for point in POINTS if not point.startswith("submit")]
+FAULTS = [
+    *(Fault("kill", f"at {point}", partial(kill_at, point)) for point in AT_POINTS),
+    *(Fault("kill", f"at {p}", partial(submit_at, p, "kill")) for p in POINTS if p not in AT_POINTS),
+    *(Fault("stop", f"at {point}", partial(stop_at, point)) for point in AT_POINTS),
+    *(Fault("stop", f"at {p}", partial(submit_at, p, "stop")) for p in POINTS if p not in AT_POINTS),
+    *(Fault("lose the database", f"at {point}", partial(error_at, point)) for point in AT_POINTS),
+    *(Fault("cut the network", f"of the {s}", partial(cut, s)) for s in OTHER),
+    Fault("cut a commit", "before Postgres hears it", partial(cut_at_commit, "to_server")),
+    Fault("cut a commit", "before its answer", partial(cut_at_commit, "to_client")),
+    *(Fault("stall the network", f"of the {s} past the lease", partial(stall, s)) for s in OTHER),
+    *(
+        Fault("swallow the network", f"of the {s}, {d.replace('_', ' ')}", partial(swallow, s, d))
+        for s in OTHER
+        for d in BOTH
+    ),
+    Fault("restart Postgres", "with -m immediate", restart_postgres),
+    Fault("kill backends", "", kill_backends),
+    Fault("exhaust connections", "", exhaust_connections),
+    Fault("fill the disk", "", fill_the_disk, needs_small_disk=True),
+    Fault(
+        "hold the interpreter",
+        "past the lease",
+        hold_the_interpreter,
+        known="the heartbeat is a task of the process that the handler keeps from running",
+    ),
+    Fault("terminate", "a worker whose task does not listen", terminate),
+]
+
+
+@contextmanager
+def small_disk(directory: Path) -> Iterator[Server]:
+    """A Postgres whose files are on a small disk of their own; needs the right to mount one."""
+    directory.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK}", "holdfast-chaos", directory], check=True)
+    try:
+        with Server(directory / "home") as server:
+            yield server
+    finally:
+        subprocess.run(["umount", "--lazy", directory], check=True)
+
+
+def can_mount() -> bool:
+    return os.geteuid() == 0

@@ -1,0 +1,205 @@
+"""Real processes on a real Postgres, and what can be done to them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import sql
+
+from holdfast.store import watchdog
+from holdfast.store.cluster import place_of_data
+from holdfast.store.embedded import use_embedded
+from holdfast.store.migrate import migrate
+from tests.chaos.handlers import EFFECTS, HOLD_SECONDS
+
+Answer = TypeVar("Answer")
+HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
+ROOT = Path(__file__).parent.parent.parent
+LEASE_SECONDS = 2.0
+SETTINGS = {
+    "HOLDFAST_LEASE_SECONDS": f"{LEASE_SECONDS:g}",
+    "HOLDFAST_RENEW_SECONDS": "0.5",
+    "HOLDFAST_OWNER_LEASE_SECONDS": f"{LEASE_SECONDS:g}",
+    "HOLDFAST_OWNER_RENEW_SECONDS": "0.5",
+    "HOLDFAST_OWNER_SCAN_SECONDS": "0.5",
+    "HOLDFAST_POLL_SECONDS": "1",
+    "HOLDFAST_GRACE_SECONDS": "1",
+    "HOLDFAST_CONCURRENCY": "4",
+    "HOLDFAST_CLAIM_BATCH": "6",
+}
+
+
+class OutOfTime(Exception):
+    """Something that had to come did not come."""
+
+
+async def until(what: str, look: Callable[[], Awaitable[Answer]], seconds: float = 30.0) -> Answer:
+    """The first true answer, asked again and again."""
+    deadline = time.monotonic() + seconds
+    while not (answer := await look()):
+        if time.monotonic() > deadline:
+            raise OutOfTime(f"{what}: not within {seconds:g} s")
+        await asyncio.sleep(0.02)
+    return answer
+
+
+class Server:
+    """An embedded Postgres of our own, which may be broken at will."""
+
+    def __init__(self, home: Path, *, durable: bool = True) -> None:
+        self.home = home.resolve()
+        self._durable = durable
+        self._uses = ExitStack()
+        self.url = ""
+
+    def __enter__(self) -> Server:
+        self.start()
+        with self.connect() as connection:
+            if not self._durable:
+                connection.execute("alter system set fsync = off")
+                connection.execute("select pg_reload_conf()")
+            connection.execute("create database chaos_template")
+        asyncio.run(migrate(self._url_of("chaos_template")))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._uses.close()
+
+    @property
+    def port(self) -> int:
+        return int(psycopg.conninfo.conninfo_to_dict(self.url)["port"])
+
+    def start(self) -> None:
+        """Have it run, on the port that it had; the first use started it, later ones start it again."""
+        url = self._uses.enter_context(use_embedded(self.home))
+        assert self.url in ("", url), "Postgres came back elsewhere"
+        self.url = url
+
+    def stop_at_once(self) -> None:
+        """What `pg_ctl stop -m immediate` does: no farewell, no last checkpoint."""
+        postmaster = watchdog.read_postmaster(place_of_data(self.home))
+        assert postmaster is not None
+        with suppress(ProcessLookupError):
+            os.kill(postmaster.pid, signal.SIGQUIT)
+        while watchdog.may_serve(postmaster.pid, place_of_data(self.home)):
+            time.sleep(0.01)
+
+    def restart_at_once(self) -> None:
+        self.stop_at_once()
+        self.start()
+
+    def connect(self, database: str | None = None) -> psycopg.Connection[tuple[Any, ...]]:
+        return psycopg.connect(self._url_of(database) if database else self.url, autocommit=True)
+
+    def new_database(self) -> str:
+        name = f"chaos_{uuid.uuid4().hex[:12]}"
+        statement = sql.SQL("create database {} template chaos_template").format(sql.Identifier(name))
+        with self.connect() as connection:
+            connection.execute(statement)
+        return self._url_of(name)
+
+    def drop_database(self, url: str) -> None:
+        with self.connect() as connection:
+            name = sql.Identifier(url.rsplit("/", 1)[1])
+            connection.execute(sql.SQL("drop database if exists {} with (force)").format(name))
+
+    def _url_of(self, database: str) -> str:
+        return self.url.rsplit("/", 1)[0] + "/" + database
+
+
+class Process:
+    """One `holdfast orchestrator` or `holdfast worker`, with its output in a file."""
+
+    def __init__(self, service: str, url: str, scratch: Path, environment: dict[str, str]) -> None:
+        self.service = service
+        self.log = scratch / f"{service}-{uuid.uuid4().hex[:6]}.log"
+        arguments = ["--handlers", "tests.chaos.handlers"] if service == "worker" else []
+        with self.log.open("wb") as log:
+            self.popen = subprocess.Popen(
+                [HOLDFAST, service, *arguments],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={
+                    **{name: text for name, text in os.environ.items() if not name.startswith("HOLDFAST_")},
+                    **SETTINGS,
+                    "HOLDFAST_DATABASE_URL": url,
+                    EFFECTS: str(scratch / "effects"),
+                    HOLD_SECONDS: f"{1.5 * LEASE_SECONDS:g}",
+                    **environment,
+                },
+            )
+
+    @property
+    def is_alive(self) -> bool:
+        return self.popen.poll() is None
+
+    async def ready(self) -> None:
+        async def says_so() -> bool:
+            return "is running as" in self.log.read_text() or not self.is_alive
+
+        await until(f"{self.service} {self.popen.pid} is ready", says_so)
+
+    def send(self, number: signal.Signals) -> None:
+        self.popen.send_signal(number)
+
+    async def ended(self, seconds: float = 20.0) -> int:
+        async def has_ended() -> bool:
+            return not self.is_alive
+
+        await until(f"the end of {self.service} {self.popen.pid}", has_ended, seconds)
+        return int(self.popen.returncode)
+
+    def kill(self) -> None:
+        self.popen.kill()
+        self.popen.wait()
+
+
+class Fleet:
+    """The processes of one case. `keep` starts again whatever ends, as a supervisor does."""
+
+    def __init__(self, url: str, scratch: Path) -> None:
+        self.url = url
+        self.scratch = scratch
+        self.processes: list[Process] = []
+        self.kept: list[Process] = []
+
+    def start(self, service: str, url: str | None = None, **environment: str) -> Process:
+        process = Process(service, url or self.url, self.scratch, environment)
+        self.processes.append(process)
+        return process
+
+    async def up(self, *services: str, **environment: str) -> list[Process]:
+        """Processes that are started again when they end."""
+        started = [self.start(service, **environment) for service in services]
+        self.kept += started
+        await asyncio.gather(*(process.ready() for process in started))
+        return started
+
+    def replace_the_dead(self) -> int:
+        dead = [process for process in self.kept if not process.is_alive]
+        for process in dead:
+            self.kept.remove(process)
+            self.kept.append(self.start(process.service))
+        return len(dead)
+
+    def end(self) -> None:
+        for process in self.processes:
+            if process.is_alive:
+                process.kill()
+
+    def complaints(self) -> str:
+        """The end of every log, for whoever must find out."""
+        return "\n".join(f"--- {p.log.name} ({p.popen.poll()})\n{p.log.read_text()[-1500:]}" for p in self.processes)

@@ -1,0 +1,86 @@
+"""What the workers of a fault test run: short pieces of work that leave a line for each execution."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import os
+import time
+from typing import Any
+
+from holdfast import AsyncContext, Context, Permanent, Transient, handler
+
+EFFECTS = "CHAOS_EFFECTS"
+HOLD_SECONDS = "CHAOS_HOLD_SECONDS"
+WORK_SECONDS = 0.03
+
+
+def _leave_a_line(ctx: Any) -> None:
+    """One write to a file that all workers append to: lines of several processes do not mix."""
+    lease = ctx._attempt.lease
+    line = {"job": ctx.job_id, "node": ctx.node, "item": lease.item, "epoch": lease.epoch, "pid": os.getpid()}
+    file = os.open(os.environ[EFFECTS], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        os.write(file, (json.dumps(line) + "\n").encode())
+    finally:
+        os.close(file)
+
+
+@handler("chaos_step")
+def step(number: int, *, ctx: Context) -> int:
+    _leave_a_line(ctx)
+    time.sleep(WORK_SECONDS)
+    return number + 1
+
+
+@handler("chaos_item")
+async def item(number: int, *, ctx: AsyncContext) -> int:
+    _leave_a_line(ctx)
+    await asyncio.sleep(WORK_SECONDS)
+    return number * number
+
+
+@handler("chaos_flaky")
+def flaky(number: int, *, ctx: Context) -> int:
+    """Fails at its first attempt, whatever became of it."""
+    _leave_a_line(ctx)
+    if ctx.attempt == 1:
+        raise Transient("the first attempt always fails")
+    return number
+
+
+@handler("chaos_broken")
+def broken(*, ctx: Context) -> None:
+    _leave_a_line(ctx)
+    raise Permanent("this never works")
+
+
+@handler("chaos_saver")
+def saver(steps: int, *, ctx: Context) -> list[int]:
+    """Saves what it has after each step; the next attempt goes on from there."""
+    _leave_a_line(ctx)
+    done: list[int] = ctx.resume_point[1] if ctx.resume_point is not None else []
+    while len(done) < steps:
+        time.sleep(WORK_SECONDS)
+        done = [*done, len(done)]
+        ctx.checkpoint("step", done)
+    return done
+
+
+@handler("chaos_gil")
+def gil(*, ctx: Context) -> str:
+    """A C function that keeps the interpreter to itself: no other thread of the process gets a turn."""
+    _leave_a_line(ctx)
+    ctypes.PyDLL(None).usleep(int(float(os.environ[HOLD_SECONDS]) * 1e6))
+    return "held"
+
+
+@handler("chaos_stubborn")
+def stubborn(*, ctx: Context) -> str:
+    """Its first attempt does not listen to anybody; the next one is reasonable."""
+    _leave_a_line(ctx)
+    if ctx.attempt == 1:
+        while True:
+            time.sleep(3600)
+    return "done"

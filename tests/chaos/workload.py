@@ -1,0 +1,119 @@
+"""The jobs of a fault test: chains, fan-outs, conditionals, retries, checkpoints, and one that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from holdfast.client import new_job
+from holdfast.define.definition import Definition
+from holdfast.define.load import load_text
+from holdfast.store.interface import NewJob
+
+CHAIN = """
+workflow_id: chain
+inputs: {number: {type: integer}}
+nodes:
+  first: {handler: chaos_step, params: {number: "{{ inputs.number }}"}, next: second}
+  second: {handler: chaos_step, params: {number: "{{ nodes.first.output }}"}, next: third}
+  third: {handler: chaos_step, params: {number: "{{ nodes.second.output }}"}}
+"""
+FAN = """
+workflow_id: fan
+inputs: {number: {type: integer}, items: {type: array, default: [1, 2, 3, 4, 5, 6]}}
+nodes:
+  begin: {handler: chaos_step, params: {number: "{{ inputs.number }}"}, next: each}
+  each:
+    type: fan_out
+    source: "{{ inputs.items }}"
+    task: {handler: chaos_item, params: {number: "{{ item }}"}}
+    next: gather
+  gather: {type: fan_in, aggregation: sum}
+"""
+CHOICE = """
+workflow_id: choice
+inputs: {number: {type: integer}}
+nodes:
+  ask: {handler: chaos_step, params: {number: "{{ inputs.number }}"}, next: is_even}
+  is_even: {type: conditional, condition: "{{ nodes.ask.output }} > 1", on_true: large, on_false: small}
+  large: {handler: chaos_step, params: {number: 100}, next: end}
+  small: {handler: chaos_step, params: {number: 0}, next: end}
+  end: {type: end, depends_on: {any_of: [large, small]}}
+"""
+RETRY = """
+workflow_id: retry
+inputs: {number: {type: integer}}
+nodes:
+  flaky:
+    handler: chaos_flaky
+    params: {number: "{{ inputs.number }}"}
+    retry: {max_retries: 5, initial_delay_seconds: 0.1, max_delay_seconds: 0.2}
+    next: after
+  after: {handler: chaos_step, params: {number: "{{ nodes.flaky.output }}"}}
+"""
+SAVER = """
+workflow_id: saver
+inputs: {number: {type: integer}}
+nodes:
+  save:
+    handler: chaos_saver
+    params: {steps: 4}
+    retry: {max_retries: 10, initial_delay_seconds: 0.1, max_delay_seconds: 0.2}
+    next: after
+  after: {handler: chaos_step, params: {number: "{{ inputs.number }}"}}
+"""
+PARTIAL = """
+workflow_id: partial
+inputs: {number: {type: integer}}
+nodes:
+  main: {handler: chaos_step, params: {number: "{{ inputs.number }}"}}
+  extra: {handler: chaos_broken, importance: important}
+"""
+GIL = """
+workflow_id: gil
+inputs: {number: {type: integer}}
+nodes:
+  hold: {handler: chaos_gil, next: after}
+  after: {handler: chaos_step, params: {number: "{{ inputs.number }}"}}
+"""
+STUBBORN = """
+workflow_id: stubborn
+inputs: {number: {type: integer}}
+nodes:
+  stay: {handler: chaos_stubborn, next: after}
+  after: {handler: chaos_step, params: {number: "{{ inputs.number }}"}}
+"""
+MIXED = (CHAIN, FAN, CHOICE, RETRY, SAVER, PARTIAL)
+
+
+class Expected(NamedTuple):
+    """What becomes of a job, whatever happens on the way."""
+
+    status: str
+    result: Any
+
+
+def expected(job: NewJob) -> Expected:
+    """Worked out by hand; a calm run is compared with it before anything is broken."""
+    number = job.inputs["number"]
+    match job.workflow_id:
+        case "chain":
+            return Expected("completed", number + 3)
+        case "fan":
+            return Expected("completed", {"total": sum(n * n for n in job.inputs["items"]), "count": 6})
+        case "choice":
+            return Expected("completed", 101 if number > 0 else 1)
+        case "partial":
+            return Expected("partial", None)
+        case _:
+            return Expected("completed", number + 1)
+
+
+def jobs(workflows: Iterable[str] = MIXED, copies: int = 2) -> list[NewJob]:
+    """So many of each, with inputs that differ."""
+    definitions: list[Definition] = [load_text(text) for text in workflows]
+    return [
+        new_job(definition, {"number": number}, key=f"{definition.workflow_id} {number}")
+        for number in range(copies)
+        for definition in definitions
+    ]

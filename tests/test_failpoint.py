@@ -1,0 +1,88 @@
+"""Failpoints: each is at one place, each does what was asked for, and a wrong word is refused."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast import failpoint
+from holdfast.cli.session import begin
+from holdfast.errors import InvalidInput, Unreachable
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def _disarmed() -> Iterator[None]:
+    yield
+    failpoint.arm(None)
+
+
+def test_every_failpoint_is_placed_once() -> None:
+    sources = "".join(source.read_text() for source in Path(holdfast.__file__).parent.rglob("*.py"))
+    placed = Counter(re.findall(r'failpoint\.hit\("([^"]+)"\)', sources))
+    assert placed == Counter(dict.fromkeys(failpoint.POINTS, 1))
+
+
+async def test_a_failpoint_that_nobody_asked_for_does_nothing() -> None:
+    await failpoint.hit("claim.before")
+    failpoint.arm("claim.before:error")
+    await failpoint.hit("claim.after_commit")
+
+
+async def test_an_error_is_that_of_a_lost_connection() -> None:
+    failpoint.arm("renew.before:error, renew.after:error")
+    with pytest.raises(Unreachable, match=r"renew\.after"):
+        await failpoint.hit("renew.after")
+
+
+async def test_only_the_visit_that_was_named_counts() -> None:
+    failpoint.arm("run.before:error@2")
+    await failpoint.hit("run.before")
+    with pytest.raises(Unreachable):
+        await failpoint.hit("run.before")
+    await failpoint.hit("run.before")
+
+
+async def test_a_marker_file_keeps_the_next_process_from_failing_again(tmp_path: Path) -> None:
+    once = tmp_path / "markers"
+    failpoint.arm("run.before:error", once)
+    with pytest.raises(Unreachable):
+        await failpoint.hit("run.before")
+    failpoint.arm("run.before:error", once)
+    await failpoint.hit("run.before")
+    assert [marker.name for marker in once.iterdir()] == ["run.before"]
+
+
+async def test_a_delay_lasts_as_long_as_it_says() -> None:
+    failpoint.arm("run.before:delay=0.05")
+    before = time.monotonic()
+    await failpoint.hit("run.before")
+    assert time.monotonic() - before >= 0.05
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("claim.befor:kill", "there is no failpoint 'claim.befor'"),
+        ("claim.before:explode", "'claim.before:explode' does not say"),
+        ("claim.before", "'claim.before' does not say"),
+        ("claim.before:kill=3", "'claim.before:kill=3' does not say"),
+        ("claim.before:kill@0", "'claim.before:kill@0' does not say"),
+        ("claim.before:kill,", "'' does not say"),
+    ],
+)
+def test_a_wrong_word_is_refused_at_the_start_with_all_names(
+    monkeypatch: pytest.MonkeyPatch, given: str, said: str
+) -> None:
+    monkeypatch.setenv("HOLDFAST_FAILPOINT", given)
+    with pytest.raises(InvalidInput) as refused:
+        begin()
+    assert said in str(refused.value)
+    assert all(name in refused.value.remedy for name in (*failpoint.POINTS, *failpoint.ACTIONS))
