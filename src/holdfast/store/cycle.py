@@ -99,14 +99,15 @@ class PostgresCycle:
         announcement: list[Statement] = [(b"notify holdfast_task", {})] if batch.makes_work else []
         await failpoint.hit("commit.before")
         if handover is None:
-            await self._exchange(*statements, (b"commit", {}), *announcement)
-            self._is_open = False
-            await failpoint.hit("commit.after")
-            return Committed([], batch.makes_work)
-        *_, claimed, _ = await self._exchange(*statements, claim_statement(handover), (b"commit", {}))
+            last = [(b"commit", {}), *announcement]
+        else:
+            last = [claim_statement(handover), (b"commit", {})]
+        rows = await self._exchange(*statements, *last)
         self._is_open = False
         await failpoint.hit("commit.after")
-        leases = [lease_of(row) for row in claimed]
+        if handover is None:
+            return Committed([], batch.makes_work)
+        leases = [lease_of(row) for row in rows[-2]]
         work_left = handover.leaves(batch, len(leases))
         if work_left:
             await self._exchange(*announcement)
