@@ -321,7 +321,7 @@ class ModelStore:
                 self.db.history.accepted.append((self.db.now, key, report.epoch, worker.worker_id))
                 self.db.send(
                     report.job_id, "report", row["owner"], node=report.node, item=report.item, epoch=report.epoch,
-                    attempt=report.attempt, outcome=report.outcome, worker=worker.name,
+                    attempt=report.attempt, outcome=report.outcome, worker=worker.name, alone=report.alone,
                     started_at=report.started_at, output=_parsed(report.output), data=_parsed(report.data),
                 )  # fmt: skip
                 taken += 1

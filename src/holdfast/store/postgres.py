@@ -334,7 +334,7 @@ def _held_columns(held: Sequence[Held]) -> dict[str, str]:
 
 
 def _report_parameters(worker: WorkerIdentity, reports: Sequence[Report]) -> dict[str, Any]:
-    job_id, node, item, epoch, attempt, outcome, started_at, output, data, _ = zip(*reports, strict=True)
+    job_id, node, item, epoch, attempt, outcome, started_at, output, data, _, alone = zip(*reports, strict=True)
     return {
         "me": worker.worker_id,
         "worker": worker.name,
@@ -344,6 +344,7 @@ def _report_parameters(worker: WorkerIdentity, reports: Sequence[Report]) -> dic
         "epoch": plain(epoch),
         "attempt": plain(attempt),
         "outcome": plain(outcome),
+        "alone": plain(alone),
         "started_at": plain(started_at),
         "output": jsons(output),
         "data": jsons(data),
