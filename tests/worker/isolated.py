@@ -165,8 +165,12 @@ def hoards_in_a_child() -> None:
 
 
 @isolated
-def leaves_a_child_behind() -> int:
-    return subprocess.Popen(["sleep", "600"]).pid
+def leaves_a_child_behind(falls: bool) -> int:
+    left = subprocess.Popen(["sleep", "600"]).pid
+    print(left)
+    if falls:
+        ctypes.string_at(0)
+    return left
 
 
 @handler("falls")
@@ -180,3 +184,14 @@ def falls(number: int, path: str) -> int:
 
 
 falls_isolated = handler("falls_isolated", isolation="process")(lambda **params: falls(**params))
+
+
+@isolated
+def saves(name: str, *, ctx: Context) -> None:
+    ctx.checkpoint(name)
+
+
+@isolated
+def descriptors() -> list[str]:
+    """What this process has open."""
+    return [str(entry.readlink()) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]

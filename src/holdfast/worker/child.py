@@ -169,10 +169,10 @@ class _Link:
         self._asked: deque[Future[bool]] = deque()
 
     def send(self, message: dict[str, Any], following: bytes = b"") -> None:
-        body = frame(message)
+        # All at once: the worker ends us as soon as it has read a report.
+        body = frame(message) + following
         with self._speaking:
             self._channel.sendall(body)
-            self._channel.sendall(following)
 
     def listen(self, attempt: Attempt) -> None:
         """Hear answers and cancels, send progress; when the worker is gone, end everything that we started."""

@@ -83,9 +83,14 @@ class Executor:
         await self._children.end()
 
     def is_isolated(self, lease: Lease) -> bool:
-        """As its handler asks; and a task whose worker vanished might have been what killed it."""
+        """As its handler asks; and a task whose worker vanished, which might have been what killed it.
+
+        Of those, a function that no other process finds still runs here: that its worker vanished is not its fault.
+        """
         handler = self._registry.get(lease.handler)
-        return lease.suspect or (handler is not None and handler.isolation == PROCESS)
+        if handler is None:
+            return False
+        return handler.isolation == PROCESS or (lease.suspect and self._registry.place(handler) is not None)
 
     async def run(self, attempt: Attempt) -> Report | None:
         """The attempt's report; None if its lease is lost and there is nobody to report to."""

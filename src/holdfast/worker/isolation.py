@@ -99,7 +99,7 @@ class Children:
         """What the attempt's process reports; None if its lease is lost. However this ends, the process is gone."""
         place = self._registry.place(handler)
         if place is None:
-            raise CannotBeIsolated(_not_importable(handler, attempt))
+            raise CannotBeIsolated(_not_importable(handler))
         async with self._started(handler, attempt) as (child, reader, writer):
             writer.write(frame(_task(attempt, *place)))
             told = await self._attend(child, reader, writer)
@@ -364,13 +364,10 @@ def _signal_name(number: int) -> str:
         return "unknown"
 
 
-def _not_importable(handler: Handler, attempt: Attempt) -> str:
-    reason = (
-        "because a worker that held its task has vanished" if attempt.lease.suspect else "as isolation='process' asks"
-    )
+def _not_importable(handler: Handler) -> str:
     function = handler.function
     where = f"{function.__module__}.{getattr(function, '__qualname__', function)}"
     return (
-        f"handler {handler.name} must run in a process of its own, {reason}, but no other process can import {where}:"
+        f"handler {handler.name} asks for a process of its own, but no other process can import {where}:"
         " define it at the top level of a module"
     )
