@@ -314,7 +314,6 @@ FAULTS = [
         "hold the interpreter",
         "past the lease",
         hold_the_interpreter,
-        known="the heartbeat is a task of the process that the handler keeps from running",
     ),
     Fault("terminate", "a worker whose task does not listen", terminate),
 ]

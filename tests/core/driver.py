@@ -215,8 +215,11 @@ class Driver:
     def fail(self, node: str, item: int = OWN_TASK, **fails: Any) -> list[Effect]:
         return self.read(self.hand_in(node, item, fails=Fails(**fails)))
 
-    def lose(self, node: str, item: int = OWN_TASK, *, alone: bool = False) -> list[Effect]:
-        return self.read(self.hand_in(node, item, Outcome.LOST, alone=alone))
+    def lose(self, node: str, item: int = OWN_TASK, *, alone: bool = False, message: str = "") -> list[Effect]:
+        report = self.hand_in(node, item, Outcome.LOST, alone=alone)
+        if message:
+            report = report._replace(error=failure("WORKER_LOST", message, permanent=False, at=self.now))
+        return self.read(report)
 
     def give_back(self, node: str, item: int = OWN_TASK) -> list[Effect]:
         return self.read(self.hand_in(node, item, Outcome.GIVEN_BACK))

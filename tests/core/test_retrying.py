@@ -244,6 +244,23 @@ def test_a_task_that_kills_its_worker_while_alone_is_quarantined_invariant_9() -
     assert driver.tasks[("a", -1)].crashes == 2
 
 
+def test_what_killed_the_process_is_told_with_the_crash_and_with_the_quarantine_invariant_9() -> None:
+    driver = one({"max_retries": 0}, Rules(lost_limit=100, crash_limit=2))
+    died = "the handler's process was killed by signal 11 (SIGSEGV)"
+    effects = driver.lose("a", alone=True, message=died)
+    assert (retried(effects).retries, retried(effects).crashes, retried(effects).suspect) == (0, 1, True)
+    (recorded,) = (e for e in effects if isinstance(e, RecordAttempt))
+    assert recorded.error is not None and recorded.error["message"] == died
+    assert (driver.event("node_retry_scheduled").data or {})["message"] == died
+    assert "worker_lost" not in driver.events_of("a")
+    driver.lose("a", alone=True, message=died)
+    error = driver.node("a").error
+    assert error is not None
+    assert (error["code"], error["class"]) == ("QUARANTINED", "permanent")
+    assert error["message"] == f"{died}; it has crashed 2 times"
+    assert (driver.event("node_failed").data or {})["message"] == error["message"]
+
+
 def test_losses_in_company_are_no_crashes_of_the_task_invariant_9() -> None:
     driver = one(rules=Rules(lost_limit=100, crash_limit=2))
     for _ in range(20):

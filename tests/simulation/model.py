@@ -393,7 +393,7 @@ def report_row(db: Database, worker: WorkerIdentity, report: Report) -> dict[str
     return {
         "job_id": report.job_id, "kind": "report", "owner": owner,
         "node": report.node, "item": report.item, "epoch": report.epoch, "attempt": report.attempt,
-        "outcome": report.outcome, "worker": worker.name, "started_at": report.started_at,
+        "outcome": report.outcome, "worker": worker.name, "alone": report.alone, "started_at": report.started_at,
         "output": _parsed(report.output), "data": _parsed(report.data),
     }  # fmt: skip
 

@@ -680,6 +680,17 @@ async def test_a_report_reaches_the_owner_with_all_that_it_says(stage: Stage) ->
     assert await stage.behind.queue(lease.job_id) == []
 
 
+async def test_a_report_says_that_its_attempt_died_alone(stage: Stage) -> None:
+    me, worker = await stage.orchestrator(), await stage.worker()
+    job_id = await stage.owned_job(me)
+    await stage.enqueue(me, job_id, items=range(2))
+    first, second = await stage.claim(worker, 2)
+    died = report_of(first, "lost", None, alone=True, data=b'{"message": "killed"}')
+    assert await stage.store.report(worker, [died, report_of(second)]) == 2
+    told = {signal.item: (signal.outcome, signal.alone, signal.data) for signal in await stage.signals(me)}
+    assert told == {first.item: ("lost", True, {"message": "killed"}), second.item: ("done", False, None)}
+
+
 async def test_the_output_of_an_item_goes_from_its_report_to_its_task(stage: Stage) -> None:
     me, worker = await stage.orchestrator(), await stage.worker()
     lease = await stage.leased(me, await stage.owned_job(me), worker, items=[0])

@@ -54,7 +54,9 @@ def _lost(turn: Turn, signal: TaskReported, task: TaskView, node: NodeState) -> 
     rules = turn.state.rules
     crashes = task.crashes + (1 if signal.alone else 0)
     if crashes >= rules.crash_limit:
-        error = _failure(turn, signal, Code.QUARANTINED, f"it killed its worker {crashes} times", permanent=True)
+        last = signal.error["message"] if signal.error else "it killed its worker"
+        times = "once" if crashes == 1 else f"{crashes} times"
+        error = _failure(turn, signal, Code.QUARANTINED, f"{last}; it has crashed {times}", permanent=True)
         _finish(turn, signal, task, node, Status.FAILED, error, crashes=crashes)
     elif task.lost >= rules.lost_limit:
         error = _failure(turn, signal, Code.LEASE_LOST, f"its lease was lost {task.lost + 1} times", permanent=False)
@@ -109,7 +111,7 @@ def _again(
     data: dict[str, Any] = {"outcome": str(signal.outcome), "retry_at": due_at, "worker": signal.worker}
     if signal.error:
         data |= {"code": signal.error["code"], "message": signal.error["message"]}
-    if signal.outcome is Outcome.LOST:
+    if signal.outcome is Outcome.LOST and not signal.alone:
         turn.emit("worker_lost", signal.node, signal.item, signal.attempt, {"worker": signal.worker})
     if signal.item == OWN_TASK:
         node.move(Trigger.RETRY_SCHEDULED)

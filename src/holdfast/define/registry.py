@@ -5,9 +5,10 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import operator
 import sys
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -19,6 +20,8 @@ from holdfast.errors import Detail, InvalidInput
 
 ENTRY_POINT_GROUP = "holdfast.handlers"
 ATTRIBUTE = "__holdfast_handler__"
+THREAD, PROCESS = "thread", "process"
+"""Where a handler may run: in the worker, or in a process of its own."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -44,8 +47,9 @@ class Handler:
     name: str
     function: Callable[..., Any]
     queue: str | None = None
-    isolation: str = "thread"
+    isolation: str = THREAD
     timeout_seconds: float | None = None
+    memory_mb: int | None = None
     context_parameter: str | None = None
     is_async: bool = False
     takes_anything: bool = False
@@ -71,19 +75,40 @@ def handler(
     name: str | None = None,
     *,
     queue: str | None = None,
-    isolation: str = "thread",
+    isolation: str = THREAD,
     timeout_seconds: float | None = None,
+    memory_mb: int | None = None,
 ) -> Callable[[Function], Function]:
     """Make a function a handler. It stays an ordinary function and can be called as one."""
 
     def mark(function: Function) -> Function:
+        known_as = name or function.__name__
+        _check_isolation(known_as, isolation, memory_mb)
         found = describe(
-            function, name or function.__name__, queue=queue, isolation=isolation, timeout_seconds=timeout_seconds
+            function,
+            known_as,
+            queue=queue,
+            isolation=isolation,
+            timeout_seconds=timeout_seconds,
+            memory_mb=memory_mb,
         )
         setattr(function, ATTRIBUTE, found)
         return function
 
     return mark
+
+
+def _check_isolation(name: str, isolation: str, memory_mb: int | None) -> None:
+    if isolation not in (THREAD, PROCESS):
+        raise InvalidInput(
+            f"The handler '{name}' asks for isolation '{isolation}', which does not exist.",
+            remedy=f"Use '{THREAD}' or '{PROCESS}'.",
+        )
+    if memory_mb is not None and (isolation != PROCESS or memory_mb <= 0):
+        raise InvalidInput(
+            f"The handler '{name}' has memory_mb={memory_mb} and isolation='{isolation}'.",
+            remedy=f"A bound of at least 1 MB can be kept for isolation='{PROCESS}' only.",
+        )
 
 
 def describe(function: Callable[..., Any], name: str, **options: Any) -> Handler:
@@ -164,9 +189,13 @@ class Registry:
 
     def __init__(self, handlers: Iterable[Handler] = ()) -> None:
         self._handlers = {h.name: h for h in handlers}
+        self._places: dict[str, tuple[str, str]] = {}
 
     def __contains__(self, name: object) -> bool:
         return name in self._handlers
+
+    def __iter__(self) -> Iterator[Handler]:
+        return iter(self._handlers.values())
 
     def get(self, name: str) -> Handler | None:
         return self._handlers.get(name)
@@ -191,10 +220,21 @@ class Registry:
 
     def add_module(self, module: Any) -> int:
         """Every handler that a module defines or imports; returns how many."""
-        found = [v for v in vars(module).values() if isinstance(getattr(v, ATTRIBUTE, None), Handler)]
-        for function in found:
-            self.add(getattr(function, ATTRIBUTE))
+        found = [(name, v) for name, v in vars(module).items() if isinstance(getattr(v, ATTRIBUTE, None), Handler)]
+        for name, function in found:
+            known: Handler = getattr(function, ATTRIBUTE)
+            self.add(known)
+            self._places[known.name] = (module.__name__, name)
         return len(found)
+
+    def place(self, found: Handler) -> tuple[str, str] | None:
+        """The module and the name in it under which another process finds the handler; None if it cannot."""
+        own = (found.function.__module__, getattr(found.function, "__qualname__", ""))
+        module, path = self._places.get(found.name, own)
+        try:
+            return (module, path) if module != "__main__" and locate(module, path) is found.function else None
+        except (AttributeError, ImportError):
+            return None
 
 
 def discover(modules: Iterable[str] = (), *, entry_points_too: bool = True) -> Registry:
@@ -225,6 +265,12 @@ def _import(name: str) -> Any:
             errors=[Detail(f"{type(error).__name__}: {error}", path=f"--handlers {name}")],
             remedy="Give a module name that Python can import from here, for example: --handlers my_handlers",
         ) from error
+
+
+def locate(module: str, path: str) -> Callable[..., Any]:
+    """The function of that name in that module."""
+    function: Callable[..., Any] = operator.attrgetter(path)(importlib.import_module(module))
+    return function
 
 
 def _place(function: Callable[..., Any]) -> str:

@@ -102,6 +102,7 @@ def _report(row: SignalRow, now: float, chance: float, program: Program) -> Task
         )
     outcome = Outcome(row.outcome)
     data = row.data or {}
+    tells_why = outcome is Outcome.FAILED or (outcome is Outcome.LOST and "message" in data)
     return TaskReported(
         node=row.node,
         item=row.item,
@@ -110,7 +111,7 @@ def _report(row: SignalRow, now: float, chance: float, program: Program) -> Task
         outcome=outcome,
         task=view,
         output=row.output,
-        error=_error(row, data, now, program) if outcome is Outcome.FAILED else None,
+        error=_error(row, data, now, program) if tells_why else None,
         worker=row.worker,
         started_at=row.started_at,
         chance=chance,

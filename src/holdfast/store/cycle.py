@@ -98,10 +98,8 @@ class PostgresCycle:
         statements = self._statements(batch, await self._lanes.of(_lanes_in(batch)))
         announcement: list[Statement] = [(b"notify holdfast_task", {})] if batch.makes_work else []
         await failpoint.hit("commit.before")
-        if handover is None:
-            last = [(b"commit", {}), *announcement]
-        else:
-            last = [claim_statement(handover), (b"commit", {})]
+        commit: Statement = (b"commit", {})
+        last = [commit, *announcement] if handover is None else [claim_statement(handover), commit]
         rows = await self._exchange(*statements, *last)
         self._is_open = False
         await failpoint.hit("commit.after")

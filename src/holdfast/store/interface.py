@@ -287,6 +287,8 @@ class Report(NamedTuple):
     data: bytes | None = None
     owner: int = 0
     """Whom to wake; whose inbox the report goes to is for the store to know."""
+    alone: bool = False
+    """The attempt died in a process of its own: nothing else can have killed it."""
 
 
 class WorkerIdentity(NamedTuple):

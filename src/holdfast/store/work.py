@@ -24,7 +24,7 @@ def in_lock_order(reports: Iterable[Report]) -> list[Report]:
 
 def report_statement(worker: WorkerIdentity, reports: Sequence[Report], name: str = "report") -> Statement:
     """Reports in lock order; the answer says which of them were taken, by their place."""
-    job_id, node, item, epoch, attempt, outcome, started_at, output, data, _ = zip(*reports, strict=True)
+    job_id, node, item, epoch, attempt, outcome, started_at, output, data, _, alone = zip(*reports, strict=True)
     return query(name), {
         "me": worker.worker_id,
         "worker": worker.name,
@@ -34,6 +34,7 @@ def report_statement(worker: WorkerIdentity, reports: Sequence[Report], name: st
         "epoch": plain(epoch),
         "attempt": plain(attempt),
         "outcome": plain(outcome),
+        "alone": plain(alone),
         "started_at": plain(started_at),
         "output": jsons(output),
         "data": jsons(data),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -129,22 +128,21 @@ class _ContextBase:
 
 
 class Context(_ContextBase):
-    """For handlers that are plain functions; they run in a thread."""
+    """For handlers that are plain functions; they run in a thread, or in a process of their own."""
 
-    def __init__(self, attempt: Attempt, save: CheckpointStore, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, attempt: Attempt, save: CheckpointStore, wait: Callable[[Coroutine[Any, Any, None]], None]
+    ) -> None:
         super().__init__(attempt, save)
-        self._loop = loop
+        self._wait = wait
 
     def checkpoint(self, name: str, data: Any = None) -> None:
         """Save a point from which the next attempt can go on; returns when it is durable."""
         self._wait(self._checkpoint(name, data))
 
-    def _wait(self, work: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
 
 class AsyncContext(_ContextBase):
-    """For handlers that are coroutines; they run on the worker's loop."""
+    """For handlers that are coroutines; they run on the worker's loop, or on that of their own process."""
 
     async def checkpoint(self, name: str, data: Any = None) -> None:
         """Save a point from which the next attempt can go on; returns when it is durable."""

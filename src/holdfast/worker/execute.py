@@ -16,10 +16,11 @@ import orjson
 
 from holdfast import failpoint
 from holdfast.core.signals import Outcome
-from holdfast.define.registry import ContractViolation, Handler, Registry, Result
+from holdfast.define.registry import PROCESS, ContractViolation, Handler, Registry, Result
 from holdfast.errors import Code, HandlerFailure, Permanent, RetryAfter
 from holdfast.store.interface import JobFacts, Lease, Report
 from holdfast.worker.context import AsyncContext, Attempt, CheckpointStore, Context, LeaseLost
+from holdfast.worker.isolation import CannotBeIsolated, Children, NotStarted, ProcessDied
 
 NO_FACTS = JobFacts(1, {})
 SPARE_THREADS = 8
@@ -65,16 +66,32 @@ def capture_output() -> None:
 
 
 class Executor:
-    """Runs attempts: async handlers on the loop, plain ones in threads."""
+    """Runs attempts: async handlers on the loop, plain ones in threads, isolated ones in processes of their own."""
 
     def __init__(self, registry: Registry, save: CheckpointStore, threads: int) -> None:
         self._registry = registry
         self._save = save
+        self._children = Children(registry, save)
         # A thread cannot be ended: one whose attempt timed out stays busy, so there are more of them than slots.
         self._threads = ThreadPoolExecutor(threads * SPARE_THREADS, thread_name_prefix="holdfast-handler")
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self._children.close()
+
+    async def end_children(self) -> None:
+        """Kill what runs in processes of its own; each attempt is interrupted as any other would be."""
+        await self._children.end()
+
+    def is_isolated(self, lease: Lease) -> bool:
+        """As its handler asks; and a task whose worker vanished, which might have been what killed it.
+
+        Of those, a function that no other process finds still runs here: that its worker vanished is not its fault.
+        """
+        handler = self._registry.get(lease.handler)
+        if handler is None:
+            return False
+        return handler.isolation == PROCESS or (lease.suspect and self._registry.place(handler) is not None)
 
     async def run(self, attempt: Attempt) -> Report | None:
         """The attempt's report; None if its lease is lost and there is nobody to report to."""
@@ -82,6 +99,8 @@ class Executor:
         handler = self._registry.get(lease.handler)
         if handler is None:
             return failed(attempt, Code.HANDLER_UNKNOWN, f"this worker has no handler {lease.handler}")
+        if self.is_isolated(lease):
+            return await self._run_isolated(handler, attempt)
         try:
             arguments = handler.arguments(lease.params)
         except ContractViolation as problem:
@@ -92,13 +111,24 @@ class Executor:
             await failpoint.hit("run.after")
         except asyncio.CancelledError:
             return self._interrupted(attempt)
-        except LeaseLost:
-            return None
-        except HandlerFailure as failure:
-            return _raised(attempt, failure)
         except Exception as error:
-            return _crashed(attempt, error)
-        return _done(attempt, returned)
+            return raised(attempt, error)
+        return done(attempt, returned)
+
+    async def _run_isolated(self, handler: Handler, attempt: Attempt) -> Report | None:
+        try:
+            told = await self._children.run(handler, attempt)
+        except asyncio.CancelledError:
+            return self._interrupted(attempt)
+        except CannotBeIsolated as problem:
+            return failed(attempt, Code.CONTRACT_VIOLATION, str(problem), permanent=True)
+        except NotStarted as problem:
+            return failed(attempt, Code.HANDLER_ERROR, str(problem))
+        except ProcessDied as death:
+            return _lost(attempt, death)
+        if told is None:
+            return None
+        return _report(attempt, Outcome(told["outcome"]), told["output"], told["data"] | _log(attempt))
 
     async def _call(self, handler: Handler, attempt: Attempt, arguments: dict[str, Any]) -> Any:
         loop = asyncio.get_running_loop()
@@ -111,7 +141,9 @@ class Executor:
             finally:
                 _current.reset(token)
         if handler.context_parameter is not None:
-            arguments[handler.context_parameter] = Context(attempt, self._save, loop)
+            arguments[handler.context_parameter] = Context(
+                attempt, self._save, lambda work: asyncio.run_coroutine_threadsafe(work, loop).result()
+            )
         context = contextvars.copy_context()
         context.run(_current.set, attempt)
         return await loop.run_in_executor(self._threads, lambda: context.run(handler.function, **arguments))
@@ -127,7 +159,8 @@ class Executor:
         return given_back(attempt)
 
 
-def _done(attempt: Attempt, returned: Any) -> Report:
+def done(attempt: Attempt, returned: Any) -> Report:
+    """What a handler returned, if it can be stored. Nothing, after it saw `ctx.cancelled`, gives the task back."""
     extra = None
     if isinstance(returned, Result):
         extra = {
@@ -136,6 +169,9 @@ def _done(attempt: Attempt, returned: Any) -> Report:
             "metrics": returned.metrics,
         }
         returned = returned.output
+    if returned is None and attempt.saw_cancelled:
+        # It saw that it should stop, and had nothing to show: it has stopped early.
+        return given_back(attempt)
     try:
         output, told = orjson.dumps(returned), orjson.dumps(extra) if extra else b""
     except (TypeError, ValueError) as error:
@@ -147,9 +183,7 @@ def _done(attempt: Attempt, returned: Any) -> Report:
     if _has_nul(output) or _has_nul(told):
         message = "the output contains a NUL character, which Postgres cannot store"
         return failed(attempt, Code.PAYLOAD_REFUSED, message, permanent=True)
-    data: dict[str, Any] = {}
-    if attempt.log_lines:
-        data["log"] = _storable("".join(attempt.log_lines))
+    data = _log(attempt)
     if extra and any(extra.values()):
         data["extra"] = extra
     return _report(attempt, Outcome.DONE, output, data)
@@ -160,7 +194,14 @@ def _has_nul(json: bytes) -> bool:
     return b"\\u0000" in json and _NUL.search(json) is not None
 
 
-def _raised(attempt: Attempt, failure: HandlerFailure) -> Report:
+def raised(attempt: Attempt, error: Exception) -> Report | None:
+    """What a handler's exception means; None if it says that the lease is lost."""
+    if isinstance(error, LeaseLost):
+        return None
+    return _failed_as_told(attempt, error) if isinstance(error, HandlerFailure) else _crashed(attempt, error)
+
+
+def _failed_as_told(attempt: Attempt, failure: HandlerFailure) -> Report:
     after = _seconds(failure.seconds) if isinstance(failure, RetryAfter) else None
     permanent = isinstance(failure, Permanent)
     return failed(attempt, failure.code, str(failure.message), permanent=permanent, retry_after_seconds=after)
@@ -195,14 +236,20 @@ def failed(
     data: dict[str, Any] = {"code": _storable(str(code)), "message": _storable(message), "permanent": permanent}
     if retry_after_seconds is not None:
         data["retry_after_seconds"] = retry_after_seconds
-    if attempt.log_lines:
-        data["log"] = _storable("".join(attempt.log_lines))
-    return _report(attempt, Outcome.FAILED, None, data)
+    return _report(attempt, Outcome.FAILED, None, data | _log(attempt))
 
 
 def given_back(attempt: Attempt) -> Report:
-    data = {"log": _storable("".join(attempt.log_lines))} if attempt.log_lines else {}
-    return _report(attempt, Outcome.GIVEN_BACK, None, data)
+    return _report(attempt, Outcome.GIVEN_BACK, None, _log(attempt))
+
+
+def _lost(attempt: Attempt, death: ProcessDied) -> Report:
+    data = {"code": str(Code.WORKER_LOST), "message": str(death)} | _log(attempt)
+    return _report(attempt, Outcome.LOST, None, data)._replace(alone=death.alone)
+
+
+def _log(attempt: Attempt) -> dict[str, Any]:
+    return {"log": _storable("".join(attempt.log_lines))} if attempt.log_lines else {}
 
 
 def _report(attempt: Attempt, outcome: Outcome, output: bytes | None, data: dict[str, Any]) -> Report:

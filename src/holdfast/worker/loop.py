@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import orjson
 
-from holdfast.core.signals import Outcome
 from holdfast.define.registry import Registry
 from holdfast.errors import Unreachable
 from holdfast.store.interface import Handover, JobFacts, Lease, Report, WorkerIdentity
@@ -238,7 +237,7 @@ class Worker:
         if report is None or attempt.lost:
             self._held.pop(key, None)
         else:
-            self._reports.append(_as_meant(attempt, report))
+            self._reports.append(report)
         self._wake.set()
 
     def _time_limit(self, lease: Lease) -> float:
@@ -287,16 +286,16 @@ class Worker:
                 self._tell_cancelled(key)
 
     def _tell_cancelled(self, key: Held) -> None:
-        """The job was cancelled: a coroutine is ended at once, a plain function sees `ctx.cancelled`."""
+        """The job was cancelled: a coroutine of ours is ended at once, all else sees `ctx.cancelled`."""
         attempt = self._held.get(key)
         if attempt is not None and not attempt.cancelled:
             attempt.cancelled = True
-            if attempt.cancel_running is not None and self._is_async(attempt.lease.handler):
+            if attempt.cancel_running is not None and self._is_on_the_loop(attempt.lease):
                 attempt.cancel_running()
 
-    def _is_async(self, name: str) -> bool:
-        handler = self._registry.get(name)
-        return handler is not None and handler.is_async
+    def _is_on_the_loop(self, lease: Lease) -> bool:
+        handler = self._registry.get(lease.handler)
+        return handler is not None and handler.is_async and not self._executor.is_isolated(lease)
 
     async def _release_strays(self, held: Sequence[Held]) -> None:
         """After a claim whose answer was lost: leases that we hold without knowing go back to the queue."""
@@ -364,16 +363,10 @@ class Worker:
                 break
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), remaining)
+        await self._executor.end_children()
         leftover = [given_back(a) for a in self._held.values() if a is not None]
         if leftover:
             await self._store.report(self._worker, leftover)
-
-
-def _as_meant(attempt: Attempt, report: Report) -> Report:
-    """A handler that saw that it should stop, and then returned nothing, has stopped early: it is not done."""
-    if attempt.saw_cancelled and report.outcome == Outcome.DONE and report.output == b"null":
-        return report._replace(outcome=str(Outcome.GIVEN_BACK), output=None)
-    return report
 
 
 def _crash_with(tasks: Iterable[asyncio.Task[None]]) -> None:

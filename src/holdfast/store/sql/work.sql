@@ -113,9 +113,9 @@ from gone g;
 -- The reports come in the order of the key, in which a withdrawal locks its rows too.
 with told as (
     select * from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[], %(attempt)s::int[],
-        %(outcome)s::text[], %(started_at)s::float8[], %(output)s::jsonb[], %(data)s::jsonb[])
+        %(outcome)s::text[], %(alone)s::boolean[], %(started_at)s::float8[], %(output)s::jsonb[], %(data)s::jsonb[])
         with ordinality
-        as r (job_id, node, item, epoch, attempt, outcome, started_at, output, data, number)
+        as r (job_id, node, item, epoch, attempt, outcome, alone, started_at, output, data, number)
 ),
 taken as (
     delete from queue q
@@ -126,8 +126,9 @@ taken as (
     returning q.owner, r.*
 ),
 accepted as (
-    insert into inbox (owner, job_id, kind, node, item, epoch, attempt, outcome, worker, started_at, output, data)
-    select t.owner, t.job_id, 'report', t.node, t.item, t.epoch, t.attempt, t.outcome, %(worker)s,
+    insert into inbox (owner, job_id, kind, node, item, epoch, attempt, outcome, worker, alone, started_at, output,
+        data)
+    select t.owner, t.job_id, 'report', t.node, t.item, t.epoch, t.attempt, t.outcome, %(worker)s, t.alone,
         to_timestamp(t.started_at), t.output, t.data
     from taken t
 )

@@ -1,0 +1,238 @@
+"""The process of one attempt: it gets its task through a channel, runs the handler and tells how that ended.
+
+It knows no database: checkpoints go through the channel to the worker, which saves them under its lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import io
+import logging
+import os
+import selectors
+import signal
+import socket
+import sys
+import threading
+from collections import deque
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+import orjson
+
+from holdfast.define.registry import ATTRIBUTE, ContractViolation, Handler, describe, locate
+from holdfast.errors import Code
+from holdfast.store.interface import JobFacts, Lease, Report
+from holdfast.worker.context import AsyncContext, Attempt, Context
+from holdfast.worker.execute import begin, done, failed, given_back, raised
+from holdfast.worker.frames import frame, receive
+
+LOOK_SECONDS = 0.1
+"""How often news of the progress goes to the worker."""
+KILLED_FIRST = "500"
+"""Where memory runs out, this process goes before the worker does."""
+_SET_PARENT_DEATH_SIGNAL = 1
+
+
+class CheckpointNotSaved(Exception):
+    """The worker could not save a checkpoint, for the reason that it gives."""
+
+
+def live(channel: socket.socket, output: int, parent: int) -> None:
+    """Run the one attempt that comes through the channel; what is printed goes to `output`."""
+    os.setpgid(0, 0)
+    _die_with(parent)
+    # Handlers rather than SIG_IGN: programs that the handler starts get the default back.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    _take_streams(output)
+    link = _Link(channel)
+    task = receive(channel)
+    if task is None:
+        return
+    link.forward_logs(task["level"])
+    attempt = _begin(task)
+    threading.Thread(target=link.listen, args=(attempt,), name="holdfast channel", daemon=True).start()
+    report = _run(task, attempt, link)
+    _flush()
+    if report is None:
+        link.send({"report": None})
+    else:
+        data = orjson.loads(report.data) if report.data is not None else {}
+        size = len(report.output) if report.output is not None else None
+        link.send({"report": {"outcome": report.outcome, "data": data, "output_bytes": size}}, report.output or b"")
+
+
+def _die_with(parent: int) -> None:
+    """On Linux the kernel ends us with our parent; elsewhere, and for our own children, the channel's end does."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text(KILLED_FIRST, encoding="ascii")
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _take_streams(output: int) -> None:
+    """Both streams into one pipe, also for C code and for other programs; unbuffered, so that nothing dies with us."""
+    for stream in (1, 2):
+        os.dup2(output, stream)
+    os.close(output)
+    sys.stdout, sys.stderr = _unbuffered(1), _unbuffered(2)
+
+
+def _unbuffered(descriptor: int) -> TextIO:
+    raw = io.FileIO(descriptor, "w", closefd=False)
+    return io.TextIOWrapper(raw, encoding="utf-8", errors="replace", write_through=True)
+
+
+def _flush() -> None:
+    """What C code has printed but not yet written."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).fflush(None)
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
+@dataclass(slots=True)
+class _Attempt(Attempt):
+    """The worker keeps what comes through the pipe: all that the handler says goes there, in its order."""
+
+    stream: TextIO = field(default_factory=lambda: sys.stdout)
+
+    def write(self, text: str) -> None:
+        self.stream.write(text)
+
+
+def _begin(task: dict[str, Any]) -> _Attempt:
+    lease = Lease._make(task["lease"])
+    if lease.resume_point is not None:
+        lease = lease._replace(resume_point=(lease.resume_point[0], lease.resume_point[1]))
+    begun = begin(lease, JobFacts(task["generation"], task["inputs"]))
+    return _Attempt(lease, begun.facts, begun.started_at, begun.started_monotonic, checkpoint_seq=lease.checkpoint_seq)
+
+
+def _run(task: dict[str, Any], attempt: Attempt, link: _Link) -> Report | None:
+    try:
+        handler = _handler(attempt.lease.handler, task["module"], task["path"])
+    except Exception as problem:
+        reason = f"{type(problem).__name__}: {problem}"
+        message = f"handler {attempt.lease.handler} cannot be loaded in a process of its own: {reason}"
+        return failed(attempt, Code.CONTRACT_VIOLATION, message, permanent=True)
+    try:
+        arguments = handler.arguments(attempt.lease.params)
+    except ContractViolation as problem:
+        return failed(attempt, Code.CONTRACT_VIOLATION, str(problem), permanent=True)
+    try:
+        return done(attempt, _call(handler, attempt, arguments, link))
+    except asyncio.CancelledError:
+        return given_back(attempt)
+    except Exception as error:
+        return raised(attempt, error)
+
+
+def _handler(name: str, module: str, path: str) -> Handler:
+    """As the worker knows it: decorated under this name, or a function that was given a name elsewhere."""
+    function = locate(module, path)
+    known = getattr(function, ATTRIBUTE, None)
+    return known if isinstance(known, Handler) and known.name == name else describe(function, name)
+
+
+def _call(handler: Handler, attempt: Attempt, arguments: dict[str, Any], link: _Link) -> Any:
+    if not handler.is_async:
+        if handler.context_parameter is not None:
+            arguments[handler.context_parameter] = Context(attempt, link.save_and_wait, _finish)
+        return handler.function(**arguments)
+    if handler.context_parameter is not None:
+        arguments[handler.context_parameter] = AsyncContext(attempt, link.save)
+    return asyncio.run(handler.function(**arguments))
+
+
+def _finish(work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine that waits for nothing but what blocks this thread."""
+    with contextlib.suppress(StopIteration):
+        work.send(None)
+
+
+class _Link:
+    """Our end of the channel: the handler's thread speaks, a thread of ours listens."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._speaking = threading.Lock()
+        self._asked: deque[Future[bool]] = deque()
+
+    def send(self, message: dict[str, Any], following: bytes = b"") -> None:
+        # All at once: the worker ends us as soon as it has read a report.
+        body = frame(message) + following
+        with self._speaking:
+            self._channel.sendall(body)
+
+    def listen(self, attempt: Attempt) -> None:
+        """Hear answers and cancels, send progress; when the worker is gone, end everything that we started."""
+        waiting = selectors.DefaultSelector()
+        waiting.register(self._channel, selectors.EVENT_READ)
+        try:
+            while True:
+                if waiting.select(LOOK_SECONDS):
+                    message = receive(self._channel)
+                    if message is None:
+                        break
+                    self._hear(message, attempt)
+                if attempt.progress is not attempt.progress_sent:
+                    attempt.progress_sent = attempt.progress
+                    self.send({"progress": attempt.progress_sent})
+        finally:
+            os.killpg(0, signal.SIGKILL)
+
+    def _hear(self, message: dict[str, Any], attempt: Attempt) -> None:
+        if message.get("cancelled"):
+            attempt.cancelled = True
+            return
+        answer = self._asked.popleft()
+        if not answer.set_running_or_notify_cancel():
+            return
+        if message["problem"] is not None:
+            answer.set_exception(CheckpointNotSaved(message["problem"]))
+        else:
+            answer.set_result(message["saved"])
+
+    def _ask(self, seq: int, name: str, data: bytes) -> Future[bool]:
+        """Answers come in the order of the questions."""
+        answer: Future[bool] = Future()
+        question = frame({"checkpoint": name, "seq": seq, "data": data.decode()})
+        with self._speaking:
+            self._asked.append(answer)
+            self._channel.sendall(question)
+        return answer
+
+    async def save(self, lease: Lease, seq: int, name: str, data: bytes) -> bool:
+        return await asyncio.wrap_future(self._ask(seq, name, data))
+
+    async def save_and_wait(self, lease: Lease, seq: int, name: str, data: bytes) -> bool:
+        return self._ask(seq, name, data).result()
+
+    def forward_logs(self, level: int) -> None:
+        """Records go where those of the worker go."""
+        root = logging.getLogger()
+        root.addHandler(_Forward(self))
+        root.setLevel(level)
+
+
+class _Forward(logging.Handler):
+    def __init__(self, link: _Link) -> None:
+        super().__init__()
+        self._link = link
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            told = {"name": record.name, "level": record.levelno, "text": self.format(record)}
+            self._link.send({"record": told})
+        except Exception:
+            self.handleError(record)

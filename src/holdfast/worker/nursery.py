@@ -1,0 +1,137 @@
+"""The process that starts the processes of handlers: one thread, handler modules loaded, no connection to anything.
+
+It forks for every attempt, which takes milliseconds. It ends when its worker does, in whatever way, and takes all
+children and their children with it. It must not run handlers itself, nor anything else that could keep it busy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import selectors
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import NoReturn
+
+from holdfast.worker.child import live
+from holdfast.worker.frames import ENDED, FORK, KILL, NEWS, NOT_STARTED, REQUEST, STARTED, receive
+
+
+def main(control: int) -> None:
+    """Load what the worker names, then start and end children as it asks."""
+    # What ends a service is often sent to all of its processes at once: who ends when is for the worker to say.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    channel = socket.socket(fileno=control)
+    wanted = receive(channel)
+    if wanted is not None:
+        _load(wanted["modules"])
+        _Nursery(channel).run()
+
+
+def _load(modules: Sequence[str]) -> None:
+    """A module that cannot be imported is left to the child that needs it, which can tell why."""
+    for name in modules:
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+    # Children share these pages for as long as nobody writes into them, not even the garbage collector.
+    gc.collect()
+    gc.freeze()
+
+
+class _Nursery:
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._numbers: dict[int, int] = {}
+        self._wake, self._woken = os.pipe()
+        for end in (self._wake, self._woken):
+            os.set_blocking(end, False)
+
+    def run(self) -> None:
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
+        waiting = selectors.DefaultSelector()
+        waiting.register(self._channel, selectors.EVENT_READ)
+        waiting.register(self._wake, selectors.EVENT_READ)
+        with contextlib.suppress(ConnectionError):
+            while True:
+                for key, _ in waiting.select():
+                    if key.fileobj is self._channel:
+                        self._obey()
+                    else:
+                        os.read(self._wake, 4096)
+                        self._reap()
+        for pid in self._numbers:
+            _end_group(pid)
+
+    def _obey(self) -> None:
+        """One request of the worker; ConnectionError if there is no worker any more."""
+        request, descriptors, _, _ = socket.recv_fds(self._channel, REQUEST.size, 2, socket.MSG_WAITALL)
+        if len(request) < REQUEST.size:
+            raise ConnectionError
+        what, number = REQUEST.unpack(request)
+        if what == FORK:
+            self._fork(number, descriptors)
+        elif what == KILL:
+            for pid in [pid for pid, known in self._numbers.items() if known == number]:
+                _end_group(pid)
+
+    def _fork(self, number: int, descriptors: Sequence[int]) -> None:
+        me = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError as problem:
+            self._tell(NOT_STARTED, number, problem.errno or 0)
+        else:
+            if pid == 0:
+                self._become_child(me, *descriptors)
+            # Both sides do it: whoever comes first, from now on the group can be killed.
+            with contextlib.suppress(OSError):
+                os.setpgid(pid, pid)
+            self._numbers[pid] = number
+            self._tell(STARTED, number, pid)
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    def _become_child(self, parent: int, channel: int, output: int) -> NoReturn:
+        status = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            for end in (self._wake, self._woken):
+                os.close(end)
+            self._channel.close()
+            os.set_inheritable(channel, False)
+            live(socket.socket(fileno=channel), output, parent)
+            status = 0
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            with contextlib.suppress(Exception):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(status & 0xFF)
+
+    def _reap(self) -> None:
+        """Tell how children ended; what they leave behind ends with them."""
+        for pid in list(self._numbers):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                # While members are left, their group's number is given to nobody else.
+                _end_group(pid)
+                self._tell(ENDED, self._numbers.pop(pid), os.waitstatus_to_exitcode(status))
+
+    def _tell(self, what: bytes, number: int, value: int) -> None:
+        self._channel.sendall(NEWS.pack(what, number, value))
+
+
+def _end_group(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)

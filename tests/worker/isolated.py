@@ -1,0 +1,197 @@
+"""Handlers for the tests of isolation: at the top level of a module, where another process finds them."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from holdfast.define.registry import Result, handler
+from holdfast.errors import Permanent, RetryAfter, Transient
+from holdfast.worker.context import AsyncContext, Context
+
+
+def isolated(function: Any) -> Any:
+    return handler(isolation="process")(function)
+
+
+@isolated
+def where(*, ctx: Context) -> dict[str, Any]:
+    return {
+        "pid": os.getpid(),
+        "group": os.getpgrp(),
+        "thread": threading.current_thread() is threading.main_thread(),
+        "seen": [ctx.job_id, ctx.node, ctx.index, ctx.attempt, ctx.generation, ctx.inputs, ctx.resume_point],
+        "cancelled": ctx.cancelled,
+    }
+
+
+@isolated
+async def where_async(*, ctx: AsyncContext) -> int:
+    await asyncio.sleep(0)
+    return os.getpid()
+
+
+@isolated
+def add(a: int, b: int = 1) -> int:
+    return a + b
+
+
+@isolated
+def tells() -> Result:
+    return Result({"a": 1}, warnings=("careful",), metrics={"seconds": 2})
+
+
+@isolated
+def raises(kind: str) -> None:
+    raise {
+        "permanent": Permanent("no", code="GONE"),
+        "transient": Transient("later", code="BUSY"),
+        "after": RetryAfter(30, "slow down"),
+        "other": ValueError("bad value"),
+    }[kind]
+
+
+@isolated
+def gives(kind: str) -> Any:
+    return {"object": object(), "nul": "a\0b", "large": "x" * (16 * 1024 * 1024)}[kind]
+
+
+@isolated
+def gives_almost_too_much() -> str:
+    return '"' * (8 * 1024 * 1024 - 2)
+
+
+@isolated
+def prints() -> None:
+    print("from Python")
+    print("to stderr", file=sys.stderr)
+    os.write(1, b"to the descriptor\n")
+    subprocess.run(["echo", "from a program"], check=True)
+    ctypes.CDLL(None).printf(b"from C\n")
+
+
+@isolated
+def logs(*, ctx: Context) -> None:
+    ctx.log("half way", done=3)
+    ctx.logger.warning("to the worker %d", 7)
+
+
+@isolated
+def floods() -> None:
+    for _ in range(1000):
+        print("x" * 1000)
+
+
+@isolated
+def segfaults() -> None:
+    print("about to fall", end="")
+    ctypes.string_at(0)
+
+
+@isolated
+def exits(status: int) -> None:
+    os._exit(status)
+
+
+@isolated
+def leaves(status: int) -> None:
+    sys.exit(status)
+
+
+@isolated
+def kills_the_nursery() -> None:
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(60)
+
+
+@isolated
+def checkpoints(*, ctx: Context) -> Any:
+    """Saves two points and dies; the next attempt tells where it goes on."""
+    if ctx.resume_point is None:
+        ctx.checkpoint("one", {"step": 1})
+        ctx.checkpoint("two", {"step": 2})
+        os.kill(os.getpid(), signal.SIGKILL)
+    return ctx.resume_point
+
+
+@isolated
+async def checkpoints_async(*, ctx: AsyncContext) -> Any:
+    await ctx.checkpoint("one", {"step": 1})
+    await asyncio.gather(ctx.checkpoint("two"), ctx.checkpoint("three"))
+    return ctx.resume_point
+
+
+@isolated
+def stubborn(path: str, *, ctx: Context) -> None:
+    """Ignores every signal that can be ignored, with a child that does so too; tells both ids."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    grandchild = subprocess.Popen(["sleep", "600"])
+    ctx.progress(1, 2, "hanging")
+    told = Path(path)
+    told.with_suffix(".part").write_text(f"{os.getpid()} {grandchild.pid}")
+    told.with_suffix(".part").rename(told)
+    while True:
+        time.sleep(600)
+
+
+@isolated
+def obeys(path: str, *, ctx: Context) -> str:
+    Path(path).write_text(str(os.getpid()))
+    while not ctx.cancelled:
+        time.sleep(0.01)
+    return "stopped when asked"
+
+
+@handler(isolation="process", memory_mb=200)
+def hoards(mb: int, *, ctx: Context) -> int:
+    hoard = [bytearray(os.urandom(1024)) * 1024 for _ in range(mb)]
+    if mb > 200:
+        time.sleep(600)
+    return len(hoard)
+
+
+@handler(isolation="process", memory_mb=200)
+def hoards_in_a_child() -> None:
+    subprocess.run([sys.executable, "-c", "b = b'x' * 300_000_000; import time; time.sleep(600)"], check=True)
+
+
+@isolated
+def leaves_a_child_behind(falls: bool) -> int:
+    left = subprocess.Popen(["sleep", "600"]).pid
+    print(left)
+    if falls:
+        ctypes.string_at(0)
+    return left
+
+
+@handler("falls")
+def falls(number: int, path: str) -> int:
+    """In a worker's thread it would take the worker along; each run leaves a line."""
+    with Path(path).open("a") as told:
+        told.write(f"{number} {os.getpid()}\n")
+    if number == 3:
+        ctypes.string_at(0)
+    return number * number
+
+
+falls_isolated = handler("falls_isolated", isolation="process")(lambda **params: falls(**params))
+
+
+@isolated
+def saves(name: str, *, ctx: Context) -> None:
+    ctx.checkpoint(name)
+
+
+@isolated
+def descriptors() -> list[str]:
+    """What this process has open."""
+    return [str(entry.readlink()) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]

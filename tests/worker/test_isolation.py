@@ -1,0 +1,473 @@
+"""Handlers in processes of their own: they behave as in a thread, die alone, and are gone when they must be."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+import psutil
+import pytest
+
+from holdfast.define.registry import Registry, describe, discover, handler
+from holdfast.errors import InvalidInput
+from holdfast.store.interface import JobFacts, Lease, Report
+from holdfast.store.postgres import PostgresStore
+from holdfast.worker import memory
+from holdfast.worker.context import Attempt
+from holdfast.worker.execute import Executor, begin
+from tests.conftest import eventually
+from tests.running import SHORT_LEASES, Engine, client_of, nodes, running, serving
+from tests.worker import isolated
+from tests.worker.attempts import JOB_ID, lease, output, told
+
+pytestmark = pytest.mark.anyio
+
+HANDLERS = "tests.worker.isolated"
+ROOT = Path(__file__).parent.parent.parent
+
+
+class Desk:
+    """Runs attempts as a worker does, without a database; `holds` says whether the lease is still held."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.executor = Executor(registry, self._save, 4)
+        self.checkpoints: list[tuple[int, str, Any]] = []
+        self.holds = True
+
+    async def _save(self, lease: Lease, seq: int, name: str, data: bytes) -> bool:
+        if name == "unlucky":
+            raise OSError("the disk is full")
+        if self.holds:
+            self.checkpoints.append((seq, name, orjson.loads(data)))
+        return self.holds
+
+    async def result(self, name: str, params: dict[str, Any] | None = None, **changes: Any) -> Report:
+        attempt = begin(lease(name, params, **changes), JobFacts(3, {"region": "CIV"}))
+        report = await asyncio.wait_for(self.executor.run(attempt), 60)
+        assert report is not None
+        return report
+
+    def begin(self, name: str, params: dict[str, Any]) -> tuple[Attempt, asyncio.Task[Report | None]]:
+        attempt = begin(lease(name, params, timeout_seconds=7.0))
+        task = asyncio.create_task(self.executor.run(attempt))
+        attempt.cancel_running = task.cancel
+        return attempt, task
+
+
+@pytest.fixture
+async def desk(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    registry = Registry()
+    registry.add_module(isolated)
+    made = Desk(registry)
+    yield made
+    made.executor.close()
+
+
+async def told_ids(path: Path) -> list[int]:
+    """The process ids that a handler wrote down."""
+
+    async def written() -> bool:
+        return path.exists() and path.read_text() != ""
+
+    await eventually(written)
+    return [int(number) for number in path.read_text().split()]
+
+
+def lives(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+async def all_gone(pids: list[int]) -> None:
+    async def gone() -> bool:
+        return not any(lives(pid) for pid in pids)
+
+    assert pids
+    await eventually(gone)
+
+
+# As in a thread
+
+
+async def test_a_handler_runs_in_a_process_and_a_group_of_its_own(desk: Desk) -> None:
+    first, second = output(await desk.result("where")), output(await desk.result("where"))
+    assert os.getpid() not in (first["pid"], second["pid"])
+    assert first["pid"] != second["pid"]
+    assert first["group"] == first["pid"]
+    assert first["thread"], "a library may insist on the main thread"
+    assert output(await desk.result("where_async")) != os.getpid()
+
+
+async def test_a_handler_sees_its_attempt_as_in_a_thread(desk: Desk) -> None:
+    report = await desk.result("where", item=4, attempt=2, resume_point=("half", {"at": [1]}), checkpoint_seq=5)
+    seen = output(report)
+    assert seen["seen"] == [JOB_ID, "n", 4, 2, 3, {"region": "CIV"}, ["half", {"at": [1]}]]
+    assert seen["cancelled"] is False
+    assert (report.attempt, report.item, report.alone) == (2, 4, False)
+
+
+async def test_arguments_and_results_are_those_of_a_thread(desk: Desk) -> None:
+    assert output(await desk.result("add", {"a": 1, "b": 2})) == 3
+    wrong = told(await desk.result("add", {"a": "one"}))
+    assert (wrong["code"], wrong["permanent"]) == ("CONTRACT_VIOLATION", True)
+    report = await desk.result("tells")
+    assert output(report) == {"a": 1}
+    assert told(report)["extra"]["warnings"] == ["careful"]
+
+
+async def test_failures_are_those_of_a_thread(desk: Desk) -> None:
+    found = {kind: told(await desk.result("raises", {"kind": kind})) for kind in ("permanent", "transient", "after")}
+    assert found == {
+        "permanent": {"code": "GONE", "message": "no", "permanent": True},
+        "transient": {"code": "BUSY", "message": "later", "permanent": False},
+        "after": {"code": "HANDLER_ERROR", "message": "slow down", "permanent": False, "retry_after_seconds": 30},
+    }
+    other = told(await desk.result("raises", {"kind": "other"}))
+    assert (other["code"], other["message"]) == ("HANDLER_ERROR", "ValueError: bad value")
+    assert other["log"].startswith("Traceback (most recent call last)")
+
+
+async def test_limits_of_the_output_are_those_of_a_thread(desk: Desk) -> None:
+    codes = {kind: told(await desk.result("gives", {"kind": kind}))["code"] for kind in ("object", "nul", "large")}
+    assert codes == {"object": "CONTRACT_VIOLATION", "nul": "PAYLOAD_REFUSED", "large": "PAYLOAD_REFUSED"}
+    assert output(await desk.result("gives_almost_too_much")) == isolated.gives_almost_too_much()
+
+
+async def test_all_that_is_printed_at_any_level_is_kept_in_its_order(desk: Desk) -> None:
+    log = told(await desk.result("prints"))["log"]
+    assert log == "from Python\nto stderr\nto the descriptor\nfrom a program\nfrom C\n"
+    log = told(await desk.result("floods"))["log"]
+    assert len(log) < 70_000
+    assert log.endswith("… the rest was cut off\n")
+
+
+async def test_log_lines_go_to_the_attempt_and_records_to_the_worker(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        report = await desk.result("logs")
+    assert told(report)["log"] == "half way done=3\n"
+    assert [(r.name, r.getMessage()) for r in caplog.records] == [("holdfast.handler.logs", "to the worker 7")]
+
+
+async def test_a_process_has_no_connection_of_its_worker(desk: Desk, store: PostgresStore) -> None:
+    await store.forget_the_ended()
+    mine = [link for link in isolated.descriptors() if link.startswith("socket:")]
+    assert mine, "the test itself is connected"
+    found = output(await desk.result("descriptors"))
+    assert not set(found) & set(mine)
+    assert sum(link.startswith("socket:") for link in found) == 1, "the channel to its worker and nothing else"
+
+
+async def test_many_run_side_by_side(desk: Desk) -> None:
+    reports = await asyncio.gather(*(desk.result("add", {"a": number}) for number in range(20)))
+    assert [output(report) for report in reports] == list(range(1, 21))
+
+
+async def test_a_function_that_no_other_process_can_import_is_refused_for_good() -> None:
+    def local() -> int:
+        return os.getpid()
+
+    alone = Desk(Registry([describe(local, "local", isolation="process")]))
+    data = told(await alone.result("local"))
+    assert (data["code"], data["permanent"]) == ("CONTRACT_VIOLATION", True)
+    assert "define it at the top level of a module" in data["message"]
+    # That a worker vanished is no fault of its own.
+    shared = Desk(Registry([describe(local, "local")]))
+    assert output(await shared.result("local", suspect=True)) == os.getpid()
+    for desk in (alone, shared):
+        desk.executor.close()
+
+
+def test_an_isolation_that_does_not_exist_and_a_bound_that_nobody_keeps_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="isolation 'proces'"):
+        handler("x", isolation="proces")(lambda: None)
+    with pytest.raises(InvalidInput, match="memory_mb=5"):
+        handler("x", memory_mb=5)(lambda: None)
+
+
+# Checkpoints
+
+
+async def test_checkpoints_are_saved_by_the_worker_before_they_return(desk: Desk) -> None:
+    assert output(await desk.result("checkpoints_async", checkpoint_seq=6)) is None
+    assert [(seq, name) for seq, name, _ in desk.checkpoints] == [(7, "one"), (8, "two"), (9, "three")]
+
+
+async def test_a_checkpoint_without_the_lease_ends_the_attempt_without_a_report(desk: Desk) -> None:
+    desk.holds = False
+    attempt, task = desk.begin("checkpoints", {})
+    assert await task is None
+    assert attempt.cancelled and attempt.lost
+
+
+async def test_a_checkpoint_that_cannot_be_saved_is_the_handlers_to_hear(desk: Desk) -> None:
+    data = told(await desk.result("saves", {"name": "unlucky"}))
+    assert data["message"] == "CheckpointNotSaved: OSError: the disk is full"
+
+
+async def test_a_killed_attempt_goes_on_from_its_checkpoint_and_has_spent_no_retry(database_url: str) -> None:
+    flow = """
+workflow_id: resumes
+nodes:
+  work: {handler: checkpoints, retry: {max_retries: 0}}
+"""
+    async with running(database_url, discover([HANDLERS])) as engine:
+        status = await engine.run(flow)
+        counts = await engine.query("select retry_count, lost_count, crash_count from holdfast.tasks")
+    assert (status["status"], status["result"]) == ("completed", ["two", {"step": 2}])
+    assert counts == [(0, 1, 1)]
+
+
+# Death
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "message", "log"),
+    [
+        ("segfaults", {}, "the handler's process was killed by signal 11 (SIGSEGV)", "about to fall"),
+        ("exits", {"status": 3}, "the handler's process exited with status 3 without a result", None),
+        ("leaves", {"status": 4}, "the handler's process exited with status 4 without a result", None),
+    ],
+)
+async def test_a_process_that_dies_takes_only_itself(
+    desk: Desk, name: str, params: dict[str, Any], message: str, log: str | None
+) -> None:
+    report = await desk.result(name, params)
+    assert (report.outcome, report.alone, report.output) == ("lost", True, None)
+    assert (told(report)["message"], told(report).get("log")) == (message, log)
+    assert output(await desk.result("add", {"a": 1})) == 2
+
+
+async def test_a_process_that_uses_too_much_memory_is_killed_with_its_children(desk: Desk) -> None:
+    assert output(await desk.result("hoards", {"mb": 10})) == 10
+    for report in (await desk.result("hoards", {"mb": 300}), await desk.result("hoards_in_a_child")):
+        assert (report.outcome, report.alone) == ("lost", True)
+        words = told(report)["message"].split()
+        assert " ".join(words[:4]) == "the handler's process used"
+        assert int(words[4]) > 200
+        assert " ".join(words[5:]) == "MB, more than its 200 MB"
+
+
+@pytest.mark.skipif(shutil.which("ps") is None, reason="needs ps")
+def test_memory_is_counted_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
+    group, nobody = os.getpgrp(), 2**22 + 1
+    counted = memory.resident_mb([group, nobody])
+    monkeypatch.setattr(memory, "_PROC", Path("/nowhere"))
+    for found in (counted, memory.resident_mb([group, nobody])):
+        assert found[group] > 10
+        assert found[nobody] == 0
+
+
+async def test_the_death_of_what_starts_the_processes_is_no_crash_of_the_task(desk: Desk) -> None:
+    report = await desk.result("kills_the_nursery")
+    assert (report.outcome, report.alone) == ("lost", False)
+    assert output(await desk.result("add", {"a": 1})) == 2
+
+
+# The end
+
+
+@pytest.mark.parametrize("reason", ["timed_out", "lost", "interrupted"])
+async def test_a_process_that_ignores_everything_is_killed_with_its_children(
+    desk: Desk, tmp_path: Path, reason: str
+) -> None:
+    attempt, task = desk.begin("stubborn", {"path": str(tmp_path / "ids")})
+    pids = await told_ids(tmp_path / "ids")
+    assert len(pids) == 2
+    if reason != "interrupted":
+        setattr(attempt, reason, True)
+    task.cancel()
+    report = await task
+    assert not lives(pids[0]), "it is gone before its end is told"
+    await all_gone(pids)
+    if reason == "lost":
+        assert report is None
+    else:
+        assert report is not None
+        assert report.outcome == ("failed" if reason == "timed_out" else "given_back")
+        assert told(report).get("code") == ("TIMEOUT" if reason == "timed_out" else None)
+
+
+async def test_what_a_handler_leaves_behind_ends_with_it(desk: Desk) -> None:
+    for falls in (False, True):
+        report = await desk.result("leaves_a_child_behind", {"falls": falls})
+        await all_gone([int(told(report)["log"])])
+
+
+async def test_a_process_sees_that_it_is_cancelled(desk: Desk, tmp_path: Path) -> None:
+    attempt, task = desk.begin("obeys", {"path": str(tmp_path / "ids")})
+    await told_ids(tmp_path / "ids")
+    attempt.cancelled = True
+    report = await asyncio.wait_for(task, 20)
+    assert report is not None
+    assert output(report) == "stopped when asked"
+
+
+STUBBORN = """
+workflow_id: hangs
+inputs: {path: {type: string}}
+nodes:
+  hang: {handler: stubborn, params: {path: "{{ inputs.path }}"}}
+"""
+
+
+async def test_a_cancelled_job_gives_its_process_the_grace_and_then_kills_it(database_url: str, tmp_path: Path) -> None:
+    async with running(database_url, discover([HANDLERS]), renew_seconds=0.1, grace_seconds=0.5) as engine:
+        job_id = await engine.submit(STUBBORN, {"path": str(tmp_path / "ids")})
+        pids = await told_ids(tmp_path / "ids")
+
+        async def progress() -> Any:
+            return (await engine.node(job_id, "hang"))["progress"]
+
+        assert (await eventually(progress))["text"] == "hanging"
+        await engine.client.cancel(job_id)
+        status = await engine.finished(job_id)
+        await all_gone(pids)
+    assert status["status"] == "cancelled"
+
+
+async def test_a_worker_that_leaves_kills_after_its_grace_and_only_then_gives_back(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "ids"
+    alive: list[bool] = []
+
+    async def report(store: PostgresStore, *given: Any, real: Any = PostgresStore.report) -> int:
+        alive.append(lives((await told_ids(path))[0]))
+        return int(await real(store, *given))
+
+    monkeypatch.setattr(PostgresStore, "report", report)
+    async with client_of(database_url) as engine, serving(database_url, work=False):
+        job_id = await engine.submit(STUBBORN, {"path": str(path)})
+        async with serving(database_url, discover([HANDLERS]), orchestrate=False, grace_seconds=0.1):
+            pids = await told_ids(path)
+        await all_gone(pids)
+        assert alive == [False]
+
+        async def back() -> bool:
+            return any(e["event"] == "node_retry_scheduled" for e in await engine.events(job_id))
+
+        await eventually(back)
+        (event,) = [e for e in await engine.events(job_id) if e["event"] == "node_retry_scheduled"]
+    assert event["data"]["outcome"] == "given_back"
+
+
+@asynccontextmanager
+async def worker_process(url: str, **settings: Any) -> AsyncIterator[subprocess.Popen[bytes]]:
+    """A worker as people start it."""
+    given = {f"HOLDFAST_{name.upper()}": str(value) for name, value in settings.items()}
+    process = subprocess.Popen(
+        [str(Path(sys.executable).with_name("holdfast")), "worker", "--handlers", HANDLERS],
+        cwd=ROOT,
+        env=os.environ | given | {"HOLDFAST_DATABASE_URL": url},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def test_when_a_worker_is_killed_its_processes_end_with_their_children(database_url: str, tmp_path: Path) -> None:
+    async with client_of(database_url) as engine, serving(database_url, work=False):
+        await engine.submit(STUBBORN, {"path": str(tmp_path / "ids")})
+        async with worker_process(database_url) as worker:
+            pids = await told_ids(tmp_path / "ids")
+            family = [child.pid for child in psutil.Process(worker.pid).children(recursive=True)]
+            assert set(pids) < set(family)
+            worker.send_signal(signal.SIGKILL)
+            await all_gone(family)
+
+
+# Through the engine
+
+
+def items(name: str) -> str:
+    return f"""
+workflow_id: items
+inputs: {{path: {{type: string}}}}
+nodes:
+  each:
+    type: fan_out
+    importance: optional
+    source: "{{{{ [0, 1, 2, 3, 4, 5, 6, 7] }}}}"
+    task: {{handler: {name}, params: {{number: "{{{{ item }}}}", path: "{{{{ inputs.path }}}}"}}}}
+    next: gather
+  gather: {{type: fan_in}}
+"""
+
+
+SQUARES = {"results": [0, 1, 4, 16, 25, 36, 49], "count": 7, "failed": [3]}
+
+
+def runs(path: Path) -> Counter[int]:
+    return Counter(int(line.split()[0]) for line in path.read_text().splitlines())
+
+
+async def failed_item(engine: Engine, job_id: str) -> tuple[Any, ...]:
+    (row,) = await engine.query(
+        "select error ->> 'code', error ->> 'message', retry_count, crash_count from holdfast.tasks"
+        " where job_id = %s and status = 'failed'",
+        job_id,
+    )
+    return row
+
+
+async def test_an_item_that_crashes_every_time_is_quarantined_and_the_others_run_once(
+    database_url: str, tmp_path: Path
+) -> None:
+    told = tmp_path / "runs"
+    async with running(database_url, discover([HANDLERS])) as engine:
+        job_id = await engine.submit(items("falls_isolated"), {"path": str(told)})
+        status = await engine.finished(job_id)
+        error = await failed_item(engine, job_id)
+        events = [e for e in await engine.events(job_id) if e["index"] == 3 and "message" in (e["data"] or {})]
+        attempts = await engine.query("select attempt, outcome, error ->> 'message' from holdfast.attempts")
+    died = "the handler's process was killed by signal 11 (SIGSEGV)"
+    assert (status["status"], status["result"]) == ("completed", SQUARES)
+    assert runs(told) == Counter(dict.fromkeys(range(8), 1)) + Counter([3])
+    assert error == ("QUARANTINED", f"{died}; it has crashed 2 times", 0, 2)
+    assert [(e["event"], e["data"]["message"]) for e in events] == [
+        ("task_retry_scheduled", died),
+        ("task_failed", f"{died}; it has crashed 2 times"),
+    ]
+    assert sorted(attempts) == [(1, "lost", died), (2, "lost", died)]
+    assert nodes(status)["each"]["error"]["code"] == "QUARANTINED"
+
+
+async def test_a_task_that_killed_its_worker_runs_isolated_and_is_quarantined_after_two_deaths(
+    database_url: str, tmp_path: Path
+) -> None:
+    told = tmp_path / "runs"
+    async with client_of(database_url) as engine, serving(database_url, work=False, **SHORT_LEASES):
+        job_id = await engine.submit(items("falls"), {"path": str(told)})
+        async with worker_process(database_url, **SHORT_LEASES) as first:
+            assert await asyncio.to_thread(first.wait, 60) == -signal.SIGSEGV
+        async with worker_process(database_url) as second:
+            status = await engine.finished(job_id)
+            assert second.poll() is None, "it has survived"
+        error = await failed_item(engine, job_id)
+    assert (status["status"], status["result"]) == ("completed", SQUARES)
+    assert error[0] == "QUARANTINED"
+    assert error[2:] == (0, 2)
+    assert runs(told)[3] == 3
+    assert max(runs(told).values()) == 3
+    assert len({line.split()[1] for line in told.read_text().splitlines() if line.startswith("3 ")}) == 3
