@@ -224,7 +224,7 @@ class Registry:
         for name, function in found:
             known: Handler = getattr(function, ATTRIBUTE)
             self.add(known)
-            self._places[known.name] = (module.__name__, name)
+            self._places[known.name] = (getattr(module, "__name__", "__main__"), name)
         return len(found)
 
     def place(self, found: Handler) -> tuple[str, str] | None:

@@ -59,6 +59,10 @@ async def connect(url: str, name: str = "holdfast", idle_seconds: float = IDLE_S
             prepare_threshold=0,
             connect_timeout=CONNECT_TIMEOUT_SECONDS,
             application_name=name,
+            # When the network says that the other side is gone, to one who only listens too.
+            keepalives_idle=15,
+            keepalives_interval=5,
+            keepalives_count=3,
         )
         await connection.execute(_settings_statement(idle_seconds), prepare=False)
     except psycopg.OperationalError as error:
