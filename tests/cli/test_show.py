@@ -230,3 +230,19 @@ def test_logs_show_what_handlers_printed_and_how_attempts_failed(database: Comma
 def test_logs_of_a_quiet_job_say_that_there_is_nothing(database: Command) -> None:
     ended = run(database)
     assert database("logs", ended["job_id"], "--json").out == ""
+
+
+def test_a_job_that_was_set_aside_says_why(database: Command, database_url: str) -> None:
+    job_id = database("submit", "flow.yaml", "--json").json["job_id"]
+
+    async def set_aside() -> None:
+        store = PostgresStore(database_url)
+        try:
+            await store.set_aside(job_id, 1, "KeyError: 'workflow_id'")
+        finally:
+            await store.close()
+
+    asyncio.run(set_aside())
+    shown = database("status", job_id).out
+    assert "Set aside" in shown and "KeyError: 'workflow_id'" in shown and "tries again by itself" in shown
+    assert database("status", job_id, "--json").json["reason"] == "orchestrator_error: KeyError: 'workflow_id'"

@@ -40,6 +40,7 @@ SYMBOLS = {
 }
 _URGENCY = ("running", "failed", "ready", "dispatched", "cancelled", "completed", "skipped", "pending")
 _LABEL = 10
+SET_ASIDE = "orchestrator_error: "
 
 Command = Callable[[str], str]
 """Makes the whole command line of a command to type next."""
@@ -169,6 +170,11 @@ def job_card(
     if status["finished_at"] is None:
         parts.append(_line("Created", day_and_clock(status["created_at"])))
         parts.append(_line("Owner", owner_text(status["owner"])))
+    if (status["reason"] or "").startswith(SET_ASIDE):
+        parts.append(_line("Set aside", status["reason"].removeprefix(SET_ASIDE)))
+        parts.append(
+            _line("", "Its orchestrator cannot advance it and tries again by itself; its log has the details.")
+        )
     parts += _failures(status, failed, width)
     parts += _next_commands(status, command, revive)
     return Group(*parts)

@@ -46,6 +46,7 @@ def status_json(snapshot: Snapshot) -> dict[str, Any]:
         "nodes": nodes,
         "outcome": _outcome_json(job.status, snapshot, nodes),
         "owner": _owner_json(job),
+        "reason": job.reason,
     }
 
 
