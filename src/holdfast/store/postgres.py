@@ -113,6 +113,7 @@ class PostgresStore:
     # Orchestrators
 
     async def register_orchestrator(self, name: str, lease_seconds: float) -> int:
+        await self._execute("lower_floors")
         rows = await self._fetch("register_orchestrator", name=name, version=__version__, lease=lease_seconds)
         return int(rows[0][0])
 

@@ -105,6 +105,10 @@ set floor = case when s.ceiling is null then s.floor else least(s.ceiling, (
     ceiling = %(newest)s, ceiling_xid = pg_current_xact_id()
 from settled s where l.lane_id = s.lane_id;
 
+-- name: lower_floors
+-- A restored sequence, or a process of an older version, may have put rows below a floor: it is found anew.
+update lanes set floor = 0, ceiling = null, ceiling_xid = null where floor > 0;
+
 -- name: lapsed_workers
 -- Workers that may still hold leases although their own has run out or they have left; usually none.
 select exists (
