@@ -190,8 +190,16 @@ nodes: {spread: {type: fan_out, source: "{{ inputs.items }}", task: {handler: wo
 
 async def sizes(engine: Engine) -> dict[str, int]:
     """The bytes of the hot tables with their indexes after a vacuum, which the server does by itself now and then."""
-    async with engine.store.connections.use("test") as connection:
-        await connection.execute("vacuum queue, inbox")
+
+    async def is_vacuumed() -> bool:
+        async with engine.store.connections.use("test") as connection:
+            await connection.execute("vacuum queue, inbox")
+        ((dead,),) = await engine.query(
+            "select sum(pg_stat_get_dead_tuples(t::regclass)) from unnest(array['holdfast.queue', 'holdfast.inbox']) t"
+        )
+        return bool(dead == 0)
+
+    await eventually(is_vacuumed)
     rows = await engine.query(
         "select t, pg_total_relation_size(t::regclass) from unnest(array['holdfast.queue', 'holdfast.inbox']) t"
     )
@@ -199,7 +207,7 @@ async def sizes(engine: Engine) -> dict[str, int]:
 
 
 async def test_the_size_of_queue_and_inbox_does_not_depend_on_how_much_went_through(database_url: str) -> None:
-    """What they need is for the rows between two vacuums, here 4,000; and as much again, for an index page that one
+    """What they need is for the rows between two vacuums, here 2,000; and as much again, for an index page that one
     vacuum has emptied is free for new entries only after the next. Whatever comes later finds room."""
 
     async def work(item: int) -> int:
@@ -207,11 +215,11 @@ async def test_the_size_of_queue_and_inbox_does_not_depend_on_how_much_went_thro
 
     async with running(database_url, registry(work=work), concurrency=100) as engine:
         after: list[dict[str, int]] = []
-        for number in range(5):
-            job_id = await engine.submit(WIDE, {"items": list(range(4_000))}, key=str(number))
+        for number in range(10):
+            job_id = await engine.submit(WIDE, {"items": list(range(2_000))}, key=str(number))
             assert (await engine.finished(job_id, 120))["status"] == "completed"
             after.append(await sizes(engine))
         left = await engine.query("select (select count(*) from holdfast.queue), (select count(*) from holdfast.inbox)")
     assert left == [(0, 0)]
-    # Half of that for chance: a server that is busy vacuums when it can.
-    assert {name: size for name, size in after[4].items() if size > 1.5 * after[1][name]} == {}, after
+    # As much again for chance, for other transactions decide when a page is free. Growth would make it five times.
+    assert {name: size for name, size in after[9].items() if size > 2 * after[1][name]} == {}, after
