@@ -39,7 +39,7 @@ format: $(READY) ## Format the code
 	@$(BIN)/ruff check --quiet --fix .
 
 bench: $(READY) ## Measure our engine beside what this machine can do at most
-	@$(BIN)/python -m bench
+	@$(BIN)/python -m bench $(BENCH)
 
 sim: $(READY) ## Simulate SEEDS worlds full of faults (default 2000)
 	@echo "==> Simulating $(SEEDS) seeds"

@@ -1,20 +1,26 @@
-"""`make bench`: W1 to W4 on a fresh embedded Postgres, beside the raw limits of the same run."""
+"""`make bench`: W1 to W5, fairness and dead rows on a fresh embedded Postgres, beside the limits of the same run."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import statistics
 import tempfile
 from pathlib import Path
 
 from bench import limits
+from bench.ageing import age, claim_milliseconds, held_snapshot, sizes
+from bench.fairness import alone_and_beside
 from bench.fleet import Fleet, run_child
-from bench.workloads import Measured, chain, fan, idle_latencies, jobs_of, measure, one_task, run_jobs
+from bench.killing import Killed, kill_each
+from bench.workloads import Measured, chain, fan, idle_latencies, jobs_of, measure, one_task, pick, run_jobs
 from holdfast.store.embedded import use_embedded
+from holdfast.store.interface import NewJob
 from holdfast.store.migrate import migrate
 from holdfast.store.postgres import PostgresStore
 
 GOALS = {"W1": 0.15, "W2b": 0.10, "W3 10,000": 0.25}
+SNAPSHOT_JOBS = 20_000
 
 
 def main() -> None:
@@ -22,44 +28,26 @@ def main() -> None:
     parser.add_argument("--serve", choices=["orchestrator", "worker", "both"])
     parser.add_argument("--url")
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--widest", type=int, default=100_000, help="the widest fan-out of W3")
+    parser.add_argument("--widest", type=int, default=100_000, help="the widest fan-out (default: 100,000)")
+    parser.add_argument("--aged", type=int, default=0, help="push so many tasks through, then measure W1 to W4 again")
     given = parser.parse_args()
     if given.serve:
         run_child(given.serve, given.url)
         return
     folder = tempfile.TemporaryDirectory(prefix="holdfast-bench-", ignore_cleanup_errors=True)
     with folder as name, use_embedded(Path(name)) as url:
-        asyncio.run(bench(url, given.runs, given.widest))
+        asyncio.run(bench(url, given.runs, given.widest, given.aged))
 
 
-async def bench(url: str, runs: int, widest: int) -> None:
+async def bench(url: str, runs: int, widest: int, aged: int) -> None:
     await migrate(url)
     print(f"one small commit: {limits.commit_milliseconds(url):.2f} ms")
     print("limit: tasks/s that one connection claims and completes in batches of 100, measured before each run\n")
     store = PostgresStore(url, "bench")
     print(f"{'workload':<12} {'median':>10} {'rate':>16} {'of the limit':>13}  peak memory, and the limit")
     with Fleet(url) as fleet:
-        await run_jobs(store, jobs_of(one_task(), [{"i": i} for i in range(500)]))
-        w1 = [jobs_of(one_task(), [{"i": i} for i in range(10_000)]) for _ in range(runs)]
-        show(await measure("W1", "jobs/s", 10_000, store, fleet, w1))
-        w2b = [jobs_of(chain(10), [{}] * 200) for _ in range(runs)]
-        show(await measure("W2b", "steps/s", 2_000, store, fleet, w2b))
-        wide = {}
-        for width in (1_000, 10_000, 100_000):
-            if width <= widest:
-                batches = [
-                    jobs_of(fan(), [{"items": list(range(width))}]) for _ in range(runs if width < 100_000 else 1)
-                ]
-                wide[width] = await measure(f"W3 {width:,}", "items/s", width, store, fleet, batches)
-                show(wide[width])
-        if 100_000 in wide:
-            factor = min(wide[100_000].seconds) / min(wide[10_000].seconds)
-            print(f"{'':<12} 100,000 items take {factor:.1f} times as long as 10,000 (goal: at most 12)")
-        w2a = [jobs_of(chain(50), [{}]) for _ in range(runs + 2)]
-        show(await measure("W2a", "steps/s", 50, store, fleet, w2a))
-        latencies = await idle_latencies(store, 200)
-        p50, p99 = pick(latencies, 0.5), pick(latencies, 0.99)
-        print(f"{'W4':<12} submit to handler start, idle: p50 {p50:.1f} ms, p99 {p99:.1f} ms (goal: p50 under 10)")
+        fresh = await standard(store, fleet, runs, widest)
+        await fair(store, widest)
     with Fleet(url, ("orchestrator", "orchestrator", "worker")) as fleet:
         await run_jobs(store, jobs_of(one_task(), [{"i": i} for i in range(500)]))
         w1 = [jobs_of(one_task(), [{"i": i} for i in range(10_000)]) for _ in range(runs)]
@@ -68,7 +56,90 @@ async def bench(url: str, runs: int, widest: int) -> None:
         await run_jobs(store, jobs_of(one_task(), [{"i": i} for i in range(200)]))
         w2a = [jobs_of(chain(50), [{}]) for _ in range(runs + 2)]
         show(await measure("W2a in one", "steps/s", 50, store, fleet, w2a))
+    for killed in await kill_each(url, store, min(10_000, widest)):
+        show_killed(killed)
+    await snapshot(url, store)
+    if aged:
+        await old(url, store, runs, widest, aged, fresh)
     await store.close()
+
+
+async def standard(store: PostgresStore, fleet: Fleet, runs: int, widest: int) -> dict[str, float]:
+    """W1 to W4; returns what each took, in seconds."""
+    await run_jobs(store, jobs_of(one_task(), [{"i": i} for i in range(500)]))
+    took = {}
+
+    async def workload(name: str, unit: str, units: int, batches: list[list[NewJob]]) -> Measured:
+        measured = await measure(name, unit, units, store, fleet, batches)
+        show(measured)
+        took[name] = statistics.median(measured.seconds)
+        return measured
+
+    many = [jobs_of(one_task(), [{"i": i} for i in range(10_000)]) for _ in range(runs)]
+    await workload("W1", "jobs/s", 10_000, many)
+    await workload("W2b", "steps/s", 2_000, [jobs_of(chain(10), [{}] * 200) for _ in range(runs)])
+    wide = {}
+    for width in (1_000, 10_000, 100_000):
+        if width <= widest:
+            times = runs if width < 100_000 else 1
+            batches = [jobs_of(fan(), [{"items": list(range(width))}]) for _ in range(times)]
+            wide[width] = await workload(f"W3 {width:,}", "items/s", width, batches)
+    if 100_000 in wide:
+        factor = min(wide[100_000].seconds) / min(wide[10_000].seconds)
+        print(f"{'':<12} 100,000 items take {factor:.1f} times as long as 10,000 (goal: at most 12)")
+    await workload("W2a", "steps/s", 50, [jobs_of(chain(50), [{}]) for _ in range(runs + 2)])
+    latencies = await idle_latencies(store, 200)
+    p50, p99 = pick(latencies, 0.5), pick(latencies, 0.99)
+    print(f"{'W4':<12} submit to handler start, idle: p50 {p50:.1f} ms, p99 {p99:.1f} ms (goal: p50 under 10)")
+    took["W4"] = p50 / 1000
+    return took
+
+
+async def fair(store: PostgresStore, widest: int) -> None:
+    """The small jobs' own line, alone and beside a wide one."""
+    width = min(100_000, widest)
+    alone, beside = await alone_and_beside(store, width)
+    print(
+        f"{'fairness':<12} small job, submit to finished: alone p50 {alone.p50:.1f} ms, p99 {alone.p99:.1f} ms;"
+        f" beside {width:,} items p50 {beside.p50:.1f} ms, p99 {beside.p99:.1f} ms ({len(beside.ordered)} jobs);"
+        f" p99 {beside.p99 / alone.p99:.1f} times (goal: at most 3)",
+        flush=True,
+    )
+
+
+def show_killed(killed: Killed) -> None:
+    print(
+        f"{'W5':<12} {killed.role} killed with {killed.held:,} items: the first done elsewhere after"
+        f" {killed.first_seconds:.1f} s, all {killed.extra_seconds:.1f} s later than in a calm run,"
+        f" {killed.twice} executed twice, {killed.lost} lost (goal: 0)",
+        flush=True,
+    )
+
+
+async def snapshot(url: str, store: PostgresStore) -> None:
+    """Claims while dead rows pile up because somebody holds a snapshot open."""
+    with Fleet(url, ("orchestrator",)):
+        without = await claim_milliseconds(store, SNAPSHOT_JOBS)
+        async with held_snapshot(url):
+            held = await claim_milliseconds(store, SNAPSHOT_JOBS)
+    print(
+        f"{'snapshot':<12} a claim of 100: {without:.1f} ms; after {SNAPSHOT_JOBS:,} jobs under a snapshot held open"
+        f" {held:.1f} ms, {held / without:.1f} times (goal: at most 3)",
+        flush=True,
+    )
+
+
+async def old(url: str, store: PostgresStore, runs: int, widest: int, aged: int, fresh: dict[str, float]) -> None:
+    """W1 to W4 again, after so many tasks have gone through."""
+    before = await sizes(store)
+    with Fleet(url) as fleet:
+        seconds = await age(store, aged, min(100_000, widest))
+        after = await sizes(store)
+        print(f"\nafter {aged:,} more tasks ({seconds:.0f} s): ", end="")
+        print(", ".join(f"{name} {before[name] / 2**20:.1f} to {after[name] / 2**20:.1f} MB" for name in before))
+        again = await standard(store, fleet, runs, widest)
+    for name, took in again.items():
+        print(f"{name:<12} aged: {took / fresh[name]:.2f} times as long as fresh (goal: at most 1.5)")
 
 
 def show(measured: Measured) -> None:
@@ -81,10 +152,6 @@ def show(measured: Measured) -> None:
     share = f"{measured.of_the_limit:>5.2f}{note}{each}"
     rate = f"{measured.rate:>8,.0f} {measured.unit:<8}"
     print(f"{measured.name:<12} {seconds:>9.3f}s {rate} {share}  {peaks}; {limit}", flush=True)
-
-
-def pick(ordered: list[float], share: float) -> float:
-    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import subprocess
 import sys
 import threading
@@ -69,11 +70,17 @@ class Fleet:
                 try:
                     memory = psutil.Process(process.pid).memory_info().rss / 2**20
                 except psutil.NoSuchProcess:
-                    return
+                    continue
                 self.peaks[role] = max(memory, self.peaks.get(role, 0.0))
 
-    def cpu_seconds(self) -> float:
-        return sum(sum(psutil.Process(p.pid).cpu_times()[:2]) for p in self._processes)
+    def pids(self, role: str) -> list[int]:
+        return [p.pid for r, p in zip(self._roles, self._processes, strict=True) if r == role and p.poll() is None]
+
+    def kill(self, pid: int) -> None:
+        """SIGKILL to one of ours: it has no time for a last word."""
+        (process,) = (p for p in self._processes if p.pid == pid)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
 
 
 def run_child(role: str, url: str) -> None:

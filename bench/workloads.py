@@ -63,6 +63,13 @@ def fan() -> Definition:
     return flow.definition()
 
 
+def noted_fan() -> Definition:
+    flow = Workflow("bench_noted", inputs={"items": {"type": "array"}, "notes": {"type": "string"}})
+    params = {"i": "{{ item }}", "notes": "{{ inputs.notes }}"}
+    flow.fan_out("items", source="{{ inputs['items'] }}", handler="bench.noted", params=params)
+    return flow.definition()
+
+
 def stamp() -> Definition:
     flow = Workflow("bench_stamp")
     flow.task("a", handler="bench.stamp")
@@ -79,11 +86,11 @@ async def run_jobs(store: PostgresStore, jobs: Sequence[NewJob]) -> float:
     started = now()
     for first in range(0, len(jobs), 1000):
         await client.submit_many(jobs[first : first + 1000])
-    await _all_finished(store, jobs, started)
+    await all_finished(store, jobs, started)
     return now() - started
 
 
-async def _all_finished(store: PostgresStore, jobs: Sequence[NewJob], started: float) -> None:
+async def all_finished(store: PostgresStore, jobs: Sequence[NewJob], started: float) -> None:
     """Ask for the youngest job until it has ended, then for all in one statement: more would be part of the load."""
     waiting = [job.job_id for job in jobs]
     async with store.connections.use("bench") as connection:
@@ -99,7 +106,7 @@ async def _all_finished(store: PostgresStore, jobs: Sequence[NewJob], started: f
                 assert set(unfinished.values()) <= {"pending", "running"}, f"not completed: {unfinished}"
                 waiting = [job_id for job_id in waiting if job_id in unfinished]
                 continue
-            await asyncio.sleep(0.005 if len(jobs) < 10 else 0.02)
+            await asyncio.sleep(0.002 if len(jobs) < 10 else 0.02)
             assert now() - started < 600, "the benchmark does not end"
 
 
@@ -114,6 +121,10 @@ async def measure(
     return Measured(name, unit, tuple(seconds), tuple(limits), units, dict(fleet.peaks))
 
 
+def pick(ordered: Sequence[float], share: float) -> float:
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
 async def idle_latencies(store: PostgresStore, times: int) -> list[float]:
     """Milliseconds from a submit to its handler's start, one job at a time on an idle system."""
     client, definition = Client(store), stamp()
@@ -122,7 +133,7 @@ async def idle_latencies(store: PostgresStore, times: int) -> list[float]:
         await asyncio.sleep(0.02)
         asked = time.monotonic()
         await client.submit_many([job])
-        await _all_finished(store, [job], now())
+        await all_finished(store, [job], now())
         async with store.connections.use("bench") as connection:
             cursor = await connection.execute("select result from jobs where job_id = %s", (job.job_id,))
             row = await cursor.fetchone()

@@ -227,6 +227,10 @@ class ModelStore:
         self._after()
         return moved
 
+    async def raise_floors(self) -> int:
+        await step()
+        return 0
+
     async def wake_due(self) -> int:
         await self._statement()
         woken = 0

@@ -11,69 +11,27 @@ import psycopg
 import pytest
 
 from holdfast.store.arrays import plain, texts
-from holdfast.store.connection import SESSION_SETTINGS
-from holdfast.store.queries import query
+from tests.store.plans import HOT_TABLES, Planner, own_database, planner
 
-HOT_TABLES = ("tasks", "queue", "inbox", "events")
 JOBS = [str(uuid.UUID(int=n)) for n in range(1, 6)]
 ITEMS = 10_000
 ENDED_JOBS = 5_000
 
 
 @pytest.fixture(scope="module", params=["empty", "full"])
-def crowded(request: pytest.FixtureRequest, server_url: str, template_database: str) -> Iterator[Crowded]:
+def crowded(request: pytest.FixtureRequest, server_url: str, template_database: str) -> Iterator[Planner]:
     """50,000 tasks, a few thousand of them queued, leased and reported.
 
     The plans were made before, on tables that had just been emptied and vacuumed, or are made now.
     """
-    name = f"crowded_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(server_url, autocommit=True) as admin:
-        admin.execute(f"create database {name} template {template_database}".encode())
-        url = server_url.rsplit("/", 1)[0] + "/" + name
-        with psycopg.connect(url, autocommit=True, prepare_threshold=None) as connection:
-            for setting, value in SESSION_SETTINGS.items():
-                connection.execute("select set_config(%s, %s, false)", (setting, value))
-            for table in HOT_TABLES:
-                connection.execute(f"alter table {table} set (autovacuum_enabled = false)".encode())
-            crowd = Crowded(connection)
-            if request.param == "empty":
-                fill(connection)
-                empty(connection)
-                for statement in (*STATEMENTS, *FLEET):
-                    crowd.plan_of(statement)
-            fill(connection)
-            yield crowd
-        admin.execute(f"drop database {name} with (force)".encode())
-
-
-class Crowded:
-    """A connection on which every statement is prepared once, as on those of the services."""
-
-    def __init__(self, connection: psycopg.Connection) -> None:
-        self._connection = connection
-        self._prepared: dict[str, list[str]] = {}
-
-    def plan_of(self, name: str) -> str:
-        """The plan with which the statement runs now; what it does is undone."""
-        values = [(STATEMENTS | FLEET)[name].get(parameter) for parameter in self._parameters(name)]
-        given = f"({', '.join(['%s'] * len(values))})" if values else ""
-        with self._connection.transaction(force_rollback=True):
-            cursor = psycopg.ClientCursor(self._connection)
-            cursor.execute(f"explain (analyze, timing off, summary off) execute {name}{given}".encode(), values)
-            return "\n".join(row[0] for row in cursor.fetchall())
-
-    def _parameters(self, name: str) -> list[str]:
-        if name not in self._prepared:
-            numbers: dict[str, int] = {}
-
-            def number(match: re.Match[str]) -> str:
-                return f"${numbers.setdefault(match.group(1), len(numbers) + 1)}"
-
-            statement = re.sub(r"%\((\w+)\)s", number, query(name).decode()).replace("%%", "%")
-            result = self._connection.pgconn.prepare(name.encode(), statement.encode())
-            assert result.status == psycopg.pq.ExecStatus.COMMAND_OK, result.error_message.decode()
-            self._prepared[name] = list(numbers)
-        return self._prepared[name]
+    with own_database(server_url, template_database) as url, planner(url) as crowd:
+        if request.param == "empty":
+            fill(crowd.connection)
+            empty(crowd.connection)
+            for statement, parameters in (STATEMENTS | FLEET).items():
+                crowd.plan_of(statement, parameters)
+        fill(crowd.connection)
+        yield crowd
 
 
 def empty(connection: psycopg.Connection) -> None:
@@ -167,7 +125,8 @@ STATEMENTS: dict[str, dict[str, Any]] = {
     "save_checkpoint": {"me": 1, "job": JOBS[0], "node": "n", "item": 0, "epoch": 1, "seq": 1, "name": "x",
         "data": "1"},
     "wake_due": {},
-    "claim_jobs": {"limit": 500, "aside": "{}"},
+    "claim_jobs": {"floor": -1, "limit": 500, "aside": "{}"},
+    "raise_floors": {"lanes": "{1,2,3}", "newest": 1_000_000},
     "read_queue": {"job": JOBS[0]},
     "unserved_nodes": {"job": JOBS[0]},
     "read_events": {"job": JOBS[0], "after": 4000, "node": None, "limit": 100},
@@ -184,16 +143,16 @@ FLEET: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
-def test_a_hot_statement_reads_no_table_from_end_to_end(crowded: Crowded, name: str) -> None:
-    plan = crowded.plan_of(name)
+def test_a_hot_statement_reads_no_table_from_end_to_end(crowded: Planner, name: str) -> None:
+    plan = crowded.plan_of(name, STATEMENTS[name])
     scanned = re.findall(r"Seq Scan on (\w+)", plan)
     assert not set(scanned) & set(HOT_TABLES), plan
 
 
 @pytest.mark.parametrize("name", FLEET)
-def test_a_look_at_the_fleet_reads_nothing_that_has_ended(crowded: Crowded, name: str) -> None:
+def test_a_look_at_the_fleet_reads_nothing_that_has_ended(crowded: Planner, name: str) -> None:
     """The queue holds only what is open. Of the jobs the open ones are found by their index; the past is not read."""
-    plan = crowded.plan_of(name)
+    plan = crowded.plan_of(name, FLEET[name])
     scans = re.findall(r"Scan.* on (\w+)[^(]*\([^)]*\) \(actual rows=([\d.]+) loops=(\d+)", plan)
     assert scans, plan
     assert not {table for table, _, _ in scans} & {"tasks", "events", "attempts", "checkpoints", "nodes"}, plan
@@ -214,9 +173,9 @@ MOST_ROWS = {
 
 
 @pytest.mark.parametrize(("name", "most"), MOST_ROWS.items())
-def test_a_hot_statement_touches_no_more_rows_than_it_was_asked_for(crowded: Crowded, name: str, most: int) -> None:
+def test_a_hot_statement_touches_no_more_rows_than_it_was_asked_for(crowded: Planner, name: str, most: int) -> None:
     """An index that is walked in full is no better than a table that is."""
-    plan = crowded.plan_of(name)
+    plan = crowded.plan_of(name, STATEMENTS[name])
     touched = re.findall(r"Scan.* on (?:tasks|queue|inbox|events).*actual rows=([\d.]+) loops=(\d+)", plan)
     assert touched, plan
     assert max(float(rows) * int(loops) for rows, loops in touched) <= most, plan

@@ -167,6 +167,7 @@ class Orchestrator:
             await self._store.forget_the_ended()
         if self._timers["sweep"].is_due():
             await self._store.sweep_inbox()
+            await self._store.raise_floors()
             await self._store.expire()
             heapq.heappush(self._due, 0.0)
         now = time.time() + self._clock_offset

@@ -46,6 +46,7 @@ class PostgresCycle:
         self._lanes = lanes
         self._is_open = False
         self._floor = InboxFloor()
+        self._floor_of_new = InboxFloor()
 
     async def open(
         self, claim_limit: int, drain_limit: int, aside: Sequence[str] = (), handover: Handover | None = None
@@ -58,7 +59,10 @@ class PostgresCycle:
             (b"begin", {}),
             (query("fence"), {"me": self._me}),
             *handed,
-            (query("claim_jobs"), {"limit": claim_limit, "aside": without}),
+            (
+                query("claim_jobs"),
+                {"floor": self._floor_of_new.current(), "limit": claim_limit, "aside": without},
+            ),
             (
                 query("drain"),
                 {"me": self._me, "floor": self._floor.current(), "limit": drain_limit, "aside": without},
@@ -71,6 +75,7 @@ class PostgresCycle:
         claimed = {row[1]: row[width:] for row in unowned}
         signals = [_signal_row(row[:width]) for row in unowned]
         drained = [_signal_row(row) for row in waiting]
+        self._floor_of_new.saw(signals)
         self._floor.saw(drained)
         await failpoint.hit("drain.after_open")
         taken = frozenset(told[0][0][0] or ()) if told else frozenset()
@@ -225,6 +230,8 @@ class LaneIds:
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
         self._known: dict[Lane, int] = {}
+        self._used: set[Lane] = set()
+        self._used_before: set[Lane] = set()
 
     async def of(self, lanes: set[Lane]) -> dict[Lane, int]:
         missing = [lane for lane in lanes if lane not in self._known]
@@ -237,7 +244,14 @@ class LaneIds:
             ensured = (query("ensure_lanes"), columns)
             _, known = await self._connections.exchange("main", ensured, SYNC, (query("all_lanes"), {}))
             self._known = {Lane(*row[1:]): row[0] for row in known.rows}
+        self._used |= lanes
         return self._known
+
+    def recently_used(self) -> list[int]:
+        """The lanes that rows were put into since the last call but one: a floor is raised in two steps."""
+        used = self._used | self._used_before
+        self._used_before, self._used = self._used, set()
+        return sorted(self._known[lane] for lane in used)
 
 
 def _lanes_in(batch: Batch) -> set[Lane]:

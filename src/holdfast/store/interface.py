@@ -457,6 +457,10 @@ class Store(Protocol):
         """Hand signals whose owner is dead or changed to the right one; returns how many."""
         ...
 
+    async def raise_floors(self) -> int:
+        """Let claims pass over what is long gone; returns how many lanes moved. Changes no answer, only its price."""
+        ...
+
     async def wake_due(self) -> int:
         """Make queue rows claimable whose time has come."""
         ...

@@ -116,6 +116,7 @@ class PostgresStore:
     # Orchestrators
 
     async def register_orchestrator(self, name: str, lease_seconds: float) -> int:
+        await self._execute("lower_floors")
         rows = await self._fetch("register_orchestrator", name=name, version=__version__, lease=lease_seconds)
         return int(rows[0][0])
 
@@ -144,6 +145,14 @@ class PostgresStore:
     async def sweep_inbox(self) -> int:
         """Hand signals whose owner is dead or changed to the right one; returns how many."""
         return await self._execute("sweep_inbox")
+
+    async def raise_floors(self) -> int:
+        """Let claims begin where the lanes that this process fills have something ready; returns how many moved."""
+        lanes = self._lanes.recently_used()
+        if not lanes:
+            return 0
+        newest = (await self._fetch("newest_queue_id"))[0][0]
+        return await self._execute("raise_floors", lanes=plain(lanes), newest=newest)
 
     async def wake_due(self) -> int:
         """Make queue rows claimable whose time has come."""

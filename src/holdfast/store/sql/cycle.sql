@@ -17,7 +17,7 @@ for share;
 -- Whoever locks them first has them.
 with signal as materialized (
     select i.* from inbox i
-    where i.owner = 0 and i.job_id <> all(%(aside)s::uuid[])
+    where i.owner = 0 and i.id > %(floor)s and i.job_id <> all(%(aside)s::uuid[])
     order by i.id
     limit %(limit)s
     for update skip locked

@@ -74,7 +74,7 @@ update inbox i set owner = a.rightful
 from astray a where i.owner = a.owner and i.id = a.id;
 
 -- name: wake_due
--- Retries whose time has come enter the claim index.
+-- Retries whose time has come enter the claim index, with a new id: their lane's floor may have passed the old one.
 with due as (
     select job_id, node, item from queue
     where state = 'waiting' and due_at <= now()
@@ -82,8 +82,32 @@ with due as (
     limit 5000
     for update skip locked
 )
-update queue q set state = 'ready'
+update queue q set state = 'ready', id = default
 from due d where q.job_id = any(array[d.job_id]) and q.node = d.node and q.item = d.item and q.state = 'waiting';
+
+-- name: newest_queue_id
+-- Asked in a transaction of its own: whoever drew this id, or a smaller one, is older than the next transaction.
+select last_value from queue_id_seq;
+
+-- name: raise_floors
+-- In two steps. The newest id becomes a lane's ceiling; once every transaction of that moment is over, rows below it
+-- are all visible, and the smallest that is ready is the floor. Enqueuing transactions have their number before they
+-- draw an id: the fence gives them one. A floor moves in strides, for each move leaves a dead row of the lane.
+with settled as (
+    select l.lane_id, l.floor, l.ceiling from lanes l
+    where l.lane_id = any(%(lanes)s::int[]) and l.floor + 1000 <= %(newest)s
+        and (l.ceiling_xid is null or l.ceiling_xid <= pg_snapshot_xmin(pg_current_snapshot()))
+    for update skip locked
+)
+update lanes l
+set floor = case when s.ceiling is null then s.floor else least(s.ceiling, (
+        select min(q.id) from queue q where q.lane_id = s.lane_id and q.state = 'ready' and q.id >= s.floor)) end,
+    ceiling = %(newest)s, ceiling_xid = pg_current_xact_id()
+from settled s where l.lane_id = s.lane_id;
+
+-- name: lower_floors
+-- A restored sequence, or a process of an older version, may have put rows below a floor: it is found anew.
+update lanes set floor = 0, ceiling = null, ceiling_xid = null where floor > 0;
 
 -- name: lapsed_workers
 -- Workers that may still hold leases although their own has run out or they have left; usually none.

@@ -1,0 +1,76 @@
+"""What a database that has seen much costs: tasks that went through, and rows that no vacuum may remove yet."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import psycopg
+
+from bench.workloads import all_finished, fan, jobs_of, one_task, run_jobs
+from holdfast.client import Client
+from holdfast.store.interface import Lease, Report
+from holdfast.store.postgres import PostgresStore
+
+HANDLER = "bench.noop"
+
+
+async def age(store: PostgresStore, tasks: int, widest: int) -> float:
+    """Push so many tasks through, as wide fan-outs one after the other; the seconds that it took."""
+    seconds = 0.0
+    while tasks > 0:
+        width = min(tasks, widest)
+        seconds += await run_jobs(store, jobs_of(fan(), [{"items": list(range(width))}]))
+        tasks -= width
+    return seconds
+
+
+async def sizes(store: PostgresStore) -> dict[str, int]:
+    """The bytes of the hot tables, indexes included."""
+    async with store.connections.use("bench") as connection:
+        cursor = await connection.execute(
+            "select t, pg_total_relation_size(t::regclass) from unnest(array['queue', 'inbox']) t"
+        )
+        return dict(await cursor.fetchall())
+
+
+@asynccontextmanager
+async def held_snapshot(url: str) -> AsyncIterator[None]:
+    """Somebody reads for a long time: a report, a dump, a forgotten session."""
+    async with await psycopg.AsyncConnection.connect(url) as connection:
+        await connection.execute("begin isolation level repeatable read")
+        await connection.execute("select 1")
+        yield
+
+
+async def claim_milliseconds(store: PostgresStore, jobs: int) -> float:
+    """The median time of a claim in the last fifth of so many one-task jobs, a hundred at a time.
+
+    Needs an orchestrator and no worker: the claims are made here.
+    """
+    client, taken = Client(store), []
+    worker = await store.register_worker("bench", None, [HANDLER], 100, 3600)
+    for _ in range(0, jobs, 100):
+        batch = jobs_of(one_task(), [{"i": i} for i in range(100)])
+        started = time.perf_counter()
+        await client.submit_many(batch)
+        done = 0
+        while done < len(batch):
+            begun = time.perf_counter()
+            leases = await store.claim(worker, None, [HANDLER], 100)
+            if leases:
+                taken.append((time.perf_counter() - begun) * 1000)
+                await store.report(worker, [_done(lease) for lease in leases])
+                done += len(leases)
+            else:
+                await asyncio.sleep(0.002)
+        await all_finished(store, batch, started)
+    await store.end_worker(worker)
+    return statistics.median(taken[-len(taken) // 5 :])
+
+
+def _done(lease: Lease) -> Report:
+    return Report(*lease[:5], outcome="done", started_at=time.time(), output=b"1", owner=lease.owner)

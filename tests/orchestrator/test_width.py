@@ -1,0 +1,114 @@
+"""A wide fan-out: what its owner keeps in memory, and what it leaves to the jobs beside it."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable
+from types import FunctionType, ModuleType
+from typing import Any
+
+import pytest
+
+from holdfast.client import new_job
+from holdfast.core.states import Rules
+from holdfast.define.load import load_text
+from holdfast.orchestrator.owner import Owner
+from holdfast.store.interface import NewJob
+from holdfast.store.postgres import PostgresStore
+from tests.store.stage import report_of
+
+pytestmark = pytest.mark.anyio
+
+WIDE = load_text("""
+workflow_id: wide
+inputs: {items: {type: array}}
+nodes:
+  spread: {type: fan_out, source: "{{ inputs.items }}", task: {handler: work, params: {item: "{{ item }}"}}, next: all}
+  all: {type: fan_in}
+""")
+SMALL = load_text("workflow_id: small\nnodes: {a: {handler: work}}")
+
+
+def wide(width: int) -> NewJob:
+    """All items are null, of which there is but one: only what is made of them is counted."""
+    return new_job(WIDE, {"items": [None] * width})
+
+
+async def owner_of(store: PostgresStore) -> Owner:
+    return Owner(store, await store.register_orchestrator("o", 600), "o", Rules(), lambda: 0.5)
+
+
+async def expand(owner: Owner) -> None:
+    while owner.has_work:
+        await owner.run_cycle()
+
+
+def reachable(roots: Iterable[Any]) -> int:
+    """How many objects hang on these, code and modules left out."""
+    seen: set[int] = set()
+    waiting = list(roots)
+    while waiting:
+        found = waiting.pop()
+        if id(found) not in seen and not isinstance(found, type | ModuleType | FunctionType):
+            seen.add(id(found))
+            waiting += gc.get_referents(found)
+    return len(seen)
+
+
+async def held_in_memory(store: PostgresStore, width: int) -> int:
+    """The objects of an owner whose fan-out is expanded and in the middle of its reports."""
+    await store.submit([wide(width)])
+    owner = await owner_of(store)
+    await owner.run_cycle()
+    await expand(owner)
+    worker = await store.register_worker("w", None, ["work"], 100, 600)
+    leases = await store.claim(worker, None, ["work"], 150)
+    await store.report(worker, [report_of(lease) for lease in leases])
+    assert (await owner.run_cycle()).signals == 150
+    ((job_id, state),) = owner.jobs.items()
+    assert (state.nodes["spread"].expanded, state.nodes["spread"].completed) == (width, 150)
+    kept = reachable([value for name, value in vars(owner).items() if name not in ("_store", "_cycle")])
+    async with store.connections.use("test") as connection:
+        await connection.execute("delete from queue where job_id = %s", (job_id,))
+        await connection.execute("update jobs set owner = null where job_id = %s", (job_id,))
+    return kept
+
+
+async def test_the_memory_of_an_owner_does_not_grow_with_the_width_of_a_fan_out(store: PostgresStore) -> None:
+    narrow, broad = await held_in_memory(store, 200), await held_in_memory(store, 20_000)
+    # Counters beyond 256 are objects of their own in Python.
+    assert broad <= narrow + 50, (narrow, broad)
+
+
+async def test_a_job_that_comes_while_a_wide_one_expands_begins_before_the_expansion_is_over(
+    store: PostgresStore,
+) -> None:
+    broad, small = wide(20_000), new_job(SMALL, {})
+    await store.submit([broad])
+    owner = await owner_of(store)
+    await owner.run_cycle()
+    await store.submit([small])
+    await expand(owner)
+    async with store.connections.use("test") as connection:
+        cursor = await connection.execute(
+            "select job_id::text, event from events where event in ('task_ready', 'job_started') and node is distinct"
+            " from 'all' order by xid, job_id, seq"
+        )
+        order = await cursor.fetchall()
+    begun = order.index((small.job_id, "job_started"))
+    chunks = [number for number, row in enumerate(order) if row == (broad.job_id, "task_ready")]
+    assert len(chunks) == 10
+    # One chunk before it came, one at most in the cycle that begins it.
+    assert sum(number > begun for number in chunks) >= 8
+
+
+async def test_the_task_of_a_small_job_is_claimed_before_the_queued_items_of_a_wide_one(store: PostgresStore) -> None:
+    broad, small = wide(20_000), new_job(SMALL, {})
+    await store.submit([broad])
+    owner = await owner_of(store)
+    await owner.run_cycle()
+    await store.submit([small])
+    await expand(owner)
+    worker = await store.register_worker("w", None, ["work"], 100, 600)
+    leases = await store.claim(worker, None, ["work"], 10)
+    assert [lease.job_id for lease in leases][:2] == [broad.job_id, small.job_id]
