@@ -57,7 +57,7 @@ class Tables:
 
     def pages(self) -> dict[str, int]:
         statements: dict[str, dict[str, Any]] = {
-            "claim": {"me": 1, "handlers": "{work}", "queues": None, "limit": LIVE, "slack": 2.0},
+            "claim": {"me": 1, "handlers": "{work}", "queues": None, "limit": LIVE, "slack": 2.0, "everything": False},
             "drain": {"me": 1, "floor": self.gone, "limit": 2000, "aside": "{}"},
             "claim_jobs": {"floor": self.gone, "limit": 500, "aside": "{}"},
         }

@@ -108,7 +108,7 @@ ROWS = columns(
 )
 NOTHING = plain([None] * NUMBER)
 STATEMENTS: dict[str, dict[str, Any]] = {
-    "claim": {"me": 1, "handlers": "{work}", "queues": None, "limit": 100, "slack": 2.0},
+    "claim": {"me": 1, "handlers": "{work}", "queues": None, "limit": 100, "slack": 2.0, "everything": False},
     "report": ROWS | {"me": 1, "worker": "w", "output": NOTHING, "data": NOTHING} | columns(alone=[False] * NUMBER),
     "drain": {"me": 1, "floor": -1, "limit": 2000, "aside": "{}"},
     "finish_tasks": ROWS | {"me": 1, "error": NOTHING, "worker": NOTHING},

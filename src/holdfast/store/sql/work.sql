@@ -37,10 +37,9 @@ where q.job_id = any(array[p.job_id]) and q.node = p.node and q.item = p.item an
 update workers set ended_at = now(), lease_until = now() where worker_id = %(me)s and ended_at is null;
 
 -- name: claim
--- Open lanes first, then tasks in them by priority, rank and age; what lies below a lane's floor is dead. In one
--- second of five nobody relies on that: should a floor ever be wrong, it costs a task seconds and not its life.
+-- Open lanes first, then tasks in them by priority, rank and age; what lies below a lane's floor is dead.
 with open_lane as (
-    select l.lane_id, l.handler, case when extract(epoch from now())::bigint %% 5 > 0 then l.floor else 0 end as floor
+    select l.lane_id, l.handler, case when %(everything)s then 0 else l.floor end as floor
     from lanes l
     where l.handler = any(%(handlers)s::text[]) and (%(queues)s::text[] is null or l.queue = any(%(queues)s::text[]))
         and exists (select 1 from workers w where w.worker_id = %(me)s and w.ended_at is null and w.lease_until > now())
