@@ -168,16 +168,21 @@ async def test_a_floor_stays_below_what_is_ready(stage: Stage, store: PostgresSt
     assert [lease.job_id for lease in await stage.claim(worker)] == [job_id]
 
 
-async def test_what_came_to_lie_below_a_floor_is_claimed_once_an_orchestrator_starts(
-    stage: Stage, store: PostgresStore
+@pytest.mark.parametrize("helped_by", ["a claim that relies on no floor", "an orchestrator that starts"])
+async def test_what_came_to_lie_below_a_floor_is_claimed_all_the_same(
+    stage: Stage, store: PostgresStore, monkeypatch: pytest.MonkeyPatch, helped_by: str
 ) -> None:
+    monkeypatch.setattr("holdfast.store.work.time.time", lambda: 1.0)
     me, worker = await stage.orchestrator(), await stage.worker()
     job_id = str(uuid.uuid4())
     await stage.enqueue(me, job_id)
     async with store.connections.use("test") as connection:
         await connection.execute("update lanes set floor = 1000000")
     assert await stage.claim(worker) == []
-    await stage.orchestrator()
+    if helped_by == "an orchestrator that starts":
+        await stage.orchestrator()
+    else:
+        monkeypatch.setattr("holdfast.store.work.time.time", lambda: 5.0)
     assert [lease.job_id for lease in await stage.claim(worker)] == [job_id]
 
 
