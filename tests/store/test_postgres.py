@@ -80,6 +80,22 @@ async def test_a_connection_that_dies_inside_a_cycle_is_a_lost_race(
     assert (await stage.behind.task(job_id, "n", -1))["status"] == "ready"
 
 
+async def test_a_connection_that_dies_while_lanes_are_learnt_is_no_bug_of_the_job(
+    stage: Stage, store: PostgresStore, database_url: str
+) -> None:
+    """Its owner would otherwise set the job aside, and tell people that it cannot be advanced."""
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    cycle = store.cycle(me)
+    await cycle.open(100, 100)
+    assert kill_connections(database_url, "main") == 1
+    batch = Batch(tasks=[TaskWrite(job_id, "n", -1, {})], enqueued=[enqueue_write(job_id, "n", -1, -1)])
+    with pytest.raises(Unreachable):
+        await cycle.commit(batch)
+    await stage.commit(me, batch)
+    assert len(await stage.behind.queue(job_id)) == 1
+
+
 async def test_a_store_whose_connections_died_says_so_at_most_once_and_goes_on(
     stage: Stage, store: PostgresStore, database_url: str
 ) -> None:

@@ -13,7 +13,7 @@ import psycopg
 
 from holdfast.errors import Fenced, LostRace, Unreachable
 from holdfast.store.arrays import jsons, plain, texts
-from holdfast.store.connection import SYNC, Connections, Rows, Statement
+from holdfast.store.connection import SYNC, Connections, Rows, Statement, unreachable
 from holdfast.store.interface import (
     RANK_LIMIT,
     Batch,
@@ -230,7 +230,10 @@ class LaneIds:
                 "tenant": texts(lane.tenant for lane in missing),
             }
             ensured = (query("ensure_lanes"), columns)
-            _, known = await self._connections.exchange("main", ensured, SYNC, (query("all_lanes"), {}))
+            try:
+                _, known = await self._connections.exchange("main", ensured, SYNC, (query("all_lanes"), {}))
+            except psycopg.OperationalError as error:
+                raise unreachable(self._connections.url, error) from None
             self._known = {Lane(*row[1:]): row[0] for row in known.rows}
         return self._known
 
