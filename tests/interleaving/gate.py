@@ -18,6 +18,8 @@ from tests.interleaving.observer import SEARCH_PATH
 if TYPE_CHECKING:
     from tests.interleaving.world import GatedWorld, Place
 
+LINGER_SECONDS = 1.0
+
 _CLOCK = b"select set_config('search_path', %(path)s, false), set_config('backstage.now', %(now)s, false)"
 
 
@@ -53,6 +55,9 @@ class GatedConnections(Connections):
     async def _pass(self, role: str, statements: Sequence[Statement | None]) -> list[Answer]:
         if self.is_dead:
             raise psycopg.OperationalError("this process is dead")
+        if self._is_in_transaction(role) and self._world.lingers():
+            # Long enough for everybody else to run into its locks.
+            self._place.process.wake_at = self._world.db.now + LINGER_SECONDS
         await self._world.gate(self._place)
         fault = self._world.draw_fault()
         if fault == "failed":

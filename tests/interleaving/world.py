@@ -7,6 +7,7 @@ scheduler, in Postgres too.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import uuid
 from collections.abc import Awaitable
@@ -65,6 +66,7 @@ class GatedWorld(World):
         self.dice = random.Random(f"interleaving {seed}")
         self._finely = self.dice.choice([0.0, 0.3, 1.0])
         self._ahead = self.dice.choice([0.0, 0.5])
+        self._lingering = self.dice.choice([0.0, 0.3])
         self._loop = asyncio.new_event_loop()
         self._moved = asyncio.Event()
         self._places: dict[str, Place] = {}
@@ -103,6 +105,9 @@ class GatedWorld(World):
 
     def is_interleaved(self) -> bool:
         return self.dice.random() < self._finely
+
+    def lingers(self) -> bool:
+        return self.dice.random() < self._lingering
 
     def claims_ahead(self) -> bool:
         return self.dice.random() < self._ahead
@@ -225,7 +230,7 @@ class GatedWorld(World):
             for place in moving:
                 self._note(place, any(pid in waits for pid in place.pids()))
             if all(place.is_blocked for place in moving):
-                _check_for_circles(waits)
+                check_for_circles(waits)
                 break
         for place in self._places.values():
             if place.is_blocked and not place.is_moving:
@@ -234,10 +239,8 @@ class GatedWorld(World):
 
     async def _movement(self) -> None:
         self._moved.clear()
-        try:
+        with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._moved.wait(), PATIENCE_SECONDS)
-        except TimeoutError:
-            pass
 
     def _note(self, place: Place, is_blocked: bool) -> None:
         if is_blocked and not place.is_blocked:
@@ -259,7 +262,7 @@ class GatedWorld(World):
                     place.process.wake_at = min(place.process.wake_at, self.db.now)
 
 
-def _check_for_circles(waits: dict[int, list[int]]) -> None:
+def check_for_circles(waits: dict[int, list[int]]) -> None:
     """Whoever waits must wait, in the end, for somebody who does not."""
     while free := {pid for pid, others in waits.items() if not all(other in waits for other in others)}:
         waits = {pid: others for pid, others in waits.items() if pid not in free}
