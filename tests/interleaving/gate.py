@@ -13,13 +13,13 @@ from holdfast.store.connection import SYNC, Answer, Connections, Statement
 from holdfast.store.cycle import LaneIds
 from holdfast.store.interface import Lease, Report, WorkerIdentity
 from holdfast.store.postgres import PostgresStore
+from holdfast.store.queries import query
 from tests.interleaving.observer import SEARCH_PATH
 
 if TYPE_CHECKING:
     from tests.interleaving.world import GatedWorld, Place
 
-LINGER_SECONDS = 1.0
-
+_FENCED = frozenset({b"begin", query("report")})
 _CLOCK = b"select set_config('search_path', %(path)s, false), set_config('backstage.now', %(now)s, false)"
 
 
@@ -55,9 +55,7 @@ class GatedConnections(Connections):
     async def _pass(self, role: str, statements: Sequence[Statement | None]) -> list[Answer]:
         if self.is_dead:
             raise psycopg.OperationalError("this process is dead")
-        if self._is_in_transaction(role) and self._world.lingers():
-            # Long enough for everybody else to run into its locks.
-            self._place.process.wake_at = self._world.db.now + LINGER_SECONDS
+        self._place.process.wake_at = self._world.db.now + self._nap(role, statements)
         await self._world.gate(self._place)
         fault = self._world.draw_fault()
         if fault == "failed":
@@ -79,6 +77,13 @@ class GatedConnections(Connections):
             await self._lose(role)
             raise psycopg.OperationalError("the connection broke before the answer")
         return answers[len(clock) // 2 :]
+
+    def _nap(self, role: str, statements: Sequence[Statement | None]) -> float:
+        """Sleep where it hurts: with locks that others run into, or with a lease that is over when we speak."""
+        if self._is_in_transaction(role):
+            return self._world.draw_nap((1.0, 1.0, 12.0))
+        asked = {statement[0] for statement in statements if statement is not SYNC}
+        return self._world.draw_nap((12.0, 25.0)) if asked & _FENCED else 0.0
 
     def _is_in_transaction(self, role: str) -> bool:
         line = self._lines.get(role)

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import random
 import uuid
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -66,7 +66,7 @@ class GatedWorld(World):
         self.dice = random.Random(f"interleaving {seed}")
         self._finely = self.dice.choice([0.0, 0.3, 1.0])
         self._ahead = self.dice.choice([0.0, 0.5])
-        self._lingering = self.dice.choice([0.0, 0.3])
+        self._drowsiness = self.dice.choice([0.0, 0.02, 0.1])
         self._loop = asyncio.new_event_loop()
         self._moved = asyncio.Event()
         self._places: dict[str, Place] = {}
@@ -106,8 +106,8 @@ class GatedWorld(World):
     def is_interleaved(self) -> bool:
         return self.dice.random() < self._finely
 
-    def lingers(self) -> bool:
-        return self.dice.random() < self._lingering
+    def draw_nap(self, seconds: Sequence[float]) -> float:
+        return self.dice.choice(seconds) if self.troubled and self.dice.random() < self._drowsiness else 0.0
 
     def claims_ahead(self) -> bool:
         return self.dice.random() < self._ahead
