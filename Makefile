@@ -13,7 +13,7 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench sim mutants chaos soak docs lock clean
+.PHONY: help demo test check format bench sim sim-real mutants chaos soak docs lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,11 @@ bench: $(READY) ## Measure our engine beside what this machine can do at most
 sim: $(READY) ## Simulate SEEDS worlds full of faults (default 2000)
 	@echo "==> Simulating $(SEEDS) seeds"
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS)
+
+sim-real: SEEDS := 100
+sim-real: $(READY) ## The same on a real Postgres, each statement in an order of its seed (default 100)
+	@echo "==> Running $(SEEDS) seeds on a real Postgres"
+	@$(BIN)/python -m tests.interleaving --seeds $(SEEDS)
 
 mutants: $(READY) ## Break the code on purpose, in many places: every breakage must be noticed
 	@$(BIN)/python -m tests.simulation.mutants.run

@@ -35,11 +35,11 @@ def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     base = tmp_path_factory.getbasetemp()
     home = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "shared-postgres"
     with use_embedded(home) as url:
-        _hurry(url)
+        hurry(url)
         yield url
 
 
-def _hurry(url: str) -> None:
+def hurry(url: str) -> None:
     """Nothing here must survive a power cut: no waiting for the disk."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("alter system set fsync = off")

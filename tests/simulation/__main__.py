@@ -39,7 +39,7 @@ def main() -> int:
             totals = [a + b for a, b in zip(totals, facts, strict=True)]
             if problem is not None:
                 failures += 1
-                print(f"seed={seed} commit={_commit()}\n{problem}", flush=True)
+                print(f"seed={seed} commit={commit_id()}\n{problem}", flush=True)
                 if failures >= given.failures:
                     break
     seconds = time.monotonic() - started
@@ -51,7 +51,7 @@ def main() -> int:
     return 1 if failures else 0
 
 
-def _commit() -> str:
+def commit_id() -> str:
     found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     return found.stdout.strip() or "unknown"
 

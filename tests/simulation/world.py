@@ -15,7 +15,8 @@ from holdfast.client import new_job
 from holdfast.core.states import Rules
 from holdfast.errors import Fenced, LostRace, Unreachable
 from holdfast.orchestrator.owner import Owner
-from holdfast.store.interface import Handover, Lease, NewJob, Report, WorkerIdentity
+from holdfast.store.interface import Handover, Lease, NewJob, Report, Store, WorkerIdentity
+from holdfast.store.work import in_lock_order
 from tests.simulation.checkers import Checkers
 from tests.simulation.model import Database, ModelStore, step
 from tests.simulation.shapes import Script, draw_definition, draw_inputs
@@ -88,7 +89,7 @@ class Process:
 
     name: str
     start: Callable[[], Coroutine[Any, Any, None]]
-    running: Coroutine[Any, Any, None] | None = None
+    running: Any = None
     wake_at: float = 0.0
     generation: int = 0
     cycles: list[Any] = field(default_factory=list)
@@ -114,7 +115,13 @@ class TakeoverUnknown(Exception):
 
 
 class World:
-    """Runs one seed to its end; `trace` is the same, byte for byte, whenever the seed is the same."""
+    """Runs one seed to its end; `trace` is the same, byte for byte, whenever the seed is the same.
+
+    What a process is made of and what it speaks to can be replaced: tests/interleaving runs the same processes on a
+    real store.
+    """
+
+    poll_seconds = 0.5
 
     def __init__(self, seed: int, mix: Mix | None = None, jobs: list[NewJob] | None = None) -> None:
         self.seed = seed
@@ -168,11 +175,44 @@ class World:
             raise ArithmeticError("as scripted")
         return self.chance.random()
 
+    # What the processes stand on
+
+    def _new_store(self) -> Store:
+        return ModelStore(self.db)
+
+    async def _sleep(self, seconds: float) -> None:
+        await _Sleeper(seconds)
+
+    async def _idle(self, seconds: float) -> None:
+        """Sleep because there is nothing to do, unless somebody brings news."""
+        await self._sleep(seconds)
+
+    async def _breathe(self) -> None:
+        await step()
+
+    def _begin(self, process: Process) -> None:
+        process.running = process.start()
+
+    def _kill(self, process: Process) -> None:
+        """The process is gone, and its locks with it."""
+        process.running.close()
+        process.running = None
+        for transaction in list(self.db.transactions):
+            if transaction in process.cycles:
+                transaction.abort()
+        process.cycles = []
+
+    def _end_idle_transactions(self) -> None:
+        self.db.abort_idle()
+
+    def _retries_of(self, lease: Lease) -> int:
+        return int(self.db.tasks[lease.job_id][(lease.node, lease.item)]["retries"])
+
     # The scheduler
 
     def _add(self, process: Process) -> None:
         self.processes.append(process)
-        process.running = process.start()
+        self._begin(process)
 
     def run(self, limit: int = 60_000) -> None:
         """Trouble first, then calm, until every job is terminal and every signal is read."""
@@ -181,7 +221,7 @@ class World:
         finally:
             for process in self.processes:
                 if process.running is not None:
-                    process.running.close()
+                    self._kill(process)
 
     def _run(self, limit: int) -> None:
         started = self.db.now
@@ -203,7 +243,7 @@ class World:
         for process in self.processes:
             process.wake_at = min(process.wake_at, self.db.now)
             if process.running is None and process.name != "client":
-                process.running = process.start()
+                self._begin(process)
 
     def _is_done(self) -> bool:
         return (
@@ -218,7 +258,7 @@ class World:
         if not awake:
             self.db.now = min(p.wake_at for p in self.processes if p.running is not None or p.name != "client")
             self._restart()
-            self.db.abort_idle()
+            self._end_idle_transactions()
             return
         process = awake[int(self.chance.random() * len(awake))]
         self.db.now += 0.001
@@ -229,21 +269,15 @@ class World:
     def _restart(self) -> None:
         for process in self.processes:
             if process.running is None and process.wake_at <= self.db.now and process.name != "client":
-                process.running = process.start()
+                self._begin(process)
 
     def _misfortune(self, process: Process) -> bool:
         """Crash: the process is gone and its locks with it. Pause: it sleeps, perhaps past its lease, unaware."""
         drawn = self.chance.random()
         if drawn < self.mix.crash:
             self.trace.append(f"{self.db.now:.3f} {process.name} crashes")
-            assert process.running is not None
-            process.running.close()
-            process.running = None
+            self._kill(process)
             process.wake_at = self.db.now + self.chance.choice([0.5, 3.0, 15.0])
-            for transaction in list(self.db.transactions):
-                if transaction in process.cycles:
-                    transaction.abort()
-            process.cycles = []
             return True
         if drawn < self.mix.crash + self.mix.pause:
             process.wake_at = self.db.now + self.chance.choice([2.0, 12.0, 25.0])
@@ -252,7 +286,6 @@ class World:
         return False
 
     def _advance(self, process: Process) -> None:
-        assert process.running is not None
         self.current = process
         try:
             yielded = process.running.send(None)
@@ -267,32 +300,32 @@ class World:
     # The processes
 
     async def _submit_all(self) -> None:
-        store = ModelStore(self.db)
+        store = self._new_store()
         for job in self.jobs:
-            await _Sleeper(self.chance.random() * 3)
+            await self._sleep(self.chance.random() * 3)
             while True:
                 try:
                     answer = (await store.submit([job]))[0]
                     assert answer.job_id == job.job_id, "the same submission made two jobs"
                     break
                 except Unreachable:
-                    await _Sleeper(0.5)
+                    await self._sleep(0.5)
             if self.troubled and self.chance.random() < self.mix.cancel:
                 await self._cancel(store, job.job_id)
 
-    async def _cancel(self, store: ModelStore, job_id: str) -> None:
-        await _Sleeper(self.chance.random() * 15)
+    async def _cancel(self, store: Store, job_id: str) -> None:
+        await self._sleep(self.chance.random() * 15)
         self.cancelled.add(job_id)
         while True:
             try:
                 await store.send(job_id, "cancel", "someone", "no longer wanted")
                 return
             except Unreachable:
-                await _Sleeper(0.5)
+                await self._sleep(0.5)
 
     async def _orchestrate(self) -> None:
         """The loop of orchestrator/loop.py on virtual time."""
-        store = ModelStore(self.db)
+        store = self._new_store()
         former: int | None = None
         while True:
             try:
@@ -308,9 +341,9 @@ class World:
             except TakeoverUnknown:
                 former = orchestrator_id
             except (Unreachable, LostRace):
-                await _Sleeper(0.2)
+                await self._sleep(0.2)
 
-    async def _own(self, store: ModelStore, owner: Owner) -> None:
+    async def _own(self, store: Store, owner: Owner) -> None:
         renew_at = sweep_at = scan_at = 0.0
         while True:
             try:
@@ -330,13 +363,13 @@ class World:
             except Fenced:
                 raise
             except (Unreachable, LostRace):
-                await _Sleeper(0.2)
+                await self._sleep(0.2)
                 continue
             if not result.more:
                 deadline = owner.next_deadline()
-                await _Sleeper(max(0.05, min(0.5, (deadline or 1e18) - self.db.now)))
+                await self._idle(max(0.05, min(self.poll_seconds, (deadline or 1e18) - self.db.now)))
 
-    async def _take_over(self, store: ModelStore, owner: Owner) -> None:
+    async def _take_over(self, store: Store, owner: Owner) -> None:
         """Without an answer nobody knows what is ours: start anew, and have all of it taken over."""
         try:
             owner.adopt(await store.take_over(owner.orchestrator_id, 100))
@@ -345,7 +378,7 @@ class World:
 
     async def _work_and_own(self) -> None:
         """A worker and an owner in one process: reports go to the owner by hand, the next leases come back."""
-        store = ModelStore(self.db)
+        store = self._new_store()
         while True:
             try:
                 orchestrator_id = await store.register_orchestrator("both", LEASE_SECONDS)
@@ -356,9 +389,9 @@ class World:
                 await self._do_both(store, owner, worker, started)
             except (Unreachable, LostRace, Fenced, TakeoverUnknown):
                 # Both of its leases end by themselves.
-                await _Sleeper(0.3)
+                await self._sleep(0.3)
 
-    async def _do_both(self, store: ModelStore, owner: Owner, worker: WorkerIdentity, started: float) -> None:
+    async def _do_both(self, store: Store, owner: Owner, worker: WorkerIdentity, started: float) -> None:
         renew_at, lease_ends, scan_at = started + RENEW_SECONDS, started + LEASE_SECONDS, 0.0
         held: list[Lease] = []
         while True:
@@ -378,7 +411,7 @@ class World:
                 await store.wake_due()
             if not held:
                 held = await store.claim(worker, None, HANDLERS, 2)
-            reports = [await self._execute(lease) for lease in held[:2]]
+            reports = in_lock_order([await self._execute(lease) for lease in held[:2]])
             held = held[2:]
             if not reports:
                 await self._advance_alone(owner)
@@ -392,19 +425,19 @@ class World:
 
     async def _advance_alone(self, owner: Owner) -> None:
         if not (await owner.run_cycle()).more:
-            await _Sleeper(0.3)
+            await self._idle(self.poll_seconds)
 
     async def _work(self) -> None:
-        store = ModelStore(self.db)
+        store = self._new_store()
         while True:
             try:
                 started = self.db.now
                 worker = await store.register_worker("worker", None, HANDLERS, 4, LEASE_SECONDS)
                 await self._serve(store, worker, started)
             except Unreachable:
-                await _Sleeper(0.3)
+                await self._sleep(0.3)
 
-    async def _serve(self, store: ModelStore, worker: WorkerIdentity, started: float) -> None:
+    async def _serve(self, store: Store, worker: WorkerIdentity, started: float) -> None:
         """Claim, run, report, renew; a holder stops by its own clock, measured from before it asked."""
         lease_ends, renew_at = started + LEASE_SECONDS, started + RENEW_SECONDS
         held: list[Lease] = []
@@ -429,7 +462,7 @@ class World:
                     # Perhaps it was leased to us and we do not know; a real worker lives on, too.
                     doubts = True
             if not held:
-                await _Sleeper(0.5)
+                await self._idle(self.poll_seconds)
                 continue
             count = self.chance.randint(1, len(held))
             batch, held = held[:count], held[count:]
@@ -437,12 +470,12 @@ class World:
             await self._report(store, worker, reports)
 
     async def _execute(self, lease: Lease) -> Report:
-        task = self.db.tasks[lease.job_id][(lease.node, lease.item)]
-        outcome = self.script.outcome(self.numbers[lease.job_id], lease.node, lease.item, task["retries"])
-        await _Sleeper(self.chance.random() * 0.5)
+        retries = self._retries_of(lease)
+        outcome = self.script.outcome(self.numbers[lease.job_id], lease.node, lease.item, retries)
+        await self._sleep(self.chance.random() * 0.5)
         self.checkers.executed((lease.job_id, lease.node, lease.item), lease.epoch)
         if outcome == "slow":
-            await _Sleeper(min(lease.timeout_seconds, 6.0))
+            await self._sleep(min(lease.timeout_seconds, 6.0))
             outcome = "transient"
         common = (lease.job_id, lease.node, lease.item, lease.epoch, lease.attempt)
         if outcome == "done":
@@ -451,14 +484,14 @@ class World:
         data = orjson.dumps({"code": "HANDLER_ERROR", "message": "as scripted", "permanent": outcome == "permanent"})
         return Report(*common, "failed", self.db.now, None, data)
 
-    async def _report(self, store: ModelStore, worker: WorkerIdentity, reports: list[Report]) -> None:
+    async def _report(self, store: Store, worker: WorkerIdentity, reports: list[Report]) -> None:
         """Until it is known to be taken; a worker that does not hear the answer says it again."""
         while True:
             try:
                 await store.report(worker, reports)
                 break
             except Unreachable:
-                await step()
+                await self._breathe()
         if self.troubled and self.chance.random() < self.mix.duplicate:
             with contextlib.suppress(Unreachable):
                 assert await store.report(worker, reports) == 0, "a report was taken twice"
@@ -480,7 +513,13 @@ def run_seed(seed: int) -> World:
     """One seed with trouble, and the same work without: where nothing was cut short, the results are equal."""
     world = World(seed)
     world.run()
-    calm = World(seed, mix=world.mix.calm(), jobs=world.jobs)
+    check_results(world)
+    return world
+
+
+def check_results(world: World) -> None:
+    """Against the same work in a calm world."""
+    calm = World(world.seed, mix=world.mix.calm(), jobs=world.jobs)
     calm.run()
     found, expected = outcomes(world), outcomes(calm)
     for job_id in expected:
@@ -489,4 +528,3 @@ def run_seed(seed: int) -> World:
         assert found[job_id][0] == expected[job_id][0], f"{job_id}: {found[job_id]} but calmly {expected[job_id]}"
         if world.checkers.ran_to_its_end(job_id):
             assert found[job_id] == expected[job_id], f"{job_id}: {found[job_id]} but calmly {expected[job_id]}"
-    return world

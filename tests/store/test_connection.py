@@ -50,7 +50,11 @@ async def test_after_an_error_the_line_and_its_statements_can_be_used_again(conn
 async def test_the_first_error_is_told_and_what_lies_behind_a_sync_still_happens(connections: Connections) -> None:
     with pytest.raises(psycopg.errors.UndefinedTable, match="nowhere"):
         await connections.exchange(
-            "x", (b"select * from nowhere", {}), (b"select * from elsewhere", {}), SYNC, (b"create temp table kept ()", {})
+            "x",
+            (b"select * from nowhere", {}),
+            (b"select * from elsewhere", {}),
+            SYNC,
+            (b"create temp table kept ()", {}),
         )
     assert await connections.exchange("x", (b"select from kept", {}))
 

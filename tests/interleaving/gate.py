@@ -1,0 +1,155 @@
+"""The door to Postgres with a gate before it: nobody passes until the scheduler says so, and some are tripped."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from holdfast.errors import Unreachable
+from holdfast.store.connection import SYNC, Answer, Connections, Statement
+from holdfast.store.cycle import LaneIds
+from holdfast.store.interface import Lease, Report, WorkerIdentity
+from holdfast.store.postgres import PostgresStore
+from holdfast.store.queries import query
+from tests.interleaving.observer import SEARCH_PATH
+
+if TYPE_CHECKING:
+    from tests.interleaving.world import GatedWorld, Place
+
+_FENCED = frozenset({b"begin", query("report")})
+_CLOCK = b"select set_config('search_path', %(path)s, false), set_config('backstage.now', %(now)s, false)"
+
+
+class GatedConnections(Connections):
+    """The connections of one process. What it sends in one write may be interleaved as the server may do it:
+    between two statements of a transaction, between two transactions, or not at all."""
+
+    def __init__(self, url: str, world: GatedWorld, place: Place) -> None:
+        super().__init__(url)
+        self._world, self._place = world, place
+        self.is_dead = False
+        self.active_at = 0.0
+
+    async def exchange(self, role: str, *statements: Statement | None) -> list[Answer]:
+        answers: list[Answer] = []
+        for part in self._parts(role, statements):
+            answers += await self._pass(role, part)
+        return answers
+
+    def _parts(self, role: str, statements: Sequence[Statement | None]) -> list[list[Statement | None]]:
+        if not self._world.is_interleaved():
+            return [list(statements)]
+        if self._is_in_transaction(role) or statements[0] == (b"begin", {}):
+            return [[statement] for statement in statements]
+        parts: list[list[Statement | None]] = [[]]
+        for statement in statements:
+            if statement is SYNC:
+                parts.append([])
+            else:
+                parts[-1].append(statement)
+        return parts
+
+    async def _pass(self, role: str, statements: Sequence[Statement | None]) -> list[Answer]:
+        if self.is_dead:
+            raise psycopg.OperationalError("this process is dead")
+        self._place.process.wake_at = self._world.db.now + self._nap(role, statements)
+        await self._world.gate(self._place)
+        fault = self._world.draw_fault()
+        if fault == "failed":
+            await self._cut(role)
+        clock: list[Statement | None] = []
+        if not self._is_in_transaction(role):
+            clock = [(_CLOCK, {"path": SEARCH_PATH, "now": repr(self._world.db.now)}), SYNC]
+        self._place.waits_for = (self, role)
+        try:
+            answers = await super().exchange(role, *clock, *statements)
+        finally:
+            self.active_at = self._world.db.now
+            self._world.has_news = self._world.has_news or not self._is_in_transaction(role)
+            if self._place.was_blocked:
+                # Somebody else moves at this moment: the answer is read when it is our turn.
+                self._place.was_blocked = False
+                await self._world.gate(self._place)
+        if fault == "unknown":
+            await self._lose(role)
+            raise psycopg.OperationalError("the connection broke before the answer")
+        return answers[len(clock) // 2 :]
+
+    def _nap(self, role: str, statements: Sequence[Statement | None]) -> float:
+        """Sleep where it hurts: with locks that others run into, or with a lease that is over when we speak."""
+        if self._is_in_transaction(role):
+            return self._world.draw_nap((1.0, 1.0, 12.0))
+        asked = {statement[0] for statement in statements if statement is not SYNC}
+        return self._world.draw_nap((12.0, 25.0)) if asked & _FENCED else 0.0
+
+    def _is_in_transaction(self, role: str) -> bool:
+        line = self._lines.get(role)
+        return line is not None and line.is_in_transaction
+
+    async def _cut(self, role: str) -> None:
+        """The connection breaks; whether we notice before we speak is a matter of luck."""
+        line = self._lines.get(role)
+        if line is None:
+            raise Unreachable("The database cannot be reached.")
+        self._world.observer.end(self.pids(role))
+        if self._world.chance.random() < 0.5:
+            while line.is_usable:
+                await asyncio.sleep(0)
+
+    async def _lose(self, role: str) -> None:
+        """What was said was done, and the connection is gone."""
+        self._world.observer.end(self.pids(role))
+        line = self._lines.pop(role)
+        await line.close()
+
+    def pids(self, role: str | None = None) -> list[int]:
+        """The server's processes that serve our lines, or one of them."""
+        return [
+            line._pgconn.backend_pid
+            for name, line in self._lines.items()
+            if role in (None, name) and not line._connection.closed
+        ]
+
+    def idle_in_transaction(self) -> list[int]:
+        return [pid for role in list(self._lines) if self._is_in_transaction(role) for pid in self.pids(role)]
+
+
+class GatedStore(PostgresStore):
+    """The real store behind the gate. Its workers carry their number as their name, so that reports tell who sent
+    them."""
+
+    def __init__(self, url: str, world: GatedWorld, place: Place) -> None:
+        super().__init__(url)
+        self.connections = GatedConnections(url, world, place)
+        self._lanes = LaneIds(self.connections)
+        self._world = world
+        self._ahead: dict[int, list[Lease]] = {}
+        place.connections.append(self.connections)
+
+    async def register_worker(
+        self,
+        name: str,
+        queues: Sequence[str] | None,
+        handlers: Sequence[str],
+        concurrency: int,
+        lease_seconds: float,
+    ) -> WorkerIdentity:
+        worker = await super().register_worker(name, queues, handlers, concurrency, lease_seconds)
+        return worker._replace(name=f"w{worker.worker_id}")
+
+    async def report(self, worker: WorkerIdentity, reports: Sequence[Report]) -> int:
+        """Alone, or as the real worker does it: together with a claim, whose leases it is given when it next asks."""
+        if not self._world.claims_ahead():
+            return await super().report(worker, reports)
+        taken, leases = await super().report_and_claim(worker, reports, None, self._world.handlers, 1)
+        self._ahead.setdefault(worker.worker_id, []).extend(leases)
+        return taken
+
+    async def claim(
+        self, worker: WorkerIdentity, queues: Sequence[str] | None, handlers: Sequence[str], limit: int
+    ) -> list[Lease]:
+        ahead = self._ahead.pop(worker.worker_id, [])
+        return ahead or await super().claim(worker, queues, handlers, limit)

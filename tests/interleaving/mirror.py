@@ -1,0 +1,93 @@
+"""The rows of a real database in the shape of the model's, so that the same checkers look at both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from holdfast.store.interface import NodeRow
+from tests.interleaving.observer import Change
+from tests.simulation.model import Database
+
+_TIMES = ("_at", "_until")
+_COUNTS = ("expanded", "enqueued", "completed", "failed", "skipped", "cancelled")
+SCRIPTED_BUG = "orchestrator_error: ArithmeticError: as scripted"
+
+
+class Mirror:
+    """Follows the commits of a database, and remembers what no row keeps."""
+
+    def __init__(self, database: Database) -> None:
+        self.db = database
+
+    def follow(self, commit: Iterable[Change]) -> None:
+        for change in commit:
+            old, new = _plain(change.old), _plain(change.new)
+            getattr(self, f"_{change.table}")(old, new)
+            self.db.dirty.add((new or old)["job_id"])
+
+    def _jobs(self, old: dict[str, Any], new: dict[str, Any]) -> None:
+        self.db.jobs[new["job_id"]] = new
+        if old and old["owner"] is not None and new["owner"] not in (None, old["owner"]):
+            self.db.history.taken_over += 1
+        reason = new["reason"] or ""
+        if reason.startswith("orchestrator_error") and reason != old["reason"]:
+            self.db.history.set_aside += 1
+            assert reason == SCRIPTED_BUG, f"{new['job_id']} was set aside without a bug: {reason}"
+
+    def _nodes(self, old: dict[str, Any], new: dict[str, Any]) -> None:
+        counts = {name: new[f"{name}_count"] for name in _COUNTS}
+        columns = {name: value for name, value in new.items() if name in NodeRow._fields}
+        self.db.nodes[new["job_id"]][new["node"]] = NodeRow(**(columns | counts))
+
+    def _tasks(self, old: dict[str, Any], new: dict[str, Any]) -> None:
+        budgets = {"retries": new["retry_count"], "lost": new["lost_count"], "crashes": new["crash_count"]}
+        self.db.tasks[new["job_id"]][(new["node"], new["item"])] = new | budgets
+
+    def _queue(self, old: dict[str, Any], new: dict[str, Any]) -> None:
+        key = _key(new or old)
+        if not new:
+            del self.db.queue[key]
+            return
+        self.db.queue[key] = new
+        if new["state"] == "leased" and (old["state"], old["holder"]) != ("leased", new["holder"]):
+            claim = (new["claimed_at"], key, new["epoch"], new["holder"], new["due_at"])
+            self.db.history.claims.append(claim)
+
+    def _inbox(self, old: dict[str, Any], new: dict[str, Any]) -> None:
+        if not new:
+            del self.db.inbox[old["id"]]
+            return
+        self.db.inbox[new["id"]] = new
+        if old:
+            return
+        history = self.db.history
+        match new["kind"], new["outcome"]:
+            case "rejected", _:
+                history.rejected += 1
+            case "cancel", _:
+                history.asked.add(new["id"])
+            case "report", "done" | "failed" if (new["data"] or {}).get("code") != "TIMEOUT":
+                reporter = int(new["worker"].removeprefix("w"))
+                history.accepted.append((new["sent_at"], _key(new), new["epoch"], reporter))
+
+    def _events(self, old: dict[str, Any], new: dict[str, Any]) -> None:
+        known = self.db.events[new["job_id"]]
+        assert new["seq"] == len(known) + 1, f"5: event {new['seq']} of {new['job_id']} follows {len(known)}"
+        known.append(tuple(new[name] for name in ("seq", "event", "node", "item", "attempt", "data")))
+
+    def _answers(self, old: dict[str, Any], new: dict[str, Any]) -> None:
+        self.db.answers[new["signal_id"]] = (new["applied"], new["reason"])
+
+
+def _key(row: dict[str, Any]) -> tuple[str, str, int]:
+    return row["job_id"], row["node"], row["item"]
+
+
+def _plain(row: dict[str, Any] | None) -> dict[str, Any]:
+    """Times as seconds since 1970; of no row nothing."""
+    return {
+        name: datetime.fromisoformat(value).timestamp() if value and name.endswith(_TIMES) else value
+        for name, value in (row or {}).items()
+    }

@@ -1,0 +1,102 @@
+"""Stands beside a database: empties it, hears of every commit, sees who waits for whom, ends connections."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg import sql
+
+from holdfast.store.migrate import migrate
+
+SEARCH_PATH = "backstage, pg_catalog, holdfast"
+RECORDED = ("jobs", "nodes", "tasks", "queue", "inbox", "events", "answers")
+
+
+class Change(NamedTuple):
+    """A row that a transaction wrote: what it was, and what it is."""
+
+    table: str
+    old: dict[str, Any] | None
+    new: dict[str, Any] | None
+
+
+def prepare(url: str) -> None:
+    """Give an empty database our schema, a clock that can be set, and a record of what is written."""
+    asyncio.run(migrate(url))
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute((Path(__file__).parent / "observer.sql").read_bytes())
+        _make_logins_cheap(connection)
+
+
+def _make_logins_cheap(connection: psycopg.Connection) -> None:
+    """Every lost connection is made anew, and half of what that costs is the arithmetic of its password."""
+    info = connection.info
+    alter = sql.SQL("alter role {} password {}").format(sql.Identifier(info.user), sql.Literal(info.password))
+    with connection.transaction():
+        connection.execute("select pg_advisory_xact_lock(7301989)")
+        connection.execute("set local scram_iterations = 1")
+        connection.execute(alter)
+
+
+class Observer:
+    """Everything here happens at once, from outside, while the processes stand at their gates."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._connection = psycopg.connect(url, autocommit=True, options="-c timezone=UTC")
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def empty(self) -> None:
+        """No row is left, and every number starts again."""
+        tables = self._connection.execute(
+            "select schemaname, tablename from pg_tables"
+            " where schemaname in ('holdfast', 'backstage') and tablename <> 'migrations'"
+        ).fetchall()
+        names = sql.SQL(", ").join(sql.Identifier(*table) for table in tables)
+        self._connection.execute(sql.SQL("truncate {} restart identity").format(names))
+
+    def commits(self) -> list[list[Change]]:
+        """What was committed since the last look, by transaction.
+
+        Where several were, one has waited for the other, and has written its last row after it.
+        """
+        rows = self._connection.execute(
+            "with read as (delete from backstage.log returning *)"
+            " select xid, table_name, old, new from"
+            " (select *, max(seq) over (partition by xid) as last from read) numbered order by last, seq"
+        ).fetchall()
+        return [[Change(*row[1:]) for row in group] for _, group in groupby(rows, key=lambda row: row[0])]
+
+    def rows(self) -> list[Change]:
+        """All that is there now, as if it had just been written."""
+        return [
+            Change(table, None, row[0])
+            for table in RECORDED
+            for row in self._connection.execute(
+                sql.SQL("select to_jsonb(t) from holdfast.{} t order by t").format(sql.Identifier(table))
+            )
+        ]
+
+    def waits(self, pids: Sequence[int]) -> dict[int, list[int]]:
+        """Which of these connections wait for a lock, and for whom."""
+        rows = self._connection.execute(
+            "select pid, pg_blocking_pids(pid) from unnest(%s::int[]) pid where cardinality(pg_blocking_pids(pid)) > 0",
+            (list(pids),),
+        )
+        return dict(rows.fetchall())
+
+    def end(self, pids: Iterable[int]) -> None:
+        """End connections as a killed process or a broken network does; when this returns, their locks are gone."""
+        ended = list(pids)
+        self._connection.execute("select pg_terminate_backend(pid) from unnest(%s::int[]) pid", (ended,))
+        # The server's own way to wait for it looks ten times a second.
+        alive = "select 1 from unnest(%s::int[]) pid, pg_stat_get_activity(pid)"
+        while ended and self._connection.execute(alive, (ended,)).fetchone():
+            pass

@@ -1,0 +1,277 @@
+"""A simulated world on a real database: the same processes and faults, but each of their statements is real.
+
+All processes are tasks of one event loop that runs only while the scheduler lets somebody go. Time is that of the
+scheduler, in Postgres too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import uuid
+from collections.abc import Awaitable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.store.interface import Lease, NewJob, Store
+from tests.interleaving.gate import GatedConnections, GatedStore
+from tests.interleaving.mirror import Mirror
+from tests.interleaving.observer import RECORDED, Observer
+from tests.simulation.model import IDLE_IN_TRANSACTION_SECONDS, Database
+from tests.simulation.world import HANDLERS, Process, World, check_results
+
+PATIENCE_SECONDS = 0.01
+"""How long to wait for somebody who was let go before looking whether he waits for a lock."""
+
+HEARING = 0.7
+"""How often somebody with nothing to do hears of a commit; notifications get lost."""
+
+STEPS = 20_000
+
+
+@dataclass
+class Place:
+    """Where a process is: at its gate, on its way to the next one, or stuck on a lock between the two."""
+
+    process: Process
+    connections: list[GatedConnections] = field(default_factory=list)
+    gate: asyncio.Future[None] | None = None
+    waits_for: tuple[GatedConnections, str] | None = None
+    is_idle: bool = False
+    is_blocked: bool = False
+    was_blocked: bool = False
+
+    @property
+    def is_moving(self) -> bool:
+        return self.gate is None and not self.process.running.done()
+
+    def pids(self) -> list[int]:
+        return self.waits_for[0].pids(self.waits_for[1]) if self.waits_for is not None else []
+
+
+_here: ContextVar[Place] = ContextVar("_here")
+
+
+class GatedWorld(World):
+    """Runs one seed on the database of the observer, which must be prepared."""
+
+    handlers = HANDLERS
+    poll_seconds = 3.0
+
+    def __init__(self, seed: int, observer: Observer) -> None:
+        self.observer = observer
+        self.observer.empty()
+        self.dice = random.Random(f"interleaving {seed}")
+        self._finely = self.dice.choice([0.0, 0.3, 1.0])
+        self._ahead = self.dice.choice([0.0, 0.5])
+        self._drowsiness = self.dice.choice([0.0, 0.02, 0.1])
+        self._loop = asyncio.new_event_loop()
+        self._moved = asyncio.Event()
+        self._places: dict[str, Place] = {}
+        self.blocked = 0
+        self.has_news = False
+        super().__init__(seed)
+        self.mirror = Mirror(self.db)
+        self.db.definitions = {job.definition_hash: job.definition for job in self.jobs}
+
+    def _draw_jobs(self) -> list[NewJob]:
+        return [job._replace(job_id=str(uuid.UUID(int=n))) for n, job in enumerate(super()._draw_jobs(), 1)]
+
+    def run(self, limit: int = STEPS) -> None:
+        try:
+            super().run(limit)
+            self._observe()
+            self._compare_with_the_tables()
+        finally:
+            self._loop.close()
+
+    def _compare_with_the_tables(self) -> None:
+        """What was heard, commit by commit, is what is there."""
+        found = Mirror(Database())
+        found.follow(self.observer.rows())
+        for table in RECORDED:
+            here, there = ({k: v for k, v in getattr(db, table).items() if v} for db in (self.db, found.db))
+            assert here == there, f"the record of {table} is not what is there"
+
+    # What is drawn
+
+    def draw_fault(self) -> str:
+        fault = self._commit_outcome()
+        self.db.history.commits_failed += fault == "failed"
+        self.db.history.commits_unknown += fault == "unknown"
+        return fault
+
+    def is_interleaved(self) -> bool:
+        return self.dice.random() < self._finely
+
+    def draw_nap(self, seconds: Sequence[float]) -> float:
+        return self.dice.choice(seconds) if self.troubled and self.dice.random() < self._drowsiness else 0.0
+
+    def claims_ahead(self) -> bool:
+        return self.dice.random() < self._ahead
+
+    # What the processes stand on
+
+    def _new_store(self) -> Store:
+        return GatedStore(self.observer.url, self, _here.get())
+
+    async def _sleep(self, seconds: float) -> None:
+        place = _here.get()
+        place.process.wake_at = self.db.now + seconds
+        await self.gate(place)
+
+    async def _idle(self, seconds: float) -> None:
+        place = _here.get()
+        place.is_idle = True
+        await self._sleep(seconds)
+        place.is_idle = False
+
+    async def _breathe(self) -> None:
+        await self.gate(_here.get())
+
+    def _retries_of(self, lease: Lease) -> int:
+        self._observe()
+        return super()._retries_of(lease)
+
+    async def gate(self, place: Place) -> None:
+        """Wait until it is our turn."""
+        place.gate = self._loop.create_future()
+        place.waits_for = None
+        self._moved.set()
+        try:
+            await place.gate
+        finally:
+            place.gate = None
+
+    def _begin(self, process: Process) -> None:
+        place = self._places[process.name] = Place(process)
+        process.running = self._loop.create_task(self._live(place))
+        self._wait(self._settle())
+
+    async def _live(self, place: Place) -> None:
+        _here.set(place)
+        try:
+            await self.gate(place)
+            await place.process.start()
+        finally:
+            self._moved.set()
+
+    def _kill(self, process: Process) -> None:
+        """Its connections end without a word, and it never speaks again."""
+        place = self._places.pop(process.name)
+        for connections in place.connections:
+            connections.is_dead = True
+            self.observer.end(connections.pids())
+        process.running.cancel()
+        self._wait(asyncio.wait([process.running]))
+        self._close(place)
+        process.running = None
+        self._wait(self._settle())
+
+    def _close(self, place: Place) -> None:
+        for connections in place.connections:
+            self._wait(connections.close())
+
+    def _end_idle_transactions(self) -> None:
+        for place in self._places.values():
+            for connections in place.connections:
+                if not place.is_moving and self.db.now - connections.active_at > IDLE_IN_TRANSACTION_SECONDS:
+                    self.observer.end(connections.idle_in_transaction())
+        self._wait(self._settle())
+
+    # The scheduler
+
+    def _take_step(self) -> None:
+        if self.troubled and self._is_done():
+            self._calm_down()
+        super()._take_step()
+        self._observe()
+
+    def _calm_down(self) -> None:
+        super()._calm_down()
+        for place in self._places.values():
+            if place.is_blocked:
+                place.process.wake_at = float("inf")
+
+    def _advance(self, process: Process) -> None:
+        place = self._places[process.name]
+        assert place.gate is not None
+        place.gate.set_result(None)
+        place.gate = None
+        self.current = process
+        self._wait(self._settle())
+        self.trace.append(f"{self.db.now:.3f} {process.name}")
+        for other in list(self._places.values()):
+            if other.process.running.done():
+                self._leave(other)
+
+    def _leave(self, place: Place) -> None:
+        """A process has come to its end, by itself or by what it found."""
+        del self._places[place.process.name]
+        self._close(place)
+        finished, place.process.running = place.process.running, None
+        place.process.wake_at = float("inf")
+        finished.result()
+
+    def _wait(self, until: Awaitable[Any]) -> None:
+        self._loop.run_until_complete(until)
+
+    async def _settle(self) -> None:
+        """Until everybody who was let go has come to his next gate, or waits for somebody who stands at his."""
+        while moving := [place for place in self._places.values() if place.is_moving]:
+            if not all(place.is_blocked for place in moving):
+                await self._movement()
+            moving = [place for place in moving if place.is_moving]
+            if not moving:
+                break
+            waits = self.observer.waits([pid for place in moving for pid in place.pids()])
+            for place in moving:
+                self._note(place, any(pid in waits for pid in place.pids()))
+            if all(place.is_blocked for place in moving):
+                check_for_circles(waits)
+                break
+        for place in self._places.values():
+            if place.is_blocked and not place.is_moving:
+                place.is_blocked = False
+                place.process.wake_at = self.db.now
+
+    async def _movement(self) -> None:
+        self._moved.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._moved.wait(), PATIENCE_SECONDS)
+
+    def _note(self, place: Place, is_blocked: bool) -> None:
+        if is_blocked and not place.is_blocked:
+            self.blocked += 1
+            place.was_blocked = True
+            place.process.wake_at = float("inf")
+        place.is_blocked = is_blocked
+
+    def _observe(self) -> None:
+        """Look at what was committed; most of those who have nothing to do hear of it, too."""
+        if not self.has_news:
+            return
+        self.has_news = False
+        for commit in self.observer.commits():
+            self.mirror.follow(commit)
+            self.checkers.check_step()
+            for place in self._places.values():
+                if place.is_idle and self.dice.random() < HEARING:
+                    place.process.wake_at = min(place.process.wake_at, self.db.now)
+
+
+def check_for_circles(waits: dict[int, list[int]]) -> None:
+    """Whoever waits must wait, in the end, for somebody who does not."""
+    while free := {pid for pid, others in waits.items() if not all(other in waits for other in others)}:
+        waits = {pid: others for pid, others in waits.items() if pid not in free}
+    assert not waits, f"a deadlock: {waits}"
+
+
+def run_seed(seed: int, observer: Observer) -> GatedWorld:
+    """One seed on the real store; where nothing was cut short, its results are those of a calm model."""
+    world = GatedWorld(seed, observer)
+    world.run()
+    check_results(world)
+    return world
