@@ -596,7 +596,8 @@ class ModelCycle:
             keys = overlay.withdrawn(wanted)
             self.locked_rows |= set(keys)
             self._log.append((wanted, keys))
-            ended[wanted.job_id] = defaultdict(list)
+            # Two signals of one cycle may each stop the job: what the first withdrew counts too.
+            ended.setdefault(wanted.job_id, defaultdict(list))
             for _, node, item in keys:
                 ended[wanted.job_id][node].append(item)
         return ended

@@ -989,3 +989,14 @@ async def test_work_for_others_is_left_when_the_worker_is_full_or_does_not_serve
             tasks=[TaskWrite(job_id, node, -1, {})], enqueued=[enqueue_write(job_id, node, -1, -1, lane=lane)]
         )
         assert (await cycle.commit(batch, given)).work_left == left
+
+
+async def test_two_withdrawals_of_one_job_in_one_cycle_tell_what_either_ended(stage: Stage) -> None:
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    await stage.enqueue(me, job_id)
+    cycle = stage.store.cycle(me)
+    await cycle.open(100, 100)
+    both = [Withdrawal(job_id, status, False, ERROR, ()) for status in ("failed", "cancelled")]
+    assert {job: dict(nodes) for job, nodes in (await cycle.withdraw(both)).items()} == {job_id: {"n": [-1]}}
+    await cycle.rollback()
