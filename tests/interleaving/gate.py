@@ -19,6 +19,8 @@ from tests.interleaving.observer import SEARCH_PATH
 if TYPE_CHECKING:
     from tests.interleaving.world import GatedWorld, Place
 
+SCRIPTED_BUG = "ArithmeticError: as scripted"
+
 _FENCED = frozenset({b"begin", query("report")})
 _CLOCK = b"select set_config('search_path', %(path)s, false), set_config('backstage.now', %(now)s, false)"
 
@@ -32,6 +34,8 @@ class GatedConnections(Connections):
         self._world, self._place = world, place
         self.is_dead = False
         self.active_at = 0.0
+        self.orchestrators: list[int] = []
+        self.workers: list[int] = []
 
     async def exchange(self, role: str, *statements: Statement | None) -> list[Answer]:
         answers: list[Answer] = []
@@ -82,8 +86,12 @@ class GatedConnections(Connections):
         """Sleep where it hurts: with locks that others run into, or with a lease that is over when we speak."""
         if self._is_in_transaction(role):
             return self._world.draw_nap((1.0, 1.0, 12.0))
-        asked = {statement[0] for statement in statements if statement is not SYNC}
-        return self._world.draw_nap((12.0, 25.0)) if asked & _FENCED else 0.0
+        if not _FENCED & {statement[0] for statement in statements if statement is not SYNC}:
+            return 0.0
+        seconds = self._world.draw_nap((0.5, 2.5, 12.0))
+        if seconds:
+            self._world.observer.lapse(self.orchestrators, self.workers)
+        return seconds
 
     def _is_in_transaction(self, role: str) -> bool:
         line = self._lines.get(role)
@@ -123,11 +131,16 @@ class GatedStore(PostgresStore):
 
     def __init__(self, url: str, world: GatedWorld, place: Place) -> None:
         super().__init__(url)
-        self.connections = GatedConnections(url, world, place)
+        self.connections: GatedConnections = GatedConnections(url, world, place)
         self._lanes = LaneIds(self.connections)
         self._world = world
         self._ahead: dict[int, list[Lease]] = {}
         place.connections.append(self.connections)
+
+    async def register_orchestrator(self, name: str, lease_seconds: float) -> int:
+        orchestrator_id = await super().register_orchestrator(name, lease_seconds)
+        self.connections.orchestrators.append(orchestrator_id)
+        return orchestrator_id
 
     async def register_worker(
         self,
@@ -138,7 +151,14 @@ class GatedStore(PostgresStore):
         lease_seconds: float,
     ) -> WorkerIdentity:
         worker = await super().register_worker(name, queues, handlers, concurrency, lease_seconds)
+        self.connections.workers.append(worker.worker_id)
         return worker._replace(name=f"w{worker.worker_id}")
+
+    async def set_aside(self, job_id: str, orchestrator_id: int, problem: str) -> None:
+        """A second fence, such as the numbers of events, has stopped a writer that the first should have stopped."""
+        assert problem == SCRIPTED_BUG, f"2: {job_id} was set aside by {orchestrator_id}: {problem}"
+        self._world.db.history.set_aside += 1
+        await super().set_aside(job_id, orchestrator_id, problem)
 
     async def report(self, worker: WorkerIdentity, reports: Sequence[Report]) -> int:
         """Alone, or as the real worker does it: together with a claim, whose leases it is given when it next asks."""

@@ -92,6 +92,13 @@ class Observer:
         )
         return dict(rows.fetchall())
 
+    def lapse(self, orchestrators: Sequence[int], workers: Sequence[int]) -> None:
+        """Their leases are over, as if they had slept for long while nobody else did anything."""
+        for table, ids in (("orchestrator", orchestrators), ("worker", workers)):
+            statement = sql.SQL("update holdfast.{} set lease_until = to_timestamp(0) where {} = any(%s)")
+            names = sql.Identifier(f"{table}s"), sql.Identifier(f"{table}_id")
+            self._connection.execute(statement.format(*names), (list(ids),))
+
     def end(self, pids: Iterable[int]) -> None:
         """End connections as a killed process or a broken network does; when this returns, their locks are gone."""
         ended = list(pids)
