@@ -9,6 +9,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 
+from holdfast.core.company import Company
 from holdfast.core.states import Rules
 from holdfast.define.registry import Registry
 from holdfast.orchestrator.loop import Orchestrator
@@ -87,6 +88,7 @@ class Services:
         self._listener = Listener(url, {SIGNAL: self._signalled, TASK: lambda _: tasks.set()})
         self.orchestrators: list[Orchestrator] = []
         self.worker: Worker | None = None
+        company = Company()
         for number in range(1, desks + 1 if orchestrate else 1):
             orchestrator = Orchestrator(
                 self._store(url, "orchestrator", settings.owner_lease_seconds),
@@ -100,6 +102,7 @@ class Services:
                 renew_seconds=settings.owner_renew_seconds,
                 scan_seconds=settings.owner_scan_seconds,
                 poll_seconds=settings.poll_seconds,
+                company=company,
                 on_enqueued=tasks.set,
                 on_overflow=lambda: self._signalled(str(ANYBODY)),
                 on_finished=on_finished,

@@ -97,6 +97,15 @@ def test_rows_are_made_in_chunks_without_gap_or_overlap(chunk: int) -> None:
     assert [started.tasks[("f", i)].params["value"] for i in range(10)] == list(range(10))
 
 
+def test_a_chunk_is_smaller_where_others_wait_and_never_larger() -> None:
+    started = driver(list(range(10)), chunk=4)
+    started.submit()
+    started.send(WorkContinued(limit=1))
+    assert started.node("f").expanded == 5
+    started.send(WorkContinued(limit=100))
+    assert started.node("f").expanded == 9
+
+
 def test_a_fan_out_owes_rows_until_the_last_chunk() -> None:
     started = driver(list(range(5)), chunk=2)
     assert not owed_rows(started.state)

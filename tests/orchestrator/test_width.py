@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from holdfast.client import new_job
+from holdfast.core.company import WIDE_FROM
 from holdfast.core.states import Rules
 from holdfast.define.load import load_text
-from holdfast.orchestrator.owner import Owner
+from holdfast.orchestrator.owner import NARROW_DRAIN_LIMIT, Owner
 from holdfast.store.interface import NewJob
 from holdfast.store.postgres import PostgresStore
 from tests.store.stage import report_of
@@ -112,3 +113,27 @@ async def test_the_task_of_a_small_job_is_claimed_before_the_queued_items_of_a_w
     worker = await store.register_worker("w", None, ["work"], 100, 600)
     leases = await store.claim(worker, None, ["work"], 10)
     assert [lease.job_id for lease in leases][:2] == [broad.job_id, small.job_id]
+
+
+async def test_the_report_of_a_small_job_does_not_wait_behind_those_of_a_wide_one(store: PostgresStore) -> None:
+    broad, small = wide(400), new_job(SMALL, {})
+    await store.submit([broad])
+    owner = await owner_of(store)
+    await owner.run_cycle()
+    await store.submit([small])
+    await owner.run_cycle()
+    worker = await store.register_worker("w", None, ["work"], 1000, 600)
+    leases = await store.claim(worker, None, ["work"], 500)
+    theirs = [report_of(lease) for lease in leases if lease.job_id == broad.job_id]
+    (ours,) = [report_of(lease) for lease in leases if lease.job_id == small.job_id]
+    await store.report(worker, theirs[:WIDE_FROM])
+    assert (await owner.run_cycle()).signals == WIDE_FROM
+    another = new_job(SMALL, {"i": 2})
+    await store.submit([another])
+    await owner.run_cycle()
+    await store.report(worker, theirs[WIDE_FROM:])
+    await store.report(worker, [ours])
+    result = await owner.run_cycle()
+    assert result.signals == NARROW_DRAIN_LIMIT + 1
+    assert result.finished == (small.job_id,)
+    assert result.more

@@ -30,6 +30,7 @@ from holdfast.store.interface import (
     Report,
     SignalRow,
     SubmitAnswer,
+    Wide,
     Withdrawal,
     WorkerIdentity,
 )
@@ -493,7 +494,12 @@ class ModelCycle:
             self.db.transactions.remove(self)
 
     async def open(
-        self, claim_limit: int, drain_limit: int, aside: Sequence[str] = (), handover: Handover | None = None
+        self,
+        claim_limit: int,
+        drain_limit: int,
+        aside: Sequence[str] = (),
+        handover: Handover | None = None,
+        wide: Wide | None = None,
     ) -> Opened:
         self.abort()
         await step()
@@ -519,8 +525,11 @@ class ModelCycle:
         await self._step()
         visible = self.db.inbox | self._handed
         waiting = {i: r for i, r in sorted(visible.items()) if r["job_id"] not in aside}
-        mine = [i for i, r in waiting.items() if r["owner"] == self.me][:drain_limit]
-        return Opened(now, claimed, signals + [self._signal(i) for i in mine], taken)
+        mine = [i for i, r in waiting.items() if r["owner"] == self.me]
+        of_wide = [i for i in mine if wide is not None and waiting[i]["job_id"] == wide.job_id]
+        rest = [i for i in mine if i not in set(of_wide)][:drain_limit]
+        drained = rest + of_wide[: wide.limit if wide is not None else 0]
+        return Opened(now, claimed, signals + [self._signal(i) for i in drained], taken)
 
     async def _take(self, handover: Handover) -> frozenset[int]:
         """The statement of a report inside this transaction: it waits for rows that others have locked."""

@@ -17,6 +17,7 @@ from holdfast.store.interface import (
     Lane,
     Lease,
     TaskWrite,
+    Wide,
     Withdrawal,
     WorkerIdentity,
 )
@@ -204,6 +205,22 @@ async def test_the_number_of_claims_and_of_drained_signals_is_bounded(stage: Sta
     for number in range(3):
         await stage.store.send(job_id, "cancel", "someone", str(number))
     assert len((await cycle.open(100, 2)).signals) == 2
+    await cycle.rollback()
+
+
+async def test_the_signals_of_a_wide_job_come_last_and_not_all_at_once(stage: Stage) -> None:
+    me = await stage.orchestrator()
+    for _ in range(2):
+        await stage.submit()
+    wide, small = sorted(row.job_id for row in (await stage.own(me)).claimed)
+    for job_id in (wide, wide, wide, small):
+        await stage.store.send(job_id, "cancel", "someone", "enough")
+    cycle = stage.store.cycle(me)
+    heard = (await cycle.open(100, 100, wide=Wide(wide, 2))).signals
+    assert [row.job_id for row in heard] == [small, wide, wide]
+    assert heard[1].id < heard[2].id < heard[0].id
+    await cycle.rollback()
+    assert [row.job_id for row in (await cycle.open(100, 100)).signals] == [wide, wide, wide, small]
     await cycle.rollback()
 
 

@@ -40,7 +40,7 @@ def advance(state: JobState, signal: Signal, now: float) -> list[Effect]:
         case JobSubmitted():
             _submitted(turn)
         case WorkContinued():
-            _continue_work(turn)
+            _continue_work(turn, signal.limit)
         case ItemsAggregated():
             _aggregated(turn, signal)
         case TasksWithdrawn():
@@ -176,7 +176,7 @@ def _dispatch(turn: Turn, node: NodeState) -> None:
     turn.start_job()
 
 
-def _continue_work(turn: Turn) -> None:
+def _continue_work(turn: Turn, limit: int | None) -> None:
     """One more chunk for every fan-out that owes rows."""
     state = turn.state
     if state.stop is not None or state.is_terminal:
@@ -188,7 +188,7 @@ def _continue_work(turn: Turn) -> None:
             items = program.source.render(turn.scope_of(node.name))
             if len(items) != node.width:
                 raise Bug(f"fan-out {node.name} of {state.job_id} was {node.width} wide and is now {len(items)}")
-            fanning.expand_chunk(turn, node, items)
+            fanning.expand_chunk(turn, node, items, limit)
 
 
 def _aggregated(turn: Turn, signal: ItemsAggregated) -> None:

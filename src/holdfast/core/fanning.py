@@ -36,10 +36,11 @@ def begin_fan_out(turn: Turn, node: NodeState, items: Any) -> None:
     expand_chunk(turn, node, items)
 
 
-def expand_chunk(turn: Turn, node: NodeState, items: list[Any]) -> None:
+def expand_chunk(turn: Turn, node: NodeState, items: list[Any], limit: int | None = None) -> None:
     """Make the next rows. An item whose params cannot be rendered is a failed item, not a failed node."""
     program = turn.state.program.nodes[node.name]
-    first, last = node.expanded, min(node.expanded + turn.state.rules.chunk_size, node.width)
+    chunk = min(limit or turn.state.rules.chunk_size, turn.state.rules.chunk_size)
+    first, last = node.expanded, min(node.expanded + chunk, node.width)
     assert program.params is not None
     scope = dict(turn.scope_of(node.name))
     rendered: list[Any] = []

@@ -80,7 +80,9 @@ class TimePassed(NamedTuple):
 
 
 class WorkContinued(NamedTuple):
-    """The owner has time for the next chunk of what a fan-out still owes."""
+    """The owner has time for the next chunk of what a fan-out still owes; `limit`: a smaller one than usual."""
+
+    limit: int | None = None
 
 
 class TasksWithdrawn(NamedTuple):

@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Callable
 
+from holdfast.core.company import Company
 from holdfast.core.states import Rules
 from holdfast.errors import Fenced, LostRace, Unreachable
 from holdfast.orchestrator.owner import CycleResult, Owner
@@ -37,6 +38,7 @@ class Orchestrator:
         renew_seconds: float,
         scan_seconds: float,
         poll_seconds: float,
+        company: Company | None = None,
         on_enqueued: Callable[[], None] = lambda: None,
         on_overflow: Callable[[], None] = lambda: None,
         on_finished: Callable[[str], None] = lambda job_id: None,
@@ -44,6 +46,7 @@ class Orchestrator:
         self._store = store
         self._name = name
         self._rules = rules
+        self._company = company
         self._lease_seconds = lease_seconds
         self._poll_seconds = poll_seconds
         self._wake = asyncio.Event()
@@ -125,7 +128,7 @@ class Orchestrator:
                 await self._store.end_orchestrator(self._former)
                 self._former = None
             orchestrator_id = await self._store.register_orchestrator(self._name, self._lease_seconds)
-            self._owner = Owner(self._store, orchestrator_id, self._name, self._rules, random.random)
+            self._owner = Owner(self._store, orchestrator_id, self._name, self._rules, random.random, self._company)
             self.ready.set()
         # Cleared before looking: what is announced while we look makes us look again.
         self._wake.clear()

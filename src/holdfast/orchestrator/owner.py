@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from holdfast.core.advance import advance, owed_results, owed_rows
+from holdfast.core.company import WIDE_FROM, Company
 from holdfast.core.failing import failure
 from holdfast.core.fanning import aggregate
 from holdfast.core.signals import (
@@ -38,6 +39,7 @@ from holdfast.store.interface import (
     NodeRow,
     SignalRow,
     Store,
+    Wide,
     Withdrawal,
 )
 
@@ -46,6 +48,9 @@ logger = logging.getLogger("holdfast.orchestrator")
 CLAIM_LIMIT = 500
 DRAIN_LIMIT = 2000
 LOAD_LIMIT = 500
+NARROW_DRAIN_LIMIT = 50
+NARROW_CHUNK = 250
+"""What a cycle takes on at most while a wide job has others beside it, which wait for the cycle's end."""
 ASIDE_SECONDS = (5.0, 300.0)
 """How long a job that nobody can advance is left alone: at first, and at most."""
 
@@ -81,8 +86,16 @@ class Owner:
     """The only writer of its jobs. Keeps their nodes and counters in memory, never their tasks."""
 
     def __init__(
-        self, store: Store, orchestrator_id: int, name: str, rules: Rules, chance: Callable[[], float]
+        self,
+        store: Store,
+        orchestrator_id: int,
+        name: str,
+        rules: Rules,
+        chance: Callable[[], float],
+        company: Company | None = None,
     ) -> None:
+        """Owners that take turns in one process share their `company`."""
+        self._company = company or Company()
         self.orchestrator_id = orchestrator_id
         self._name = name
         self._store = store
@@ -164,7 +177,9 @@ class Owner:
         due = [job_id for job_id, aside in self._aside.items() if aside.until <= self._now]
         self._one_by_one.extend(job_id for job_id in due if job_id not in self._one_by_one)
         waits = [job_id for job_id in self._aside if job_id not in due]
-        opened = await self._cycle.open(CLAIM_LIMIT, DRAIN_LIMIT, waits, handover)
+        wide_job = self._company.wide_job(self._now)
+        wide = Wide(wide_job, NARROW_DRAIN_LIMIT) if wide_job is not None else None
+        opened = await self._cycle.open(CLAIM_LIMIT, DRAIN_LIMIT, waits, handover, wide)
         now = self._now = opened.now
         work: defaultdict[str, list[SignalRow | Signal]] = defaultdict(list)
         alone = self._one_by_one[0] if self._one_by_one else None
@@ -172,6 +187,7 @@ class Owner:
         heard = [row for row in opened.signals if alone in (None, row.job_id)]
         for row in heard:
             work[row.job_id].append(row)
+        self._company.saw({job_id: len(rows) for job_id, rows in work.items()}, now)
         if alone is None:
             self._add_own_work(work, now)
         else:
@@ -204,7 +220,10 @@ class Owner:
             now=now,
             signals=len(heard),
             jobs=len(states),
-            more=alone is not None or len(heard) >= DRAIN_LIMIT or len(claimed) >= CLAIM_LIMIT or self.has_work,
+            more=alone is not None
+            or len(heard) >= (NARROW_DRAIN_LIMIT if wide is not None else DRAIN_LIMIT)
+            or len(claimed) >= CLAIM_LIMIT
+            or self.has_work,
             overflows=len(claimed) >= CLAIM_LIMIT,
             enqueued=committed.work_left,
             due_at=batch.earliest_due(),
@@ -226,7 +245,8 @@ class Owner:
         # One wide job at a time makes its chunk, in turn, so that no fan-out stalls its neighbours.
         for job_id in list(self._owing_rows)[:1]:
             del self._owing_rows[job_id]
-            work[job_id].append(WorkContinued())
+            self._company.saw({job_id: WIDE_FROM}, now)
+            work[job_id].append(WorkContinued(NARROW_CHUNK if self._company.wide_job(now) else None))
         for job_id in self._owing_results:
             work[job_id]  # The results are gathered in _advance.
 

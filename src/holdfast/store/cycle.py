@@ -25,6 +25,7 @@ from holdfast.store.interface import (
     NodeRow,
     Opened,
     SignalRow,
+    Wide,
     Withdrawal,
 )
 from holdfast.store.queries import query
@@ -49,7 +50,12 @@ class PostgresCycle:
         self._floor_of_new = InboxFloor()
 
     async def open(
-        self, claim_limit: int, drain_limit: int, aside: Sequence[str] = (), handover: Handover | None = None
+        self,
+        claim_limit: int,
+        drain_limit: int,
+        aside: Sequence[str] = (),
+        handover: Handover | None = None,
+        wide: Wide | None = None,
     ) -> Opened:
         await self.rollback()
         self._is_open = True
@@ -65,7 +71,14 @@ class PostgresCycle:
             ),
             (
                 query("drain"),
-                {"me": self._me, "floor": self._floor.current(), "limit": drain_limit, "aside": without},
+                {
+                    "me": self._me,
+                    "floor": self._floor.current(),
+                    "limit": drain_limit,
+                    "aside": without,
+                    "wide": wide.job_id if wide is not None else None,
+                    "wide_limit": wide.limit if wide is not None else 0,
+                },
             ),
         )
         if not fence:
@@ -76,7 +89,8 @@ class PostgresCycle:
         signals = [_signal_row(row[:width]) for row in unowned]
         drained = [_signal_row(row) for row in waiting]
         self._floor_of_new.saw(signals)
-        self._floor.saw(drained)
+        # What a wide job still has waiting is older than what was drained of the others.
+        self._floor.saw([row for row in drained if wide is None or row.job_id == wide.job_id])
         await failpoint.hit("drain.after_open")
         taken = frozenset(told[0][0][0] or ()) if told else frozenset()
         return Opened(float(fence[0][0]), [_job_row(row) for row in claimed.values()], signals + drained, taken)

@@ -317,6 +317,13 @@ class Handover(NamedTuple):
         return lane.handler in self.handlers and (self.queues is None or lane.queue in self.queues)
 
 
+class Wide(NamedTuple):
+    """A wide job that others wait beside: their signals come first, then so many of its own."""
+
+    job_id: str
+    limit: int
+
+
 class Withdrawal(NamedTuple):
     """Which tasks of a job to end, and as what."""
 
@@ -331,7 +338,7 @@ class Opened(NamedTuple):
     """What an owner finds at the start of a cycle.
 
     `claimed` are jobs that nobody owned, locked until the commit; `signals` are theirs and those of the jobs
-    that are owned already, oldest first.
+    that are owned already, oldest first; those of a wide job come last.
     """
 
     now: float
@@ -352,7 +359,12 @@ class Cycle(Protocol):
     """One transaction of an owner. What is neither committed nor rolled back is undone by the next `open`."""
 
     async def open(
-        self, claim_limit: int, drain_limit: int, aside: Sequence[str] = (), handover: Handover | None = None
+        self,
+        claim_limit: int,
+        drain_limit: int,
+        aside: Sequence[str] = (),
+        handover: Handover | None = None,
+        wide: Wide | None = None,
     ) -> Opened:
         """Lock the owner's own row, claim new jobs, read waiting signals, but none of the jobs that were set aside.
 

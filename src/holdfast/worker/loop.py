@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import orjson
 
+from holdfast.core.company import Company
 from holdfast.define.registry import Registry
 from holdfast.errors import Unreachable
 from holdfast.store.interface import Handover, JobFacts, Lease, Report, WorkerIdentity
@@ -26,6 +28,8 @@ END_ATTEMPTS = 20
 KNOWN_JOBS = 256
 PREFETCH_SECONDS = 0.1
 """How much work may lie claimed but not begun: what the slots finish in this time. Its timeout is already running."""
+NARROW_BATCH = 20
+"""How much is claimed at most, beyond the slots, while a wide job has others beside it."""
 GATHER_SECONDS = 0.004
 """How long finished attempts may wait for others, so that one report carries many."""
 
@@ -71,6 +75,7 @@ class Worker:
         self._facts: dict[str, JobFacts] = {}
         self._with_context = frozenset(registry.with_context)
         self._mean_seconds = 0.05
+        self._company = Company()
         self._lease_ends = 0.0
         self._doubts_until = 0.0
         self._pulse = pulse
@@ -152,6 +157,8 @@ class Worker:
     async def _accept(self, leases: Sequence[Lease]) -> None:
         for lease in leases:
             self._held[_key(lease)] = None
+        if leases:
+            self._company.saw(Counter(lease.job_id for lease in leases), time.monotonic())
         try:
             await self._learn_facts(leases)
         except Unreachable:
@@ -195,8 +202,11 @@ class Worker:
     def _room(self, reported: int) -> int:
         """How many leases more: the free slots, and what the slots will finish while they are busy."""
         soon = int(self._concurrency * PREFETCH_SECONDS / max(self._mean_seconds, 1e-4))
-        capacity = max(self._concurrency, min(self._claim_batch, self._concurrency + soon))
-        return max(0, min(self._claim_batch, capacity - len(self._held) + reported))
+        batch = self._claim_batch
+        if self._company.wide_job(time.monotonic()) is not None:
+            batch = min(batch, max(NARROW_BATCH, self._concurrency))
+        capacity = max(self._concurrency, min(batch, self._concurrency + soon))
+        return max(0, min(batch, capacity - len(self._held) + reported))
 
     def _settle(self, reports: Sequence[Report], taken: int) -> None:
         for report in reports:

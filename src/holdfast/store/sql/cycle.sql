@@ -38,16 +38,32 @@ left join tasks t on t.job_id = any(array[i.job_id]) and t.node = i.node and t.i
 order by i.id;
 
 -- name: drain
--- The owner's waiting signals, oldest first, with the fence and the budgets of the task that each speaks of.
+-- The owner's waiting signals, oldest first, with the fence and the budgets of the task that each speaks of; those of
+-- a wide job come last and not all at once, so that its neighbours need not wait behind them.
 -- The output of an item stays in the database: nobody decides by it, finish_tasks moves it.
+with waiting as (
+    (
+        select i.* from inbox i
+        where i.owner = %(me)s and i.id > %(floor)s and i.job_id <> all(%(aside)s::uuid[])
+            and (%(wide)s::uuid is null or i.job_id <> %(wide)s::uuid)
+        order by i.id
+        limit %(limit)s
+    )
+    union all
+    (
+        select i.* from inbox i
+        where %(wide)s::uuid is not null and i.owner = %(me)s and i.id > %(floor)s
+            and i.job_id <> all(%(aside)s::uuid[]) and i.job_id = %(wide)s::uuid
+        order by i.id
+        limit %(wide_limit)s
+    )
+)
 select i.id, i.job_id::text, i.kind, i.node, i.item, i.epoch, i.attempt, i.outcome, i.worker, i.alone,
     extract(epoch from i.started_at)::float8, case when i.item < 0 then i.output::text end, i.data::text, i.actor,
     i.reason, t.status, t.epoch, t.attempt, t.retry_count, t.lost_count, t.crash_count
-from inbox i
+from waiting i
 left join tasks t on t.job_id = any(array[i.job_id]) and t.node = i.node and t.item = i.item
-where i.owner = %(me)s and i.id > %(floor)s and i.job_id <> all(%(aside)s::uuid[])
-order by i.id
-limit %(limit)s;
+order by i.job_id is not distinct from %(wide)s::uuid, i.id;
 
 -- name: load_jobs
 -- Jobs of this owner as they were committed last.
