@@ -12,11 +12,14 @@ from holdfast.version import __version__
 
 if TYPE_CHECKING:
     from holdfast.client import Client, Submission
+    from holdfast.define.failures import ErrorRule
     from holdfast.define.load import load_file, load_text
     from holdfast.define.registry import Result, handler
     from holdfast.define.retry import Retry
     from holdfast.define.workflow import Workflow, workflow
     from holdfast.errors import (
+        ErrorCode,
+        FailureClass,
         HoldfastError,
         InvalidDefinition,
         InvalidInput,
@@ -34,6 +37,9 @@ __all__ = [
     "AsyncContext",
     "Client",
     "Context",
+    "ErrorCode",
+    "ErrorRule",
+    "FailureClass",
     "HoldfastError",
     "InvalidDefinition",
     "InvalidInput",
@@ -56,11 +62,14 @@ __all__ = [
 
 _HOMES = {
     "client": ("Client", "Submission"),
+    "define.failures": ("ErrorRule",),
     "define.load": ("load_file", "load_text"),
     "define.registry": ("Result", "handler"),
     "define.retry": ("Retry",),
     "define.workflow": ("Workflow", "workflow"),
     "errors": (
+        "ErrorCode",
+        "FailureClass",
         "HoldfastError",
         "InvalidDefinition",
         "InvalidInput",

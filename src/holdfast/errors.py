@@ -12,17 +12,20 @@ LostRace                     someone else won; the loser forgets what it knew an
 └── Fenced                   this process is no longer the owner or the holder
 HandlerFailure               raised by handlers, on purpose
 ├── Permanent                never tried again
-├── Transient                tried again while the budget lasts
-└── RetryAfter               tried again not before the given number of seconds
+└── Transient                tried again while the budget lasts
+    └── RetryAfter           tried again not before the given number of seconds
 Bug                          our own mistake; never caught, never hidden
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar
+
+CODE_PATTERN = re.compile(r"^[A-Z][A-Z0-9_]{0,99}\Z")
 
 
 class Code(StrEnum):
@@ -43,6 +46,13 @@ class Code(StrEnum):
     REPEATED_FAILURE = "REPEATED_FAILURE"
     CANCELLED = "CANCELLED"
     UPSTREAM_FAILED = "UPSTREAM_FAILED"
+
+
+class FailureClass(StrEnum):
+    """Whether another attempt may end otherwise."""
+
+    TRANSIENT = "transient"
+    PERMANENT = "permanent"
 
 
 class ExitCode:
@@ -186,7 +196,9 @@ class Bug(Exception):
 
 
 class HandlerFailure(Exception):
-    """What a handler raises to say how it failed."""
+    """What a handler raises to say how it failed. By itself it does not say whether another attempt may succeed."""
+
+    failure_class: ClassVar[FailureClass | None] = None
 
     def __init__(self, message: str, code: str | None = None) -> None:
         super().__init__(message)
@@ -197,9 +209,13 @@ class HandlerFailure(Exception):
 class Permanent(HandlerFailure):
     """The same attempt would fail again: it is not retried."""
 
+    failure_class = FailureClass.PERMANENT
+
 
 class Transient(HandlerFailure):
     """Another attempt may succeed: it is retried while the budget lasts."""
+
+    failure_class = FailureClass.TRANSIENT
 
 
 class RetryAfter(Transient):
@@ -208,3 +224,35 @@ class RetryAfter(Transient):
     def __init__(self, seconds: float, message: str = "asked to come back later", code: str | None = None) -> None:
         super().__init__(message, code)
         self.seconds = seconds
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorCode:
+    """A code that an app declares in a module of handlers: what it means for a retry, and what people are told.
+
+    `raise NOT_PDF()` or `raise NOT_PDF("it begins with GIF89a")`. A nuance that only its operators should see names
+    the `public` code under which everybody else sees it.
+    """
+
+    code: str
+    failure_class: FailureClass
+    message: str
+    public: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in (self.code, *([self.public] if self.public is not None else [])):
+            if not CODE_PATTERN.match(name):
+                raise InvalidInput(f"'{name}' is not a code.", remedy="A code is like NOT_READY: A-Z, 0-9 and '_'.")
+        if self.code in Code.__members__:
+            raise InvalidInput(f"{self.code} is a code of the engine.", remedy="Give yours another name.")
+        if self.failure_class not in tuple(FailureClass):
+            raise InvalidInput(
+                f"The class of {self.code} is '{self.failure_class}'.", remedy="Use 'transient' or 'permanent'."
+            )
+
+    def __call__(self, message: str = "") -> HandlerFailure:
+        return HandlerFailure(message or self.message, self.code)
+
+    @property
+    def public_code(self) -> str:
+        return self.public or self.code

@@ -100,3 +100,19 @@ def test_only_the_class_makes_a_failure_permanent() -> None:
 
 def test_a_lone_surrogate_in_a_message_is_no_reason_to_fall_over() -> None:
     assert fingerprint("E", "bad \ud800 text")
+
+
+@pytest.mark.parametrize(
+    ("message", "seen"),
+    [
+        (
+            "[Errno 2] No such file or directory: '/srv/app/data/x.tif'",
+            "[Errno 2] No such file or directory: '…/x.tif'",
+        ),
+        ("see https://host/a/b and application/pdf, 3/4/5", "see https://host/a/b and application/pdf, 3/4/5"),
+        ("~/keys/one.pem and C:\\Users\\me\\two.txt", "…/one.pem and …/two.txt"),
+        ("in /var/lib/app/: gone", "in …/: gone"),
+    ],
+)
+def test_a_message_does_not_tell_where_things_lie_on_a_server(message: str, seen: str) -> None:
+    assert failure("E", message, permanent=False, at=0.0)["message"] == seen

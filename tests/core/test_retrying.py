@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core.effects import FinishTask, RecordAttempt, RetryTask
+from holdfast.core.reporting import FINGERPRINTS_LIMIT
 from holdfast.core.retrying import delay_seconds
 from holdfast.core.signals import Outcome
 from holdfast.core.states import Rules, Status
@@ -114,6 +116,17 @@ def test_the_ten_thousandth_delay_does_not_overflow() -> None:
     for backoff in (Backoff.FIXED, Backoff.LINEAR, Backoff.EXPONENTIAL):
         retry = Retry(backoff=backoff, initial_delay_seconds=1e9, max_delay_seconds=1e9, jitter=NONE)
         assert delay_seconds(retry, 10_000, 0.0) == 1e9
+
+
+def test_five_seconds_doubled_and_up_to_five_more() -> None:
+    retry = Retry(initial_delay_seconds=5, jitter=Jitter.RANGE, jitter_seconds=(0, 5))
+    assert delays(retry, 3, chance=0.0) == [5, 10, 20]
+    assert delays(retry, 3, chance=0.5) == [7.5, 12.5, 22.5]
+
+
+def test_one_five_and_fifteen_minutes() -> None:
+    retry = Retry(backoff=Backoff.SCHEDULE, jitter=NONE, schedule=(60, 300, 900))
+    assert delays(retry, 4) == [60, 300, 900, 900]
 
 
 # Budgets
@@ -353,3 +366,76 @@ def test_a_retried_item_is_told_as_an_item_and_leaves_its_node_running() -> None
     driver.read(driver.hand_in("f", 0, Outcome.GIVEN_BACK))
     assert driver.status_of("f") == "running"
     assert driver.event("task_retry_scheduled").item == 0
+
+
+# Codes
+
+
+def test_a_code_that_is_not_named_is_not_retried() -> None:
+    driver = one({"max_retries": 3, "retry_on": ["BUSY"]})
+    driver.fail("a", code="BUSY")
+    assert driver.status_of("a") == "ready"
+    driver.fail("a", code="GONE")
+    assert (driver.state.status, driver.tasks[("a", -1)].retries) == ("failed", 1)
+
+
+# Repeated failures
+
+
+def wide(items: int, **rules: int) -> Driver:
+    flow = Workflow("w", inputs={"items": {"type": "array"}})
+    retry = {"max_retries": 2, "backoff": "fixed", "initial_delay_seconds": 1, "jitter": "none"}
+    flow.fan_out("f", source="{{ inputs['items'] }}", handler="h", retry=retry)
+    driver = Driver(flow, {"items": list(range(items))}, Rules(**rules))
+    driver.submit()
+    return driver
+
+
+def spend(driver: Driver, items: Iterable[int], attempts: int = 3) -> None:
+    for item in items:
+        for _ in range(attempts):
+            driver.now += 1
+            driver.fail("f", item, message=f"item {item} cannot be read")
+
+
+def test_when_many_items_spent_their_budget_on_one_bug_the_others_get_one_attempt_invariant_9() -> None:
+    driver = wide(9, repeat_limit=5)
+    spend(driver, range(4))
+    driver.now += 1
+    driver.fail("f", 8, message="item 8 cannot be read")
+    assert driver.tasks[("f", 8)].status == "ready"
+    spend(driver, [4])
+    spend(driver, range(5, 9), attempts=1)
+    assert [driver.tasks[("f", item)].retries for item in range(9)] == [2, 2, 2, 2, 2, 0, 0, 0, 1]
+    told = [e for e in driver.events if e.event == "task_failed" and e.data and "reason" in e.data]
+    assert [(e.item, e.data["reason"]) for e in told if e.data] == [(n, "REPEATED_FAILURE") for n in range(5, 9)]
+    assert driver.state.status == "failed"
+    error = driver.tasks[("f", 7)].error
+    assert error is not None
+    assert (error["code"], error["class"]) == ("HANDLER_ERROR", "transient")
+    assert error["hint"] == "Not retried: 5 items failed in the same way and none has completed."
+
+
+def test_one_completed_item_shows_that_it_is_no_common_bug() -> None:
+    driver = wide(5, repeat_limit=2)
+    spend(driver, range(2))
+    driver.done("f", 2)
+    assert driver.node("f").spent == {}
+    spend(driver, [3])
+    assert driver.tasks[("f", 3)].retries == 2
+
+
+def test_different_failures_do_not_add_up() -> None:
+    driver = wide(4, repeat_limit=2)
+    for item, bug in enumerate(("one", "two", "one")):
+        for _ in range(3):
+            driver.fail("f", item, message=bug)
+    driver.fail("f", 3, message="two")
+    assert driver.tasks[("f", 3)].status == "ready"
+
+
+def test_only_so_many_kinds_of_failures_are_kept_in_mind() -> None:
+    driver = wide(FINGERPRINTS_LIMIT + 10, repeat_limit=2)
+    for item in range(FINGERPRINTS_LIMIT + 9):
+        driver.fail("f", item, message="x" * (item + 1), permanent=True)
+    assert len(driver.node("f").spent) == FINGERPRINTS_LIMIT

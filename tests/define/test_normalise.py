@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from holdfast.define.definition import Definition, InputType
+from holdfast.define.failures import ErrorRule
 from holdfast.define.load import load_file, load_text
-from holdfast.define.node import Branch, Node, NodeType
+from holdfast.define.node import Branch, Node, NodeType, TaskSpec
 from holdfast.define.retry import Backoff, Jitter, Retry
+from holdfast.errors import FailureClass
 
 FILES = Path(__file__).parent / "files"
 
@@ -80,6 +82,11 @@ def test_types_are_written_in_any_case(written: str) -> None:
         ("{initial_delay_seconds: 600}", Retry(initial_delay_seconds=600.0, max_delay_seconds=600.0)),
         ("{max_delay_seconds: 0.5}", Retry(initial_delay_seconds=0.5, max_delay_seconds=0.5)),
         ("{backoff: linear, jitter: none}", Retry(backoff=Backoff.LINEAR, jitter=Jitter.NONE)),
+        (
+            "{initial_delay_seconds: 5, jitter: {max_seconds: 5}}",
+            Retry(initial_delay_seconds=5.0, jitter=Jitter.RANGE, jitter_seconds=(0.0, 5.0)),
+        ),
+        ("{retry_on: [TIMEOUT, GW_5XX]}", Retry(retry_on=("TIMEOUT", "GW_5XX"))),
     ],
 )
 def test_a_retry_policy_is_filled_in_without_contradicting_the_file(written: str, policy: Retry) -> None:
@@ -174,3 +181,46 @@ def test_the_older_spellings_mean_what_they_meant() -> None:
         Branch(("generate_tiles",)),
     )
     assert found.node("is_tiled").branches[0] == Branch(("END",), "(nodes.validate.output.size_mb > 50) == true")
+
+
+# What a node takes over from its workflow
+
+
+@pytest.mark.parametrize(
+    ("node_retry", "policy"),
+    [
+        ("", Retry(7, Backoff.FIXED, 20.0, jitter=Jitter.EQUAL, retry_on=("BUSY",))),
+        (", retry: {max_retries: 1}", Retry(1, Backoff.FIXED, 20.0, jitter=Jitter.EQUAL, retry_on=("BUSY",))),
+        (
+            ", retry: {schedule: [1, 2]}",
+            Retry(7, Backoff.SCHEDULE, jitter=Jitter.EQUAL, schedule=(1.0, 2.0), retry_on=("BUSY",)),
+        ),
+        (
+            ", retry: {jitter: none, retry_on: [GONE]}",
+            Retry(7, Backoff.FIXED, 20.0, jitter=Jitter.NONE, retry_on=("GONE",)),
+        ),
+    ],
+)
+def test_a_node_takes_over_what_it_does_not_say_itself(node_retry: str, policy: Retry) -> None:
+    head = "retry: {max_retries: 7, backoff: fixed, initial_delay_seconds: 20, jitter: equal, retry_on: [BUSY]}"
+    found = load_text(f"workflow_id: w\n{head}\nnodes: {{a: {{handler: x{node_retry}}}}}").node("a").task
+    assert found is not None
+    assert found.retry == policy
+
+
+def test_error_rules_are_kept_in_their_order() -> None:
+    rules = "[{match: moov atom not found, class: permanent, code: BROKEN}, {exit_code: 137, class: transient}]"
+    task = node(f"errors: {rules}").task
+    assert task is not None
+    assert task.errors == (
+        ErrorRule(FailureClass.PERMANENT, match="moov atom not found", code="BROKEN"),
+        ErrorRule(FailureClass.TRANSIENT, exit_code=137),
+    )
+
+
+def test_a_definition_that_uses_nothing_new_keeps_its_hash() -> None:
+    task = node("retry: {max_retries: 2}").task
+    assert task is not None
+    assert "errors" not in task.to_json()
+    assert not {"retry_on", "jitter_seconds"} & task.retry.to_json().keys()
+    assert TaskSpec.from_json(task.to_json()) == task

@@ -227,6 +227,7 @@ class Checkers:
         for job in jobs:
             self._check_job(job.job_id)
             self._check_task_events(job.job_id)
+            self._check_budgets(job.job_id)
 
     def _check_task_events(self, job_id: str) -> None:
         """5: every item has exactly one terminal event, alone or within a range."""
@@ -242,6 +243,31 @@ class Checkers:
         assert set(told) == items, f"5: {job_id}: events speak of {set(told) ^ items}"
         assert all(n == 1 for n in told.values()), f"5: {job_id}: an item ended twice"
 
+    def _check_budgets(self, job_id: str) -> None:
+        """9: no task is retried more often than its node allows, nor given up before without a reason."""
+        job = self.db.jobs[job_id]
+        program = compile_pinned(job["definition_hash"], self.db.definitions[job["definition_hash"]])
+        repeated = self._repeated(job_id)
+        for (node, item), task in self.db.tasks[job_id].items():
+            if program.nodes[node].node.task is None:
+                continue
+            limit = program.nodes[node].spec.retry.max_retries
+            assert task["retries"] <= limit, f"9: {job_id}/{node}[{item}] was retried {task['retries']} times"
+            error = task["error"] or {}
+            given_up = task["status"] == "failed" and error.get("code") == "HANDLER_ERROR"
+            if (
+                given_up
+                and error["class"] == "transient"
+                and job["stop_cause"] is None
+                and (node, item) not in repeated
+            ):
+                assert task["retries"] == limit, f"9: {job_id}/{node}[{item}] failed with retries left"
+
+    def _repeated(self, job_id: str) -> set[tuple[str, int]]:
+        """Items that were not retried because too many others had failed alike."""
+        events = self.db.events[job_id]
+        return {(e[2], e[3]) for e in events if e[5] and e[5].get("reason") == "REPEATED_FAILURE"}
+
     def check_ended_job(self, job_id: str) -> None:
         """All that the rows of a job tell once it is over; for databases whose history nobody has watched."""
         job, nodes = self.db.jobs[job_id], self.db.nodes[job_id]
@@ -255,8 +281,8 @@ class Checkers:
         assert numbers == list(range(1, len(numbers) + 1)), f"5: the events of {job_id} have gaps: {numbers}"
 
     def lost_work(self, job_id: str) -> bool:
-        """Whether a time limit or too many lost leases had a say: then even the status is a matter of timing."""
-        if self.db.jobs[job_id]["stop_cause"] in ("timeout", "cancelled"):
+        """Whether a time limit, lost leases or repeated failures had a say: then all is a matter of timing."""
+        if self.db.jobs[job_id]["stop_cause"] in ("timeout", "cancelled") or self._repeated(job_id):
             return True
         return any((t["error"] or {}).get("code") in ("LEASE_LOST", "TIMEOUT") for t in self.db.tasks[job_id].values())
 

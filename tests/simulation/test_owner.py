@@ -190,7 +190,7 @@ def test_a_failure_and_what_it_queues_in_the_same_cycle_end_together_invariant_1
     stage = Stage(flow)
     stage.cycle()
     stage.work("a")
-    stage.work("b", outcome="failed", data={"permanent": True, "message": "no"})
+    stage.work("b", outcome="failed", data={"class": "permanent", "message": "no"})
     stage.cycle()
     assert stage.statuses() == {"a": "completed", "b": "failed", "c": "cancelled"}
     assert stage.job["status"] == "failed"

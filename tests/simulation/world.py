@@ -137,6 +137,7 @@ class World:
             drain_seconds=20.0,
             chunk_size=self.mix.chunk,
             window_size=self.mix.window,
+            repeat_limit=2 if seed % 7 == 0 else 20,
         )
         self.jobs = jobs if jobs is not None else self._draw_jobs()
         self.numbers = {job.job_id: number for number, job in enumerate(self.jobs)}
@@ -481,7 +482,13 @@ class World:
         if outcome == "done":
             output = orjson.dumps({"did": [lease.node, lease.item], "params": lease.params})
             return Report(*common, "done", self.db.now, output)
-        data = orjson.dumps({"code": "HANDLER_ERROR", "message": "as scripted", "permanent": outcome == "permanent"})
+        data = orjson.dumps(
+            {
+                "code": "HANDLER_ERROR",
+                "message": "as scripted",
+                "class": "permanent" if outcome == "permanent" else None,
+            }
+        )
         return Report(*common, "failed", self.db.now, None, data)
 
     async def _report(self, store: Store, worker: WorkerIdentity, reports: list[Report]) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
 from holdfast.define.registry import Registry, describe
+from holdfast.errors import ErrorCode
 from holdfast.store.interface import JobFacts, Lease, Report
 from holdfast.worker.context import Attempt
 from holdfast.worker.execute import Executor, begin
@@ -50,8 +51,10 @@ class Bench:
         return report
 
 
-def bench(function: Callable[..., Any]) -> Bench:
-    return Bench(Registry([describe(function, "under_test")]))
+def bench(function: Callable[..., Any], codes: Iterable[ErrorCode] = ()) -> Bench:
+    registry = Registry([describe(function, "under_test")])
+    registry.codes |= {declared.code: declared for declared in codes}
+    return Bench(registry)
 
 
 def builtin() -> Bench:

@@ -41,13 +41,17 @@ async def test_sleep_takes_numbers_as_strings() -> None:
 )
 async def test_fail_fails_as_asked(params: dict[str, Any], permanent: bool) -> None:
     report = await builtin().result({"error_message": "no luck", **params}, "fail")
-    assert (report.outcome, told(report)["message"], told(report)["permanent"]) == ("failed", "no luck", permanent)
+    assert (report.outcome, told(report)["message"], told(report)["class"]) == (
+        "failed",
+        "no luck",
+        "permanent" if permanent else "transient",
+    )
 
 
 async def test_flaky_echo_fails_with_its_rate() -> None:
     assert output(await builtin().result({"failure_rate": "0", "a": 1}, "flaky_echo"))["echoed_params"]["a"] == 1
     report = await builtin().result({"failure_rate": "1.0"}, "flaky_echo")
-    assert (report.outcome, told(report)["permanent"]) == ("failed", False)
+    assert (report.outcome, told(report)["class"]) == ("failed", "transient")
 
 
 async def test_multi_phase_goes_on_in_the_phase_that_was_not_finished() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast.define.registry import Result
-from holdfast.errors import Permanent, RetryAfter, Transient
+from holdfast.errors import ErrorCode, FailureClass, Permanent, RetryAfter, Transient
 from holdfast.worker import execute
 from holdfast.worker.context import AsyncContext, Context
 from holdfast.worker.execute import begin, capture_output
@@ -65,12 +66,12 @@ async def test_a_result_brings_warnings_deliverables_and_metrics() -> None:
 @pytest.mark.parametrize(
     ("error", "wanted"),
     [
-        (Permanent("no"), {"code": "HANDLER_ERROR", "message": "no", "permanent": True}),
-        (Permanent("no", code="GONE"), {"code": "GONE", "message": "no", "permanent": True}),
-        (Transient("later", code="BUSY"), {"code": "BUSY", "message": "later", "permanent": False}),
+        (Permanent("no"), {"code": "HANDLER_ERROR", "message": "no", "class": "permanent"}),
+        (Permanent("no", code="GONE"), {"code": "GONE", "message": "no", "class": "permanent"}),
+        (Transient("later", code="BUSY"), {"code": "BUSY", "message": "later", "class": "transient"}),
         (
             RetryAfter(30, "slow down"),
-            {"code": "HANDLER_ERROR", "message": "slow down", "permanent": False, "retry_after_seconds": 30},
+            {"code": "HANDLER_ERROR", "message": "slow down", "class": "transient", "retry_after_seconds": 30},
         ),
     ],
 )
@@ -92,7 +93,7 @@ async def test_any_other_exception_is_transient_and_its_traceback_is_kept_in_the
 
     report = await bench(asynchronous if kind == "async" else plain).result()
     data = told(report)
-    assert (data["code"], data["message"], data["permanent"]) == ("HANDLER_ERROR", "ValueError: bad value", False)
+    assert (data["code"], data["message"], data.get("class")) == ("HANDLER_ERROR", "ValueError: bad value", None)
     assert data["log"].startswith("Traceback (most recent call last)")
     assert "raise ValueError" in data["log"]
 
@@ -126,7 +127,7 @@ async def test_an_exception_that_cannot_be_told_is_a_failure_like_others() -> No
 
 @pytest.mark.parametrize(
     ("seconds", "wanted"),
-    [("soon", None), (None, None), (float("nan"), None), (1e300, 366 * 86_400.0), ("30", 30.0), (-5, -5.0)],
+    [("soon", None), (None, None), (float("nan"), None), (1e300, 366 * 86_400.0), ("30", 30.0), (-5, 0.0)],
 )
 async def test_a_time_that_nobody_can_wait_for_is_not_waited_for(seconds: Any, wanted: float | None) -> None:
     def later() -> None:
@@ -144,7 +145,7 @@ async def test_an_output_that_is_not_json_is_permanent() -> None:
 
     for function in (gives_an_object, gives_a_surrogate):
         data = told(await bench(function).result())
-        assert (data["code"], data["permanent"]) == ("CONTRACT_VIOLATION", True)
+        assert (data["code"], data["class"]) == ("CONTRACT_VIOLATION", "permanent")
         assert "cannot be stored as JSON" in data["message"]
 
 
@@ -156,7 +157,7 @@ async def test_what_a_result_tells_must_be_json_too(extra: dict[str, Any]) -> No
         return Result(1, **extra)
 
     data = told(await bench(give).result())
-    assert (data["code"], data["permanent"]) == ("CONTRACT_VIOLATION", True)
+    assert (data["code"], data["class"]) == ("CONTRACT_VIOLATION", "permanent")
 
 
 @pytest.mark.parametrize("value", ["a\0b", {"a\0": 1}, ["\\\0"]])
@@ -165,7 +166,7 @@ async def test_a_nul_character_in_the_output_is_refused(value: Any) -> None:
         return value
 
     data = told(await bench(give).result())
-    assert (data["code"], data["permanent"]) == ("PAYLOAD_REFUSED", True)
+    assert (data["code"], data["class"]) == ("PAYLOAD_REFUSED", "permanent")
 
 
 async def test_a_nul_character_in_what_a_result_tells_is_refused() -> None:
@@ -183,7 +184,7 @@ async def test_an_output_that_is_too_large_is_refused(monkeypatch: pytest.Monkey
 
     assert output(await bench(large).result({"size": 98})) == "x" * 98
     data = told(await bench(large).result({"size": 99}))
-    assert (data["code"], data["permanent"]) == ("PAYLOAD_REFUSED", True)
+    assert (data["code"], data["class"]) == ("PAYLOAD_REFUSED", "permanent")
     assert "101 bytes; at most 100" in data["message"]
 
 
@@ -212,7 +213,7 @@ async def test_what_postgres_cannot_store_is_left_out_of_failures_and_logs(
 
 async def test_a_handler_that_this_worker_does_not_have_is_told() -> None:
     data = told(await bench(lambda: None).result(handler="other"))
-    assert (data["code"], data["permanent"]) == ("HANDLER_UNKNOWN", False)
+    assert (data["code"], data.get("class")) == ("HANDLER_UNKNOWN", None)
 
 
 async def test_wrong_arguments_never_reach_the_handler() -> None:
@@ -222,7 +223,7 @@ async def test_wrong_arguments_never_reach_the_handler() -> None:
         called.append(size)
 
     data = told(await bench(typed).result({"size": "three"}))
-    assert (data["code"], data["permanent"], called) == ("CONTRACT_VIOLATION", True, [])
+    assert (data["code"], data["class"], called) == ("CONTRACT_VIOLATION", "permanent", [])
 
 
 async def test_a_param_cannot_stand_in_for_the_context() -> None:
@@ -313,7 +314,7 @@ async def test_an_attempt_that_is_ended_by_its_time_limit_reports_a_timeout(kind
     report = await task
     released.set()
     assert report is not None
-    assert (told(report)["code"], told(report)["permanent"]) == ("TIMEOUT", False)
+    assert (told(report)["code"], told(report).get("class")) == ("TIMEOUT", None)
     assert told(report)["message"] == "the attempt took longer than its 7 s"
 
 
@@ -368,3 +369,43 @@ async def test_checkpoints_are_numbered_from_the_last_one(kind: str) -> None:
     report = await desk.result(checkpoint_seq=4, resume_point=("old", [1]))
     assert output(report) == ["old", [1]]
     assert desk.checkpoints == [(5, "one", {"step": 1}), (6, "two", None)]
+
+
+# Codes that an app declares
+
+NOT_PDF = ErrorCode("NOT_PDF", FailureClass.PERMANENT, "The file is not a PDF.")
+UPSTREAM_DOWN = ErrorCode("UPSTREAM_DOWN", FailureClass.TRANSIENT, "The gateway is down.", public="GW_5XX")
+
+
+@pytest.mark.parametrize(
+    ("failure", "told_of_it"),
+    [
+        (NOT_PDF(), {"code": "NOT_PDF", "message": "The file is not a PDF.", "declared_class": "permanent"}),
+        (NOT_PDF("it is a GIF"), {"code": "NOT_PDF", "message": "it is a GIF", "declared_class": "permanent"}),
+        (
+            Transient("try later", code="NOT_PDF"),
+            {"code": "NOT_PDF", "message": "try later", "class": "transient", "declared_class": "permanent"},
+        ),
+    ],
+)
+async def test_a_declared_code_brings_its_class(failure: Exception, told_of_it: dict[str, Any]) -> None:
+    async def fails() -> None:
+        raise failure
+
+    assert told(await bench(fails, codes=[NOT_PDF]).result()) == told_of_it
+
+
+async def test_a_nuance_is_seen_under_its_public_code_and_kept_for_operators() -> None:
+    async def fails() -> None:
+        raise UPSTREAM_DOWN("10.0.0.7 refused")
+
+    data = told(await bench(fails, codes=[UPSTREAM_DOWN]).result())
+    assert (data["code"], data["declared_class"]) == ("GW_5XX", "transient")
+    assert data["log"] == "UPSTREAM_DOWN, seen by others as GW_5XX: 10.0.0.7 refused\n"
+
+
+async def test_the_exit_code_of_a_command_is_told() -> None:
+    def fails() -> None:
+        subprocess.run([sys.executable, "-c", "raise SystemExit(183)"], check=True)
+
+    assert told(await bench(fails).result())["exit_code"] == 183

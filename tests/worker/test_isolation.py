@@ -123,7 +123,7 @@ async def test_a_handler_sees_its_attempt_as_in_a_thread(desk: Desk) -> None:
 async def test_arguments_and_results_are_those_of_a_thread(desk: Desk) -> None:
     assert output(await desk.result("add", {"a": 1, "b": 2})) == 3
     wrong = told(await desk.result("add", {"a": "one"}))
-    assert (wrong["code"], wrong["permanent"]) == ("CONTRACT_VIOLATION", True)
+    assert (wrong["code"], wrong["class"]) == ("CONTRACT_VIOLATION", "permanent")
     report = await desk.result("tells")
     assert output(report) == {"a": 1}
     assert told(report)["extra"]["warnings"] == ["careful"]
@@ -132,9 +132,9 @@ async def test_arguments_and_results_are_those_of_a_thread(desk: Desk) -> None:
 async def test_failures_are_those_of_a_thread(desk: Desk) -> None:
     found = {kind: told(await desk.result("raises", {"kind": kind})) for kind in ("permanent", "transient", "after")}
     assert found == {
-        "permanent": {"code": "GONE", "message": "no", "permanent": True},
-        "transient": {"code": "BUSY", "message": "later", "permanent": False},
-        "after": {"code": "HANDLER_ERROR", "message": "slow down", "permanent": False, "retry_after_seconds": 30},
+        "permanent": {"code": "GONE", "message": "no", "class": "permanent"},
+        "transient": {"code": "BUSY", "message": "later", "class": "transient"},
+        "after": {"code": "HANDLER_ERROR", "message": "slow down", "class": "transient", "retry_after_seconds": 30},
     }
     other = told(await desk.result("raises", {"kind": "other"}))
     assert (other["code"], other["message"]) == ("HANDLER_ERROR", "ValueError: bad value")
@@ -184,7 +184,7 @@ async def test_a_function_that_no_other_process_can_import_is_refused_for_good()
 
     alone = Desk(Registry([describe(local, "local", isolation="process")]))
     data = told(await alone.result("local"))
-    assert (data["code"], data["permanent"]) == ("CONTRACT_VIOLATION", True)
+    assert (data["code"], data["class"]) == ("CONTRACT_VIOLATION", "permanent")
     assert "define it at the top level of a module" in data["message"]
     # That a worker vanished is no fault of its own.
     shared = Desk(Registry([describe(local, "local")]))

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from enum import StrEnum
 from typing import Any
 
+from holdfast.errors import FailureClass
+
 MESSAGE_LIMIT = 2000
-
-
-class FailureClass(StrEnum):
-    TRANSIENT = "transient"
-    PERMANENT = "permanent"
 
 
 HINTS = {
@@ -20,6 +16,9 @@ HINTS = {
     "CONTRACT_VIOLATION": "Compare the node's params with the handler's arguments.",
     "HANDLER_UNKNOWN": "Start a worker that has this handler: holdfast worker --handlers MODULE",
     "TIMEOUT": "Raise timeout_seconds of the node, or make the handler quicker.",
+    "DEPENDENCY_DOWN": "See what is down, and since when: holdfast breakers",
+    "PAYLOAD_REFUSED": "Store the data elsewhere and pass a reference, or publish it as an artifact.",
+    "QUEUE_TIMEOUT": "Start more workers for the queue, or raise queue_timeout_seconds of the node.",
     "LEASE_LOST": "Look for workers that stopped or lost the database, then resume the job.",
     "QUARANTINED": "This task kept killing its worker: look at its input before running it again.",
 }
@@ -27,6 +26,15 @@ HINTS = {
 # What differs between two occurrences of one failure: ids, numbers, addresses, quoted values, paths. An apostrophe
 # within a word, as in can't, opens no quotation.
 _VARYING = re.compile(r"(?<!\w)'[^']*'|\"[^\"]*\"|0x[0-9a-fA-F]+|[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|(?:/[\w.~-]+)+|\d+")
+
+
+# Where something lies on a server is nobody's business but its operators', who have the attempt's log.
+_PATH = re.compile(r"(?<![\w/:.~-])(?:~|[A-Za-z]:)?[/\\](?:[\w.~+-]+[/\\])+([\w.~+-]*)")
+
+
+def without_paths(text: str) -> str:
+    """Absolute paths cut down to their last part, as in …/map.tif; addresses such as https://host/a/b stay."""
+    return _PATH.sub(r"…/\1", text)
 
 
 def fingerprint(code: str, message: str, handler: str = "") -> str:
@@ -48,7 +56,7 @@ def failure(
     hint: str | None = None,
 ) -> dict[str, Any]:
     """An error as it is stored and shown. The message is one line, without a stack trace."""
-    text = " ".join(message.split())[:MESSAGE_LIMIT] or "no message"
+    text = without_paths(" ".join(message[: 4 * MESSAGE_LIMIT].split()))[:MESSAGE_LIMIT] or "no message"
     return {
         "code": code,
         "class": str(FailureClass.PERMANENT if permanent else FailureClass.TRANSIENT),

@@ -13,6 +13,9 @@ from holdfast.core.states import TERMINAL, NodeState, Status, Trigger
 from holdfast.core.turn import Turn
 from holdfast.errors import Code
 
+FINGERPRINTS_LIMIT = 50
+REPEATED = str(Code.REPEATED_FAILURE)
+
 
 def task_reported(turn: Turn, signal: TaskReported) -> None:
     """Move the task that the report speaks of, if the report's epoch is still the task's."""
@@ -38,15 +41,35 @@ def reject(turn: Turn, node: str, item: int, epoch: int, worker: str | None) -> 
 
 
 def _failed(turn: Turn, signal: TaskReported, task: TaskView, node: NodeState) -> None:
-    """Retry within the budget; a permanent failure, a spent budget or a stopping job end the task."""
+    """Retry within the budget. What is permanent or never retried, a spent budget and a stopping job end the task."""
     retry = turn.state.program.nodes[node.name].spec.retry
-    if is_permanent(signal.error) or task.retries >= retry.max_retries or turn.state.stop is not None:
-        _finish(turn, signal, task, node, Status.FAILED, signal.error)
+    error = signal.error
+    assert error is not None
+    is_retried = retry.retry_on is None or error["code"] in retry.retry_on
+    if is_permanent(error) or not is_retried or task.retries >= retry.max_retries or turn.state.stop is not None:
+        _spend(turn, node, signal.item, error)
+        _finish(turn, signal, task, node, Status.FAILED, error)
+        return
+    if repeated(turn, node, error):
+        hint = f"Not retried: {turn.state.rules.repeat_limit} items failed in the same way and none has completed."
+        _finish(turn, signal, task, node, Status.FAILED, {**error, "hint": hint}, told={"reason": REPEATED})
         return
     delay = delay_seconds(retry, task.retries + 1, signal.chance)
     if signal.retry_after_seconds is not None:
         delay = max(delay, signal.retry_after_seconds)
     _again(turn, signal, task, node, turn.now + delay, task.retries + 1, task.lost, task.crashes)
+
+
+def _spend(turn: Turn, node: NodeState, item: int, error: dict[str, Any]) -> None:
+    """Count an item that failed for good, while none has completed; the rarest make no room for more."""
+    known = error["fingerprint"] in node.spent or len(node.spent) < FINGERPRINTS_LIMIT
+    if item != OWN_TASK and node.completed == 0 and turn.state.stop is None and known:
+        node.spent[error["fingerprint"]] = node.spent.get(error["fingerprint"], 0) + 1
+
+
+def repeated(turn: Turn, node: NodeState, error: dict[str, Any]) -> bool:
+    """Whether so many items failed for good in this very way, and none has completed, that retries are a waste."""
+    return node.completed == 0 and node.spent.get(error["fingerprint"], 0) >= turn.state.rules.repeat_limit
 
 
 def _lost(turn: Turn, signal: TaskReported, task: TaskView, node: NodeState) -> None:
@@ -136,6 +159,7 @@ def _finish(
     *,
     lost: int | None = None,
     crashes: int | None = None,
+    told: dict[str, Any] | None = None,
 ) -> None:
     """End the task, count it, and end its node if that was the last of it."""
     output = signal.output if status is Status.COMPLETED else None
@@ -159,7 +183,7 @@ def _finish(
         _record(turn, signal)
     _count(node, status)
     turn.state.touch(node)
-    told = {"worker": signal.worker, "started_at": signal.started_at}
+    told = {"worker": signal.worker, "started_at": signal.started_at} | (told or {})
     if signal.item == OWN_TASK:
         node.attempt = signal.attempt
         trigger = {
@@ -183,6 +207,7 @@ def _count(node: NodeState, status: Status) -> None:
     match status:
         case Status.COMPLETED:
             node.completed += 1
+            node.spent.clear()
         case Status.FAILED:
             node.failed += 1
         case _:

@@ -27,3 +27,6 @@ def delay_seconds(retry: Retry, number: int, chance: float) -> float:
             return base * chance
         case Jitter.EQUAL:
             return base / 2 + base / 2 * chance
+        case Jitter.RANGE:
+            least, most = retry.jitter_seconds
+            return base + least + (most - least) * chance

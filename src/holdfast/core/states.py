@@ -121,6 +121,8 @@ class Rules:
     drain_seconds: float = 600.0
     chunk_size: int = 2000
     window_size: int = 1000
+    repeat_limit: int = 20
+    """So many items that spent their budget on one fingerprint, with none completed: the others are not retried."""
 
 
 @dataclass(slots=True)
@@ -147,6 +149,8 @@ class NodeState:
     retry_at: float | None = None
     started_at: float | None = None
     finished_at: float | None = None
+    spent: dict[str, int] = field(default_factory=dict)
+    """How many items failed for good, by fingerprint; kept until the first item completes."""
     has_row: bool = False
 
     @property

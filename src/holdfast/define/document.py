@@ -20,15 +20,19 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from holdfast.errors import CODE_PATTERN
+
 MAX_NODES = 1000
 MAX_NAME_LENGTH = 100
 MAX_SECONDS = 10 * 365 * 86_400
 MAX_RETRIES = 1000
 MAX_PATTERN_LENGTH = 500
+MAX_RULES = 100
 
 NODE_NAME = r"^[A-Za-z](_?[A-Za-z0-9-])*_?$"
 INPUT_NAME = r"^[A-Za-z_][A-Za-z0-9_-]*$"
 WORKFLOW_ID = r"^[A-Za-z][A-Za-z0-9_.-]*$"
+FAILURE_CODE = CODE_PATTERN.pattern.replace(r"\Z", "$")
 HANDLER_NAME = r"^[A-Za-z_][A-Za-z0-9_.:-]*$"
 
 
@@ -78,6 +82,7 @@ Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
 Delay = Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Length = Annotated[int, Field(ge=0)]
+FailureCode = Annotated[str, Field(pattern=FAILURE_CODE)]
 
 
 class Surface(BaseModel):
@@ -90,6 +95,23 @@ class Surface(BaseModel):
         populate_by_name=True,
         protected_namespaces=(),
     )
+
+
+JitterName = Literal["none", "full", "equal"]
+
+
+class JitterRange(Surface):
+    """A random time that is added to the pause."""
+
+    min_seconds: Delay = 0
+    """At least so much. Default 0."""
+
+    max_seconds: Delay
+    """At most so much."""
+
+
+def _jitter_form(value: Any) -> str:
+    return "<map>" if isinstance(value, dict) else "<name>"
 
 
 class RetryDocument(Surface):
@@ -110,11 +132,37 @@ class RetryDocument(Surface):
     max_delay_seconds: Delay | None = None
     """The longest pause. Default 300."""
 
-    jitter: Literal["none", "full", "equal"] | None = None
-    """How much of the pause is random: none, all of it, or half of it. Default full; none with a schedule."""
+    jitter: (
+        Annotated[
+            Annotated[JitterName, Tag("<name>")] | Annotated[JitterRange, Tag("<map>")],
+            Discriminator(_jitter_form),
+        ]
+        | None
+    ) = None
+    """How much of the pause is random: none, all of it, half of it, or a range that is added to it. Default full;
+    none with a schedule."""
 
     schedule: Annotated[list[Delay], Field(min_length=1, max_length=MAX_RETRIES)] | None = None
     """The pauses in seconds, one per retry; the last one serves all further retries."""
+
+    retry_on: Annotated[list[FailureCode], Field(min_length=1)] | None = None
+    """The codes that are retried; failures with another code are final. Default: all that are not permanent."""
+
+
+class ErrorRuleDocument(Surface):
+    """What a failure means that contains a text or ended with an exit code; the first rule that fits decides."""
+
+    match: Expression | None = None
+    """A text that the failure's message or the attempt's log contains, in upper or lower case."""
+
+    exit_code: Annotated[int, Field(ge=0, le=255)] | None = None
+    """The exit code of the command that failed; 128 + n where signal n ended it."""
+
+    failure_class: Annotated[Literal["transient", "permanent"], Field(alias="class")]
+    """Whether another attempt may succeed."""
+
+    code: FailureCode | None = None
+    """The code that the failure gets, unless the handler gave one."""
 
 
 class Work(Surface):
@@ -133,7 +181,10 @@ class Work(Surface):
     """How long the work may wait in its queue. Default: without limit."""
 
     retry: RetryDocument | None = None
-    """What happens after a failed attempt."""
+    """What happens after a failed attempt. Default: the workflow's."""
+
+    errors: Annotated[list[ErrorRuleDocument], Field(min_length=1, max_length=MAX_RULES)] | None = None
+    """What failures mean that their handler does not name; the first rule that fits decides."""
 
 
 class ItemTaskDocument(Work):
@@ -415,6 +466,9 @@ class WorkflowDocument(Surface):
 
     timeout_seconds: Seconds | None = None
     """How long a job may take, in seconds. Default: without limit."""
+
+    retry: RetryDocument | None = None
+    """What happens after a failed attempt, for nodes that do not say it themselves."""
 
     nodes: Annotated[
         dict[Annotated[str, Field(pattern=NODE_NAME, max_length=MAX_NAME_LENGTH)], NodeDocument],

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic_core import ErrorDetails
 
 from holdfast.define.document import (
+    FAILURE_CODE,
     HANDLER_NAME,
     INPUT_NAME,
     INPUT_TYPES,
@@ -16,8 +17,10 @@ from holdfast.define.document import (
     WORKFLOW_ID,
     BranchDocument,
     DependsOnDocument,
+    ErrorRuleDocument,
     InputDocument,
     ItemTaskDocument,
+    JitterRange,
     RetryDocument,
     Surface,
     WorkflowDocument,
@@ -30,6 +33,7 @@ _NAME_RULES = {
     NODE_NAME: "a letter, then letters, digits, '-' and single '_'",
     INPUT_NAME: "a letter or '_', then letters, digits, '_' and '-'",
     WORKFLOW_ID: "a letter, then letters, digits, '_', '.' and '-'",
+    FAILURE_CODE: "a capital letter, then capital letters, digits and '_'",
     HANDLER_NAME: "a letter or '_', then letters, digits and any of '_', '.', ':', '-'",
 }
 _WANTED = {
@@ -82,7 +86,7 @@ def explain(error: ErrorDetails, source: Source) -> Detail:
 
 def source_path(location: tuple[int | str, ...]) -> Path:
     """The path in the file: pydantic's also names the alternatives that it chose."""
-    alternatives = {f"<{name}>" for name in (*NODE_DOCUMENTS, "list", "map")}
+    alternatives = {f"<{name}>" for name in (*NODE_DOCUMENTS, "list", "map", "name")}
     return tuple(step for step in location if step not in alternatives)
 
 
@@ -135,9 +139,13 @@ def _known_keys(parent: Path, kind: str | None) -> list[str]:
         model = DependsOnDocument
     elif parent[-1] == "task":
         model = ItemTaskDocument
+    elif parent[-1] == "jitter":
+        model = JitterRange
+    elif parent[-2] == "errors":
+        model = ErrorRuleDocument
     else:
         model = BranchDocument
-    return list(model.model_fields)
+    return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def _missing_key(path: Path, source: Source) -> Detail:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from holdfast.define.failures import ErrorRule
 from holdfast.define.retry import Retry
 
 
@@ -46,9 +47,12 @@ class TaskSpec:
     timeout_seconds: float = 3600.0
     queue_timeout_seconds: float | None = None
     retry: Retry = field(default_factory=Retry)
+    errors: tuple[ErrorRule, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        """What came later is left out where it is not used: a definition's hash does not change with our version."""
+        later = {"errors": [rule.to_json() for rule in self.errors]} if self.errors else {}
+        return later | {
             "handler": self.handler,
             "queue": self.queue,
             "params": self.params,
@@ -59,7 +63,8 @@ class TaskSpec:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> TaskSpec:
-        return cls(**{**data, "retry": Retry.from_json(data["retry"])})
+        errors = tuple(ErrorRule.from_json(rule) for rule in data.get("errors", ()))
+        return cls(**{**data, "retry": Retry.from_json(data["retry"]), "errors": errors})
 
 
 @dataclass(frozen=True, slots=True)

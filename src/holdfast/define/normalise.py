@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from holdfast.define.condition import branch_condition, map_condition, normalise_condition
 from holdfast.define.definition import Definition, Input, InputType
 from holdfast.define.document import (
     BranchDocument,
     ConditionalDocument,
+    ErrorRuleDocument,
     FanInDocument,
     FanOutDocument,
     InputDocument,
+    JitterRange,
     RetryDocument,
     Surface,
     TaskDocument,
@@ -20,14 +23,24 @@ from holdfast.define.document import (
     WorkflowDocument,
 )
 from holdfast.define.expression import ExpressionSyntaxError
+from holdfast.define.failures import ErrorRule
 from holdfast.define.inputs import value_problems
 from holdfast.define.node import Aggregation, Branch, Importance, Node, NodeType, TaskSpec
 from holdfast.define.plain import canonical_size
 from holdfast.define.program import ROOTS
 from holdfast.define.retry import Backoff, Jitter, Retry
 from holdfast.define.source import Path, Report
+from holdfast.errors import FailureClass
 
 MAX_PARAMS_BYTES = 256 * 1024
+
+# What a node's retry takes over from its workflow's as a whole, or not at all.
+_RETRY_PARTS = (
+    ("max_retries", "max_attempts"),
+    ("backoff", "initial_delay_seconds", "max_delay_seconds", "schedule"),
+    ("jitter",),
+    ("retry_on",),
+)
 
 _FITTING: dict[str, tuple[InputType, ...]] = {
     "pattern": (InputType.STRING, InputType.ANY),
@@ -40,13 +53,16 @@ _FITTING: dict[str, tuple[InputType, ...]] = {
 
 def normalise(document: WorkflowDocument, report: Report) -> Definition:
     """The definition that a well-shaped document means; what does not fit together goes into the report."""
+    if document.retry is not None:
+        # Once by itself: its mistakes are reported where they stand, and not in every node.
+        _retry(document.retry, ("retry",), report)
     return Definition(
         workflow_id=document.workflow_id,
         version=document.version if document.version is not None else "1",
         name=_text(document.name),
         description=_text(document.description),
         inputs=tuple(_input(name, one, report) for name, one in (document.inputs or {}).items()),
-        nodes=tuple(_node(name, one, report) for name, one in document.nodes.items()),
+        nodes=tuple(_node(name, one, document, report) for name, one in document.nodes.items()),
         timeout_seconds=_job_timeout(document, report),
         result=document.result,
         has_result="result" in document.model_fields_set,
@@ -112,7 +128,7 @@ def _check_input(declared: Input, path: Path, report: Report) -> None:
             report.at_value((*path, "default"), f"The default {problem}.")
 
 
-def _node(name: str, document: Surface, report: Report) -> Node:
+def _node(name: str, document: Surface, workflow: WorkflowDocument, report: Report) -> Node:
     path: Path = ("nodes", name)
     depends_on = getattr(document, "depends_on", None)
     return Node(
@@ -123,7 +139,7 @@ def _node(name: str, document: Surface, report: Report) -> Node:
         next=tuple(getattr(document, "next", None) or ()),
         all_of=tuple(depends_on.all_of or ()) if depends_on else (),
         any_of=tuple(depends_on.any_of or ()) if depends_on else (),
-        task=_task(document, path, report),
+        task=_task(document, workflow, path, report),
         source=document.source.strip() if isinstance(document, FanOutDocument) else None,
         aggregation=_aggregation(document, path, report),
         branches=_branches(document, path, report) if isinstance(document, ConditionalDocument) else (),
@@ -138,11 +154,11 @@ def _aggregation(document: Surface, path: Path, report: Report) -> Aggregation:
     return Aggregation(document.aggregation)
 
 
-def _task(document: Surface, path: Path, report: Report) -> TaskSpec | None:
+def _task(document: Surface, workflow: WorkflowDocument, path: Path, report: Report) -> TaskSpec | None:
     if isinstance(document, FanOutDocument):
-        return _task_spec(document.task, document.task.handler, (*path, "task"), report)
+        return _task_spec(document.task, document.task.handler, workflow, (*path, "task"), report)
     if isinstance(document, TaskDocument | FanInDocument) and document.handler is not None:
-        return _task_spec(document, document.handler, path, report)
+        return _task_spec(document, document.handler, workflow, path, report)
     if isinstance(document, FanInDocument):
         for key in Work.model_fields:
             if getattr(document, key) is not None:
@@ -150,7 +166,7 @@ def _task(document: Surface, path: Path, report: Report) -> TaskSpec | None:
     return None
 
 
-def _task_spec(work: Work, handler: str, path: Path, report: Report) -> TaskSpec:
+def _task_spec(work: Work, handler: str, workflow: WorkflowDocument, path: Path, report: Report) -> TaskSpec:
     params = work.params or {}
     if canonical_size(params) > MAX_PARAMS_BYTES:
         report.at_key((*path, "params"), f"The params are larger than {MAX_PARAMS_BYTES // 1024} KiB.")
@@ -160,8 +176,35 @@ def _task_spec(work: Work, handler: str, path: Path, report: Report) -> TaskSpec
         params=params,
         timeout_seconds=3600.0 if work.timeout_seconds is None else float(work.timeout_seconds),
         queue_timeout_seconds=_float(work.queue_timeout_seconds),
-        retry=_retry(work.retry, (*path, "retry"), report) if work.retry is not None else Retry(),
+        retry=_node_retry(work.retry, workflow.retry, (*path, "retry"), report),
+        errors=tuple(_rule(rule, (*path, "errors", index), report) for index, rule in enumerate(work.errors or ())),
     )
+
+
+def _rule(document: ErrorRuleDocument, path: Path, report: Report) -> ErrorRule:
+    if document.match is None and document.exit_code is None:
+        report.at_value(path, "The rule fits everything.", "Give it 'match', 'exit_code', or both.")
+    return ErrorRule(
+        failure_class=FailureClass(document.failure_class),
+        match=document.match,
+        exit_code=document.exit_code,
+        code=document.code,
+    )
+
+
+def _node_retry(own: RetryDocument | None, workflow: RetryDocument | None, path: Path, report: Report) -> Retry:
+    """What the node says, then what the workflow says, then the defaults: limit, pauses, jitter and codes each."""
+    if own is not None:
+        _retry(own, path, report)
+    merged: dict[str, Any] = {}
+    for part in _RETRY_PARTS:
+        for document in (own, workflow):
+            given = {key: getattr(document, key) for key in part if getattr(document, key, None) is not None}
+            if given:
+                merged |= given
+                break
+    # What does not fit together was reported where it stands.
+    return _retry(RetryDocument.model_construct(**merged), path, Report(report.source))
 
 
 def _retry(document: RetryDocument, path: Path, report: Report) -> Retry:
@@ -185,9 +228,23 @@ def _retry(document: RetryDocument, path: Path, report: Report) -> Retry:
         backoff=Backoff.SCHEDULE if schedule else Backoff(document.backoff or default.backoff),
         initial_delay_seconds=initial,
         max_delay_seconds=longest,
-        jitter=Jitter(document.jitter or (Jitter.NONE if schedule else default.jitter)),
+        jitter=_jitter(document, Jitter.NONE if schedule else default.jitter),
         schedule=schedule,
+        jitter_seconds=_jitter_seconds(document),
+        retry_on=tuple(document.retry_on) if document.retry_on is not None else None,
     )
+
+
+def _jitter(document: RetryDocument, default: Jitter) -> Jitter:
+    if isinstance(document.jitter, JitterRange):
+        return Jitter.RANGE
+    return Jitter(document.jitter) if document.jitter is not None else default
+
+
+def _jitter_seconds(document: RetryDocument) -> tuple[float, float]:
+    if not isinstance(document.jitter, JitterRange):
+        return (0.0, 0.0)
+    return (float(document.jitter.min_seconds), float(document.jitter.max_seconds))
 
 
 def _check_retry(document: RetryDocument, initial: float, longest: float, path: Path, report: Report) -> None:
@@ -196,6 +253,9 @@ def _check_retry(document: RetryDocument, initial: float, longest: float, path: 
     if initial > longest:
         message = "'initial_delay_seconds' is greater than 'max_delay_seconds'."
         report.at_value((*path, "initial_delay_seconds"), message)
+    least, most = _jitter_seconds(document)
+    if least > most:
+        report.at_value((*path, "jitter", "min_seconds"), "'min_seconds' is greater than 'max_seconds'.")
     if document.schedule is None:
         if document.backoff == "schedule":
             report.at_value((*path, "backoff"), "The backoff 'schedule' needs the key 'schedule'.")

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from holdfast.errors import Detail, InvalidInput
+from holdfast.errors import Detail, ErrorCode, InvalidInput
 
 ENTRY_POINT_GROUP = "holdfast.handlers"
 ATTRIBUTE = "__holdfast_handler__"
@@ -184,12 +184,19 @@ def _names(names: Iterable[str]) -> str:
     return ", ".join(f"'{name}'" for name in sorted(names))
 
 
+def codes_in(module: Any) -> list[ErrorCode]:
+    """The codes that a module declares or imports."""
+    return [value for value in vars(module).values() if isinstance(value, ErrorCode)]
+
+
 class Registry:
     """The handlers that a process has, by name."""
 
     def __init__(self, handlers: Iterable[Handler] = ()) -> None:
         self._handlers = {h.name: h for h in handlers}
         self._places: dict[str, tuple[str, str]] = {}
+        self.codes: dict[str, ErrorCode] = {}
+        """The codes that the modules of these handlers declare."""
 
     def __contains__(self, name: object) -> bool:
         return name in self._handlers
@@ -225,6 +232,13 @@ class Registry:
             known: Handler = getattr(function, ATTRIBUTE)
             self.add(known)
             self._places[known.name] = (getattr(module, "__name__", "__main__"), name)
+        for declared in codes_in(module):
+            known_code = self.codes.setdefault(declared.code, declared)
+            if known_code != declared:
+                raise InvalidInput(
+                    f"The code {declared.code} is declared twice, and not alike.",
+                    remedy="Declare it once and import it where it is needed.",
+                )
         return len(found)
 
     def place(self, found: Handler) -> tuple[str, str] | None:

@@ -18,6 +18,7 @@ class Jitter(StrEnum):
     NONE = "none"
     FULL = "full"
     EQUAL = "equal"
+    RANGE = "range"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +31,19 @@ class Retry:
     max_delay_seconds: float = 300.0
     jitter: Jitter = Jitter.FULL
     schedule: tuple[float, ...] = ()
+    jitter_seconds: tuple[float, float] = (0.0, 0.0)
+    """What a jitter of the kind `range` adds to the pause: at least, at most."""
+    retry_on: tuple[str, ...] | None = None
+    """The codes that are retried at all; None: all that are not permanent."""
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        """What came later is left out where it is not used: a definition's hash does not change with our version."""
+        later: dict[str, Any] = {}
+        if self.jitter is Jitter.RANGE:
+            later["jitter_seconds"] = list(self.jitter_seconds)
+        if self.retry_on is not None:
+            later["retry_on"] = list(self.retry_on)
+        return later | {
             "max_retries": self.max_retries,
             "backoff": str(self.backoff),
             "initial_delay_seconds": self.initial_delay_seconds,
@@ -50,4 +61,6 @@ class Retry:
             max_delay_seconds=data["max_delay_seconds"],
             jitter=Jitter(data["jitter"]),
             schedule=tuple(data["schedule"]),
+            jitter_seconds=tuple(data.get("jitter_seconds", (0.0, 0.0))),
+            retry_on=tuple(data["retry_on"]) if "retry_on" in data else None,
         )

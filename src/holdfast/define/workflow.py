@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from holdfast.define.definition import Definition, Input
+from holdfast.define.failures import ErrorRule
 from holdfast.define.load import check_source, valid
 from holdfast.define.plain import faults
 from holdfast.define.retry import Retry
@@ -33,6 +34,7 @@ class Workflow:
         description: str | None = None,
         inputs: Mapping[str, Mapping[str, Any] | Input] | None = None,
         timeout_seconds: float | None = None,
+        retry: Retry | Mapping[str, Any] | None = None,
         result: Any = _UNSET,
     ) -> None:
         self.workflow_id = workflow_id
@@ -47,6 +49,7 @@ class Workflow:
             description=description,
             inputs={key: _input(one) for key, one in inputs.items()} if inputs is not None else None,
             timeout_seconds=timeout_seconds,
+            retry=_retry(retry),
         )
         if result is not _UNSET:
             self.result(result)
@@ -77,6 +80,7 @@ class Workflow:
         timeout_seconds: float | None = None,
         queue_timeout_seconds: float | None = None,
         retry: Retry | Mapping[str, Any] | None = None,
+        errors: Sequence[ErrorRule | Mapping[str, Any]] | None = None,
         importance: str | None = None,
         description: str | None = None,
     ) -> str:
@@ -90,6 +94,7 @@ class Workflow:
             timeout_seconds=timeout_seconds,
             queue_timeout_seconds=queue_timeout_seconds,
             retry=_retry(retry),
+            errors=_errors(errors),
             importance=importance,
             next=_names(next),
             depends_on=_depends_on(after, after_any),
@@ -110,6 +115,7 @@ class Workflow:
         timeout_seconds: float | None = None,
         queue_timeout_seconds: float | None = None,
         retry: Retry | Mapping[str, Any] | None = None,
+        errors: Sequence[ErrorRule | Mapping[str, Any]] | None = None,
         importance: str | None = None,
         description: str | None = None,
     ) -> str:
@@ -121,6 +127,7 @@ class Workflow:
             timeout_seconds=timeout_seconds,
             queue_timeout_seconds=queue_timeout_seconds,
             retry=_retry(retry),
+            errors=_errors(errors),
         )
         return self._add(
             name,
@@ -147,6 +154,7 @@ class Workflow:
         timeout_seconds: float | None = None,
         queue_timeout_seconds: float | None = None,
         retry: Retry | Mapping[str, Any] | None = None,
+        errors: Sequence[ErrorRule | Mapping[str, Any]] | None = None,
         importance: str | None = None,
         description: str | None = None,
     ) -> str:
@@ -161,6 +169,7 @@ class Workflow:
             timeout_seconds=timeout_seconds,
             queue_timeout_seconds=queue_timeout_seconds,
             retry=_retry(retry),
+            errors=_errors(errors),
             importance=importance,
             next=_names(next),
             depends_on=_depends_on(after, after_any),
@@ -265,8 +274,17 @@ def _retry(retry: Retry | Mapping[str, Any] | None) -> Any:
     if not isinstance(retry, Retry):
         return retry
     data = retry.to_json()
+    if "jitter_seconds" in data:
+        least, most = data.pop("jitter_seconds")
+        data["jitter"] = {"min_seconds": least, "max_seconds": most}
     without = ("backoff", "initial_delay_seconds", "max_delay_seconds") if retry.schedule else ("schedule",)
     return {key: value for key, value in data.items() if key not in without}
+
+
+def _errors(rules: Sequence[ErrorRule | Mapping[str, Any]] | None) -> Any:
+    if rules is None:
+        return None
+    return [_given(**rule.to_json()) if isinstance(rule, ErrorRule) else rule for rule in rules]
 
 
 def _input(declared: Mapping[str, Any] | Input) -> Any:

@@ -118,6 +118,7 @@ def _node(state: JobState, node: NodeState) -> NodeRow:
         retry_at=node.retry_at,
         started_at=node.started_at,
         finished_at=node.finished_at,
+        spent=dict(node.spent) or None,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from holdfast.core.classifying import classify, told_by
 from holdfast.core.failing import failure
 from holdfast.core.signals import (
     CancelRequested,
@@ -17,7 +18,7 @@ from holdfast.core.signals import (
 )
 from holdfast.core.states import JobState, JobStatus, NodeState, Rules, Status, Stop, StopCause
 from holdfast.define.program import Program
-from holdfast.errors import Bug, Code
+from holdfast.errors import Bug, FailureClass
 from holdfast.store.interface import JobRow, NodeRow, SignalRow
 
 
@@ -67,6 +68,7 @@ def _node_state(row: NodeRow) -> NodeState:
         retry_at=row.retry_at,
         started_at=row.started_at,
         finished_at=row.finished_at,
+        spent=dict(row.spent or {}),
         has_row=True,
     )
 
@@ -125,10 +127,12 @@ def _report(row: SignalRow, now: float, chance: float, program: Program) -> Task
 
 def _error(row: SignalRow, data: dict[str, Any], now: float, program: Program) -> dict[str, Any]:
     task = program.nodes[row.node].node.task if row.node in program.nodes else None
+    told = told_by(data)
+    verdict = classify(told, task.errors if task is not None else ())
     return failure(
-        data.get("code", str(Code.HANDLER_ERROR)),
-        data.get("message", "the attempt failed"),
-        permanent=bool(data.get("permanent")),
+        verdict.code,
+        told.message,
+        permanent=verdict.failure_class is FailureClass.PERMANENT,
         at=now,
         node=row.node,
         item=row.item,

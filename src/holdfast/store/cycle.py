@@ -33,7 +33,7 @@ from holdfast.store.work import claim_statement, lease_of, report_statement
 
 ROLE = "cycle"
 
-_JSON = frozenset({"data", "error", "extra", "output", "params", "result"})
+_JSON = frozenset({"data", "error", "extra", "output", "params", "result", "spent"})
 # A node may be named null: unquoted, Postgres would take its name for none.
 _TEXT = frozenset({"log", "node", "reason", "worker"})
 
@@ -284,7 +284,7 @@ def _job_row(row: tuple[Any, ...]) -> JobRow:
 
 
 def _node_row(row: tuple[Any, ...]) -> NodeRow:
-    return NodeRow._make((*row[:5], _parsed(row[5]), _parsed(row[6]), *row[7:]))
+    return NodeRow._make((*row[:5], _parsed(row[5]), _parsed(row[6]), *row[7:19], _parsed(row[19])))
 
 
 def _signal_row(row: tuple[Any, ...]) -> SignalRow:

@@ -63,6 +63,7 @@ class NodeRow(NamedTuple):
     retry_at: float | None
     started_at: float | None
     finished_at: float | None
+    spent: dict[str, int] | None = None
 
 
 class SignalRow(NamedTuple):

@@ -25,7 +25,7 @@ from typing import Any, TextIO
 
 import orjson
 
-from holdfast.define.registry import ATTRIBUTE, ContractViolation, Handler, describe, locate
+from holdfast.define.registry import ATTRIBUTE, ContractViolation, Handler, codes_in, describe, locate
 from holdfast.errors import Code
 from holdfast.store.interface import JobFacts, Lease, Report
 from holdfast.worker.context import AsyncContext, Attempt, Context
@@ -134,7 +134,7 @@ def _run(task: dict[str, Any], attempt: Attempt, link: _Link) -> Report | None:
     except asyncio.CancelledError:
         return given_back(attempt)
     except Exception as error:
-        return raised(attempt, error)
+        return raised(attempt, error, {declared.code: declared for declared in codes_in(sys.modules[task["module"]])})
 
 
 def _handler(name: str, module: str, path: str) -> Handler:

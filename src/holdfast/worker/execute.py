@@ -9,6 +9,7 @@ import re
 import sys
 import time
 import traceback
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TextIO
 
@@ -17,15 +18,15 @@ import orjson
 from holdfast import failpoint
 from holdfast.core.signals import Outcome
 from holdfast.define.registry import PROCESS, ContractViolation, Handler, Registry, Result
-from holdfast.errors import Code, HandlerFailure, Permanent, RetryAfter
+from holdfast.errors import Code, ErrorCode, FailureClass, HandlerFailure, RetryAfter
 from holdfast.store.interface import JobFacts, Lease, Report
+from holdfast.worker.causes import causes, waitable
 from holdfast.worker.context import AsyncContext, Attempt, CheckpointStore, Context, LeaseLost
 from holdfast.worker.isolation import CannotBeIsolated, Children, NotStarted, ProcessDied
 
 NO_FACTS = JobFacts(1, {})
 SPARE_THREADS = 8
 OUTPUT_LIMIT_BYTES = 16 * 1024 * 1024
-RETRY_AFTER_LIMIT_SECONDS = 366 * 86_400.0
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 _current: contextvars.ContextVar[Attempt | None] = contextvars.ContextVar("holdfast_attempt", default=None)
 
@@ -112,7 +113,7 @@ class Executor:
         except asyncio.CancelledError:
             return self._interrupted(attempt)
         except Exception as error:
-            return raised(attempt, error)
+            return raised(attempt, error, self._registry.codes)
         return done(attempt, returned)
 
     async def _run_isolated(self, handler: Handler, attempt: Attempt) -> Report | None:
@@ -194,48 +195,43 @@ def _has_nul(json: bytes) -> bool:
     return b"\\u0000" in json and _NUL.search(json) is not None
 
 
-def raised(attempt: Attempt, error: Exception) -> Report | None:
+def raised(attempt: Attempt, error: Exception, codes: Mapping[str, ErrorCode]) -> Report | None:
     """What a handler's exception means; None if it says that the lease is lost."""
     if isinstance(error, LeaseLost):
         return None
-    return _failed_as_told(attempt, error) if isinstance(error, HandlerFailure) else _crashed(attempt, error)
+    return _failed_as_told(attempt, error, codes) if isinstance(error, HandlerFailure) else _crashed(attempt, error)
 
 
-def _failed_as_told(attempt: Attempt, failure: HandlerFailure) -> Report:
-    after = _seconds(failure.seconds) if isinstance(failure, RetryAfter) else None
-    permanent = isinstance(failure, Permanent)
-    return failed(attempt, failure.code, str(failure.message), permanent=permanent, retry_after_seconds=after)
-
-
-def _seconds(given: Any) -> float | None:
-    """What a handler asked for, if it is a time that can be waited for."""
-    try:
-        return min(float(given), RETRY_AFTER_LIMIT_SECONDS)
-    except (TypeError, ValueError, OverflowError):
-        return None
+def _failed_as_told(attempt: Attempt, failure: HandlerFailure, codes: Mapping[str, ErrorCode]) -> Report:
+    told: dict[str, Any] = {"class": failure.failure_class}
+    if isinstance(failure, RetryAfter) and (seconds := waitable(failure.seconds)) is not None:
+        told["retry_after_seconds"] = seconds
+    code, declared = failure.code, codes.get(failure.code)
+    if declared is not None:
+        told["declared_class"] = declared.failure_class
+        code = declared.public_code
+        if code != failure.code:
+            attempt.write(f"{failure.code}, seen by others as {code}: {failure.message}\n")
+    return failed(attempt, code, str(failure.message), **causes(failure) | told)
 
 
 def _crashed(attempt: Attempt, error: Exception) -> Report:
-    """An exception that says nothing about itself is transient; operators keep the whole traceback."""
+    """An exception that says nothing about itself is for the rules to judge; operators keep the whole traceback."""
     attempt.write("".join(traceback.format_exception(error)))
     try:
         words = str(error)
     except Exception:
         words = ""
-    return failed(attempt, Code.HANDLER_ERROR, f"{type(error).__name__}: {words}" if words else type(error).__name__)
+    message = f"{type(error).__name__}: {words}" if words else type(error).__name__
+    return failed(attempt, Code.HANDLER_ERROR, message, **causes(error))
 
 
-def failed(
-    attempt: Attempt,
-    code: str,
-    message: str,
-    *,
-    permanent: bool = False,
-    retry_after_seconds: float | None = None,
-) -> Report:
-    data: dict[str, Any] = {"code": _storable(str(code)), "message": _storable(message), "permanent": permanent}
-    if retry_after_seconds is not None:
-        data["retry_after_seconds"] = retry_after_seconds
+def failed(attempt: Attempt, code: str, message: str, *, permanent: bool = False, **told: Any) -> Report:
+    """`told` is what else the owner may judge by; what is None was not told."""
+    data: dict[str, Any] = {"code": _storable(str(code)), "message": _storable(message)}
+    if permanent:
+        data["class"] = FailureClass.PERMANENT
+    data |= {name: value for name, value in told.items() if value is not None}
     return _report(attempt, Outcome.FAILED, None, data | _log(attempt))
 
 

@@ -80,7 +80,7 @@ where j.job_id = any(%(jobs)s::uuid[]) and j.owner = %(me)s;
 select n.job_id::text, n.node, n.status, n.reason, n.importance, n.output::text, n.error::text, n.attempt, n.width,
     n.expanded_count, n.enqueued_count, n.completed_count, n.failed_count, n.skipped_count, n.cancelled_count,
     n.taken, extract(epoch from n.retry_at)::float8, extract(epoch from n.started_at)::float8,
-    extract(epoch from n.finished_at)::float8
+    extract(epoch from n.finished_at)::float8, n.spent::text
 from nodes n
 where n.job_id = any(%(jobs)s::uuid[]);
 
@@ -116,16 +116,17 @@ where j.job_id = any(array[w.job_id]) and (j.owner is null or j.owner = %(me)s);
 -- Nodes that begin; a node has one first row, so that a conflict is a bug and not a race.
 insert into nodes (job_id, node, status, reason, importance, output, error, attempt, width, expanded_count,
     enqueued_count, completed_count, failed_count, skipped_count, cancelled_count, taken, retry_at, started_at,
-    finished_at)
+    finished_at, spent)
 select w.job_id, w.node, w.status, w.reason, w.importance, w.output, w.error, w.attempt, w.width, w.expanded,
     w.enqueued, w.completed, w.failed, w.skipped, w.cancelled, w.taken::text[], to_timestamp(w.retry_at),
-    to_timestamp(w.started_at), to_timestamp(w.finished_at)
+    to_timestamp(w.started_at), to_timestamp(w.finished_at), w.spent
 from unnest(%(job_id)s::uuid[], %(node)s::text[], %(status)s::text[], %(reason)s::text[], %(importance)s::text[],
     %(output)s::jsonb[], %(error)s::jsonb[], %(attempt)s::int[], %(width)s::int[], %(expanded)s::int[],
     %(enqueued)s::int[], %(completed)s::int[], %(failed)s::int[], %(skipped)s::int[], %(cancelled)s::int[],
-    %(taken)s::text[], %(retry_at)s::float8[], %(started_at)s::float8[], %(finished_at)s::float8[])
+    %(taken)s::text[], %(retry_at)s::float8[], %(started_at)s::float8[], %(finished_at)s::float8[],
+    %(spent)s::jsonb[])
     as w (job_id, node, status, reason, importance, output, error, attempt, width, expanded, enqueued, completed,
-        failed, skipped, cancelled, taken, retry_at, started_at, finished_at);
+        failed, skipped, cancelled, taken, retry_at, started_at, finished_at, spent);
 
 -- name: write_nodes
 update nodes n
@@ -133,13 +134,14 @@ set status = w.status, reason = w.reason, output = w.output, error = w.error, at
     expanded_count = w.expanded, enqueued_count = w.enqueued, completed_count = w.completed, failed_count = w.failed,
     skipped_count = w.skipped, cancelled_count = w.cancelled, taken = w.taken::text[],
     retry_at = to_timestamp(w.retry_at), started_at = to_timestamp(w.started_at),
-    finished_at = to_timestamp(w.finished_at)
+    finished_at = to_timestamp(w.finished_at), spent = w.spent
 from unnest(%(job_id)s::uuid[], %(node)s::text[], %(status)s::text[], %(reason)s::text[], %(importance)s::text[],
     %(output)s::jsonb[], %(error)s::jsonb[], %(attempt)s::int[], %(width)s::int[], %(expanded)s::int[],
     %(enqueued)s::int[], %(completed)s::int[], %(failed)s::int[], %(skipped)s::int[], %(cancelled)s::int[],
-    %(taken)s::text[], %(retry_at)s::float8[], %(started_at)s::float8[], %(finished_at)s::float8[])
+    %(taken)s::text[], %(retry_at)s::float8[], %(started_at)s::float8[], %(finished_at)s::float8[],
+    %(spent)s::jsonb[])
     as w (job_id, node, status, reason, importance, output, error, attempt, width, expanded, enqueued, completed,
-        failed, skipped, cancelled, taken, retry_at, started_at, finished_at)
+        failed, skipped, cancelled, taken, retry_at, started_at, finished_at, spent)
 where n.job_id = any(array[w.job_id]) and n.node = w.node;
 
 -- name: create_tasks

@@ -1,0 +1,64 @@
+"""Transient or permanent: the one place that decides, from what the handler told and what its node and app say.
+
+In this order: what the handler raised, the node's rules, the app's table of codes, else transient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from holdfast.define.failures import ErrorRule
+from holdfast.errors import Code, FailureClass
+
+
+class Told(NamedTuple):
+    """A failure as the worker tells it; what nobody said is None."""
+
+    code: str = str(Code.HANDLER_ERROR)
+    message: str = ""
+    log: str = ""
+    raised: FailureClass | None = None
+    declared: FailureClass | None = None
+    exit_code: int | None = None
+
+
+class Verdict(NamedTuple):
+    failure_class: FailureClass
+    code: str
+
+
+def classify(told: Told, rules: Sequence[ErrorRule] = ()) -> Verdict:
+    """A rule names the code where the handler named none; whether it is retried, the handler knows best."""
+    rule = next((rule for rule in rules if _fits(rule, told)), None)
+    ruled = rule.failure_class if rule is not None else None
+    code = told.code
+    if rule is not None and rule.code is not None and told.code == Code.HANDLER_ERROR:
+        code = rule.code
+    return Verdict(told.raised or ruled or told.declared or FailureClass.TRANSIENT, code)
+
+
+def told_by(data: dict[str, Any]) -> Told:
+    """From the data of a report; words of a newer or older version that we do not know say nothing."""
+    exit_code = data.get("exit_code")
+    return Told(
+        code=str(data.get("code") or Code.HANDLER_ERROR),
+        message=str(data.get("message") or "the attempt failed"),
+        log=str(data.get("log") or ""),
+        raised=_class(data.get("class")),
+        declared=_class(data.get("declared_class")),
+        exit_code=exit_code if isinstance(exit_code, int) else None,
+    )
+
+
+def _class(value: Any) -> FailureClass | None:
+    return FailureClass(value) if value in tuple(FailureClass) else None
+
+
+def _fits(rule: ErrorRule, told: Told) -> bool:
+    if rule.exit_code is not None and rule.exit_code != told.exit_code:
+        return False
+    if rule.match is None:
+        return rule.exit_code is not None
+    wanted = rule.match.casefold()
+    return wanted in told.message.casefold() or wanted in told.log.casefold()
