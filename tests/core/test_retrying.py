@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from holdfast.core.effects import FinishTask, RecordAttempt, RetryTask
 from holdfast.core.reporting import FINGERPRINTS_LIMIT
 from holdfast.core.retrying import delay_seconds
-from holdfast.core.signals import Outcome
+from holdfast.core.signals import CancelRequested, Outcome
 from holdfast.core.states import Rules, Status
+from holdfast.define.gates import DEFAULT_COOLDOWN_SECONDS
 from holdfast.define.retry import Backoff, Jitter, Retry
 from holdfast.define.workflow import Workflow
 from tests.core.driver import START, Driver, Fails
@@ -439,3 +440,38 @@ def test_only_so_many_kinds_of_failures_are_kept_in_mind() -> None:
     for item in range(FINGERPRINTS_LIMIT + 9):
         driver.fail("f", item, message="x" * (item + 1), permanent=True)
     assert len(driver.node("f").spent) == FINGERPRINTS_LIMIT
+
+
+# Dependencies that are down
+
+
+def test_a_task_behind_an_open_breaker_waits_and_spends_nothing_invariant_9() -> None:
+    driver = one({"max_retries": 0})
+    report = driver.hand_in("a", -1, fails=Fails("no answer", code="GW_5XX"))._replace(held_by="gateway")
+    effect = retried(driver.read(report))
+    assert (effect.due_at, effect.retries, effect.epoch) == (None, 0, 2)
+    told = driver.events[-1]
+    assert told.event == "node_retry_scheduled"
+    assert told.data is not None
+    assert (told.data["reason"], told.data["breaker"]) == ("DEPENDENCY_DOWN", "gateway")
+
+
+def test_a_dependency_that_a_handler_calls_down_is_waited_for_and_spends_nothing_invariant_9() -> None:
+    driver = one({"max_retries": 0})
+    effect = retried(driver.fail("a", code="DEPENDENCY_DOWN"))
+    assert (effect.due_at, effect.retries) == (START + DEFAULT_COOLDOWN_SECONDS, 0)
+
+
+def test_a_permanent_failure_is_final_even_behind_an_open_breaker() -> None:
+    driver = one({"max_retries": 3})
+    report = driver.hand_in("a", -1, fails=Fails("no", permanent=True))._replace(held_by="gateway")
+    driver.read(report)
+    assert driver.state.status == "failed"
+
+
+def test_a_stopping_job_holds_nothing() -> None:
+    driver = one({"max_retries": 3})
+    report = driver.hand_in("a", -1, fails=Fails("no"))._replace(held_by="gateway")
+    driver.send(CancelRequested(None, "someone", "enough"))
+    driver.read(report)
+    assert driver.state.status == "cancelled"

@@ -53,7 +53,7 @@ def test_valid_files_fit_the_schema(file: Path) -> None:
         "workflow_id: w\nnodes: {a: {type: fan_out, source: x}}",
         "workflow_id: w\nnodes: {a: {type: end, next: b}}",
         "workflow_id: w\ninputs: {x: {type: str}}\nnodes: {a: {handler: x}}",
-        "workflow_id: w\nbreakers: {}\nnodes: {a: {handler: x}}",
+        "workflow_id: w\nsecrets: {}\nnodes: {a: {handler: x}}",
     ],
 )
 def test_invalid_files_do_not_fit_the_schema(text: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from holdfast.define.node import Importance, NodeType
 from holdfast.define.program import Program, compile_pinned
-from holdfast.store.interface import NewJob, NodeRow
+from holdfast.store.interface import Lane, NewJob, NodeRow
 from tests.simulation.model import TERMINAL, Database, Key
 
 BAD = ("failed", "cancelled")
@@ -52,6 +52,9 @@ class Checkers:
         for now, key, epoch, holder, due_at in history.claims[self._claims_seen :]:
             assert (key, epoch) not in self._holders, f"2: epoch {epoch} of {key} was leased twice"
             assert due_at is None or due_at <= now, f"10: {key} was leased {due_at - now:.3f} s before its time"
+            lane = self.db.queue.get(key, {}).get("lane")
+            if lane is not None:
+                self._check_gates(key, lane)
             assert key not in self._final, f"4: {key} was leased although it is {self._final[key][0]}"
             assert self.db.jobs[key[0]]["stop_cause"] is None, f"11: {key} was leased after its job had stopped"
             self._holders[(key, epoch)] = holder
@@ -63,6 +66,19 @@ class Checkers:
         self._accepted_seen = len(history.accepted)
 
     # State
+
+    def _check_gates(self, key: Key, lane: Lane) -> None:
+        """10: what was just leased had a free place behind its breaker and its limits."""
+        if not lane.is_gated:
+            return
+        leased = [row["lane"] for row in self.db.queue.values() if row["state"] == "leased"]
+        breaker = self.db.breakers.get(lane.breaker)
+        if breaker is not None and breaker.permits is not None:
+            running = sum(one.breaker == lane.breaker for one in leased)
+            assert running <= breaker.permits, f"10: {key} was leased as number {running} behind {breaker.state}"
+        for limit in lane.limits:
+            running = sum(one.tenant == lane.tenant and limit in one.limits for one in leased)
+            assert limit.concurrency is None or running <= limit.concurrency, f"10: {key} was leased beyond {limit}"
 
     def _check_job(self, job_id: str) -> None:
         job = self.db.jobs[job_id]

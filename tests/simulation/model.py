@@ -15,6 +15,8 @@ from typing import Any
 
 import orjson
 
+from holdfast.core.breaking import Breaker, BreakerState, let_try
+from holdfast.define.gates import BreakerRules
 from holdfast.errors import Fenced, LostRace, Unreachable
 from holdfast.store.interface import (
     RANK_LIMIT,
@@ -23,6 +25,7 @@ from holdfast.store.interface import (
     Handover,
     JobFacts,
     JobRow,
+    Lane,
     Lease,
     NewJob,
     NodeRow,
@@ -78,6 +81,8 @@ class Database:
         self.answers: dict[int, tuple[bool, str]] = {}
         self.orchestrators: dict[int, dict[str, Any]] = {}
         self.workers: dict[int, dict[str, Any]] = {}
+        self.breakers: dict[str, Breaker] = {}
+        self.limits: dict[tuple[str, str], dict[str, Any]] = {}
         self.checkpoints: dict[Key, list[tuple[int, str, bytes, int]]] = defaultdict(list)
         self.transactions: list[ModelCycle] = []
         self.next_id = 1
@@ -227,6 +232,24 @@ class ModelStore:
                 moved += 1
         self._after()
         return moved
+
+    async def declare_breakers(self, breakers: Sequence[BreakerRules]) -> None:
+        await self._statement()
+        for rules in breakers:
+            known = self.db.breakers.setdefault(rules.name, Breaker(rules))
+            known.rules = rules
+        self._after()
+
+    async def open_gates(self) -> bool:
+        await self._statement()
+        locked = {name for t in self.db.transactions for name in t.locked_breakers}
+        tried = [let_try(found, self.db.now) for name, found in self.db.breakers.items() if name not in locked]
+        gates = Gates(self.db)
+        waits = any(
+            row["state"] == "ready" and gates.of(row["lane"]) & self.db.limits.keys() for row in self.db.queue.values()
+        )
+        self._after()
+        return any(tried) or waits
 
     async def raise_floors(self) -> int:
         await step()
@@ -423,10 +446,64 @@ class Handed:
     signal_id: int
 
 
-def lease_ready(db: Database, wish: Handover) -> list[Lease]:
+class Gates:
+    """What breakers and limits let through, as one claim finds them."""
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+        leased = [row for row in db.queue.values() if row["state"] == "leased"]
+        locked = {name for t in db.transactions for name in t.locked_breakers}
+        self.room: dict[Any, float] = {}
+        for name, breaker in db.breakers.items():
+            if breaker.permits is not None:
+                running = sum(row["lane"].breaker == name for row in leased)
+                self.room[name] = 0 if name in locked else breaker.permits - running
+        for key, limit in db.limits.items():
+            running = sum(key in self._limits_of(row["lane"]) for row in leased)
+            room = float("inf") if limit["concurrency"] is None else limit["concurrency"] - running
+            self.room[key] = min(room, int(tokens(db, limit)))
+
+    @staticmethod
+    def _limits_of(lane: Lane) -> set[tuple[str, str]]:
+        shared = {(lane.tenant, limit.name) for limit in lane.limits}
+        return shared | {("", f"queue:{lane.queue}"), (lane.tenant, "tenant")}
+
+    def of(self, lane: Lane) -> set[Any]:
+        return {gate for gate in (lane.breaker, *self._limits_of(lane)) if gate in self.room}
+
+    def lets_through(self, lane: Lane) -> bool:
+        if any(self.room[gate] <= 0 for gate in self.of(lane)):
+            return False
+        for gate in self.of(lane):
+            self.room[gate] -= 1
+            if gate in self.db.limits and self.db.limits[gate]["rate"] is not None:
+                limit = self.db.limits[gate]
+                limit |= {"tokens": tokens(self.db, limit) - 1, "refilled_at": self.db.now}
+        return True
+
+
+def tokens(db: Database, limit: dict[str, Any]) -> float:
+    if limit["rate"] is None:
+        return 1e9
+    if limit["refilled_at"] is None:
+        return float(limit["burst"])
+    return float(min(limit["burst"], limit["tokens"] + limit["rate"] * (db.now - limit["refilled_at"])))
+
+
+def declare_limits(db: Database, lane: Lane) -> None:
+    for limit in lane.limits:
+        known = db.limits.setdefault(
+            (lane.tenant, limit.name),
+            {"concurrency": None, "rate": None, "burst": None, "tokens": 0.0, "refilled_at": None},
+        )
+        known |= {field: value for field, value in limit._asdict().items() if field in known and value is not None}
+
+
+def lease_ready(db: Database, wish: Handover, *, gated: bool = True) -> list[Lease]:
     """What a claim does."""
     if not worker_lives(db, wish.worker):
         return []
+    gates = Gates(db)
     ready = [
         (-row["priority"], row["rank"], row["id"], key)
         for key, row in db.queue.items()
@@ -435,9 +512,13 @@ def lease_ready(db: Database, wish: Handover) -> list[Lease]:
         and (wish.queues is None or row["lane"].queue in wish.queues)
         and not db.row_locked(key)
     ]
-    leases = []
-    for *_, key in sorted(ready)[: wish.limit]:
+    leases: list[Lease] = []
+    for *_, key in sorted(ready):
         row = db.queue[key]
+        if len(leases) >= wish.limit:
+            break
+        if gates.of(row["lane"]) and (not gated or not gates.lets_through(row["lane"])):
+            continue
         row |= {
             "state": "leased",
             "holder": wish.worker.worker_id,
@@ -475,6 +556,7 @@ class ModelCycle:
         self.locked_jobs: set[str] = set()
         self.locked_signals: set[int] = set()
         self.locked_rows: set[Key] = set()
+        self.locked_breakers: set[str] = set()
         self.active_at = 0.0
         self._log: list[Any] = []
         self._handed: dict[int, dict[str, Any]] = {}
@@ -488,7 +570,7 @@ class ModelCycle:
 
     def abort(self) -> None:
         self._is_open = False
-        self.locked_jobs, self.locked_signals, self.locked_rows = set(), set(), set()
+        self.locked_jobs, self.locked_signals, self.locked_rows, self.locked_breakers = set(), set(), set(), set()
         self._log, self._handed = [], {}
         if self in self.db.transactions:
             self.db.transactions.remove(self)
@@ -576,6 +658,14 @@ class ModelCycle:
             columns["output"] = None
         return SignalRow(id=signal_id, **columns, **view)
 
+    async def breakers(self, names: Sequence[str]) -> list[Breaker]:
+        """Waits for those that another transaction has locked."""
+        await self._step()
+        while any(set(names) & t.locked_breakers for t in self.db.transactions if t is not self):
+            await self._step()
+        self.locked_breakers |= set(names) & self.db.breakers.keys()
+        return [copy.deepcopy(self.db.breakers[name]) for name in names if name in self.db.breakers]
+
     async def load(self, job_ids: Sequence[str]) -> tuple[list[JobRow], list[NodeRow]]:
         await self._step()
         jobs = [self._job_row(j) for j in job_ids if j in self.db.jobs and self.db.jobs[j]["owner"] == self.me]
@@ -626,7 +716,7 @@ class ModelCycle:
                 apply_report(self.db, entry.worker, entry.report, entry.row, entry.signal_id)
             else:
                 apply_withdrawal(self.db, *entry)
-        leases = lease_ready(self.db, handover) if handover is not None else []
+        leases = lease_ready(self.db, handover, gated=False) if handover is not None else []
         if outcome == "unknown":
             self.db.history.commits_unknown += 1
             raise LostRace("the connection broke before the commit was acknowledged")
@@ -673,6 +763,8 @@ def apply_batch(db: Database, me: int, batch: Batch) -> None:
     for refused in batch.failed_tasks:
         assert (refused.node, refused.item) not in db.tasks[refused.job_id], "a task was made twice"
         db.tasks[refused.job_id][(refused.node, refused.item)] = _task(status="failed", error=refused.error)
+    for lane in {row.lane for row in (*batch.enqueued, *batch.retried)}:
+        declare_limits(db, lane)
     for wanted in batch.enqueued:
         for item in range(wanted.first, wanted.last + 1):
             task = db.tasks[wanted.job_id][(wanted.node, item)]
@@ -704,6 +796,11 @@ def apply_batch(db: Database, me: int, batch: Batch) -> None:
         known_events.append(tuple(event[1:]))
     for answer in batch.answers:
         db.answers.setdefault(answer.signal_id, (answer.applied, answer.reason))
+    for told in batch.breakers:
+        breaker = db.breakers[told.name]
+        breaker.state, breaker.successes, breaker.changed_at = BreakerState(told.state), told.successes, told.changed_at
+        breaker.window = [(at, failed) for at, failed in told.calls]
+        breaker.until, breaker.held, breaker.reason = told.until, told.held, told.reason
 
 
 def apply_withdrawal(db: Database, wanted: Withdrawal, keys: Sequence[Key]) -> None:

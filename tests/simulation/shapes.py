@@ -18,6 +18,9 @@ def draw_definition(chance: random.Random) -> Definition:
     """A chain, a diamond, a fan-out, a conditional, or a mixture; with importances, retries and timeouts."""
     flow = Workflow(
         "simulated",
+        breakers={
+            "gateway": {"window_calls": 4, "min_calls": 2, "cooldown_seconds": 3, "codes": ["DEPENDENCY_DOWN"]},
+        },
         inputs={"n": {"type": "integer"}, "items": {"type": "array"}},
         timeout_seconds=chance.choice([None, None, None, None, 40.0]),
     )
@@ -38,7 +41,7 @@ def _add_piece(
         return chance.choice(importances)
 
     piece = chance.choice(["task", "task", "fan", "fan", "branch", "diamond"])
-    common = {"retry": _retry(chance), "queue": chance.choice(["default", "heavy"])}
+    common = {"retry": _retry(chance), "queue": chance.choice(["default", "heavy"]), **_gates(chance)}
     match piece:
         case "task":
             flow.task(
@@ -81,6 +84,19 @@ def _retry(chance: random.Random) -> dict[str, Any]:
             {"schedule": [1, 3], "max_retries": 2},
         ]
     )
+
+
+def _gates(chance: random.Random) -> dict[str, Any]:
+    """Now and then a breaker or a limit; drawn from the state of the chance, not from its sequence."""
+    drawn = random.Random(zlib.crc32(repr(chance.getstate()[1][-3:]).encode()))
+    gates: dict[str, Any] = {}
+    if drawn.random() < 0.3:
+        gates["breaker"] = "gateway"
+    if drawn.random() < 0.2:
+        gates["concurrency"] = drawn.choice([{"limit": 1}, {"limit": 2, "key": "{{ inputs.n }}"}])
+    if drawn.random() < 0.1:
+        gates["rate"] = {"limit": 2, "per_seconds": 1}
+    return gates
 
 
 def draw_inputs(chance: random.Random) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import orjson
 
 from holdfast.client import new_job
 from holdfast.core.states import Rules
+from holdfast.define.program import compile_pinned
 from holdfast.errors import Fenced, LostRace, Unreachable
 from holdfast.orchestrator.owner import Owner
 from holdfast.store.interface import Handover, Lease, NewJob, Report, Store, WorkerIdentity
@@ -22,6 +23,7 @@ from tests.simulation.model import Database, ModelStore, step
 from tests.simulation.shapes import Script, draw_definition, draw_inputs
 
 LEASE_SECONDS, RENEW_SECONDS = 10.0, 3.0
+OUTAGE_SECONDS = 15.0
 HANDLERS = ("work",)
 
 
@@ -359,6 +361,7 @@ class World:
                     sweep_at = self.db.now + 1.0
                     await store.sweep_inbox()
                     await store.expire()
+                    await store.open_gates()
                     await store.wake_due()
                 result = await owner.run_cycle()
             except Fenced:
@@ -409,6 +412,7 @@ class World:
                 scan_at = self.db.now + 2.0
                 await self._take_over(store, owner)
                 await store.sweep_inbox()
+                await store.open_gates()
                 await store.wake_due()
             if not held:
                 held = await store.claim(worker, None, HANDLERS, 2)
@@ -473,12 +477,16 @@ class World:
     async def _execute(self, lease: Lease) -> Report:
         retries = self._retries_of(lease)
         outcome = self.script.outcome(self.numbers[lease.job_id], lease.node, lease.item, retries)
+        started = self.db.now
         await self._sleep(self.chance.random() * 0.5)
         self.checkers.executed((lease.job_id, lease.node, lease.item), lease.epoch)
         if outcome == "slow":
             await self._sleep(min(lease.timeout_seconds, 6.0))
             outcome = "transient"
         common = (lease.job_id, lease.node, lease.item, lease.epoch, lease.attempt)
+        if self._is_down(lease):
+            down = orjson.dumps({"code": "DEPENDENCY_DOWN", "message": "the gateway is down", "class": "transient"})
+            return Report(*common, "failed", started, None, down)
         if outcome == "done":
             output = orjson.dumps({"did": [lease.node, lease.item], "params": lease.params})
             return Report(*common, "done", self.db.now, output)
@@ -490,6 +498,13 @@ class World:
             }
         )
         return Report(*common, "failed", self.db.now, None, data)
+
+    def _is_down(self, lease: Lease) -> bool:
+        """Whether the dependency of the task is down just now; then its handler could only wait."""
+        if self.seed % 3 or not self.troubled or self.db.now >= 1_000_000.0 + OUTAGE_SECONDS:
+            return False
+        job = self.jobs[self.numbers[lease.job_id]]
+        return compile_pinned(job.definition_hash, job.definition).breaker_of(lease.node) is not None
 
     async def _report(self, store: Store, worker: WorkerIdentity, reports: list[Report]) -> None:
         """Until it is known to be taken; a worker that does not hear the answer says it again."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -21,13 +20,9 @@ from holdfast.store.interface import (
     Withdrawal,
     WorkerIdentity,
 )
-from holdfast.store.postgres import PostgresStore
-from tests.simulation.model import Database, ModelStore
 from tests.store.stage import (
     LANE,
     LEASE_SECONDS,
-    ModelBackstage,
-    PostgresBackstage,
     Stage,
     enqueue_write,
     event_write,
@@ -43,25 +38,6 @@ from tests.store.stage import (
 pytestmark = pytest.mark.anyio
 
 ERROR = {"code": "CANCELLED", "message": "the job was cancelled"}
-
-
-@pytest.fixture(params=["postgres", "model"])
-def url(request: pytest.FixtureRequest) -> str | None:
-    """Where the store keeps its rows; None for the model, which keeps them in memory."""
-    return request.getfixturevalue("database_url") if request.param == "postgres" else None
-
-
-@pytest.fixture
-async def stage(url: str | None) -> AsyncIterator[Stage]:
-    if url is None:
-        database = Database()
-        yield Stage(ModelStore(database), ModelBackstage(database))
-        return
-    store = PostgresStore(url)
-    backstage = PostgresBackstage(store)
-    yield Stage(store, backstage)
-    await backstage.close()
-    await store.close()
 
 
 def items(leases: list[Lease]) -> list[int]:

@@ -9,11 +9,14 @@ from __future__ import annotations
 from typing import assert_never
 
 from holdfast.core import fanning, reporting, stopping
+from holdfast.core.breaking import BreakerState
 from holdfast.core.effects import OWN_TASK, AnswerSignal, CreateTasks, Effect, EnqueueTasks
 from holdfast.core.failing import failure
+from holdfast.core.limiting import limits_of
 from holdfast.core.outcome import counts, default_result, first_error, is_bad, job_status
 from holdfast.core.readiness import Verdict, decide
 from holdfast.core.signals import (
+    BreakerChanged,
     CancelRequested,
     ItemsAggregated,
     JobSubmitted,
@@ -51,6 +54,8 @@ def advance(state: JobState, signal: Signal, now: float) -> list[Effect]:
             _cancel(turn, signal)
         case OwnerChanged():
             turn.emit("owner_changed", data={"owner": signal.owner, "previous": signal.previous})
+        case BreakerChanged():
+            _breaker_changed(turn, signal)
         case ReportRejected():
             reporting.reject(turn, signal.node, signal.item, signal.epoch, signal.worker)
         case _:
@@ -165,10 +170,11 @@ def _dispatch(turn: Turn, node: NodeState) -> None:
     program = turn.state.program.nodes[node.name]
     assert program.params is not None
     params = program.params.render(turn.scope_of(node.name))
+    limits = limits_of(turn, node.name)
     rank = turn.state.queued_now
     node.width = node.expanded = node.enqueued = 1
     turn.effects.append(CreateTasks(node.name, OWN_TASK, [params]))
-    turn.effects.append(EnqueueTasks(node.name, program.spec, OWN_TASK, OWN_TASK, rank))
+    turn.effects.append(EnqueueTasks(node.name, program.spec, OWN_TASK, OWN_TASK, rank, limits))
     node.move(Trigger.DISPATCHED)
     node.started_at = turn.now
     turn.state.touch(node)
@@ -199,6 +205,12 @@ def _aggregated(turn: Turn, signal: ItemsAggregated) -> None:
         turn.finish_node(node, Trigger.REFUSED, error=signal.error)
     else:
         turn.finish_node(node, Trigger.DECIDED, output=signal.output)
+
+
+def _breaker_changed(turn: Turn, signal: BreakerChanged) -> None:
+    """A report of this job opened or closed a breaker: its events tell it, though all jobs behind it are concerned."""
+    told = {"breaker": signal.name, "reason": signal.reason, "until": signal.until}
+    turn.emit("breaker_opened" if signal.state is BreakerState.OPEN else "breaker_closed", data=told)
 
 
 def _cancel(turn: Turn, signal: CancelRequested) -> None:

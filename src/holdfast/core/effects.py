@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from holdfast.core.states import Status
+from holdfast.define.gates import Limit
 from holdfast.define.node import TaskSpec
 
 OWN_TASK = -1
@@ -41,6 +42,7 @@ class EnqueueTasks(NamedTuple):
     first: int
     last: int
     rank: int
+    limits: tuple[Limit, ...] = ()
 
 
 class RetryTask(NamedTuple):
@@ -58,6 +60,7 @@ class RetryTask(NamedTuple):
     suspect: bool
     error: dict[str, Any] | None
     rank: int
+    limits: tuple[Limit, ...] = ()
 
 
 class FinishTask(NamedTuple):

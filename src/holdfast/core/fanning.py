@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.core.effects import AggregateItems, CreateTasks, EnqueueTasks, FailTask
 from holdfast.core.failing import failure
+from holdfast.core.limiting import limits_of
 from holdfast.core.states import NodeState, Status, StopCause, Trigger
 from holdfast.core.turn import Turn
 from holdfast.define.node import Aggregation, NodeType
@@ -27,6 +28,7 @@ def begin_fan_out(turn: Turn, node: NodeState, items: Any) -> None:
         )
         turn.finish_node(node, Trigger.REFUSED, error=error)
         return
+    limits_of(turn, node.name)  # A key that cannot be rendered refuses the node, before anything is made.
     node.width = len(items)
     node.move(Trigger.EXPANDED)
     node.started_at = turn.now
@@ -80,7 +82,7 @@ def fill_window(turn: Turn, node: NodeState) -> None:
         return
     first, last = node.enqueued, min(node.enqueued + window - outstanding, node.expanded) - 1
     spec = turn.state.program.nodes[node.name].spec
-    turn.effects.append(EnqueueTasks(node.name, spec, first, last, turn.state.queued_now))
+    turn.effects.append(EnqueueTasks(node.name, spec, first, last, turn.state.queued_now, limits_of(turn, node.name)))
     turn.emit("task_dispatched", node.name, data={"first": first, "last": last})
     node.enqueued = last + 1
     turn.state.touch(node)

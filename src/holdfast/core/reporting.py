@@ -7,10 +7,12 @@ from typing import Any
 from holdfast.core import fanning
 from holdfast.core.effects import OWN_TASK, FinishTask, RecordAttempt, RetryTask
 from holdfast.core.failing import failure, is_permanent
+from holdfast.core.limiting import limits_of
 from holdfast.core.retrying import delay_seconds
 from holdfast.core.signals import Outcome, TaskReported, TaskView
 from holdfast.core.states import TERMINAL, NodeState, Status, Trigger
 from holdfast.core.turn import Turn
+from holdfast.define.gates import DEFAULT_COOLDOWN_SECONDS
 from holdfast.errors import Code
 
 FINGERPRINTS_LIMIT = 50
@@ -45,6 +47,9 @@ def _failed(turn: Turn, signal: TaskReported, task: TaskView, node: NodeState) -
     retry = turn.state.program.nodes[node.name].spec.retry
     error = signal.error
     assert error is not None
+    if _is_held(signal, error) and turn.state.stop is None:
+        _hold(turn, signal, task, node, error)
+        return
     is_retried = retry.retry_on is None or error["code"] in retry.retry_on
     if is_permanent(error) or not is_retried or task.retries >= retry.max_retries or turn.state.stop is not None:
         _spend(turn, node, signal.item, error)
@@ -58,6 +63,20 @@ def _failed(turn: Turn, signal: TaskReported, task: TaskView, node: NodeState) -
     if signal.retry_after_seconds is not None:
         delay = max(delay, signal.retry_after_seconds)
     _again(turn, signal, task, node, turn.now + delay, task.retries + 1, task.lost, task.crashes)
+
+
+def _is_held(signal: TaskReported, error: dict[str, Any]) -> bool:
+    return not is_permanent(error) and (signal.held_by is not None or error["code"] == Code.DEPENDENCY_DOWN)
+
+
+def _hold(turn: Turn, signal: TaskReported, task: TaskView, node: NodeState, error: dict[str, Any]) -> None:
+    """Something that the task needs is down: it waits behind the breaker, or for a while, and spends nothing."""
+    due_at = signal.held_until
+    if signal.held_by is None:
+        pause = max(DEFAULT_COOLDOWN_SECONDS, signal.retry_after_seconds or 0.0)
+        due_at = max(due_at or 0.0, turn.now + pause)
+    held: dict[str, Any] = {"reason": str(Code.DEPENDENCY_DOWN), "breaker": signal.held_by}
+    _again(turn, signal, task, node, due_at, task.retries, task.lost, task.crashes, held)
 
 
 def _spend(turn: Turn, node: NodeState, item: int, error: dict[str, Any]) -> None:
@@ -109,6 +128,7 @@ def _again(
     retries: int,
     lost: int,
     crashes: int,
+    told: dict[str, Any] | None = None,
 ) -> None:
     """Queue the task once more as a new epoch; a stopping job takes nothing back into the queue."""
     if turn.state.stop is not None:
@@ -128,10 +148,11 @@ def _again(
             suspect=lost > 0,
             error=signal.error,
             rank=turn.state.queued_now,
+            limits=limits_of(turn, node.name),
         )
     )
     _record(turn, signal)
-    data: dict[str, Any] = {"outcome": str(signal.outcome), "retry_at": due_at, "worker": signal.worker}
+    data: dict[str, Any] = {"outcome": str(signal.outcome), "retry_at": due_at, "worker": signal.worker} | (told or {})
     if signal.error:
         data |= {"code": signal.error["code"], "message": signal.error["message"]}
     if signal.outcome is Outcome.LOST and not signal.alone:

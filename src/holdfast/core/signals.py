@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from holdfast.core.breaking import BreakerState
+
 
 class Outcome(StrEnum):
     """How an attempt ended, as the report says."""
@@ -56,6 +58,13 @@ class TaskReported(NamedTuple):
     signal_id: int | None = None
     log: str | None = None
     extra: dict[str, Any] | None = None
+    calls: dict[str, list[bool]] | None = None
+    """What the attempt found out about dependencies, by breaker: whether each call failed."""
+    down: str | None = None
+    """The breaker that the handler itself found open."""
+    held_by: str | None = None
+    """The open breaker behind which the task waits; it did not fail by itself."""
+    held_until: float | None = None
 
 
 class ReportRejected(NamedTuple):
@@ -65,6 +74,15 @@ class ReportRejected(NamedTuple):
     item: int
     epoch: int
     worker: str
+
+
+class BreakerChanged(NamedTuple):
+    """A report of this job opened a breaker, or closed it."""
+
+    name: str
+    state: BreakerState
+    reason: str
+    until: float | None = None
 
 
 class CancelRequested(NamedTuple):
@@ -105,6 +123,7 @@ Signal = (
     | OwnerChanged
     | TaskReported
     | ReportRejected
+    | BreakerChanged
     | CancelRequested
     | TimePassed
     | WorkContinued

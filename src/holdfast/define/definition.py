@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from holdfast.define.gates import BreakerRules
 from holdfast.define.node import Node
 
 
@@ -74,6 +75,7 @@ class Definition:
     timeout_seconds: float | None = None
     result: Any = None
     has_result: bool = False
+    breakers: tuple[BreakerRules, ...] = ()
 
     def node(self, name: str) -> Node:
         for node in self.nodes:
@@ -82,7 +84,8 @@ class Definition:
         raise KeyError(name)
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        later = {"breakers": [b.to_json() for b in self.breakers]} if self.breakers else {}
+        return later | {
             "workflow_id": self.workflow_id,
             "version": self.version,
             "name": self.name,
@@ -106,6 +109,7 @@ class Definition:
             timeout_seconds=data["timeout_seconds"],
             result=data["result"],
             has_result=data["has_result"],
+            breakers=tuple(BreakerRules.from_json(b) for b in data.get("breakers", ())),
         )
 
     def canonical_bytes(self) -> bytes:

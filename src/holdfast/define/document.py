@@ -33,6 +33,7 @@ NODE_NAME = r"^[A-Za-z](_?[A-Za-z0-9-])*_?$"
 INPUT_NAME = r"^[A-Za-z_][A-Za-z0-9_-]*$"
 WORKFLOW_ID = r"^[A-Za-z][A-Za-z0-9_.-]*$"
 FAILURE_CODE = CODE_PATTERN.pattern.replace(r"\Z", "$")
+PROBE_URL = r"^https?://[^\s/]+"
 HANDLER_NAME = r"^[A-Za-z_][A-Za-z0-9_.:-]*$"
 
 
@@ -82,6 +83,7 @@ Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
 Delay = Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Length = Annotated[int, Field(ge=0)]
+Limit = Annotated[int, Field(ge=1, le=1_000_000)]
 FailureCode = Annotated[str, Field(pattern=FAILURE_CODE)]
 
 
@@ -165,6 +167,68 @@ class ErrorRuleDocument(Surface):
     """The code that the failure gets, unless the handler gave one."""
 
 
+class ConcurrencyDocument(Surface):
+    """How many tasks may run at once."""
+
+    limit: Limit
+    """At most so many at once."""
+
+    key: Expression | None = None
+    """What shares the limit, such as "{{ inputs.region }}": all tasks of the tenant with the same key, of whatever
+    workflow. Without it the limit is the node's own, over all jobs."""
+
+
+class RateDocument(Surface):
+    """How many tasks may begin in a time."""
+
+    limit: Limit
+    """At most so many."""
+
+    per_seconds: Seconds = 1
+    """In so many seconds. Default 1."""
+
+    key: Expression | None = None
+    """What shares the limit, such as "{{ inputs.account }}". Without it the limit is the node's own, over all jobs."""
+
+
+class ProbeDocument(Surface):
+    """How to find out whether the dependency is well again: one of the two."""
+
+    url: Annotated[str, Field(pattern=PROBE_URL, max_length=2000)] | None = None
+    """An address that answers a GET with 2xx when it is well."""
+
+    handler: Name | None = None
+    """A handler that returns when it is well, and raises when it is not."""
+
+
+class BreakerDocument(Surface):
+    """A dependency that may be down: while its breaker is open, its tasks wait and spend nothing."""
+
+    window_calls: Annotated[int, Field(ge=1, le=1000)] = 20
+    """How many of the latest calls are looked at. Default 20."""
+
+    window_seconds: Seconds | None = None
+    """How old these calls may be. Default: any age."""
+
+    failure_share: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """The share of failures from which on it opens. Default 0.5."""
+
+    min_calls: Annotated[int, Field(ge=1, le=1000)] | None = None
+    """Below so many calls it does not open. Default 10, or window_calls if that is less."""
+
+    codes: Annotated[list[FailureCode], Field(min_length=1)] | None = None
+    """The codes that count as its failures; any other answer is a success. Default: those of all transient failures."""
+
+    cooldown_seconds: Seconds = 30
+    """How long it stays open before it is tried again. Default 30."""
+
+    probes: Annotated[int, Field(ge=1, le=1000)] = 1
+    """How many waiting tasks try first. Default 1."""
+
+    probe: ProbeDocument | None = None
+    """A check that must pass before the first task tries. Default: the tasks themselves are the check."""
+
+
 class Work(Surface):
     """What a worker is asked to run."""
 
@@ -185,6 +249,15 @@ class Work(Surface):
 
     errors: Annotated[list[ErrorRuleDocument], Field(min_length=1, max_length=MAX_RULES)] | None = None
     """What failures mean that their handler does not name; the first rule that fits decides."""
+
+    breaker: Name | None = None
+    """The breaker, declared under `breakers`, whose dependency the handler needs."""
+
+    concurrency: ConcurrencyDocument | None = None
+    """How many of these tasks may run at once."""
+
+    rate: RateDocument | None = None
+    """How many of these tasks may begin in a time."""
 
 
 class ItemTaskDocument(Work):
@@ -469,6 +542,11 @@ class WorkflowDocument(Surface):
 
     retry: RetryDocument | None = None
     """What happens after a failed attempt, for nodes that do not say it themselves."""
+
+    breakers: dict[Annotated[str, Field(pattern=HANDLER_NAME, max_length=MAX_NAME_LENGTH)], BreakerDocument] | None = (
+        None
+    )
+    """The dependencies that may be down, by name; a name means the same in all workflows."""
 
     nodes: Annotated[
         dict[Annotated[str, Field(pattern=NODE_NAME, max_length=MAX_NAME_LENGTH)], NodeDocument],

@@ -14,13 +14,18 @@ from holdfast.define.document import (
     INPUT_TYPES,
     NODE_DOCUMENTS,
     NODE_NAME,
+    PROBE_URL,
     WORKFLOW_ID,
     BranchDocument,
+    BreakerDocument,
+    ConcurrencyDocument,
     DependsOnDocument,
     ErrorRuleDocument,
     InputDocument,
     ItemTaskDocument,
     JitterRange,
+    ProbeDocument,
+    RateDocument,
     RetryDocument,
     Surface,
     WorkflowDocument,
@@ -33,6 +38,7 @@ _NAME_RULES = {
     NODE_NAME: "a letter, then letters, digits, '-' and single '_'",
     INPUT_NAME: "a letter or '_', then letters, digits, '_' and '-'",
     WORKFLOW_ID: "a letter, then letters, digits, '_', '.' and '-'",
+    PROBE_URL: "an address with http:// or https://",
     FAILURE_CODE: "a capital letter, then capital letters, digits and '_'",
     HANDLER_NAME: "a letter or '_', then letters, digits and any of '_', '.', ':', '-'",
 }
@@ -57,6 +63,12 @@ _INPUT_TYPE_SYNONYMS = {
     "list": "array",
     "dict": "object",
     "map": "object",
+}
+_PARTS: dict[str, type[Surface]] = {
+    "jitter": JitterRange,
+    "concurrency": ConcurrencyDocument,
+    "rate": RateDocument,
+    "probe": ProbeDocument,
 }
 _MISPLACED = {
     ("conditional", "importance"): "A conditional is always critical.",
@@ -133,14 +145,16 @@ def _known_keys(parent: Path, kind: str | None) -> list[str]:
         model = NODE_DOCUMENTS[kind]
     elif parent[0] == "inputs":
         model = InputDocument
+    elif parent[0] == "breakers" and len(parent) == 2:
+        model = BreakerDocument
     elif parent[-1] == "retry":
         model = RetryDocument
     elif parent[-1] == "depends_on":
         model = DependsOnDocument
     elif parent[-1] == "task":
         model = ItemTaskDocument
-    elif parent[-1] == "jitter":
-        model = JitterRange
+    elif parent[-1] in _PARTS:
+        model = _PARTS[str(parent[-1])]
     elif parent[-2] == "errors":
         model = ErrorRuleDocument
     else:

@@ -162,7 +162,7 @@ def _shape_errors(data: dict[str, Any]) -> list[ErrorDetails]:
 def _piece(error: ErrorDetails) -> Path:
     """The node, the input or the key of the file that an error lies in."""
     path = source_path(error["loc"])
-    return path[:2] if path[0] in ("nodes", "inputs") else path[:1]
+    return path[:2] if path[0] in ("nodes", "inputs", "breakers") else path[:1]
 
 
 def _mend(data: dict[str, Any], error: ErrorDetails) -> None:

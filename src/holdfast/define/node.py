@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from holdfast.define.failures import ErrorRule
+from holdfast.define.gates import Concurrency, Rate
 from holdfast.define.retry import Retry
 
 
@@ -48,11 +49,19 @@ class TaskSpec:
     queue_timeout_seconds: float | None = None
     retry: Retry = field(default_factory=Retry)
     errors: tuple[ErrorRule, ...] = ()
+    breaker: str | None = None
+    concurrency: Concurrency | None = None
+    rate: Rate | None = None
 
     def to_json(self) -> dict[str, Any]:
         """What came later is left out where it is not used: a definition's hash does not change with our version."""
-        later = {"errors": [rule.to_json() for rule in self.errors]} if self.errors else {}
-        return later | {
+        later: dict[str, Any] = {
+            "errors": [rule.to_json() for rule in self.errors],
+            "breaker": self.breaker,
+            "concurrency": self.concurrency.to_json() if self.concurrency is not None else None,
+            "rate": self.rate.to_json() if self.rate is not None else None,
+        }
+        return {key: value for key, value in later.items() if value} | {
             "handler": self.handler,
             "queue": self.queue,
             "params": self.params,
@@ -63,8 +72,13 @@ class TaskSpec:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> TaskSpec:
-        errors = tuple(ErrorRule.from_json(rule) for rule in data.get("errors", ()))
-        return cls(**{**data, "retry": Retry.from_json(data["retry"]), "errors": errors})
+        later = {
+            "retry": Retry.from_json(data["retry"]),
+            "errors": tuple(ErrorRule.from_json(rule) for rule in data.get("errors", ())),
+            "concurrency": Concurrency.from_json(data["concurrency"]) if "concurrency" in data else None,
+            "rate": Rate.from_json(data["rate"]) if "rate" in data else None,
+        }
+        return cls(**{**data, **later})
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from holdfast.define.condition import branch_condition, map_condition, normalise
 from holdfast.define.definition import Definition, Input, InputType
 from holdfast.define.document import (
     BranchDocument,
+    BreakerDocument,
     ConditionalDocument,
     ErrorRuleDocument,
     FanInDocument,
@@ -24,12 +25,13 @@ from holdfast.define.document import (
 )
 from holdfast.define.expression import ExpressionSyntaxError
 from holdfast.define.failures import ErrorRule
+from holdfast.define.gates import BreakerRules, Concurrency, Rate
 from holdfast.define.inputs import value_problems
 from holdfast.define.node import Aggregation, Branch, Importance, Node, NodeType, TaskSpec
 from holdfast.define.plain import canonical_size
 from holdfast.define.program import ROOTS
 from holdfast.define.retry import Backoff, Jitter, Retry
-from holdfast.define.source import Path, Report
+from holdfast.define.source import Path, Report, did_you_mean
 from holdfast.errors import FailureClass
 
 MAX_PARAMS_BYTES = 256 * 1024
@@ -66,6 +68,7 @@ def normalise(document: WorkflowDocument, report: Report) -> Definition:
         timeout_seconds=_job_timeout(document, report),
         result=document.result,
         has_result="result" in document.model_fields_set,
+        breakers=tuple(_breaker(name, one, report) for name, one in (document.breakers or {}).items()),
     )
 
 
@@ -178,7 +181,44 @@ def _task_spec(work: Work, handler: str, workflow: WorkflowDocument, path: Path,
         queue_timeout_seconds=_float(work.queue_timeout_seconds),
         retry=_node_retry(work.retry, workflow.retry, (*path, "retry"), report),
         errors=tuple(_rule(rule, (*path, "errors", index), report) for index, rule in enumerate(work.errors or ())),
+        breaker=_declared_breaker(work, workflow, path, report),
+        concurrency=Concurrency(work.concurrency.limit, _key(work.concurrency.key)) if work.concurrency else None,
+        rate=Rate(work.rate.limit, float(work.rate.per_seconds), _key(work.rate.key)) if work.rate else None,
     )
+
+
+def _key(written: str | None) -> str | None:
+    return written.strip() if written is not None else None
+
+
+def _breaker(name: str, document: BreakerDocument, report: Report) -> BreakerRules:
+    path: Path = ("breakers", name)
+    min_calls = document.min_calls if document.min_calls is not None else min(10, document.window_calls)
+    if min_calls > document.window_calls:
+        report.at_value((*path, "min_calls"), "'min_calls' is greater than 'window_calls': it would never open.")
+    probe = document.probe
+    if probe is not None and (probe.url is None) == (probe.handler is None):
+        report.at_value((*path, "probe"), "A probe is an address or a handler.", "Give 'url' or 'handler'.")
+    return BreakerRules(
+        name=name,
+        window_calls=document.window_calls,
+        window_seconds=_float(document.window_seconds),
+        failure_share=float(document.failure_share),
+        min_calls=min_calls,
+        codes=tuple(document.codes) if document.codes is not None else None,
+        cooldown_seconds=float(document.cooldown_seconds),
+        probes=document.probes,
+        probe_url=probe.url if probe is not None else None,
+        probe_handler=probe.handler if probe is not None else None,
+    )
+
+
+def _declared_breaker(work: Work, workflow: WorkflowDocument, path: Path, report: Report) -> str | None:
+    declared = workflow.breakers or {}
+    if work.breaker is not None and work.breaker not in declared:
+        suggestion = did_you_mean(work.breaker, declared) or "Declare it under 'breakers'."
+        report.at_value((*path, "breaker"), f"There is no breaker '{work.breaker}'.", suggestion)
+    return work.breaker
 
 
 def _rule(document: ErrorRuleDocument, path: Path, report: Report) -> ErrorRule:

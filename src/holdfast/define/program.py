@@ -26,6 +26,8 @@ class NodeProgram:
     params: Template | None
     source: Template | None
     branches: tuple[tuple[Condition | None, tuple[str, ...]], ...]
+    limit_keys: tuple[Template | None, Template | None] = (None, None)
+    """The keys of its limits of concurrency and rate, where these are shared by a key."""
 
     @property
     def spec(self) -> TaskSpec:
@@ -40,6 +42,11 @@ class Program:
     graph: Graph
     nodes: dict[str, NodeProgram]
     result: Template | None
+
+    def breaker_of(self, name: str) -> str | None:
+        """The breaker that the tasks of a node are behind."""
+        task = self.nodes[name].node.task if name in self.nodes else None
+        return task.breaker if task is not None else None
 
 
 def compile_definition(definition: Definition) -> Program:
@@ -72,4 +79,13 @@ def _compile_node(node: Node) -> NodeProgram:
             (compile_condition(b.condition, ROOTS) if b.condition is not None else None, b.targets)
             for b in node.branches
         ),
+        limit_keys=_limit_keys(node.task) if node.task is not None else (None, None),
     )
+
+
+def _limit_keys(task: TaskSpec) -> tuple[Template | None, Template | None]:
+    concurrency, rate = (
+        compile_template(limit.key, ROOTS) if limit is not None and limit.key is not None else None
+        for limit in (task.concurrency, task.rate)
+    )
+    return concurrency, rate

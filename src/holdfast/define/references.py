@@ -15,6 +15,7 @@ from holdfast.define.document import (
     FanOutDocument,
     Surface,
     TaskDocument,
+    Work,
     WorkflowDocument,
 )
 from holdfast.define.expression import ExpressionSyntaxError
@@ -102,15 +103,24 @@ def _node_readings(node: Node, document: Surface, report: Report) -> Iterator[Re
     name, path = node.name, ("nodes", node.name)
     if isinstance(document, TaskDocument | FanInDocument):
         yield from _template_readings(document.params, (*path, "params"), name, ROOTS, report)
+        yield from _key_readings(document, path, name, report)
     elif isinstance(document, FanOutDocument):
         yield from _template_readings(document.source, (*path, "source"), name, ROOTS, report)
         params = document.task.params
         yield from _template_readings(params, (*path, "task", "params"), name, ITEM_ROOTS, report)
+        yield from _key_readings(document.task, (*path, "task"), name, report)
     elif isinstance(document, ConditionalDocument):
         # normalise.py has reported what cannot be read, and left it out.
         conditions = [branch.condition for branch in node.branches if branch.condition is not None]
         paths = {read for condition in conditions for read in compile_condition(condition, ROOTS).paths}
         yield Reading(list(_condition_texts(document, path)), name, paths)
+
+
+def _key_readings(work: Work, path: Path, node: str, report: Report) -> Iterator[Reading]:
+    """Keys of limits: the same for all items of a fan-out."""
+    for name, limit in (("concurrency", work.concurrency), ("rate", work.rate)):
+        if limit is not None:
+            yield from _template_readings(limit.key, (*path, name, "key"), node, ROOTS, report)
 
 
 def _template_readings(

@@ -35,6 +35,7 @@ class Workflow:
         inputs: Mapping[str, Mapping[str, Any] | Input] | None = None,
         timeout_seconds: float | None = None,
         retry: Retry | Mapping[str, Any] | None = None,
+        breakers: Mapping[str, Mapping[str, Any]] | None = None,
         result: Any = _UNSET,
     ) -> None:
         self.workflow_id = workflow_id
@@ -50,6 +51,7 @@ class Workflow:
             inputs={key: _input(one) for key, one in inputs.items()} if inputs is not None else None,
             timeout_seconds=timeout_seconds,
             retry=_retry(retry),
+            breakers=breakers,
         )
         if result is not _UNSET:
             self.result(result)
@@ -81,6 +83,9 @@ class Workflow:
         queue_timeout_seconds: float | None = None,
         retry: Retry | Mapping[str, Any] | None = None,
         errors: Sequence[ErrorRule | Mapping[str, Any]] | None = None,
+        breaker: str | None = None,
+        concurrency: Mapping[str, Any] | None = None,
+        rate: Mapping[str, Any] | None = None,
         importance: str | None = None,
         description: str | None = None,
     ) -> str:
@@ -95,6 +100,9 @@ class Workflow:
             queue_timeout_seconds=queue_timeout_seconds,
             retry=_retry(retry),
             errors=_errors(errors),
+            breaker=breaker,
+            concurrency=concurrency,
+            rate=rate,
             importance=importance,
             next=_names(next),
             depends_on=_depends_on(after, after_any),
@@ -116,6 +124,9 @@ class Workflow:
         queue_timeout_seconds: float | None = None,
         retry: Retry | Mapping[str, Any] | None = None,
         errors: Sequence[ErrorRule | Mapping[str, Any]] | None = None,
+        breaker: str | None = None,
+        concurrency: Mapping[str, Any] | None = None,
+        rate: Mapping[str, Any] | None = None,
         importance: str | None = None,
         description: str | None = None,
     ) -> str:
@@ -128,6 +139,9 @@ class Workflow:
             queue_timeout_seconds=queue_timeout_seconds,
             retry=_retry(retry),
             errors=_errors(errors),
+            breaker=breaker,
+            concurrency=concurrency,
+            rate=rate,
         )
         return self._add(
             name,
@@ -155,6 +169,9 @@ class Workflow:
         queue_timeout_seconds: float | None = None,
         retry: Retry | Mapping[str, Any] | None = None,
         errors: Sequence[ErrorRule | Mapping[str, Any]] | None = None,
+        breaker: str | None = None,
+        concurrency: Mapping[str, Any] | None = None,
+        rate: Mapping[str, Any] | None = None,
         importance: str | None = None,
         description: str | None = None,
     ) -> str:
@@ -170,6 +187,9 @@ class Workflow:
             queue_timeout_seconds=queue_timeout_seconds,
             retry=_retry(retry),
             errors=_errors(errors),
+            breaker=breaker,
+            concurrency=concurrency,
+            rate=rate,
             importance=importance,
             next=_names(next),
             depends_on=_depends_on(after, after_any),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from holdfast.core.breaking import Breaker
 from holdfast.core.effects import (
     AggregateItems,
     AnswerSignal,
@@ -22,6 +23,7 @@ from holdfast.store.interface import (
     AnswerWrite,
     AttemptWrite,
     Batch,
+    BreakerWrite,
     EnqueueWrite,
     EventWrite,
     FailedTaskWrite,
@@ -77,6 +79,19 @@ def add_states(batch: Batch, state: JobState, owner: int) -> None:
     state.job_touched = False
 
 
+def breaker_write(breaker: Breaker) -> BreakerWrite:
+    return BreakerWrite(
+        name=breaker.name,
+        state=breaker.state,
+        calls=[[at, failed] for at, failed in breaker.window],
+        successes=breaker.successes,
+        changed_at=breaker.changed_at,
+        until=breaker.until,
+        held=breaker.held,
+        reason=breaker.reason,
+    )
+
+
 def _job(state: JobState, owner: int | None) -> JobWrite:
     stop = state.stop
     return JobWrite(
@@ -129,7 +144,7 @@ def _enqueue(state: JobState, effect: EnqueueTasks) -> EnqueueWrite:
         effect.node,
         effect.first,
         effect.last,
-        Lane(spec.queue, spec.handler, state.tenant),
+        Lane(spec.queue, spec.handler, state.tenant, spec.breaker or "", effect.limits),
         state.priority,
         effect.rank,
         spec.timeout_seconds,
@@ -149,7 +164,7 @@ def _retry(state: JobState, effect: RetryTask) -> RetryWrite:
         effect.retries,
         effect.lost,
         effect.crashes,
-        Lane(spec.queue, spec.handler, state.tenant),
+        Lane(spec.queue, spec.handler, state.tenant, spec.breaker or "", effect.limits),
         effect.due_at,
         state.priority,
         effect.rank,

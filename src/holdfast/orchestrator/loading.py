@@ -122,6 +122,8 @@ def _report(row: SignalRow, now: float, chance: float, program: Program) -> Task
         signal_id=row.id,
         log=data.get("log"),
         extra=data.get("extra"),
+        calls=data.get("calls"),
+        down=data.get("down"),
     )
 
 

@@ -172,6 +172,8 @@ class Orchestrator:
             await self._store.sweep_inbox()
             await self._store.raise_floors()
             await self._store.expire()
+            if await self._store.open_gates():
+                self._on_enqueued()
             heapq.heappush(self._due, 0.0)
         now = time.time() + self._clock_offset
         if self._due and self._due[0] <= now:

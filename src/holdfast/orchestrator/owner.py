@@ -9,17 +9,20 @@ from __future__ import annotations
 import heapq
 import logging
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from holdfast.core.advance import advance, owed_results, owed_rows
+from holdfast.core.breaking import Breaker
 from holdfast.core.company import WIDE_FROM, Company
 from holdfast.core.failing import failure
 from holdfast.core.fanning import aggregate
+from holdfast.core.holding import consult, named_by
 from holdfast.core.signals import (
     ItemsAggregated,
     OwnerChanged,
     Signal,
+    TaskReported,
     TasksWithdrawn,
     TimePassed,
     WorkContinued,
@@ -27,7 +30,7 @@ from holdfast.core.signals import (
 from holdfast.core.states import JobState, Rules
 from holdfast.define.program import Program, compile_pinned
 from holdfast.errors import Code, Fenced, LostRace, Unreachable
-from holdfast.orchestrator.commit import add_effects, add_states
+from holdfast.orchestrator.commit import add_effects, add_states, breaker_write
 from holdfast.orchestrator.loading import job_state, signal
 from holdfast.store.interface import (
     Batch,
@@ -197,10 +200,15 @@ class Owner:
         states = await self._states(work, claimed)
         batch = Batch(handled=[row.id for row in heard if row.job_id in states])
         withdrawals: list[Withdrawal] = []
-        for job_id, signals in work.items():
-            state = states.get(job_id)
-            if state is not None:
-                withdrawals += await self._advance(batch, state, signals, now)
+        heard_by = {
+            job_id: [self._heard(given, states[job_id], now) for given in signals]
+            for job_id, signals in work.items()
+            if job_id in states
+        }
+        breakers = await self._breakers(states, heard_by)
+        for job_id, signals in heard_by.items():
+            withdrawals += await self._advance(batch, states[job_id], signals, breakers, now)
+        batch.breakers += [breaker_write(breaker) for breaker in breakers.values()]
         await self._withdraw(batch, states, withdrawals, now)
         for state in states.values():
             if state.job_id in self._aside and not state.is_terminal:
@@ -286,18 +294,41 @@ class Owner:
         program = self._programs.get(definition_hash)
         if program is None:
             program = compile_pinned(definition_hash, await self._store.definition(definition_hash))
+            if program.definition.breakers:
+                await self._store.declare_breakers(program.definition.breakers)
             self._programs[definition_hash] = program
         return program
 
+    def _heard(self, given: SignalRow | Signal, state: JobState, now: float) -> Signal:
+        return signal(given, now, self._chance(), state.program) if isinstance(given, SignalRow) else given
+
+    async def _breakers(self, states: dict[str, JobState], heard: Mapping[str, Iterable[Signal]]) -> dict[str, Breaker]:
+        """The breakers that the reports of this cycle concern, locked; usually none."""
+        names: set[str] = set()
+        for job_id, signals in heard.items():
+            program = states[job_id].program
+            for one in signals:
+                if isinstance(one, TaskReported) and (named := named_by(one, program.breaker_of(one.node))):
+                    names |= named
+        return {found.name: found for found in await self._cycle.breakers(sorted(names))} if names else {}
+
     async def _advance(
-        self, batch: Batch, state: JobState, signals: Iterable[SignalRow | Signal], now: float
+        self,
+        batch: Batch,
+        state: JobState,
+        signals: Iterable[Signal],
+        breakers: dict[str, Breaker],
+        now: float,
     ) -> list[Withdrawal]:
         withdrawals: list[Withdrawal] = []
         # Only what was owed before this cycle: the items of a fan-in that becomes owed now are not written yet.
         owed = owed_results(state) if state.job_id in self._owing_results else []
-        for given in signals:
-            heard = signal(given, now, self._chance(), state.program) if isinstance(given, SignalRow) else given
-            withdrawals += add_effects(batch, state, advance(state, heard, now))
+        for heard in signals:
+            changes: Sequence[Signal] = ()
+            if breakers and isinstance(heard, TaskReported):
+                heard, changes = consult(heard, state.program.breaker_of(heard.node), breakers, now)
+            for one in (heard, *changes):
+                withdrawals += add_effects(batch, state, advance(state, one, now))
         for node in owed:
             answer = await self._gather(state, node, now)
             withdrawals += add_effects(batch, state, advance(state, answer, now))

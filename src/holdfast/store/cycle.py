@@ -12,6 +12,8 @@ import orjson
 import psycopg
 
 from holdfast import failpoint
+from holdfast.core.breaking import Breaker, BreakerState
+from holdfast.define.gates import BreakerRules
 from holdfast.errors import Fenced, LostRace, Unreachable
 from holdfast.store.arrays import jsons, plain, texts
 from holdfast.store.connection import SYNC, Connections, Rows, Statement, unreachable
@@ -33,9 +35,9 @@ from holdfast.store.work import claim_statement, lease_of, report_statement
 
 ROLE = "cycle"
 
-_JSON = frozenset({"data", "error", "extra", "output", "params", "result", "spent"})
+_JSON = frozenset({"calls", "data", "error", "extra", "output", "params", "result", "spent"})
 # A node may be named null: unquoted, Postgres would take its name for none.
-_TEXT = frozenset({"log", "node", "reason", "worker"})
+_TEXT = frozenset({"log", "name", "node", "reason", "worker"})
 
 
 class PostgresCycle:
@@ -102,6 +104,9 @@ class PostgresCycle:
         )
         return [_job_row(row) for row in jobs], [_node_row(row) for row in nodes]
 
+    async def breakers(self, names: Sequence[str]) -> list[Breaker]:
+        return [_breaker(row) for row in await self._fetch("load_breakers", names=texts(names))]
+
     async def results(self, job_id: str, node: str) -> tuple[list[Any], list[int]]:
         rows = await self._fetch("item_results", job=job_id, node=node)
         outputs = [_parsed(row[2]) for row in rows if row[1] == "completed"]
@@ -118,7 +123,7 @@ class PostgresCycle:
         announcement: list[Statement] = [(b"notify holdfast_task", {})] if batch.makes_work else []
         await failpoint.hit("commit.before")
         commit: Statement = (b"commit", {})
-        last = [commit, *announcement] if handover is None else [claim_statement(handover), commit]
+        last = [commit, *announcement] if handover is None else [claim_statement(handover, gated=False), commit]
         rows = await self._exchange(*statements, *last)
         self._is_open = False
         await failpoint.hit("commit.after")
@@ -145,6 +150,7 @@ class PostgresCycle:
             *self._rows("write_attempts", batch.attempts),
             *self._rows("write_events", batch.events),
             *self._rows("write_answers", batch.answers),
+            *self._rows("write_breakers", batch.breakers),
         ]
 
     def _rows(self, name: str, rows: Sequence[Any], lane_ids: dict[Lane, int] | None = None) -> list[Statement]:
@@ -250,17 +256,24 @@ class LaneIds:
     async def of(self, lanes: set[Lane]) -> dict[Lane, int]:
         missing = [lane for lane in lanes if lane not in self._known]
         if missing:
-            columns = {
-                "queue": texts(lane.queue for lane in missing),
-                "handler": texts(lane.handler for lane in missing),
-                "tenant": texts(lane.tenant for lane in missing),
-            }
-            ensured = (query("ensure_lanes"), columns)
+            ensured = (
+                query("ensure_lanes"),
+                {
+                    "queue": texts(lane.queue for lane in missing),
+                    "handler": texts(lane.handler for lane in missing),
+                    "tenant": texts(lane.tenant for lane in missing),
+                    "breaker": texts(lane.breaker for lane in missing),
+                    "limit_key": texts(lane.limit_key for lane in missing),
+                },
+            )
             try:
-                _, known = await self._connections.exchange("main", ensured, SYNC, (query("all_lanes"), {}))
+                *_, known = await self._connections.exchange(
+                    "main", ensured, SYNC, *_limits_of(missing), (query("all_lanes"), {})
+                )
             except psycopg.OperationalError as error:
                 raise unreachable(self._connections.url, error) from None
-            self._known = {Lane(*row[1:]): row[0] for row in known.rows}
+            ids = {row[1:]: row[0] for row in known.rows}
+            self._known |= {lane: ids[(*lane[:4], lane.limit_key)] for lane in missing}
         self._used |= lanes
         return self._known
 
@@ -269,6 +282,22 @@ class LaneIds:
         used = self._used | self._used_before
         self._used_before, self._used = self._used, set()
         return sorted(self._known[lane] for lane in used)
+
+
+def _limits_of(lanes: Sequence[Lane]) -> list[Statement | None]:
+    """Limits are declared with the lanes that they hold back."""
+    declared = {(lane.tenant, limit.name): limit for lane in lanes for limit in lane.limits}
+    if not declared:
+        return []
+    limits = list(declared.values())
+    columns = {
+        "tenant": texts(tenant for tenant, _ in declared),
+        "name": texts(limit.name for limit in limits),
+        "concurrency": plain(limit.concurrency for limit in limits),
+        "rate": plain(limit.rate for limit in limits),
+        "burst": plain(limit.burst for limit in limits),
+    }
+    return [(query("declare_limits"), columns), SYNC]
 
 
 def _lanes_in(batch: Batch) -> set[Lane]:
@@ -289,3 +318,17 @@ def _node_row(row: tuple[Any, ...]) -> NodeRow:
 
 def _signal_row(row: tuple[Any, ...]) -> SignalRow:
     return SignalRow._make((*row[:11], _parsed(row[11]), _parsed(row[12]), *row[13:]))
+
+
+def _breaker(row: tuple[Any, ...]) -> Breaker:
+    name, state, settings, calls, successes, changed_at, until, held, reason = row
+    return Breaker(
+        rules=BreakerRules.from_json({**orjson.loads(settings), "name": name}),
+        state=BreakerState(state),
+        window=[(at, failed) for at, failed in orjson.loads(calls)],
+        successes=successes,
+        changed_at=changed_at,
+        until=until,
+        held=held,
+        reason=reason,
+    )

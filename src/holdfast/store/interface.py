@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, Protocol
 
+from holdfast.core.breaking import Breaker
+from holdfast.define.gates import BreakerRules, Limit
+
 NOBODY = 0
 """The owner of a signal whose job nobody owns yet."""
 
@@ -96,11 +99,32 @@ class SignalRow(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """The tasks that share a queue, a handler and a tenant."""
+    """The tasks that share a queue, a handler, a tenant, a breaker and limits."""
 
     queue: str
     handler: str
     tenant: str = "default"
+    breaker: str = ""
+    limits: tuple[Limit, ...] = ()
+
+    @property
+    def limit_key(self) -> str:
+        return "\n".join(sorted(limit.name for limit in self.limits))
+
+    @property
+    def is_gated(self) -> bool:
+        return bool(self.breaker or self.limits)
+
+
+class BreakerWrite(NamedTuple):
+    name: str
+    state: str
+    calls: list[list[Any]]
+    successes: int
+    changed_at: float
+    until: float | None
+    held: bool
+    reason: str | None
 
 
 class JobWrite(NamedTuple):
@@ -228,6 +252,7 @@ class Batch:
     attempts: list[AttemptWrite] = field(default_factory=list)
     events: list[EventWrite] = field(default_factory=list)
     answers: list[AnswerWrite] = field(default_factory=list)
+    breakers: list[BreakerWrite] = field(default_factory=list)
 
     made_work: bool = False
     made_due: float | None = None
@@ -235,7 +260,10 @@ class Batch:
     @property
     def makes_work(self) -> bool:
         """Whether workers find something new to claim once the cycle is committed."""
-        return self.made_work or bool(self.enqueued or any(row.due_at is None for row in self.retried))
+        if self.made_work or self.enqueued or any(row.due_at is None for row in self.retried):
+            return True
+        # A breaker that is not shut may let more through than before.
+        return any(row.state != "open" for row in self.breakers)
 
     def earliest_due(self) -> float | None:
         """When the first of the cycle's retries may be claimed."""
@@ -312,7 +340,9 @@ class Handover(NamedTuple):
         if not batch.makes_work:
             return False
         lanes = {row.lane for row in batch.enqueued} | {row.lane for row in batch.retried}
-        return batch.made_work or leases >= self.limit or not all(self._serves(lane) for lane in lanes)
+        if batch.made_work or leases >= self.limit or any(row.state != "open" for row in batch.breakers):
+            return True
+        return not all(self._serves(lane) and not lane.is_gated for lane in lanes)
 
     def _serves(self, lane: Lane) -> bool:
         return lane.handler in self.handlers and (self.queues is None or lane.queue in self.queues)
@@ -376,6 +406,10 @@ class Cycle(Protocol):
 
     async def load(self, job_ids: Sequence[str]) -> tuple[list[JobRow], list[NodeRow]]:
         """Jobs that belong to the owner, with the nodes that have begun."""
+        ...
+
+    async def breakers(self, names: Sequence[str]) -> list[Breaker]:
+        """Those that are known, locked until the commit."""
         ...
 
     async def results(self, job_id: str, node: str) -> tuple[list[Any], list[int]]:
@@ -465,6 +499,14 @@ class Store(Protocol):
         ...
 
     def cycle(self, orchestrator_id: int) -> Cycle: ...
+
+    async def declare_breakers(self, breakers: Sequence[BreakerRules]) -> None:
+        """Make breakers known; one that exists keeps its state."""
+        ...
+
+    async def open_gates(self) -> bool:
+        """Let breakers be tried whose cooldown is over; whether workers may find something behind a gate now."""
+        ...
 
     async def sweep_inbox(self) -> int:
         """Hand signals whose owner is dead or changed to the right one; returns how many."""

@@ -9,6 +9,7 @@ import orjson
 import psycopg
 
 from holdfast import failpoint
+from holdfast.define.gates import BreakerRules
 from holdfast.errors import NotFound
 from holdfast.store.arrays import jsons, plain, texts
 from holdfast.store.connection import SYNC, Answer, Connections, Rows, Statement, unreachable
@@ -141,6 +142,25 @@ class PostgresStore:
     async def forget_the_ended(self) -> None:
         """Remove processes that ended long ago and answers that nobody asks for any more."""
         await self._execute("forget_the_ended")
+
+    async def declare_breakers(self, breakers: Sequence[BreakerRules]) -> None:
+        """Make breakers known; one that exists keeps its state."""
+        await self._execute(
+            "declare_breakers",
+            name=texts(rules.name for rules in breakers),
+            settings=jsons(rules.to_json() for rules in breakers),
+            probes=plain(rules.probes for rules in breakers),
+        )
+
+    async def open_gates(self) -> bool:
+        """Let breakers be tried whose cooldown is over; whether workers may find something behind a gate now."""
+        tried, waits = await self._exchange(
+            "main", (query("let_breakers_try"), {}), SYNC, (query("limited_work_waits"), {})
+        )
+        may_find = tried.row_count > 0 or bool(waits.rows[0][0])
+        if may_find:
+            await self.notify_workers()
+        return may_find
 
     async def sweep_inbox(self) -> int:
         """Hand signals whose owner is dead or changed to the right one; returns how many."""

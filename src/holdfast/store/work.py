@@ -42,8 +42,10 @@ def report_statement(worker: WorkerIdentity, reports: Sequence[Report], name: st
     }
 
 
-def claim_statement(wish: Handover) -> Statement:
+def claim_statement(wish: Handover, *, gated: bool = True) -> Statement:
+    """What lies behind a breaker or a limit is claimed only with `gated`: the gate stays locked until the commit."""
     return query("claim"), {
+        "gated": gated,
         "me": wish.worker.worker_id,
         "queues": texts(wish.queues) if wish.queues is not None else None,
         "handlers": texts(wish.handlers),

@@ -32,7 +32,14 @@ CORE = (
     "tests/simulation/test_owner.py",
     "tests/orchestrator/test_owner.py",
 )
-STORE = (*PYTEST, "tests/store/test_fencing.py", "tests/store/test_conformance.py", "-k", "not model")
+STORE = (
+    *PYTEST,
+    "tests/store/test_fencing.py",
+    "tests/store/test_conformance.py",
+    "tests/store/test_gates.py",
+    "-k",
+    "not model",
+)
 SIMULATION = (
     sys.executable, "-m", "tests.simulation", "--seeds", "400", "--processes", "1", "--failures", "1",
 )  # fmt: skip

@@ -252,3 +252,27 @@ from unnest(%(job_id)s::uuid[], %(node)s::text[], %(first)s::int[], %(last)s::in
     as w (job_id, node, first, last, status, error)
 where t.job_id = any(array[w.job_id]) and t.node = w.node and t.item between w.first and w.last and t.status = 'ready'
 returning t.job_id::text, t.node, t.item;
+
+-- name: load_breakers
+-- Locked until the commit, in one order everywhere: what two owners tell a breaker at once is counted twice, not lost.
+select b.name, b.state, b.settings::text, b.calls::text, b.successes, extract(epoch from b.changed_at)::float8,
+    extract(epoch from b.until)::float8, b.held, b.reason
+from breakers b
+where b.name = any(%(names)s::text[])
+order by b.name
+for update;
+
+-- name: write_breakers
+with wanted as (
+    select * from unnest(%(name)s::text[], %(state)s::text[], %(calls)s::jsonb[], %(successes)s::int[],
+        %(changed_at)s::float8[], %(until)s::float8[], %(held)s::boolean[], %(reason)s::text[])
+        as w (name, state, calls, successes, changed_at, until, held, reason)
+),
+changed as (
+    insert into breaker_changes (name, state, reason)
+    select w.name, w.state, w.reason from wanted w join breakers b on b.name = w.name where b.state <> w.state
+)
+update breakers b
+set state = w.state, calls = w.calls, successes = w.successes, changed_at = to_timestamp(w.changed_at),
+    until = to_timestamp(w.until), held = w.held, reason = w.reason
+from wanted w where b.name = w.name;

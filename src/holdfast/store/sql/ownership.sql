@@ -168,3 +168,34 @@ from gone g;
 
 -- name: end_lapsed_workers
 update workers set ended_at = now() where ended_at is null and lease_until < now();
+
+-- name: declare_breakers
+-- The workflow that was read last says how; a state that it has stays.
+insert into breakers (name, settings, probes)
+select * from unnest(%(name)s::text[], %(settings)s::jsonb[], %(probes)s::int[])
+on conflict (name) do update set settings = excluded.settings, probes = excluded.probes
+where breakers.settings <> excluded.settings;
+
+-- name: let_breakers_try
+-- Breakers whose cooldown is over, unless a person holds them open or a probe decides.
+with tried as (
+    update breakers b
+    set state = 'half_open', calls = '[]', successes = 0, changed_at = now(), until = null,
+        reason = 'its cooldown is over', actor = null
+    where b.state = 'open' and b.until <= now() and not b.held
+        and b.settings ->> 'probe_url' is null and b.settings ->> 'probe_handler' is null
+    returning b.name, b.state, b.reason
+)
+insert into breaker_changes (name, state, reason) select name, state, reason from tried;
+
+-- name: limited_work_waits
+-- Whether something is ready behind a limit, whose slots and tokens come back without anybody's doing.
+select exists (
+    select 1 from lanes l
+    where (l.limit_key <> '' or exists (
+            select 1 from limits m where m.tenant = '' and m.name = 'queue:' || l.queue
+        ) or exists (
+            select 1 from limits m where m.tenant = l.tenant and m.name = 'tenant'
+        ))
+        and exists (select 1 from queue q where q.lane_id = l.lane_id and q.state = 'ready')
+);

@@ -51,12 +51,23 @@ where tenant = %(tenant)s and workflow_id = %(workflow_id)s
 order by registered_at desc, version desc limit 1;
 
 -- name: ensure_lanes
-insert into lanes (queue, handler, tenant)
-select * from unnest(%(queue)s::text[], %(handler)s::text[], %(tenant)s::text[])
+insert into lanes (queue, handler, tenant, breaker, limit_key)
+select * from unnest(%(queue)s::text[], %(handler)s::text[], %(tenant)s::text[], %(breaker)s::text[],
+    %(limit_key)s::text[])
 on conflict do nothing;
 
+-- name: declare_limits
+-- The workflow that was read last says how many.
+insert into limits (tenant, name, concurrency, rate, burst)
+select * from unnest(%(tenant)s::text[], %(name)s::text[], %(concurrency)s::int[], %(rate)s::float8[],
+    %(burst)s::int[])
+on conflict (tenant, name) do update
+set concurrency = coalesce(excluded.concurrency, limits.concurrency), rate = coalesce(excluded.rate, limits.rate),
+    burst = coalesce(excluded.burst, limits.burst), changed_at = now()
+where limits.actor is null;
+
 -- name: all_lanes
-select lane_id, queue, handler, tenant from lanes;
+select lane_id, queue, handler, tenant, breaker, limit_key from lanes;
 
 -- name: notify
 select pg_notify(%(channel)s, %(payload)s);

@@ -37,16 +37,22 @@ where q.job_id = any(array[p.job_id]) and q.node = p.node and q.item = p.item an
 update workers set ended_at = now(), lease_until = now() where worker_id = %(me)s and ended_at is null;
 
 -- name: claim
--- Open lanes first, then tasks in them by priority, rank and age; what lies below a lane's floor is dead.
-with open_lane as (
-    select l.lane_id, l.handler, case when %(everything)s then 0 else l.floor end as floor
+-- Open lanes first, then tasks in them by priority, rank and age; what lies below a lane's floor is dead. Lanes that a
+-- breaker or a limit may hold back are asked separately, and not at all by a handover: it would keep them locked.
+with served_lane as materialized (
+    select l.lane_id, l.handler, case when %(everything)s then 0 else l.floor end as floor,
+        l.breaker <> '' or l.limit_key <> '' or exists (
+            select 1 from limits m where m.tenant = '' and m.name = 'queue:' || l.queue
+        ) or exists (
+            select 1 from limits m where m.tenant = l.tenant and m.name = 'tenant'
+        ) as is_gated
     from lanes l
     where l.handler = any(%(handlers)s::text[]) and (%(queues)s::text[] is null or l.queue = any(%(queues)s::text[]))
         and exists (select 1 from workers w where w.worker_id = %(me)s and w.ended_at is null and w.lease_until > now())
 ),
 candidate as materialized (
     select c.job_id, c.node, c.item, l.handler, c.priority, c.rank, c.id
-    from open_lane l
+    from served_lane l
     cross join lateral (
         select q.job_id, q.node, q.item, q.priority, q.rank, q.id
         from queue q
@@ -55,7 +61,14 @@ candidate as materialized (
         limit %(limit)s
         for update skip locked
     ) c
-    order by c.priority desc, c.rank, c.id
+    where not l.is_gated
+    union all
+    select p.job_id, p.node, p.item, p.handler, p.priority, p.rank, p.id
+    from (
+        select array_agg(l.lane_id) as lanes from served_lane l where l.is_gated and %(gated)s having count(*) > 0
+    ) g
+    cross join lateral pick_gated(g.lanes, %(limit)s::int, %(everything)s) p
+    order by priority desc, rank, id
     limit %(limit)s
 ),
 claimed as (

@@ -1,0 +1,66 @@
+"""What a report tells the breakers of its task, and what they answer: whether the task failed, or has to wait."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from holdfast.core.breaking import Breaker, BreakerState, Call, feed
+from holdfast.core.failing import is_permanent
+from holdfast.core.signals import BreakerChanged, Outcome, TaskReported
+from holdfast.core.states import TERMINAL
+from holdfast.errors import Code
+
+SOON_SECONDS = 1.0
+NO_NAMES: frozenset[str] = frozenset()
+
+
+def named_by(report: TaskReported, behind: str | None) -> frozenset[str]:
+    """The breakers that a report concerns, most often none; `behind` is that of its node."""
+    if behind is None and report.down is None and report.calls is None:
+        return NO_NAMES
+    return frozenset(name for name in (*(report.calls or ()), behind, report.down) if name is not None)
+
+
+def consult(
+    report: TaskReported, behind: str | None, breakers: Mapping[str, Breaker], now: float
+) -> tuple[TaskReported, list[BreakerChanged]]:
+    """Feed the breakers, each call once; the report then says by whom its task is held, if it is.
+
+    A report that is not taken, of a lost lease or a task that was given back tells nothing.
+    """
+    task = report.task
+    if task is None or task.epoch != report.epoch or task.status in TERMINAL:
+        return report, []
+    if report.outcome not in (Outcome.DONE, Outcome.FAILED):
+        return report, []
+    started_at = report.started_at if report.started_at is not None else now
+    changes = []
+    for name in sorted(named_by(report, behind) & breakers.keys()):
+        breaker = breakers[name]
+        calls = [Call(failed, started_at) for failed in (report.calls or {}).get(name, ())]
+        if name == behind:
+            calls.append(Call(counts(report, breaker), started_at))
+        if feed(breaker, calls, now) and breaker.state is not BreakerState.HALF_OPEN:
+            changes.append(BreakerChanged(name, breaker.state, breaker.reason or "", breaker.until))
+    return _held(report, behind, breakers, now), changes
+
+
+def counts(report: TaskReported, breaker: Breaker) -> bool:
+    """Whether the attempt failed by the fault of the dependency."""
+    if report.outcome is not Outcome.FAILED or report.error is None:
+        return False
+    if report.error["code"] == Code.DEPENDENCY_DOWN:
+        return True
+    return breaker.rules.counts(report.error["code"], is_permanent=is_permanent(report.error))
+
+
+def _held(report: TaskReported, behind: str | None, breakers: Mapping[str, Breaker], now: float) -> TaskReported:
+    own = breakers.get(behind or "")
+    if own is not None and own.state is BreakerState.OPEN and counts(report, own):
+        # Its lane is shut: it need not look at the clock.
+        return report._replace(held_by=own.name)
+    down = breakers.get(report.down or "")
+    if down is not None and report.outcome is Outcome.FAILED:
+        until = down.until if down.state is BreakerState.OPEN else now + SOON_SECONDS
+        return report._replace(held_by=down.name, held_until=until or now + down.rules.cooldown_seconds)
+    return report

@@ -1,0 +1,171 @@
+"""Breakers and limits behind both stores: what is held back costs a claim nothing and is let through in its order."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.core.breaking import BreakerState
+from holdfast.define.gates import BreakerRules, Limit
+from holdfast.orchestrator.commit import breaker_write
+from holdfast.store.interface import Batch, Handover, Lane, WorkerIdentity
+from tests.store.stage import Stage, report_of
+
+pytestmark = pytest.mark.anyio
+GATEWAY = BreakerRules("gateway", cooldown_seconds=0.0)
+BEHIND = Lane("default", "work", breaker="gateway")
+
+
+async def queued(stage: Stage, lane: Lane, count: int, node: str = "n", **given: int) -> tuple[int, str]:
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    await stage.enqueue(me, job_id, node, range(count), lane=lane, **given)
+    return me, job_id
+
+
+async def put(stage: Stage, me: int, state: BreakerState, successes: int = 0) -> None:
+    """Through the cycle, as an owner does it."""
+    cycle = stage.store.cycle(me)
+    opened = await cycle.open(100, 100)
+    (breaker,) = await cycle.breakers(["gateway"])
+    breaker.state, breaker.successes, breaker.changed_at = state, successes, opened.now
+    breaker.until = opened.now if state is BreakerState.OPEN else None
+    await cycle.commit(Batch(breakers=[breaker_write(breaker)]))
+
+
+async def claimed(stage: Stage, worker: WorkerIdentity, limit: int = 100) -> list[int]:
+    return [lease.item for lease in await stage.claim(worker, limit)]
+
+
+async def test_an_open_breaker_lets_nothing_through_and_a_closed_one_everything(stage: Stage) -> None:
+    await stage.store.declare_breakers([GATEWAY])
+    me, _ = await queued(stage, BEHIND, 3)
+    worker = await stage.worker()
+    await put(stage, me, BreakerState.OPEN)
+    assert await claimed(stage, worker) == []
+    await put(stage, me, BreakerState.CLOSED)
+    assert await claimed(stage, worker) == [0, 1, 2]
+
+
+async def test_a_breaker_that_nobody_has_declared_holds_nothing_back(stage: Stage) -> None:
+    await queued(stage, BEHIND, 2)
+    assert await claimed(stage, await stage.worker()) == [0, 1]
+
+
+async def test_a_half_open_breaker_lets_as_many_run_at_once_as_it_permits(stage: Stage) -> None:
+    await stage.store.declare_breakers([GATEWAY])
+    me, _ = await queued(stage, BEHIND, 9)
+    first, second = await stage.worker("one"), await stage.worker("two")
+    await put(stage, me, BreakerState.HALF_OPEN)
+    (probe,) = await stage.claim(first)
+    assert await claimed(stage, second) == []
+    await put(stage, me, BreakerState.HALF_OPEN, successes=2)
+    assert await claimed(stage, second) == [1, 2]
+    await stage.store.report(first, [report_of(probe)])
+    assert await claimed(stage, first) == [3]
+
+
+async def test_a_breaker_is_tried_again_when_its_cooldown_is_over(stage: Stage) -> None:
+    await stage.store.declare_breakers([GATEWAY])
+    me, _ = await queued(stage, BEHIND, 4)
+    worker = await stage.worker()
+    await put(stage, me, BreakerState.OPEN)
+    assert await stage.store.open_gates()
+    assert await claimed(stage, worker) == [0]
+    assert not await stage.store.open_gates()
+
+
+async def test_a_breaker_with_a_probe_waits_for_the_probe(stage: Stage) -> None:
+    await stage.store.declare_breakers([BreakerRules("gateway", cooldown_seconds=0.0, probe_url="http://localhost/")])
+    me, _ = await queued(stage, BEHIND, 1)
+    await put(stage, me, BreakerState.OPEN)
+    assert not await stage.store.open_gates()
+    assert await claimed(stage, await stage.worker()) == []
+
+
+async def test_what_is_told_to_a_breaker_is_kept(stage: Stage) -> None:
+    rules = BreakerRules("gateway", codes=("BUSY",), probe_handler="check")
+    await stage.store.declare_breakers([rules])
+    me = await stage.orchestrator()
+    cycle = stage.store.cycle(me)
+    await cycle.open(1, 1)
+    (breaker,) = await cycle.breakers(["gateway", "unknown"])
+    assert (breaker.rules, breaker.state, breaker.window) == (rules, BreakerState.CLOSED, [])
+    breaker.window = [(1.5, True), (2.5, False)]
+    breaker.state, breaker.changed_at, breaker.until, breaker.reason = BreakerState.OPEN, 7.0, 9.0, 'it "fell", ü'
+    await cycle.commit(Batch(breakers=[breaker_write(breaker)]))
+    await cycle.open(1, 1)
+    assert await cycle.breakers(["gateway"]) == [breaker]
+    await cycle.rollback()
+
+
+async def test_declaring_a_breaker_again_changes_its_rules_and_not_its_state(stage: Stage) -> None:
+    await stage.store.declare_breakers([GATEWAY])
+    me, _ = await queued(stage, BEHIND, 1)
+    await put(stage, me, BreakerState.OPEN)
+    stricter = BreakerRules("gateway", window_calls=5, cooldown_seconds=60)
+    await stage.store.declare_breakers([stricter])
+    cycle = stage.store.cycle(me)
+    await cycle.open(1, 1)
+    (breaker,) = await cycle.breakers(["gateway"])
+    await cycle.rollback()
+    assert (breaker.rules, breaker.state) == (stricter, BreakerState.OPEN)
+
+
+async def test_a_limit_of_concurrency_counts_leases_over_workers_and_lanes(stage: Stage) -> None:
+    shared = Limit("key:CIV", concurrency=2)
+    me, job_id = await queued(stage, Lane("default", "work", limits=(shared,)), 3, "a")
+    await stage.enqueue(me, job_id, "b", range(3), lane=Lane("heavy", "work", limits=(shared,)))
+    first, second = await stage.worker("one"), await stage.worker("two")
+    (lease, _) = await stage.claim(first)
+    assert await stage.claim(second) == []
+    await stage.store.report(first, [report_of(lease)])
+    assert len(await stage.claim(second)) == 1
+    assert await stage.claim(first) == []
+
+
+async def test_slots_die_with_their_holder(stage: Stage) -> None:
+    await queued(stage, Lane("default", "work", limits=(Limit("node:w.n", concurrency=1),)), 2)
+    first, second = await stage.worker("one"), await stage.worker("two")
+    assert await claimed(stage, first) == [0]
+    assert await claimed(stage, second) == []
+    await stage.behind.lapse_worker(first)
+    await stage.store.expire()
+    assert await claimed(stage, second) == [1]
+
+
+async def test_a_rate_lets_so_many_begin_and_no_more(stage: Stage) -> None:
+    slow = Limit("node:w.n", rate=1e-6, burst=3)
+    await queued(stage, Lane("default", "work", limits=(slow,)), 9)
+    worker = await stage.worker()
+    leases = await stage.claim(worker, 2)
+    leases += await stage.claim(worker)
+    assert [lease.item for lease in leases] == [0, 1, 2]
+    await stage.store.report(worker, [report_of(lease) for lease in leases])
+    assert await stage.claim(worker) == []
+    assert await stage.store.open_gates()
+
+
+async def test_of_two_limits_the_tighter_one_decides_and_the_other_lane_is_not_starved(stage: Stage) -> None:
+    wide, tight = Limit("key:wide", concurrency=3), Limit("key:tight", concurrency=1)
+    me, job_id = await queued(stage, Lane("default", "work", limits=(tight, wide)), 5, "both")
+    await stage.enqueue(me, job_id, "one", range(5), lane=Lane("default", "work", limits=(wide,)))
+    leases = await stage.claim(await stage.worker())
+    assert sorted(lease.node for lease in leases) == ["both", "one", "one"]
+
+
+async def test_held_and_open_lanes_are_claimed_in_one_order(stage: Stage) -> None:
+    limited = Lane("default", "work", limits=(Limit("node:w.n", concurrency=2),))
+    me, job_id = await queued(stage, limited, 3, "limited", priority=5)
+    await stage.enqueue(me, job_id, "free", range(3), priority=7)
+    leases = await stage.claim(await stage.worker(), 4)
+    assert [lease.node for lease in leases] == ["free", "free", "free", "limited"]
+
+
+async def test_what_is_behind_a_gate_is_not_handed_over(stage: Stage) -> None:
+    me, _ = await queued(stage, Lane("default", "work", limits=(Limit("node:w.n", concurrency=9),)), 2)
+    worker = await stage.worker()
+    cycle = stage.store.cycle(me)
+    await cycle.open(1, 1)
+    committed = await cycle.commit(Batch(), Handover(worker, (), None, ["work"], 10))
+    assert committed.leases == []
+    assert await claimed(stage, worker) == [0, 1]
