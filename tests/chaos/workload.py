@@ -58,7 +58,7 @@ nodes:
   save:
     handler: chaos_saver
     params: {steps: 4}
-    retry: {max_retries: 10, initial_delay_seconds: 0.1, max_delay_seconds: 0.2}
+    retry: {max_retries: 0}
     next: after
   after: {handler: chaos_step, params: {number: "{{ inputs.number }}"}}
 """

@@ -356,7 +356,8 @@ class ModelStore:
         key = (lease.job_id, lease.node, lease.item)
         if not (worker_lives(self.db, worker) and holds(self.db, worker, key, lease.epoch)):
             return False
-        self.db.checkpoints[key].append((seq, name, data, lease.epoch))
+        others = [saved for saved in self.db.checkpoints[key] if saved[0] != seq]
+        self.db.checkpoints[key] = sorted([*others, (seq, name, data, lease.epoch)])
         self._after()
         return True
 
