@@ -28,6 +28,8 @@ CHOSEN = {
     "exhaust connections",
     "fill the disk",
     "hold the interpreter past the lease",
+    "crash a handler by a segfault",
+    "crash a handler with children of its own",
     "terminate a worker whose task does not listen",
 }
 
@@ -36,8 +38,6 @@ def chosen() -> Iterator[object]:
     for fault in FAULTS:
         if fault.name in CHOSEN:
             marks = []
-            if fault.known:
-                marks.append(pytest.mark.xfail(reason=fault.known, strict=False))
             if fault.needs_small_disk and not can_mount():
                 marks.append(pytest.mark.skip(reason="only root may mount the small disk that this fills"))
             yield pytest.param(fault, id=fault.name, marks=marks)

@@ -83,6 +83,13 @@ nodes:
   stay: {handler: chaos_stubborn, next: after}
   after: {handler: chaos_step, params: {number: "{{ inputs.number }}"}}
 """
+CRASH = """
+workflow_id: crash
+inputs: {{number: {{type: integer}}}}
+nodes:
+  crash: {{handler: {handler}, retry: {{max_retries: 0}}, next: after}}
+  after: {{handler: chaos_step, params: {{number: "{{{{ inputs.number }}}}"}}}}
+"""
 MIXED = (CHAIN, FAN, CHOICE, RETRY, SAVER, PARTIAL)
 
 
