@@ -99,7 +99,7 @@ async def error_at(point: str, case: Case) -> None:
 
 
 async def submit_at(point: str, action: str, case: Case) -> None:
-    """Whoever submits is killed, and submits again under the same key."""
+    """Whoever submits is struck, and submits again under the same key."""
     await case.fleet.up(ORCHESTRATOR, WORKER)
     (job,) = workload.jobs([workload.CHAIN], copies=1)
     case.jobs.append(job)
@@ -327,6 +327,7 @@ FAULTS = [
     *(Fault("stop", f"at {point}", partial(stop_at, point)) for point in AT_POINTS),
     *(Fault("stop", f"at {p}", partial(submit_at, p, "stop")) for p in POINTS if p not in AT_POINTS),
     *(Fault("lose the database", f"at {point}", partial(error_at, point)) for point in AT_POINTS),
+    *(Fault("lose the database", f"at {p}", partial(submit_at, p, "error")) for p in POINTS if p not in AT_POINTS),
     *(Fault("cut the network", f"of the {s}", partial(cut, s)) for s in OTHER),
     Fault("cut a commit", "before Postgres hears it", partial(cut_at_commit, "to_server")),
     Fault("cut a commit", "before its answer", partial(cut_at_commit, "to_client")),
