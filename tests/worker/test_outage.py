@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from holdfast.define.registry import discover
-from tests.chaos.proxy import Proxy
+from tests.chaos.proxy import BOTH, Proxy
 from tests.conftest import eventually
 from tests.running import SHORT_LEASES, Engine, client_of, serving
 
@@ -90,3 +90,19 @@ async def test_a_checkpoint_that_waits_until_the_lease_is_over_is_lost_and_no_re
     assert (status["status"], status["result"]) == ("completed", 2)
     assert counts == [(0, 1, 0)]
     assert not (tmp_path / "saved_1").exists()
+
+
+async def test_a_thread_that_saves_into_a_silent_network_is_free_when_the_lease_is_over(
+    database_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with worker_behind_a_proxy(database_url, **SHORT_LEASES) as (engine, proxy):
+        job_id = await engine.submit(NO_RETRY.format(handler="saves_in_a_thread"), {"folder": str(tmp_path)})
+        await appears(tmp_path / "begun_1")
+        proxy.hold(*BOTH)
+        (tmp_path / "go").touch()
+        await appears(tmp_path / "lost_1")
+        waits = [message for message in caplog.messages if message.startswith("checkpoint_waits: 'half'")]
+        assert waits
+        assert not any("no answer within" in message for message in waits), "the lease was over long before"
+        proxy.heal()
+        assert (await engine.finished(job_id))["result"] == 2

@@ -342,9 +342,12 @@ class Worker:
         worker = self._worker
         while worker is not None and worker is self._worker:
             try:
-                return await self._store.save_checkpoint(worker, lease, seq, name, data)
-            except Unreachable as reason:
-                logger.warning("checkpoint_waits: '%s' of %s/%s: %s", name, lease.job_id, lease.node, reason)
+                # An answer that does not come is waited for no longer than our lease lasts.
+                async with asyncio.timeout(max(0.1, self._lease_ends - time.monotonic())):
+                    return await self._store.save_checkpoint(worker, lease, seq, name, data)
+            except (Unreachable, TimeoutError) as reason:
+                why = str(reason) or "the database does not answer"
+                logger.warning("checkpoint_waits: '%s' of %s/%s: %s", name, lease.job_id, lease.node, why)
                 await asyncio.sleep(RETREAT_SECONDS)
         return False
 
