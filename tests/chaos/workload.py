@@ -91,6 +91,8 @@ nodes:
   after: {{handler: chaos_step, params: {{number: "{{{{ inputs.number }}}}"}}}}
 """
 MIXED = (CHAIN, FAN, CHOICE, RETRY, SAVER, PARTIAL)
+RETRYING = tuple(workflow for workflow in MIXED if "max_retries: 0" not in workflow)
+"""For a fault that is a failure of the handler; no other may cost a retry."""
 
 
 class Expected(NamedTuple):
