@@ -14,7 +14,7 @@ import orjson
 import uuid_utils
 
 from holdfast.core.states import JOB_TERMINAL, JobStatus
-from holdfast.define.definition import Definition
+from holdfast.define.definition import Definition, read_pinned
 from holdfast.define.inputs import check_inputs
 from holdfast.errors import NotFound, Refused
 from holdfast.store.interface import NewJob, SubmitAnswer
@@ -128,7 +128,7 @@ class Client:
                 f"There is no workflow '{workflow_id}' in this database and no file of that name.",
                 remedy="Submit its file once, for example: holdfast submit workflow.yaml",
             )
-        return Definition.from_json(orjson.loads(found))
+        return read_pinned(found)
 
     async def cancel(self, job_id: str, *, reason: str = "", actor: str | None = None) -> int:
         """Ask the job's owner to stop it; returns the signal's id, whose answer tells what came of it."""

@@ -111,6 +111,10 @@ class Case:
         """The tasks that are leased now are those that the fault affects; without a call: all that are open."""
         self._affected = await self.query(_LEASED)
 
+    def note(self, job_id: str, node: str, item: int) -> None:
+        """This one task is what the fault affects."""
+        self._affected = [(job_id, node, item)]
+
     async def all_done(self) -> None:
         """Until every job is terminal, with a supervisor that starts again what has died."""
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import psutil
 import psycopg
 
 from holdfast.failpoint import POINTS
@@ -35,8 +38,6 @@ class Fault:
     where: str
     strike: Callable[[Case], Awaitable[None]]
     needs_small_disk: bool = False
-    known: str = ""
-    """Why it is not borne yet; then it is shown and does not count."""
 
     @property
     def name(self) -> str:
@@ -59,7 +60,9 @@ async def calm(case: Case) -> None:
 
 async def _reaches(case: Case, point: str, action: str) -> Process:
     """The only process of its kind comes to the point, with work in its hands: enough to last until a renewal."""
-    await case.submit(workload.jobs(copies=10 if point.startswith("renew") else 2))
+    # Nobody speaks to the database while a handler runs: an error there is the handler's own.
+    workflows = workload.RETRYING if point.startswith("run") and action == "error" else workload.MIXED
+    await case.submit(workload.jobs(workflows, copies=10 if point.startswith("renew") else 2))
     service = service_of(point)
     once = case.scratch / "once"
     visit = f"@{1 + case.number % 3}"
@@ -98,7 +101,7 @@ async def error_at(point: str, case: Case) -> None:
 
 
 async def submit_at(point: str, action: str, case: Case) -> None:
-    """Whoever submits is killed, and submits again under the same key."""
+    """Whoever submits is struck, and submits again under the same key."""
     await case.fleet.up(ORCHESTRATOR, WORKER)
     (job,) = workload.jobs([workload.CHAIN], copies=1)
     case.jobs.append(job)
@@ -290,6 +293,35 @@ async def terminate(case: Case) -> None:
     await case.fleet.up(WORKER)
 
 
+async def crash(handler: str, case: Case) -> None:
+    """A handler's own process dies: alone, without its worker, without a retry, and nothing of it is left."""
+    _, worker = await case.fleet.up(ORCHESTRATOR, WORKER)
+    await case.submit([*workload.jobs([workload.CRASH.format(handler=handler)], copies=1), *workload.jobs()])
+    first = await until("the handler has begun", partial(_first_execution, case, "crash"))
+    if handler in ("chaos_victim", "chaos_parent"):
+        os.kill(first["pid"], signal.SIGKILL)
+    case.broken()
+    case.note(first["job"], first["node"], first["item"])
+    await until("its processes are gone", partial(_are_gone, [first["pid"], *first.get("children", ())]))
+    await case.all_done()
+
+    async def survives() -> bool:
+        return worker.is_alive
+
+    await until("the worker survives", survives, seconds=0)
+
+
+async def _first_execution(case: Case, node: str) -> dict[str, Any]:
+    """What a task of that node has written about its first execution, as soon as there is one."""
+    effects = case.scratch / "effects"
+    lines = [json.loads(line) for line in effects.read_text().splitlines()] if effects.exists() else []
+    return next((line for line in lines if line["node"] == node), {})
+
+
+async def _are_gone(pids: Sequence[int]) -> bool:
+    return not any(psutil.pid_exists(pid) for pid in pids)
+
+
 AT_POINTS = [point for point in POINTS if not point.startswith("submit")]
 FAULTS = [
     *(Fault("kill", f"at {point}", partial(kill_at, point)) for point in AT_POINTS),
@@ -297,6 +329,7 @@ FAULTS = [
     *(Fault("stop", f"at {point}", partial(stop_at, point)) for point in AT_POINTS),
     *(Fault("stop", f"at {p}", partial(submit_at, p, "stop")) for p in POINTS if p not in AT_POINTS),
     *(Fault("lose the database", f"at {point}", partial(error_at, point)) for point in AT_POINTS),
+    *(Fault("lose the database", f"at {p}", partial(submit_at, p, "error")) for p in POINTS if p not in AT_POINTS),
     *(Fault("cut the network", f"of the {s}", partial(cut, s)) for s in OTHER),
     Fault("cut a commit", "before Postgres hears it", partial(cut_at_commit, "to_server")),
     Fault("cut a commit", "before its answer", partial(cut_at_commit, "to_client")),
@@ -310,11 +343,11 @@ FAULTS = [
     Fault("kill backends", "", kill_backends),
     Fault("exhaust connections", "", exhaust_connections),
     Fault("fill the disk", "", fill_the_disk, needs_small_disk=True),
-    Fault(
-        "hold the interpreter",
-        "past the lease",
-        hold_the_interpreter,
-    ),
+    Fault("hold the interpreter", "past the lease", hold_the_interpreter),
+    Fault("crash a handler", "by a segfault", partial(crash, "chaos_segfault")),
+    Fault("crash a handler", "by too much memory", partial(crash, "chaos_hoard")),
+    Fault("crash a handler", "by signal 9", partial(crash, "chaos_victim")),
+    Fault("crash a handler", "with children of its own", partial(crash, "chaos_parent")),
     Fault("terminate", "a worker whose task does not listen", terminate),
 ]
 

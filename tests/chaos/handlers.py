@@ -6,6 +6,8 @@ import asyncio
 import ctypes
 import json
 import os
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -16,10 +18,10 @@ HOLD_SECONDS = "CHAOS_HOLD_SECONDS"
 WORK_SECONDS = 0.03
 
 
-def _leave_a_line(ctx: Any) -> None:
+def _leave_a_line(ctx: Any, **more: Any) -> None:
     """One write to a file that all workers append to: lines of several processes do not mix."""
     lease = ctx._attempt.lease
-    line = {"job": ctx.job_id, "node": ctx.node, "item": lease.item, "epoch": lease.epoch, "pid": os.getpid()}
+    line = {"job": ctx.job_id, "node": ctx.node, "item": lease.item, "epoch": lease.epoch, "pid": os.getpid()} | more
     file = os.open(os.environ[EFFECTS], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         os.write(file, (json.dumps(line) + "\n").encode())
@@ -84,3 +86,48 @@ def stubborn(*, ctx: Context) -> str:
         while True:
             time.sleep(3600)
     return "done"
+
+
+@handler("chaos_segfault", isolation="process")
+def segfault(*, ctx: Context) -> str:
+    _leave_a_line(ctx)
+    if ctx.attempt == 1:
+        ctypes.string_at(0)
+    return "done"
+
+
+@handler("chaos_hoard", isolation="process", memory_mb=150)
+def hoard(*, ctx: Context) -> str:
+    """Its first attempt takes more memory than it may have, and would keep it."""
+    _leave_a_line(ctx)
+    if ctx.attempt == 1:
+        hoarded = [bytearray(os.urandom(1024)) * 1024 for _ in range(250)]
+        _hang(hoarded)
+    return "done"
+
+
+@handler("chaos_victim", isolation="process")
+def victim(*, ctx: Context) -> str:
+    """Its first attempt waits to be killed."""
+    _leave_a_line(ctx)
+    if ctx.attempt == 1:
+        _hang()
+    return "done"
+
+
+@handler("chaos_parent", isolation="process")
+def parent(*, ctx: Context) -> str:
+    """Its first attempt has children, one of them in a session of its own, and waits to be killed."""
+    if ctx.attempt == 1:
+        # Where the kernel does not say whose orphans they are, a session of its own is a way out.
+        apart = sys.platform == "linux"
+        children = [subprocess.Popen(["sleep", "600"], start_new_session=own and apart).pid for own in (False, True)]
+        _leave_a_line(ctx, children=children)
+        _hang()
+    _leave_a_line(ctx)
+    return "done"
+
+
+def _hang(*kept: object) -> None:
+    while True:
+        time.sleep(3600)

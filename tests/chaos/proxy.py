@@ -28,6 +28,7 @@ class Proxy:
         self.swallowed: set[Direction] = set()
         self.cut_at: Direction | None = None
         self.was_cut = asyncio.Event()
+        self.refuses = False
         for flow in self.flows.values():
             flow.set()
 
@@ -51,6 +52,11 @@ class Proxy:
         for pipe in list(self._pipes):
             pipe.cut()
 
+    def refuse(self) -> None:
+        """Reset every connection and let no new one through until healed, as a server that is away."""
+        self.refuses = True
+        self.cut()
+
     def hold(self, *directions: Direction) -> None:
         """Keep back what comes in these directions until healed, as a stalled network does."""
         for direction in directions:
@@ -66,12 +72,15 @@ class Proxy:
 
     def heal(self) -> None:
         """From now on everything flows again, on connections that have lost nothing."""
+        self.refuses = False
         self.swallowed.clear()
         for flow in self.flows.values():
             flow.set()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
+            if self.refuses:
+                raise ConnectionRefusedError
             server = await asyncio.open_connection("127.0.0.1", self._server_port)
         except OSError:
             writer.transport.abort()

@@ -10,6 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from holdfast.failpoint import ACTIONS, POINTS
 from tests.chaos.case import Case, run_case
 from tests.chaos.checks import Verdict, judge
 from tests.chaos.faults import FAULTS, Fault, calm, can_mount, small_disk
@@ -28,6 +29,8 @@ CHOSEN = {
     "exhaust connections",
     "fill the disk",
     "hold the interpreter past the lease",
+    "crash a handler by a segfault",
+    "crash a handler with children of its own",
     "terminate a worker whose task does not listen",
 }
 
@@ -36,8 +39,6 @@ def chosen() -> Iterator[object]:
     for fault in FAULTS:
         if fault.name in CHOSEN:
             marks = []
-            if fault.known:
-                marks.append(pytest.mark.xfail(reason=fault.known, strict=False))
             if fault.needs_small_disk and not can_mount():
                 marks.append(pytest.mark.skip(reason="only root may mount the small disk that this fills"))
             yield pytest.param(fault, id=fault.name, marks=marks)
@@ -58,6 +59,14 @@ def small_server(tmp_path: Path) -> Iterator[Server]:
 def test_every_kind_of_fault_has_a_case() -> None:
     assert {fault.kind for fault in FAULTS if fault.name in CHOSEN} == {fault.kind for fault in FAULTS}
     assert {fault.name for fault in FAULTS} >= CHOSEN
+
+
+def test_every_failpoint_is_struck_in_every_way() -> None:
+    names = [fault.name for fault in FAULTS]
+    assert len(set(names)) == len(names)
+    ways = {"kill": "kill", "stop": "stop", "error": "lose the database"}
+    assert {f"{way} at {point}" for way in ways.values() for point in POINTS} <= set(names)
+    assert set(ACTIONS) - set(ways) == {"delay"}, "a delay breaks nothing"
 
 
 @pytest.mark.parametrize("fault", list(chosen()))

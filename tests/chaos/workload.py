@@ -58,7 +58,7 @@ nodes:
   save:
     handler: chaos_saver
     params: {steps: 4}
-    retry: {max_retries: 10, initial_delay_seconds: 0.1, max_delay_seconds: 0.2}
+    retry: {max_retries: 0}
     next: after
   after: {handler: chaos_step, params: {number: "{{ inputs.number }}"}}
 """
@@ -83,7 +83,16 @@ nodes:
   stay: {handler: chaos_stubborn, next: after}
   after: {handler: chaos_step, params: {number: "{{ inputs.number }}"}}
 """
+CRASH = """
+workflow_id: crash
+inputs: {{number: {{type: integer}}}}
+nodes:
+  crash: {{handler: {handler}, retry: {{max_retries: 0}}, next: after}}
+  after: {{handler: chaos_step, params: {{number: "{{{{ inputs.number }}}}"}}}}
+"""
 MIXED = (CHAIN, FAN, CHOICE, RETRY, SAVER, PARTIAL)
+RETRYING = tuple(workflow for workflow in MIXED if "max_retries: 0" not in workflow)
+"""For a fault that is a failure of the handler; no other may cost a retry."""
 
 
 class Expected(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+import psycopg
 import pytest
 
 from tests.cli.conftest import Command, finished, line_that_has, spawn
@@ -66,3 +67,16 @@ def test_detach_only_records_the_signal_and_says_what_to_start(database: Command
     assert finished(spawn("watch", job_id)).code == 7
     serving.terminate()
     assert finished(serving).code == 0
+
+
+def test_a_job_whose_definition_cannot_be_read_is_left_to_those_who_can(database: Command, database_url: str) -> None:
+    job_id = database("submit", "slow.yaml", "--json").json["job_id"]
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("update holdfast.workflows set definition = (definition::jsonb - 'has_result')::json")
+    answer = database("cancel", job_id, "--yes")
+    assert answer.code == 4
+    assert "was not cancelled" in answer.err and "cannot be read by Holdfast" in answer.err
+    assert "Another version wrote it" in answer.err
+    recorded = database("cancel", job_id, "--yes", "--detach")
+    assert recorded.code == 0
+    assert "is recorded" in recorded.out and "cannot be read by Holdfast" in recorded.err

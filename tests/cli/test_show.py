@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from holdfast.client import Client, new_job
@@ -246,3 +247,51 @@ def test_a_job_that_was_set_aside_says_why(database: Command, database_url: str)
     shown = database("status", job_id).out
     assert "Set aside" in shown and "KeyError: 'workflow_id'" in shown and "tries again by itself" in shown
     assert database("status", job_id, "--json").json["reason"] == "orchestrator_error: KeyError: 'workflow_id'"
+
+
+@pytest.fixture
+def of_another_version(database: Command, database_url: str) -> dict[str, Any]:
+    """A job that failed, under a definition that lacks what this version wants to find in it."""
+    ended = run(database, "failing.yaml")
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("update holdfast.workflows set definition = (definition::jsonb - 'has_result')::json")
+    return ended
+
+
+UNREADABLE = "The definition cannot be read by Holdfast"
+
+
+def test_status_of_a_job_whose_definition_cannot_be_read_shows_what_is_known(
+    database: Command, of_another_version: dict[str, Any]
+) -> None:
+    answer = database("status", of_another_version["job_id"])
+    assert answer.code == 0
+    assert "failing failed" in answer.out and "no luck" in answer.out
+    assert UNREADABLE in answer.out and "'has_result'" in answer.out and "Another version wrote it" in answer.out
+    status = database("status", of_another_version["job_id"], "--json").json
+    assert list(status) == list(of_another_version)
+    assert UNREADABLE in status["unreadable"]
+    assert (status["status"], status["error"]) == ("failed", of_another_version["error"])
+    assert {(node["node"], node["status"], node["type"], node["stage"]) for node in status["nodes"]} == {
+        ("first", "completed", None, None), ("second", "failed", None, None), ("third", "cancelled", None, None),
+    }  # fmt: skip
+
+
+def test_watch_events_and_logs_of_a_job_whose_definition_cannot_be_read_say_so_and_show_the_rest(
+    database: Command, of_another_version: dict[str, Any]
+) -> None:
+    job_id = of_another_version["job_id"]
+    watched = database("watch", job_id)
+    assert watched.code == 1 and UNREADABLE in watched.err and "second: failed" in watched.err
+    events = database("events", job_id, "--node", "second")
+    assert events.code == 0 and UNREADABLE in events.err and "node_failed" in events.out
+    logs = database("logs", job_id)
+    assert logs.code == 0 and UNREADABLE in logs.err and "no luck" in logs.out
+
+
+def test_a_workflow_whose_definition_cannot_be_read_is_not_submitted_again(
+    database: Command, of_another_version: dict[str, Any]
+) -> None:
+    answer = database("submit", "failing")
+    assert answer.code == 4
+    assert UNREADABLE in answer.err and "Another version wrote it" in answer.err

@@ -58,6 +58,8 @@ class Mirror:
         if old:
             return
         history = self.db.history
+        if new["alone"]:
+            history.deaths[_key(new)].add(new["epoch"])
         match new["kind"], new["outcome"]:
             case "rejected", _:
                 history.rejected += 1

@@ -30,6 +30,8 @@ def prepare(url: str) -> None:
     asyncio.run(migrate(url))
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute((Path(__file__).parent / "observer.sql").read_bytes())
+    # Roles are shared by all databases, advisory locks are not.
+    with psycopg.connect(url, dbname="postgres", autocommit=True) as connection:
         _make_logins_cheap(connection)
 
 

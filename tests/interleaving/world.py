@@ -131,9 +131,9 @@ class GatedWorld(World):
     async def _breathe(self) -> None:
         await self.gate(_here.get())
 
-    def _retries_of(self, lease: Lease) -> int:
+    def _spent(self, lease: Lease) -> tuple[int, int]:
         self._observe()
-        return super()._retries_of(lease)
+        return super()._spent(lease)
 
     async def gate(self, place: Place) -> None:
         """Wait until it is our turn."""

@@ -21,8 +21,9 @@ JOB_TERMINAL = ("completed", "partial", "failed", "cancelled")
 class Checkers:
     """Remembers what it saw, so that it notices what may never change."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, crash_limit: int = 2) -> None:
         self.db = database
+        self._crash_limit = crash_limit
         self._epochs: dict[Key, int] = {}
         self._final: dict[Key, tuple[str, Any]] = {}
         self._final_nodes: dict[tuple[str, str], tuple[str, Any]] = {}
@@ -57,6 +58,7 @@ class Checkers:
                 self._check_gates(key, lane)
             assert key not in self._final, f"4: {key} was leased although it is {self._final[key][0]}"
             assert self.db.jobs[key[0]]["stop_cause"] is None, f"11: {key} was leased after its job had stopped"
+            self._check_crashes_before(key, epoch)
             self._holders[(key, epoch)] = holder
         self._claims_seen = len(history.claims)
         for _, key, epoch, holder in history.accepted[self._accepted_seen :]:
@@ -64,6 +66,13 @@ class Checkers:
             assert (key, epoch) not in self._accepted, f"1: two reports of {key} epoch {epoch} were taken"
             self._accepted.add((key, epoch))
         self._accepted_seen = len(history.accepted)
+
+    def _check_crashes_before(self, key: Key, epoch: int) -> None:
+        """9: whoever is leased again has every death counted, and fewer of them than end a task."""
+        counted = self.db.tasks[key[0]][key[1:]]["crashes"]
+        deaths = sum(death < epoch for death in self.db.history.deaths.get(key, ()))
+        assert counted == deaths, f"9: {key} died {deaths} times alone, and {counted} were counted"
+        assert deaths < self._crash_limit, f"9: {key} was leased after it had died {deaths} times alone"
 
     # State
 
@@ -127,9 +136,19 @@ class Checkers:
                 assert key not in self.db.queue, f"11: {key} is {task['status']} and still queued"
                 if task["status"] == "completed":
                     assert (key, task["epoch"]) in self._accepted, f"1: {key} completed by an epoch that did not report"
+                self._check_crashes(key, task)
             queued = self.db.queue.get(key)
             if queued is not None:
                 assert queued["epoch"] == task["epoch"], f"2: {key} is queued as another epoch than its task's"
+
+    def _check_crashes(self, key: Key, task: dict[str, Any]) -> None:
+        """9: exactly those end in quarantine that died too often, alone; a stop may come before a death is heard of."""
+        deaths, counted = len(self.db.history.deaths.get(key, ())), task["crashes"]
+        quarantined = (task["error"] or {}).get("code") == "QUARANTINED"
+        assert quarantined == (counted >= self._crash_limit), f"9: {key} died {counted} times and is {task['error']}"
+        assert counted <= deaths, f"9: {key} died {deaths} times alone, and {counted} were counted"
+        if quarantined or task["status"] == "completed":
+            assert counted == deaths, f"9: {key} died {deaths} times alone, and {counted} were counted"
 
     def _check_nodes(self, job_id: str, job: dict[str, Any], nodes: dict[str, NodeRow], program: Program) -> None:
         for name, node in nodes.items():

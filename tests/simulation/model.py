@@ -55,6 +55,7 @@ class History:
 
     claims: list[tuple[float, Key, int, int, float | None]] = field(default_factory=list)
     accepted: list[tuple[float, Key, int, int]] = field(default_factory=list)
+    deaths: dict[Key, set[int]] = field(default_factory=lambda: defaultdict(set))
     rejected: int = 0
     ended: dict[tuple[Key, int], str] = field(default_factory=dict)
     taken_over: int = 0
@@ -380,7 +381,8 @@ class ModelStore:
         key = (lease.job_id, lease.node, lease.item)
         if not (worker_lives(self.db, worker) and holds(self.db, worker, key, lease.epoch)):
             return False
-        self.db.checkpoints[key].append((seq, name, data, lease.epoch))
+        others = [saved for saved in self.db.checkpoints[key] if saved[0] != seq]
+        self.db.checkpoints[key] = sorted([*others, (seq, name, data, lease.epoch)])
         self._after()
         return True
 
@@ -432,6 +434,8 @@ def apply_report(db: Database, worker: WorkerIdentity, report: Report, row: dict
     del db.queue[key]
     db.history.ended[(key, report.epoch)] = "reported"
     db.history.accepted.append((db.now, key, report.epoch, worker.worker_id))
+    if report.alone:
+        db.history.deaths[key].add(report.epoch)
     db.inbox[signal_id] = row
     db.dirty.add(report.job_id)
 

@@ -12,6 +12,8 @@ from holdfast.define.workflow import Workflow
 
 MIXED = ("critical", "critical", "important", "optional")
 SECONDARY = ("important", "important", "optional")
+DEATHS = (1, 1, 2, 1000)
+"""How often a task that is deadly kills its process."""
 
 
 def draw_definition(chance: random.Random) -> Definition:
@@ -106,14 +108,18 @@ def draw_inputs(chance: random.Random) -> dict[str, Any]:
 
 
 class Script:
-    """What a handler does on a task, by how often it has failed before: the same in every run of a seed."""
+    """What a handler does on a task, by how often it has failed or died before: the same in every run of a seed."""
 
-    def __init__(self, seed: int, trouble: float) -> None:
+    def __init__(self, seed: int, trouble: float, deaths: float = 0.0) -> None:
         self._seed = seed
         self._trouble = trouble
+        self._deaths = deaths
 
-    def outcome(self, job: int, node: str, item: int, retries: int) -> str:
-        """`done`, `transient`, `permanent` or `slow`."""
+    def outcome(self, job: int, node: str, item: int, retries: int, crashes: int) -> str:
+        """`done`, `transient`, `permanent`, `slow` or `dies`."""
+        fate = random.Random(zlib.crc32(f"{self._seed}/{job}/{node}/{item}/fate".encode()))
+        if fate.random() < self._deaths and crashes < fate.choice(DEATHS):
+            return "dies"
         chance = random.Random(zlib.crc32(f"{self._seed}/{job}/{node}/{item}".encode()))
         if chance.random() >= self._trouble:
             return "done"

@@ -44,12 +44,14 @@ class Mix:
     bug: float = 0.0
     together: int = 0
     lost_limit: int = 1000
+    deaths: float = 0.0
+    crash_limit: int = 2
     chunk: int = 3
     window: int = 4
     troubled_seconds: float = 60.0
 
     @classmethod
-    def draw(cls, chance: random.Random) -> Mix:
+    def draw(cls, chance: random.Random, fate: random.Random) -> Mix:
         def sometimes(value: float) -> float:
             return value * chance.random() if chance.random() < 0.6 else 0.0
 
@@ -69,6 +71,8 @@ class Mix:
             lost_limit=chance.choice([1000, 1000, 1000, 2]),
             chunk=chance.choice([1, 3, 100]),
             window=chance.choice([1, 2, 4, 100]),
+            deaths=fate.choice([0.0, 0.1, 0.3]),
+            crash_limit=fate.choice([1, 2, 2, 3]),
         )
 
     def calm(self) -> Mix:
@@ -79,6 +83,8 @@ class Mix:
             together=self.together,
             jobs=self.jobs,
             trouble=self.trouble,
+            deaths=self.deaths,
+            crash_limit=self.crash_limit,
             chunk=self.chunk,
             window=self.window,
             troubled_seconds=0.0,
@@ -128,13 +134,14 @@ class World:
     def __init__(self, seed: int, mix: Mix | None = None, jobs: list[NewJob] | None = None) -> None:
         self.seed = seed
         self.chance = random.Random(seed)
-        drawn = Mix.draw(self.chance)
+        drawn = Mix.draw(self.chance, random.Random(f"fate {seed}"))
         self.mix = mix or drawn
         self.db = Database()
-        self.checkers = Checkers(self.db)
-        self.script = Script(seed, self.mix.trouble)
+        self.checkers = Checkers(self.db, self.mix.crash_limit)
+        self.script = Script(seed, self.mix.trouble, self.mix.deaths)
         self.rules = Rules(
             lost_limit=self.mix.lost_limit,
+            crash_limit=self.mix.crash_limit,
             grace_seconds=5.0,
             drain_seconds=20.0,
             chunk_size=self.mix.chunk,
@@ -208,8 +215,10 @@ class World:
     def _end_idle_transactions(self) -> None:
         self.db.abort_idle()
 
-    def _retries_of(self, lease: Lease) -> int:
-        return int(self.db.tasks[lease.job_id][(lease.node, lease.item)]["retries"])
+    def _spent(self, lease: Lease) -> tuple[int, int]:
+        """How often the task has failed, and how often it has died."""
+        task = self.db.tasks[lease.job_id][(lease.node, lease.item)]
+        return task["retries"], task["crashes"]
 
     # The scheduler
 
@@ -475,8 +484,7 @@ class World:
             await self._report(store, worker, reports)
 
     async def _execute(self, lease: Lease) -> Report:
-        retries = self._retries_of(lease)
-        outcome = self.script.outcome(self.numbers[lease.job_id], lease.node, lease.item, retries)
+        outcome = self.script.outcome(self.numbers[lease.job_id], lease.node, lease.item, *self._spent(lease))
         started = self.db.now
         await self._sleep(self.chance.random() * 0.5)
         self.checkers.executed((lease.job_id, lease.node, lease.item), lease.epoch)
@@ -490,13 +498,11 @@ class World:
         if outcome == "done":
             output = orjson.dumps({"did": [lease.node, lease.item], "params": lease.params})
             return Report(*common, "done", self.db.now, output)
-        data = orjson.dumps(
-            {
-                "code": "HANDLER_ERROR",
-                "message": "as scripted",
-                "class": "permanent" if outcome == "permanent" else None,
-            }
-        )
+        if outcome == "dies":
+            data = orjson.dumps({"code": "WORKER_LOST", "message": "as scripted"})
+            return Report(*common, "lost", self.db.now, None, data, alone=True)
+        told = "permanent" if outcome == "permanent" else None
+        data = orjson.dumps({"code": "HANDLER_ERROR", "message": "as scripted", "class": told})
         return Report(*common, "failed", self.db.now, None, data)
 
     def _is_down(self, lease: Lease) -> bool:

@@ -17,6 +17,17 @@ from holdfast.define.registry import Result, handler
 from holdfast.errors import Permanent, RetryAfter, Transient
 from holdfast.worker.context import AsyncContext, Context
 
+DAEMON = "setsid sleep 600 < /dev/null > /dev/null 2>&1 & echo $!"
+
+
+def start_others() -> str:
+    """Processes that outlive a handler; on Linux also in sessions of their own, and without a living parent."""
+    started = [subprocess.Popen(["sleep", "600"]).pid]
+    if sys.platform == "linux":
+        started.append(subprocess.Popen(["sleep", "600"], start_new_session=True).pid)
+        started.append(int(subprocess.run(["sh", "-c", DAEMON], capture_output=True, check=True).stdout))
+    return " ".join(map(str, started))
+
 
 def isolated(function: Any) -> Any:
     return handler(isolation="process")(function)
@@ -134,10 +145,10 @@ def stubborn(path: str, *, ctx: Context) -> None:
     """Ignores every signal that can be ignored, with a child that does so too; tells both ids."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    grandchild = subprocess.Popen(["sleep", "600"])
+    others = start_others()
     ctx.progress(1, 2, "hanging")
     told = Path(path)
-    told.with_suffix(".part").write_text(f"{os.getpid()} {grandchild.pid}")
+    told.with_suffix(".part").write_text(f"{os.getpid()} {others}")
     told.with_suffix(".part").rename(told)
     while True:
         time.sleep(600)
@@ -166,11 +177,10 @@ def hoards_in_a_child() -> None:
 
 @isolated
 def leaves_a_child_behind(falls: bool) -> int:
-    left = subprocess.Popen(["sleep", "600"]).pid
-    print(left)
+    print(start_others())
     if falls:
         ctypes.string_at(0)
-    return left
+    return os.getpid()
 
 
 @handler("falls")

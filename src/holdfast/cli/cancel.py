@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from holdfast.bootstrap import Services
+from holdfast.cli.ending import say_unreadable
 from holdfast.cli.session import begin, command, drive, has_database, open_database
 from holdfast.cli.streams import answer, answer_json, say
 from holdfast.cli.words import short
@@ -43,8 +44,10 @@ async def _cancel(
         if not yes:
             _confirm(found)
         job_id = found.job.job_id
-        signal_id = await Client(store).cancel(job_id, reason=reason)
         alive = bool(await reader.orchestrators())
+        if found.unreadable is not None and not alive and not detach:
+            raise _only_another_version(job_id, found.unreadable)
+        signal_id = await Client(store).cancel(job_id, reason=reason)
         told: Answer = None
         if not detach:
             told = await (_wait_for_answer(store, signal_id) if alive else _drive(store, settings, signal_id, job_id))
@@ -52,6 +55,8 @@ async def _cancel(
             raise Refused(f"Job {job_id} was not cancelled: {told[1]}.", instance=job_id)
         status = (await reader.snapshot(job_id, whole=False)).job.status
         _tell(job_id, signal_id, told, status, alive=alive, as_json=as_json, database_url=database_url)
+        if found.unreadable is not None and told is None:
+            say_unreadable(found.unreadable)
     return ExitCode.DONE
 
 
@@ -63,6 +68,12 @@ def _refuse_if_over(found: Snapshot) -> None:
             remedy=f"See how it ended with: holdfast status {short(found.job.job_id)}",
             instance=found.job.job_id,
         )
+
+
+def _only_another_version(job_id: str, problem: Refused) -> Refused:
+    """We cannot drive it, and would wait for ever."""
+    message = f"Job {job_id} was not cancelled: no orchestrator is alive, and it cannot be driven from here."
+    return Refused(f"{message} {problem.message}", remedy=problem.remedy, instance=job_id)
 
 
 def _confirm(found: Snapshot) -> None:

@@ -9,9 +9,9 @@ from holdfast.cli.given import handlers_of
 from holdfast.cli.progress import shown_status
 from holdfast.cli.render import job_card
 from holdfast.cli.session import command
-from holdfast.cli.streams import answer_json, answers, show
+from holdfast.cli.streams import answer_json, answers, harmless, say, show
 from holdfast.core.states import JOB_TERMINAL, JobStatus
-from holdfast.errors import ExitCode
+from holdfast.errors import ExitCode, Refused
 from holdfast.store.reading import FailedItems, Reader, Snapshot
 from holdfast.store.status import status_json
 
@@ -35,6 +35,12 @@ async def end_with(reader: Reader, job_id: str, *, as_json: bool, database_url: 
 
 def exit_code(status: str) -> int:
     return _EXIT_CODES.get(JobStatus(status), ExitCode.DONE)
+
+
+def say_unreadable(problem: Refused) -> None:
+    """A job of another version: what can be told without its definition is told, and this."""
+    say(harmless(problem.message))
+    say(f"  → {problem.remedy}")
 
 
 async def show_card(reader: Reader, snapshot: Snapshot, database_url: str | None) -> None:

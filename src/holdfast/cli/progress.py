@@ -12,7 +12,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from holdfast.cli.render import job_title, node_table
+from holdfast.cli.render import job_title, node_table, steps
 from holdfast.cli.streams import asides, say
 from holdfast.cli.words import cut, elapsed, short
 from holdfast.core.states import JOB_TERMINAL
@@ -74,9 +74,8 @@ class Lines:
         if self._states.get("") != job:
             self._states[""] = job
             say(f"job {short(status['job_id'])} ({status['workflow_id']}) {job}")
-        for node in status["nodes"]:
-            if node["stage"] is not None:
-                self._show_node(node)
+        for node in steps(status):
+            self._show_node(node)
 
     def _show_node(self, node: dict[str, Any]) -> None:
         name, state = node["node"], node["status"]

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from holdfast.cli.streams import harmless
 from holdfast.cli.words import counted, cut, day_and_clock, duration, elapsed, parsed, short, value
+from holdfast.define.definition import UNREADABLE_REMEDY
 from holdfast.store.reading import FailedItems
 
 STYLES = {
@@ -60,7 +61,7 @@ def job_title(status: dict[str, Any]) -> Text:
 
 def node_table(status: dict[str, Any], *, rows: int | None = None, bar_width: int = 20) -> RenderableType:
     """One line per node, in the order of the file; with `rows` only the most urgent ones."""
-    nodes = [node for node in status["nodes"] if node["stage"] is not None]
+    nodes = steps(status)
     shown = _most_urgent(nodes, rows) if rows is not None else nodes
     table = Table(box=None, show_header=False, padding=(0, 1), pad_edge=False)
     for justify in ("left", "left", "left", "left", "right"):
@@ -75,6 +76,11 @@ def node_table(status: dict[str, Any], *, rows: int | None = None, bar_width: in
         return table
     rest = ", ".join(f"{count} {state}" for state, count in left_out.items())
     return Group(table, Text(f"  and {left_out.total()} more nodes: {rest}", style="dim"))
+
+
+def steps(status: dict[str, Any]) -> list[dict[str, Any]]:
+    """The nodes without start and end; all that are known if the definition cannot be read."""
+    return [node for node in status["nodes"] if node["stage"] is not None or status["unreadable"]]
 
 
 def _most_urgent(nodes: list[dict[str, Any]], rows: int) -> list[dict[str, Any]]:
@@ -175,6 +181,9 @@ def job_card(
         parts.append(
             _line("", "Its orchestrator cannot advance it and tries again by itself; its log has the details.")
         )
+    if status["unreadable"]:
+        parts.append(_line("Workflow", f"{status['unreadable']} Only nodes that have begun are known."))
+        parts.append(_line("", UNREADABLE_REMEDY))
     parts += _failures(status, failed, width)
     parts += _next_commands(status, command, revive)
     return Group(*parts)
@@ -221,6 +230,9 @@ def _failures(status: dict[str, Any], failed: dict[str, Sequence[FailedItems]], 
 def _next_commands(status: dict[str, Any], command: Command, revive: str | None) -> Iterator[RenderableType]:
     job = short(status["job_id"])
     yield Text("")
+    if status["unreadable"]:
+        yield _line("Next", command(f"events {job}"), note="everything that happened, in order")
+        return
     if revive is not None:
         yield _line("Next", revive, note="nobody drives it: it goes on when this runs")
         return

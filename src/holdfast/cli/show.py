@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from holdfast.cli.ending import end_with, exit_code, show_card
+from holdfast.cli.ending import end_with, exit_code, say_unreadable, show_card
 from holdfast.cli.fleet import fleet_lines, start, unserved_remedy, unserved_text
 from holdfast.cli.given import handlers_of
 from holdfast.cli.progress import LOOK_SECONDS, View, follow, make_view
@@ -65,12 +65,16 @@ async def _status(settings: Settings, job: str, *, as_json: bool, database_url: 
             answer_json(status_json(snapshot))
         else:
             await show_card(reader, snapshot, database_url)
-            await _tell_what_is_missing(reader, snapshot, database_url)
+            if snapshot.unreadable is None:
+                await _tell_what_is_missing(reader, snapshot, database_url)
     return ExitCode.DONE
 
 
 async def _tell_what_is_missing(reader: Reader, snapshot: Snapshot, database_url: str | None) -> None:
-    """An open job that nobody drives, or whose tasks nobody takes, says so."""
+    """An open job that nobody drives, or whose tasks nobody takes, says so; one that cannot be read whole, too."""
+    if snapshot.unreadable is not None:
+        say_unreadable(snapshot.unreadable)
+        return
     if snapshot.job.status in JOB_TERMINAL:
         return
     if not await reader.orchestrators():
@@ -130,8 +134,7 @@ async def _events(settings: Settings, job: str, *, follow: bool, after: int, nod
     async with open_database(settings) as store:
         reader = Reader(store.connections)
         snapshot = await reader.snapshot(await reader.find_job(job), whole=False)
-        if node is not None:
-            _check_node(node, [n.name for n in snapshot.definition.nodes])
+        _check(snapshot, node)
         job_id = snapshot.job.job_id
         while True:
             # Looked at before the events: when it was over by then, they are complete.
@@ -154,8 +157,7 @@ async def _logs(settings: Settings, job: str, *, node: str | None, item: int | N
     async with open_database(settings) as store:
         reader = Reader(store.connections)
         snapshot = await reader.snapshot(await reader.find_job(job), whole=False)
-        if node is not None:
-            _check_node(node, [n.name for n in snapshot.definition.nodes])
+        _check(snapshot, node)
         attempts = await reader.attempts(snapshot.job.job_id, node, item, LOGS_LENGTH + 1)
         for attempt in attempts[:LOGS_LENGTH]:
             told = attempt_json(attempt)
@@ -177,8 +179,13 @@ def _print_event(event: dict[str, Any], *, as_json: bool) -> None:
         answers().print(event_line(event, clock(event["at"])), soft_wrap=not answers().is_terminal, no_wrap=True)
 
 
-def _check_node(node: str, known: list[str]) -> None:
-    if node in known:
+def _check(snapshot: Snapshot, node: str | None) -> None:
+    """Refuse a node that the workflow does not have; if nobody can know, say so."""
+    if snapshot.unreadable is not None:
+        say_unreadable(snapshot.unreadable)
+        return
+    known = [n.name for n in snapshot.definition.nodes]
+    if node is None or node in known:
         return
     raise NotFound(f"The job's workflow has no node '{node}'.", remedy=f"Its nodes are: {', '.join(known[:20])}")
 

@@ -11,6 +11,13 @@ import orjson
 
 from holdfast.define.gates import BreakerRules
 from holdfast.define.node import Node
+from holdfast.errors import Refused
+from holdfast.version import __version__
+
+UNREADABLE_REMEDY = (
+    "Another version wrote it. Use that one, or a newer one; which versions serve this database tells:"
+    " holdfast status --json"
+)
 
 
 class InputType(StrEnum):
@@ -118,3 +125,14 @@ class Definition:
     def hash(self) -> str:
         """The same for every spelling of the same workflow, whichever language it was written in."""
         return hashlib.sha256(self.canonical_bytes()).hexdigest()
+
+
+def read_pinned(definition_json: bytes | str) -> Definition:
+    """A definition as it was stored; Refused if another version wrote it in a way that this one does not know."""
+    try:
+        return Definition.from_json(orjson.loads(definition_json))
+    except (LookupError, TypeError, ValueError, AttributeError) as problem:
+        raise Refused(
+            f"The definition cannot be read by Holdfast {__version__}: {type(problem).__name__}: {problem}.",
+            remedy=UNREADABLE_REMEDY,
+        ) from problem

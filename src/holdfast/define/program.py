@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
-
-import orjson
 
 from holdfast.define.condition import Condition, compile_condition
-from holdfast.define.definition import Definition
+from holdfast.define.definition import Definition, read_pinned
 from holdfast.define.graph import Graph, build_graph
 from holdfast.define.node import Node, NodeType, TaskSpec
 from holdfast.define.template import Template, compile_template
@@ -63,8 +60,7 @@ def compile_definition(definition: Definition) -> Program:
 @lru_cache(maxsize=256)
 def compile_pinned(definition_hash: str, definition_json: bytes) -> Program:
     """The program of a definition as a job has pinned it; processes keep the ones that they saw last."""
-    data: dict[str, Any] = orjson.loads(definition_json)
-    program = compile_definition(Definition.from_json(data))
+    program = compile_definition(read_pinned(definition_json))
     assert program.hash == definition_hash, f"definition {definition_hash} was altered in the database"
     return program
 

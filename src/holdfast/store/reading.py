@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from holdfast.define.definition import Definition
+from holdfast.define.definition import Definition, read_pinned
 from holdfast.define.graph import Graph, build_graph
+from holdfast.define.node import Node
 from holdfast.errors import InvalidInput, NotFound, Refused
 from holdfast.store.connection import Connections
 from holdfast.store.fleet import Fleet, JobsWithoutOwner, OrchestratorView, UnservedTasks, WorkerView
@@ -91,11 +92,12 @@ class QueueView(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """A job at one moment."""
+    """A job at one moment. If its definition is `unreadable`, for that reason, the nodes that have begun stand in."""
 
     job: JobView
     definition: Definition
     graph: Graph
+    unreadable: Refused | None
     nodes: dict[str, NodeView]
     queue: dict[str, QueueView]
     unserved: dict[str, UnservedTasks]
@@ -205,7 +207,7 @@ class Reader:
         job = JobView._make((*row[:9], *map(_parsed, row[9:12]), *row[12:]))
         return Snapshot(
             job,
-            *await self._definition(job.definition_hash),
+            *await self._definition(job, [r[0] for r in node_rows]),
             {r[0]: NodeView._make((*r[:10], _parsed(r[10]), *r[11:])) for r in node_rows},
             {r[0]: QueueView._make((*r[:5], _parsed(r[5]), *r[6:])) for r in queue_rows},
             {r[0]: UnservedTasks._make(r[1:]) for r in unserved_rows},
@@ -268,13 +270,17 @@ class Reader:
     async def server_facts(self) -> ServerFacts:
         return ServerFacts._make((await self._fetch("server_facts"))[0])
 
-    async def _definition(self, definition_hash: str) -> tuple[Definition, Graph]:
-        found = self._definitions.get(definition_hash)
+    async def _definition(self, job: JobView, begun: Sequence[str]) -> tuple[Definition, Graph, Refused | None]:
+        found = self._definitions.get(job.definition_hash)
         if found is None:
-            rows = await self._fetch("definition", hash=definition_hash)
-            definition = Definition.from_json(orjson.loads(rows[0][0]))
-            found = self._definitions[definition_hash] = (definition, build_graph(definition))
-        return found
+            rows = await self._fetch("definition", hash=job.definition_hash)
+            try:
+                definition = read_pinned(rows[0][0])
+            except Refused as problem:
+                known = Definition(job.workflow_id, job.version, nodes=tuple(Node(name) for name in sorted(begun)))
+                return known, build_graph(known), problem
+            found = self._definitions[job.definition_hash] = (definition, build_graph(definition))
+        return *found, None
 
     async def _fetch(self, statement: str, /, **parameters: Any) -> Sequence[tuple[Any, ...]]:
         async with self._connections.use("reading") as connection:

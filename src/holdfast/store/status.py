@@ -47,6 +47,7 @@ def status_json(snapshot: Snapshot) -> dict[str, Any]:
         "outcome": _outcome_json(job.status, snapshot, nodes),
         "owner": _owner_json(job),
         "reason": job.reason,
+        "unreadable": snapshot.unreadable.message if snapshot.unreadable else None,
     }
 
 
@@ -175,12 +176,13 @@ def epoch_moment(seconds: float) -> str | None:
 def _node_json(snapshot: Snapshot, node: Node) -> dict[str, Any]:
     view, queued = snapshot.nodes.get(node.name), snapshot.queue.get(node.name)
     status = _node_status(view, queued)
+    known = snapshot.unreadable is None
     return {
         "node": node.name,
-        "stage": snapshot.graph.stage_number(node.name),
-        "type": str(node.type),
+        "stage": snapshot.graph.stage_number(node.name) if known else None,
+        "type": str(node.type) if known else None,
         "status": status,
-        "importance": None if node.type in _BORDERS else str(node.importance),
+        "importance": str(node.importance) if known and node.type not in _BORDERS else None,
         "attempt": queued.attempt if queued and status == Status.RUNNING and queued.attempt else _attempt(view),
         "counts": _counts(view, queued),
         "progress": _progress(node, view, queued),

@@ -37,6 +37,7 @@ LOOK_SECONDS = 0.1
 KILLED_FIRST = "500"
 """Where memory runs out, this process goes before the worker does."""
 _SET_PARENT_DEATH_SIGNAL = 1
+_SET_CHILD_SUBREAPER = 36
 
 
 class CheckpointNotSaved(Exception):
@@ -47,6 +48,8 @@ def live(channel: socket.socket, output: int, parent: int) -> None:
     """Run the one attempt that comes through the channel; what is printed goes to `output`."""
     os.setpgid(0, 0)
     _die_with(parent)
+    # Else the orphans of an attempt that runs would go to the nursery, as if they were left behind.
+    adopt_orphans()
     # Handlers rather than SIG_IGN: programs that the handler starts get the default back.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
@@ -67,6 +70,12 @@ def live(channel: socket.socket, output: int, parent: int) -> None:
         data = orjson.loads(report.data) if report.data is not None else {}
         size = len(report.output) if report.output is not None else None
         link.send({"report": {"outcome": report.outcome, "data": data, "output_bytes": size}}, report.output or b"")
+
+
+def adopt_orphans() -> None:
+    """On Linux, whatever we start and whatever that starts stays below us, in whatever group or session it goes."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1)
 
 
 def _die_with(parent: int) -> None:

@@ -109,9 +109,10 @@ class Worker:
         finally:
             await _end((*slots, *living, waking))
             self._executor.close()
-            if self._worker is not None:
+            worker, self._worker = self._worker, None
+            if worker is not None:
                 with contextlib.suppress(Unreachable):
-                    await self._store.end_worker(self._worker)
+                    await self._store.end_worker(worker)
 
     async def _wake_at(self, stop: asyncio.Event) -> None:
         await stop.wait()
@@ -347,9 +348,18 @@ class Worker:
         return [self._buffer.get_nowait() for _ in range(self._buffer.qsize())]
 
     async def _save_checkpoint(self, lease: Lease, seq: int, name: str, data: bytes) -> bool:
-        if self._worker is None:
-            return False
-        return await self._store.save_checkpoint(self._worker, lease, seq, name, data)
+        """While the database is out of reach, try again for as long as we have our lease; the heartbeat ends it."""
+        worker = self._worker
+        while worker is not None and worker is self._worker:
+            try:
+                # An answer that does not come is waited for no longer than our lease lasts.
+                async with asyncio.timeout(max(0.1, self._lease_ends - time.monotonic())):
+                    return await self._store.save_checkpoint(worker, lease, seq, name, data)
+            except (Unreachable, TimeoutError) as reason:
+                why = str(reason) or "the database does not answer"
+                logger.warning("checkpoint_waits: '%s' of %s/%s: %s", name, lease.job_id, lease.node, why)
+                await asyncio.sleep(RETREAT_SECONDS)
+        return False
 
     async def _drain(self) -> None:
         """No new claims; what waits goes back at once, what runs may finish within the grace, then goes back too."""

@@ -1,7 +1,8 @@
 """The process that starts the processes of handlers: one thread, handler modules loaded, no connection to anything.
 
 It forks for every attempt, which takes milliseconds. It ends when its worker does, in whatever way, and takes all
-children and their children with it. It must not run handlers itself, nor anything else that could keep it busy.
+children and their children with it, on Linux also those that have left their group: their parent dead, they are ours.
+It must not run handlers itself, nor anything else that could keep it busy.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import socket
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
-from holdfast.worker.child import live
+from holdfast.worker.child import adopt_orphans, live
 from holdfast.worker.frames import ENDED, FORK, KILL, NEWS, NOT_STARTED, REQUEST, STARTED, receive
 
 
@@ -48,6 +50,9 @@ class _Nursery:
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self._numbers: dict[int, int] = {}
+        # What a module has started while it was loaded is no stray.
+        self._older = _own_children()
+        adopt_orphans()
         self._wake, self._woken = os.pipe()
         for end in (self._wake, self._woken):
             os.set_blocking(end, False)
@@ -66,8 +71,7 @@ class _Nursery:
                     else:
                         os.read(self._wake, 4096)
                         self._reap()
-        for pid in self._numbers:
-            _end_group(pid)
+        self._end_all()
 
     def _obey(self) -> None:
         """One request of the worker; ConnectionError if there is no worker any more."""
@@ -121,15 +125,48 @@ class _Nursery:
 
     def _reap(self) -> None:
         """Tell how children ended; what they leave behind ends with them."""
+        ended: list[tuple[int, int]] = []
         for pid in list(self._numbers):
-            ended, status = os.waitpid(pid, os.WNOHANG)
-            if ended:
+            gone, status = os.waitpid(pid, os.WNOHANG)
+            if gone:
                 # While members are left, their group's number is given to nobody else.
                 _end_group(pid)
-                self._tell(ENDED, self._numbers.pop(pid), os.waitstatus_to_exitcode(status))
+                ended.append((self._numbers.pop(pid), os.waitstatus_to_exitcode(status)))
+        for pid in self._kill_strays():
+            os.waitpid(pid, os.WNOHANG)
+        for number, code in ended:
+            self._tell(ENDED, number, code)
+
+    def _kill_strays(self) -> list[int]:
+        """What a dead child has left outside its group. Each that dies wakes us, and leaves its own children to us."""
+        killed = []
+        for pid in _own_children() - self._older - self._numbers.keys():
+            # A program that runs under another user's name is beyond our power.
+            with contextlib.suppress(PermissionError):
+                os.kill(pid, signal.SIGKILL)
+                killed.append(pid)
+        return killed
+
+    def _end_all(self) -> None:
+        for pid in self._numbers:
+            _end_group(pid)
+        for pid in self._numbers:
+            os.waitpid(pid, 0)
+        self._numbers.clear()
+        while killed := self._kill_strays():
+            for pid in killed:
+                os.waitpid(pid, 0)
 
     def _tell(self, what: bytes, number: int, value: int) -> None:
         self._channel.sendall(NEWS.pack(what, number, value))
+
+
+def _own_children() -> set[int]:
+    """The processes whose parent we are; none where the kernel does not tell."""
+    try:
+        return {int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split()}
+    except OSError:
+        return set()
 
 
 def _end_group(pid: int) -> None:

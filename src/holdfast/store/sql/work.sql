@@ -157,10 +157,13 @@ from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::in
 join jobs j on j.job_id = any(array[r.job_id]);
 
 -- name: save_checkpoint
+-- One whose answer was lost is saved again; an older attempt's, saved while its lease ended, makes room.
 insert into checkpoints (job_id, node, item, seq, name, data, epoch)
 select q.job_id, q.node, q.item, %(seq)s, %(name)s, %(data)s::jsonb, q.epoch
 from queue q
 where q.job_id = %(job)s and q.node = %(node)s and q.item = %(item)s and q.epoch = %(epoch)s
     and q.state = 'leased' and q.holder = %(me)s
     and exists (select 1 from workers w where w.worker_id = %(me)s and w.ended_at is null and w.lease_until > now())
-on conflict (job_id, node, item, seq) do nothing;
+on conflict (job_id, node, item, seq) do update
+set name = excluded.name, data = excluded.data, epoch = excluded.epoch, saved_at = now()
+where checkpoints.epoch <= excluded.epoch;

@@ -1,0 +1,108 @@
+"""The database goes out of reach while handlers run: that costs them time, and an attempt only with its lease."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from holdfast.define.registry import discover
+from tests.chaos.proxy import BOTH, Proxy
+from tests.conftest import eventually
+from tests.running import SHORT_LEASES, Engine, client_of, serving
+
+pytestmark = pytest.mark.anyio
+
+KINDS = ("saves_on_the_loop", "saves_in_a_thread", "saves_in_a_process")
+NO_RETRY = """
+workflow_id: saves
+inputs: {{folder: {{type: string}}}}
+nodes:
+  work: {{handler: {handler}, params: {{folder: "{{{{ inputs.folder }}}}"}}, retry: {{max_retries: 0}}}}
+"""
+
+
+@asynccontextmanager
+async def worker_behind_a_proxy(url: str, **settings: float) -> AsyncIterator[tuple[Engine, Proxy]]:
+    """Only the worker goes through the proxy; the orchestrator and the test see Postgres all the time."""
+    port = int(psycopg.conninfo.conninfo_to_dict(url)["port"])
+    async with Proxy(port) as proxy, client_of(url) as engine, serving(url, work=False, **settings):
+        proxied = url.replace(f":{port}/", f":{proxy.port}/")
+        async with serving(proxied, discover(["tests.worker.saving"]), orchestrate=False, **settings):
+            yield engine, proxy
+
+
+async def appears(file: Path) -> None:
+    async def is_there() -> bool:
+        return file.exists()
+
+    await eventually(is_there)
+
+
+async def a_checkpoint_waits(caplog: pytest.LogCaptureFixture) -> None:
+    async def is_told() -> bool:
+        return "checkpoint_waits: 'half'" in caplog.text
+
+    await eventually(is_told)
+
+
+@pytest.mark.parametrize("handler", KINDS)
+async def test_a_checkpoint_waits_for_a_database_that_is_away_for_less_than_the_lease(
+    database_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, handler: str
+) -> None:
+    async with worker_behind_a_proxy(database_url) as (engine, proxy):
+        job_id = await engine.submit(NO_RETRY.format(handler=handler), {"folder": str(tmp_path)})
+        await appears(tmp_path / "begun_1")
+        proxy.refuse()
+        (tmp_path / "go").touch()
+        await a_checkpoint_waits(caplog)
+        assert not (tmp_path / "saved_1").exists()
+        proxy.heal()
+        status = await engine.finished(job_id)
+        saved = await engine.query("select name, data from holdfast.checkpoints")
+    assert (status["status"], status["result"]) == ("completed", 1)
+    assert saved == [("half", {"way": 1})]
+
+
+@pytest.mark.parametrize("handler", KINDS)
+async def test_a_checkpoint_that_waits_until_the_lease_is_over_is_lost_and_no_retry_is_spent(
+    database_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, handler: str
+) -> None:
+    async with worker_behind_a_proxy(database_url, **SHORT_LEASES) as (engine, proxy):
+        job_id = await engine.submit(NO_RETRY.format(handler=handler), {"folder": str(tmp_path)})
+        await appears(tmp_path / "begun_1")
+        proxy.refuse()
+        (tmp_path / "go").touch()
+        await a_checkpoint_waits(caplog)
+
+        async def lost() -> bool:
+            return bool(await engine.query("select 1 from holdfast.tasks where lost_count = 1"))
+
+        await eventually(lost)
+        if handler == "saves_in_a_thread":
+            await appears(tmp_path / "lost_1")
+        proxy.heal()
+        status = await engine.finished(job_id)
+        counts = await engine.query("select retry_count, lost_count, crash_count from holdfast.tasks")
+    assert (status["status"], status["result"]) == ("completed", 2)
+    assert counts == [(0, 1, 0)]
+    assert not (tmp_path / "saved_1").exists()
+
+
+async def test_a_thread_that_saves_into_a_silent_network_is_free_when_the_lease_is_over(
+    database_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with worker_behind_a_proxy(database_url, **SHORT_LEASES) as (engine, proxy):
+        job_id = await engine.submit(NO_RETRY.format(handler="saves_in_a_thread"), {"folder": str(tmp_path)})
+        await appears(tmp_path / "begun_1")
+        proxy.hold(*BOTH)
+        (tmp_path / "go").touch()
+        await appears(tmp_path / "lost_1")
+        waits = [message for message in caplog.messages if message.startswith("checkpoint_waits: 'half'")]
+        assert waits
+        assert not any("no answer within" in message for message in waits), "the lease was over long before"
+        proxy.heal()
+        assert (await engine.finished(job_id))["result"] == 2
