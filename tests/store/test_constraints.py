@@ -16,6 +16,8 @@ GOOD = {
     "queue": "insert into queue (job_id, node, item, epoch, attempt, lane_id, owner, timeout_seconds, {columns})"
     f" values ('{JOB}', 'n', 0, 1, 1, 1, 1, 60, {{values}})",
     "inbox": f"insert into inbox (job_id, {{columns}}) values ('{JOB}', {{values}})",
+    "janitor_actions": "insert into janitor_actions (run, duty, reason, {columns})"
+    f" values ('{JOB}', 'd', 'r', {{values}})",
     "lanes": "insert into lanes (queue, handler, {columns}) values ('q', 'h', {values})",
 }
 
@@ -42,6 +44,7 @@ REFUSED = {
     "leased_rows_have_a_holder": ("queue", "state", "'leased'"),
     "waiting_rows_have_a_due_time": ("queue", "state", "'waiting'"),
     "signal_kind_is_known": ("inbox", "kind", "'nonsense'"),
+    "janitor_action_is_known": ("janitor_actions", "action", "'repair'"),
 }  # fmt: skip
 
 ACCEPTED = [
@@ -57,6 +60,8 @@ ACCEPTED = [
     ("queue", "state, holder", "'leased', 1"),
     ("queue", "state, due_at", "'waiting', now()"),
     ("inbox", "kind", "'cancel'"),
+    ("inbox", "kind", "'recheck'"),
+    ("janitor_actions", "action", "'alert'"),
 ]
 
 

@@ -27,11 +27,12 @@ from holdfast.core.states import JobState, Rules
 from holdfast.define.program import Program, compile_pinned
 from holdfast.errors import Code, Fenced, LostRace, Unreachable
 from holdfast.orchestrator.commit import add_effects, add_states
-from holdfast.orchestrator.loading import job_state, signal
+from holdfast.orchestrator.loading import inconsistency, job_state, signal
 from holdfast.store.interface import (
     Batch,
     Committed,
     Cycle,
+    Examined,
     Handover,
     JobRow,
     Lease,
@@ -46,6 +47,7 @@ logger = logging.getLogger("holdfast.orchestrator")
 CLAIM_LIMIT = 500
 DRAIN_LIMIT = 2000
 LOAD_LIMIT = 500
+RECHECK = "recheck"
 ASIDE_SECONDS = (5.0, 300.0)
 """How long a job that nobody can advance is left alone: at first, and at most."""
 
@@ -178,13 +180,15 @@ class Owner:
             work[alone]  # A key without signals: the job is loaded and looked at.
         # A claimed job is ours only after the commit; if its outcome is unknown, the reload finds out.
         involved.update(work)
+        doubted = self._doubt(work)
         states = await self._states(work, claimed)
+        examined = await self._cycle.examine(doubted) if doubted else {}
         batch = Batch(handled=[row.id for row in heard if row.job_id in states])
         withdrawals: list[Withdrawal] = []
         for job_id, signals in work.items():
             state = states.get(job_id)
             if state is not None:
-                withdrawals += await self._advance(batch, state, signals, now)
+                withdrawals += await self._advance(batch, state, signals, now, examined.get(job_id))
         await self._withdraw(batch, states, withdrawals, now)
         for state in states.values():
             if state.job_id in self._aside and not state.is_terminal:
@@ -230,6 +234,21 @@ class Owner:
         for job_id in self._owing_results:
             work[job_id]  # The results are gathered in _advance.
 
+    def _doubt(self, work: dict[str, list[SignalRow | Signal]]) -> list[str]:
+        """Jobs that the janitor doubts: nothing that memory says of them counts, and they are looked at first.
+
+        First, because what the rows say now must not be mixed with what this cycle has decided and not written.
+        """
+        doubted = []
+        for job_id, signals in work.items():
+            doubts = [s for s in signals if isinstance(s, SignalRow) and s.kind == RECHECK]
+            if doubts:
+                signals[:] = [*doubts[:1], *(s for s in signals if s not in doubts)]
+                doubted.append(job_id)
+                self.jobs.pop(job_id, None)
+                self._armed.pop(job_id, None)
+        return doubted
+
     async def _states(
         self, work: dict[str, list[SignalRow | Signal]], claimed: dict[str, JobRow]
     ) -> dict[str, JobState]:
@@ -270,13 +289,24 @@ class Owner:
         return program
 
     async def _advance(
-        self, batch: Batch, state: JobState, signals: Iterable[SignalRow | Signal], now: float
+        self,
+        batch: Batch,
+        state: JobState,
+        signals: Iterable[SignalRow | Signal],
+        now: float,
+        examined: Examined | None,
     ) -> list[Withdrawal]:
         withdrawals: list[Withdrawal] = []
         # Only what was owed before this cycle: the items of a fan-in that becomes owed now are not written yet.
         owed = owed_results(state) if state.job_id in self._owing_results else []
         for given in signals:
-            heard = signal(given, now, self._chance(), state.program) if isinstance(given, SignalRow) else given
+            if not isinstance(given, SignalRow):
+                heard = given
+            elif given.kind == RECHECK:
+                assert examined is not None
+                heard = inconsistency(given, examined)
+            else:
+                heard = signal(given, now, self._chance(), state.program)
             withdrawals += add_effects(batch, state, advance(state, heard, now))
         for node in owed:
             answer = await self._gather(state, node, now)

@@ -12,6 +12,7 @@ import orjson
 import psycopg
 
 from holdfast import failpoint
+from holdfast.core.signals import EndedTask, TaskCounts, TaskView, UnqueuedTask
 from holdfast.errors import Fenced, LostRace, Unreachable
 from holdfast.store.arrays import jsons, plain, texts
 from holdfast.store.connection import SYNC, Connections, Rows, Statement, unreachable
@@ -19,6 +20,7 @@ from holdfast.store.interface import (
     RANK_LIMIT,
     Batch,
     Committed,
+    Examined,
     Handover,
     JobRow,
     Lane,
@@ -87,6 +89,20 @@ class PostgresCycle:
             (query("load_jobs"), {"jobs": ids, "me": self._me}), (query("load_nodes"), {"jobs": ids})
         )
         return [_job_row(row) for row in jobs], [_node_row(row) for row in nodes]
+
+    async def examine(self, job_ids: Sequence[str]) -> dict[str, Examined]:
+        jobs = {"jobs": plain(job_ids)}
+        statements = ("count_tasks", "unqueued_tasks", "ended_own_tasks")
+        counted, unqueued, ended = await self._exchange(*((query(name), jobs) for name in statements))
+        examined = {job_id: Examined({}, [], {}) for job_id in job_ids}
+        for row in counted:
+            examined[row[0]].counts[row[1]] = TaskCounts._make(row[2:])
+        for row in unqueued:
+            task = UnqueuedTask(row[1], row[2], TaskView._make(row[3:9]), _parsed(row[9]))
+            examined[row[0]].unqueued.append(task)
+        for row in ended:
+            examined[row[0]].ended[row[1]] = EndedTask(row[2], row[3], _parsed(row[4]), _parsed(row[5]))
+        return examined
 
     async def results(self, job_id: str, node: str) -> tuple[list[Any], list[int]]:
         rows = await self._fetch("item_results", job=job_id, node=node)

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, Protocol
 
+from holdfast.core.signals import EndedTask, TaskCounts, UnqueuedTask
+
 NOBODY = 0
 """The owner of a signal whose job nobody owns yet."""
 
@@ -327,6 +329,14 @@ class Withdrawal(NamedTuple):
     unqueued: tuple[tuple[str, int, int], ...]
 
 
+class Examined(NamedTuple):
+    """What the rows of a job say, whatever its owner believes."""
+
+    counts: dict[str, TaskCounts]
+    unqueued: list[UnqueuedTask]
+    ended: dict[str, EndedTask]
+
+
 class Opened(NamedTuple):
     """What an owner finds at the start of a cycle.
 
@@ -363,6 +373,10 @@ class Cycle(Protocol):
 
     async def load(self, job_ids: Sequence[str]) -> tuple[list[JobRow], list[NodeRow]]:
         """Jobs that belong to the owner, with the nodes that have begun."""
+        ...
+
+    async def examine(self, job_ids: Sequence[str]) -> dict[str, Examined]:
+        """The tasks, queue rows and unread reports of jobs of which this cycle has written nothing yet."""
         ...
 
     async def results(self, job_id: str, node: str) -> tuple[list[Any], list[int]]:
@@ -445,10 +459,6 @@ class Store(Protocol):
 
     async def set_aside(self, job_id: str, orchestrator_id: int, problem: str) -> None:
         """Tell people why nothing happens with a job; its owner, or anyone if it has none, may say so."""
-        ...
-
-    async def forget_the_ended(self) -> None:
-        """Remove processes that ended long ago and answers that nobody asks for any more."""
         ...
 
     def cycle(self, orchestrator_id: int) -> Cycle: ...
