@@ -110,8 +110,8 @@ def _sentence(reason: Reason) -> str:
         case Cause.NO_ORCHESTRATOR if details["orchestrators"]:
             return f"nobody has taken it yet; {counted(details['orchestrators'], 'orchestrator')} will, within seconds"
         case Cause.NO_ORCHESTRATOR:
-            gone = f"; {details['owner']} drove it and went {since}" if details.get("owner") else f", since {since}"
-            return f"no orchestrator is alive{gone}"
+            gone = f"{details['owner']} drove it and went" if details.get("owner") else "it was handed in"
+            return f"no orchestrator is alive; {gone} {since}"
         case Cause.OWNER_GONE:
             return f"{details['owner']} drove it and went {since}; another orchestrator takes it within seconds"
         case Cause.SET_ASIDE:
@@ -136,8 +136,9 @@ def _running(reason: Reason, since: str) -> str:
     progress = details["progress"] or {}
     far = f", {progress.get('done')} of {progress.get('total')}" if progress.get("total") is not None else ""
     text = f" ({progress['text']})" if progress.get("text") else ""
-    begun = "running since" if details["tasks"] == 1 else "running, the first since"
-    return f"{_tasks(reason)} {begun} {since} on {_some(details['workers'])}, attempt {details['attempt']}{far}{text}"
+    first = "" if details["tasks"] == 1 else "the first "
+    where = f"on {_some(details['workers'])}, attempt {details['attempt']}"
+    return f"{_tasks(reason)} running, {first}claimed {since} {where}{far}{text}"
 
 
 def _limited(reason: Reason, since: str) -> str:
