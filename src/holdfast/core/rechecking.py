@@ -79,7 +79,7 @@ def _requeue(turn: Turn, signal: InconsistencyFound) -> dict[str, list[list[int]
             node.retry_at, node.attempt = due_at, task.attempt + 1
             turn.state.touch(node)
         items[lost.node].append(lost.item)
-    return {name: stopping.ranges(found) for name, found in items.items()}
+    return _told(items)
 
 
 def _due_at(turn: Turn, node: NodeState, lost: UnqueuedTask) -> float | None:
@@ -119,7 +119,12 @@ def _withdraw(turn: Turn, signal: InconsistencyFound) -> dict[str, list[list[int
         items[lost.node].append(lost.item)
     if items:
         stopping.tasks_withdrawn(turn, TasksWithdrawn(dict(items)))
-    return {name: stopping.ranges(found) for name, found in items.items()}
+    return _told(items)
+
+
+def _told(items: dict[str, list[int]]) -> dict[str, list[list[int]]]:
+    """By node, the items as ranges; of a node's own task its name tells all."""
+    return {name: stopping.ranges([item for item in found if item >= 0]) for name, found in items.items()}
 
 
 def _end(turn: Turn, node: NodeState, signal: InconsistencyFound) -> bool:

@@ -55,6 +55,7 @@ class Janitor:
         self._duties = [duty(lease_seconds) for duty in DUTIES]
         self._due: dict[str, float] = {}
         self._after = FIRST_JOB
+        self.leads = False
 
     async def run(self, stop: asyncio.Event) -> None:
         try:
@@ -64,13 +65,15 @@ class Janitor:
                 if not stop.is_set():
                     await self._lead()
         finally:
-            with contextlib.suppress(Unreachable):
-                await self._tidying.resign(self._holder)
+            if self.leads:
+                with contextlib.suppress(Unreachable):
+                    await self._tidying.resign(self._holder)
 
     async def _lead(self) -> None:
         """One pass, if we lead. Whatever goes wrong in it, the next one comes."""
         try:
-            if await self._tidying.lead(self._holder, self._lease_seconds):
+            self.leads = await self._tidying.lead(self._holder, self._lease_seconds)
+            if self.leads:
                 await self.run_once(everything=False)
         except Unreachable as reason:
             logger.warning("janitor_retreats: %s", reason)

@@ -74,7 +74,7 @@ select t.job_id::text, t.node, count(*)::int, max(t.item),
     count(*) filter (where t.status = 'completed')::int, count(*) filter (where t.status = 'failed')::int,
     count(*) filter (where t.status = 'skipped')::int, count(*) filter (where t.status = 'cancelled')::int,
     greatest(-1,
-        (select max(q.item) from queue q where q.job_id = t.job_id and q.node = t.node),
+        (select max(q.item) from queue q where q.job_id = any(array[t.job_id]) and q.node = t.node),
         (select max(i.item) from inbox i where i.kind = 'report' and i.job_id = t.job_id and i.node = t.node))
 from tasks t
 where t.job_id = any(%(jobs)s::uuid[])

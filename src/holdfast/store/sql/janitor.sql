@@ -27,7 +27,8 @@ on conflict (role) do update set role = excluded.role;
 -- name: patrol
 -- The next open jobs to look at: so many, or so many tasks, whichever comes first.
 with opened as (
-    select j.job_id, (select coalesce(sum(n.expanded_count), 0) from nodes n where n.job_id = j.job_id) as tasks
+    select j.job_id,
+        (select coalesce(sum(n.expanded_count), 0) from nodes n where n.job_id = any(array[j.job_id])) as tasks
     from jobs j
     where j.finished_at is null and j.job_id > %(after)s::uuid
     order by j.job_id limit %(jobs)s
@@ -52,7 +53,7 @@ with unread as materialized (
     where i.kind = 'report' and i.job_id = any(%(jobs)s::uuid[])
 )
 select t.job_id::text, t.node, case when count(*) = 1 and min(t.item) >= 0 then min(t.item) end,
-    jsonb_build_object('tasks', count(*), 'first', (array_agg(t.item order by t.item))[1:5])::text
+    jsonb_build_object('tasks', count(*), 'first', array_remove((array_agg(t.item order by t.item))[1:5], -1))::text
 from nodes n
 join tasks t on t.job_id = any(array[n.job_id]) and t.node = n.node and t.item < n.enqueued_count
 where n.job_id = any(%(jobs)s::uuid[]) and n.status in ('ready', 'dispatched', 'running') and t.status = 'ready'
@@ -73,7 +74,7 @@ from nodes n
 cross join lateral (
     select count(*), count(*) filter (where k.status = 'completed'), count(*) filter (where k.status = 'failed'),
         count(*) filter (where k.status = 'skipped'), count(*) filter (where k.status = 'cancelled')
-    from tasks k where k.job_id = n.job_id and k.node = n.node
+    from tasks k where k.job_id = any(array[n.job_id]) and k.node = n.node
 ) as t (total, completed, failed, skipped, cancelled)
 where n.job_id = any(%(jobs)s::uuid[])
     and (n.expanded_count, n.completed_count, n.failed_count, n.skipped_count, n.cancelled_count)
@@ -103,13 +104,14 @@ where j.job_id = any(%(jobs)s::uuid[]) and j.finished_at is null
     and not exists (select 1 from unread u where u.job_id = j.job_id)
     and not exists (
         select 1 from nodes n
-        where n.job_id = j.job_id and n.status = 'running' and (n.expanded_count < n.width or n.width = 0))
+        where n.job_id = any(array[j.job_id]) and n.status = 'running'
+            and (n.expanded_count < n.width or n.width = 0))
 order by j.job_id;
 
 -- name: nodes_of_open_jobs
 -- How far jobs have come that go on as they should: neither stopping nor waiting to be taken.
 select j.job_id::text, j.definition_hash,
-    (select coalesce(jsonb_object_agg(n.node, n.status), '{}') from nodes n where n.job_id = j.job_id)::text
+    (select coalesce(jsonb_object_agg(n.node, n.status), '{}') from nodes n where n.job_id = any(array[j.job_id]))::text
 from jobs j
 where j.job_id = any(%(jobs)s::uuid[]) and j.finished_at is null and j.stop_cause is null and j.epoch > 0
 order by j.job_id;
@@ -198,12 +200,14 @@ with found as (
     select * from unnest(%(duty)s::text[], %(reason)s::text[], %(job_id)s::uuid[], %(node)s::text[], %(item)s::int[],
         %(before)s::jsonb[]) with ordinality as f (duty, reason, job_id, node, item, before, number)
 ),
+doubted as materialized (
+    select i.job_id from inbox i where i.kind = 'recheck'
+),
 sent as (
     insert into inbox (owner, job_id, kind, actor, reason)
     select distinct on (j.job_id) coalesce(j.owner, 0), j.job_id, 'recheck', f.duty, f.reason
     from found f join jobs j on j.job_id = any(array[f.job_id])
-    where j.finished_at is null
-        and not exists (select 1 from inbox i where i.kind = 'recheck' and i.job_id = f.job_id)
+    where j.finished_at is null and j.job_id not in (select d.job_id from doubted d)
     order by j.job_id, f.number
     returning job_id, owner
 )
