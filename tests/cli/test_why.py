@@ -136,6 +136,31 @@ def test_an_owner_that_is_gone_is_named_with_the_time_of_its_end(database: Comma
     assert gone["command"] == "holdfast up"
 
 
+def test_a_task_whose_worker_is_gone_says_so(database: Command, started: Start) -> None:
+    job_id = submitted(database, "chain", CHAIN)
+    process = started("up", **SHORT_LEASES)
+    until(lambda: node_of(database, job_id, "nap")["status"] == "running")
+    process.kill()
+    running = until(lambda: [r for r in why(database, job_id) if r["details"].get("worker_alive") is False])
+    assert [(r["node"], r["cause"]) for r in running] == [("nap", "running")]
+    assert running[0]["details"]["gone_since"] is not None
+    assert "which is gone; a lease ends by itself" in database("why", job_id).out
+
+
+def test_a_job_that_is_being_stopped_says_until_when_its_tasks_may_run(database: Command, started: Start) -> None:
+    Path("handlers.py").write_text(
+        "import time\nfrom holdfast import handler\n\n@handler('deaf')\ndef deaf() -> None:\n    time.sleep(600)\n"
+    )
+    job_id = submitted(database, "deaf", "workflow_id: deaf\nnodes: {a: {handler: deaf}}")
+    started("up", "--handlers", "handlers")
+    until(lambda: node_of(database, job_id, "a")["status"] == "running")
+    database("cancel", job_id, "--yes")
+    (reason,) = [r for r in why(database, job_id) if r["node"] == "a"]
+    assert (reason["cause"], reason["details"]["stopping"]) == ("running", "cancelled")
+    assert reason["until"] is not None
+    assert "is running, and is stopping (cancelled), because:" in database("why", job_id).out
+
+
 def test_an_owner_that_is_gone_while_others_live(database: Command, database_url: str, started: Start) -> None:
     job_id = submitted(database, "chain", CHAIN)
     started("orchestrator", HOLDFAST_OWNER_SCAN_SECONDS="3600")

@@ -91,7 +91,8 @@ def _of_an_end(standing: Standing) -> Iterator[Reason]:
 
 def _of_the_job(standing: Standing) -> Iterator[Reason]:
     job = standing.snapshot.job
-    if job.reason is not None and job.reason.startswith(SET_ASIDE):
+    is_aside = job.reason is not None and job.reason.startswith(SET_ASIDE)
+    if job.reason is not None and is_aside:
         details: dict[str, Any] = {"problem": job.reason.removeprefix(SET_ASIDE), "owner": job.owner}
         yield Reason(Cause.SET_ASIDE, since=job.owned_since, details=details)
     signals = {"signals": standing.unread, "orchestrators": standing.orchestrators}
@@ -101,7 +102,7 @@ def _of_the_job(standing: Standing) -> Iterator[Reason]:
     elif not job.owner_is_alive:
         cause = Cause.OWNER_GONE if standing.orchestrators else Cause.NO_ORCHESTRATOR
         yield Reason(cause, since=standing.owner_gone_at, details={"owner": job.owner, **signals})
-    elif standing.unread:
+    elif standing.unread and not is_aside:
         details = {"doing": "reading signals", "owner": job.owner, **signals}
         yield Reason(Cause.RUNNING, since=standing.unread_since, details=details)
 
