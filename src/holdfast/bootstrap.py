@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 from holdfast.core.company import Company
 from holdfast.core.states import Rules
 from holdfast.define.registry import Registry
+from holdfast.janitor.service import Janitor
 from holdfast.orchestrator.loop import Orchestrator
 from holdfast.settings import Settings
 from holdfast.store.embedded import use_embedded
@@ -19,6 +20,7 @@ from holdfast.store.interface import Handover, Lease
 from holdfast.store.listener import ANYBODY, SIGNAL, TASK, Listener
 from holdfast.store.migrate import ensure_schema
 from holdfast.store.postgres import PostgresStore
+from holdfast.store.tidying import Tidying
 from holdfast.worker.loop import Worker
 from holdfast.worker.pulse import Pulse
 
@@ -59,6 +61,10 @@ def _tune_garbage_collection() -> None:
 
 def process_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def new_janitor(store: PostgresStore, settings: Settings) -> Janitor:
+    return Janitor(Tidying(store), process_name(), lease_seconds=settings.owner_lease_seconds)
 
 
 class Services:
@@ -108,6 +114,9 @@ class Services:
                 on_finished=on_finished,
             )
             self.orchestrators.append(orchestrator)
+        self._janitor: Janitor | None = None
+        if orchestrate:
+            self._janitor = new_janitor(self._store(url, "janitor", settings.owner_lease_seconds), settings)
         if registry is not None:
             self.worker = Worker(
                 self._store(url, "worker", settings.lease_seconds),
@@ -171,6 +180,9 @@ class Services:
             asyncio.create_task(orchestrator.run(self._stop_orchestrator), name="holdfast orchestrator")
             for orchestrator in self.orchestrators
         ]
+        if self._janitor is not None:
+            tidying = asyncio.create_task(self._janitor.run(self._stop_orchestrator), name="holdfast janitor")
+            self._orchestrating.append(tidying)
         if self.worker is not None:
             self._working = asyncio.create_task(self.worker.run(self._stop_worker), name="holdfast worker")
 

@@ -32,6 +32,7 @@ POINTS = {
     "submit.after_commit": "the job is committed, whoever submitted it has not heard",
     "checkpoint.before": "a handler is about to save a checkpoint",
     "checkpoint.after": "the checkpoint is committed, the handler has not heard",
+    "janitor.found": "the janitor has looked for one kind of trouble and has not acted",
 }
 ACTIONS = ("kill", "stop", "delay", "error")
 DELAY_SECONDS = 5.0

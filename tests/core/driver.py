@@ -26,14 +26,18 @@ from holdfast.core.failing import failure
 from holdfast.core.fanning import aggregate
 from holdfast.core.signals import (
     CancelRequested,
+    EndedTask,
+    InconsistencyFound,
     ItemsAggregated,
     JobSubmitted,
     Outcome,
     Signal,
+    TaskCounts,
     TaskReported,
     TasksWithdrawn,
     TaskView,
     TimePassed,
+    UnqueuedTask,
     WorkContinued,
 )
 from holdfast.core.states import TERMINAL, JobState, NodeState, Rules, Status
@@ -167,6 +171,31 @@ class Driver:
     def pass_time(self, seconds: float = 0.0) -> list[Effect]:
         self.now += seconds
         return self.send(TimePassed())
+
+    def doubt(self, duty: str = "stuck_tasks", reason: str = "as the test says") -> list[Effect]:
+        """The janitor doubts the job, and its owner looks at what the rows say."""
+        unread = {(report.node, report.item): report.epoch for report in self.unread}
+        nodes = self.state.nodes
+        is_open = {name for name, node in nodes.items() if node.status not in (*TERMINAL, Status.PENDING)}
+        counts = {}
+        for name in {node for node, _ in self.tasks}:
+            found = [task.status for (node, _), task in self.tasks.items() if node == name]
+            reached = [item for node, item in (*self.queue, *unread) if node == name]
+            ends = (found.count(status) for status in ("completed", "failed", "skipped", "cancelled"))
+            last = max(item for node, item in self.tasks if node == name)
+            counts[name] = TaskCounts(len(found), last, *ends, max(reached, default=-1))
+        unqueued = tuple(
+            UnqueuedTask(*key, task.view(), task.error)
+            for key, task in self.tasks.items()
+            if key[0] in is_open and task.status == "ready" and key[1] < nodes[key[0]].enqueued
+            and key not in self.queue and unread.get(key) != task.epoch
+        )  # fmt: skip
+        ended = {
+            name: EndedTask(task.status, task.attempt, task.output, task.error)
+            for (name, item), task in self.tasks.items()
+            if name in is_open and item == OWN_TASK and task.status != "ready"
+        }
+        return self.send(InconsistencyFound(duty, reason, counts, unqueued, ended))
 
     def claim(self, node: str, item: int = OWN_TASK) -> None:
         row = self.queue[(node, item)]

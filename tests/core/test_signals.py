@@ -132,6 +132,7 @@ SIGNALS: dict[str, Callable[[Driver], object]] = {
     "cancel": lambda d: d.cancel(),
     "time passed": lambda d: d.send(TimePassed()),
     "much time passed": lambda d: d.pass_time(5000),
+    "inconsistency found": lambda d: d.doubt(),
     "work continued": lambda d: d.send(WorkContinued()),
     "items aggregated": lambda d: d.send(ItemsAggregated("g", {"results": [], "count": 0})),
     "aggregation failed": lambda d: d.send(

@@ -139,6 +139,7 @@ class Checkers:
                 self._check_crashes(key, task)
             queued = self.db.queue.get(key)
             if queued is not None:
+                assert not self.has_vanished(key, task), f"16: {key} was queued again as the epoch that had vanished"
                 assert queued["epoch"] == task["epoch"], f"2: {key} is queued as another epoch than its task's"
 
     def _check_crashes(self, key: Key, task: dict[str, Any]) -> None:
@@ -238,11 +239,17 @@ class Checkers:
             return
         if any(row["job_id"] == job_id for row in self.db.inbox.values()):
             return
+        if any(self.has_vanished((job_id, *key), task) for key, task in self.db.tasks[job_id].items()):
+            return
         for name, node in nodes.items():
             kind = program.nodes[name].node.type
             if node.status == "running" and (kind is NodeType.FAN_IN or node.expanded < node.width):
                 return
         raise AssertionError(f"7: {job_id} is {job['status']} with nothing queued, unread or owed")
+
+    def has_vanished(self, key: Key, task: dict[str, Any]) -> bool:
+        """Whether its queue row was taken away by somebody who is no part of the engine: the janitor's business."""
+        return task["status"] == "ready" and self.db.history.ended.get((key, task["epoch"])) == "vanished"
 
     def check_deadlines(self, patience: float) -> None:
         """11: where nothing goes wrong, a deadline is noticed soon after it has come."""

@@ -16,12 +16,14 @@ from typing import Any
 import orjson
 
 from holdfast.core.breaking import Breaker, BreakerState, let_try
+from holdfast.core.signals import EndedTask, TaskCounts, TaskView, UnqueuedTask
 from holdfast.define.gates import BreakerRules
 from holdfast.errors import Fenced, LostRace, Unreachable
 from holdfast.store.interface import (
     RANK_LIMIT,
     Batch,
     Committed,
+    Examined,
     Handover,
     JobFacts,
     JobRow,
@@ -218,9 +220,6 @@ class ModelStore:
                     break
         self._after()
         return taken
-
-    async def forget_the_ended(self) -> None:
-        await step()
 
     async def sweep_inbox(self) -> int:
         await self._statement()
@@ -676,6 +675,44 @@ class ModelCycle:
         await self._step()
         nodes = [row for job_id in job_ids for row in self.db.nodes[job_id].values()]
         return jobs, nodes
+
+    async def examine(self, job_ids: Sequence[str]) -> dict[str, Examined]:
+        await self._step()
+        return {job_id: self._examined(job_id) for job_id in job_ids}
+
+    def _examined(self, job_id: str) -> Examined:
+        tasks, nodes = self.db.tasks[job_id], self.db.nodes[job_id]
+        unread = {
+            (row["node"], row["item"], row["epoch"])
+            for row in (self.db.inbox | self._handed).values()
+            if row["job_id"] == job_id and row["kind"] == "report"
+        }
+        queued = {key[1:] for key in self.db.queue if key[0] == job_id}
+        reached = queued | {key[:2] for key in unread}
+        counts = {}
+        for name in {node for node, _ in tasks}:
+            found = [task["status"] for (node, _), task in tasks.items() if node == name]
+            counts[name] = TaskCounts(
+                len(found), max(item for node, item in tasks if node == name),
+                *(found.count(status) for status in TERMINAL),
+                max((item for node, item in reached if node == name), default=-1),
+            )  # fmt: skip
+        is_open = {n.node for n in nodes.values() if n.status not in TERMINAL}
+        unqueued = [
+            UnqueuedTask(
+                node, item, TaskView(*(task[k] for k in ("status", "epoch", "attempt", "retries", "lost", "crashes"))),
+                task["error"],
+            )
+            for (node, item), task in sorted(tasks.items())
+            if node in is_open and task["status"] == "ready" and item < nodes[node].enqueued
+            and (node, item) not in queued and (node, item, task["epoch"]) not in unread
+        ]  # fmt: skip
+        ended = {
+            node: EndedTask(task["status"], task["attempt"], task["output"], task["error"])
+            for (node, item), task in tasks.items()
+            if node in is_open and item < 0 and task["status"] in TERMINAL
+        }
+        return Examined(counts, unqueued, ended)
 
     async def results(self, job_id: str, node: str) -> tuple[list[Any], list[int]]:
         await self._step()

@@ -48,6 +48,8 @@ class Mix:
     crash_limit: int = 2
     chunk: int = 3
     window: int = 4
+    doubt: float = 0.0
+    vanish: float = 0.0
     troubled_seconds: float = 60.0
 
     @classmethod
@@ -135,6 +137,9 @@ class World:
         self.seed = seed
         self.chance = random.Random(seed)
         drawn = Mix.draw(self.chance, random.Random(f"fate {seed}"))
+        self.tidying = random.Random(f"janitor {seed}")
+        if self.tidying.random() < 0.4:
+            drawn.doubt, drawn.vanish = self.tidying.choice([0.5, 3.0]), self.tidying.choice([0.0, 0.002, 0.02])
         self.mix = mix or drawn
         self.db = Database()
         self.checkers = Checkers(self.db, self.mix.crash_limit)
@@ -161,6 +166,8 @@ class World:
             self._add(Process(f"worker {n}", lambda: self._work()))
         for n in range(self.mix.together):
             self._add(Process(f"both {n}", lambda: self._work_and_own()))
+        if self.mix.doubt:
+            self._add(Process("janitor", lambda: self._tidy()))
         self._add(Process("client", lambda: self._submit_all()))
 
     def _draw_jobs(self) -> list[NewJob]:
@@ -274,9 +281,19 @@ class World:
             return
         process = awake[int(self.chance.random() * len(awake))]
         self.db.now += 0.001
+        if self.troubled and self.mix.vanish and self.tidying.random() < self.mix.vanish:
+            self._lose_a_row()
         if self.troubled and process.name != "client" and self._misfortune(process):
             return
         self._advance(process)
+
+    def _lose_a_row(self) -> None:
+        """Somebody who is no part of the engine deletes a queue row, leased or not."""
+        keys = sorted(key for key in self.db.queue if not self.db.row_locked(key))
+        if keys:
+            key = self.tidying.choice(keys)
+            self.db.history.ended[(key, self.db.queue.pop(key)["epoch"])] = "vanished"
+            self.db.dirty.add(key[0])
 
     def _restart(self) -> None:
         for process in self.processes:
@@ -334,6 +351,17 @@ class World:
                 return
             except Unreachable:
                 await self._sleep(0.5)
+
+    async def _tidy(self) -> None:
+        """A janitor that doubts every job, again and again: where nothing is wrong, nothing may come of it."""
+        store = self._new_store()
+        while True:
+            await self._sleep(self.mix.doubt)
+            for job in self.jobs:
+                row = self.db.jobs.get(job.job_id)
+                if row is not None and row["finished_at"] is None:
+                    with contextlib.suppress(Unreachable):
+                        await store.send(job.job_id, "recheck", "stuck_tasks", "as drawn")
 
     async def _orchestrate(self) -> None:
         """The loop of orchestrator/loop.py on virtual time."""

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from holdfast.core.signals import EndedTask, TaskCounts, TaskView, UnqueuedTask
 from holdfast.errors import Fenced
 from holdfast.store.interface import (
     AnswerWrite,
@@ -424,6 +425,28 @@ async def test_what_was_rolled_back_is_not_claimable(stage: Stage) -> None:
     assert await stage.claim(worker) == []
     await cycle.rollback()
     assert await stage.claim(worker) == []
+
+
+async def test_examining_a_job_finds_the_tasks_that_are_neither_queued_nor_told_of(stage: Stage) -> None:
+    me, worker = await stage.orchestrator(), await stage.worker()
+    job_id = await stage.owned_job(me)
+    node = node_row(job_id, "n", width=6, expanded=5, enqueued=4)
+    own = node_row(job_id, "own", status="dispatched", width=1, expanded=1, enqueued=1)
+    tasks = [TaskWrite(job_id, "n", item, {}) for item in range(5)] + [TaskWrite(job_id, "own", -1, {})]
+    wanted = [enqueue_write(job_id, "n", 0, 2), enqueue_write(job_id, "own", -1, -1)]
+    await stage.commit(me, Batch(new_nodes=[node, own], tasks=tasks, enqueued=wanted))
+    leases = {(lease.node, lease.item): lease for lease in await stage.claim(worker)}
+    await stage.store.report(worker, [report_of(leases[("n", 1)]), report_of(leases[("own", -1)], output=b"7")])
+    signals = await stage.signals(me)
+    await stage.commit(me, Batch(handled=[s.id for s in signals], finished=[finish_write(s) for s in signals]))
+    await stage.store.report(worker, [report_of(leases[("n", 0)])])
+    cycle = stage.store.cycle(me)
+    await cycle.open(100, 100)
+    found = (await cycle.examine([job_id]))[job_id]
+    await cycle.rollback()
+    assert found.counts == {"n": TaskCounts(5, 4, 1, 0, 0, 0, 2), "own": TaskCounts(1, -1, 1, 0, 0, 0, -1)}
+    assert found.unqueued == [UnqueuedTask("n", 3, TaskView("ready", 1, 0), None)]
+    assert found.ended == {"own": EndedTask("completed", 1, 7)}
 
 
 async def test_results_come_in_item_order_with_the_failed_ones_named(stage: Stage) -> None:

@@ -16,6 +16,10 @@ GOOD = {
     "queue": "insert into queue (job_id, node, item, epoch, attempt, lane_id, owner, timeout_seconds, {columns})"
     f" values ('{JOB}', 'n', 0, 1, 1, 1, 1, 60, {{values}})",
     "inbox": f"insert into inbox (job_id, {{columns}}) values ('{JOB}', {{values}})",
+    "janitor_actions": "insert into janitor_actions (run, duty, reason, {columns})"
+    f" values ('{JOB}', 'd', 'r', {{values}})",
+    "breakers": "insert into breakers (name, settings, {columns}) values ('b', '{{}}', {values})",
+    "limits": "insert into limits (tenant, name, {columns}) values ('', 'tenant', {values})",
     "lanes": "insert into lanes (queue, handler, {columns}) values ('q', 'h', {values})",
 }
 
@@ -42,6 +46,11 @@ REFUSED = {
     "leased_rows_have_a_holder": ("queue", "state", "'leased'"),
     "waiting_rows_have_a_due_time": ("queue", "state", "'waiting'"),
     "signal_kind_is_known": ("inbox", "kind", "'nonsense'"),
+    "breaker_state_is_known": ("breakers", "state", "'ajar'"),
+    "only_an_open_breaker_is_held": ("breakers", "state, held", "'half_open', true"),
+    "limits_are_above_zero": ("limits", "concurrency", "0"),
+    "a_rate_has_a_burst": ("limits", "rate", "1"),
+    "janitor_action_is_known": ("janitor_actions", "action", "'repair'"),
 }  # fmt: skip
 
 ACCEPTED = [
@@ -57,6 +66,11 @@ ACCEPTED = [
     ("queue", "state, holder", "'leased', 1"),
     ("queue", "state, due_at", "'waiting', now()"),
     ("inbox", "kind", "'cancel'"),
+    ("inbox", "kind", "'recheck'"),
+    ("janitor_actions", "action", "'alert'"),
+    ("breakers", "state, held", "'open', true"),
+    ("limits", "rate, burst", "0.5, 1"),
+    ("limits", "backlog", "9"),
 ]
 
 

@@ -167,7 +167,7 @@ async def test_log_lines_go_to_the_attempt_and_records_to_the_worker(
 
 
 async def test_a_process_has_no_connection_of_its_worker(desk: Desk, store: PostgresStore) -> None:
-    await store.forget_the_ended()
+    await store.sweep_inbox()
     mine = [link for link in isolated.descriptors() if link.startswith("socket:")]
     assert mine, "the test itself is connected"
     found = output(await desk.result("descriptors"))

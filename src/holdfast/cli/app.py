@@ -252,6 +252,14 @@ def events(
 
 
 @app.command(cls=PlainCommand, rich_help_panel=LOOK)
+def why(job: JobName, as_json: Json = False, database_url: DatabaseUrl = None) -> int:
+    """Say why a job is not finished, or why it ended as it did, and what helps."""
+    from holdfast.cli.why import explain
+
+    return explain(job, as_json=as_json, database_url=database_url)
+
+
+@app.command(cls=PlainCommand, rich_help_panel=LOOK)
 def logs(
     job: JobName,
     node: Annotated[str | None, typer.Option("--node", metavar="NODE", help="Only attempts of this node.")] = None,
@@ -335,6 +343,19 @@ def doctor(as_json: Json = False, database_url: DatabaseUrl = None) -> int:
     from holdfast.cli.doctor import examine
 
     return examine(as_json=as_json, database_url=database_url)
+
+
+@app.command(cls=PlainCommand, rich_help_panel=INSTALL)
+def janitor(
+    once: Annotated[bool, typer.Option("--once", help="Look at everything now and have it repaired.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Look at everything now and change nothing.")] = False,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Show what was found wrong and repaired; look now with --once."""
+    from holdfast.cli.janitor import tidy
+
+    return tidy(once=once, dry_run=dry_run, as_json=as_json, database_url=database_url)
 
 
 @app.command(cls=PlainCommand, rich_help_panel=INSTALL)

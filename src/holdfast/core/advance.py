@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from holdfast.core import fanning, reporting, stopping
+from holdfast.core import fanning, rechecking, reporting, stopping
 from holdfast.core.breaking import BreakerState
 from holdfast.core.effects import OWN_TASK, AnswerSignal, CreateTasks, Effect, EnqueueTasks
 from holdfast.core.failing import failure
@@ -18,6 +18,7 @@ from holdfast.core.readiness import Verdict, decide
 from holdfast.core.signals import (
     BreakerChanged,
     CancelRequested,
+    InconsistencyFound,
     ItemsAggregated,
     JobSubmitted,
     OwnerChanged,
@@ -58,6 +59,8 @@ def advance(state: JobState, signal: Signal, now: float) -> list[Effect]:
             _breaker_changed(turn, signal)
         case ReportRejected():
             reporting.reject(turn, signal.node, signal.item, signal.epoch, signal.worker)
+        case InconsistencyFound():
+            _recheck(turn, signal)
         case _:
             assert_never(signal)
     _settle(turn)
@@ -211,6 +214,27 @@ def _breaker_changed(turn: Turn, signal: BreakerChanged) -> None:
     """A report of this job opened or closed a breaker: its events tell it, though all jobs behind it are concerned."""
     told = {"breaker": signal.name, "reason": signal.reason, "until": signal.until}
     turn.emit("breaker_opened" if signal.state is BreakerState.OPEN else "breaker_closed", data=told)
+
+
+def _recheck(turn: Turn, signal: InconsistencyFound) -> None:
+    """Do whatever is missing, and tell it; nothing is missing in a job that is as it should be."""
+    state = turn.state
+    if state.is_terminal:
+        return
+    done = rechecking.repair(turn, signal)
+    if all(node.status is Status.PENDING for node in state.nodes.values()):
+        _submitted(turn)
+    elif state.stop is None and not turn.finished:
+        for node in state.nodes.values():
+            # Where rows are left of a node that has not begun, a person has to look: they would be made twice.
+            if node.status is Status.PENDING and node.name not in signal.counts:
+                _decide(turn, node)
+    stopping.time_passed(turn)
+    is_over = all(node.status in TERMINAL for node in state.nodes.values())
+    if done or turn.effects or is_over:
+        turn.emit("janitor_acted", data={"duty": signal.duty, "reason": signal.reason, **done})
+    if is_over and not turn.finished:
+        _finish_job(turn)
 
 
 def _cancel(turn: Turn, signal: CancelRequested) -> None:

@@ -118,6 +118,49 @@ class ItemsAggregated(NamedTuple):
     error: dict[str, Any] | None = None
 
 
+class TaskCounts(NamedTuple):
+    """What a node's task rows say. The last item is -1 where there is none but the node's own task.
+
+    `last_queued` is the last item that is in the queue, or whose report is unread.
+    """
+
+    rows: int = 0
+    last: int = -1
+    completed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    cancelled: int = 0
+    last_queued: int = -1
+
+
+class UnqueuedTask(NamedTuple):
+    """A task that was queued and has not ended, but has neither a queue row nor an unread report."""
+
+    node: str
+    item: int
+    task: TaskView
+    error: dict[str, Any] | None = None
+
+
+class EndedTask(NamedTuple):
+    """The own task of a node that has ended while its node has not."""
+
+    status: str
+    attempt: int
+    output: Any = None
+    error: dict[str, Any] | None = None
+
+
+class InconsistencyFound(NamedTuple):
+    """The janitor doubts the job. What it found makes the owner look; what the rows say now is what counts."""
+
+    duty: str
+    reason: str
+    counts: dict[str, TaskCounts]
+    unqueued: tuple[UnqueuedTask, ...] = ()
+    ended: dict[str, EndedTask] = {}  # noqa: RUF012
+
+
 Signal = (
     JobSubmitted
     | OwnerChanged
@@ -129,4 +172,5 @@ Signal = (
     | WorkContinued
     | TasksWithdrawn
     | ItemsAggregated
+    | InconsistencyFound
 )

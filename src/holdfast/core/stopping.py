@@ -40,7 +40,7 @@ def _withdraw(turn: Turn, *, leases_too: bool) -> None:
         stop.leases_ended = stop.leases_ended or leases_too
         return
     unqueued = tuple((n.name, n.enqueued, n.expanded - 1) for n in nodes if n.enqueued < n.expanded)
-    status, error = _ended_status(stop.cause), _ended_error(turn, stop.cause)
+    status, error = ended_status(stop.cause), ended_error(turn, stop.cause)
     turn.effects.append(WithdrawTasks(status, leases_too, error, unqueued))
 
 
@@ -76,7 +76,7 @@ def tasks_withdrawn(turn: Turn, signal: TasksWithdrawn) -> None:
             node.cancelled += len(items)
         state.touch(node)
         if items and items[0] >= 0:
-            data: dict[str, Any] = {"items": _ranges(items), "count": len(items)}
+            data: dict[str, Any] = {"items": ranges(items), "count": len(items)}
             data |= {"code": str(Code.JOB_TIMEOUT)} if timed_out else {"reason": "job_stopped"}
             turn.emit("task_failed" if timed_out else "task_cancelled", name, data=data)
     for node in list(state.nodes.values()):
@@ -121,18 +121,18 @@ def cancel(turn: Turn, actor: str, reason: str) -> str | None:
     return None
 
 
-def _ended_status(cause: StopCause) -> Status:
+def ended_status(cause: StopCause) -> Status:
     return Status.FAILED if cause is StopCause.TIMEOUT else Status.CANCELLED
 
 
-def _ended_error(turn: Turn, cause: StopCause) -> dict[str, Any]:
+def ended_error(turn: Turn, cause: StopCause) -> dict[str, Any]:
     if cause is StopCause.TIMEOUT:
         return job_timeout(turn, None)
     text = "the job was cancelled" if cause is StopCause.CANCELLED else "another node failed and stopped the job"
     return failure(Code.CANCELLED, text, permanent=False, at=turn.now)
 
 
-def _ranges(items: list[int]) -> list[list[int]]:
+def ranges(items: list[int]) -> list[list[int]]:
     """[0, 1, 2, 7] as [[0, 2], [7, 7]]: a hundred thousand neighbours take one line."""
     ranges: list[list[int]] = []
     for item in sorted(items):

@@ -9,6 +9,7 @@ from holdfast.core.classifying import classify, told_by
 from holdfast.core.failing import failure
 from holdfast.core.signals import (
     CancelRequested,
+    InconsistencyFound,
     JobSubmitted,
     Outcome,
     ReportRejected,
@@ -19,7 +20,7 @@ from holdfast.core.signals import (
 from holdfast.core.states import JobState, JobStatus, NodeState, Rules, Status, Stop, StopCause
 from holdfast.define.program import Program
 from holdfast.errors import Bug, FailureClass
-from holdfast.store.interface import JobRow, NodeRow, SignalRow
+from holdfast.store.interface import Examined, JobRow, NodeRow, SignalRow
 
 
 def job_state(row: JobRow, nodes: Iterable[NodeRow], program: Program, rules: Rules) -> JobState:
@@ -87,6 +88,13 @@ def signal(row: SignalRow, now: float, chance: float, program: Program) -> Signa
             return CancelRequested(row.id, row.actor or "", row.reason or "")
         case _:
             raise Bug(f"signal {row.id} of job {row.job_id} has an unknown kind: {row.kind}")
+
+
+def inconsistency(row: SignalRow, examined: Examined) -> InconsistencyFound:
+    """A doubt of the janitor's, with what the rows say now."""
+    return InconsistencyFound(
+        row.actor or "", row.reason or "", examined.counts, tuple(examined.unqueued), examined.ended
+    )
 
 
 def _report(row: SignalRow, now: float, chance: float, program: Program) -> TaskReported:

@@ -19,7 +19,6 @@ from holdfast.store.interface import Handover, Store
 logger = logging.getLogger("holdfast.orchestrator")
 
 SWEEP_SECONDS = 1.0
-FORGET_SECONDS = 60.0
 TAKE_LIMIT = 2000
 RETREAT_SECONDS = 0.2
 DUE_GRAIN_SECONDS = 0.02
@@ -61,7 +60,6 @@ class Orchestrator:
             "renew": _Timer(renew_seconds),
             "sweep": _Timer(SWEEP_SECONDS),
             "scan": _Timer(scan_seconds),
-            "forget": _Timer(FORGET_SECONDS),
         }
         self.ready = asyncio.Event()
         self.is_idle = False
@@ -166,8 +164,6 @@ class Orchestrator:
             raise Fenced(f"the lease of orchestrator {owner.orchestrator_id} was ended by another")
         if self._timers["scan"].is_due():
             await self._take_over(owner)
-        if self._timers["forget"].is_due():
-            await self._store.forget_the_ended()
         if self._timers["sweep"].is_due():
             await self._store.sweep_inbox()
             await self._store.raise_floors()

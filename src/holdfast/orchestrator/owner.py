@@ -31,11 +31,12 @@ from holdfast.core.states import JobState, Rules
 from holdfast.define.program import Program, compile_pinned
 from holdfast.errors import Code, Fenced, LostRace, Unreachable
 from holdfast.orchestrator.commit import add_effects, add_states, breaker_write
-from holdfast.orchestrator.loading import job_state, signal
+from holdfast.orchestrator.loading import inconsistency, job_state, signal
 from holdfast.store.interface import (
     Batch,
     Committed,
     Cycle,
+    Examined,
     Handover,
     JobRow,
     Lease,
@@ -54,6 +55,7 @@ LOAD_LIMIT = 500
 NARROW_DRAIN_LIMIT = 50
 NARROW_CHUNK = 250
 """What a cycle takes on at most while a wide job has others beside it, which wait for the cycle's end."""
+RECHECK = "recheck"
 ASIDE_SECONDS = (5.0, 300.0)
 """How long a job that nobody can advance is left alone: at first, and at most."""
 
@@ -197,11 +199,13 @@ class Owner:
             work[alone]  # A key without signals: the job is loaded and looked at.
         # A claimed job is ours only after the commit; if its outcome is unknown, the reload finds out.
         involved.update(work)
+        doubted = self._doubt(work)
         states = await self._states(work, claimed)
+        examined = await self._cycle.examine(doubted) if doubted else {}
         batch = Batch(handled=[row.id for row in heard if row.job_id in states])
         withdrawals: list[Withdrawal] = []
         heard_by = {
-            job_id: [self._heard(given, states[job_id], now) for given in signals]
+            job_id: [self._heard(given, states[job_id], now, examined.get(job_id)) for given in signals]
             for job_id, signals in work.items()
             if job_id in states
         }
@@ -258,6 +262,21 @@ class Owner:
         for job_id in self._owing_results:
             work[job_id]  # The results are gathered in _advance.
 
+    def _doubt(self, work: dict[str, list[SignalRow | Signal]]) -> list[str]:
+        """Jobs that the janitor doubts: nothing that memory says of them counts, and they are looked at first.
+
+        First, because what the rows say now must not be mixed with what this cycle has decided and not written.
+        """
+        doubted = []
+        for job_id, signals in work.items():
+            doubts = [s for s in signals if isinstance(s, SignalRow) and s.kind == RECHECK]
+            if doubts:
+                signals[:] = [*doubts[:1], *(s for s in signals if s not in doubts)]
+                doubted.append(job_id)
+                self.jobs.pop(job_id, None)
+                self._armed.pop(job_id, None)
+        return doubted
+
     async def _states(
         self, work: dict[str, list[SignalRow | Signal]], claimed: dict[str, JobRow]
     ) -> dict[str, JobState]:
@@ -299,8 +318,13 @@ class Owner:
             self._programs[definition_hash] = program
         return program
 
-    def _heard(self, given: SignalRow | Signal, state: JobState, now: float) -> Signal:
-        return signal(given, now, self._chance(), state.program) if isinstance(given, SignalRow) else given
+    def _heard(self, given: SignalRow | Signal, state: JobState, now: float, examined: Examined | None) -> Signal:
+        if not isinstance(given, SignalRow):
+            return given
+        if given.kind == RECHECK:
+            assert examined is not None
+            return inconsistency(given, examined)
+        return signal(given, now, self._chance(), state.program)
 
     async def _breakers(self, states: dict[str, JobState], heard: Mapping[str, Iterable[Signal]]) -> dict[str, Breaker]:
         """The breakers that the reports of this cycle concern, locked; usually none."""

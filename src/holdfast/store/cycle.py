@@ -13,6 +13,7 @@ import psycopg
 
 from holdfast import failpoint
 from holdfast.core.breaking import Breaker, BreakerState
+from holdfast.core.signals import EndedTask, TaskCounts, TaskView, UnqueuedTask
 from holdfast.define.gates import BreakerRules
 from holdfast.errors import Fenced, LostRace, Unreachable
 from holdfast.store.arrays import jsons, plain, texts
@@ -21,6 +22,7 @@ from holdfast.store.interface import (
     RANK_LIMIT,
     Batch,
     Committed,
+    Examined,
     Handover,
     JobRow,
     Lane,
@@ -106,6 +108,20 @@ class PostgresCycle:
 
     async def breakers(self, names: Sequence[str]) -> list[Breaker]:
         return [_breaker(row) for row in await self._fetch("load_breakers", names=texts(names))]
+
+    async def examine(self, job_ids: Sequence[str]) -> dict[str, Examined]:
+        jobs = {"jobs": plain(job_ids)}
+        statements = ("count_tasks", "unqueued_tasks", "ended_own_tasks")
+        counted, unqueued, ended = await self._exchange(*((query(name), jobs) for name in statements))
+        examined = {job_id: Examined({}, [], {}) for job_id in job_ids}
+        for row in counted:
+            examined[row[0]].counts[row[1]] = TaskCounts._make(row[2:])
+        for row in unqueued:
+            task = UnqueuedTask(row[1], row[2], TaskView._make(row[3:9]), _parsed(row[9]))
+            examined[row[0]].unqueued.append(task)
+        for row in ended:
+            examined[row[0]].ended[row[1]] = EndedTask(row[2], row[3], _parsed(row[4]), _parsed(row[5]))
+        return examined
 
     async def results(self, job_id: str, node: str) -> tuple[list[Any], list[int]]:
         rows = await self._fetch("item_results", job=job_id, node=node)

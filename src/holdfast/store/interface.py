@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, Protocol
 
 from holdfast.core.breaking import Breaker
+from holdfast.core.signals import EndedTask, TaskCounts, UnqueuedTask
 from holdfast.define.gates import BreakerRules, Limit
 
 NOBODY = 0
@@ -365,6 +366,14 @@ class Withdrawal(NamedTuple):
     unqueued: tuple[tuple[str, int, int], ...]
 
 
+class Examined(NamedTuple):
+    """What the rows of a job say, whatever its owner believes."""
+
+    counts: dict[str, TaskCounts]
+    unqueued: list[UnqueuedTask]
+    ended: dict[str, EndedTask]
+
+
 class Opened(NamedTuple):
     """What an owner finds at the start of a cycle.
 
@@ -410,6 +419,10 @@ class Cycle(Protocol):
 
     async def breakers(self, names: Sequence[str]) -> list[Breaker]:
         """Those that are known, locked until the commit."""
+        ...
+
+    async def examine(self, job_ids: Sequence[str]) -> dict[str, Examined]:
+        """The tasks, queue rows and unread reports of jobs of which this cycle has written nothing yet."""
         ...
 
     async def results(self, job_id: str, node: str) -> tuple[list[Any], list[int]]:
@@ -492,10 +505,6 @@ class Store(Protocol):
 
     async def set_aside(self, job_id: str, orchestrator_id: int, problem: str) -> None:
         """Tell people why nothing happens with a job; its owner, or anyone if it has none, may say so."""
-        ...
-
-    async def forget_the_ended(self) -> None:
-        """Remove processes that ended long ago and answers that nobody asks for any more."""
         ...
 
     def cycle(self, orchestrator_id: int) -> Cycle: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -139,10 +140,6 @@ class PostgresStore:
         """Tell people why nothing happens with a job."""
         await self._execute("set_aside", job=job_id, me=orchestrator_id, problem=problem)
 
-    async def forget_the_ended(self) -> None:
-        """Remove processes that ended long ago and answers that nobody asks for any more."""
-        await self._execute("forget_the_ended")
-
     async def declare_breakers(self, breakers: Sequence[BreakerRules]) -> None:
         """Make breakers known; one that exists keeps its state."""
         await self._execute(
@@ -186,7 +183,7 @@ class PostgresStore:
         rows = await self._fetch("lapsed_workers")
         if not rows[0][0]:
             return 0
-        expired = await self._execute("expire_leases") + await self._execute("expire_queued")
+        expired = await self._execute("expire_leases", run=uuid.uuid4()) + await self._execute("expire_queued")
         await self._execute("end_lapsed_workers")
         if expired:
             await self.notify_orchestrators()

@@ -1,6 +1,6 @@
 """Reads what people look at: jobs, nodes, events, and the state of the installation. Never writes.
 
-A look at a job is four small statements in one snapshot; it never reads the tasks of a fan-out.
+A look at a job is a few small statements in one snapshot; it never reads all tasks of a fan-out.
 """
 
 from __future__ import annotations
@@ -103,6 +103,43 @@ class Snapshot(NamedTuple):
     unserved: dict[str, UnservedTasks]
 
 
+class QueuedTasks(NamedTuple):
+    """Tasks of one node that wait, or run, for the same reason. `error` is that of the attempt before a retry."""
+
+    node: str
+    state: str
+    queue: str
+    handler: str
+    tasks: int
+    first: list[int]
+    queued_at: datetime
+    claimed_at: datetime | None
+    due_at: datetime | None
+    attempt: int
+    workers: list[str] | None
+    worker_is_alive: bool | None
+    lease_until: datetime | None
+    progress: dict[str, Any] | None
+    error: dict[str, Any] | None
+
+
+class Standing(NamedTuple):
+    """A job at one moment, with everything that may keep it from going on."""
+
+    snapshot: Snapshot
+    epoch: int
+    stop_cause: str | None
+    stop_until: datetime | None
+    owner_gone_at: datetime | None
+    orchestrators: int
+    unread: int
+    unread_since: datetime | None
+    enqueued: dict[str, int]
+    """How many rows of a node were queued, by now or before."""
+    queued: list[QueuedTasks]
+    workers: list[WorkerView]
+
+
 class JobLine(NamedTuple):
     job_id: str
     workflow_id: str
@@ -190,27 +227,51 @@ class Reader:
 
     async def snapshot(self, job_id: str, *, whole: bool = True) -> Snapshot:
         """The job as it is now; without `whole` its inputs and its result are left out."""
+        return await self._snapshot(await self._look_at(job_id, whole=whole))
+
+    async def standing(self, job_id: str) -> Standing:
+        """The job as it is now, with all that may keep it from going on."""
+        found = await self._look_at(job_id, "why_job", "why_windows", "why_queue", "live_workers", whole=False)
+        snapshot = await self._snapshot(found)
+        job, windows, queued, workers = found[4:]
+        epoch, stop_cause, stop_until, owner_gone_at, orchestrators, unread, unread_since = job[0]
+        return Standing(
+            snapshot,
+            epoch,
+            stop_cause,
+            stop_until,
+            owner_gone_at,
+            orchestrators,
+            unread,
+            unread_since,
+            dict(windows),
+            [QueuedTasks._make((*row[:13], _parsed(row[13]), _parsed(row[14]))) for row in queued],
+            [WorkerView._make(row) for row in workers],
+        )
+
+    async def _look_at(self, job_id: str, *more: str, whole: bool) -> list[list[tuple[Any, ...]]]:
+        """The rows of a job, and of more statements, all of one moment."""
+        statements = ("read_job", "read_nodes", "read_queue", "unserved_nodes", *more)
+        parameters = {"job": job_id, "whole": whole}
         async with self._connections.use("reading") as connection:
             async with connection.pipeline():
                 await connection.execute("begin isolation level repeatable read read only")
-                parameters = {"job": job_id, "whole": whole}
-                jobs = await connection.execute(query("read_job"), parameters, prepare=True)
-                nodes = await connection.execute(query("read_nodes"), {"job": job_id}, prepare=True)
-                queue = await connection.execute(query("read_queue"), {"job": job_id}, prepare=True)
-                unserved = await connection.execute(query("unserved_nodes"), {"job": job_id}, prepare=True)
+                cursors = [await connection.execute(query(s), parameters, prepare=True) for s in statements]
                 await connection.execute("commit")
-            row = await jobs.fetchone()
-            node_rows, queue_rows = await nodes.fetchall(), await queue.fetchall()
-            unserved_rows = await unserved.fetchall()
-        if row is None:
+            found = [await cursor.fetchall() for cursor in cursors]
+        if not found[0]:
             raise no_such_job(job_id)
+        return found
+
+    async def _snapshot(self, found: Sequence[Sequence[tuple[Any, ...]]]) -> Snapshot:
+        (row,), nodes, queue, unserved = found[:4]
         job = JobView._make((*row[:9], *map(_parsed, row[9:12]), *row[12:]))
         return Snapshot(
             job,
-            *await self._definition(job, [r[0] for r in node_rows]),
-            {r[0]: NodeView._make((*r[:10], _parsed(r[10]), *r[11:])) for r in node_rows},
-            {r[0]: QueueView._make((*r[:5], _parsed(r[5]), *r[6:])) for r in queue_rows},
-            {r[0]: UnservedTasks._make(r[1:]) for r in unserved_rows},
+            *await self._definition(job, [r[0] for r in nodes]),
+            {r[0]: NodeView._make((*r[:10], _parsed(r[10]), *r[11:])) for r in nodes},
+            {r[0]: QueueView._make((*r[:5], _parsed(r[5]), *r[6:])) for r in queue},
+            {r[0]: UnservedTasks._make(r[1:]) for r in unserved},
         )
 
     async def jobs(self, limit: int) -> list[JobLine]:

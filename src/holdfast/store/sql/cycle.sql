@@ -84,6 +84,44 @@ select n.job_id::text, n.node, n.status, n.reason, n.importance, n.output::text,
 from nodes n
 where n.job_id = any(%(jobs)s::uuid[]);
 
+-- name: count_tasks
+-- What the task rows of these jobs say, by node, and how far the queue and the unread reports reach.
+select t.job_id::text, t.node, count(*)::int, max(t.item),
+    count(*) filter (where t.status = 'completed')::int, count(*) filter (where t.status = 'failed')::int,
+    count(*) filter (where t.status = 'skipped')::int, count(*) filter (where t.status = 'cancelled')::int,
+    greatest(-1,
+        (select max(q.item) from queue q where q.job_id = any(array[t.job_id]) and q.node = t.node),
+        (select max(i.item) from inbox i where i.kind = 'report' and i.job_id = t.job_id and i.node = t.node))
+from tasks t
+where t.job_id = any(%(jobs)s::uuid[])
+group by t.job_id, t.node;
+
+-- name: unqueued_tasks
+-- Tasks that were queued and have not ended, but are neither in the queue nor told of by a report. A report takes the
+-- queue row away in the statement that sends it: one look sees either, or a task that nobody will ever speak of.
+with unread as materialized (
+    select i.job_id, i.node, i.item, i.epoch from inbox i
+    where i.kind = 'report' and i.job_id = any(%(jobs)s::uuid[])
+)
+select t.job_id::text, t.node, t.item, t.status, t.epoch, t.attempt, t.retry_count, t.lost_count, t.crash_count,
+    t.error::text
+from nodes n
+join tasks t on t.job_id = any(array[n.job_id]) and t.node = n.node and t.item < n.enqueued_count
+where n.job_id = any(%(jobs)s::uuid[]) and n.status in ('ready', 'dispatched', 'running') and t.status = 'ready'
+    and not exists (
+        select 1 from queue q where q.job_id = any(array[t.job_id]) and q.node = t.node and q.item = t.item)
+    and not exists (
+        select 1 from unread u where u.job_id = t.job_id and u.node = t.node and u.item = t.item and u.epoch = t.epoch)
+order by t.job_id, t.node, t.item
+limit 5000;
+
+-- name: ended_own_tasks
+-- Own tasks that have ended although their node has not.
+select t.job_id::text, t.node, t.status, t.attempt, t.output::text, t.error::text
+from nodes n
+join tasks t on t.job_id = any(array[n.job_id]) and t.node = n.node and t.item = -1
+where n.job_id = any(%(jobs)s::uuid[]) and n.status in ('ready', 'dispatched', 'running') and t.status <> 'ready';
+
 -- name: item_results
 -- What a fan-in gathers: outputs of completed items in item order, and which items failed.
 select t.item, t.status, t.output::text

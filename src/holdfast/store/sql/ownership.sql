@@ -46,20 +46,6 @@ returning j.job_id::text, o.name;
 update jobs set reason = 'orchestrator_error: ' || left(%(problem)s, 500)
 where job_id = %(job)s and finished_at is null and (owner is null or owner = %(me)s);
 
--- name: forget_the_ended
--- Ended processes are kept for an hour and answers for a day, for people to see; what still holds something stays.
-with forgotten_workers as (
-    delete from workers w
-    where w.ended_at < now() - interval '1 hour'
-        and not exists (select 1 from queue q where q.state = 'leased' and q.holder = w.worker_id)
-),
-forgotten_answers as (
-    delete from answers a where a.answered_at < now() - interval '1 day'
-)
-delete from orchestrators o
-where o.ended_at < now() - interval '1 hour'
-    and not exists (select 1 from jobs j where j.finished_at is null and j.owner = o.orchestrator_id);
-
 -- name: sweep_inbox
 -- Signals whose owner is not (any more) the owner of their job; 0 makes them claimable by anyone.
 with astray as (
@@ -136,6 +122,15 @@ gone as (
     using lapsed l
     where q.job_id = any(array[l.job_id]) and q.node = l.node and q.item = l.item
     returning q.job_id, q.node, q.item, q.epoch, q.attempt, q.owner, q.claimed_at, l.name, l.timed_out
+),
+noted as (
+    insert into janitor_actions (run, duty, action, job_id, node, item, reason, before, after)
+    select %(run)s::uuid, 'expired_leases', 'expire', g.job_id, g.node, nullif(g.item, -1),
+        case when g.timed_out then format('attempt %%s outlived its timeout on %%s', g.attempt, g.name)
+            else format('%%s is gone', g.name) end,
+        jsonb_build_object('worker', g.name, 'attempt', g.attempt, 'epoch', g.epoch, 'claimed_at', g.claimed_at),
+        jsonb_build_object('outcome', case when g.timed_out then 'failed' else 'lost' end)
+    from gone g
 )
 insert into inbox (owner, job_id, kind, node, item, epoch, attempt, outcome, worker, started_at, data)
 select g.owner, g.job_id, 'report', g.node, g.item, g.epoch, g.attempt,

@@ -1,0 +1,141 @@
+"""What is done about a job that is not as it should be: counted anew, queued anew, ended where it has ended.
+
+A job that is as it should be stays as it is: whoever doubts too much does no harm.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from holdfast.core import fanning, stopping
+from holdfast.core.effects import OWN_TASK, FinishTask, RetryTask
+from holdfast.core.limiting import limits_of
+from holdfast.core.retrying import delay_seconds
+from holdfast.core.signals import InconsistencyFound, TaskCounts, TasksWithdrawn, UnqueuedTask
+from holdfast.core.states import TERMINAL, NodeState, Status, Trigger
+from holdfast.core.turn import Turn
+from holdfast.define.node import NodeType
+
+_ENDS = {
+    Status.COMPLETED: Trigger.ATTEMPT_COMPLETED,
+    Status.FAILED: Trigger.ATTEMPT_FAILED,
+    Status.CANCELLED: Trigger.JOB_STOPPED,
+}
+
+
+def repair(turn: Turn, signal: InconsistencyFound) -> dict[str, Any]:
+    """Make nodes agree with their tasks and bring back what has left the queue; returns what was done, to be told."""
+    nodes = turn.state.nodes
+    begun = [node for node in nodes.values() if node.status is not Status.PENDING]
+    recounted = [node.name for node in begun if _recount(turn, node, signal.counts.get(node.name, TaskCounts()))]
+    requeued = _withdraw(turn, signal) if turn.state.stop is not None else _requeue(turn, signal)
+    ended = [name for name in signal.ended if _end(turn, nodes[name], signal)]
+    for node in begun:
+        if turn.state.program.nodes[node.name].node.type is NodeType.FAN_OUT and node.status is Status.RUNNING:
+            fanning.fill_window(turn, node)
+            fanning.settle_fan_out(turn, node)
+    done = {"recounted": recounted, "requeued": requeued, "ended": ended}
+    return {what: names for what, names in done.items() if names}
+
+
+def _recount(turn: Turn, node: NodeState, counts: TaskCounts) -> bool:
+    """Rows are numbered from 0 without gaps: where the last one is tells how many there ought to be."""
+    expanded = max(counts.rows, counts.last + 1)
+    found = (node.expanded, node.completed, node.failed, node.skipped, node.cancelled)
+    said = (expanded, counts.completed, counts.failed, counts.skipped, counts.cancelled)
+    enqueued = min(max(node.enqueued, counts.last_queued + 1), expanded)
+    if found == said and node.enqueued == enqueued:
+        return False
+    node.expanded, node.completed, node.failed, node.skipped, node.cancelled = said
+    node.enqueued, node.width = enqueued, max(node.width, expanded)
+    turn.state.touch(node)
+    return True
+
+
+def _requeue(turn: Turn, signal: InconsistencyFound) -> dict[str, list[list[int]]]:
+    """A new epoch each: whoever may still run the old one can no longer report."""
+    items: defaultdict[str, list[int]] = defaultdict(list)
+    for lost in signal.unqueued:
+        node, task = turn.state.nodes[lost.node], lost.task
+        due_at = _due_at(turn, node, lost)
+        turn.effects.append(
+            RetryTask(
+                node=lost.node,
+                item=lost.item,
+                spec=turn.state.program.nodes[lost.node].spec,
+                epoch=task.epoch + 1,
+                attempt=task.attempt + 1,
+                due_at=due_at,
+                retries=task.retries,
+                lost=task.lost,
+                crashes=task.crashes,
+                suspect=task.lost > 0,
+                error=lost.error,
+                rank=turn.state.queued_now,
+                limits=limits_of(turn, lost.node),
+            )
+        )
+        if lost.item == OWN_TASK:
+            node.move(Trigger.RETRY_SCHEDULED)
+            node.retry_at, node.attempt = due_at, task.attempt + 1
+            turn.state.touch(node)
+        items[lost.node].append(lost.item)
+    return _told(items)
+
+
+def _due_at(turn: Turn, node: NodeState, lost: UnqueuedTask) -> float | None:
+    """Not before its time, if it waited for a retry: when that was has gone with the row, the longest pause is safe."""
+    if lost.item == OWN_TASK:
+        return node.retry_at if node.retry_at is not None and node.retry_at > turn.now else None
+    if lost.task.retries == 0:
+        return None
+    retry = turn.state.program.nodes[node.name].spec.retry
+    return turn.now + delay_seconds(retry, lost.task.retries, chance=1.0)
+
+
+def _withdraw(turn: Turn, signal: InconsistencyFound) -> dict[str, list[list[int]]]:
+    """A stopping job takes nothing back into the queue: its lost tasks end as the withdrawn ones did."""
+    stop = turn.state.stop
+    assert stop is not None
+    status, error = stopping.ended_status(stop.cause), stopping.ended_error(turn, stop.cause)
+    items: defaultdict[str, list[int]] = defaultdict(list)
+    for lost in signal.unqueued:
+        task = lost.task
+        turn.effects.append(
+            FinishTask(
+                node=lost.node,
+                item=lost.item,
+                status=status,
+                epoch=task.epoch,
+                attempt=task.attempt,
+                signal_id=None,
+                error=error,
+                worker=None,
+                started_at=None,
+                retries=task.retries,
+                lost=task.lost,
+                crashes=task.crashes,
+            )
+        )
+        items[lost.node].append(lost.item)
+    if items:
+        stopping.tasks_withdrawn(turn, TasksWithdrawn(dict(items)))
+    return _told(items)
+
+
+def _told(items: dict[str, list[int]]) -> dict[str, list[list[int]]]:
+    """By node, the items as ranges; of a node's own task its name tells all."""
+    return {name: stopping.ranges([item for item in found if item >= 0]) for name, found in items.items()}
+
+
+def _end(turn: Turn, node: NodeState, signal: InconsistencyFound) -> bool:
+    """A node whose own task has ended, ends as its task did."""
+    task = signal.ended[node.name]
+    if node.status in TERMINAL:
+        return False
+    node.attempt = task.attempt
+    reason = "job_stopped" if task.status == Status.CANCELLED else None
+    trigger = _ENDS[Status(task.status)]
+    turn.finish_node(node, trigger, output=task.output, error=task.error, reason=reason, attempt=task.attempt)
+    return True

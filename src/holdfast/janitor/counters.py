@@ -1,0 +1,21 @@
+"""Nodes whose counters are not what their tasks say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.janitor.duty import RECHECK, JobDuty
+from holdfast.store.tidying import Finding, Tidying
+
+
+class Counters(JobDuty):
+    name = "counters"
+
+    async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
+        facts = await tidying.look("find_wrong_counters", jobs)
+        return [self.found(RECHECK, fact, _reason(**fact.seen)) for fact in facts]
+
+
+def _reason(counters: dict[str, int], tasks: dict[str, int]) -> str:
+    wrong = [f"{name} {said} and not {tasks[name]}" for name, said in counters.items() if said != tasks[name]]
+    return f"the counters say {', '.join(wrong)}"

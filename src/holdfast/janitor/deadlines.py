@@ -1,0 +1,19 @@
+"""Deadlines of jobs that have long passed, and on which nobody acted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.janitor.duty import RECHECK, JobDuty
+from holdfast.store.tidying import Finding, Tidying
+
+
+class Deadlines(JobDuty):
+    name = "deadlines"
+
+    async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
+        facts = await tidying.look("find_missed_deadlines", jobs, patience=self.patience_seconds)
+        return [
+            self.found(RECHECK, fact, f"it should have ended at {fact.seen['stop_until'] or fact.seen['deadline_at']}")
+            for fact in facts
+        ]

@@ -1,0 +1,25 @@
+"""Leases that ran out: their tasks go back to the owners. Every orchestrator does this each second, by itself."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from holdfast.janitor.duty import EXPIRE, Duty
+from holdfast.store.tidying import Fact, Finding, Tidying
+
+
+class ExpiredLeases(Duty):
+    name = "expired_leases"
+
+    async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
+        return [self.found(EXPIRE, fact, _reason(fact)) for fact in await tidying.look("find_expired_leases")]
+
+    async def act(self, tidying: Tidying, run: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
+        """The statement that ends the leases writes the lines; if another was quicker, it has done the same."""
+        return list(findings) if await tidying.expire() else []
+
+
+def _reason(fact: Fact) -> str:
+    worker, attempt = fact.seen["worker"], fact.seen["attempt"]
+    return f"attempt {attempt} outlived its timeout on {worker}" if fact.seen["timed_out"] else f"{worker} is gone"

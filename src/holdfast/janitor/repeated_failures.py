@@ -1,0 +1,28 @@
+"""Many equal failures in one workflow within an hour: something that no retry will repair. A person is told."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from holdfast.janitor.duty import ALERT, Duty
+from holdfast.store.tidying import Finding, Tidying
+
+FAILURES = 100
+
+
+class RepeatedFailures(Duty):
+    name = "repeated_failures"
+    every_seconds = 30.0
+
+    async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
+        facts = await tidying.look("find_repeated_failures", failures=FAILURES)
+        return [self.found(ALERT, fact, _reason(**fact.seen)) for fact in facts]
+
+    async def act(self, tidying: Tidying, run: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
+        return await tidying.alert(run, findings)
+
+
+def _reason(workflow_id: str, fingerprint: str, failures: int, jobs: int, code: str, message: str) -> str:
+    of = "one job" if jobs == 1 else f"{jobs} jobs"
+    return f"{failures} equal failures in {of} of {workflow_id} within an hour: {code}: {message}"

@@ -1,0 +1,114 @@
+"""The janitor as a service: one leader at a time looks at the installation, again and again, and acts on what it finds.
+
+Any number of candidates run; whoever holds the lease leads. Two who act at once do no harm: every act is guarded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+import uuid
+from collections.abc import Sequence
+
+from holdfast import failpoint
+from holdfast.errors import Unreachable
+from holdfast.janitor.alerting import raise_alert
+from holdfast.janitor.counters import Counters
+from holdfast.janitor.deadlines import Deadlines
+from holdfast.janitor.duty import ALERT, Duty, JobDuty
+from holdfast.janitor.expired_leases import ExpiredLeases
+from holdfast.janitor.idle_jobs import IdleJobs
+from holdfast.janitor.orphans import Orphans
+from holdfast.janitor.repeated_failures import RepeatedFailures
+from holdfast.janitor.retention import Retention
+from holdfast.janitor.stages import Stages
+from holdfast.janitor.stuck_tasks import StuckTasks
+from holdfast.store.tidying import FIRST_JOB, Finding, Tidying
+
+logger = logging.getLogger("holdfast.janitor")
+
+DUTIES: tuple[type[Duty], ...] = (
+    ExpiredLeases,
+    StuckTasks,
+    Deadlines,
+    Stages,
+    Counters,
+    IdleJobs,
+    Orphans,
+    RepeatedFailures,
+    Retention,
+)
+PATROL_JOBS = 2_000
+PATROL_TASKS = 100_000
+"""How much of the open jobs one pass looks at: the next pass goes on where it ended."""
+
+
+class Janitor:
+    """Runs until told to stop. A pass every half lease finds what is wrong within two."""
+
+    def __init__(self, tidying: Tidying, name: str, *, lease_seconds: float) -> None:
+        self._tidying = tidying
+        self._holder = f"{name} {uuid.uuid4().hex[:8]}"
+        self._lease_seconds = lease_seconds
+        self._duties = [duty(lease_seconds) for duty in DUTIES]
+        self._due: dict[str, float] = {}
+        self._after = FIRST_JOB
+        self.leads = False
+
+    async def run(self, stop: asyncio.Event) -> None:
+        try:
+            while not stop.is_set():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), self._lease_seconds / 2)
+                if not stop.is_set():
+                    await self._lead()
+        finally:
+            if self.leads:
+                with contextlib.suppress(Unreachable):
+                    await self._tidying.resign(self._holder)
+
+    async def _lead(self) -> None:
+        """One pass, if we lead. Whatever goes wrong in it, the next one comes."""
+        try:
+            self.leads = await self._tidying.lead(self._holder, self._lease_seconds)
+            if self.leads:
+                await self.run_once(everything=False)
+        except Unreachable as reason:
+            logger.warning("janitor_retreats: %s", reason)
+        except Exception:
+            logger.exception("janitor_failed: the next pass comes in %g s", self._lease_seconds / 2)
+
+    async def run_once(self, *, everything: bool = True, dry_run: bool = False) -> list[Finding]:
+        """Look at everything, or at the next part of the open jobs, and act; returns what was done, or would be."""
+        run, now = uuid.uuid4(), time.monotonic()
+        due = [duty for duty in self._duties if everything or self._due.get(duty.name, 0.0) <= now]
+        self._due |= {duty.name: now + duty.every_seconds for duty in due}
+        done: list[Finding] = []
+        for duty in due:
+            if not isinstance(duty, JobDuty):
+                done += await self._perform(duty, run, (), dry_run=dry_run)
+        after = FIRST_JOB if everything else self._after
+        while jobs := await self._tidying.patrol(after, PATROL_JOBS, PATROL_TASKS):
+            for duty in due:
+                if isinstance(duty, JobDuty):
+                    done += await self._perform(duty, run, jobs, dry_run=dry_run)
+            after = jobs[-1]
+            if not everything:
+                break
+        self._after = after if jobs else FIRST_JOB
+        return done
+
+    async def _perform(self, duty: Duty, run: uuid.UUID, jobs: Sequence[str], *, dry_run: bool) -> list[Finding]:
+        findings = await duty.look(self._tidying, jobs)
+        await failpoint.hit("janitor.found")
+        if dry_run or not findings:
+            return findings
+        done = await duty.act(self._tidying, run, findings)
+        for finding in done:
+            if finding.action == ALERT:
+                raise_alert(finding)
+            else:
+                logger.info("janitor_acted: %s: %s: %s", finding.duty, finding.action, finding.reason)
+        return done

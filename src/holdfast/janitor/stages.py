@@ -1,0 +1,24 @@
+"""Nodes that have not begun although everything that they wait for has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.core.states import TERMINAL
+from holdfast.janitor.duty import RECHECK, JobDuty
+from holdfast.store.tidying import Fact, Finding, Tidying
+
+
+class Stages(JobDuty):
+    name = "stages"
+
+    async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
+        findings = []
+        for job_id, graph, statuses in await tidying.nodes_of(jobs):
+            for node in graph.order:
+                sources = graph.sources[node]
+                if node not in statuses and all(statuses.get(source) in TERMINAL for source in sources):
+                    seen = {source: statuses[source] for source in sources}
+                    reason = f"{node} has not begun although all that it waits for has ended"
+                    findings.append(self.found(RECHECK, Fact(job_id, node, None, {"sources": seen}), reason))
+        return findings

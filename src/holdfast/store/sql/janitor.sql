@@ -1,0 +1,284 @@
+-- What the janitor looks for, and what it writes: signals, and a line for everything that it does.
+-- Each look is one statement, and so one moment: between a queue row and the report that takes its place there is none.
+
+-- name: lead
+-- One leader at a time; whoever comes first after its lease has ended is the next.
+insert into leaders as l (role, holder, lease_until)
+values (%(role)s, %(me)s, now() + make_interval(secs => %(lease)s))
+on conflict (role) do update
+set holder = excluded.holder, lease_until = excluded.lease_until,
+    since = case when l.holder = excluded.holder then l.since else now() end
+where l.holder = excluded.holder or l.lease_until < now()
+returning l.holder;
+
+-- name: resign
+-- The row stays: the next one need not wait.
+update leaders set lease_until = '-infinity' where role = %(role)s and holder = %(me)s;
+
+-- name: leader
+select holder, since, extract(epoch from lease_until - now())::float8 from leaders
+where role = %(role)s and lease_until > now();
+
+-- name: take_turn
+-- Whoever acts holds this row until the commit: two passes at once act one after the other, and see what was done.
+insert into leaders (role, holder, lease_until) values (%(role)s, '', '-infinity')
+on conflict (role) do update set role = excluded.role;
+
+-- name: patrol
+-- The next open jobs to look at: so many, or so many tasks, whichever comes first.
+with opened as (
+    select j.job_id,
+        (select coalesce(sum(n.expanded_count), 0) from nodes n where n.job_id = any(array[j.job_id])) as tasks
+    from jobs j
+    where j.finished_at is null and j.job_id > %(after)s::uuid
+    order by j.job_id limit %(jobs)s
+),
+added as (
+    select o.job_id, sum(o.tasks) over (order by o.job_id) - o.tasks as tasks_before from opened o
+)
+select a.job_id::text from added a where a.tasks_before < %(tasks)s order by a.job_id;
+
+-- name: find_expired_leases
+-- Leases that have run out, and attempts that have outlived their time.
+select q.job_id::text, q.node, nullif(q.item, -1), jsonb_build_object('worker', w.name, 'attempt', q.attempt,
+    'epoch', q.epoch, 'claimed_at', q.claimed_at, 'timed_out', q.deadline_at < now())::text
+from queue q join workers w on w.worker_id = q.holder
+where q.state = 'leased' and (w.lease_until < now() or q.deadline_at < now())
+order by q.job_id, q.node, q.item limit 1000;
+
+-- name: find_stuck_tasks
+-- Tasks that were queued and have not ended, but are neither in the queue nor told of by a report.
+with unread as materialized (
+    select i.job_id, i.node, i.item, i.epoch from inbox i
+    where i.kind = 'report' and i.job_id = any(%(jobs)s::uuid[])
+)
+select t.job_id::text, t.node, case when count(*) = 1 and min(t.item) >= 0 then min(t.item) end,
+    jsonb_build_object('tasks', count(*), 'first', array_remove((array_agg(t.item order by t.item))[1:5], -1))::text
+from nodes n
+join tasks t on t.job_id = any(array[n.job_id]) and t.node = n.node and t.item < n.enqueued_count
+where n.job_id = any(%(jobs)s::uuid[]) and n.status in ('ready', 'dispatched', 'running') and t.status = 'ready'
+    and not exists (
+        select 1 from queue q where q.job_id = any(array[t.job_id]) and q.node = t.node and q.item = t.item)
+    and not exists (
+        select 1 from unread u where u.job_id = t.job_id and u.node = t.node and u.item = t.item and u.epoch = t.epoch)
+group by t.job_id, t.node order by t.job_id, t.node;
+
+-- name: find_wrong_counters
+-- Nodes whose counters are not what their tasks say.
+select n.job_id::text, n.node, null::int, jsonb_build_object(
+    'counters', jsonb_build_object('rows', n.expanded_count, 'completed', n.completed_count,
+        'failed', n.failed_count, 'skipped', n.skipped_count, 'cancelled', n.cancelled_count),
+    'tasks', jsonb_build_object('rows', t.total, 'completed', t.completed, 'failed', t.failed, 'skipped', t.skipped,
+        'cancelled', t.cancelled))::text
+from nodes n
+cross join lateral (
+    select count(*), count(*) filter (where k.status = 'completed'), count(*) filter (where k.status = 'failed'),
+        count(*) filter (where k.status = 'skipped'), count(*) filter (where k.status = 'cancelled')
+    from tasks k where k.job_id = any(array[n.job_id]) and k.node = n.node
+) as t (total, completed, failed, skipped, cancelled)
+where n.job_id = any(%(jobs)s::uuid[])
+    and (n.expanded_count, n.completed_count, n.failed_count, n.skipped_count, n.cancelled_count)
+        <> (t.total, t.completed, t.failed, t.skipped, t.cancelled)
+order by n.job_id, n.node;
+
+-- name: find_missed_deadlines
+-- Deadlines that have long passed without anybody acting on them.
+select j.job_id::text, null::text, null::int, jsonb_build_object('deadline_at', j.deadline_at,
+    'stop_cause', j.stop_cause, 'stop_until', j.stop_until)::text
+from jobs j
+where j.job_id = any(%(jobs)s::uuid[]) and j.finished_at is null and not j.stop_leases_ended and (
+    (j.deadline_at < now() - make_interval(secs => %(patience)s) and coalesce(j.stop_cause, 'failed') = 'failed')
+    or j.stop_until < now() - make_interval(secs => %(patience)s))
+order by j.job_id;
+
+-- name: find_idle_jobs
+-- Open jobs of which nothing is queued, unread or owed by their owner, and that no deadline will wake.
+with unread as materialized (
+    select distinct i.job_id from inbox i where i.job_id = any(%(jobs)s::uuid[])
+)
+select j.job_id::text, null::text, null::int, jsonb_build_object('status', j.status, 'reason', j.reason)::text
+from jobs j
+where j.job_id = any(%(jobs)s::uuid[]) and j.finished_at is null
+    and j.deadline_at is null and (j.stop_cause is null or j.stop_leases_ended)
+    and not exists (select 1 from queue q where q.job_id = any(array[j.job_id]))
+    and not exists (select 1 from unread u where u.job_id = j.job_id)
+    and not exists (
+        select 1 from nodes n
+        where n.job_id = any(array[j.job_id]) and n.status = 'running'
+            and (n.expanded_count < n.width or n.width = 0))
+order by j.job_id;
+
+-- name: nodes_of_open_jobs
+-- How far jobs have come that go on as they should: neither stopping nor waiting to be taken.
+select j.job_id::text, j.definition_hash,
+    (select coalesce(jsonb_object_agg(n.node, n.status), '{}') from nodes n where n.job_id = any(array[j.job_id]))::text
+from jobs j
+where j.job_id = any(%(jobs)s::uuid[]) and j.finished_at is null and j.stop_cause is null and j.epoch > 0
+order by j.job_id;
+
+-- name: find_orphaned_queue
+-- Queue rows of jobs that are over or unknown.
+select q.job_id::text, q.node, nullif(q.item, -1), jsonb_build_object('table', 'queue', 'state', q.state,
+    'epoch', q.epoch, 'job', j.status)::text
+from queue q left join jobs j on j.job_id = any(array[q.job_id])
+where j.job_id is null or j.finished_at is not null
+order by q.job_id, q.node, q.item limit 1000;
+
+-- name: find_orphaned_inbox
+-- Signals of jobs that are unknown, and what nobody has read of jobs that are over. What people have asked stays.
+select i.job_id::text, i.node, nullif(i.item, -1), jsonb_build_object('table', 'inbox', 'kind', i.kind,
+    'outcome', i.outcome, 'sent_at', i.sent_at, 'job', j.status)::text
+from inbox i left join jobs j on j.job_id = any(array[i.job_id])
+where j.job_id is null or (j.finished_at is not null and i.kind in ('submitted', 'report', 'rejected', 'recheck')
+    and i.sent_at < now() - make_interval(secs => %(patience)s))
+order by i.id limit 1000;
+
+-- name: delete_orphaned_queue
+-- The row and the line that tells of it, in one statement. Nobody holds such a row for longer than a statement.
+with orphan as (
+    select q.job_id, q.node, q.item, j.status
+    from queue q left join jobs j on j.job_id = any(array[q.job_id])
+    where j.job_id is null or j.finished_at is not null
+    order by q.job_id, q.node, q.item limit 1000
+    for update of q skip locked
+),
+gone as (
+    delete from queue q using orphan o
+    where q.job_id = any(array[o.job_id]) and q.node = o.node and q.item = o.item
+    returning q.job_id, q.node, q.item, q.state, q.epoch, o.status
+)
+insert into janitor_actions (run, duty, action, job_id, node, item, reason, before)
+select %(run)s::uuid, %(duty)s, 'delete', g.job_id, g.node, nullif(g.item, -1),
+    case when g.status is null then 'a queue row of a job that does not exist'
+        else 'a queue row of a job that is ' || g.status end,
+    jsonb_build_object('table', 'queue', 'state', g.state, 'epoch', g.epoch, 'job', g.status)
+from gone g
+returning duty, action, reason, job_id::text, node, item, before::text, after::text;
+
+-- name: delete_orphaned_inbox
+with orphan as (
+    select i.owner, i.id, j.status
+    from inbox i left join jobs j on j.job_id = any(array[i.job_id])
+    where j.job_id is null or (j.finished_at is not null and i.kind in ('submitted', 'report', 'rejected', 'recheck')
+        and i.sent_at < now() - make_interval(secs => %(patience)s))
+    order by i.id limit 1000
+    for update of i skip locked
+),
+gone as (
+    delete from inbox i using orphan o where i.owner = o.owner and i.id = o.id
+    returning i.job_id, i.node, i.item, i.kind, i.outcome, i.sent_at, i.data, o.status
+)
+insert into janitor_actions (run, duty, action, job_id, node, item, reason, before)
+select %(run)s::uuid, %(duty)s, 'delete', g.job_id, g.node, nullif(g.item, -1),
+    case when g.status is null then 'a signal of a job that does not exist'
+        else 'an unread signal of a job that is ' || g.status end,
+    jsonb_build_object('table', 'inbox', 'kind', g.kind, 'outcome', g.outcome, 'sent_at', g.sent_at, 'data', g.data,
+        'job', g.status)
+from gone g
+returning duty, action, reason, job_id::text, node, item, before::text, after::text;
+
+-- name: find_repeated_failures
+-- Failures of one kind, many times in one workflow within an hour.
+select (array_agg(a.job_id::text))[1], null::text, null::int, jsonb_build_object('workflow_id', j.workflow_id,
+    'fingerprint', a.error->>'fingerprint', 'failures', count(*), 'jobs', count(distinct a.job_id),
+    'code', min(a.error->>'code'), 'message', min(a.error->>'message'))::text
+from attempts a join jobs j on j.job_id = any(array[a.job_id])
+where a.finished_at > now() - interval '1 hour' and a.outcome = 'failed'
+group by j.workflow_id, a.error->>'fingerprint'
+having count(*) >= %(failures)s
+order by count(*) desc limit 20;
+
+-- name: rechecks_tried
+-- How often owners were made to look within the last hour, by what was found.
+select a.duty, a.job_id::text, a.node, count(*)::int from janitor_actions a
+where a.at > now() - interval '1 hour' and a.action = 'recheck' and a.job_id = any(%(jobs)s::uuid[])
+group by a.duty, a.job_id, a.node;
+
+-- name: send_rechecks
+-- One signal for each job, unless one is unread, and a line for each finding that it answers.
+with found as (
+    select * from unnest(%(duty)s::text[], %(reason)s::text[], %(job_id)s::uuid[], %(node)s::text[], %(item)s::int[],
+        %(before)s::jsonb[]) with ordinality as f (duty, reason, job_id, node, item, before, number)
+),
+doubted as materialized (
+    select i.job_id from inbox i where i.kind = 'recheck'
+),
+sent as (
+    insert into inbox (owner, job_id, kind, actor, reason)
+    select distinct on (j.job_id) coalesce(j.owner, 0), j.job_id, 'recheck', f.duty, f.reason
+    from found f join jobs j on j.job_id = any(array[f.job_id])
+    where j.finished_at is null and j.job_id not in (select d.job_id from doubted d)
+    order by j.job_id, f.number
+    returning job_id, owner
+)
+insert into janitor_actions (run, duty, action, job_id, node, item, reason, before, after)
+select %(run)s::uuid, f.duty, 'recheck', f.job_id, f.node, f.item, f.reason, f.before,
+    jsonb_build_object('sent_to', nullif(s.owner, 0))
+from found f join sent s on s.job_id = any(array[f.job_id])
+order by f.number
+returning duty, action, reason, job_id::text, node, item, before::text, after::text;
+
+-- name: write_alerts
+-- One line an hour for each thing that needs a person.
+with found as (
+    select * from unnest(%(duty)s::text[], %(reason)s::text[], %(job_id)s::uuid[], %(node)s::text[], %(item)s::int[],
+        %(before)s::jsonb[]) with ordinality as f (duty, reason, job_id, node, item, before, number)
+)
+insert into janitor_actions (run, duty, action, job_id, node, item, reason, before)
+select %(run)s::uuid, f.duty, 'alert', f.job_id, f.node, f.item, f.reason, f.before
+from found f
+where not exists (
+    select 1 from janitor_actions a
+    where a.at > now() - interval '1 hour' and a.action = 'alert' and a.duty = f.duty
+        and case when f.before ? 'fingerprint'
+            then a.before->>'fingerprint' = f.before->>'fingerprint'
+                and a.before->>'workflow_id' = f.before->>'workflow_id'
+            else a.job_id is not distinct from f.job_id and a.node is not distinct from f.node end)
+order by f.number
+returning duty, action, reason, job_id::text, node, item, before::text, after::text;
+
+-- name: forget
+-- Ended processes are kept for an hour, answers for a day and the janitor's own lines for a month, for people to see;
+-- what still holds something stays. What is done every hour is one line, and none if there was nothing.
+with workers_gone as (
+    delete from workers w
+    where w.ended_at < now() - interval '1 hour'
+        and not exists (select 1 from queue q where q.state = 'leased' and q.holder = w.worker_id)
+    returning 1
+),
+orchestrators_gone as (
+    delete from orchestrators o
+    where o.ended_at < now() - interval '1 hour'
+        and not exists (select 1 from jobs j where j.finished_at is null and j.owner = o.orchestrator_id)
+    returning 1
+),
+answers_gone as (
+    delete from answers a where a.answered_at < now() - interval '1 day' returning 1
+),
+lines_gone as (
+    delete from janitor_actions a where a.at < now() - interval '30 days' returning 1
+),
+counted as (
+    select (select count(*) from workers_gone) as workers, (select count(*) from orchestrators_gone) as orchestrators,
+        (select count(*) from answers_gone) as answers, (select count(*) from lines_gone) as janitor_actions
+)
+insert into janitor_actions (run, duty, action, reason, before)
+select %(run)s::uuid, %(duty)s, 'delete', 'rows that ended long ago', to_jsonb(c) from counted c
+where c.workers + c.orchestrators + c.answers + c.janitor_actions > 0
+returning duty, action, reason, job_id::text, node, item, before::text, after::text;
+
+-- name: find_forgotten
+select null::text, null::text, null::int, to_jsonb(c)::text
+from (
+    select (select count(*) from workers w where w.ended_at < now() - interval '1 hour' and not exists (
+            select 1 from queue q where q.state = 'leased' and q.holder = w.worker_id)) as workers,
+        (select count(*) from orchestrators o where o.ended_at < now() - interval '1 hour' and not exists (
+            select 1 from jobs j where j.finished_at is null and j.owner = o.orchestrator_id)) as orchestrators,
+        (select count(*) from answers a where a.answered_at < now() - interval '1 day') as answers,
+        (select count(*) from janitor_actions a where a.at < now() - interval '30 days') as janitor_actions
+) c
+where c.workers + c.orchestrators + c.answers + c.janitor_actions > 0;
+
+-- name: read_janitor_actions
+select a.run::text, a.duty, a.action, a.job_id::text, a.node, a.item, a.reason, a.before::text, a.after::text, a.at
+from janitor_actions a order by a.action_id desc limit %(limit)s;

@@ -1,0 +1,30 @@
+-- What explains why a job stands still: four small looks, read in one snapshot with the job and its nodes.
+
+-- name: why_job
+-- Who could drive it, what its owner has not read, and how it is being stopped.
+select j.epoch, j.stop_cause, j.stop_until, case when isfinite(o.lease_until) then o.lease_until else o.ended_at end,
+    (select count(*) from orchestrators a where a.ended_at is null and a.lease_until > now())::int,
+    (select count(*) from inbox i where i.job_id = j.job_id)::int,
+    (select min(i.sent_at) from inbox i where i.job_id = j.job_id)
+from jobs j left join orchestrators o on o.orchestrator_id = j.owner
+where j.job_id = %(job)s;
+
+-- name: why_windows
+-- How far the windows of the fan-outs have come.
+select n.node, n.enqueued_count from nodes n where n.job_id = %(job)s;
+
+-- name: why_queue
+-- What of a job is in the queue, by what holds it there. Never more rows than its fan-outs' windows are wide.
+select q.node, q.state, l.queue, l.handler, count(*)::int, (array_agg(q.item order by q.item))[1:5],
+    min(q.queued_at), min(q.claimed_at), min(q.due_at), max(q.attempt),
+    (array_agg(distinct w.name) filter (where w.name is not null))[1:3],
+    w.ended_at is null and w.lease_until > now(), max(w.lease_until),
+    case when count(*) = 1 then min(q.progress::text) end,
+    (array_agg(t.error::text order by q.item))[1]
+from queue q
+join lanes l on l.lane_id = q.lane_id
+left join workers w on w.worker_id = q.holder
+left join tasks t on q.state = 'waiting' and t.job_id = any(array[q.job_id]) and t.node = q.node and t.item = q.item
+where q.job_id = %(job)s
+group by q.node, q.state, l.queue, l.handler, w.ended_at is null and w.lease_until > now(), t.error->>'fingerprint'
+order by q.node, q.state, min(q.item);

@@ -1,0 +1,347 @@
+"""Each duty: damage done by hand in the database is found, told, and repaired by the job's owner."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from holdfast.janitor.service import Janitor
+from holdfast.store.tidying import Finding, Tidying
+from tests.conftest import eventually
+from tests.running import SHORT_LEASES, Engine, client_of, registry, serving
+
+pytestmark = pytest.mark.anyio
+
+ECHO = "workflow_id: echo_test\nnodes: {a: {handler: echo, next: b}, b: {handler: echo}}"
+WIDE = """
+workflow_id: wide
+inputs: {items: {type: array}}
+nodes:
+  spread: {type: fan_out, source: "{{ inputs.items }}", task: {handler: hold, params: {item: "{{ item }}"}}, next: end}
+  end: {handler: echo}
+"""
+LATE = "workflow_id: late\ntimeout_seconds: 3600\nnodes: {a: {handler: nobody_has_it}}"
+PATIENT: dict[str, Any] = {"owner_lease_seconds": 600.0}
+"""The services' own janitor rests: what happens here is the doing of the test's."""
+
+
+class Bench:
+    """A database with an orchestrator, a client, and a janitor that does one pass when it is told to."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.tidying = Tidying(engine.store)
+
+    def janitor(self) -> Janitor:
+        return Janitor(self.tidying, "by hand", lease_seconds=10.0)
+
+    async def tidy(self) -> list[tuple[str, str]]:
+        return [(f.duty, f.action) for f in await self.janitor().run_once()]
+
+    async def damage(self, statement: str, *parameters: Any) -> None:
+        async with self.engine.store.connections.use("damage") as connection:
+            cursor = await connection.execute(statement.encode(), parameters)
+            assert cursor.rowcount > 0, "nothing was damaged"
+
+    async def events(self, job_id: str, name: str) -> list[dict[str, Any]]:
+        return [event for event in await self.engine.events(job_id) if event["event"] == name]
+
+    async def queued(self, job_id: str, number: int) -> None:
+        async def are_queued() -> bool:
+            rows = await self.engine.query("select count(*) from holdfast.queue where job_id = %s", job_id)
+            return bool(rows == [(number,)])
+
+        await eventually(are_queued)
+
+    async def repaired(self, job_id: str) -> dict[str, Any]:
+        """What the owner says that it did."""
+
+        async def told() -> list[dict[str, Any]]:
+            return await self.events(job_id, "janitor_acted")
+
+        (event,) = await eventually(told)
+        return dict(event["data"])
+
+
+@asynccontextmanager
+async def bench(url: str) -> AsyncIterator[Bench]:
+    async with client_of(url) as engine, serving(url, work=False, **PATIENT):
+        yield Bench(engine)
+
+
+@pytest.fixture
+async def scene(database_url: str) -> AsyncIterator[Bench]:
+    async with bench(database_url) as made:
+        yield made
+
+
+async def finish(scene: Bench, job_id: str, status: str = "completed") -> dict[str, Any]:
+    """A worker comes, and the job ends as if nothing had been; then nothing is left to be found."""
+    handlers = registry(hold=lambda item: item)
+    async with serving(scene.engine.url, handlers, orchestrate=False, **PATIENT):
+        ended = await scene.engine.finished(job_id)
+    assert ended["status"] == status, ended["error"]
+    assert await scene.tidy() == []
+    return ended
+
+
+async def test_a_task_without_a_queue_row_is_queued_again_as_a_new_epoch(scene: Bench) -> None:
+    job_id = await scene.engine.submit(ECHO)
+    await scene.queued(job_id, 1)
+    assert await scene.tidy() == []
+    await scene.damage("delete from queue where job_id = %s", job_id)
+    assert await scene.tidy() == [("stuck_tasks", "recheck")]
+    assert (await scene.repaired(job_id))["requeued"] == {"a": []}
+    assert await scene.engine.query("select epoch, attempt from holdfast.queue") == [(2, 2)]
+    await finish(scene, job_id)
+
+
+async def test_lost_items_of_a_fan_out_are_queued_again_and_the_others_stay_as_they_are(scene: Bench) -> None:
+    job_id = await scene.engine.submit(WIDE, {"items": list(range(20))})
+    await scene.queued(job_id, 20)
+    await scene.damage("delete from queue where job_id = %s and item in (3, 4, 17)", job_id)
+    (found,) = await scene.janitor().run_once()
+    assert (found.duty, found.node, found.item) == ("stuck_tasks", "spread", None)
+    assert found.before == {"tasks": 3, "first": [3, 4, 17]}
+    assert (await scene.repaired(job_id))["requeued"] == {"spread": [[3, 4], [17, 17]]}
+    epochs = await scene.engine.query("select item, epoch from holdfast.queue where epoch > 1 order by item")
+    assert epochs == [(3, 2), (4, 2), (17, 2)]
+    ended = await finish(scene, job_id)
+    assert ended["counts"]["completed"] == 21
+
+
+async def test_a_deadline_that_everybody_slept_through_ends_the_job(scene: Bench) -> None:
+    job_id = await scene.engine.submit(LATE)
+    await scene.queued(job_id, 1)
+    await scene.damage("update jobs set deadline_at = now() - interval '5 s' where job_id = %s", job_id)
+    assert await scene.tidy() == [], "its owner may still be about to act"
+    await scene.damage("update jobs set deadline_at = now() - interval '1 min' where job_id = %s", job_id)
+    assert await scene.tidy() == [("deadlines", "recheck")]
+    ended = await scene.engine.finished(job_id)
+    assert (ended["status"], ended["error"]["code"]) == ("failed", "JOB_TIMEOUT")
+
+
+async def test_a_node_that_should_have_begun_begins(scene: Bench) -> None:
+    job_id = await scene.engine.submit(ECHO)
+    await scene.queued(job_id, 1)
+    await scene.damage(
+        "with done as (update tasks set status = 'completed', attempt = 1, output = '7', finished_at = now()"
+        " where job_id = %s returning job_id), gone as (delete from queue q using done d where q.job_id = d.job_id)"
+        " update nodes n set status = 'completed', completed_count = 1, output = '7', finished_at = now()"
+        " from done d where n.job_id = d.job_id and n.node = 'a'",
+        job_id,
+    )
+    found = [f for f in await scene.janitor().run_once() if f.duty == "stages"]
+    assert [(f.node, f.before) for f in found] == [("b", {"sources": {"a": "completed"}})]
+    await scene.repaired(job_id)
+    await scene.queued(job_id, 1)
+    await finish(scene, job_id)
+
+
+async def test_counters_become_what_the_tasks_say(scene: Bench) -> None:
+    job_id = await scene.engine.submit(WIDE, {"items": [1, 2, 3]})
+    await scene.queued(job_id, 3)
+    await scene.damage("update nodes set completed_count = 2 where job_id = %s and node = 'spread'", job_id)
+    (found,) = await scene.janitor().run_once()
+    assert (found.duty, found.node) == ("counters", "spread")
+    assert found.reason == "the counters say completed 2 and not 0"
+    assert (await scene.repaired(job_id))["recounted"] == ["spread"]
+    assert await scene.engine.query("select completed_count from holdfast.nodes where node = 'spread'") == [(0,)]
+    await finish(scene, job_id)
+
+
+async def test_a_job_whose_first_signal_was_lost_begins(database_url: str) -> None:
+    async with client_of(database_url) as engine:
+        scene = Bench(engine)
+        job_id = await engine.submit(ECHO)
+        assert await scene.tidy() == []
+        await scene.damage("delete from inbox where job_id = %s", job_id)
+        assert await scene.tidy() == [("idle_jobs", "recheck")]
+        assert await scene.tidy() == [], "its signal is unread"
+        async with serving(database_url, **PATIENT):
+            assert (await engine.finished(job_id))["status"] == "completed"
+        await scene.repaired(job_id)
+
+
+async def test_queue_rows_and_signals_of_jobs_that_are_over_or_unknown_go(scene: Bench) -> None:
+    job_id = await scene.engine.submit(ECHO)
+    await finish(scene, job_id)
+    queue = (
+        "insert into queue (job_id, node, item, epoch, attempt, lane_id, owner, timeout_seconds)"
+        " values (%s, 'a', -1, 9, 9, 1, 0, 60)"
+    )
+    stranger = str(uuid.uuid4())
+    for job in (job_id, stranger):
+        await scene.damage(queue, job)
+        await scene.damage(
+            "insert into inbox (owner, job_id, kind, sent_at) values (777, %s, 'recheck', now() - interval '1 h')", job
+        )
+    await scene.damage("insert into inbox (job_id, kind) values (%s, 'cancel')", job_id)
+    done = [f for f in await scene.janitor().run_once() if f.duty == "orphans"]
+    told = {(f.job_id, (f.before or {})["table"], (f.before or {})["job"]) for f in done}
+    assert {(stranger, "queue", None), (stranger, "inbox", None), (job_id, "queue", "completed")} <= told
+    assert await scene.engine.query("select count(*) from holdfast.queue") == [(0,)]
+
+    async def is_answered() -> bool:
+        return await scene.engine.query("select applied from holdfast.answers") == [(False,)]
+
+    await eventually(is_answered)
+
+
+async def test_leases_that_ran_out_are_told_by_whoever_ends_them(scene: Bench) -> None:
+    job_id = await scene.engine.submit(ECHO)
+    await scene.queued(job_id, 1)
+    worker = await scene.engine.store.register_worker("gone", None, ["echo"], 1, 60.0)
+    (lease,) = await scene.engine.store.claim(worker, None, ["echo"], 1)
+    await scene.damage("update workers set lease_until = now() - interval '1 s'")
+
+    async def told() -> list[Any]:
+        return await scene.engine.query("select duty, action, node, reason from holdfast.janitor_actions")
+
+    async def is_told() -> bool:
+        return bool(await told())
+
+    await eventually(is_told)
+    assert await told() == [("expired_leases", "expire", "a", "gone is gone")]
+    assert lease.epoch == 1
+    await finish(scene, job_id)
+
+
+async def test_the_janitor_ends_leases_too(database_url: str) -> None:
+    async with client_of(database_url) as engine:
+        scene = Bench(engine)
+        async with serving(database_url, work=False, **PATIENT):
+            job_id = await engine.submit(ECHO)
+            await scene.queued(job_id, 1)
+        worker = await engine.store.register_worker("gone", None, ["echo"], 1, 60.0)
+        await engine.store.claim(worker, None, ["echo"], 1)
+        assert await scene.tidy() == []
+        await scene.damage("update workers set lease_until = now() - interval '1 s'")
+        assert await scene.tidy() == [("expired_leases", "expire")]
+        assert await scene.tidy() == []
+        assert await engine.query("select kind, outcome from holdfast.inbox") == [("report", "lost")]
+
+
+async def test_many_equal_failures_raise_one_alert(scene: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    job_id = await scene.engine.submit(ECHO)
+    await scene.queued(job_id, 1)
+    error = '{"code": "HANDLER_ERROR", "message": "no route", "fingerprint": "f00"}'
+    await scene.damage(
+        "insert into attempts (job_id, node, item, attempt, epoch, outcome, error)"
+        " select %s, 'a', n, 1, 1, 'failed', %s::jsonb from generate_series(1, 99) n",
+        job_id,
+        error,
+    )
+    assert await scene.tidy() == []
+    await scene.damage(
+        "insert into attempts (job_id, node, item, attempt, epoch, outcome, error)"
+        " values (%s, 'a', 100, 1, 1, 'failed', %s::jsonb)",
+        job_id,
+        error,
+    )
+    with caplog.at_level(logging.WARNING, "holdfast.janitor"):
+        assert await scene.tidy() == [("repeated_failures", "alert")]
+        assert await scene.tidy() == []
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "holdfast.janitor"]
+    said = "100 equal failures in one job of echo_test within an hour: HANDLER_ERROR: no route"
+    assert line == f"janitor_alert: repeated_failures: {said} ({job_id})"
+
+
+async def test_what_no_signal_repairs_is_told_to_a_person(scene: Bench) -> None:
+    """A row in the middle of a fan-out is gone: nobody knows any more what its item was to do."""
+    job_id = await scene.engine.submit(WIDE, {"items": [1, 2, 3]})
+    await scene.queued(job_id, 3)
+    await scene.damage("delete from queue where job_id = %s and item = 1", job_id)
+    await scene.damage("delete from tasks where job_id = %s and item = 1", job_id)
+
+    async def read() -> bool:
+        return await scene.engine.query("select 1 from holdfast.inbox") == []
+
+    for _ in range(3):
+        assert await scene.tidy() == [("counters", "recheck")]
+        await eventually(read)
+    assert await scene.tidy() == [("counters", "alert")]
+    assert await scene.tidy() == []
+    (alert,) = [a for a in await scene.tidying.actions(10) if a.action == "alert"]
+    assert alert.reason.endswith("; 3 attempts to repair it did not help")
+
+
+async def test_ended_processes_and_old_lines_are_forgotten(scene: Bench) -> None:
+    run = str(uuid.uuid4())
+    await scene.damage(
+        "insert into janitor_actions (run, duty, action, reason, at)"
+        " select %s, 'orphans', 'delete', 'long ago', now() - interval '31 days' from generate_series(1, 3)",
+        run,
+    )
+    await scene.damage(
+        "insert into workers (name, handlers, concurrency, lease_until, ended_at)"
+        " values ('old', '{}', 1, now() - interval '2 h', now() - interval '2 h')"
+    )
+    (done,) = await scene.janitor().run_once()
+    assert (done.duty, done.before) == (
+        "retention",
+        {"workers": 1, "orchestrators": 0, "answers": 0, "janitor_actions": 3},
+    )
+    assert await scene.tidy() == []
+
+
+async def test_a_dry_run_says_what_it_would_do_and_does_nothing(scene: Bench) -> None:
+    job_id = await scene.engine.submit(ECHO)
+    await scene.queued(job_id, 1)
+    await scene.damage("delete from queue where job_id = %s", job_id)
+    found = await scene.janitor().run_once(dry_run=True)
+    assert [(f.duty, f.action) for f in found] == [("stuck_tasks", "recheck"), ("idle_jobs", "recheck")]
+    assert await scene.engine.query("select 1 from holdfast.janitor_actions") == []
+    assert await scene.engine.query("select 1 from holdfast.inbox") == []
+
+
+async def test_five_janitors_at_once_act_as_one_invariant_16(database_url: str) -> None:
+    async with client_of(database_url) as engine:
+        scene = Bench(engine)
+        async with serving(database_url, work=False, **PATIENT):
+            job_id = await engine.submit(WIDE, {"items": list(range(5))})
+            await scene.queued(job_id, 5)
+        await scene.damage("delete from queue where job_id = %s and item < 3", job_id)
+        clients = [client_of(database_url) for _ in range(5)]
+        stores = [await client.__aenter__() for client in clients]
+        janitors = [Janitor(Tidying(one.store), "one of five", lease_seconds=10.0) for one in stores]
+        done: list[list[Finding]] = await asyncio.gather(*(janitor.run_once() for janitor in janitors))
+        assert [len(findings) for findings in done if findings] == [1]
+        for client in clients:
+            await client.__aexit__(None, None, None)
+        assert await engine.query("select count(*) from holdfast.inbox where kind = 'recheck'") == [(1,)]
+        async with serving(database_url, registry(hold=lambda item: item), **PATIENT):
+            ended = await engine.finished(job_id)
+    assert (ended["status"], ended["counts"]["completed"]) == ("completed", 6)
+
+
+async def test_one_leads_and_another_takes_over_from_a_leader_that_vanished(database_url: str) -> None:
+    async with client_of(database_url) as engine:
+        tidying = Tidying(engine.store)
+        assert await tidying.lead("first", 60.0)
+        assert not await tidying.lead("second", 60.0)
+        assert await tidying.lead("first", 60.0)
+        leader = await tidying.leader()
+        assert leader is not None and leader.holder == "first"
+        await engine.query("update holdfast.leaders set lease_until = now() - interval '1 s'")
+        assert await tidying.leader() is None
+        assert await tidying.lead("second", 60.0)
+        assert not await tidying.lead("first", 60.0)
+        await tidying.resign("second")
+        assert await tidying.lead("first", 60.0)
+
+
+async def test_the_services_bring_a_janitor_that_repairs_by_itself(database_url: str) -> None:
+    async with client_of(database_url) as engine, serving(database_url, work=False, **SHORT_LEASES):
+        scene = Bench(engine)
+        job_id = await engine.submit(ECHO)
+        await scene.queued(job_id, 1)
+        await scene.damage("delete from queue where job_id = %s", job_id)
+        await scene.repaired(job_id)
+        await scene.queued(job_id, 1)
