@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 import pytest
 
 from holdfast.core.advance import advance, owed_results, owed_rows
 from holdfast.core.effects import AggregateItems, CreateTasks, EnqueueTasks, FailTask
-from holdfast.core.fanning import aggregate, begin_fan_in
+from holdfast.core.fanning import begin_fan_in
 from holdfast.core.signals import ItemsAggregated, WorkContinued
 from holdfast.core.states import NodeState, Rules, Status
 from holdfast.core.turn import Turn
 from holdfast.define.node import Aggregation
 from holdfast.define.workflow import Workflow
 from holdfast.errors import Bug
-from tests.core.driver import Driver, Fails
+from tests.core.driver import Driver, Fails, aggregate
 
 
 def fan(
@@ -55,7 +56,7 @@ def test_every_item_becomes_a_task_with_its_own_params() -> None:
     effects = started.submit()
     (made,) = of(CreateTasks, effects)
     assert made.first == 0
-    assert made.params == [{"value": v, "index": i} for i, v in enumerate("abc")]
+    assert [orjson.loads(one) for one in made.params] == [{"value": v, "index": i} for i, v in enumerate("abc")]
     assert started.node("f").width == started.node("f").expanded == started.node("f").enqueued == 3
     assert started.status_of("f") == "running"
     assert started.state.status == "running"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import types
 from collections import defaultdict
-from collections.abc import Generator, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,9 @@ from holdfast.store.interface import (
     RANK_LIMIT,
     Batch,
     Committed,
+    Gathered,
     Handover,
+    ItemResult,
     JobFacts,
     JobRow,
     Lease,
@@ -351,6 +353,18 @@ class ModelStore:
         await step()
         return {j: JobFacts(self.db.jobs[j]["generation"], self.db.jobs[j]["inputs"]) for j in job_ids}
 
+    async def results_page(self, job_id: str, node: str, after: int, until: int, limit: int) -> list[ItemResult] | None:
+        await step()
+        known = self.db.nodes[job_id].get(node)
+        if known is None or known.status not in TERMINAL:
+            return None
+        outputs = {
+            item: task["output"]
+            for (name, item), task in self.db.tasks[job_id].items()
+            if name == node and after < item < until and task["status"] == "completed"
+        }
+        return [ItemResult(item, orjson.dumps(output), None) for item, output in sorted(outputs.items())][:limit]
+
     async def save_checkpoint(self, worker: WorkerIdentity, lease: Lease, seq: int, name: str, data: bytes) -> bool:
         await self._statement()
         key = (lease.job_id, lease.node, lease.item)
@@ -574,15 +588,12 @@ class ModelCycle:
         nodes = [row for job_id in job_ids for row in self.db.nodes[job_id].values()]
         return jobs, nodes
 
-    async def results(self, job_id: str, node: str) -> tuple[list[Any], list[int]]:
+    async def results(self, job_id: str, node: str) -> AsyncGenerator[Gathered, None]:
         await self._step()
-        rows = sorted(
-            (item, task) for (name, item), task in self.db.tasks[job_id].items() if name == node and item >= 0
-        )
-        return (
-            [task["output"] for _, task in rows if task["status"] == "completed"],
-            [item for item, task in rows if task["status"] == "failed"],
-        )
+        tasks = {item: task for (name, item), task in self.db.tasks[job_id].items() if name == node and item >= 0}
+        for item, task in sorted(tasks.items()):
+            if task["status"] in ("completed", "failed"):
+                yield Gathered(item, task["status"], task["output"], len(orjson.dumps(task["output"])))
 
     async def write(self, batch: Batch) -> None:
         await self._step()
@@ -769,4 +780,6 @@ def _queue_row(db: Database, me: int, wanted: Any, epoch: int, attempt: int) -> 
 
 
 def _json(value: Any) -> Any:
-    return orjson.loads(orjson.dumps(value)) if value is not None else None
+    if value is None:
+        return None
+    return orjson.loads(value if isinstance(value, bytes) else orjson.dumps(value))

@@ -447,8 +447,15 @@ async def test_results_come_in_item_order_with_the_failed_ones_named(stage: Stag
     await stage.commit(me, Batch(handled=[s.id for s in signals], finished=done))
     cycle = stage.store.cycle(me)
     await cycle.open(100, 100)
-    assert await cycle.results(job_id, "n") == (["zero", [1], {"value": 3}, None], [2])
-    assert await cycle.results(job_id, "other") == ([], [])
+    gathered = [result async for result in cycle.results(job_id, "n")]
+    assert [(g.item, g.status, g.output) for g in gathered] == [
+        (0, "completed", "zero"),
+        (1, "completed", [1]),
+        (2, "failed", None),
+        (3, "completed", {"value": 3}),
+        (4, "completed", None),
+    ]
+    assert [result async for result in cycle.results(job_id, "other")] == []
     await cycle.rollback()
 
 

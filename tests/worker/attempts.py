@@ -6,14 +6,18 @@ import asyncio
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import orjson
 
 from holdfast.define.registry import Registry, describe
-from holdfast.store.interface import JobFacts, Lease, Report
-from holdfast.worker.context import Attempt
+from holdfast.store.interface import ItemResult, JobFacts, Lease, Report
+from holdfast.store.payloads import Folder, Payloads
+from holdfast.worker.context import Attempt, CheckpointStore, Means
 from holdfast.worker.execute import Executor, begin
+from holdfast.worker.workdir import Workplace
+from tests.running import HOME
 from tests.running import registry as installed
 
 JOB_ID = str(uuid.uuid4())
@@ -24,6 +28,17 @@ def lease(handler: str = "under_test", params: dict[str, Any] | None = None, **c
     return made._replace(**changes)
 
 
+def means(save: CheckpointStore, results: list[ItemResult] | None = None, home: Path = HOME, **sizes: int) -> Means:
+    """What a worker gives its attempts; the node before them has these results."""
+
+    async def pages(job_id: str, node: str, after: int, until: int, limit: int) -> list[ItemResult] | None:
+        if results is None or node != "before":
+            return None
+        return [r for r in results if after < r.item < until][:limit]
+
+    return Means(save, pages, Payloads(Folder(home / "payloads"), **sizes), Workplace(home / "work"))
+
+
 @dataclass
 class Bench:
     """Runs handlers and keeps their checkpoints; `holds` says whether the lease is still held."""
@@ -31,6 +46,7 @@ class Bench:
     registry: Registry
     holds: bool = True
     checkpoints: list[tuple[int, str, Any]] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
 
     async def _save(self, lease: Lease, seq: int, name: str, data: bytes) -> bool:
         if self.holds:
@@ -38,7 +54,7 @@ class Bench:
         return self.holds
 
     async def run(self, attempt: Attempt) -> Report | None:
-        executor = Executor(self.registry, self._save, 4)
+        executor = Executor(self.registry, means(self._save, **self.sizes), 4)
         try:
             return await executor.run(attempt)
         finally:
@@ -50,8 +66,8 @@ class Bench:
         return report
 
 
-def bench(function: Callable[..., Any]) -> Bench:
-    return Bench(Registry([describe(function, "under_test")]))
+def bench(function: Callable[..., Any], **sizes: int) -> Bench:
+    return Bench(Registry([describe(function, "under_test")]), sizes=sizes)
 
 
 def builtin() -> Bench:

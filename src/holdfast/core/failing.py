@@ -18,6 +18,8 @@ class FailureClass(StrEnum):
 HINTS = {
     "TEMPLATE_ERROR": "Correct the expression in the workflow, or give the missing value.",
     "CONTRACT_VIOLATION": "Compare the node's params with the handler's arguments.",
+    "PAYLOAD_REFUSED": "Pass a reference instead: publish a file with ctx.publish, or page through ctx.results; "
+    "HOLDFAST_PAYLOAD_LIMIT_BYTES is the limit.",
     "HANDLER_UNKNOWN": "Start a worker that has this handler: holdfast worker --handlers MODULE",
     "TIMEOUT": "Raise timeout_seconds of the node, or make the handler quicker.",
     "LEASE_LOST": "Look for workers that stopped or lost the database, then resume the job.",

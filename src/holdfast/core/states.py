@@ -121,6 +121,7 @@ class Rules:
     drain_seconds: float = 600.0
     chunk_size: int = 2000
     window_size: int = 1000
+    payload_limit_bytes: int = 16 * 1024 * 1024
 
 
 @dataclass(slots=True)

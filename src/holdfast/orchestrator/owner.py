@@ -10,11 +10,12 @@ import heapq
 import logging
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from holdfast.core.advance import advance, owed_results, owed_rows
 from holdfast.core.failing import failure
-from holdfast.core.fanning import aggregate
+from holdfast.core.fanning import Gathering
 from holdfast.core.signals import (
     ItemsAggregated,
     OwnerChanged,
@@ -23,9 +24,9 @@ from holdfast.core.signals import (
     TimePassed,
     WorkContinued,
 )
-from holdfast.core.states import JobState, Rules
+from holdfast.core.states import JobState, Rules, Status
 from holdfast.define.program import Program, compile_pinned
-from holdfast.errors import Code, Fenced, LostRace, Unreachable
+from holdfast.errors import Code, Fenced, LostRace, PayloadRefused, Unreachable
 from holdfast.orchestrator.commit import add_effects, add_states
 from holdfast.orchestrator.loading import job_state, signal
 from holdfast.store.interface import (
@@ -285,13 +286,20 @@ class Owner:
 
     async def _gather(self, state: JobState, node: str, now: float) -> ItemsAggregated:
         """Read what the items of the fan-out gave; all their reports are committed by now."""
-        outputs, failed = await self._cycle.results(state.job_id, state.program.graph.fan_out_of[node])
+        gathering = Gathering(state.program.nodes[node].node.aggregation, self._rules.payload_limit_bytes)
+        failed: list[int] = []
         try:
-            output = aggregate(state.program.nodes[node].node.aggregation, outputs, failed)
-        except ValueError as problem:
-            error = failure(Code.CONTRACT_VIOLATION, str(problem), permanent=True, at=now, node=node)
+            async with aclosing(self._cycle.results(state.job_id, state.program.graph.fan_out_of[node])) as results:
+                async for result in results:
+                    if result.status == Status.COMPLETED:
+                        gathering.add(result.output, result.size_bytes)
+                    else:
+                        failed.append(result.item)
+        except (ValueError, PayloadRefused) as problem:
+            code = problem.code if isinstance(problem, PayloadRefused) else Code.CONTRACT_VIOLATION
+            error = failure(code, str(problem), permanent=True, at=now, node=node)
             return ItemsAggregated(node, error=error)
-        return ItemsAggregated(node, output)
+        return ItemsAggregated(node, gathering.answer(failed))
 
     async def _withdraw(
         self, batch: Batch, states: dict[str, JobState], withdrawals: list[Withdrawal], now: float

@@ -6,7 +6,7 @@ looks into them, as `Raw` JSON bytes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, Protocol
 
@@ -264,6 +264,8 @@ class Lease(NamedTuple):
     resume_point: tuple[str, Any] | None
     checkpoint_seq: int
     owner: int = 0
+    params_ref: str | None = None
+    """The digest of the params where they are too large for a row; `params` is None until they are read."""
 
 
 class JobFacts(NamedTuple):
@@ -317,6 +319,23 @@ class Handover(NamedTuple):
         return lane.handler in self.handlers and (self.queues is None or lane.queue in self.queues)
 
 
+class Gathered(NamedTuple):
+    """How an item of a fan-out ended, `completed` or `failed`; its output and the size of that as JSON."""
+
+    item: int
+    status: str
+    output: Any
+    size_bytes: int
+
+
+class ItemResult(NamedTuple):
+    """The output of a completed item as JSON, or where that is too large, its digest."""
+
+    item: int
+    output: bytes | None
+    output_ref: str | None
+
+
 class Withdrawal(NamedTuple):
     """Which tasks of a job to end, and as what."""
 
@@ -365,8 +384,8 @@ class Cycle(Protocol):
         """Jobs that belong to the owner, with the nodes that have begun."""
         ...
 
-    async def results(self, job_id: str, node: str) -> tuple[list[Any], list[int]]:
-        """The outputs of a node's completed items in item order, and the indexes of the failed ones."""
+    def results(self, job_id: str, node: str) -> AsyncGenerator[Gathered, None]:
+        """A node's completed and failed items in item order, read in pages: nobody holds them all."""
         ...
 
     async def write(self, batch: Batch) -> None:
@@ -504,6 +523,13 @@ class Store(Protocol):
 
     async def job_facts(self, job_ids: Sequence[str]) -> dict[str, JobFacts]:
         """What handlers may ask of these jobs."""
+        ...
+
+    async def results_page(self, job_id: str, node: str, after: int, until: int, limit: int) -> list[ItemResult] | None:
+        """The next completed items between `after` and `until`, both left out; an empty page is the last one.
+
+        A node's own task counts as item -1. None: there is no such node, or it has not ended.
+        """
         ...
 
     async def save_checkpoint(self, worker: WorkerIdentity, lease: Lease, seq: int, name: str, data: bytes) -> bool:
