@@ -10,7 +10,7 @@ import pytest
 from holdfast.core.advance import advance
 from holdfast.core.effects import CreateTasks, Effect, Emit, EnqueueTasks, FinishTask
 from holdfast.core.signals import JobSubmitted, OwnerChanged, TimePassed, WorkContinued
-from holdfast.core.states import JobState, Status
+from holdfast.core.states import JobState, Rules, Status
 from holdfast.define.definition import Definition
 from holdfast.define.program import compile_pinned
 from holdfast.define.workflow import Workflow
@@ -380,3 +380,17 @@ def test_the_same_signals_give_the_same_effects() -> None:
         return echo().run(lambda *_: {"n": 1}).effects
 
     assert effects() == effects()
+
+
+def test_params_that_are_too_large_fail_their_node_at_once() -> None:
+    flow = Workflow("w", inputs={"text": {"type": "string"}})
+    flow.task("a", handler="h", params={"text": "{{ inputs.text }}"})
+    driver = Driver(flow, {"text": "x" * 89}, rules=Rules(payload_limit_bytes=100))
+    driver.submit()
+    assert not driver.state.is_terminal and driver.tasks[("a", -1)].params == {"text": "x" * 89}
+    driver = Driver(flow, {"text": "x" * 90}, rules=Rules(payload_limit_bytes=100))
+    driver.submit()
+    assert driver.state.status == "failed" and not driver.tasks and not driver.queue
+    error = driver.state.nodes["a"].error
+    assert error is not None and (error["code"], error["class"]) == ("PAYLOAD_REFUSED", "permanent")
+    assert "101 bytes; at most 100" in error["message"]

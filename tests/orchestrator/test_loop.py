@@ -300,7 +300,6 @@ async def test_an_orchestrator_that_dies_while_a_fan_in_gathers_is_replaced(data
             async def results(*given: Any) -> Any:
                 died.set()
                 await asyncio.Event().wait()
-                yield
 
             cycle.results = results  # type: ignore[method-assign]
             return cycle

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import types
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +38,8 @@ from holdfast.store.interface import (
 
 Key = tuple[str, str, int]
 IDLE_IN_TRANSACTION_SECONDS = 20.0
+GATHER_ROWS = 3
+"""A page of results; small, so that gathering takes several."""
 TERMINAL = ("completed", "failed", "skipped", "cancelled")
 
 
@@ -588,12 +590,15 @@ class ModelCycle:
         nodes = [row for job_id in job_ids for row in self.db.nodes[job_id].values()]
         return jobs, nodes
 
-    async def results(self, job_id: str, node: str) -> AsyncGenerator[Gathered, None]:
+    async def results(self, job_id: str, node: str, after: int) -> tuple[list[Gathered], bool]:
         await self._step()
-        tasks = {item: task for (name, item), task in self.db.tasks[job_id].items() if name == node and item >= 0}
-        for item, task in sorted(tasks.items()):
-            if task["status"] in ("completed", "failed"):
-                yield Gathered(item, task["status"], task["output"], len(orjson.dumps(task["output"])))
+        tasks = {item: task for (name, item), task in self.db.tasks[job_id].items() if name == node and item > after}
+        page = [
+            Gathered(item, task["status"], task["output"], len(orjson.dumps(task["output"])))
+            for item, task in sorted(tasks.items())
+            if task["status"] in ("completed", "failed")
+        ]
+        return page[:GATHER_ROWS], len(page) > GATHER_ROWS
 
     async def write(self, batch: Batch) -> None:
         await self._step()

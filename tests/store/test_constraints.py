@@ -16,6 +16,7 @@ GOOD = {
     "queue": "insert into queue (job_id, node, item, epoch, attempt, lane_id, owner, timeout_seconds, {columns})"
     f" values ('{JOB}', 'n', 0, 1, 1, 1, 1, 60, {{values}})",
     "inbox": f"insert into inbox (job_id, {{columns}}) values ('{JOB}', {{values}})",
+    "payloads": f"insert into payloads (job_id, bytes, {{columns}}) values ('{JOB}', 1, {{values}})",
     "lanes": "insert into lanes (queue, handler, {columns}) values ('q', 'h', {values})",
 }
 
@@ -42,6 +43,7 @@ REFUSED = {
     "leased_rows_have_a_holder": ("queue", "state", "'leased'"),
     "waiting_rows_have_a_due_time": ("queue", "state", "'waiting'"),
     "signal_kind_is_known": ("inbox", "kind", "'nonsense'"),
+    "payloads_are_named_by_their_sha256": ("payloads", "digest", "'../../etc/passwd'"),
 }  # fmt: skip
 
 ACCEPTED = [
@@ -57,6 +59,7 @@ ACCEPTED = [
     ("queue", "state, holder", "'leased', 1"),
     ("queue", "state, due_at", "'waiting', now()"),
     ("inbox", "kind", "'cancel'"),
+    ("payloads", "digest", f"'{'0f' * 32}'"),
 ]
 
 

@@ -10,7 +10,6 @@ import heapq
 import logging
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from holdfast.core.advance import advance, owed_results, owed_rows
@@ -287,10 +286,12 @@ class Owner:
     async def _gather(self, state: JobState, node: str, now: float) -> ItemsAggregated:
         """Read what the items of the fan-out gave; all their reports are committed by now."""
         gathering = Gathering(state.program.nodes[node].node.aggregation, self._rules.payload_limit_bytes)
-        failed: list[int] = []
+        fan_out, failed, after, more = state.program.graph.fan_out_of[node], [], -1, True
         try:
-            async with aclosing(self._cycle.results(state.job_id, state.program.graph.fan_out_of[node])) as results:
-                async for result in results:
+            while more:
+                page, more = await self._cycle.results(state.job_id, fan_out, after)
+                for result in page:
+                    after = result.item
                     if result.status == Status.COMPLETED:
                         gathering.add(result.output, result.size_bytes)
                     else:

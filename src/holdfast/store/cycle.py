@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -105,16 +105,14 @@ class PostgresCycle:
         output = _parsed(row[5]) if reference is None else await self._large.value(row[0], reference)
         return NodeRow._make((*columns[:5], output, _parsed(row[6]), *columns[7:]))
 
-    async def results(self, job_id: str, node: str) -> AsyncGenerator[Gathered, None]:
-        asked: dict[str, Any] = {"job": job_id, "node": node, "limit": GATHER_ROWS, "bytes": GATHER_BYTES}
-        after = -1
-        while rows := await self._fetch("item_results", **asked, after=after):
-            for item, status, output, reference, size in rows:
-                if reference is not None:
-                    output = await self._large.text(job_id, reference)
-                    size = len(output)
-                yield Gathered(item, status, _parsed(output), size)
-            after = rows[-1][0]
+    async def results(self, job_id: str, node: str, after: int) -> tuple[list[Gathered], bool]:
+        asked = {"job": job_id, "node": node, "after": after, "limit": GATHER_ROWS, "bytes": GATHER_BYTES}
+        rows = await self._fetch("item_results", **asked)
+        page = []
+        for item, status, output, reference, size in rows:
+            text = output if reference is None else await self._large.text(job_id, reference)
+            page.append(Gathered(item, status, _parsed(text), size if reference is None else len(text)))
+        return page, len(rows) == GATHER_ROWS or sum(row[4] for row in rows) >= GATHER_BYTES
 
     async def write(self, batch: Batch) -> None:
         assert self._is_open, "a cycle writes only between open and commit: outside it nothing would be fenced"

@@ -6,7 +6,7 @@ looks into them, as `Raw` JSON bytes.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, Protocol
 
@@ -384,8 +384,8 @@ class Cycle(Protocol):
         """Jobs that belong to the owner, with the nodes that have begun."""
         ...
 
-    def results(self, job_id: str, node: str) -> AsyncGenerator[Gathered, None]:
-        """A node's completed and failed items in item order, read in pages: nobody holds them all."""
+    async def results(self, job_id: str, node: str, after: int) -> tuple[list[Gathered], bool]:
+        """A node's next completed and failed items behind `after`, in item order, and whether there may be more."""
         ...
 
     async def write(self, batch: Batch) -> None:

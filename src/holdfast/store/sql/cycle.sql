@@ -70,13 +70,13 @@ where n.job_id = any(%(jobs)s::uuid[]);
 
 -- name: item_results
 -- What a fan-in gathers: outputs of completed items in item order, and which items failed. A page ends where it gets
--- large, but has a row if there is one.
+-- large, but has a row if there is one; an output that lies elsewhere fills it.
 select r.item, r.status, r.output, r.output_ref, r.bytes
 from (
     select t.*, sum(t.bytes) over (order by t.item) - t.bytes as bytes_before
     from (
         select t.item, t.status, t.output::text as output, t.output_ref,
-            coalesce(octet_length(t.output::text), 0) as bytes
+            case when t.output_ref is null then coalesce(octet_length(t.output::text), 0) else %(bytes)s end as bytes
         from tasks t
         where t.job_id = %(job)s and t.node = %(node)s and t.item > %(after)s and t.status in ('completed', 'failed')
         order by t.item limit %(limit)s
