@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,8 @@ from tests.worker import isolated
 
 pytestmark = pytest.mark.anyio
 
+HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
+ROOT = Path(__file__).parent.parent
 LARGE = "x" * 100_000
 
 
@@ -237,6 +241,24 @@ async def test_a_node_pages_through_the_results_of_another(database_url: str, ki
         output = (await engine.outputs(status["job_id"]))["gather"]
         assert (output.pop("pid") == os.getpid()) == (kind in ("thread", "async"))
         assert output == WANTED
+
+
+async def test_thousands_of_results_take_the_memory_of_a_page(database_url: str) -> None:
+    """1,924 of 1.09 MB in all, read by a real worker, which tells the most memory that it ever had."""
+    flow = Workflow("many", inputs={"items": {"type": "any"}})
+    flow.fan_out("stack", source="{{ inputs['items'] }}", handler="weighs", params={"size": 567})
+    flow.task("gather", handler="weighed", after=["stack"])
+    command = [HOLDFAST, "worker", "--handlers", "tests.worker.isolated", "--database-url", database_url]
+    async with client_of(database_url) as engine, serving(database_url, work=False):
+        with subprocess.Popen(command, cwd=ROOT, env=os.environ | {"HOLDFAST_HOME": str(HOME)}) as worker:
+            try:
+                status = await engine.run(flow.definition(), {"items": [None] * 1924})
+            finally:
+                worker.terminate()
+        read = status["result"]
+        assert (read["count"], read["bytes"]) == (1924, 1_090_908)
+        assert read["pid"] == worker.pid
+        assert read["peak_mb"] < 200
 
 
 async def test_results_of_a_node_that_has_none_are_a_mistake_that_is_told(database_url: str) -> None:
