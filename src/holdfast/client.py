@@ -71,14 +71,15 @@ def new_job(
 ) -> NewJob:
     """A submission with its inputs checked, its defaults filled in and its identity computed."""
     checked = check_inputs(definition, inputs)
-    body = orjson.dumps([definition.workflow_id, checked], option=orjson.OPT_SORT_KEYS)
-    if len(body) > limit_bytes:
+    written = orjson.dumps(checked, option=orjson.OPT_SORT_KEYS)
+    if len(written) > limit_bytes:
         raise PayloadRefused(
-            f"The inputs of workflow {definition.workflow_id} have {len(body):,} bytes; "
+            f"The inputs of workflow {definition.workflow_id} have {len(written):,} bytes; "
             f"at most {limit_bytes:,} are taken.",
             remedy="Put the data into a file or a store that the handlers can read, and pass its name; "
             "or raise HOLDFAST_PAYLOAD_LIMIT_BYTES.",
         )
+    body = b"[%b,%b]" % (orjson.dumps(definition.workflow_id), written)
     body_hash = hashlib.sha256(body).hexdigest()
     named = f"key\n{key}" if key is not None else f"body\n{body_hash}"
     return NewJob(

@@ -1,4 +1,4 @@
-"""Working directories: one per attempt, gone with it; those of killed workers are removed, those of live ones are not."""
+"""Working directories: one per attempt, gone with it. Those of killed workers are removed, those of live ones stay."""
 
 from __future__ import annotations
 
