@@ -62,6 +62,14 @@ nodes:
     next: after
   after: {handler: chaos_step, params: {number: "{{ inputs.number }}"}}
 """
+LARGE = """
+workflow_id: large
+inputs: {number: {type: integer}}
+nodes:
+  make: {handler: chaos_large, params: {text: "{{ inputs.number }} ten chars"}, next: grow}
+  grow: {handler: chaos_large, params: {text: "{{ nodes.make.output.text }}"}, next: measure}
+  measure: {handler: chaos_step, params: {number: "{{ nodes.grow.output.length }}"}}
+"""
 PARTIAL = """
 workflow_id: partial
 inputs: {number: {type: integer}}
@@ -83,7 +91,7 @@ nodes:
   stay: {handler: chaos_stubborn, next: after}
   after: {handler: chaos_step, params: {number: "{{ inputs.number }}"}}
 """
-MIXED = (CHAIN, FAN, CHOICE, RETRY, SAVER, PARTIAL)
+MIXED = (CHAIN, FAN, CHOICE, RETRY, SAVER, LARGE, PARTIAL)
 
 
 class Expected(NamedTuple):
@@ -103,6 +111,8 @@ def expected(job: NewJob) -> Expected:
             return Expected("completed", {"total": sum(n * n for n in job.inputs["items"]), "count": 6})
         case "choice":
             return Expected("completed", 101 if number > 0 else 1)
+        case "large":
+            return Expected("completed", 100 * len(f"{number} ten chars") + 1)
         case "partial":
             return Expected("partial", None)
         case _:

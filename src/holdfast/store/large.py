@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from holdfast import failpoint
 from holdfast.errors import PayloadUnavailable
 from holdfast.store.arrays import plain, texts
 from holdfast.store.connection import Statement
@@ -77,6 +78,7 @@ class LargeValues:
         payloads, artifacts = [], []
         if self._taken_out and self._payloads is not None:
             await asyncio.gather(*(self._payloads.put(key[0], value) for key, value in self._taken_out.items()))
+            await failpoint.hit("commit.stored")
             payloads += [(*key, len(value)) for key, value in self._taken_out.items()]
             self._taken_out.clear()
         told = [self._told[f.signal_id] for f in finished if f.status == "completed" and f.signal_id in self._told]

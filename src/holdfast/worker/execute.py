@@ -17,7 +17,7 @@ import orjson
 from holdfast import failpoint
 from holdfast.core.signals import Outcome
 from holdfast.define.registry import PROCESS, ContractViolation, Handler, Registry, Result
-from holdfast.errors import Code, HandlerFailure, PayloadUnavailable, Permanent, RetryAfter
+from holdfast.errors import Code, HandlerFailure, HoldfastError, Permanent, RetryAfter
 from holdfast.store.interface import JobFacts, Lease, Report
 from holdfast.store.payloads import LIMIT_BYTES
 from holdfast.worker.context import AsyncContext, Attempt, Context, LeaseLost, Means
@@ -107,12 +107,13 @@ class Executor:
                 size = len(report.output)
                 if size > self._means.payloads.inline_bytes:
                     digest = await self._means.payloads.put(report.job_id, report.output)
+                    await failpoint.hit("run.stored")
                     report = _by_reference(report, digest, size)
             return report
         except asyncio.CancelledError:
             return self._interrupted(attempt)
-        except PayloadUnavailable as problem:
-            return failed(attempt, Code.HANDLER_ERROR, f"{problem} {problem.remedy}")
+        except HoldfastError as problem:
+            return failed(attempt, Code.HANDLER_ERROR, f"{problem} {problem.remedy or ''}")
 
     async def _run(self, attempt: Attempt) -> Report | None:
         lease = attempt.lease
