@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ from holdfast.define.load import load_text
 from holdfast.define.registry import Registry, describe
 from holdfast.define.workflow import Workflow
 from holdfast.errors import PayloadRefused
+from holdfast.orchestrator import owner
 from holdfast.worker.context import AsyncContext, Context
 from tests.conftest import eventually
 from tests.running import HOME, client_of, nodes, registry, running, serving
@@ -118,6 +120,37 @@ async def test_a_large_value_that_is_out_of_reach_fails_loudly_and_is_named_wher
         assert f"of job {job_id} cannot be read from {tmp_path / 'other'}" in error["message"]
         assert "HOLDFAST_STORAGE_URL" in error["message"]
         assert (await engine.outputs(job_id))["make"].keys() == {"payload"}
+
+
+async def test_a_job_whose_payload_is_out_of_reach_waits_with_a_reason_and_goes_on_when_it_is_back(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker's store is not the orchestrator's: its neighbours must not suffer, and its work must not be lost."""
+    monkeypatch.setattr(owner, "ASIDE_SECONDS", (0.1, 0.2))
+    handlers = registry(make=make, use=use)
+    async with (
+        client_of(database_url) as engine,
+        serving(database_url, handlers, orchestrate=False, home=tmp_path / "worker"),
+        serving(database_url, work=False, home=tmp_path / "orchestrator"),
+    ):
+        job_id = await engine.submit(chain().definition(), {"size": 100_000})
+
+        async def told() -> str | None:
+            reason = (await engine.status(job_id))["reason"]
+            return reason if reason and reason.startswith("orchestrator_error") else None
+
+        reason = await eventually(told)
+        assert f"of job {job_id} cannot be read from {tmp_path / 'orchestrator'}" in reason
+        neighbour = await engine.run(chain().definition(), {"size": 10})
+        assert neighbour["status"] == "completed"
+        (tmp_path / "orchestrator").mkdir(exist_ok=True)
+        shutil.copytree(tmp_path / "worker" / "payloads", tmp_path / "orchestrator" / "payloads")
+        shutil.rmtree(tmp_path / "worker" / "payloads")
+        (tmp_path / "worker" / "payloads").symlink_to(tmp_path / "orchestrator" / "payloads")
+        assert (await engine.finished(job_id))["status"] == "completed"
+        assert await engine.query("select sum(attempt) from tasks where job_id = %s and node = 'make'", job_id) == [
+            (1,)
+        ]
 
 
 # What is too large

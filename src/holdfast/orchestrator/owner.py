@@ -276,6 +276,8 @@ class Owner:
         # Only what was owed before this cycle: the items of a fan-in that becomes owed now are not written yet.
         owed = owed_results(state) if state.job_id in self._owing_results else []
         for given in signals:
+            if isinstance(given, SignalRow) and given.lacks_its_output:
+                given = await self._cycle.whole(given)
             heard = signal(given, now, self._chance(), state.program) if isinstance(given, SignalRow) else given
             withdrawals += add_effects(batch, state, advance(state, heard, now))
         for node in owed:

@@ -88,10 +88,15 @@ class PostgresCycle:
         drained = [_signal_row(row) for row in waiting]
         self._floor_of_new.saw(signals)
         self._floor.saw(drained)
-        signals, drained = await self._large.heard(signals), await self._large.heard(drained)
+        self._large.heard(signals)
+        self._large.heard(drained)
         await failpoint.hit("drain.after_open")
         taken = frozenset(told[0][0][0] or ()) if told else frozenset()
         return Opened(float(fence[0][0]), [_job_row(row) for row in claimed.values()], signals + drained, taken)
+
+    async def whole(self, report: SignalRow) -> SignalRow:
+        assert report.data is not None
+        return report._replace(output=await self._large.value(report.job_id, report.data["output_ref"]))
 
     async def load(self, job_ids: Sequence[str]) -> tuple[list[JobRow], list[NodeRow]]:
         ids = plain(job_ids)

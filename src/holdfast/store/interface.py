@@ -68,7 +68,8 @@ class NodeRow(NamedTuple):
 class SignalRow(NamedTuple):
     """A signal as its owner reads it, with what the core needs of the task that it speaks of.
 
-    Of a fan-out's item the output is left where it is; `FinishWrite` moves it from the signal to the task.
+    Of a fan-out's item the output is left where it is; `FinishWrite` moves it from the signal to the task. A large
+    output lies elsewhere: `data` says so, and `Cycle.whole` reads it.
     """
 
     id: int
@@ -92,6 +93,10 @@ class SignalRow(NamedTuple):
     task_retries: int = 0
     task_lost: int = 0
     task_crashes: int = 0
+
+    @property
+    def lacks_its_output(self) -> bool:
+        return self.data is not None and "output_ref" in self.data and self.item == -1
 
 
 class Lane(NamedTuple):
@@ -378,6 +383,10 @@ class Cycle(Protocol):
         The reports of a handover are taken first, as if the worker had reported, but inside this transaction.
         Raises Fenced if someone took over.
         """
+        ...
+
+    async def whole(self, report: SignalRow) -> SignalRow:
+        """The report of a node's own task with its output, where that was too large for its row."""
         ...
 
     async def load(self, job_ids: Sequence[str]) -> tuple[list[JobRow], list[NodeRow]]:

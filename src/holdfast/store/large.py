@@ -45,16 +45,11 @@ class LargeValues:
     async def value(self, job_id: str, digest: str) -> Any:
         return orjson.loads(await self.text(job_id, digest))
 
-    async def heard(self, signals: list[SignalRow]) -> list[SignalRow]:
-        """The signals with the outputs that templates may read; items' outputs stay where they are."""
-        for number, signal in enumerate(signals):
-            if signal.data is None or not ("output_ref" in signal.data or "artifacts" in signal.data):
-                continue
-            self._told[signal.id] = signal
-            if signal.item == -1 and "output_ref" in signal.data:
-                output = await self.value(signal.job_id, signal.data["output_ref"])
-                signals[number] = signal._replace(output=output)
-        return signals
+    def heard(self, signals: Iterable[SignalRow]) -> None:
+        """Remember which reports tell of objects: if they are taken, rows refer to these from then on."""
+        for signal in signals:
+            if signal.data is not None and ("output_ref" in signal.data or "artifacts" in signal.data):
+                self._told[signal.id] = signal
 
     def taken_out(self, rows: Sequence[Any], values: Iterable[Any]) -> tuple[list[bytes | None], str]:
         """A column of values as JSON without those that are too large for a row, and their digests as an array."""

@@ -16,6 +16,7 @@ import selectors
 import signal
 import socket
 import sys
+import tempfile
 import threading
 from collections import deque
 from collections.abc import Coroutine, Sequence
@@ -152,8 +153,8 @@ def _handler(name: str, module: str, path: str) -> Handler:
 
 def _call(handler: Handler, attempt: Attempt, arguments: dict[str, Any], task: dict[str, Any], link: _Link) -> Any:
     payloads = Payloads(open_objects(task["objects"]), limit_bytes=task["limit_bytes"])
-    own = Path(task["workplace"])
-    workplace = Workplace(own.parent, own)
+    own = Path(task["workplace"]) if task["workplace"] is not None else None
+    workplace = Workplace(own.parent if own is not None else Path(tempfile.gettempdir()), own)
     if not handler.is_async:
         if handler.context_parameter is not None:
             means = Means(link.save_and_wait, link.page_and_wait, payloads, workplace)

@@ -350,7 +350,7 @@ def _task(attempt: Attempt, means: Means, module: str, path: str) -> dict[str, A
         "inputs": attempt.facts.inputs,
         "objects": means.payloads.objects.place,
         "limit_bytes": means.payloads.limit_bytes,
-        "workplace": str(means.workplace.own),
+        "workplace": means.workplace.own_or_none(),
         "level": logging.getLogger(f"holdfast.handler.{attempt.lease.handler}").getEffectiveLevel(),
     }
 

@@ -40,6 +40,13 @@ class Workplace:
                 self._own = own
             return self._own
 
+    def own_or_none(self) -> str | None:
+        """For a process that may never need it: where nothing can be written, only who asks shall fail."""
+        try:
+            return str(self.own)
+        except OSError:
+            return None
+
     def remove(self, lease: Lease) -> None:
         """The attempt has ended; what it left in its directory goes."""
         if self._own is not None:
