@@ -13,6 +13,7 @@ from bench.ageing import age, claim_milliseconds, held_snapshot, sizes
 from bench.fairness import alone_and_beside
 from bench.fleet import Fleet, run_child
 from bench.killing import Killed, kill_each
+from bench.results import gather
 from bench.workloads import Measured, chain, fan, idle_latencies, jobs_of, measure, one_task, pick, run_jobs
 from holdfast.store.embedded import use_embedded
 from holdfast.store.interface import NewJob
@@ -29,6 +30,7 @@ def main() -> None:
     parser.add_argument("--url")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--widest", type=int, default=100_000, help="the widest fan-out (default: 100,000)")
+    parser.add_argument("--results", action="store_true", help="only read the results of a wide fan-out")
     parser.add_argument("--aged", type=int, default=0, help="push so many tasks through, then measure W1 to W4 again")
     given = parser.parse_args()
     if given.serve:
@@ -36,7 +38,17 @@ def main() -> None:
         return
     folder = tempfile.TemporaryDirectory(prefix="holdfast-bench-", ignore_cleanup_errors=True)
     with folder as name, use_embedded(Path(name)) as url:
-        asyncio.run(bench(url, given.runs, given.widest, given.aged))
+        if given.results:
+            asyncio.run(results_alone(url, given.widest))
+        else:
+            asyncio.run(bench(url, given.runs, given.widest, given.aged))
+
+
+async def results_alone(url: str, widest: int) -> None:
+    await migrate(url)
+    store = PostgresStore(url, "bench")
+    await results(store, widest)
+    await store.close()
 
 
 async def bench(url: str, runs: int, widest: int, aged: int) -> None:
@@ -58,6 +70,7 @@ async def bench(url: str, runs: int, widest: int, aged: int) -> None:
         show(await measure("W2a in one", "steps/s", 50, store, fleet, w2a))
     for killed in await kill_each(url, store, min(10_000, widest)):
         show_killed(killed)
+    await results(store, widest)
     await snapshot(url, store)
     if aged:
         await old(url, store, runs, widest, aged, fresh)
@@ -114,6 +127,17 @@ def show_killed(killed: Killed) -> None:
         f" {killed.twice} executed twice, {killed.lost} lost (goal: 0)",
         flush=True,
     )
+
+
+async def results(store: PostgresStore, widest: int) -> None:
+    """One task reads all results of a fan-out: few, and as many as there may be."""
+    for width, size_bytes in ((1_924, 567), (min(100_000, widest), 2_000)):
+        read = await gather(store, width, size_bytes)
+        print(
+            f"{'results':<12} {read.count:,} of {read.bytes / 1e6:.2f} MB read in {read.reading_seconds:.1f} s;"
+            f" the worker's peak was {read.peak_mb:.0f} MB (goal: under 200), the whole job took {read.seconds:.0f} s",
+            flush=True,
+        )
 
 
 async def snapshot(url: str, store: PostgresStore) -> None:

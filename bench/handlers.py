@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.define.registry import handler
+from holdfast.worker.context import Context
 
 
 @handler("bench.noop")
@@ -29,3 +30,26 @@ async def noted(i: int, notes: str) -> None:
     await asyncio.sleep(0.05)
     with Path(notes).open("a") as file:  # noqa: ASYNC230 - one short write.
         file.write(f"{i}\n")
+
+
+@handler("bench.weighty")
+async def weighty(i: int, size_bytes: int) -> str:
+    """An output of that size that nothing can compress."""
+    return f"{i} {os.urandom(size_bytes // 2).hex()}"[:size_bytes]
+
+
+@handler("bench.gathered")
+def gathered(node: str, ctx: Context) -> dict[str, Any]:
+    """Read all results of a node, keep none, and tell how much memory this process ever had."""
+    started, count, size = time.monotonic(), 0, 0
+    for result in ctx.results(node):
+        count += 1
+        size += len(result)
+    seconds = time.monotonic() - started
+    return {"count": count, "bytes": size, "peak_mb": peak_mb(), "reading_seconds": round(seconds, 3)}
+
+
+def peak_mb() -> float:
+    """Since the program was started: what a parent had before does not count."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:"))

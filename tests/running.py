@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any
 
-from holdfast.bootstrap import Services
+from holdfast.bootstrap import Services, open_payloads
 from holdfast.client import Client
 from holdfast.core.states import JOB_TERMINAL
 from holdfast.define.definition import Definition
@@ -19,7 +23,11 @@ from holdfast.store.reading import Reader
 from holdfast.store.status import event_json, status_json
 from tests.conftest import eventually
 
-QUICK: dict[str, Any] = {"grace_seconds": 1.0, "poll_seconds": 0.5}
+HOME = Path(tempfile.mkdtemp(prefix="holdfast-tests-"))
+"""Where large values and working directories of this test process lie."""
+atexit.register(shutil.rmtree, HOME, ignore_errors=True)
+
+QUICK: dict[str, Any] = {"grace_seconds": 1.0, "poll_seconds": 0.5, "home": HOME}
 SHORT_LEASES: dict[str, Any] = QUICK | {
     "lease_seconds": 1.0,
     "renew_seconds": 0.2,
@@ -44,7 +52,7 @@ class Engine:
         self.url = url
         self.store = PostgresStore(url, "holdfast test")
         self.client = Client(self.store)
-        self.reader = Reader(self.store.connections)
+        self.reader = Reader(self.store.connections, open_payloads(Settings(home=HOME)))
 
     async def submit(
         self, workflow: str | Definition, inputs: Mapping[str, Any] | None = None, key: str | None = None

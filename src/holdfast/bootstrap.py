@@ -19,10 +19,12 @@ from holdfast.store.embedded import use_embedded
 from holdfast.store.interface import Handover, Lease
 from holdfast.store.listener import ANYBODY, SIGNAL, TASK, Listener
 from holdfast.store.migrate import ensure_schema
+from holdfast.store.payloads import Payloads, open_objects
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.tidying import Tidying
 from holdfast.worker.loop import Worker
 from holdfast.worker.pulse import Pulse
+from holdfast.worker.workdir import Workplace
 
 DESKS = 2
 """Orchestrators in one process: while one waits for its commit the other decides."""
@@ -41,12 +43,18 @@ def database(settings: Settings) -> Iterator[str]:
             yield url
 
 
+def open_payloads(settings: Settings) -> Payloads:
+    """Where large values lie: the configured object store, or a folder at home."""
+    objects = open_objects(settings.storage_url or str(settings.home / "payloads"))
+    return Payloads(objects, settings.payload_inline_bytes, settings.payload_limit_bytes)
+
+
 @asynccontextmanager
 async def open_store(settings: Settings) -> AsyncIterator[PostgresStore]:
     """A store on a database whose schema is current."""
     with database(settings) as url:
         await ensure_schema(url, create=settings.database_url is None)
-        store = PostgresStore(url)
+        store = PostgresStore(url, payloads=open_payloads(settings))
         try:
             yield store
         finally:
@@ -86,6 +94,7 @@ class Services:
     ) -> None:
         """With a `store` of the caller's all services share its connections: less to open, and less to gain from."""
         self._shared = store
+        self._payloads = open_payloads(settings)
         self._stop_worker, self._stop_orchestrator = asyncio.Event(), asyncio.Event()
         tasks = asyncio.Event()
         self._stores: list[PostgresStore] = []
@@ -103,6 +112,7 @@ class Services:
                     lost_limit=settings.lost_limit,
                     crash_limit=settings.crash_limit,
                     grace_seconds=settings.grace_seconds,
+                    payload_limit_bytes=settings.payload_limit_bytes,
                 ),
                 lease_seconds=settings.owner_lease_seconds,
                 renew_seconds=settings.owner_renew_seconds,
@@ -130,6 +140,8 @@ class Services:
                 poll_seconds=settings.poll_seconds,
                 grace_seconds=settings.grace_seconds,
                 wake=tasks,
+                payloads=self._payloads,
+                workplace=Workplace(settings.home / "work"),
                 shortcut=self._hand_over if orchestrate else None,
                 pulse=Pulse(url, settings.lease_seconds, settings.renew_seconds) if pulse else None,
             )
@@ -159,7 +171,7 @@ class Services:
     def _store(self, url: str, name: str, lease_seconds: float) -> PostgresStore:
         if self._shared is not None:
             return self._shared
-        store = PostgresStore(url, f"holdfast {name}", lease_seconds)
+        store = PostgresStore(url, f"holdfast {name}", lease_seconds, self._payloads)
         self._stores.append(store)
         return store
 

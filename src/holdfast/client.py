@@ -16,9 +16,10 @@ import uuid_utils
 from holdfast.core.states import JOB_TERMINAL, JobStatus
 from holdfast.define.definition import Definition, read_pinned
 from holdfast.define.inputs import check_inputs
-from holdfast.errors import NotFound, Refused
+from holdfast.errors import NotFound, PayloadRefused, Refused
 from holdfast.store.interface import NewJob, SubmitAnswer
 from holdfast.store.migrate import ensure_schema
+from holdfast.store.payloads import LIMIT_BYTES
 from holdfast.store.postgres import PostgresStore
 
 MAX_KEY_LENGTH = 500
@@ -66,10 +67,19 @@ def new_job(
     key: str | None = None,
     tenant: str = "default",
     priority: int = 0,
+    limit_bytes: int = LIMIT_BYTES,
 ) -> NewJob:
     """A submission with its inputs checked, its defaults filled in and its identity computed."""
     checked = check_inputs(definition, inputs)
-    body = orjson.dumps([definition.workflow_id, checked], option=orjson.OPT_SORT_KEYS)
+    written = orjson.dumps(checked, option=orjson.OPT_SORT_KEYS)
+    if len(written) > limit_bytes:
+        raise PayloadRefused(
+            f"The inputs of workflow {definition.workflow_id} have {len(written):,} bytes; "
+            f"at most {limit_bytes:,} are taken.",
+            remedy="Put the data into a file or a store that the handlers can read, and pass its name; "
+            "or raise HOLDFAST_PAYLOAD_LIMIT_BYTES.",
+        )
+    body = b"[%b,%b]" % (orjson.dumps(definition.workflow_id), written)
     body_hash = hashlib.sha256(body).hexdigest()
     named = f"key\n{key}" if key is not None else f"body\n{body_hash}"
     return NewJob(
@@ -91,6 +101,7 @@ class Client:
 
     def __init__(self, store: PostgresStore) -> None:
         self._store = store
+        self._limit_bytes = store.payloads.limit_bytes if store.payloads is not None else LIMIT_BYTES
 
     @classmethod
     @asynccontextmanager
@@ -112,7 +123,7 @@ class Client:
         priority: int = 0,
     ) -> Submission:
         """Make a job, or answer with the one that the same submission made before."""
-        job = new_job(definition, inputs or {}, key=key, priority=priority)
+        job = new_job(definition, inputs or {}, key=key, priority=priority, limit_bytes=self._limit_bytes)
         return _submission(job, (await self._store.submit([job]))[0])
 
     async def submit_many(self, jobs: Sequence[NewJob]) -> list[Submission]:

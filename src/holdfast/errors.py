@@ -5,6 +5,8 @@ HoldfastError                something that a person can act on; becomes the pro
 ├── InvalidInput             inputs, flags or settings are wrong
 ├── Refused                  the state forbids it: wrong status, other body under the same key
 ├── NotFound                 no such job, workflow or file
+├── PayloadRefused           a value is larger than anything may be
+├── PayloadUnavailable       a large value cannot be stored, or not be read where it should lie
 ├── Unreachable              the database or server does not answer
 │   └── SchemaMismatch       it answers, but its schema is not ours
 └── TemplateError            an expression failed while a job ran
@@ -158,6 +160,19 @@ class NotFound(HoldfastError):
     title = "There is no such thing"
     http_status = 404
     exit_code = ExitCode.NOT_FOUND
+
+
+class PayloadRefused(HoldfastError):
+    code = Code.PAYLOAD_REFUSED
+    title = "The payload is too large"
+    http_status = 413
+
+
+class PayloadUnavailable(HoldfastError):
+    code = "PAYLOAD_UNAVAILABLE"
+    title = "A payload is out of reach"
+    http_status = 503
+    exit_code = ExitCode.UNREACHABLE
 
 
 class Unreachable(HoldfastError):

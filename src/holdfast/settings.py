@@ -30,6 +30,9 @@ class Settings(BaseModel):
     poll_seconds: float = Field(5, gt=0, le=3600)
     lost_limit: int = Field(10, ge=0, le=1_000)
     crash_limit: int = Field(2, ge=1, le=100)
+    payload_inline_bytes: int = Field(65_536, ge=0, le=1 << 30)
+    payload_limit_bytes: int = Field(16 * 1024 * 1024, ge=1, le=1 << 30)
+    storage_url: str | None = None
     log_level: str = Field("warning", pattern="(?i)^(debug|info|warning|error|critical)$")
     log_format: str = Field("text", pattern="^(text|json)$")
     failpoint: str | None = None

@@ -27,7 +27,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from holdfast.bootstrap import Services
+from holdfast.bootstrap import Services, open_payloads
 from holdfast.client import Client
 from holdfast.core.states import JOB_TERMINAL
 from holdfast.define.definition import Definition
@@ -111,8 +111,10 @@ async def run_workflow_async(
     if instant_retries:
         definition = _without_delays(definition)
     async with _database(database_url) as url:
-        settings = load_settings(database_url=url, grace_seconds=GRACE_SECONDS, concurrency=concurrency)
-        with _streams_kept():
+        with tempfile.TemporaryDirectory(prefix="holdfast-testing-") as home, _streams_kept():
+            settings = load_settings(
+                database_url=url, home=Path(home), grace_seconds=GRACE_SECONDS, concurrency=concurrency
+            )
             return await _run(settings, definition, registry, dict(inputs or {}), timeout)
 
 
@@ -120,8 +122,8 @@ async def _run(
     settings: Settings, definition: Definition, registry: Registry, inputs: dict[str, Any], timeout: float
 ) -> JobResult:
     assert settings.database_url is not None
-    store = PostgresStore(settings.database_url, "holdfast testing")
-    reader = Reader(store.connections)
+    store = PostgresStore(settings.database_url, "holdfast testing", payloads=open_payloads(settings))
+    reader = Reader(store.connections, store.payloads)
     finished = asyncio.Event()
     try:
         # One job at a time has no use for a second orchestrator, and connections are most of the time.

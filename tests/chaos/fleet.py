@@ -37,6 +37,7 @@ SETTINGS = {
     "HOLDFAST_GRACE_SECONDS": "1",
     "HOLDFAST_CONCURRENCY": "4",
     "HOLDFAST_CLAIM_BATCH": "6",
+    "HOLDFAST_PAYLOAD_INLINE_BYTES": "100",
 }
 
 
@@ -136,6 +137,7 @@ class Process:
                     **{name: text for name, text in os.environ.items() if not name.startswith("HOLDFAST_")},
                     **SETTINGS,
                     "HOLDFAST_DATABASE_URL": url,
+                    "HOLDFAST_HOME": str(scratch / "home"),
                     EFFECTS: str(scratch / "effects"),
                     HOLD_SECONDS: f"{1.5 * LEASE_SECONDS:g}",
                     **environment,

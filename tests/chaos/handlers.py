@@ -43,6 +43,13 @@ async def item(number: int, *, ctx: AsyncContext) -> int:
     return number * number
 
 
+@handler("chaos_large")
+def large(text: str, *, ctx: Context) -> dict[str, Any]:
+    _leave_a_line(ctx)
+    time.sleep(WORK_SECONDS)
+    return {"text": text * 10, "length": 10 * len(text)}
+
+
 @handler("chaos_flaky")
 def flaky(number: int, *, ctx: Context) -> int:
     """Fails at its first attempt, whatever became of it."""

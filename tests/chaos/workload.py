@@ -62,6 +62,14 @@ nodes:
     next: after
   after: {handler: chaos_step, params: {number: "{{ inputs.number }}"}}
 """
+LARGE = """
+workflow_id: large
+inputs: {number: {type: integer}}
+nodes:
+  make: {handler: chaos_large, params: {text: "{{ inputs.number }} ten chars"}, next: grow}
+  grow: {handler: chaos_large, params: {text: "{{ nodes.make.output.text }}"}, next: measure}
+  measure: {handler: chaos_step, params: {number: "{{ nodes.grow.output.length }}"}}
+"""
 PARTIAL = """
 workflow_id: partial
 inputs: {number: {type: integer}}
@@ -90,7 +98,7 @@ nodes:
   crash: {{handler: {handler}, retry: {{max_retries: 0}}, next: after}}
   after: {{handler: chaos_step, params: {{number: "{{{{ inputs.number }}}}"}}}}
 """
-MIXED = (CHAIN, FAN, CHOICE, RETRY, SAVER, PARTIAL)
+MIXED = (CHAIN, FAN, CHOICE, RETRY, SAVER, LARGE, PARTIAL)
 RETRYING = tuple(workflow for workflow in MIXED if "max_retries: 0" not in workflow)
 """For a fault that is a failure of the handler; no other may cost a retry."""
 
@@ -112,6 +120,8 @@ def expected(job: NewJob) -> Expected:
             return Expected("completed", {"total": sum(n * n for n in job.inputs["items"]), "count": 6})
         case "choice":
             return Expected("completed", 101 if number > 0 else 1)
+        case "large":
+            return Expected("completed", 100 * len(f"{number} ten chars") + 1)
         case "partial":
             return Expected("partial", None)
         case _:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
+
+import orjson
 
 from holdfast.core.advance import advance, owed_results, owed_rows
 from holdfast.core.effects import (
@@ -23,7 +25,7 @@ from holdfast.core.effects import (
     WithdrawTasks,
 )
 from holdfast.core.failing import failure
-from holdfast.core.fanning import aggregate
+from holdfast.core.fanning import Gathering
 from holdfast.core.signals import (
     CancelRequested,
     EndedTask,
@@ -43,6 +45,7 @@ from holdfast.core.signals import (
 from holdfast.core.states import TERMINAL, JobState, NodeState, Rules, Status
 from holdfast.define.definition import Definition
 from holdfast.define.load import load_text
+from holdfast.define.node import Aggregation
 from holdfast.define.program import compile_definition
 from holdfast.define.workflow import Workflow
 
@@ -301,7 +304,8 @@ class Driver:
 
     def _apply(self, effect: Effect) -> Signal | None:
         match effect:
-            case CreateTasks(node, first, params):
+            case CreateTasks(node, first, rendered):
+                params = [orjson.loads(one) for one in rendered]
                 for number, value in enumerate(params):
                     self._create((node, first + number), Task(value))
             case FailTask(node, item, error):
@@ -390,3 +394,11 @@ class Driver:
         if self.state.is_terminal:
             assert not self.queue, f"11: the job ended and {list(self.queue)} are queued"
             assert all(n.status in TERMINAL for n in self.state.nodes.values()), "13: all nodes have ended"
+
+
+def aggregate(mode: Aggregation, outputs: Iterable[Any], failed: list[int], limit_bytes: int = 1 << 30) -> Any:
+    """Outputs that are all at hand, gathered one by one."""
+    gathering = Gathering(mode, limit_bytes)
+    for output in outputs:
+        gathering.add(output, len(orjson.dumps(output)))
+    return gathering.answer(failed)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 import pytest
 
 from holdfast.core.advance import advance, owed_results, owed_rows
 from holdfast.core.effects import AggregateItems, CreateTasks, EnqueueTasks, FailTask
-from holdfast.core.fanning import aggregate, begin_fan_in
+from holdfast.core.fanning import begin_fan_in
 from holdfast.core.signals import ItemsAggregated, WorkContinued
 from holdfast.core.states import NodeState, Rules, Status
 from holdfast.core.turn import Turn
 from holdfast.define.node import Aggregation
 from holdfast.define.workflow import Workflow
-from holdfast.errors import Bug
-from tests.core.driver import Driver, Fails
+from holdfast.errors import Bug, PayloadRefused
+from tests.core.driver import Driver, Fails, aggregate
 
 
 def fan(
@@ -55,7 +56,7 @@ def test_every_item_becomes_a_task_with_its_own_params() -> None:
     effects = started.submit()
     (made,) = of(CreateTasks, effects)
     assert made.first == 0
-    assert made.params == [{"value": v, "index": i} for i, v in enumerate("abc")]
+    assert [orjson.loads(one) for one in made.params] == [{"value": v, "index": i} for i, v in enumerate("abc")]
     assert started.node("f").width == started.node("f").expanded == started.node("f").enqueued == 3
     assert started.status_of("f") == "running"
     assert started.state.status == "running"
@@ -450,3 +451,27 @@ def test_every_aggregation_works_without_any_items(mode: Aggregation) -> None:
 def test_a_sum_of_what_is_no_number_is_refused(bad: Any) -> None:
     with pytest.raises(ValueError, match=f"cannot sum a result of type {type(bad).__name__}"):
         aggregate(Aggregation.SUM, [1, bad], [])
+
+
+@pytest.mark.parametrize("mode", ["collect", "concat"])
+def test_what_is_too_large_to_be_gathered_is_refused_before_it_is_all_there(mode: str) -> None:
+    outputs = iter(["x" * 8] * 100)
+    with pytest.raises(PayloadRefused, match="the first 11 results have 110 bytes together; at most 100 can be"):
+        aggregate(Aggregation(mode), outputs, [], limit_bytes=100)
+    assert len(list(outputs)) == 89, "the others were never asked for"
+
+
+@pytest.mark.parametrize(("mode", "wanted"), [("sum", 400), ("first", 4), ("last", 4)])
+def test_what_needs_no_room_is_gathered_from_any_number_of_items(mode: str, wanted: int) -> None:
+    answer = aggregate(Aggregation(mode), [4] * 100, [], limit_bytes=1)
+    assert answer["total" if mode == "sum" else "result"] == wanted
+
+
+def test_an_item_whose_params_are_too_large_fails_alone() -> None:
+    rules = Rules(payload_limit_bytes=60)
+    driver = Driver(fan(), {"items": ["a", "b" * 100, "c"]}, rules=rules).run(lambda node, item, *_: item)
+    failed = driver.tasks[("f", 1)]
+    assert (failed.status, failed.error["code"], failed.error["class"]) == ("failed", "PAYLOAD_REFUSED", "permanent")
+    assert "bytes; at most 60 can be given to a handler" in failed.error["message"]
+    assert "HOLDFAST_PAYLOAD_LIMIT_BYTES" in failed.error["hint"]
+    assert [driver.tasks[("f", i)].status for i in (0, 2)] == ["completed", "completed"]

@@ -24,7 +24,9 @@ from holdfast.store.interface import (
     Batch,
     Committed,
     Examined,
+    Gathered,
     Handover,
+    ItemResult,
     JobFacts,
     JobRow,
     Lane,
@@ -42,6 +44,8 @@ from holdfast.store.interface import (
 
 Key = tuple[str, str, int]
 IDLE_IN_TRANSACTION_SECONDS = 20.0
+GATHER_ROWS = 3
+"""A page of results; small, so that gathering takes several."""
 TERMINAL = ("completed", "failed", "skipped", "cancelled")
 
 
@@ -375,6 +379,18 @@ class ModelStore:
         await step()
         return {j: JobFacts(self.db.jobs[j]["generation"], self.db.jobs[j]["inputs"]) for j in job_ids}
 
+    async def results_page(self, job_id: str, node: str, after: int, until: int, limit: int) -> list[ItemResult] | None:
+        await step()
+        known = self.db.nodes[job_id].get(node)
+        if known is None or known.status not in TERMINAL:
+            return None
+        outputs = {
+            item: task["output"]
+            for (name, item), task in self.db.tasks[job_id].items()
+            if name == node and after < item < until and task["status"] == "completed"
+        }
+        return [ItemResult(item, orjson.dumps(output), None) for item, output in sorted(outputs.items())][:limit]
+
     async def save_checkpoint(self, worker: WorkerIdentity, lease: Lease, seq: int, name: str, data: bytes) -> bool:
         await self._statement()
         key = (lease.job_id, lease.node, lease.item)
@@ -669,6 +685,9 @@ class ModelCycle:
         self.locked_breakers |= set(names) & self.db.breakers.keys()
         return [copy.deepcopy(self.db.breakers[name]) for name in names if name in self.db.breakers]
 
+    async def whole(self, report: SignalRow) -> SignalRow:
+        raise AssertionError("every output lies in its row here")
+
     async def load(self, job_ids: Sequence[str]) -> tuple[list[JobRow], list[NodeRow]]:
         await self._step()
         jobs = [self._job_row(j) for j in job_ids if j in self.db.jobs and self.db.jobs[j]["owner"] == self.me]
@@ -714,15 +733,15 @@ class ModelCycle:
         }
         return Examined(counts, unqueued, ended)
 
-    async def results(self, job_id: str, node: str) -> tuple[list[Any], list[int]]:
+    async def results(self, job_id: str, node: str, after: int) -> tuple[list[Gathered], bool]:
         await self._step()
-        rows = sorted(
-            (item, task) for (name, item), task in self.db.tasks[job_id].items() if name == node and item >= 0
-        )
-        return (
-            [task["output"] for _, task in rows if task["status"] == "completed"],
-            [item for item, task in rows if task["status"] == "failed"],
-        )
+        tasks = {item: task for (name, item), task in self.db.tasks[job_id].items() if name == node and item > after}
+        page = [
+            Gathered(item, task["status"], task["output"], len(orjson.dumps(task["output"])))
+            for item, task in sorted(tasks.items())
+            if task["status"] in ("completed", "failed")
+        ]
+        return page[:GATHER_ROWS], len(page) > GATHER_ROWS
 
     async def write(self, batch: Batch) -> None:
         await self._step()
@@ -916,4 +935,6 @@ def _queue_row(db: Database, me: int, wanted: Any, epoch: int, attempt: int) -> 
 
 
 def _json(value: Any) -> Any:
-    return orjson.loads(orjson.dumps(value)) if value is not None else None
+    if value is None:
+        return None
+    return orjson.loads(value if isinstance(value, bytes) else orjson.dumps(value))

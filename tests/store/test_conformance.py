@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
+import orjson
 import pytest
 
 from holdfast.core.signals import EndedTask, TaskCounts, TaskView, UnqueuedTask
@@ -11,8 +13,11 @@ from holdfast.errors import Fenced
 from holdfast.store.interface import (
     AnswerWrite,
     Batch,
+    Cycle,
     FailedTaskWrite,
+    Gathered,
     Handover,
+    ItemResult,
     JobFacts,
     Lane,
     Lease,
@@ -463,9 +468,63 @@ async def test_results_come_in_item_order_with_the_failed_ones_named(stage: Stag
     await stage.commit(me, Batch(handled=[s.id for s in signals], finished=done))
     cycle = stage.store.cycle(me)
     await cycle.open(100, 100)
-    assert await cycle.results(job_id, "n") == (["zero", [1], {"value": 3}, None], [2])
-    assert await cycle.results(job_id, "other") == ([], [])
+    assert [(g.item, g.status, g.output) for g in await gathered(cycle, job_id, "n")] == [
+        (0, "completed", "zero"),
+        (1, "completed", [1]),
+        (2, "failed", None),
+        (3, "completed", {"value": 3}),
+        (4, "completed", None),
+    ]
+    assert await gathered(cycle, job_id, "other") == []
     await cycle.rollback()
+
+
+async def gathered(cycle: Cycle, job_id: str, node: str) -> list[Gathered]:
+    """All pages."""
+    found: list[Gathered] = []
+    more = True
+    while more:
+        page, more = await cycle.results(job_id, node, found[-1].item if found else -1)
+        found += page
+    return found
+
+
+async def test_results_of_an_ended_node_come_in_pages(stage: Stage) -> None:
+    me, worker = await stage.orchestrator(), await stage.worker()
+    job_id = await stage.owned_job(me)
+    await stage.enqueue(me, job_id, items=range(6))
+    leases = {lease.item: lease for lease in await stage.claim(worker)}
+    await stage.store.report(worker, [report_of(leases[i], output=str(i).encode()) for i in (5, 4, 2, 1, 0)])
+    await stage.store.report(worker, [report_of(leases[3], "failed", None, data=b'{"code": "X"}')])
+    signals = await stage.signals(me)
+    done = [finish_write(s, "failed" if s.outcome == "failed" else "completed") for s in signals]
+    running = node_row(job_id, "n", width=6, expanded=6, enqueued=6)
+    await stage.commit(me, Batch(handled=[s.id for s in signals], finished=done, new_nodes=[running]))
+    assert await stage.store.results_page(job_id, "n", -2, 99, 2) is None, "it has not ended"
+    assert await stage.store.results_page(job_id, "no_such_node", -2, 99, 2) is None
+    await stage.commit(me, Batch(nodes=[running._replace(status="failed")]))
+
+    async def items(after: int, until: int, limit: int) -> list[tuple[int, Any]]:
+        page = await stage.store.results_page(job_id, "n", after, until, limit)
+        assert page is not None
+        return [(r.item, orjson.loads(r.output or b"null")) for r in page]
+
+    assert await items(-2, 99, 2) == [(0, 0), (1, 1)]
+    assert await items(1, 99, 2) == [(2, 2), (4, 4)], "the failed one is left out"
+    assert await items(4, 99, 2) == [(5, 5)]
+    assert await items(5, 99, 2) == []
+    assert await items(1, 4, 9) == [(2, 2)]
+
+
+async def test_the_own_result_of_a_node_is_its_only_one(stage: Stage) -> None:
+    me, worker = await stage.orchestrator(), await stage.worker()
+    job_id = await stage.owned_job(me)
+    lease = await stage.leased(me, job_id, worker)
+    await stage.store.report(worker, [report_of(lease, output=b'"one"')])
+    (signal,) = await stage.signals(me)
+    ended = node_row(job_id, lease.node, status="completed", width=1, expanded=1, completed=1)
+    await stage.commit(me, Batch(handled=[signal.id], finished=[finish_write(signal)], new_nodes=[ended]))
+    assert await stage.store.results_page(job_id, lease.node, -2, 99, 9) == [ItemResult(-1, b'"one"', None)]
 
 
 async def test_invariant_1_a_finish_of_an_old_epoch_changes_nothing(stage: Stage) -> None:

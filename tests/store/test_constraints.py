@@ -20,6 +20,7 @@ GOOD = {
     f" values ('{JOB}', 'd', 'r', {{values}})",
     "breakers": "insert into breakers (name, settings, {columns}) values ('b', '{{}}', {values})",
     "limits": "insert into limits (tenant, name, {columns}) values ('', 'tenant', {values})",
+    "payloads": f"insert into payloads (job_id, bytes, {{columns}}) values ('{JOB}', 1, {{values}})",
     "lanes": "insert into lanes (queue, handler, {columns}) values ('q', 'h', {values})",
 }
 
@@ -51,6 +52,7 @@ REFUSED = {
     "limits_are_above_zero": ("limits", "concurrency", "0"),
     "a_rate_has_a_burst": ("limits", "rate", "1"),
     "janitor_action_is_known": ("janitor_actions", "action", "'repair'"),
+    "payloads_are_named_by_their_sha256": ("payloads", "digest", "'../../etc/passwd'"),
 }  # fmt: skip
 
 ACCEPTED = [
@@ -71,6 +73,7 @@ ACCEPTED = [
     ("breakers", "state, held", "'open', true"),
     ("limits", "rate, burst", "0.5, 1"),
     ("limits", "backlog", "9"),
+    ("payloads", "digest", f"'{'0f' * 32}'"),
 ]
 
 

@@ -68,7 +68,7 @@ async def test_a_connection_that_dies_inside_a_cycle_is_a_lost_race(
     batch = Batch(tasks=[TaskWrite(job_id, "n", -1, {})])
     steps = {
         "load": lambda: cycle.load([job_id]),
-        "results": lambda: cycle.results(job_id, "n"),
+        "results": lambda: cycle.results(job_id, "n", -1),
         "withdraw": lambda: cycle.withdraw([Withdrawal(job_id, "cancelled", True, {}, ())]),
         "write": lambda: cycle.write(batch),
         "commit": lambda: cycle.commit(batch),

@@ -6,15 +6,19 @@ import asyncio
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import orjson
 
 from holdfast.define.registry import Registry, describe
 from holdfast.errors import ErrorCode
-from holdfast.store.interface import JobFacts, Lease, Report
-from holdfast.worker.context import Attempt
+from holdfast.store.interface import ItemResult, JobFacts, Lease, Report
+from holdfast.store.payloads import Folder, Payloads
+from holdfast.worker.context import Attempt, CheckpointStore, Means
 from holdfast.worker.execute import Executor, begin
+from holdfast.worker.workdir import Workplace
+from tests.running import HOME
 from tests.running import registry as installed
 
 JOB_ID = str(uuid.uuid4())
@@ -25,6 +29,17 @@ def lease(handler: str = "under_test", params: dict[str, Any] | None = None, **c
     return made._replace(**changes)
 
 
+def means(save: CheckpointStore, results: list[ItemResult] | None = None, home: Path = HOME, **sizes: int) -> Means:
+    """What a worker gives its attempts; the node before them has these results."""
+
+    async def pages(job_id: str, node: str, after: int, until: int, limit: int) -> list[ItemResult] | None:
+        if results is None or node != "before":
+            return None
+        return [r for r in results if after < r.item < until][:limit]
+
+    return Means(save, pages, Payloads(Folder(home / "payloads"), **sizes), Workplace(home / "work"))
+
+
 @dataclass
 class Bench:
     """Runs handlers and keeps their checkpoints; `holds` says whether the lease is still held."""
@@ -32,6 +47,7 @@ class Bench:
     registry: Registry
     holds: bool = True
     checkpoints: list[tuple[int, str, Any]] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
 
     async def _save(self, lease: Lease, seq: int, name: str, data: bytes) -> bool:
         if self.holds:
@@ -39,7 +55,7 @@ class Bench:
         return self.holds
 
     async def run(self, attempt: Attempt) -> Report | None:
-        executor = Executor(self.registry, self._save, 4)
+        executor = Executor(self.registry, means(self._save, **self.sizes), 4)
         try:
             return await executor.run(attempt)
         finally:
@@ -51,10 +67,10 @@ class Bench:
         return report
 
 
-def bench(function: Callable[..., Any], codes: Iterable[ErrorCode] = ()) -> Bench:
+def bench(function: Callable[..., Any], codes: Iterable[ErrorCode] = (), **sizes: int) -> Bench:
     registry = Registry([describe(function, "under_test")])
     registry.codes |= {declared.code: declared for declared in codes}
-    return Bench(registry)
+    return Bench(registry, sizes=sizes)
 
 
 def builtin() -> Bench:

@@ -205,3 +205,55 @@ def saves(name: str, *, ctx: Context) -> None:
 def descriptors() -> list[str]:
     """What this process has open."""
     return [str(entry.readlink()) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
+
+
+@isolated
+def sums_results(ctx: Context) -> dict[str, Any]:
+    return {
+        "pid": os.getpid(),
+        "all": [one["n"] for one in ctx.results("stack")],
+        "slice": [one["n"] for one in ctx.results("stack", offset=2, limit=3)],
+        "nothing": list(ctx.results("stack", offset=100)),
+        "large": sum(len(one["text"]) for one in ctx.results("stack")),
+    }
+
+
+@isolated
+async def sums_results_async(ctx: AsyncContext) -> dict[str, Any]:
+    return {
+        "pid": os.getpid(),
+        "all": [one["n"] async for one in ctx.results("stack")],
+        "slice": [one["n"] async for one in ctx.results("stack", offset=2, limit=3)],
+        "nothing": [one async for one in ctx.results("stack", offset=100)],
+        "large": sum([len(one["text"]) async for one in ctx.results("stack")]),
+    }
+
+
+@isolated
+def publishes(ctx: Context) -> dict[str, Any]:
+    assert list(ctx.workdir.iterdir()) == []
+    (ctx.workdir / "tile.bin").write_bytes(b"tile" * 1000)
+    return {"file": ctx.publish("tile.bin"), "where": str(ctx.workdir)}
+
+
+@isolated
+def fetches(file: dict[str, Any], ctx: Context) -> dict[str, Any]:
+    place = ctx.fetch(file)
+    return {"bytes": place.read_bytes().decode()[:8], "name": place.name, "where": str(ctx.workdir)}
+
+
+@handler("weighs")
+def weighs(size: int) -> str:
+    return os.urandom(size).hex()[:size]
+
+
+@handler("weighed")
+def weighed(ctx: Context) -> dict[str, Any]:
+    """Reads all results and keeps none; the peak is that of this program, not of who started it."""
+    sizes = count = 0
+    for result in ctx.results("stack"):
+        count += 1
+        sizes += len(result)
+    lines = Path("/proc/self/status").read_text().splitlines()
+    peak = next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:"))
+    return {"count": count, "bytes": sizes, "pid": os.getpid(), "peak_mb": peak}

@@ -13,7 +13,6 @@ import pytest
 
 from holdfast.define.registry import Result
 from holdfast.errors import ErrorCode, FailureClass, Permanent, RetryAfter, Transient
-from holdfast.worker import execute
 from holdfast.worker.context import AsyncContext, Context
 from holdfast.worker.execute import begin, capture_output
 from tests.running import streams_kept
@@ -176,14 +175,12 @@ async def test_a_nul_character_in_what_a_result_tells_is_refused() -> None:
     assert told(await bench(give).result())["code"] == "PAYLOAD_REFUSED"
 
 
-async def test_an_output_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execute, "OUTPUT_LIMIT_BYTES", 100)
-
+async def test_an_output_that_is_too_large_is_refused() -> None:
     async def large(size: int) -> str:
         return "x" * size
 
-    assert output(await bench(large).result({"size": 98})) == "x" * 98
-    data = told(await bench(large).result({"size": 99}))
+    assert output(await bench(large, limit_bytes=100).result({"size": 98})) == "x" * 98
+    data = told(await bench(large, limit_bytes=100).result({"size": 99}))
     assert (data["code"], data["class"]) == ("PAYLOAD_REFUSED", "permanent")
     assert "101 bytes; at most 100" in data["message"]
 

@@ -14,11 +14,13 @@ import pytest
 from holdfast.define.registry import Registry, Result, describe
 from holdfast.errors import Unreachable
 from holdfast.store.interface import Batch, SignalRow, Withdrawal
+from holdfast.store.payloads import Folder, Payloads
 from holdfast.store.postgres import PostgresStore
 from holdfast.worker.context import AsyncContext, Context
 from holdfast.worker.loop import Worker
+from holdfast.worker.workdir import Workplace
 from tests.conftest import eventually
-from tests.running import streams_kept
+from tests.running import HOME, streams_kept
 from tests.store.stage import PostgresBackstage, Stage, report_of, retry_write
 from tests.worker.attempts import lease as lease_of
 
@@ -35,6 +37,7 @@ class Service:
             "queues": None, "concurrency": 4, "claim_batch": 100, "lease_seconds": 10.0, "renew_seconds": 0.1,
             "poll_seconds": 0.05, "grace_seconds": 5.0, "wake": self.wake,
         }  # fmt: skip
+        defaults |= {"payloads": Payloads(Folder(HOME / "payloads")), "workplace": Workplace(HOME / "work")}
         handlers = Registry([describe(handler, "work")])
         self.worker = Worker(store, "under test", handlers, **(defaults | settings))
         self.task = asyncio.create_task(self.worker.run(self.stopping))

@@ -38,7 +38,7 @@ async def _cancel(
     settings: Settings, job: str, reason: str, *, yes: bool, detach: bool, as_json: bool, database_url: str | None
 ) -> int:
     async with open_database(settings) as store:
-        reader = Reader(store.connections)
+        reader = Reader(store.connections, store.payloads)
         found = await reader.snapshot(await reader.find_job(job), whole=False)
         _refuse_if_over(found)
         if not yes:
@@ -101,7 +101,7 @@ async def _wait_for_answer(store: PostgresStore, signal_id: int) -> Answer:
 async def _drive(store: PostgresStore, settings: Settings, signal_id: int, job_id: str) -> Answer:
     """Nobody drives the job: do it here until it has ended."""
     say("No orchestrator is alive: driving the job to its end from here.")
-    reader = Reader(store.connections)
+    reader = Reader(store.connections, store.payloads)
     async with Services(store.connections.url, settings):
         while True:
             told = await store.answer(signal_id)

@@ -53,7 +53,7 @@ async def _run(
     database_url: str | None,
 ) -> int:
     async with open_database(settings) as store:
-        reader = Reader(store.connections)
+        reader = Reader(store.connections, store.payloads)
         await refuse_unknown_handlers(definition, registry, reader)
         job_id = ""
         finished = asyncio.Event()

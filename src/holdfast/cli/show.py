@@ -39,7 +39,7 @@ async def _list(settings: Settings, *, as_json: bool, database_url: str | None) 
     fleet = NO_FLEET
     if has_database(settings):
         async with open_database(settings) as store:
-            reader = Reader(store.connections)
+            reader = Reader(store.connections, store.payloads)
             jobs = [job_line_json(line) for line in await reader.jobs(LIST_LENGTH)]
             fleet = await reader.fleet()
     if as_json:
@@ -59,7 +59,7 @@ async def _list(settings: Settings, *, as_json: bool, database_url: str | None) 
 
 async def _status(settings: Settings, job: str, *, as_json: bool, database_url: str | None) -> int:
     async with open_database(settings) as store:
-        reader = Reader(store.connections)
+        reader = Reader(store.connections, store.payloads)
         snapshot = await reader.snapshot(await reader.find_job(job))
         if as_json:
             answer_json(status_json(snapshot))
@@ -94,7 +94,7 @@ def watch_job(job: str, *, as_json: bool, database_url: str | None) -> int:
 
 async def _watch(settings: Settings, job: str, *, as_json: bool, database_url: str | None) -> int:
     async with open_database(settings) as store:
-        reader = Reader(store.connections)
+        reader = Reader(store.connections, store.payloads)
         job_id = await reader.find_job(job)
         if as_json:
             return await _watch_as_json(reader, job_id)
@@ -132,7 +132,7 @@ def show_events(
 
 async def _events(settings: Settings, job: str, *, follow: bool, after: int, node: str | None, as_json: bool) -> int:
     async with open_database(settings) as store:
-        reader = Reader(store.connections)
+        reader = Reader(store.connections, store.payloads)
         snapshot = await reader.snapshot(await reader.find_job(job), whole=False)
         _check(snapshot, node)
         job_id = snapshot.job.job_id
@@ -155,7 +155,7 @@ def show_logs(job: str, *, node: str | None, item: int | None, as_json: bool, da
 
 async def _logs(settings: Settings, job: str, *, node: str | None, item: int | None, as_json: bool) -> int:
     async with open_database(settings) as store:
-        reader = Reader(store.connections)
+        reader = Reader(store.connections, store.payloads)
         snapshot = await reader.snapshot(await reader.find_job(job), whole=False)
         _check(snapshot, node)
         attempts = await reader.attempts(snapshot.job.job_id, node, item, LOGS_LENGTH + 1)

@@ -45,7 +45,7 @@ def submit_job(
 
     async def work() -> int:
         async with open_database(settings) as store:
-            client, reader = Client(store), Reader(store.connections)
+            client, reader = Client(store), Reader(store.connections, store.payloads)
             chosen = definition or await client.definition(workflow)
             inputs = given if given is not None else read_inputs(chosen, assignments, inputs_file)
             submission = await _submit(client, chosen, inputs, key)

@@ -32,7 +32,7 @@ from holdfast.core.signals import (
 from holdfast.core.states import TERMINAL, JobState, JobStatus, NodeState, Status, StopCause, Trigger
 from holdfast.core.turn import Turn
 from holdfast.define.node import Importance, NodeType
-from holdfast.errors import Bug, Code, TemplateError
+from holdfast.errors import Bug, Code, PayloadRefused, TemplateError
 
 
 def advance(state: JobState, signal: Signal, now: float) -> list[Effect]:
@@ -144,8 +144,8 @@ def _begin(turn: Turn, node: NodeState) -> None:
                 fanning.begin_fan_in(turn, node)
             case _:
                 _dispatch(turn, node)
-    except TemplateError as problem:
-        error = failure(Code.TEMPLATE_ERROR, str(problem), permanent=True, at=turn.now, node=node.name)
+    except (TemplateError, PayloadRefused) as problem:
+        error = failure(problem.code, str(problem), permanent=True, at=turn.now, node=node.name)
         turn.finish_node(node, Trigger.REFUSED, error=error)
 
 
@@ -169,10 +169,10 @@ def _branch(turn: Turn, node: NodeState) -> None:
 
 
 def _dispatch(turn: Turn, node: NodeState) -> None:
-    """Render the params and queue the node's own task; a template error leaves nothing behind."""
+    """Render the params and queue the node's own task; params that are refused leave nothing behind."""
     program = turn.state.program.nodes[node.name]
     assert program.params is not None
-    params = program.params.render(turn.scope_of(node.name))
+    params = turn.params(program.params, turn.scope_of(node.name))
     limits = limits_of(turn, node.name)
     rank = turn.state.queued_now
     node.width = node.expanded = node.enqueued = 1

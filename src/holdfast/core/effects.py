@@ -19,11 +19,11 @@ OWN_TASK = -1
 
 
 class CreateTasks(NamedTuple):
-    """Make task rows for items first, first + 1, …; params in item order."""
+    """Make task rows for items first, first + 1, …; params in item order, each as JSON."""
 
     node: str
     first: int
-    params: list[Any]
+    params: list[bytes]
 
 
 class FailTask(NamedTuple):

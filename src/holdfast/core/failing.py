@@ -14,10 +14,11 @@ MESSAGE_LIMIT = 2000
 HINTS = {
     "TEMPLATE_ERROR": "Correct the expression in the workflow, or give the missing value.",
     "CONTRACT_VIOLATION": "Compare the node's params with the handler's arguments.",
+    "PAYLOAD_REFUSED": "Pass a reference instead: publish a file with ctx.publish, or page through ctx.results; "
+    "HOLDFAST_PAYLOAD_LIMIT_BYTES is the limit.",
     "HANDLER_UNKNOWN": "Start a worker that has this handler: holdfast worker --handlers MODULE",
     "TIMEOUT": "Raise timeout_seconds of the node, or make the handler quicker.",
     "DEPENDENCY_DOWN": "See what is down, and since when: holdfast breakers",
-    "PAYLOAD_REFUSED": "Store the data elsewhere and pass a reference, or publish it as an artifact.",
     "QUEUE_TIMEOUT": "Start more workers for the queue, or raise queue_timeout_seconds of the node.",
     "LEASE_LOST": "Look for workers that stopped or lost the database, then resume the job.",
     "QUARANTINED": "This task kept killing its worker: look at its input before running it again.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from holdfast.core.effects import AggregateItems, CreateTasks, EnqueueTasks, FailTask
@@ -11,7 +10,7 @@ from holdfast.core.limiting import limits_of
 from holdfast.core.states import NodeState, Status, StopCause, Trigger
 from holdfast.core.turn import Turn
 from holdfast.define.node import Aggregation, NodeType
-from holdfast.errors import Bug, Code, TemplateError
+from holdfast.errors import Bug, Code, PayloadRefused, TemplateError
 
 
 def begin_fan_out(turn: Turn, node: NodeState, items: Any) -> None:
@@ -39,19 +38,19 @@ def begin_fan_out(turn: Turn, node: NodeState, items: Any) -> None:
 
 
 def expand_chunk(turn: Turn, node: NodeState, items: list[Any], limit: int | None = None) -> None:
-    """Make the next rows. An item whose params cannot be rendered is a failed item, not a failed node."""
+    """Make the next rows. An item whose params are refused is a failed item, not a failed node."""
     program = turn.state.program.nodes[node.name]
     chunk = min(limit or turn.state.rules.chunk_size, turn.state.rules.chunk_size)
     first, last = node.expanded, min(node.expanded + chunk, node.width)
     assert program.params is not None
     scope = dict(turn.scope_of(node.name))
-    rendered: list[Any] = []
+    rendered: list[bytes] = []
     start = first
     for index in range(first, last):
         scope["item"], scope["index"] = items[index], index
         try:
-            rendered.append(program.params.render(scope))
-        except TemplateError as problem:
+            rendered.append(turn.params(program.params, scope))
+        except (TemplateError, PayloadRefused) as problem:
             if rendered:
                 turn.effects.append(CreateTasks(node.name, start, rendered))
             _refuse_item(turn, node, index, problem)
@@ -66,8 +65,8 @@ def expand_chunk(turn: Turn, node: NodeState, items: list[Any], limit: int | Non
     settle_fan_out(turn, node)
 
 
-def _refuse_item(turn: Turn, node: NodeState, index: int, problem: TemplateError) -> None:
-    error = failure(Code.TEMPLATE_ERROR, str(problem), permanent=True, at=turn.now, node=node.name, item=index)
+def _refuse_item(turn: Turn, node: NodeState, index: int, problem: TemplateError | PayloadRefused) -> None:
+    error = failure(problem.code, str(problem), permanent=True, at=turn.now, node=node.name, item=index)
     turn.effects.append(FailTask(node.name, index, error))
     turn.emit("task_failed", node.name, index, data={"code": error["code"], "message": error["message"]})
     node.failed += 1
@@ -168,24 +167,53 @@ def owes_results(node: NodeState, node_type: NodeType) -> bool:
     return node_type is NodeType.FAN_IN and node.status is Status.RUNNING
 
 
-def aggregate(mode: Aggregation, outputs: Iterable[Any], failed: list[int]) -> dict[str, Any]:
-    """The items' outputs, in item order, as one value; failed items are left out and listed."""
-    results = list(outputs)
-    match mode:
-        case Aggregation.COLLECT:
-            answer: dict[str, Any] = {"results": results, "count": len(results)}
-        case Aggregation.CONCAT:
-            flat = [part for result in results for part in _parts(result)]
-            answer = {"results": flat, "count": len(flat)}
-        case Aggregation.SUM:
-            answer = {"total": sum(_number(result) for result in results), "count": len(results)}
-        case Aggregation.FIRST:
-            answer = {"result": results[0] if results else None, "count": len(results)}
-        case Aggregation.LAST:
-            answer = {"result": results[-1] if results else None, "count": len(results)}
-    if failed:
-        answer["failed"] = failed
-    return answer
+class Gathering:
+    """Takes the items' outputs one by one, in item order, and keeps no more of them than its aggregation needs."""
+
+    def __init__(self, mode: Aggregation, limit_bytes: int) -> None:
+        self._mode = mode
+        self._limit_bytes = limit_bytes
+        self._kept: list[Any] = []
+        self._kept_bytes = 0
+        self._total: float | int = 0
+        self._count = 0
+
+    def add(self, output: Any, size_bytes: int) -> None:
+        """Raises PayloadRefused as soon as what is kept is too large, ValueError for what cannot be aggregated."""
+        self._count += 1
+        match self._mode:
+            case Aggregation.COLLECT:
+                self._keep([output], size_bytes)
+            case Aggregation.CONCAT:
+                self._keep(_parts(output), size_bytes)
+            case Aggregation.SUM:
+                self._total += _number(output)
+            case Aggregation.FIRST:
+                self._kept = self._kept or [output]
+            case Aggregation.LAST:
+                self._kept = [output]
+
+    def _keep(self, parts: list[Any], size_bytes: int) -> None:
+        self._kept_bytes += size_bytes
+        if self._kept_bytes > self._limit_bytes:
+            raise PayloadRefused(
+                f"the first {self._count:,} results have {self._kept_bytes:,} bytes together; "
+                f"at most {self._limit_bytes:,} can be gathered into one output"
+            )
+        self._kept += parts
+
+    def answer(self, failed: list[int]) -> dict[str, Any]:
+        """All of it as one value; failed items are left out and listed."""
+        match self._mode:
+            case Aggregation.COLLECT | Aggregation.CONCAT:
+                answer: dict[str, Any] = {"results": self._kept, "count": len(self._kept)}
+            case Aggregation.SUM:
+                answer = {"total": self._total, "count": self._count}
+            case Aggregation.FIRST | Aggregation.LAST:
+                answer = {"result": self._kept[0] if self._kept else None, "count": self._count}
+        if failed:
+            answer["failed"] = failed
+        return answer
 
 
 def _parts(result: Any) -> list[Any]:

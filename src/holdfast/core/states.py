@@ -123,6 +123,7 @@ class Rules:
     window_size: int = 1000
     repeat_limit: int = 20
     """So many items that spent their budget on one fingerprint, with none completed: the others are not retried."""
+    payload_limit_bytes: int = 16 * 1024 * 1024
 
 
 @dataclass(slots=True)

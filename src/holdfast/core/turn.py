@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
+
 from holdfast.core.effects import OWN_TASK, Effect, Emit
 from holdfast.core.states import JobState, JobStatus, NodeState, Status, Trigger, node_scope
+from holdfast.define.template import Template
+from holdfast.errors import PayloadRefused
 
 NODE_EVENTS = {
     Status.COMPLETED: "node_completed",
@@ -73,6 +77,19 @@ class Turn:
             if state.nodes[source].status is Status.COMPLETED:
                 return {**state.scope, "upstream": state.scope["nodes"][source]}
         return state.scope
+
+    def params(self, template: Template, scope: dict[str, Any]) -> bytes:
+        """What a handler will get, as JSON; what is too large is refused before anything is queued."""
+        try:
+            rendered = orjson.dumps(template.render(scope))
+        except TypeError as problem:
+            raise PayloadRefused(f"the params cannot be written as JSON: {problem}") from None
+        limit = self.state.rules.payload_limit_bytes
+        if len(rendered) > limit:
+            raise PayloadRefused(
+                f"the params have {len(rendered):,} bytes; at most {limit:,} can be given to a handler"
+            )
+        return rendered
 
     def start_job(self) -> None:
         """The first dispatch makes a job run."""

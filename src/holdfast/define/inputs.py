@@ -8,11 +8,9 @@ from copy import deepcopy
 from typing import Any
 
 from holdfast.define.definition import Definition, Input, InputType
-from holdfast.define.plain import canonical_size, faults, parse_json
+from holdfast.define.plain import faults, parse_json
 from holdfast.define.source import did_you_mean, path_text
 from holdfast.errors import Detail, InvalidInput
-
-MAX_INPUT_BYTES = 8 * 1024 * 1024
 
 _PYTHON_TYPES: dict[InputType, tuple[type, ...]] = {
     InputType.STRING: (str,),
@@ -112,8 +110,6 @@ def _problems(definition: Definition, given: dict[str, Any]) -> Iterator[Detail]
     unclean = faults(given, ("inputs",))
     for path, fault in unclean:
         yield Detail(f"The input {path_text(path[1:])} {fault}.", path=path_text(path))
-    if not unclean and canonical_size(given) > MAX_INPUT_BYTES:
-        yield Detail(f"The inputs are larger than {MAX_INPUT_BYTES // 1024 // 1024} MiB.", path="inputs")
     unclean_names = {path[1] for path, _ in unclean if len(path) > 1}
     for name, value in given.items():
         if name in declared and name not in unclean_names and not _is_left_out(declared[name], value):

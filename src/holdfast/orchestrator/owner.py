@@ -16,7 +16,7 @@ from holdfast.core.advance import advance, owed_results, owed_rows
 from holdfast.core.breaking import Breaker
 from holdfast.core.company import WIDE_FROM, Company
 from holdfast.core.failing import failure
-from holdfast.core.fanning import aggregate
+from holdfast.core.fanning import Gathering
 from holdfast.core.holding import consult, named_by
 from holdfast.core.signals import (
     ItemsAggregated,
@@ -27,9 +27,9 @@ from holdfast.core.signals import (
     TimePassed,
     WorkContinued,
 )
-from holdfast.core.states import JobState, Rules
+from holdfast.core.states import JobState, Rules, Status
 from holdfast.define.program import Program, compile_pinned
-from holdfast.errors import Code, Fenced, LostRace, Unreachable
+from holdfast.errors import Code, Fenced, LostRace, PayloadRefused, Unreachable
 from holdfast.orchestrator.commit import add_effects, add_states, breaker_write
 from holdfast.orchestrator.loading import inconsistency, job_state, signal
 from holdfast.store.interface import (
@@ -205,7 +205,7 @@ class Owner:
         batch = Batch(handled=[row.id for row in heard if row.job_id in states])
         withdrawals: list[Withdrawal] = []
         heard_by = {
-            job_id: [self._heard(given, states[job_id], now, examined.get(job_id)) for given in signals]
+            job_id: [await self._heard(given, states[job_id], now, examined.get(job_id)) for given in signals]
             for job_id, signals in work.items()
             if job_id in states
         }
@@ -318,9 +318,11 @@ class Owner:
             self._programs[definition_hash] = program
         return program
 
-    def _heard(self, given: SignalRow | Signal, state: JobState, now: float, examined: Examined | None) -> Signal:
+    async def _heard(self, given: SignalRow | Signal, state: JobState, now: float, examined: Examined | None) -> Signal:
         if not isinstance(given, SignalRow):
             return given
+        if given.lacks_its_output:
+            given = await self._cycle.whole(given)
         if given.kind == RECHECK:
             assert examined is not None
             return inconsistency(given, examined)
@@ -360,13 +362,22 @@ class Owner:
 
     async def _gather(self, state: JobState, node: str, now: float) -> ItemsAggregated:
         """Read what the items of the fan-out gave; all their reports are committed by now."""
-        outputs, failed = await self._cycle.results(state.job_id, state.program.graph.fan_out_of[node])
+        gathering = Gathering(state.program.nodes[node].node.aggregation, self._rules.payload_limit_bytes)
+        fan_out, failed, after, more = state.program.graph.fan_out_of[node], [], -1, True
         try:
-            output = aggregate(state.program.nodes[node].node.aggregation, outputs, failed)
-        except ValueError as problem:
-            error = failure(Code.CONTRACT_VIOLATION, str(problem), permanent=True, at=now, node=node)
+            while more:
+                page, more = await self._cycle.results(state.job_id, fan_out, after)
+                for result in page:
+                    after = result.item
+                    if result.status == Status.COMPLETED:
+                        gathering.add(result.output, result.size_bytes)
+                    else:
+                        failed.append(result.item)
+        except (ValueError, PayloadRefused) as problem:
+            code = problem.code if isinstance(problem, PayloadRefused) else Code.CONTRACT_VIOLATION
+            error = failure(code, str(problem), permanent=True, at=now, node=node)
             return ItemsAggregated(node, error=error)
-        return ItemsAggregated(node, output)
+        return ItemsAggregated(node, gathering.answer(failed))
 
     async def _withdraw(
         self, batch: Batch, states: dict[str, JobState], withdrawals: list[Withdrawal], now: float

@@ -23,6 +23,7 @@ from holdfast.store.interface import (
     Batch,
     Committed,
     Examined,
+    Gathered,
     Handover,
     JobRow,
     Lane,
@@ -32,12 +33,18 @@ from holdfast.store.interface import (
     Wide,
     Withdrawal,
 )
+from holdfast.store.large import LargeValues
+from holdfast.store.payloads import Payloads
 from holdfast.store.queries import query
 from holdfast.store.work import claim_statement, lease_of, report_statement
 
 ROLE = "cycle"
 
-_JSON = frozenset({"calls", "data", "error", "extra", "output", "params", "result", "spent"})
+GATHER_ROWS, GATHER_BYTES = 2000, 4 * 1024 * 1024
+"""How much of a fan-out's results an owner reads at a time."""
+
+_JSON = frozenset({"calls", "data", "error", "extra", "spent"})
+_MAY_BE_LARGE = frozenset({"output", "params", "result"})
 # A node may be named null: unquoted, Postgres would take its name for none.
 _TEXT = frozenset({"log", "name", "node", "reason", "worker"})
 
@@ -45,13 +52,16 @@ _TEXT = frozenset({"log", "name", "node", "reason", "worker"})
 class PostgresCycle:
     """One transaction at a time on the owner's own connection."""
 
-    def __init__(self, connections: Connections, orchestrator_id: int, lanes: LaneIds) -> None:
+    def __init__(
+        self, connections: Connections, orchestrator_id: int, lanes: LaneIds, payloads: Payloads | None = None
+    ) -> None:
         self._connections = connections
         self._me = orchestrator_id
         self._lanes = lanes
         self._is_open = False
         self._floor = InboxFloor()
         self._floor_of_new = InboxFloor()
+        self._large = LargeValues(payloads)
 
     async def open(
         self,
@@ -63,6 +73,7 @@ class PostgresCycle:
     ) -> Opened:
         await self.rollback()
         self._is_open = True
+        self._large.forget()
         without = plain(aside)
         handed = [report_statement(handover.worker, handover.reports)] if handover is not None else []
         _, fence, *told, unowned, waiting = await self._exchange(
@@ -95,16 +106,22 @@ class PostgresCycle:
         self._floor_of_new.saw(signals)
         # What a wide job still has waiting is older than what was drained of the others.
         self._floor.saw([row for row in drained if wide is None or row.job_id == wide.job_id])
+        self._large.heard(signals)
+        self._large.heard(drained)
         await failpoint.hit("drain.after_open")
         taken = frozenset(told[0][0][0] or ()) if told else frozenset()
         return Opened(float(fence[0][0]), [_job_row(row) for row in claimed.values()], signals + drained, taken)
+
+    async def whole(self, report: SignalRow) -> SignalRow:
+        assert report.data is not None
+        return report._replace(output=await self._large.value(report.job_id, report.data["output_ref"]))
 
     async def load(self, job_ids: Sequence[str]) -> tuple[list[JobRow], list[NodeRow]]:
         ids = plain(job_ids)
         jobs, nodes = await self._exchange(
             (query("load_jobs"), {"jobs": ids, "me": self._me}), (query("load_nodes"), {"jobs": ids})
         )
-        return [_job_row(row) for row in jobs], [_node_row(row) for row in nodes]
+        return [_job_row(row) for row in jobs], [await self._node_row(row) for row in nodes]
 
     async def breakers(self, names: Sequence[str]) -> list[Breaker]:
         return [_breaker(row) for row in await self._fetch("load_breakers", names=texts(names))]
@@ -120,22 +137,32 @@ class PostgresCycle:
             task = UnqueuedTask(row[1], row[2], TaskView._make(row[3:9]), _parsed(row[9]))
             examined[row[0]].unqueued.append(task)
         for row in ended:
-            examined[row[0]].ended[row[1]] = EndedTask(row[2], row[3], _parsed(row[4]), _parsed(row[5]))
+            output = _parsed(row[4]) if row[6] is None else await self._large.value(row[0], row[6])
+            examined[row[0]].ended[row[1]] = EndedTask(row[2], row[3], output, _parsed(row[5]))
         return examined
 
-    async def results(self, job_id: str, node: str) -> tuple[list[Any], list[int]]:
-        rows = await self._fetch("item_results", job=job_id, node=node)
-        outputs = [_parsed(row[2]) for row in rows if row[1] == "completed"]
-        return outputs, [row[0] for row in rows if row[1] == "failed"]
+    async def _node_row(self, row: tuple[Any, ...]) -> NodeRow:
+        *columns, reference = row
+        output = _parsed(row[5]) if reference is None else await self._large.value(row[0], reference)
+        return NodeRow._make((*columns[:5], output, _parsed(row[6]), *columns[7:19], _parsed(columns[19])))
+
+    async def results(self, job_id: str, node: str, after: int) -> tuple[list[Gathered], bool]:
+        asked = {"job": job_id, "node": node, "after": after, "limit": GATHER_ROWS, "bytes": GATHER_BYTES}
+        rows = await self._fetch("item_results", **asked)
+        page = []
+        for item, status, output, reference, size in rows:
+            text = output if reference is None else await self._large.text(job_id, reference)
+            page.append(Gathered(item, status, _parsed(text), size if reference is None else len(text)))
+        return page, len(rows) == GATHER_ROWS or sum(row[4] for row in rows) >= GATHER_BYTES
 
     async def write(self, batch: Batch) -> None:
         assert self._is_open, "a cycle writes only between open and commit: outside it nothing would be fenced"
-        await self._exchange(*self._statements(batch, await self._lanes.of(_lanes_in(batch))))
+        await self._exchange(*await self._statements(batch))
 
     async def commit(self, batch: Batch, handover: Handover | None = None) -> Committed:
         assert self._is_open, "a cycle writes only between open and commit: outside it nothing would be fenced"
         await failpoint.hit("decide.after_core")
-        statements = self._statements(batch, await self._lanes.of(_lanes_in(batch)))
+        statements = await self._statements(batch)
         announcement: list[Statement] = [(b"notify holdfast_task", {})] if batch.makes_work else []
         await failpoint.hit("commit.before")
         commit: Statement = (b"commit", {})
@@ -151,9 +178,10 @@ class PostgresCycle:
             await self._exchange(*announcement)
         return Committed(leases, work_left)
 
-    def _statements(self, batch: Batch, lane_ids: dict[Lane, int]) -> list[Statement]:
+    async def _statements(self, batch: Batch) -> list[Statement]:
+        lane_ids = await self._lanes.of(_lanes_in(batch))
         handled = {"me": self._me, "ids": plain(batch.handled)}
-        return [
+        statements = [
             *self._rows("write_jobs", batch.jobs),
             *self._rows("create_nodes", batch.new_nodes),
             *self._rows("write_nodes", batch.nodes),
@@ -168,6 +196,9 @@ class PostgresCycle:
             *self._rows("write_answers", batch.answers),
             *self._rows("write_breakers", batch.breakers),
         ]
+        # The objects are there before any row refers to them; those of a cycle that fails go with their job.
+        statements += await self._large.store(batch.finished)
+        return statements
 
     def _rows(self, name: str, rows: Sequence[Any], lane_ids: dict[Lane, int] | None = None) -> list[Statement]:
         """Named tuples as one array per field; the statement's parameters have the fields' names."""
@@ -175,7 +206,10 @@ class PostgresCycle:
             return []
         parameters: dict[str, Any] = {"me": self._me, "rank_limit": RANK_LIMIT}
         for field, values in zip(rows[0]._fields, zip(*rows, strict=True), strict=True):
-            if field in _JSON:
+            if field in _MAY_BE_LARGE:
+                kept, references = self._large.taken_out(rows, values)
+                parameters[field], parameters[f"{field}_ref"] = jsons(kept), references
+            elif field in _JSON:
                 parameters[field] = jsons(values)
             elif field in _TEXT:
                 parameters[field] = texts(values)
@@ -320,16 +354,12 @@ def _lanes_in(batch: Batch) -> set[Lane]:
     return {row.lane for row in batch.enqueued} | {row.lane for row in batch.retried}
 
 
-def _parsed(text: str | None) -> Any:
+def _parsed(text: str | bytes | None) -> Any:
     return None if text is None else orjson.loads(text)
 
 
 def _job_row(row: tuple[Any, ...]) -> JobRow:
     return JobRow._make((*row[:9], orjson.loads(row[9]), _parsed(row[10]), *row[11:]))
-
-
-def _node_row(row: tuple[Any, ...]) -> NodeRow:
-    return NodeRow._make((*row[:5], _parsed(row[5]), _parsed(row[6]), *row[7:19], _parsed(row[19])))
 
 
 def _signal_row(row: tuple[Any, ...]) -> SignalRow:

@@ -73,7 +73,8 @@ class NodeRow(NamedTuple):
 class SignalRow(NamedTuple):
     """A signal as its owner reads it, with what the core needs of the task that it speaks of.
 
-    Of a fan-out's item the output is left where it is; `FinishWrite` moves it from the signal to the task.
+    Of a fan-out's item the output is left where it is; `FinishWrite` moves it from the signal to the task. A large
+    output lies elsewhere: `data` says so, and `Cycle.whole` reads it.
     """
 
     id: int
@@ -97,6 +98,10 @@ class SignalRow(NamedTuple):
     task_retries: int = 0
     task_lost: int = 0
     task_crashes: int = 0
+
+    @property
+    def lacks_its_output(self) -> bool:
+        return self.data is not None and "output_ref" in self.data and self.item == -1
 
 
 class Lane(NamedTuple):
@@ -294,6 +299,8 @@ class Lease(NamedTuple):
     resume_point: tuple[str, Any] | None
     checkpoint_seq: int
     owner: int = 0
+    params_ref: str | None = None
+    """The digest of the params where they are too large for a row; `params` is None until they are read."""
 
 
 class JobFacts(NamedTuple):
@@ -356,6 +363,23 @@ class Wide(NamedTuple):
     limit: int
 
 
+class Gathered(NamedTuple):
+    """How an item of a fan-out ended, `completed` or `failed`; its output and the size of that as JSON."""
+
+    item: int
+    status: str
+    output: Any
+    size_bytes: int
+
+
+class ItemResult(NamedTuple):
+    """The output of a completed item as JSON, or where that is too large, its digest."""
+
+    item: int
+    output: bytes | None
+    output_ref: str | None
+
+
 class Withdrawal(NamedTuple):
     """Which tasks of a job to end, and as what."""
 
@@ -413,6 +437,10 @@ class Cycle(Protocol):
         """
         ...
 
+    async def whole(self, report: SignalRow) -> SignalRow:
+        """The report of a node's own task with its output, where that was too large for its row."""
+        ...
+
     async def load(self, job_ids: Sequence[str]) -> tuple[list[JobRow], list[NodeRow]]:
         """Jobs that belong to the owner, with the nodes that have begun."""
         ...
@@ -425,8 +453,8 @@ class Cycle(Protocol):
         """The tasks, queue rows and unread reports of jobs of which this cycle has written nothing yet."""
         ...
 
-    async def results(self, job_id: str, node: str) -> tuple[list[Any], list[int]]:
-        """The outputs of a node's completed items in item order, and the indexes of the failed ones."""
+    async def results(self, job_id: str, node: str, after: int) -> tuple[list[Gathered], bool]:
+        """A node's next completed and failed items behind `after`, in item order, and whether there may be more."""
         ...
 
     async def write(self, batch: Batch) -> None:
@@ -568,6 +596,13 @@ class Store(Protocol):
 
     async def job_facts(self, job_ids: Sequence[str]) -> dict[str, JobFacts]:
         """What handlers may ask of these jobs."""
+        ...
+
+    async def results_page(self, job_id: str, node: str, after: int, until: int, limit: int) -> list[ItemResult] | None:
+        """The next completed items between `after` and `until`, both left out; an empty page is the last one.
+
+        A node's own task counts as item -1. None: there is no such node, or it has not ended.
+        """
         ...
 
     async def save_checkpoint(self, worker: WorkerIdentity, lease: Lease, seq: int, name: str, data: bytes) -> bool:

@@ -10,24 +10,46 @@ import orjson
 import psycopg
 
 from holdfast import failpoint
+from holdfast.core.states import TERMINAL
 from holdfast.define.gates import BreakerRules
 from holdfast.errors import NotFound
 from holdfast.store.arrays import jsons, plain, texts
 from holdfast.store.connection import SYNC, Answer, Connections, Rows, Statement, unreachable
 from holdfast.store.cycle import LaneIds, PostgresCycle
-from holdfast.store.interface import Handover, JobFacts, Lease, NewJob, Report, SubmitAnswer, WorkerIdentity
+from holdfast.store.interface import (
+    Handover,
+    ItemResult,
+    JobFacts,
+    Lease,
+    NewJob,
+    Report,
+    SubmitAnswer,
+    WorkerIdentity,
+)
 from holdfast.store.listener import ANYBODY, SIGNAL
+from holdfast.store.payloads import Payloads, value_or_name
 from holdfast.store.queries import query
 from holdfast.store.work import claim_statement, in_lock_order, lease_of, report_statement
 from holdfast.version import __version__
 
 Held = tuple[str, str, int, int]
 
+PAGE_BYTES = 1024 * 1024
+"""Where a page of results ends, however few they are."""
+
 
 class PostgresStore:
     """Keeps the promises of `interface.Store`. One per process; safe within one event loop."""
 
-    def __init__(self, url: str, name: str = "holdfast", lease_seconds: float | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        name: str = "holdfast",
+        lease_seconds: float | None = None,
+        payloads: Payloads | None = None,
+    ) -> None:
+        """Without `payloads` every value stays in its row, and those that do not are out of reach."""
+        self.payloads = payloads
         self.connections = Connections(url, name, lease_seconds)
         self._lanes = LaneIds(self.connections)
 
@@ -35,7 +57,7 @@ class PostgresStore:
         await self.connections.close()
 
     def cycle(self, orchestrator_id: int) -> PostgresCycle:
-        return PostgresCycle(self.connections, orchestrator_id, self._lanes)
+        return PostgresCycle(self.connections, orchestrator_id, self._lanes, self.payloads)
 
     # Submissions and signals
 
@@ -72,7 +94,7 @@ class PostgresStore:
         await failpoint.hit("submit.after_commit")
         created = {row[0] for row in submitted.rows}
         known = await self._jobs_by_identity([j for j in jobs if j.job_id not in created])
-        return [self._submit_answer(job, created, known) for job in jobs]
+        return [await self._submit_answer(job, created, known) for job in jobs]
 
     async def _jobs_by_identity(self, jobs: Sequence[NewJob]) -> dict[tuple[str, str], tuple[Any, ...]]:
         if not jobs:
@@ -81,12 +103,15 @@ class PostgresStore:
         rows = await self._fetch("jobs_by_identity", **parameters)
         return {(row[0], row[1]): row[2:] for row in rows}
 
-    @staticmethod
-    def _submit_answer(job: NewJob, created: set[str], known: dict[tuple[str, str], tuple[Any, ...]]) -> SubmitAnswer:
+    async def _submit_answer(
+        self, job: NewJob, created: set[str], known: dict[tuple[str, str], tuple[Any, ...]]
+    ) -> SubmitAnswer:
         if job.job_id in created:
             return SubmitAnswer(job.job_id, True, True, "pending", 1, None, job.version)
-        job_id, body_hash, status, run, result, version = known[(job.tenant, job.identity)]
+        job_id, body_hash, status, run, result, version, reference = known[(job.tenant, job.identity)]
         parsed = orjson.loads(result) if result is not None else None
+        if reference is not None:
+            parsed = await value_or_name(self.payloads, job_id, reference)
         return SubmitAnswer(job_id, False, body_hash == job.body_hash, status, run, parsed, version)
 
     async def definition(self, definition_hash: str) -> bytes:
@@ -313,6 +338,19 @@ class PostgresStore:
         """What handlers may ask of these jobs."""
         rows = await self._fetch("job_facts", jobs=plain(job_ids))
         return {row[0]: JobFacts(row[1], orjson.loads(row[2])) for row in rows}
+
+    async def results_page(self, job_id: str, node: str, after: int, until: int, limit: int) -> list[ItemResult] | None:
+        """The next completed items between `after` and `until`; None: there is no such node, or it has not ended."""
+        rows = await self._fetch(
+            "results_page", job=job_id, node=node, after=after, until=until, limit=limit, bytes=PAGE_BYTES
+        )
+        if not rows or rows[0][0] not in TERMINAL:
+            return None
+        return [
+            ItemResult(item, output.encode() if output is not None else None, reference)
+            for _, item, output, reference in rows
+            if item is not None
+        ]
 
     async def save_checkpoint(self, worker: WorkerIdentity, lease: Lease, seq: int, name: str, data: bytes) -> bool:
         """Keep a checkpoint if the lease is still held."""

@@ -19,6 +19,7 @@ from holdfast.define.node import Node
 from holdfast.errors import InvalidInput, NotFound, Refused
 from holdfast.store.connection import Connections
 from holdfast.store.fleet import Fleet, JobsWithoutOwner, OrchestratorView, UnservedTasks, WorkerView
+from holdfast.store.payloads import Payloads, value_or_name
 from holdfast.store.queries import query
 
 PAGE_SIZE = 1000
@@ -166,6 +167,18 @@ class EventView(NamedTuple):
     data: dict[str, Any] | None
 
 
+class ArtifactView(NamedTuple):
+    """A file that a task has published; item -1 is a node's own task."""
+
+    node: str
+    item: int
+    name: str
+    digest: str
+    bytes: int
+    attempt: int
+    published_at: datetime
+
+
 class FailedItems(NamedTuple):
     """Items of a fan-out that failed in the same way."""
 
@@ -197,8 +210,10 @@ class ServerFacts(NamedTuple):
 class Reader:
     """Looks at one database. Definitions are read once: they never change."""
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: Connections, payloads: Payloads | None = None) -> None:
+        """Without `payloads` large values are told by their names alone."""
         self._connections = connections
+        self._payloads = payloads
         self._definitions: dict[str, tuple[Definition, Graph]] = {}
 
     async def find_job(self, text: str) -> str:
@@ -265,7 +280,10 @@ class Reader:
 
     async def _snapshot(self, found: Sequence[Sequence[tuple[Any, ...]]]) -> Snapshot:
         (row,), nodes, queue, unserved = found[:4]
-        job = JobView._make((*row[:9], *map(_parsed, row[9:12]), *row[12:]))
+        *columns, reference = row
+        job = JobView._make((*columns[:9], *map(_parsed, columns[9:12]), *columns[12:]))
+        if reference is not None:
+            job = job._replace(result=await value_or_name(self._payloads, job.job_id, reference))
         return Snapshot(
             job,
             *await self._definition(job, [r[0] for r in nodes]),
@@ -301,7 +319,14 @@ class Reader:
 
     async def outputs(self, job_id: str) -> dict[str, Any]:
         """The outputs of the nodes that have begun, by name."""
-        return {row[0]: _parsed(row[1]) for row in await self._fetch("node_outputs", job=job_id)}
+        return {
+            node: _parsed(output) if reference is None else await value_or_name(self._payloads, job_id, reference)
+            for node, output, reference in await self._fetch("node_outputs", job=job_id)
+        }
+
+    async def artifacts(self, job_id: str) -> list[ArtifactView]:
+        """The files that the job's tasks have published, by node, item and name."""
+        return [ArtifactView._make(row) for row in await self._fetch("read_artifacts", job=job_id)]
 
     async def orchestrators(self) -> list[OrchestratorView]:
         """Those whose lease is running."""

@@ -59,4 +59,5 @@ def claim_statement(wish: Handover, *, gated: bool = True) -> Statement:
 def lease_of(row: tuple[Any, ...]) -> Lease:
     name, data = row[9], row[10]
     resume_point = (name, orjson.loads(data) if data is not None else None) if name is not None else None
-    return Lease._make((*row[:8], orjson.loads(row[8]), resume_point, *row[11:]))
+    params = orjson.loads(row[8]) if row[8] is not None else None
+    return Lease._make((*row[:8], params, resume_point, *row[11:]))

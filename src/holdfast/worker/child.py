@@ -1,6 +1,7 @@
 """The process of one attempt: it gets its task through a channel, runs the handler and tells how that ended.
 
-It knows no database: checkpoints go through the channel to the worker, which saves them under its lease.
+It knows no database: checkpoints go through the channel to the worker, which saves them under its lease, and the
+results of other nodes come through it. The object store it reads and writes itself.
 """
 
 from __future__ import annotations
@@ -15,22 +16,25 @@ import selectors
 import signal
 import socket
 import sys
+import tempfile
 import threading
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 import orjson
 
 from holdfast.define.registry import ATTRIBUTE, ContractViolation, Handler, codes_in, describe, locate
 from holdfast.errors import Code
-from holdfast.store.interface import JobFacts, Lease, Report
-from holdfast.worker.context import AsyncContext, Attempt, Context
+from holdfast.store.interface import ItemResult, JobFacts, Lease, Report
+from holdfast.store.payloads import Payloads, open_objects
+from holdfast.worker.context import AsyncContext, Attempt, Context, Means
 from holdfast.worker.execute import begin, done, failed, given_back, raised
 from holdfast.worker.frames import frame, receive
+from holdfast.worker.workdir import Workplace
 
 LOOK_SECONDS = 0.1
 """How often news of the progress goes to the worker."""
@@ -40,8 +44,11 @@ _SET_PARENT_DEATH_SIGNAL = 1
 _SET_CHILD_SUBREAPER = 36
 
 
-class CheckpointNotSaved(Exception):
-    """The worker could not save a checkpoint, for the reason that it gives."""
+Answer = TypeVar("Answer")
+
+
+class NotAnswered(Exception):
+    """The worker could not save a checkpoint or read results, for the reason that it gives."""
 
 
 def live(channel: socket.socket, output: int, parent: int) -> None:
@@ -139,7 +146,7 @@ def _run(task: dict[str, Any], attempt: Attempt, link: _Link) -> Report | None:
     except ContractViolation as problem:
         return failed(attempt, Code.CONTRACT_VIOLATION, str(problem), permanent=True)
     try:
-        return done(attempt, _call(handler, attempt, arguments, link))
+        return done(attempt, _call(handler, attempt, arguments, task, link), task["limit_bytes"])
     except asyncio.CancelledError:
         return given_back(attempt)
     except Exception as error:
@@ -153,20 +160,29 @@ def _handler(name: str, module: str, path: str) -> Handler:
     return known if isinstance(known, Handler) and known.name == name else describe(function, name)
 
 
-def _call(handler: Handler, attempt: Attempt, arguments: dict[str, Any], link: _Link) -> Any:
+def _call(handler: Handler, attempt: Attempt, arguments: dict[str, Any], task: dict[str, Any], link: _Link) -> Any:
+    payloads = Payloads(open_objects(task["objects"]), limit_bytes=task["limit_bytes"])
+    own = Path(task["workplace"]) if task["workplace"] is not None else None
+    workplace = Workplace(own.parent if own is not None else Path(tempfile.gettempdir()), own)
     if not handler.is_async:
         if handler.context_parameter is not None:
-            arguments[handler.context_parameter] = Context(attempt, link.save_and_wait, _finish)
+            means = Means(link.save_and_wait, link.page_and_wait, payloads, workplace)
+            arguments[handler.context_parameter] = Context(attempt, means, _finish)
         return handler.function(**arguments)
     if handler.context_parameter is not None:
-        arguments[handler.context_parameter] = AsyncContext(attempt, link.save)
+        means = Means(link.save, link.page, payloads, workplace)
+        arguments[handler.context_parameter] = AsyncContext(attempt, means)
     return asyncio.run(handler.function(**arguments))
 
 
-def _finish(work: Coroutine[Any, Any, None]) -> None:
+def _finish(work: Coroutine[Any, Any, Answer]) -> Answer:
     """Run a coroutine that waits for nothing but what blocks this thread."""
-    with contextlib.suppress(StopIteration):
+    try:
         work.send(None)
+    except StopIteration as end:
+        answer: Answer = end.value
+        return answer
+    raise AssertionError("it waits for something else")
 
 
 class _Link:
@@ -175,7 +191,7 @@ class _Link:
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self._speaking = threading.Lock()
-        self._asked: deque[Future[bool]] = deque()
+        self._asked: deque[Future[Any]] = deque()
 
     def send(self, message: dict[str, Any], following: bytes = b"") -> None:
         # All at once: the worker ends us as soon as it has read a report.
@@ -208,30 +224,49 @@ class _Link:
         if not answer.set_running_or_notify_cancel():
             return
         if message["problem"] is not None:
-            answer.set_exception(CheckpointNotSaved(message["problem"]))
+            answer.set_exception(NotAnswered(message["problem"]))
         else:
-            answer.set_result(message["saved"])
+            answer.set_result(message["answer"])
 
-    def _ask(self, seq: int, name: str, data: bytes) -> Future[bool]:
+    def _ask(self, message: dict[str, Any]) -> Future[Any]:
         """Answers come in the order of the questions."""
-        answer: Future[bool] = Future()
-        question = frame({"checkpoint": name, "seq": seq, "data": data.decode()})
+        answer: Future[Any] = Future()
+        question = frame(message)
         with self._speaking:
             self._asked.append(answer)
             self._channel.sendall(question)
         return answer
 
     async def save(self, lease: Lease, seq: int, name: str, data: bytes) -> bool:
-        return await asyncio.wrap_future(self._ask(seq, name, data))
+        return bool(await asyncio.wrap_future(self._ask(_checkpoint(seq, name, data))))
 
     async def save_and_wait(self, lease: Lease, seq: int, name: str, data: bytes) -> bool:
-        return self._ask(seq, name, data).result()
+        return bool(self._ask(_checkpoint(seq, name, data)).result())
+
+    async def page(self, job_id: str, node: str, after: int, until: int, limit: int) -> Sequence[ItemResult] | None:
+        asked = {"results": node, "range": (after, until, limit)}
+        return _page(await asyncio.wrap_future(self._ask(asked)))
+
+    async def page_and_wait(
+        self, job_id: str, node: str, after: int, until: int, limit: int
+    ) -> Sequence[ItemResult] | None:
+        return _page(self._ask({"results": node, "range": (after, until, limit)}).result())
 
     def forward_logs(self, level: int) -> None:
         """Records go where those of the worker go."""
         root = logging.getLogger()
         root.addHandler(_Forward(self))
         root.setLevel(level)
+
+
+def _checkpoint(seq: int, name: str, data: bytes) -> dict[str, Any]:
+    return {"checkpoint": name, "seq": seq, "data": data.decode()}
+
+
+def _page(rows: list[tuple[int, str | None, str | None]] | None) -> Sequence[ItemResult] | None:
+    if rows is None:
+        return None
+    return [ItemResult(item, text.encode() if text is not None else None, digest) for item, text, digest in rows]
 
 
 class _Forward(logging.Handler):

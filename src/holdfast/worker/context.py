@@ -2,20 +2,49 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from pathlib import Path, PurePath
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import orjson
 
-from holdfast.store.interface import JobFacts, Lease
+from holdfast.errors import Code, Permanent
+from holdfast.store.interface import ItemResult, JobFacts, Lease
+from holdfast.store.payloads import Payloads
+from holdfast.worker.workdir import Workplace
+
+Answer = TypeVar("Answer")
+
+PAGE_ROWS = 1000
+"""How many results are read at a time; a page of large ones has fewer."""
+FAR_AWAY = 2**31 - 1
 
 
 class CheckpointStore(Protocol):
     """Where checkpoints go; False: the lease is no longer held."""
 
     async def __call__(self, lease: Lease, seq: int, name: str, data: bytes) -> bool: ...
+
+
+class ResultPages(Protocol):
+    """Where other nodes' results come from, as `Store.results_page` gives them."""
+
+    async def __call__(
+        self, job_id: str, node: str, after: int, until: int, limit: int
+    ) -> Sequence[ItemResult] | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What stands behind every context of a worker; in a process of its own, behind the one."""
+
+    save: CheckpointStore
+    pages: ResultPages
+    payloads: Payloads
+    workplace: Workplace
 
 
 class LeaseLost(Exception):
@@ -41,6 +70,8 @@ class Attempt:
     log_size: int = 0
     checkpoint_seq: int = 0
     cancel_running: Callable[[], object] | None = None
+    artifacts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    has_workdir: bool = False
 
     LOG_LIMIT: ClassVar[int] = 64 * 1024
 
@@ -58,9 +89,9 @@ class Attempt:
 class _ContextBase:
     __holdfast_context__ = True
 
-    def __init__(self, attempt: Attempt, save: CheckpointStore) -> None:
+    def __init__(self, attempt: Attempt, means: Means) -> None:
         self._attempt = attempt
-        self._save = save
+        self._means = means
 
     @property
     def logger(self) -> logging.Logger:
@@ -107,6 +138,15 @@ class _ContextBase:
         """The last checkpoint that any attempt of this task saved."""
         return self._attempt.lease.resume_point
 
+    @property
+    def workdir(self) -> Path:
+        """An empty directory for this attempt alone; it goes with the attempt."""
+        place = self._means.workplace.of(self._attempt.lease)
+        if not self._attempt.has_workdir:
+            self._attempt.has_workdir = True
+            place.mkdir(parents=True, exist_ok=True)
+        return place
+
     def progress(self, done: float, total: float, text: str = "") -> None:
         """Show how far the attempt is; sent with the next heartbeat."""
         progress = {"done": done, "total": total, "text": text.replace("\0", "")}
@@ -121,24 +161,90 @@ class _ContextBase:
 
     async def _checkpoint(self, name: str, data: Any) -> None:
         self._attempt.checkpoint_seq += 1
-        saved = await self._save(self._attempt.lease, self._attempt.checkpoint_seq, name, orjson.dumps(data))
+        saved = await self._means.save(self._attempt.lease, self._attempt.checkpoint_seq, name, orjson.dumps(data))
         if not saved:
             self._attempt.cancelled = self._attempt.lost = True
             raise LeaseLost(f"checkpoint '{name}' was refused: the lease is no longer held")
+
+    async def _page(self, node: str, after: int, until: int) -> Sequence[ItemResult]:
+        page = await self._means.pages(self.job_id, node, after, until, PAGE_ROWS)
+        if page is None:
+            message = f"node {node} of job {self.job_id} has no results: there is no such node, or it has not ended yet"
+            raise Permanent(f"{message}. Ask for a node that comes before {self.node}", Code.CONTRACT_VIOLATION)
+        return page
+
+    def _read(self, result: ItemResult) -> Any:
+        """One output; a large one is read only now, so that there is one of them at a time."""
+        if result.output_ref is not None:
+            return orjson.loads(self._means.payloads.objects.read(self.job_id, result.output_ref))
+        return orjson.loads(result.output) if result.output is not None else None
+
+    def _publish(self, path: str | PurePath, name: str | None) -> dict[str, Any]:
+        file = self.workdir / path
+        chosen = name if name is not None else file.name
+        if not chosen or "\0" in chosen:
+            raise ValueError(f"an artifact needs a name, and {chosen!r} is none")
+        digest, size = self._means.payloads.objects.write_file(self.job_id, file)
+        self._attempt.artifacts[chosen] = {"artifact": chosen, "digest": digest, "bytes": size}
+        return dict(self._attempt.artifacts[chosen])
+
+    def _fetch(self, reference: Mapping[str, Any]) -> Path:
+        try:
+            digest, name = str(reference["digest"]), PurePath(str(reference["artifact"])).name
+        except (KeyError, TypeError):
+            raise ValueError(f"{reference!r} is not what ctx.publish has returned") from None
+        target = self.workdir / (name or digest)
+        self._means.payloads.objects.read_file(self.job_id, digest, target)
+        return target
+
+
+def _range(offset: int, limit: int | None) -> tuple[int, int]:
+    """The items of a slice, as what lies between two others; a node's own task goes as the first."""
+    if offset < 0 or (limit is not None and limit < 0):
+        raise ValueError(f"a slice begins at 0 and has at least 0 items; offset={offset}, limit={limit} is none")
+    until = FAR_AWAY if limit is None else min(offset + limit, FAR_AWAY)
+    return (offset - 1 if offset else -2), until
+
+
+class Wait(Protocol):
+    """Runs a coroutine from a plain function, and gives back what it returned."""
+
+    def __call__(self, work: Coroutine[Any, Any, Answer]) -> Answer: ...
 
 
 class Context(_ContextBase):
     """For handlers that are plain functions; they run in a thread, or in a process of their own."""
 
-    def __init__(
-        self, attempt: Attempt, save: CheckpointStore, wait: Callable[[Coroutine[Any, Any, None]], None]
-    ) -> None:
-        super().__init__(attempt, save)
+    def __init__(self, attempt: Attempt, means: Means, wait: Wait) -> None:
+        super().__init__(attempt, means)
         self._wait = wait
 
     def checkpoint(self, name: str, data: Any = None) -> None:
         """Save a point from which the next attempt can go on; returns when it is durable."""
         self._wait(self._checkpoint(name, data))
+
+    def results(self, node: str, offset: int = 0, limit: int | None = None) -> Iterator[Any]:
+        """The outputs of a node's completed items in item order, read page by page.
+
+        A slice takes items `offset` up to, not including, `offset + limit`. Items that failed are left out, so that
+        a slice always has the same items, whatever became of its neighbours.
+        """
+        after, until = _range(offset, limit)
+        while page := self._wait(self._page(node, after, until)):
+            for result in page:
+                yield self._read(result)
+            after = page[-1].item
+
+    def publish(self, path: str | PurePath, name: str | None = None) -> dict[str, Any]:
+        """Store a file, by default under its own name; returns a reference to put into the output.
+
+        It becomes visible together with this attempt's result: if that is not taken, it never does.
+        """
+        return self._publish(path, name)
+
+    def fetch(self, reference: Mapping[str, Any]) -> Path:
+        """Copy what an earlier task has published into the working directory; what comes is what was published."""
+        return self._fetch(reference)
 
 
 class AsyncContext(_ContextBase):
@@ -147,3 +253,27 @@ class AsyncContext(_ContextBase):
     async def checkpoint(self, name: str, data: Any = None) -> None:
         """Save a point from which the next attempt can go on; returns when it is durable."""
         await self._checkpoint(name, data)
+
+    async def results(self, node: str, offset: int = 0, limit: int | None = None) -> AsyncIterator[Any]:
+        """The outputs of a node's completed items in item order, read page by page: `async for`.
+
+        A slice takes items `offset` up to, not including, `offset + limit`. Items that failed are left out, so that
+        a slice always has the same items, whatever became of its neighbours.
+        """
+        after, until = _range(offset, limit)
+        while page := await self._page(node, after, until):
+            for result in page:
+                large = result.output_ref is not None
+                yield await asyncio.to_thread(self._read, result) if large else self._read(result)
+            after = page[-1].item
+
+    async def publish(self, path: str | PurePath, name: str | None = None) -> dict[str, Any]:
+        """Store a file, by default under its own name; returns a reference to put into the output.
+
+        It becomes visible together with this attempt's result: if that is not taken, it never does.
+        """
+        return await asyncio.to_thread(self._publish, path, name)
+
+    async def fetch(self, reference: Mapping[str, Any]) -> Path:
+        """Copy what an earlier task has published into the working directory; what comes is what was published."""
+        return await asyncio.to_thread(self._fetch, reference)

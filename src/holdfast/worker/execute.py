@@ -18,15 +18,15 @@ import orjson
 from holdfast import failpoint
 from holdfast.core.signals import Outcome
 from holdfast.define.registry import PROCESS, ContractViolation, Handler, Registry, Result
-from holdfast.errors import Code, ErrorCode, FailureClass, HandlerFailure, RetryAfter
+from holdfast.errors import Code, ErrorCode, FailureClass, HandlerFailure, HoldfastError, RetryAfter
 from holdfast.store.interface import JobFacts, Lease, Report
+from holdfast.store.payloads import LIMIT_BYTES
 from holdfast.worker.causes import causes, waitable
-from holdfast.worker.context import AsyncContext, Attempt, CheckpointStore, Context, LeaseLost
+from holdfast.worker.context import AsyncContext, Attempt, Context, LeaseLost, Means
 from holdfast.worker.isolation import CannotBeIsolated, Children, NotStarted, ProcessDied
 
 NO_FACTS = JobFacts(1, {})
 SPARE_THREADS = 8
-OUTPUT_LIMIT_BYTES = 16 * 1024 * 1024
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 _current: contextvars.ContextVar[Attempt | None] = contextvars.ContextVar("holdfast_attempt", default=None)
 
@@ -69,10 +69,10 @@ def capture_output() -> None:
 class Executor:
     """Runs attempts: async handlers on the loop, plain ones in threads, isolated ones in processes of their own."""
 
-    def __init__(self, registry: Registry, save: CheckpointStore, threads: int) -> None:
+    def __init__(self, registry: Registry, means: Means, threads: int) -> None:
         self._registry = registry
-        self._save = save
-        self._children = Children(registry, save)
+        self._means = means
+        self._children = Children(registry, means)
         # A thread cannot be ended: one whose attempt timed out stays busy, so there are more of them than slots.
         self._threads = ThreadPoolExecutor(threads * SPARE_THREADS, thread_name_prefix="holdfast-handler")
 
@@ -95,7 +95,28 @@ class Executor:
         return handler.isolation == PROCESS or (lease.suspect and self._registry.place(handler) is not None)
 
     async def run(self, attempt: Attempt) -> Report | None:
-        """The attempt's report; None if its lease is lost and there is nobody to report to."""
+        """The attempt's report; None if its lease is lost and there is nobody to report to.
+
+        Large params are read before and a large output is stored after the handler: rows and reports stay small.
+        """
+        try:
+            if attempt.lease.params_ref is not None:
+                params = await self._means.payloads.get(attempt.lease.job_id, attempt.lease.params_ref)
+                attempt.lease = attempt.lease._replace(params=orjson.loads(params))
+            report = await self._run(attempt)
+            if report is not None and report.output is not None:
+                size = len(report.output)
+                if size > self._means.payloads.inline_bytes:
+                    digest = await self._means.payloads.put(report.job_id, report.output)
+                    await failpoint.hit("run.stored")
+                    report = _by_reference(report, digest, size)
+            return report
+        except asyncio.CancelledError:
+            return self._interrupted(attempt)
+        except HoldfastError as problem:
+            return failed(attempt, Code.HANDLER_ERROR, f"{problem} {problem.remedy or ''}")
+
+    async def _run(self, attempt: Attempt) -> Report | None:
         lease = attempt.lease
         handler = self._registry.get(lease.handler)
         if handler is None:
@@ -114,7 +135,7 @@ class Executor:
             return self._interrupted(attempt)
         except Exception as error:
             return raised(attempt, error, self._registry.codes)
-        return done(attempt, returned)
+        return done(attempt, returned, self._means.payloads.limit_bytes)
 
     async def _run_isolated(self, handler: Handler, attempt: Attempt) -> Report | None:
         try:
@@ -135,7 +156,7 @@ class Executor:
         loop = asyncio.get_running_loop()
         if handler.is_async:
             if handler.context_parameter is not None:
-                arguments[handler.context_parameter] = AsyncContext(attempt, self._save)
+                arguments[handler.context_parameter] = AsyncContext(attempt, self._means)
             token = _current.set(attempt)
             try:
                 return await handler.function(**arguments)
@@ -143,7 +164,7 @@ class Executor:
                 _current.reset(token)
         if handler.context_parameter is not None:
             arguments[handler.context_parameter] = Context(
-                attempt, self._save, lambda work: asyncio.run_coroutine_threadsafe(work, loop).result()
+                attempt, self._means, lambda work: asyncio.run_coroutine_threadsafe(work, loop).result()
             )
         context = contextvars.copy_context()
         context.run(_current.set, attempt)
@@ -160,7 +181,7 @@ class Executor:
         return given_back(attempt)
 
 
-def done(attempt: Attempt, returned: Any) -> Report:
+def done(attempt: Attempt, returned: Any, limit_bytes: int = LIMIT_BYTES) -> Report:
     """What a handler returned, if it can be stored. Nothing, after it saw `ctx.cancelled`, gives the task back."""
     extra = None
     if isinstance(returned, Result):
@@ -178,8 +199,8 @@ def done(attempt: Attempt, returned: Any) -> Report:
     except (TypeError, ValueError) as error:
         message = f"the output of {attempt.lease.handler} cannot be stored as JSON: {error}"
         return failed(attempt, Code.CONTRACT_VIOLATION, message, permanent=True)
-    if len(output) + len(told) > OUTPUT_LIMIT_BYTES:
-        message = f"the output has {len(output) + len(told):,} bytes; at most {OUTPUT_LIMIT_BYTES:,} can be stored"
+    if len(output) + len(told) > limit_bytes:
+        message = f"the output has {len(output) + len(told):,} bytes; at most {limit_bytes:,} can be stored"
         return failed(attempt, Code.PAYLOAD_REFUSED, message, permanent=True)
     if _has_nul(output) or _has_nul(told):
         message = "the output contains a NUL character, which Postgres cannot store"
@@ -187,6 +208,8 @@ def done(attempt: Attempt, returned: Any) -> Report:
     data = _log(attempt)
     if extra and any(extra.values()):
         data["extra"] = extra
+    if attempt.artifacts:
+        data["artifacts"] = list(attempt.artifacts.values())
     return _report(attempt, Outcome.DONE, output, data)
 
 
@@ -262,6 +285,13 @@ def _report(attempt: Attempt, outcome: Outcome, output: bytes | None, data: dict
         orjson.dumps(data) if data else None,
         lease.owner,
     )
+
+
+def _by_reference(report: Report, digest: str, size: int) -> Report:
+    """The report without its output, which lies in the object store by now."""
+    data = orjson.loads(report.data) if report.data is not None else {}
+    told = orjson.dumps(data | {"output_ref": digest, "output_bytes": size})
+    return report._replace(output=None, data=told)
 
 
 def _storable(text: str) -> str:

@@ -25,7 +25,7 @@ from typing import Any
 import orjson
 
 from holdfast.define.registry import Handler, Registry
-from holdfast.worker.context import Attempt, CheckpointStore
+from holdfast.worker.context import Attempt, Means
 from holdfast.worker.frames import ENDED, FORK, KILL, LENGTH, NEWS, REQUEST, STARTED, frame
 from holdfast.worker.memory import resident_mb
 
@@ -87,9 +87,9 @@ class _Child:
 class Children:
     """The attempts of one worker that run in processes of their own."""
 
-    def __init__(self, registry: Registry, save: CheckpointStore) -> None:
+    def __init__(self, registry: Registry, means: Means) -> None:
         self._registry = registry
-        self._save = save
+        self._means = means
         self._numbers = itertools.count(1)
         self._children: dict[int, _Child] = {}
         self._nursery: _Nursery | None = None
@@ -100,8 +100,10 @@ class Children:
         place = self._registry.place(handler)
         if place is None:
             raise CannotBeIsolated(_not_importable(handler))
+        # Whether the process makes itself a directory is for it to know; who looks after it must look.
+        attempt.has_workdir = True
         async with self._started(handler, attempt) as (child, reader, writer):
-            writer.write(frame(_task(attempt, *place)))
+            writer.write(frame(_task(attempt, self._means, *place)))
             told = await self._attend(child, reader, writer)
         if told is None:
             raise _death(child)
@@ -184,6 +186,8 @@ class Children:
         while (message := await _message(reader)) is not None and "report" not in message:
             if "checkpoint" in message:
                 writer.write(frame(await self._checkpoint(attempt, message)))
+            elif "results" in message:
+                writer.write(frame(await self._results(attempt, message)))
             elif "progress" in message:
                 attempt.progress = message["progress"]
             else:
@@ -193,13 +197,22 @@ class Children:
 
     async def _checkpoint(self, attempt: Attempt, asked: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            saved = await self._save(attempt.lease, asked["seq"], asked["checkpoint"], asked["data"].encode())
+            saved = await self._means.save(attempt.lease, asked["seq"], asked["checkpoint"], asked["data"].encode())
         except Exception as problem:
             # As in a thread: the handler hears of it, whatever it is.
-            return {"saved": False, "problem": f"{type(problem).__name__}: {problem}"}
+            return {"answer": False, "problem": f"{type(problem).__name__}: {problem}"}
         if not saved:
             attempt.cancelled = attempt.lost = True
-        return {"saved": saved, "problem": None}
+        return {"answer": saved, "problem": None}
+
+    async def _results(self, attempt: Attempt, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """A page goes through the channel as it is; large outputs the process reads itself."""
+        try:
+            page = await self._means.pages(attempt.lease.job_id, asked["results"], *asked["range"])
+        except Exception as problem:
+            return {"answer": None, "problem": f"{type(problem).__name__}: {problem}"}
+        rows = [(r.item, r.output.decode() if r.output is not None else None, r.output_ref) for r in page or ()]
+        return {"answer": rows if page is not None else None, "problem": None}
 
     def _living_nursery(self) -> _Nursery:
         if self._nursery is None or not self._nursery.is_alive:
@@ -328,13 +341,16 @@ async def _message(reader: asyncio.StreamReader) -> dict[str, Any] | None:
     return message
 
 
-def _task(attempt: Attempt, module: str, path: str) -> dict[str, Any]:
+def _task(attempt: Attempt, means: Means, module: str, path: str) -> dict[str, Any]:
     return {
         "module": module,
         "path": path,
         "lease": list(attempt.lease),
         "generation": attempt.facts.generation,
         "inputs": attempt.facts.inputs,
+        "objects": means.payloads.objects.place,
+        "limit_bytes": means.payloads.limit_bytes,
+        "workplace": means.workplace.own_or_none(),
         "level": logging.getLogger(f"holdfast.handler.{attempt.lease.handler}").getEffectiveLevel(),
     }
 

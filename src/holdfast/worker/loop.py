@@ -15,11 +15,13 @@ from holdfast.core.company import Company
 from holdfast.define.registry import Registry
 from holdfast.errors import Unreachable
 from holdfast.store.interface import Handover, JobFacts, Lease, Report, WorkerIdentity
+from holdfast.store.payloads import Payloads
 from holdfast.store.postgres import Held, PostgresStore
 from holdfast.store.work import in_lock_order
-from holdfast.worker.context import Attempt
+from holdfast.worker.context import Attempt, Means
 from holdfast.worker.execute import NO_FACTS, Executor, begin, capture_output, given_back
 from holdfast.worker.pulse import Pulse
+from holdfast.worker.workdir import Workplace
 
 logger = logging.getLogger("holdfast.worker")
 
@@ -54,6 +56,8 @@ class Worker:
         poll_seconds: float,
         grace_seconds: float,
         wake: asyncio.Event,
+        payloads: Payloads,
+        workplace: Workplace,
         pulse: Pulse | None = None,
         shortcut: Shortcut | None = None,
     ) -> None:
@@ -80,7 +84,9 @@ class Worker:
         self._doubts_until = 0.0
         self._pulse = pulse
         self._shortcut = shortcut
-        self._executor = Executor(registry, self._save_checkpoint, concurrency)
+        self._workplace = workplace
+        means = Means(self._save_checkpoint, store.results_page, payloads, workplace)
+        self._executor = Executor(registry, means, concurrency)
 
     @property
     def lease_count(self) -> int:
@@ -89,6 +95,7 @@ class Worker:
     async def run(self, stop: asyncio.Event) -> None:
         """Work until told to stop; then finish or give back what is held, within the grace."""
         capture_output()
+        await asyncio.to_thread(self._workplace.sweep)
         slots = [asyncio.create_task(self._slot(), name=f"holdfast slot {n}") for n in range(self._concurrency)]
         beating = asyncio.create_task(self._beat(), name="holdfast heartbeat")
         living = [beating, *([asyncio.create_task(self._pulse.keep())] if self._pulse is not None else [])]
@@ -109,6 +116,7 @@ class Worker:
         finally:
             await _end((*slots, *living, waking))
             self._executor.close()
+            await asyncio.to_thread(self._workplace.close)
             worker, self._worker = self._worker, None
             if worker is not None:
                 with contextlib.suppress(Unreachable):
@@ -250,6 +258,8 @@ class Worker:
         else:
             self._reports.append(report)
         self._wake.set()
+        if attempt.has_workdir:
+            await asyncio.to_thread(self._workplace.remove, lease)
 
     def _time_limit(self, lease: Lease) -> float:
         """The node's, or the handler's own if that is shorter."""

@@ -80,7 +80,7 @@ where j.job_id = any(%(jobs)s::uuid[]) and j.owner = %(me)s;
 select n.job_id::text, n.node, n.status, n.reason, n.importance, n.output::text, n.error::text, n.attempt, n.width,
     n.expanded_count, n.enqueued_count, n.completed_count, n.failed_count, n.skipped_count, n.cancelled_count,
     n.taken, extract(epoch from n.retry_at)::float8, extract(epoch from n.started_at)::float8,
-    extract(epoch from n.finished_at)::float8, n.spent::text
+    extract(epoch from n.finished_at)::float8, n.spent::text, n.output_ref
 from nodes n
 where n.job_id = any(%(jobs)s::uuid[]);
 
@@ -117,17 +117,27 @@ limit 5000;
 
 -- name: ended_own_tasks
 -- Own tasks that have ended although their node has not.
-select t.job_id::text, t.node, t.status, t.attempt, t.output::text, t.error::text
+select t.job_id::text, t.node, t.status, t.attempt, t.output::text, t.error::text, t.output_ref
 from nodes n
 join tasks t on t.job_id = any(array[n.job_id]) and t.node = n.node and t.item = -1
 where n.job_id = any(%(jobs)s::uuid[]) and n.status in ('ready', 'dispatched', 'running') and t.status <> 'ready';
 
 -- name: item_results
--- What a fan-in gathers: outputs of completed items in item order, and which items failed.
-select t.item, t.status, t.output::text
-from tasks t
-where t.job_id = %(job)s and t.node = %(node)s and t.item >= 0 and t.status in ('completed', 'failed')
-order by t.item;
+-- What a fan-in gathers: outputs of completed items in item order, and which items failed. A page ends where it gets
+-- large, but has a row if there is one; an output that lies elsewhere fills it.
+select r.item, r.status, r.output, r.output_ref, r.bytes
+from (
+    select t.*, sum(t.bytes) over (order by t.item) - t.bytes as bytes_before
+    from (
+        select t.item, t.status, t.output::text as output, t.output_ref,
+            case when t.output_ref is null then coalesce(octet_length(t.output::text), 0) else %(bytes)s end as bytes
+        from tasks t
+        where t.job_id = %(job)s and t.node = %(node)s and t.item > %(after)s and t.status in ('completed', 'failed')
+        order by t.item limit %(limit)s
+    ) t
+) r
+where r.bytes_before < %(bytes)s
+order by r.item;
 
 -- name: delete_signals
 -- Handled once: the row goes in the same commit as its effects, after the outputs were taken from it.
@@ -138,37 +148,38 @@ delete from inbox where owner = any(array[0, %(me)s::bigint]) and id = any(%(ids
 update jobs j
 set owner = w.owner, epoch = w.epoch, status = w.status, reason = w.reason, generation = w.generation,
     owned_since = case when j.owner = w.owner then j.owned_since when w.owner is not null then now() end,
-    result = w.result, error = w.error,
+    result = w.result, result_ref = w.result_ref, error = w.error,
     started_at = to_timestamp(w.started_at), finished_at = to_timestamp(w.finished_at),
     deadline_at = to_timestamp(w.deadline_at), stop_cause = w.stop_cause, stop_until = to_timestamp(w.stop_until),
     stop_leases_ended = w.stop_leases_ended
 from unnest(%(job_id)s::uuid[], %(owner)s::bigint[], %(epoch)s::int[], %(status)s::text[], %(reason)s::text[],
     %(generation)s::int[], %(result)s::jsonb[], %(error)s::jsonb[], %(started_at)s::float8[],
     %(finished_at)s::float8[], %(deadline_at)s::float8[], %(stop_cause)s::text[], %(stop_until)s::float8[],
-    %(stop_leases_ended)s::boolean[])
+    %(stop_leases_ended)s::boolean[], %(result_ref)s::text[])
     as w (job_id, owner, epoch, status, reason, generation, result, error, started_at, finished_at, deadline_at,
-        stop_cause, stop_until, stop_leases_ended)
+        stop_cause, stop_until, stop_leases_ended, result_ref)
 where j.job_id = any(array[w.job_id]) and (j.owner is null or j.owner = %(me)s);
 
 -- name: create_nodes
 -- Nodes that begin; a node has one first row, so that a conflict is a bug and not a race.
 insert into nodes (job_id, node, status, reason, importance, output, error, attempt, width, expanded_count,
     enqueued_count, completed_count, failed_count, skipped_count, cancelled_count, taken, retry_at, started_at,
-    finished_at, spent)
+    finished_at, spent, output_ref)
 select w.job_id, w.node, w.status, w.reason, w.importance, w.output, w.error, w.attempt, w.width, w.expanded,
     w.enqueued, w.completed, w.failed, w.skipped, w.cancelled, w.taken::text[], to_timestamp(w.retry_at),
-    to_timestamp(w.started_at), to_timestamp(w.finished_at), w.spent
+    to_timestamp(w.started_at), to_timestamp(w.finished_at), w.spent, w.output_ref
 from unnest(%(job_id)s::uuid[], %(node)s::text[], %(status)s::text[], %(reason)s::text[], %(importance)s::text[],
     %(output)s::jsonb[], %(error)s::jsonb[], %(attempt)s::int[], %(width)s::int[], %(expanded)s::int[],
     %(enqueued)s::int[], %(completed)s::int[], %(failed)s::int[], %(skipped)s::int[], %(cancelled)s::int[],
     %(taken)s::text[], %(retry_at)s::float8[], %(started_at)s::float8[], %(finished_at)s::float8[],
-    %(spent)s::jsonb[])
+    %(spent)s::jsonb[], %(output_ref)s::text[])
     as w (job_id, node, status, reason, importance, output, error, attempt, width, expanded, enqueued, completed,
-        failed, skipped, cancelled, taken, retry_at, started_at, finished_at, spent);
+        failed, skipped, cancelled, taken, retry_at, started_at, finished_at, spent, output_ref);
 
 -- name: write_nodes
 update nodes n
-set status = w.status, reason = w.reason, output = w.output, error = w.error, attempt = w.attempt, width = w.width,
+set status = w.status, reason = w.reason, output = w.output, output_ref = w.output_ref, error = w.error,
+    attempt = w.attempt, width = w.width,
     expanded_count = w.expanded, enqueued_count = w.enqueued, completed_count = w.completed, failed_count = w.failed,
     skipped_count = w.skipped, cancelled_count = w.cancelled, taken = w.taken::text[],
     retry_at = to_timestamp(w.retry_at), started_at = to_timestamp(w.started_at),
@@ -177,14 +188,15 @@ from unnest(%(job_id)s::uuid[], %(node)s::text[], %(status)s::text[], %(reason)s
     %(output)s::jsonb[], %(error)s::jsonb[], %(attempt)s::int[], %(width)s::int[], %(expanded)s::int[],
     %(enqueued)s::int[], %(completed)s::int[], %(failed)s::int[], %(skipped)s::int[], %(cancelled)s::int[],
     %(taken)s::text[], %(retry_at)s::float8[], %(started_at)s::float8[], %(finished_at)s::float8[],
-    %(spent)s::jsonb[])
+    %(spent)s::jsonb[], %(output_ref)s::text[])
     as w (job_id, node, status, reason, importance, output, error, attempt, width, expanded, enqueued, completed,
-        failed, skipped, cancelled, taken, retry_at, started_at, finished_at, spent)
+        failed, skipped, cancelled, taken, retry_at, started_at, finished_at, spent, output_ref)
 where n.job_id = any(array[w.job_id]) and n.node = w.node;
 
 -- name: create_tasks
-insert into tasks (job_id, node, item, params)
-select * from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(params)s::jsonb[]);
+insert into tasks (job_id, node, item, params, params_ref)
+select * from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(params)s::jsonb[],
+    %(params_ref)s::text[]);
 
 -- name: create_failed_tasks
 insert into tasks (job_id, node, item, status, error, finished_at)
@@ -208,8 +220,9 @@ where t.status = 'ready';
 -- Guarded by the epoch that reported: a task that was reset meanwhile stays as it is. The output is the report's.
 update tasks t
 set status = w.status, attempt = w.attempt, error = w.error, worker = w.worker,
-    output = case when w.status = 'completed' then
-        (select i.output from inbox i where i.owner in (0, %(me)s::bigint) and i.id = w.signal_id) end,
+    (output, output_ref) = (
+        select i.output, i.data->>'output_ref' from inbox i
+        where w.status = 'completed' and i.owner in (0, %(me)s::bigint) and i.id = w.signal_id),
     started_at = to_timestamp(w.started_at), finished_at = now(),
     retry_count = w.retries, lost_count = w.lost, crash_count = w.crashes
 from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[], %(status)s::text[],
@@ -264,6 +277,20 @@ select * from unnest(%(job_id)s::uuid[], %(seq)s::int[], %(event)s::text[], %(no
 insert into answers (signal_id, job_id, applied, reason)
 select * from unnest(%(signal_id)s::bigint[], %(job_id)s::uuid[], %(applied)s::boolean[], %(reason)s::text[])
 on conflict (signal_id) do nothing;
+
+-- name: write_payloads
+-- What rows of the same commit refer to; the object itself was stored before.
+insert into payloads (job_id, digest, bytes)
+select * from unnest(%(job_id)s::uuid[], %(digest)s::text[], %(bytes)s::bigint[])
+on conflict (job_id, digest) do nothing;
+
+-- name: write_artifacts
+-- A file becomes visible with the report that tells of it; a later run of the task replaces it.
+insert into artifacts (job_id, node, item, name, digest, bytes, attempt)
+select * from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(name)s::text[], %(digest)s::text[],
+    %(bytes)s::bigint[], %(attempt)s::int[])
+on conflict (job_id, node, item, name) do update
+set digest = excluded.digest, bytes = excluded.bytes, attempt = excluded.attempt, published_at = now();
 
 -- name: withdraw_queued
 -- A task whose report is still unread is not in the queue: its work counts.

@@ -5,7 +5,7 @@
 select j.job_id::text, j.workflow_id, j.status, j.reason, j.version, j.run, j.generation, j.tenant, j.definition_hash,
     case when %(whole)s then j.inputs::text end, case when %(whole)s then j.result::text end, j.error::text,
     j.created_at, j.started_at, j.finished_at, j.owner, o.name, j.owned_since,
-    coalesce(o.ended_at is null and o.lease_until > now(), false)
+    coalesce(o.ended_at is null and o.lease_until > now(), false), case when %(whole)s then j.result_ref end
 from jobs j left join orchestrators o on o.orchestrator_id = j.owner
 where j.job_id = %(job)s;
 
@@ -73,7 +73,12 @@ from failed f group by f.error->>'fingerprint' order by count(*) desc, min(f.ite
 
 -- name: node_outputs
 -- For those who want all of it: who tests a workflow.
-select n.node, n.output::text from nodes n where n.job_id = %(job)s;
+select n.node, n.output::text, n.output_ref from nodes n where n.job_id = %(job)s;
+
+-- name: read_artifacts
+-- The files that a job's tasks have published.
+select a.node, a.item, a.name, a.digest, a.bytes, a.attempt, a.published_at
+from artifacts a where a.job_id = %(job)s order by a.node, a.item, a.name;
 
 -- name: live_orchestrators
 -- Only open jobs have an owner, and an index knows the open ones: those that ended are never read.

@@ -36,7 +36,7 @@ select job_id::text from created;
 -- name: jobs_by_identity
 -- The newest job of each identity.
 select distinct on (j.tenant, j.identity)
-    j.tenant, j.identity, j.job_id::text, j.body_hash, j.status, j.run, j.result::text, j.version
+    j.tenant, j.identity, j.job_id::text, j.body_hash, j.status, j.run, j.result::text, j.version, j.result_ref
 from jobs j
 join unnest(%(tenant)s::text[], %(identity)s::text[]) as w (tenant, identity)
     on j.tenant = w.tenant and j.identity = w.identity

@@ -81,7 +81,7 @@ claimed as (
         c.id, q.owner
 )
 select c.job_id::text, c.node, c.item, c.epoch, c.attempt, c.handler, c.timeout_seconds, c.suspect, t.params::text,
-    p.name, p.data::text, coalesce(p.seq, 0), c.owner
+    p.name, p.data::text, coalesce(p.seq, 0), c.owner, t.params_ref
 from claimed c
 join tasks t on t.job_id = any(array[c.job_id]) and t.node = c.node and t.item = c.item
 left join lateral (
@@ -94,6 +94,24 @@ order by c.priority desc, c.rank, c.id;
 -- name: job_facts
 -- What handlers may ask of their job; read once per job, not once per task.
 select j.job_id::text, j.generation, j.inputs::text from jobs j where j.job_id = any(%(jobs)s::uuid[]);
+
+-- name: results_page
+-- Outputs of a node's completed items, in item order; a page ends where it gets large, but has a row if there is one.
+-- The node's status comes with each row, and alone if there is no more.
+select n.status, r.item, r.output, r.output_ref
+from nodes n
+left join lateral (
+    select t.*, sum(octet_length(t.output)) over (order by t.item) - octet_length(t.output) as bytes_before
+    from (
+        select t.item, t.output::text as output, t.output_ref
+        from tasks t
+        where t.job_id = %(job)s and t.node = %(node)s and t.item > %(after)s and t.item < %(until)s
+            and t.status = 'completed'
+        order by t.item limit %(limit)s
+    ) t
+) r on coalesce(r.bytes_before, 0) < %(bytes)s
+where n.job_id = %(job)s and n.node = %(node)s
+order by r.item;
 
 -- name: release_strays
 -- Leases of ours that we do not know of, because the answer to their claim was lost: back to the queue, unspent.

@@ -1,2 +1,0 @@
--- Nothing: this number belongs to a change that is under way.
-select 1;
