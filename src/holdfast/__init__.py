@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from holdfast.define.retry import Retry
     from holdfast.define.workflow import Workflow, workflow
     from holdfast.errors import (
+        DependencyDown,
         ErrorCode,
         FailureClass,
         HoldfastError,
@@ -39,6 +40,7 @@ __all__ = [
     "AsyncContext",
     "Client",
     "Context",
+    "DependencyDown",
     "ErrorCode",
     "ErrorRule",
     "FailureClass",
@@ -72,6 +74,7 @@ _HOMES = {
     "define.retry": ("Retry",),
     "define.workflow": ("Workflow", "workflow"),
     "errors": (
+        "DependencyDown",
         "ErrorCode",
         "FailureClass",
         "HoldfastError",

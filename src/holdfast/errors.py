@@ -14,8 +14,9 @@ LostRace                     someone else won; the loser forgets what it knew an
 └── Fenced                   this process is no longer the owner or the holder
 HandlerFailure               raised by handlers, on purpose
 ├── Permanent                never tried again
-└── Transient                tried again while the budget lasts
-    └── RetryAfter           tried again not before the given number of seconds
+├── Transient                tried again while the budget lasts
+│   └── RetryAfter           tried again not before the given number of seconds
+└── DependencyDown           tried again when what it needs is well again; spends nothing
 Bug                          our own mistake; never caught, never hidden
 """
 
@@ -239,6 +240,16 @@ class RetryAfter(Transient):
     def __init__(self, seconds: float, message: str = "asked to come back later", code: str | None = None) -> None:
         super().__init__(message, code)
         self.seconds = seconds
+
+
+class DependencyDown(HandlerFailure):
+    """Something that the task needs is down: the task waits, behind its breaker if it has one, and spends no retry."""
+
+    failure_class = FailureClass.TRANSIENT
+
+    def __init__(self, name: str, message: str = "") -> None:
+        super().__init__(message or f"{name} is down", Code.DEPENDENCY_DOWN)
+        self.name = name
 
 
 @dataclass(frozen=True, slots=True)

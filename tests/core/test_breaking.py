@@ -104,6 +104,14 @@ def test_one_failed_probe_opens_it_again() -> None:
     assert (breaker.state, breaker.until, breaker.successes) == (OPEN, 90.0, 0)
 
 
+def test_calls_from_before_it_was_closed_do_not_open_it_again() -> None:
+    breaker = Breaker(BreakerRules("b", min_calls=2, window_calls=2))
+    close_breaker(breaker, 50.0, "mended")
+    assert not feed(breaker, [Call(True, 49.0), Call(True, 48.0)], 60.0)
+    assert breaker.window == []
+    assert feed(breaker, [Call(True, 50.0), Call(True, 51.0)], 60.0)
+
+
 def test_calls_from_before_it_was_half_open_are_no_probes() -> None:
     breaker = Breaker(RULES)
     half_open(breaker, 50.0, "as told")
@@ -170,6 +178,17 @@ def test_the_failure_that_opens_it_and_those_that_come_later_are_held() -> None:
     assert [(change.name, change.state, change.until) for change in changes] == [("gateway", OPEN, 130.0)]
     late, changes = consult(report(), "gateway", {"gateway": breaker}, 101.0)
     assert (late.held_by, changes) == ("gateway", [])
+
+
+@pytest.mark.parametrize(
+    ("state", "began", "held"), [(HALF_OPEN, 70.0, True), (CLOSED, 70.0, True), (CLOSED, 95.0, False)]
+)
+def test_a_failure_that_met_the_outage_is_held_however_late_it_is_told(
+    state: BreakerState, began: float, held: bool
+) -> None:
+    breaker = Breaker(RULES, state, changed_at=90.0)
+    found, changes = consult(report(started_at=began), "gateway", {"gateway": breaker}, 100.0)
+    assert (found.held_by == "gateway", changes) == (held, [])
 
 
 def test_a_failure_that_does_not_count_is_not_held() -> None:

@@ -11,11 +11,13 @@ from typing import Any
 
 import orjson
 
+from holdfast.define.gates import BreakerRules
 from holdfast.define.registry import Registry, describe
 from holdfast.errors import ErrorCode
 from holdfast.store.interface import ItemResult, JobFacts, Lease, Report
 from holdfast.store.payloads import Folder, Payloads
 from holdfast.worker.context import Attempt, CheckpointStore, Means
+from holdfast.worker.dependencies import BreakerView
 from holdfast.worker.execute import Executor, begin
 from holdfast.worker.workdir import Workplace
 from tests.running import HOME
@@ -37,7 +39,11 @@ def means(save: CheckpointStore, results: list[ItemResult] | None = None, home: 
             return None
         return [r for r in results if after < r.item < until][:limit]
 
-    return Means(save, pages, Payloads(Folder(home / "payloads"), **sizes), Workplace(home / "work"))
+    async def breaker(name: str) -> BreakerView | None:
+        rules = BreakerRules("gateway", codes=("BUSY", "HANDLER_ERROR"))
+        return {"gateway": BreakerView(rules, is_open=False), "down": BreakerView(rules, is_open=True)}.get(name)
+
+    return Means(save, pages, Payloads(Folder(home / "payloads"), **sizes), Workplace(home / "work"), breaker)
 
 
 @dataclass

@@ -257,3 +257,15 @@ def weighed(ctx: Context) -> dict[str, Any]:
     lines = Path("/proc/self/status").read_text().splitlines()
     peak = next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:"))
     return {"count": count, "bytes": sizes, "pid": os.getpid(), "peak_mb": peak}
+
+
+@handler("guarded", isolation="process")
+def guarded(name: str, *, ctx: Context) -> str:
+    with ctx.breaker(name):
+        return "well"
+
+
+@handler("guarded_async", isolation="process")
+async def guarded_async(name: str, *, ctx: AsyncContext) -> str:
+    async with ctx.breaker(name):
+        return "well"

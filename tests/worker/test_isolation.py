@@ -132,6 +132,13 @@ async def test_arguments_and_results_are_those_of_a_thread(desk: Desk) -> None:
     assert told(report)["extra"]["warnings"] == ["careful"]
 
 
+@pytest.mark.parametrize("name", ["guarded", "guarded_async"])
+async def test_breakers_are_those_of_a_thread(desk: Desk, name: str) -> None:
+    report = await desk.result(name, {"name": "gateway"})
+    assert (output(report), told(report)["calls"]) == ("well", {"gateway": [False]})
+    assert told(await desk.result(name, {"name": "down"}))["down"] == "down"
+
+
 async def test_failures_are_those_of_a_thread(desk: Desk) -> None:
     found = {kind: told(await desk.result("raises", {"kind": kind})) for kind in ("permanent", "transient", "after")}
     assert found == {

@@ -59,16 +59,18 @@ class Breaker:
 
 
 def feed(breaker: Breaker, calls: Iterable[Call], now: float) -> bool:
-    """Tell the breaker of calls; whether it changed its state. Late news change nothing: while it is open, and of
-    calls from before it was half open."""
+    """Tell the breaker of calls; whether it changed its state. Late news, of calls from before it was half open or
+    closed, change nothing, and while it is open all news are late."""
     before = breaker.state
     for call in calls:
+        if call.started_at < breaker.changed_at:
+            continue
         match breaker.state:
             case BreakerState.CLOSED:
                 _count(breaker, call, now)
-            case BreakerState.HALF_OPEN if call.started_at >= breaker.changed_at:
+            case BreakerState.HALF_OPEN:
                 _probe(breaker, call, now)
-            case _:
+            case BreakerState.OPEN:
                 pass
     return breaker.state is not before
 

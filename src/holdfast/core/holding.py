@@ -54,10 +54,16 @@ def counts(report: TaskReported, breaker: Breaker) -> bool:
     return breaker.rules.counts(report.error["code"], is_permanent=is_permanent(report.error))
 
 
+def _is_of_an_outage(report: TaskReported, breaker: Breaker) -> bool:
+    """Whether it is over or not: an attempt that began before it was over met it, too."""
+    began = report.started_at
+    return breaker.state is not BreakerState.CLOSED or (began is not None and began < breaker.changed_at)
+
+
 def _held(report: TaskReported, behind: str | None, breakers: Mapping[str, Breaker], now: float) -> TaskReported:
     own = breakers.get(behind or "")
-    if own is not None and own.state is BreakerState.OPEN and counts(report, own):
-        # Its lane is shut: it need not look at the clock.
+    if own is not None and counts(report, own) and _is_of_an_outage(report, own):
+        # Its lane is shut, or it may run at once: it need not look at the clock.
         return report._replace(held_by=own.name)
     down = breakers.get(report.down or "")
     if down is not None and report.outcome is Outcome.FAILED:

@@ -124,7 +124,7 @@ class PostgresCycle:
         return [_job_row(row) for row in jobs], [await self._node_row(row) for row in nodes]
 
     async def breakers(self, names: Sequence[str]) -> list[Breaker]:
-        return [_breaker(row) for row in await self._fetch("load_breakers", names=texts(names))]
+        return [breaker_of(row) for row in await self._fetch("load_breakers", names=texts(names))]
 
     async def examine(self, job_ids: Sequence[str]) -> dict[str, Examined]:
         jobs = {"jobs": plain(job_ids)}
@@ -366,7 +366,8 @@ def _signal_row(row: tuple[Any, ...]) -> SignalRow:
     return SignalRow._make((*row[:11], _parsed(row[11]), _parsed(row[12]), *row[13:]))
 
 
-def _breaker(row: tuple[Any, ...]) -> Breaker:
+def breaker_of(row: tuple[Any, ...]) -> Breaker:
+    """From the columns of `load_breakers`."""
     name, state, settings, calls, successes, changed_at, until, held, reason = row
     return Breaker(
         rules=BreakerRules.from_json({**orjson.loads(settings), "name": name}),

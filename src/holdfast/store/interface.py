@@ -341,6 +341,8 @@ class Handover(NamedTuple):
     queues: Sequence[str] | None
     handlers: Sequence[str]
     limit: int
+    slots: int | None = None
+    """How many could begin at once; None: all. What lies behind a gate is not claimed ahead of its time."""
 
     def leaves(self, batch: Batch, leases: int) -> bool:
         """Whether the batch makes work that this many leases did not take: with fewer than it could have had, all

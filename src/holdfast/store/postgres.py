@@ -10,12 +10,13 @@ import orjson
 import psycopg
 
 from holdfast import failpoint
+from holdfast.core.breaking import Breaker
 from holdfast.core.states import TERMINAL
 from holdfast.define.gates import BreakerRules
 from holdfast.errors import NotFound
 from holdfast.store.arrays import jsons, plain, texts
 from holdfast.store.connection import SYNC, Answer, Connections, Rows, Statement, unreachable
-from holdfast.store.cycle import LaneIds, PostgresCycle
+from holdfast.store.cycle import LaneIds, PostgresCycle, breaker_of
 from holdfast.store.interface import (
     Handover,
     ItemResult,
@@ -174,6 +175,22 @@ class PostgresStore:
             probes=plain(rules.probes for rules in breakers),
         )
 
+    async def breaker(self, name: str) -> Breaker | None:
+        """A breaker as it is now, for a handler that is about to call its dependency."""
+        rows = await self._fetch("read_breaker", name=name)
+        return breaker_of(rows[0]) if rows else None
+
+    async def claim_probe(self, handlers: Sequence[str], seconds: float) -> BreakerRules | None:
+        """A breaker whose probe is due and that nobody else probes, for so many seconds ours."""
+        rows = await self._fetch("claim_probe", handlers=texts(handlers), seconds=seconds)
+        return BreakerRules.from_json({**orjson.loads(rows[0][1]), "name": rows[0][0]}) if rows else None
+
+    async def probed(self, name: str, problem: str | None) -> None:
+        """What a probe found out: nothing wrong lets the first tasks try, else the cooldown begins anew."""
+        changed = await self._execute("probed", name=name, problem=problem)
+        if changed and problem is None:
+            await self.notify_workers()
+
     async def open_gates(self) -> bool:
         """Let breakers be tried whose cooldown is over; whether workers may find something behind a gate now."""
         tried, waits = await self._exchange(
@@ -313,9 +330,10 @@ class PostgresStore:
         queues: Sequence[str] | None,
         handlers: Sequence[str],
         limit: int,
+        slots: int | None = None,
     ) -> tuple[int, list[Lease]]:
         """Both in one round trip; each is a transaction of its own."""
-        claim = claim_statement(Handover(worker, (), queues, handlers, limit))
+        claim = claim_statement(Handover(worker, (), queues, handlers, limit, slots))
         await failpoint.hit("claim.before")
         if not reports:
             (claimed,) = await self._exchange("work", claim)

@@ -50,6 +50,7 @@ def claim_statement(wish: Handover, *, gated: bool = True) -> Statement:
         "queues": texts(wish.queues) if wish.queues is not None else None,
         "handlers": texts(wish.handlers),
         "limit": wish.limit,
+        "slots": wish.limit if wish.slots is None else min(wish.slots, wish.limit),
         "slack": LEASE_SLACK_SECONDS,
         # Should a floor ever be wrong, it costs a task seconds and not its life: in one second of five none counts.
         "everything": int(time.time()) % 5 == 0,

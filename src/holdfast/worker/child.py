@@ -32,6 +32,7 @@ from holdfast.errors import Code
 from holdfast.store.interface import ItemResult, JobFacts, Lease, Report
 from holdfast.store.payloads import Payloads, open_objects
 from holdfast.worker.context import AsyncContext, Attempt, Context, Means
+from holdfast.worker.dependencies import BreakerView
 from holdfast.worker.execute import begin, done, failed, given_back, raised
 from holdfast.worker.frames import frame, receive
 from holdfast.worker.workdir import Workplace
@@ -166,11 +167,11 @@ def _call(handler: Handler, attempt: Attempt, arguments: dict[str, Any], task: d
     workplace = Workplace(own.parent if own is not None else Path(tempfile.gettempdir()), own)
     if not handler.is_async:
         if handler.context_parameter is not None:
-            means = Means(link.save_and_wait, link.page_and_wait, payloads, workplace)
+            means = Means(link.save_and_wait, link.page_and_wait, payloads, workplace, link.breaker_and_wait)
             arguments[handler.context_parameter] = Context(attempt, means, _finish)
         return handler.function(**arguments)
     if handler.context_parameter is not None:
-        means = Means(link.save, link.page, payloads, workplace)
+        means = Means(link.save, link.page, payloads, workplace, link.breaker)
         arguments[handler.context_parameter] = AsyncContext(attempt, means)
     return asyncio.run(handler.function(**arguments))
 
@@ -251,6 +252,12 @@ class _Link:
         self, job_id: str, node: str, after: int, until: int, limit: int
     ) -> Sequence[ItemResult] | None:
         return _page(self._ask({"results": node, "range": (after, until, limit)}).result())
+
+    async def breaker(self, name: str) -> BreakerView | None:
+        return BreakerView.from_json(await asyncio.wrap_future(self._ask({"breaker": name})))
+
+    async def breaker_and_wait(self, name: str) -> BreakerView | None:
+        return BreakerView.from_json(self._ask({"breaker": name}).result())
 
     def forward_logs(self, level: int) -> None:
         """Records go where those of the worker go."""

@@ -14,6 +14,7 @@ import orjson
 from holdfast.errors import Code, Permanent
 from holdfast.store.interface import ItemResult, JobFacts, Lease
 from holdfast.store.payloads import Payloads
+from holdfast.worker.dependencies import AsyncGuard, BreakerView, SyncGuard
 from holdfast.worker.workdir import Workplace
 
 Answer = TypeVar("Answer")
@@ -37,6 +38,12 @@ class ResultPages(Protocol):
     ) -> Sequence[ItemResult] | None: ...
 
 
+class BreakerLook(Protocol):
+    """How a breaker is now; None: there is none of that name."""
+
+    async def __call__(self, name: str) -> BreakerView | None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Means:
     """What stands behind every context of a worker; in a process of its own, behind the one."""
@@ -45,6 +52,7 @@ class Means:
     pages: ResultPages
     payloads: Payloads
     workplace: Workplace
+    breaker: BreakerLook
 
 
 class LeaseLost(Exception):
@@ -72,6 +80,8 @@ class Attempt:
     cancel_running: Callable[[], object] | None = None
     artifacts: dict[str, dict[str, Any]] = field(default_factory=dict)
     has_workdir: bool = False
+    calls: dict[str, list[bool]] = field(default_factory=dict)
+    """What it found out about dependencies, by breaker: whether each call failed."""
 
     LOG_LIMIT: ClassVar[int] = 64 * 1024
 
@@ -166,6 +176,9 @@ class _ContextBase:
             self._attempt.cancelled = self._attempt.lost = True
             raise LeaseLost(f"checkpoint '{name}' was refused: the lease is no longer held")
 
+    async def _look(self, name: str) -> BreakerView | None:
+        return await self._means.breaker(name)
+
     async def _page(self, node: str, after: int, until: int) -> Sequence[ItemResult]:
         page = await self._means.pages(self.job_id, node, after, until, PAGE_ROWS)
         if page is None:
@@ -235,6 +248,13 @@ class Context(_ContextBase):
                 yield self._read(result)
             after = page[-1].item
 
+    def breaker(self, name: str) -> SyncGuard:
+        """`with ctx.breaker("gateway"):` around a call of that dependency.
+
+        Raises DependencyDown while its breaker is open; how the calls ended is told to it with the report.
+        """
+        return SyncGuard(self._attempt, name, lambda: self._wait(self._look(name)))
+
     def publish(self, path: str | PurePath, name: str | None = None) -> dict[str, Any]:
         """Store a file, by default under its own name; returns a reference to put into the output.
 
@@ -266,6 +286,13 @@ class AsyncContext(_ContextBase):
                 large = result.output_ref is not None
                 yield await asyncio.to_thread(self._read, result) if large else self._read(result)
             after = page[-1].item
+
+    def breaker(self, name: str) -> AsyncGuard:
+        """`async with ctx.breaker("gateway"):` around a call of that dependency.
+
+        Raises DependencyDown while its breaker is open; how the calls ended is told to it with the report.
+        """
+        return AsyncGuard(self._attempt, name, lambda: self._look(name))
 
     async def publish(self, path: str | PurePath, name: str | None = None) -> dict[str, Any]:
         """Store a file, by default under its own name; returns a reference to put into the output.

@@ -18,7 +18,7 @@ import orjson
 from holdfast import failpoint
 from holdfast.core.signals import Outcome
 from holdfast.define.registry import PROCESS, ContractViolation, Handler, Registry, Result
-from holdfast.errors import Code, ErrorCode, FailureClass, HandlerFailure, HoldfastError, RetryAfter
+from holdfast.errors import Code, DependencyDown, ErrorCode, FailureClass, HandlerFailure, HoldfastError, RetryAfter
 from holdfast.store.interface import JobFacts, Lease, Report
 from holdfast.store.payloads import LIMIT_BYTES
 from holdfast.worker.causes import causes, waitable
@@ -229,6 +229,8 @@ def _failed_as_told(attempt: Attempt, failure: HandlerFailure, codes: Mapping[st
     told: dict[str, Any] = {"class": failure.failure_class}
     if isinstance(failure, RetryAfter) and (seconds := waitable(failure.seconds)) is not None:
         told["retry_after_seconds"] = seconds
+    if isinstance(failure, DependencyDown):
+        told["down"] = _storable(str(failure.name))
     code, declared = failure.code, codes.get(failure.code)
     if declared is not None:
         told["declared_class"] = declared.failure_class
@@ -273,6 +275,8 @@ def _log(attempt: Attempt) -> dict[str, Any]:
 
 def _report(attempt: Attempt, outcome: Outcome, output: bytes | None, data: dict[str, Any]) -> Report:
     lease = attempt.lease
+    if attempt.calls:
+        data = data | {"calls": attempt.calls}
     return Report(
         lease.job_id,
         lease.node,

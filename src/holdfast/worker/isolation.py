@@ -188,6 +188,8 @@ class Children:
                 writer.write(frame(await self._checkpoint(attempt, message)))
             elif "results" in message:
                 writer.write(frame(await self._results(attempt, message)))
+            elif "breaker" in message:
+                writer.write(frame(await self._breaker(message["breaker"])))
             elif "progress" in message:
                 attempt.progress = message["progress"]
             else:
@@ -213,6 +215,13 @@ class Children:
             return {"answer": None, "problem": f"{type(problem).__name__}: {problem}"}
         rows = [(r.item, r.output.decode() if r.output is not None else None, r.output_ref) for r in page or ()]
         return {"answer": rows if page is not None else None, "problem": None}
+
+    async def _breaker(self, name: str) -> dict[str, Any]:
+        try:
+            found = await self._means.breaker(name)
+        except Exception as problem:
+            return {"answer": None, "problem": f"{type(problem).__name__}: {problem}"}
+        return {"answer": found.to_json() if found is not None else None, "problem": None}
 
     def _living_nursery(self) -> _Nursery:
         if self._nursery is None or not self._nursery.is_alive:

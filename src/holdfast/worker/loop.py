@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import orjson
 
+from holdfast.core.breaking import BreakerState
 from holdfast.core.company import Company
 from holdfast.define.registry import Registry
 from holdfast.errors import Unreachable
@@ -19,6 +20,7 @@ from holdfast.store.payloads import Payloads
 from holdfast.store.postgres import Held, PostgresStore
 from holdfast.store.work import in_lock_order
 from holdfast.worker.context import Attempt, Means
+from holdfast.worker.dependencies import PROBE_SECONDS, BreakerView, probe
 from holdfast.worker.execute import NO_FACTS, Executor, begin, capture_output, given_back
 from holdfast.worker.pulse import Pulse
 from holdfast.worker.workdir import Workplace
@@ -32,6 +34,7 @@ PREFETCH_SECONDS = 0.1
 """How much work may lie claimed but not begun: what the slots finish in this time. Its timeout is already running."""
 NARROW_BATCH = 20
 """How much is claimed at most, beyond the slots, while a wide job has others beside it."""
+BREAKER_MEMORY_SECONDS = 1.0
 GATHER_SECONDS = 0.004
 """How long finished attempts may wait for others, so that one report carries many."""
 
@@ -84,8 +87,10 @@ class Worker:
         self._doubts_until = 0.0
         self._pulse = pulse
         self._shortcut = shortcut
+        self._probing: asyncio.Task[None] | None = None
+        self._breakers: dict[str, tuple[float, BreakerView | None]] = {}
         self._workplace = workplace
-        means = Means(self._save_checkpoint, store.results_page, payloads, workplace)
+        means = Means(self._save_checkpoint, store.results_page, payloads, workplace, self._look_at_breaker)
         self._executor = Executor(registry, means, concurrency)
 
     @property
@@ -114,7 +119,7 @@ class Worker:
             with contextlib.suppress(Unreachable):
                 await self._drain()
         finally:
-            await _end((*slots, *living, waking))
+            await _end((*slots, *living, waking, *([self._probing] if self._probing is not None else [])))
             self._executor.close()
             await asyncio.to_thread(self._workplace.close)
             worker, self._worker = self._worker, None
@@ -161,7 +166,8 @@ class Worker:
                 taken, leases = answer
                 await self._store.reject(worker, [r for n, r in enumerate(handover.reports) if n not in taken])
                 return len(taken), leases
-        return await self._store.report_and_claim(worker, reports, self._queues, names, room)
+        slots = max(0, self._concurrency - len(self._held) + len(reports))
+        return await self._store.report_and_claim(worker, reports, self._queues, names, room, slots)
 
     async def _accept(self, leases: Sequence[Lease]) -> None:
         for lease in leases:
@@ -300,11 +306,37 @@ class Worker:
                 continue
             self._lease_ends = asked + self._lease_seconds
             self._tell_pulse(asked)
+            self._begin_probe()
             # Only what was asked about: a lease that was claimed meanwhile is not missing.
             for key in set(held) - set(still):
                 self._lose(key)
             for key in cancelled:
                 self._tell_cancelled(key)
+
+    def _begin_probe(self) -> None:
+        """Between two beats, if the last one is over: a probe may take longer than a beat."""
+        if self._probing is None or self._probing.done():
+            self._probing = asyncio.create_task(self._probe(), name="holdfast probe")
+
+    async def _probe(self) -> None:
+        """Look after a breaker whose cooldown is over and that nobody else probes just now."""
+        try:
+            rules = await self._store.claim_probe(self._registry.names, 2 * PROBE_SECONDS)
+            if rules is not None:
+                problem = await probe(rules, self._registry)
+                await self._store.probed(rules.name, problem)
+        except Unreachable as reason:
+            logger.warning("probe_failed: %s", reason)
+
+    async def _look_at_breaker(self, name: str) -> BreakerView | None:
+        """As it was a second ago at most: a handler may ask for every call that it makes."""
+        seen = self._breakers.get(name)
+        if seen is not None and time.monotonic() < seen[0]:
+            return seen[1]
+        found = await self._store.breaker(name)
+        view = BreakerView(found.rules, found.state is BreakerState.OPEN) if found is not None else None
+        self._breakers[name] = (time.monotonic() + BREAKER_MEMORY_SECONDS, view)
+        return view
 
     def _tell_cancelled(self, key: Held) -> None:
         """The job was cancelled: a coroutine of ours is ended at once, all else sees `ctx.cancelled`."""

@@ -38,7 +38,8 @@ update workers set ended_at = now(), lease_until = now() where worker_id = %(me)
 
 -- name: claim
 -- Open lanes first, then tasks in them by priority, rank and age; what lies below a lane's floor is dead. Lanes that a
--- breaker or a limit may hold back are asked separately, and not at all by a handover: it would keep them locked.
+-- breaker or a limit may hold back are asked separately, for no more than can begin at once, and not at all by a
+-- handover: it would keep them locked.
 with served_lane as materialized (
     select l.lane_id, l.handler, case when %(everything)s then 0 else l.floor end as floor,
         l.breaker <> '' or l.limit_key <> '' or exists (
@@ -65,9 +66,10 @@ candidate as materialized (
     union all
     select p.job_id, p.node, p.item, p.handler, p.priority, p.rank, p.id
     from (
-        select array_agg(l.lane_id) as lanes from served_lane l where l.is_gated and %(gated)s having count(*) > 0
+        select array_agg(l.lane_id) as lanes from served_lane l
+        where l.is_gated and %(gated)s and %(slots)s > 0 having count(*) > 0
     ) g
-    cross join lateral pick_gated(g.lanes, %(limit)s::int, %(everything)s) p
+    cross join lateral pick_gated(g.lanes, %(slots)s::int, %(everything)s) p
     order by priority desc, rank, id
     limit %(limit)s
 ),
@@ -185,3 +187,39 @@ where q.job_id = %(job)s and q.node = %(node)s and q.item = %(item)s and q.epoch
 on conflict (job_id, node, item, seq) do update
 set name = excluded.name, data = excluded.data, epoch = excluded.epoch, saved_at = now()
 where checkpoints.epoch <= excluded.epoch;
+
+-- name: read_breaker
+select b.name, b.state, b.settings::text, b.calls::text, b.successes, extract(epoch from b.changed_at)::float8,
+    extract(epoch from b.until)::float8, b.held, b.reason
+from breakers b where b.name = %(name)s;
+
+-- name: claim_probe
+-- One breaker whose cooldown is over and whose probe this worker can run; a prober that dies blocks it for a while only.
+with due as (
+    select b.name from breakers b
+    where b.state = 'open' and not b.held and b.until <= now()
+        and (b.probing_until is null or b.probing_until < now())
+        and (b.settings ->> 'probe_url' is not null or b.settings ->> 'probe_handler' = any(%(handlers)s::text[]))
+    order by b.until
+    limit 1
+    for update skip locked
+)
+update breakers b set probing_until = now() + make_interval(secs => %(seconds)s)
+from due d where b.name = d.name
+returning b.name, b.settings::text;
+
+-- name: probed
+-- Only of a breaker that still waits for it: a person may have decided meanwhile.
+with found as (
+    update breakers b
+    set state = case when %(problem)s::text is null then 'half_open' else 'open' end, calls = '[]', successes = 0,
+        changed_at = case when %(problem)s::text is null then now() else b.changed_at end,
+        until = case when %(problem)s::text is not null
+            then now() + make_interval(secs => (b.settings ->> 'cooldown_seconds')::float8) end,
+        reason = case when %(problem)s::text is null then 'its probe passed'
+            else 'its probe failed: ' || left(%(problem)s, 300) end,
+        probing_until = null
+    where b.name = %(name)s and b.state = 'open' and not b.held
+    returning b.name, b.state, b.reason
+)
+insert into breaker_changes (name, state, reason) select name, state, reason from found where state = 'half_open';

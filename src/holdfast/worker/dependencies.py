@@ -1,0 +1,136 @@
+"""What handlers and workers do about dependencies that may be down: `ctx.breaker`, and probes of open breakers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holdfast.define.gates import BreakerRules
+from holdfast.define.registry import ContractViolation, Registry
+from holdfast.errors import Code, DependencyDown, HandlerFailure, Permanent
+
+if TYPE_CHECKING:
+    from holdfast.worker.context import Attempt
+
+logger = logging.getLogger("holdfast.worker")
+
+PROBE_SECONDS = 10.0
+CALLS_LIMIT = 1000
+
+
+class BreakerView(NamedTuple):
+    """A breaker as a handler meets it."""
+
+    rules: BreakerRules
+    is_open: bool
+
+    def to_json(self) -> dict[str, Any]:
+        return {"rules": self.rules.to_json(), "is_open": self.is_open}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any] | None) -> BreakerView | None:
+        return cls(BreakerRules.from_json(data["rules"]), data["is_open"]) if data is not None else None
+
+
+class Guard:
+    """Around one call of a dependency: refuses to begin while its breaker is open, and notes how the call ended."""
+
+    def __init__(self, attempt: Attempt, name: str) -> None:
+        self._attempt = attempt
+        self._name = name
+        self._rules: BreakerRules | None = None
+
+    def enter(self, found: BreakerView | None) -> None:
+        if found is None:
+            message = f"there is no breaker '{self._name}'; declare it under 'breakers' in the workflow"
+            raise Permanent(message, Code.CONTRACT_VIOLATION)
+        if found.is_open:
+            raise DependencyDown(self._name, f"the breaker '{self._name}' is open")
+        self._rules = found.rules
+
+    def leave(self, error: BaseException | None) -> None:
+        assert self._rules is not None
+        if error is not None and (not isinstance(error, Exception) or type(error).__name__ == "LeaseLost"):
+            # Interrupted: it says nothing about the dependency.
+            return
+        calls = self._attempt.calls.setdefault(self._name, [])
+        if len(calls) < CALLS_LIMIT:
+            calls.append(error is not None and self._counts(self._rules, error))
+
+    @staticmethod
+    def _counts(rules: BreakerRules, error: BaseException) -> bool:
+        if isinstance(error, DependencyDown):
+            return True
+        code = error.code if isinstance(error, HandlerFailure) else str(Code.HANDLER_ERROR)
+        return rules.counts(code, is_permanent=isinstance(error, Permanent))
+
+
+class SyncGuard(Guard):
+    def __init__(self, attempt: Attempt, name: str, look: Callable[[], BreakerView | None]) -> None:
+        super().__init__(attempt, name)
+        self._look = look
+
+    def __enter__(self) -> None:
+        self.enter(self._look())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.leave(error)
+
+
+class AsyncGuard(Guard):
+    def __init__(self, attempt: Attempt, name: str, look: Callable[[], Any]) -> None:
+        super().__init__(attempt, name)
+        self._look = look
+
+    async def __aenter__(self) -> None:
+        self.enter(await self._look())
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.leave(error)
+
+
+async def probe(rules: BreakerRules, registry: Registry) -> str | None:
+    """Ask the dependency how it is; None: well, else what is wrong."""
+    try:
+        async with asyncio.timeout(PROBE_SECONDS):
+            if rules.probe_url is not None:
+                return await asyncio.to_thread(_ask, rules.probe_url)
+            assert rules.probe_handler is not None
+            await _call(rules.probe_handler, registry)
+    except TimeoutError:
+        return f"no answer within {PROBE_SECONDS:g} s"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _ask(url: str) -> str | None:
+    try:
+        with urllib.request.urlopen(url, timeout=PROBE_SECONDS) as answer:
+            return None if 200 <= answer.status < 300 else f"{url} answered {answer.status}"
+    except urllib.error.HTTPError as error:
+        error.close()
+        return f"{url} answered {error.code}"
+    except OSError as error:
+        return f"{url}: {getattr(error, 'reason', error)}"
+
+
+async def _call(name: str, registry: Registry) -> None:
+    handler = registry.get(name)
+    assert handler is not None, f"a probe was claimed for {name}, which this worker does not have"
+    if handler.context_parameter is not None:
+        raise ContractViolation(f"the probe {name} must do without ctx: it runs outside of any job")
+    arguments = handler.arguments({})
+    if handler.is_async:
+        await handler.function(**arguments)
+    else:
+        await asyncio.to_thread(handler.function, **arguments)

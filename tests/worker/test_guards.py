@@ -1,0 +1,106 @@
+"""`ctx.breaker`: what a handler's guarded calls tell, in a thread, on the loop and in a process of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast.define.gates import BreakerRules
+from holdfast.define.registry import Registry, describe
+from holdfast.errors import DependencyDown, Permanent, Transient
+from holdfast.worker.context import AsyncContext, Context
+from holdfast.worker.dependencies import probe
+from tests.worker.attempts import bench, output, told
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_calls_are_told_with_the_report() -> None:
+    def work(*, ctx: Context) -> str:
+        for _ in range(2):
+            with ctx.breaker("gateway"):
+                pass
+        return "well"
+
+    report = await bench(work).result()
+    assert (output(report), told(report)["calls"]) == ("well", {"gateway": [False, False]})
+
+
+@pytest.mark.parametrize(
+    ("error", "failed"),
+    [
+        (Transient("later", code="BUSY"), True),
+        (Transient("later", code="OTHER"), False),
+        (Permanent("no", code="OTHER"), False),
+        (ValueError("no"), True),
+        (DependencyDown("gateway"), True),
+    ],
+)
+async def test_a_call_that_raises_fails_if_its_code_counts(error: Exception, failed: bool) -> None:
+    async def work(*, ctx: AsyncContext) -> None:
+        async with ctx.breaker("gateway"):
+            pass
+        async with ctx.breaker("gateway"):
+            raise error
+
+    assert told(await bench(work).result())["calls"] == {"gateway": [False, failed]}
+
+
+async def test_an_open_breaker_lets_no_call_begin() -> None:
+    called: list[int] = []
+
+    def work(*, ctx: Context) -> None:
+        with ctx.breaker("down"):
+            called.append(1)
+
+    data = told(await bench(work).result())
+    assert (data["code"], data["down"], data["class"], called) == ("DEPENDENCY_DOWN", "down", "transient", [])
+    assert "calls" not in data
+
+
+async def test_a_breaker_that_nobody_declared_is_a_mistake() -> None:
+    async def work(*, ctx: AsyncContext) -> None:
+        async with ctx.breaker("gatway"):
+            pass
+
+    data = told(await bench(work).result())
+    assert (data["code"], data["class"]) == ("CONTRACT_VIOLATION", "permanent")
+    assert "declare it under 'breakers'" in data["message"]
+
+
+# Probes
+
+
+def probing(function: Any) -> tuple[BreakerRules, Registry]:
+    return BreakerRules("gateway", probe_handler="check"), Registry([describe(function, "check")])
+
+
+async def test_a_probe_that_returns_finds_the_dependency_well() -> None:
+    async def well() -> int:
+        return 1
+
+    assert await probe(*probing(well)) is None
+    assert await probe(*probing(lambda: None)) is None
+
+
+async def test_a_probe_that_raises_says_what_is_wrong() -> None:
+    def broken() -> None:
+        raise ConnectionError("no route")
+
+    assert await probe(*probing(broken)) == "ConnectionError: no route"
+
+
+async def test_a_probe_cannot_ask_for_a_context() -> None:
+    def wants(*, ctx: Context) -> None: ...
+
+    problem = await probe(*probing(wants))
+    assert problem is not None
+    assert "must do without ctx" in problem
+
+
+async def test_an_address_that_does_not_answer_is_not_well() -> None:
+    rules = BreakerRules("gateway", probe_url="http://127.0.0.1:9/")
+    problem = await probe(rules, Registry())
+    assert problem is not None
+    assert problem.startswith("http://127.0.0.1:9/: ")
