@@ -12,6 +12,7 @@ from bench import limits
 from bench.ageing import age, claim_milliseconds, held_snapshot, sizes
 from bench.fairness import alone_and_beside
 from bench.fleet import Fleet, run_child
+from bench.held import hold_back
 from bench.killing import Killed, kill_each
 from bench.results import gather
 from bench.workloads import Measured, chain, fan, idle_latencies, jobs_of, measure, one_task, pick, run_jobs
@@ -22,6 +23,7 @@ from holdfast.store.postgres import PostgresStore
 
 GOALS = {"W1": 0.15, "W2b": 0.10, "W3 10,000": 0.25}
 SNAPSHOT_JOBS = 20_000
+HELD_JOBS, HELD_TASKS = 5_000, 100_000
 
 
 def main() -> None:
@@ -74,6 +76,8 @@ async def bench(url: str, runs: int, widest: int, aged: int) -> None:
     await snapshot(url, store)
     if aged:
         await old(url, store, runs, widest, aged, fresh)
+    # The last: what it holds back stays.
+    await held_back(url, store)
     await store.close()
 
 
@@ -149,6 +153,19 @@ async def snapshot(url: str, store: PostgresStore) -> None:
     print(
         f"{'snapshot':<12} a claim of 100: {without:.1f} ms; after {SNAPSHOT_JOBS:,} jobs under a snapshot held open"
         f" {held:.1f} ms, {held / without:.1f} times (goal: at most 3)",
+        flush=True,
+    )
+
+
+async def held_back(url: str, store: PostgresStore) -> None:
+    """Claims beside many tasks that are ready, but behind an open breaker or a full limit."""
+    with Fleet(url, ("orchestrator",)):
+        without = await claim_milliseconds(store, HELD_JOBS)
+        await hold_back(store, HELD_TASKS)
+        beside = await claim_milliseconds(store, HELD_JOBS)
+    print(
+        f"{'held back':<12} a claim of 100: {without:.1f} ms; beside {HELD_TASKS:,} tasks that a breaker or a limit holds"
+        f" back {beside:.1f} ms, {beside / without:.1f} times",
         flush=True,
     )
 
