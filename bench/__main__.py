@@ -164,8 +164,8 @@ async def held_back(url: str, store: PostgresStore) -> None:
         await hold_back(store, HELD_TASKS)
         beside = await claim_milliseconds(store, HELD_JOBS)
     print(
-        f"{'held back':<12} a claim of 100: {without:.1f} ms; beside {HELD_TASKS:,} tasks that a breaker or a limit holds"
-        f" back {beside:.1f} ms, {beside / without:.1f} times",
+        f"{'held back':<12} a claim of 100: {without:.1f} ms; beside {HELD_TASKS:,} tasks that a breaker or a limit"
+        f" holds back {beside:.1f} ms, {beside / without:.1f} times",
         flush=True,
     )
 

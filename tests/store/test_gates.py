@@ -8,7 +8,8 @@ from holdfast.core.breaking import BreakerState
 from holdfast.define.gates import BreakerRules, Limit
 from holdfast.orchestrator.commit import breaker_write
 from holdfast.store.interface import Batch, Handover, Lane, WorkerIdentity
-from tests.store.stage import Stage, report_of
+from holdfast.store.postgres import PostgresStore
+from tests.store.stage import PostgresBackstage, Stage, report_of
 
 pytestmark = pytest.mark.anyio
 GATEWAY = BreakerRules("gateway", cooldown_seconds=0.0)
@@ -169,3 +170,23 @@ async def test_what_is_behind_a_gate_is_not_handed_over(stage: Stage) -> None:
     committed = await cycle.commit(Batch(), Handover(worker, (), None, ["work"], 10))
     assert committed.leases == []
     assert await claimed(stage, worker) == [0, 1]
+
+
+async def test_the_queue_timeout_does_not_run_while_a_breaker_holds_a_task_back(store: PostgresStore) -> None:
+    stage = Stage(store, PostgresBackstage(store))
+    await store.declare_breakers([GATEWAY])
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    await stage.enqueue(me, job_id, "n", range(2), lane=BEHIND, queue_timeout_seconds=60.0)
+    await put(stage, me, BreakerState.OPEN)
+
+    async def pass_time(table: bytes, column: bytes) -> None:
+        async with store.connections.use("stage") as connection:
+            await connection.execute(b"update " + table + b" set " + column + b" = now() - interval '5 min'")
+
+    await pass_time(b"queue", b"queued_at")
+    assert await store.expire() == 0
+    await put(stage, me, BreakerState.CLOSED)
+    assert await store.expire() == 0
+    await pass_time(b"breakers", b"changed_at")
+    assert await store.expire() == 2

@@ -141,12 +141,16 @@ select g.owner, g.job_id, 'report', g.node, g.item, g.epoch, g.attempt,
 from gone g;
 
 -- name: expire_queued
--- Rows that nobody claimed within their queue timeout.
+-- Rows that nobody claimed within their queue timeout. Its time does not run while a breaker holds them back.
 with overdue as (
     select q.job_id, q.node, q.item
     from queue q
     where q.state = 'ready' and q.queue_timeout_seconds is not null
         and q.queued_at + make_interval(secs => q.queue_timeout_seconds) < now()
+        and not exists (
+            select 1 from lanes l join breakers b on b.name = l.breaker
+            where l.lane_id = q.lane_id
+                and (b.state <> 'closed' or b.changed_at + make_interval(secs => q.queue_timeout_seconds) > now()))
     for update skip locked
 ),
 gone as (
