@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 
 from tests.cli.conftest import Command, finished, spawn
@@ -58,3 +59,12 @@ def test_wait_ends_with_the_status_object_and_the_jobs_exit_code(database: Comma
     assert waited.json["finished_at"] is not None
     again = database("submit", file, "--json").json["answer"]
     assert again == ("already_completed" if code == 0 else "previously_failed")
+
+
+def test_tasks_of_a_higher_priority_are_taken_first(database: Command, database_url: str) -> None:
+    for priority in ("-5", "7", "0"):
+        assert database("submit", "flow.yaml", "--key", priority, "--priority", priority).code == 0
+    with psycopg.connect(database_url) as connection:
+        rows = connection.execute("select priority from holdfast.jobs order by priority desc").fetchall()
+    assert rows == [(7,), (0,), (-5,)]
+    assert database("submit", "flow.yaml", "--priority", "5000").code == 2

@@ -156,6 +156,9 @@ def submit(
     key: Annotated[
         str | None, typer.Option("--key", metavar="KEY", help="Name of this submission; the same key is the same job.")
     ] = None,
+    priority: Annotated[
+        int, typer.Option("--priority", metavar="N", min=-1000, max=1000, help="Tasks of higher ones are taken first.")
+    ] = 0,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; the exit code tells how it ended.")] = False,
     as_json: Json = False,
     database_url: DatabaseUrl = None,
@@ -168,6 +171,7 @@ def submit(
         assignments=input,
         inputs_file=inputs,
         key=key,
+        priority=priority,
         wait=wait,
         as_json=as_json,
         database_url=database_url,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from holdfast.cli.ending import end_with
 from holdfast.cli.fleet import start
@@ -33,6 +32,7 @@ def submit_job(
     assignments: Sequence[str],
     inputs_file: Path | None,
     key: str | None,
+    priority: int,
     wait: bool,
     as_json: bool,
     database_url: str | None,
@@ -48,17 +48,13 @@ def submit_job(
             client, reader = Client(store), Reader(store.connections, store.payloads)
             chosen = definition or await client.definition(workflow)
             inputs = given if given is not None else read_inputs(chosen, assignments, inputs_file)
-            submission = await _submit(client, chosen, inputs, key)
+            submission = await client.submit(chosen, inputs, key=key, priority=priority)
             if not as_json or not wait:
                 _tell(submission, as_json=as_json, wait=wait, database_url=database_url)
             await _hint_at_missing_orchestrator(reader, submission, chosen, settings, database_url)
             return await _wait(reader, submission, as_json, database_url) if wait else ExitCode.DONE
 
     return drive(work())
-
-
-async def _submit(client: Client, definition: Definition, inputs: dict[str, Any], key: str | None) -> Submission:
-    return await client.submit(definition, inputs, key=key)
 
 
 def _check_key(key: str | None) -> None:
