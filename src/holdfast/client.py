@@ -8,21 +8,25 @@ import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 import uuid_utils
 
+from holdfast.core.breaking import Breaker, BreakerState, close_breaker, open_breaker
 from holdfast.core.states import JOB_TERMINAL, JobStatus
 from holdfast.define.definition import Definition, read_pinned
 from holdfast.define.inputs import check_inputs
 from holdfast.errors import NotFound, PayloadRefused, Refused
+from holdfast.store.gates import BreakerView, Gates
 from holdfast.store.interface import NewJob, SubmitAnswer
 from holdfast.store.migrate import ensure_schema
 from holdfast.store.payloads import LIMIT_BYTES
 from holdfast.store.postgres import PostgresStore
 
 MAX_KEY_LENGTH = 500
+
+BreakerVerb = Literal["open", "close", "reset"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +148,39 @@ class Client:
     async def cancel(self, job_id: str, *, reason: str = "", actor: str | None = None) -> int:
         """Ask the job's owner to stop it; returns the signal's id, whose answer tells what came of it."""
         return await self._store.send(job_id, "cancel", actor or current_actor(), reason)
+
+    async def breakers(self) -> list[BreakerView]:
+        """All breakers that workflows have declared, by name."""
+        return await Gates(self._store).breakers()
+
+    async def change_breaker(
+        self, name: str, verb: BreakerVerb, *, reason: str = "", actor: str | None = None
+    ) -> BreakerView:
+        """Open a breaker until a person closes it, close it, or close it with an empty window; who and why is kept."""
+
+        def steer(breaker: Breaker, now: float) -> None:
+            _steer(breaker, verb, now, reason)
+
+        return await Gates(self._store).change_breaker(name, steer, actor or current_actor())
+
+
+def _steer(breaker: Breaker, verb: BreakerVerb, now: float, reason: str) -> None:
+    if verb == "open":
+        if breaker.held:
+            raise Refused(
+                f"Breaker {breaker.name} is held open already.",
+                remedy=f"Close it with: holdfast breakers close {breaker.name}",
+                instance=breaker.name,
+            )
+        open_breaker(breaker, now, reason or "opened by hand", held=True)
+        return
+    if verb == "close" and breaker.state is BreakerState.CLOSED:
+        raise Refused(
+            f"Breaker {breaker.name} is closed already.",
+            remedy=f"Make it forget the failures that it has counted with: holdfast breakers reset {breaker.name}",
+            instance=breaker.name,
+        )
+    close_breaker(breaker, now, reason or ("closed by hand" if verb == "close" else "reset by hand"))
 
 
 def _submission(job: NewJob, answer: SubmitAnswer) -> Submission:

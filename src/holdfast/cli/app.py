@@ -84,6 +84,12 @@ class DrawingFormat(StrEnum):
     SVG = "svg"
 
 
+class BreakerVerb(StrEnum):
+    OPEN = "open"
+    CLOSE = "close"
+    RESET = "reset"
+
+
 Json = Annotated[bool, typer.Option("--json", help="Answer as JSON; problems too, on stderr.")]
 DatabaseUrl = Annotated[
     str | None,
@@ -286,6 +292,28 @@ def cancel(
     from holdfast.cli.cancel import cancel_job
 
     return cancel_job(job, reason=reason, yes=yes, detach=detach, as_json=as_json, database_url=database_url)
+
+
+@app.command(cls=PlainCommand, rich_help_panel=STEER)
+def breakers(
+    verb: Annotated[
+        BreakerVerb | None,
+        typer.Argument(
+            metavar="open|close|reset", help="Hold it open, close it, or forget its failures. Default: list."
+        ),
+    ] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Breaker to change.")] = None,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it is kept with the breaker.")] = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Show which dependencies are held to be down; open and close breakers by hand."""
+    from holdfast.cli.breakers import change_breaker, list_breakers
+
+    if verb is None:
+        return list_breakers(as_json=as_json, database_url=database_url)
+    return change_breaker(verb.value, name, reason=reason, yes=yes, as_json=as_json, database_url=database_url)
 
 
 @app.command(cls=PlainCommand, rich_help_panel=WRITE)

@@ -46,7 +46,7 @@ GATHER_ROWS, GATHER_BYTES = 2000, 4 * 1024 * 1024
 _JSON = frozenset({"calls", "data", "error", "extra", "spent"})
 _MAY_BE_LARGE = frozenset({"output", "params", "result"})
 # A node may be named null: unquoted, Postgres would take its name for none.
-_TEXT = frozenset({"log", "name", "node", "reason", "worker"})
+_TEXT = frozenset({"actor", "log", "name", "node", "reason", "worker"})
 
 
 class PostgresCycle:
@@ -124,7 +124,7 @@ class PostgresCycle:
         return [_job_row(row) for row in jobs], [await self._node_row(row) for row in nodes]
 
     async def breakers(self, names: Sequence[str]) -> list[Breaker]:
-        return [_breaker(row) for row in await self._fetch("load_breakers", names=texts(names))]
+        return [breaker_of(row) for row in await self._fetch("load_breakers", names=texts(names))]
 
     async def examine(self, job_ids: Sequence[str]) -> dict[str, Examined]:
         jobs = {"jobs": plain(job_ids)}
@@ -366,7 +366,7 @@ def _signal_row(row: tuple[Any, ...]) -> SignalRow:
     return SignalRow._make((*row[:11], _parsed(row[11]), _parsed(row[12]), *row[13:]))
 
 
-def _breaker(row: tuple[Any, ...]) -> Breaker:
+def breaker_of(row: tuple[Any, ...]) -> Breaker:
     name, state, settings, calls, successes, changed_at, until, held, reason = row
     return Breaker(
         rules=BreakerRules.from_json({**orjson.loads(settings), "name": name}),
