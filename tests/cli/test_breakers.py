@@ -22,6 +22,12 @@ breakers: {gateway: {window_calls: 4, min_calls: 2, cooldown_seconds: 600}}
 nodes:
   call: {handler: echo, breaker: gateway}
 """
+SHARED = """
+workflow_id: shared
+nodes:
+  nap: {handler: sleep, params: {duration_seconds: 600}, concurrency: {limit: 1, key: bed}, next: other}
+  other: {handler: echo}
+"""
 TYPES = {"until": "timestamptz", "calls": "jsonb", "settings": "jsonb"}
 KEYS = [
     "name", "state", "held_by", "since", "until", "has_probe", "calls", "failed", "window_calls", "successes",
@@ -90,6 +96,40 @@ def test_a_breaker_that_opened_by_itself_says_why_and_when_it_is_tried(
     found = breaker(database)
     assert (found["state"], found["held_by"], found["has_probe"]) == ("open", None, True)
     assert "waits for its probe" in " ".join(database("breakers").out.split())
+
+
+def test_a_job_behind_an_open_breaker_is_held_and_says_until_when(
+    database: Command, database_url: str, started: Start
+) -> None:
+    job_id = declared(database, started)
+    status = status_of(database, job_id)
+    assert (status["held"], node_of(database, job_id, "call")["held"]) == (None, None)
+    put(database_url, state="open", reason="2 of the last 2 calls failed", until="2100-01-01T00:00:00Z")
+    status = status_of(database, job_id)
+    since = breaker(database)["since"]
+    held = {"by": "breaker", "name": "gateway", "since": since, "until": "2100-01-01T00:00:00.000Z"}
+    assert status["held"] == held
+    assert list(status["held"]) == list(held)
+    assert node_of(database, job_id, "call")["held"] == held
+    started("worker")
+    until(lambda: "held by breaker gateway, for" in " ".join(database("status", job_id).out.split()))
+    shown = " ".join(database("status", job_id).out.split())
+    assert "Held by breaker gateway since" in shown
+    assert ", tried again at" in shown
+    put(database_url, state="closed")
+    assert status_of(database, job_id)["held"] is None
+
+
+def test_a_job_is_held_by_a_limit_that_another_job_fills(database: Command, started: Start) -> None:
+    first = submitted(database, SHARED, "shared", "--key", "one")
+    started("orchestrator")
+    started("worker")
+    until(lambda: node_of(database, first, "nap")["status"] == "running")
+    second = submitted(database, SHARED, "shared", "--key", "two")
+    held = until(lambda: status_of(database, second)["held"])
+    assert (held["by"], held["name"], held["until"]) == ("limit", "key:bed", None)
+    assert node_of(database, second, "other")["held"] is None
+    assert status_of(database, first)["held"] is None
 
 
 def test_a_reset_forgets_the_failures(database: Command, database_url: str, started: Start) -> None:

@@ -56,8 +56,9 @@ class Gates:
             breaker = breaker_of(rows[0])
             change(breaker, now)
             await connection.execute(query("write_breakers"), _columns(breaker, actor))
+            rows = await (await connection.execute(query("read_breakers"))).fetchall()
         await self._store.notify_workers()
-        return next(one for one in await self.breakers() if one.name == name)
+        return next(BreakerView._make(row) for row in rows if row[0] == name)
 
     async def _no_such_breaker(self, name: str) -> NotFound:
         async with self._store.connections.use("reading") as connection:
