@@ -90,6 +90,11 @@ class BreakerVerb(StrEnum):
     RESET = "reset"
 
 
+class LimitVerb(StrEnum):
+    SET = "set"
+    DROP = "drop"
+
+
 Json = Annotated[bool, typer.Option("--json", help="Answer as JSON; problems too, on stderr.")]
 DatabaseUrl = Annotated[
     str | None,
@@ -314,6 +319,49 @@ def breakers(
     if verb is None:
         return list_breakers(as_json=as_json, database_url=database_url)
     return change_breaker(verb.value, name, reason=reason, yes=yes, as_json=as_json, database_url=database_url)
+
+
+@app.command(cls=PlainCommand, rich_help_panel=STEER)
+def limits(
+    verb: Annotated[
+        LimitVerb | None,
+        typer.Argument(metavar="set|drop", help="Set a limit, or take it away. Default: list."),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="queue:QUEUE, tenant, or as listed: node:WORKFLOW.NODE, key:KEY."),
+    ] = None,
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", metavar="N", min=1, help="Tasks that may run at once.")
+    ] = None,
+    rate: Annotated[
+        str | None, typer.Option("--rate", metavar="N/SECONDS", help="Tasks that may begin in so many seconds.")
+    ] = None,
+    backlog: Annotated[
+        int | None, typer.Option("--backlog", metavar="N", min=1, help="Jobs of a tenant that may be open.")
+    ] = None,
+    tenant: Annotated[
+        str | None, typer.Option("--tenant", metavar="TENANT", help="Whose limit; default is the tenant default.")
+    ] = None,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Show how many tasks may run, and what waits for that; set limits by hand."""
+    from holdfast.cli.limits import drop_limit, list_limits, set_limit
+
+    if verb is None:
+        return list_limits(as_json=as_json, database_url=database_url)
+    if verb is LimitVerb.DROP:
+        return drop_limit(name, tenant=tenant, as_json=as_json, database_url=database_url)
+    return set_limit(
+        name,
+        tenant=tenant,
+        concurrency=concurrency,
+        rate=rate,
+        backlog=backlog,
+        as_json=as_json,
+        database_url=database_url,
+    )
 
 
 @app.command(cls=PlainCommand, rich_help_panel=WRITE)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from holdfast.core.breaking import Breaker
 from holdfast.define.source import did_you_mean
-from holdfast.errors import NotFound
+from holdfast.errors import NotFound, Refused
 from holdfast.store.arrays import jsons, plain, texts
 from holdfast.store.cycle import breaker_of
 from holdfast.store.postgres import PostgresStore
@@ -16,6 +16,8 @@ from holdfast.store.queries import query
 
 ROLE = "gates"
 SHOWN_NAMES = 10
+DECLARED = ("node:", "key:")
+"""How the names of limits begin that workflows declare."""
 
 
 class BreakerView(NamedTuple):
@@ -35,6 +37,27 @@ class BreakerView(NamedTuple):
     running: int
     reason: str | None
     actor: str | None
+
+
+class LimitView(NamedTuple):
+    """A limit at one moment; `burst` tasks may begin at once, `rate` more each second. A person set it: `actor`."""
+
+    tenant: str
+    name: str
+    concurrency: int | None
+    rate: float | None
+    burst: int | None
+    backlog: int | None
+    running: int
+    waiting: int
+    open_jobs: int | None
+    changed_at: datetime
+    actor: str | None
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether its name is one that workflows give."""
+        return self.name.startswith(DECLARED)
 
 
 class Gates:
@@ -60,17 +83,71 @@ class Gates:
         await self._store.notify_workers()
         return next(BreakerView._make(row) for row in rows if row[0] == name)
 
+    async def limits(self) -> list[LimitView]:
+        return [LimitView._make(row) for row in await self._fetch("read_limits")]
+
+    async def set_limit(
+        self,
+        tenant: str,
+        name: str,
+        actor: str,
+        *,
+        concurrency: int | None = None,
+        rate: float | None = None,
+        burst: int | None = None,
+        backlog: int | None = None,
+    ) -> LimitView:
+        """Set what is given of a limit; one that workflows declare must be known by now."""
+        if name.startswith(DECLARED):
+            await self._limit(tenant, name)
+        given = {"concurrency": concurrency, "rate": rate, "burst": burst, "backlog": backlog}
+        await self._execute("set_limit", tenant=tenant, name=name, actor=actor, **given)
+        await self._store.notify_workers()
+        return await self._limit(tenant, name)
+
+    async def drop_limit(self, tenant: str, name: str) -> LimitView:
+        """Take a person's limit away; one that a workflow declares stays, and the workflow has the word again."""
+        found = await self._limit(tenant, name)
+        if found.is_declared and found.actor is None:
+            raise Refused(
+                f"Limit {name} is declared by a workflow, and nobody has set it otherwise.",
+                remedy=f"Set it with: holdfast limits set {name} --concurrency N",
+                instance=name,
+            )
+        await self._execute("give_limit_back" if found.is_declared else "drop_limit", tenant=tenant, name=name)
+        await self._store.notify_workers()
+        return found
+
+    async def _limit(self, tenant: str, name: str) -> LimitView:
+        known = await self.limits()
+        for one in known:
+            if (one.tenant, one.name) == (tenant, name):
+                return one
+        names = [one.name for one in known if one.tenant == tenant]
+        of = f" of tenant {tenant}" if tenant else ""
+        remedy = _remedy(name, names, "There are none.")
+        raise NotFound(f"There is no limit '{name}'{of}.", remedy=remedy, instance=name)
+
     async def _no_such_breaker(self, name: str) -> NotFound:
         async with self._store.connections.use("reading") as connection:
             known = [row[0] for row in await (await connection.execute(query("read_breakers"))).fetchall()]
-        shown = f"Known: {', '.join(known[:SHOWN_NAMES])}{', …' if len(known) > SHOWN_NAMES else ''}."
-        nothing = "No job of a workflow with breakers has begun here."
-        remedy = " ".join(part for part in (did_you_mean(name, known), shown if known else nothing) if part)
+        remedy = _remedy(name, known, "No job of a workflow with breakers has begun here.")
         return NotFound(f"There is no breaker '{name}'.", remedy=remedy, instance=name)
+
+    async def _execute(self, statement: str, /, **parameters: Any) -> None:
+        async with self._store.connections.use(ROLE) as connection:
+            await connection.execute(query(statement), parameters)
 
     async def _fetch(self, statement: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
         async with self._store.connections.use(ROLE) as connection:
             return await (await connection.execute(query(statement), parameters)).fetchall()
+
+
+def _remedy(name: str, known: list[str], otherwise: str) -> str:
+    if not known:
+        return otherwise
+    shown = f"Known: {', '.join(known[:SHOWN_NAMES])}{', …' if len(known) > SHOWN_NAMES else ''}."
+    return " ".join(part for part in (did_you_mean(name, known), shown) if part)
 
 
 def _columns(breaker: Breaker, actor: str) -> dict[str, str]:

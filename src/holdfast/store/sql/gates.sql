@@ -67,3 +67,39 @@ select m.node, sum(m.tasks)::int, (array_agg(s.by order by m.lane_id))[1], (arra
     coalesce(min(s.since), min(m.queued_at)), max(s.until), (array_agg(s.details::text order by m.lane_id))[1]
 from mine m left join first_shut s on s.lane_id = m.lane_id
 group by m.node having bool_and(s.lane_id is not null);
+
+-- name: read_limits
+-- All limits, with what runs and waits under each. The queue is counted once, by lane.
+with load as materialized (
+    select q.lane_id, count(*) filter (where q.state = 'leased') as running,
+        count(*) filter (where q.state <> 'leased') as waiting
+    from queue q group by q.lane_id
+),
+under as (
+    select g.gate, sum(o.running)::int as running, sum(o.waiting)::int as waiting
+    from load o join lanes l on l.lane_id = o.lane_id cross join lateral unnest(gates_of(l)) as g (gate)
+    group by g.gate
+)
+select m.tenant, m.name, m.concurrency, m.rate, m.burst, m.backlog, coalesce(u.running, 0), coalesce(u.waiting, 0),
+    case when m.backlog is not null then (
+        select count(*)::int from jobs j where j.tenant = m.tenant and j.finished_at is null) end,
+    m.changed_at, m.actor
+from limits m left join under u on u.gate = 'limit:' || m.tenant || ':' || m.name
+order by m.tenant, m.name;
+
+-- name: set_limit
+-- What is not given stays as it is; who set it has the word from now on, not the workflows.
+insert into limits (tenant, name, concurrency, rate, burst, backlog, actor)
+values (%(tenant)s, %(name)s, %(concurrency)s::int, %(rate)s::float8, %(burst)s::int, %(backlog)s::int, %(actor)s)
+on conflict (tenant, name) do update
+set concurrency = coalesce(excluded.concurrency, limits.concurrency), rate = coalesce(excluded.rate, limits.rate),
+    burst = coalesce(excluded.burst, limits.burst), backlog = coalesce(excluded.backlog, limits.backlog),
+    changed_at = now(), actor = excluded.actor;
+
+-- name: drop_limit
+delete from limits m where m.tenant = %(tenant)s and m.name = %(name)s;
+
+-- name: give_limit_back
+-- What a workflow has declared does not go: its next declaration has the word again.
+update limits m set actor = null, changed_at = now()
+where m.tenant = %(tenant)s and m.name = %(name)s and m.actor is not null;
