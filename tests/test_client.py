@@ -185,3 +185,54 @@ async def test_a_cancel_names_who_asked(client: Client, store: PostgresStore) ->
     (signal,) = [s for s in opened.signals if s.kind == "cancel"]
     assert signal.reason == "wrong region"
     assert "@" in str(signal.actor)
+
+
+async def test_a_full_backlog_refuses_new_jobs_and_answers_for_those_that_are_there(store: PostgresStore) -> None:
+    client = Client(store)
+    await client.set_limit("tenant", backlog=2)
+    first, _ = [await client.submit(REGION, {"region": region}) for region in ("CIV", "GHA")]
+    with pytest.raises(Refused, match="backlog of tenant default is full: 2 jobs are open, and 2 may be") as refused:
+        await client.submit(REGION, {"region": "TGO"})
+    assert "holdfast limits set tenant --tenant default --backlog 4" in (refused.value.remedy or "")
+    again = await client.submit(REGION, {"region": "CIV"})
+    assert (again.job_id, again.answer) == (first.job_id, "already_processing")
+    await client.drop_limit("tenant")
+    assert (await client.submit(REGION, {"region": "TGO"})).answer == "created"
+
+
+async def test_submissions_at_once_do_not_pass_a_backlog_together(store: PostgresStore, database_url: str) -> None:
+    await Client(store).set_limit("tenant", backlog=3)
+    others = [PostgresStore(database_url) for _ in range(6)]
+    try:
+        tried = [Client(one).submit(REGION, {"region": str(number)}) for number, one in enumerate(others)]
+        answers = await asyncio.gather(*tried, return_exceptions=True)
+    finally:
+        for one in others:
+            await one.close()
+    assert sorted(type(answer).__name__ for answer in answers) == ["Refused"] * 3 + ["Submission"] * 3
+
+
+async def test_a_limit_of_another_tenant_and_one_without_a_backlog_bound_nothing(store: PostgresStore) -> None:
+    client = Client(store)
+    await client.set_limit("tenant", tenant="acme", backlog=1)
+    await client.set_limit("tenant", concurrency=1)
+    for region in ("CIV", "GHA"):
+        assert (await client.submit(REGION, {"region": region})).answer == "created"
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("nonsense", {"concurrency": 1}),
+        ("queue:", {"concurrency": 1}),
+        ("queue:default", {"concurrency": 1, "tenant": "acme"}),
+        ("queue:default", {"backlog": 1}),
+        ("queue:default", {"concurrency": 0}),
+        ("queue:default", {"rate": (1, 0.0)}),
+        ("tenant", {}),
+    ],
+)
+async def test_a_limit_that_makes_no_sense_is_refused(store: PostgresStore, name: str, given: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        await Client(store).set_limit(name, **given)
+    assert await Client(store).limits() == []

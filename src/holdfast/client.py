@@ -8,21 +8,25 @@ import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 import uuid_utils
 
+from holdfast.core.breaking import Breaker, BreakerState, close_breaker, open_breaker
 from holdfast.core.states import JOB_TERMINAL, JobStatus
 from holdfast.define.definition import Definition, read_pinned
 from holdfast.define.inputs import check_inputs
-from holdfast.errors import NotFound, PayloadRefused, Refused
+from holdfast.errors import InvalidInput, NotFound, PayloadRefused, Refused
+from holdfast.store.gates import BreakerView, Gates, LimitView
 from holdfast.store.interface import NewJob, SubmitAnswer
 from holdfast.store.migrate import ensure_schema
 from holdfast.store.payloads import LIMIT_BYTES
 from holdfast.store.postgres import PostgresStore
 
 MAX_KEY_LENGTH = 500
+
+BreakerVerb = Literal["open", "close", "reset"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +148,100 @@ class Client:
     async def cancel(self, job_id: str, *, reason: str = "", actor: str | None = None) -> int:
         """Ask the job's owner to stop it; returns the signal's id, whose answer tells what came of it."""
         return await self._store.send(job_id, "cancel", actor or current_actor(), reason)
+
+    async def breakers(self) -> list[BreakerView]:
+        """All breakers that workflows have declared, by name."""
+        return await Gates(self._store).breakers()
+
+    async def change_breaker(
+        self, name: str, verb: BreakerVerb, *, reason: str = "", actor: str | None = None
+    ) -> BreakerView:
+        """Open a breaker until a person closes it, close it, or close it with an empty window; who and why is kept."""
+
+        def steer(breaker: Breaker, now: float) -> None:
+            _steer(breaker, verb, now, reason)
+
+        return await Gates(self._store).change_breaker(name, steer, actor or current_actor())
+
+    async def limits(self) -> list[LimitView]:
+        """All limits: those that workflows have declared, and those that people have set."""
+        return await Gates(self._store).limits()
+
+    async def set_limit(
+        self,
+        name: str,
+        *,
+        tenant: str | None = None,
+        concurrency: int | None = None,
+        rate: tuple[int, float] | None = None,
+        backlog: int | None = None,
+        actor: str | None = None,
+    ) -> LimitView:
+        """Limit a queue (`queue:NAME`), a tenant (`tenant`), or otherwise than its workflow a node or a key.
+
+        `rate` is how many tasks may begin in how many seconds; `backlog` how many jobs of a tenant may be open.
+        """
+        owner = _tenant_of_limit(name, tenant)
+        if concurrency is None and rate is None and backlog is None:
+            raise InvalidInput(f"What is the limit {name} to be?", remedy="Give a concurrency, a rate or a backlog.")
+        if backlog is not None and name != "tenant":
+            raise InvalidInput(
+                f"The limit {name} has no backlog: only a tenant's jobs are counted.",
+                remedy="Use: holdfast limits set tenant --backlog N",
+            )
+        burst, seconds = rate or (None, None)
+        if any(number is not None and number <= 0 for number in (concurrency, burst, seconds, backlog)):
+            raise InvalidInput(
+                f"The limit {name} must be above zero.",
+                remedy="Hold everything back with a breaker: holdfast breakers open NAME",
+            )
+        return await Gates(self._store).set_limit(
+            owner,
+            name,
+            actor or current_actor(),
+            concurrency=concurrency,
+            rate=burst / seconds if burst is not None and seconds is not None else None,
+            burst=burst,
+            backlog=backlog,
+        )
+
+    async def drop_limit(self, name: str, *, tenant: str | None = None) -> LimitView:
+        """Take a limit away that a person has set; returns it as it was."""
+        return await Gates(self._store).drop_limit(_tenant_of_limit(name, tenant), name)
+
+
+def _tenant_of_limit(name: str, tenant: str | None) -> str:
+    """Whose limit it is; a queue is everybody's."""
+    kind, _, rest = name.partition(":")
+    if kind == "queue" and rest:
+        if tenant is not None:
+            raise InvalidInput(f"The limit {name} is one for all tenants.", remedy="Leave the tenant out.")
+        return ""
+    if name == "tenant" or (kind in ("node", "key") and rest):
+        return tenant or "default"
+    raise InvalidInput(
+        f"'{name}' is not the name of a limit.",
+        remedy="Use queue:QUEUE, tenant, node:WORKFLOW.NODE or key:KEY; list them with: holdfast limits",
+    )
+
+
+def _steer(breaker: Breaker, verb: BreakerVerb, now: float, reason: str) -> None:
+    if verb == "open":
+        if breaker.held:
+            raise Refused(
+                f"Breaker {breaker.name} is held open already.",
+                remedy=f"Close it with: holdfast breakers close {breaker.name}",
+                instance=breaker.name,
+            )
+        open_breaker(breaker, now, reason or "opened by hand", held=True)
+        return
+    if verb == "close" and breaker.state is BreakerState.CLOSED:
+        raise Refused(
+            f"Breaker {breaker.name} is closed already.",
+            remedy=f"Make it forget the failures that it has counted with: holdfast breakers reset {breaker.name}",
+            instance=breaker.name,
+        )
+    close_breaker(breaker, now, reason or ("closed by hand" if verb == "close" else "reset by hand"))
 
 
 def _submission(job: NewJob, answer: SubmitAnswer) -> Submission:

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -139,9 +139,12 @@ def database(command: Command, database_url: str, monkeypatch: pytest.MonkeyPatc
     return command
 
 
+_spawned: list[subprocess.Popen[str]] = []
+
+
 def spawn(*arguments: str, **environment: str) -> subprocess.Popen[str]:
-    """A command as a process of its own, in the current directory."""
-    return subprocess.Popen(
+    """A command as a process of its own, in the current directory; it ends with its test at the latest."""
+    process = subprocess.Popen(
         [*HOLDFAST, *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -149,6 +152,19 @@ def spawn(*arguments: str, **environment: str) -> subprocess.Popen[str]:
         text=True,
         env={**os.environ, **environment},
     )
+    _spawned.append(process)
+    return process
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind() -> Iterator[None]:
+    """A test that fails half-way leaves processes behind, which would serve the next test's database."""
+    yield
+    for process in _spawned:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+    _spawned.clear()
 
 
 def finished(process: subprocess.Popen[str], seconds: float = 60.0) -> Answer:

@@ -36,6 +36,7 @@ inputs: {items: {type: array}}
 nodes:
   each: {type: fan_out, source: "{{ inputs.items }}", task: {handler: sleep, params: {duration_seconds: 600}}}
 """
+BEHIND = "workflow_id: behind\nbreakers: {gateway: {}}\nnodes: {call: {handler: echo, breaker: gateway}}"
 KEYS = ["node", "index", "cause", "since", "until", "details", "command"]
 
 
@@ -123,6 +124,59 @@ def test_all_slots_are_taken(database: Command, started: Start) -> None:
     assert (waits["details"]["tasks"], waits["details"]["first"]) == (3, [1, 2, 3])
     assert (waits["details"]["limit"], waits["details"]["slots"], waits["details"]["busy"]) == ("slots", 1, 1)
     assert waits["command"] == "holdfast worker --queue default"
+
+
+def test_a_breaker_tells_who_holds_it_open_or_when_it_is_tried(
+    database: Command, database_url: str, started: Start
+) -> None:
+    job_id = submitted(database, "behind", BEHIND)
+    started("orchestrator")
+    until(lambda: database("breakers", "--json").json["breakers"])
+    database("breakers", "open", "gateway", "--yes", "--reason", "new cable")
+    started("worker")
+    (reason,) = until(lambda: [r for r in why(database, job_id) if r["cause"] == "breaker_open"])
+    assert (reason["node"], reason["until"]) == ("call", None)
+    assert reason["command"] == "holdfast breakers close gateway"
+    assert (reason["details"]["breaker"], reason["details"]["state"]) == ("gateway", "open")
+    text = " ".join(database("why", job_id).out.split())
+    assert f"call is held by breaker gateway, which {reason['details']['held_by']} opened" in text
+    assert "new cable → holdfast breakers close gateway" in text
+    sql(database_url, "update holdfast.breakers set held = false, until = now() + interval '1 h'")
+    (reason,) = why(database, job_id)
+    assert (reason["cause"], reason["command"]) == ("breaker_open", None)
+    assert reason["until"] > reason["since"]
+    assert "it is tried again at" in " ".join(database("why", job_id).out.split())
+    sql(database_url, 'update holdfast.breakers set settings = settings || \'{"probe_url": "http://localhost/"}\'')
+    assert "its probe finds out when it is well again" in " ".join(database("why", job_id).out.split())
+
+
+def test_a_limit_tells_how_many_run_and_on_whom(database: Command, started: Start) -> None:
+    limited = WIDE.replace("workflow_id: wide", "workflow_id: limited").replace(
+        "task: {", "task: {concurrency: {limit: 1}, "
+    )
+    job_id = submitted(database, "limited", limited, "--input", "items=[1, 2, 3, 4]")
+    started("orchestrator")
+    started("worker")
+    until(lambda: node_of(database, job_id, "each")["counts"]["running"] == 1)
+    waits, runs = sorted(why(database, job_id), key=lambda r: r["cause"])
+    assert (waits["cause"], runs["cause"]) == ("limit_reached", "running")
+    assert (waits["details"]["tasks"], waits["details"]["limit"]) == (3, "node:limited.each")
+    assert (waits["details"]["concurrency"], waits["details"]["running"]) == (1, 1)
+    assert waits["details"]["workers"] == runs["details"]["workers"]
+    assert f"1 of 1 run, on {waits['details']['workers'][0]}" in " ".join(database("why", job_id).out.split())
+
+
+def test_a_rate_tells_when_the_next_may_begin(database: Command, started: Start) -> None:
+    slow = WIDE.replace("workflow_id: wide", "workflow_id: slow_rate")
+    slow = slow.replace("task: {", "task: {rate: {limit: 2, per_seconds: 7200}, ")
+    job_id = submitted(database, "slow_rate", slow, "--input", "items=[1, 2, 3, 4]")
+    started("orchestrator")
+    started("worker")
+    until(lambda: node_of(database, job_id, "each")["counts"]["running"] == 2)
+    (reason,) = [r for r in why(database, job_id) if r["cause"] == "limit_reached"]
+    assert (reason["details"]["limit"], reason["details"]["tasks"]) == ("node:slow_rate.each", 2)
+    assert reason["until"] > reason["since"]
+    assert "2 may begin in 7200 s, the next at" in " ".join(database("why", job_id).out.split())
 
 
 def test_an_owner_that_is_gone_is_named_with_the_time_of_its_end(database: Command, started: Start) -> None:

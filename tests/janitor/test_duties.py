@@ -7,6 +7,7 @@ import logging
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -251,6 +252,33 @@ async def test_many_equal_failures_raise_one_alert(scene: Bench, caplog: pytest.
     (line,) = [record.getMessage() for record in caplog.records if record.name == "holdfast.janitor"]
     said = "100 equal failures in one job of echo_test within an hour: HANDLER_ERROR: no route"
     assert line == f"janitor_alert: repeated_failures: {said} ({job_id})"
+
+
+async def test_a_breaker_that_stays_open_is_told_once_an_hour(scene: Bench) -> None:
+    behind = "workflow_id: behind\nbreakers: {b: {cooldown_seconds: 60}}\nnodes: {a: {handler: echo, breaker: b}}"
+    await scene.queued(await scene.engine.submit(behind), 1)
+    opened = "insert into breaker_changes (name, state, reason, changed_at) values ('b', 'open', 'it fell', now() - %s)"
+    await scene.damage("update breakers set state = 'open', until = now() + interval '1 h', reason = 'it fell'")
+    await scene.damage(opened, timedelta(seconds=599))
+    assert await scene.tidy() == []
+    await scene.damage(opened, timedelta(seconds=601))
+    (found,) = await scene.janitor().run_once()
+    assert (found.duty, found.action, found.before and found.before["breaker"]) == ("long_open_breakers", "alert", "b")
+    assert found.reason.endswith("1 s, one task waits behind it: it fell")
+    assert await scene.tidy() == []
+    await scene.damage("update janitor_actions set at = now() - interval '61 minutes'")
+    assert await scene.tidy() == [("long_open_breakers", "alert")]
+
+
+async def test_a_breaker_that_a_person_holds_open_has_a_day(scene: Bench) -> None:
+    behind = "workflow_id: behind\nbreakers: {b: {cooldown_seconds: 1}}\nnodes: {a: {handler: echo, breaker: b}}"
+    await scene.queued(await scene.engine.submit(behind), 1)
+    await scene.engine.client.change_breaker("b", "open", actor="ann@server")
+    await scene.damage("update breakers set changed_at = now() - interval '23 hours'")
+    assert await scene.tidy() == []
+    await scene.damage("update breakers set changed_at = now() - interval '25 hours'")
+    (found,) = await scene.janitor().run_once()
+    assert found.reason == "breaker b is held open by ann@server for 90000 s, one task waits behind it: opened by hand"
 
 
 async def test_what_no_signal_repairs_is_told_to_a_person(scene: Bench) -> None:

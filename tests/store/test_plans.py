@@ -128,6 +128,7 @@ STATEMENTS: dict[str, dict[str, Any]] = {
     "claim_jobs": {"floor": -1, "limit": 500, "aside": "{}"},
     "raise_floors": {"lanes": "{1,2,3}", "newest": 1_000_000},
     "read_queue": {"job": JOBS[0]},
+    "read_holds": {"job": JOBS[0]},
     "unserved_nodes": {"job": JOBS[0]},
     "read_events": {"job": JOBS[0], "after": 4000, "node": None, "limit": 100},
     "item_results": {"job": JOBS[0], "node": "n"},

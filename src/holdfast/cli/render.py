@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.cli.streams import harmless
-from holdfast.cli.words import counted, cut, day_and_clock, duration, elapsed, parsed, short, value
+from holdfast.cli.words import clock, counted, cut, day_and_clock, duration, elapsed, parsed, short, value
 from holdfast.define.definition import UNREADABLE_REMEDY
 from holdfast.store.reading import FailedItems
 
@@ -71,6 +71,8 @@ def node_table(status: dict[str, Any], *, rows: int | None = None, bar_width: in
         table.add_row(*_node_cells(node, now, bar_width))
         if node["unserved"] is not None:
             table.add_row("", "", "", Text(f"↳ {unserved_note(node['unserved'], now)}", style="yellow"), "")
+        elif node["held"] is not None and not node["counts"]["running"]:
+            table.add_row("", "", "", Text(f"↳ {held_note(node['held'], now)}", style="yellow"), "")
     left_out = Counter(node["status"] for node in nodes) - Counter(node["status"] for node in shown)
     if not left_out:
         return table
@@ -148,6 +150,16 @@ def unserved_note(unserved: dict[str, Any], now: datetime) -> str:
     return f"no worker {lacks}, for {elapsed(unserved['since'], None, now)}"
 
 
+def held_note(held: dict[str, Any], now: datetime) -> str:
+    return f"held by {held['by']} {cut(held['name'], 30)}, for {elapsed(held['since'], None, now)}"
+
+
+def held_text(held: dict[str, Any]) -> str:
+    """`by breaker gateway since 12:03:11, tried again at 12:03:41`"""
+    text = f"by {held['by']} {held['name']} since {clock(held['since'])}"
+    return f"{text}, tried again at {clock(held['until'])}" if held["until"] else text
+
+
 def _number(number: Any) -> str:
     return f"{number:,g}" if isinstance(number, float) else f"{number:,}" if isinstance(number, int) else str(number)
 
@@ -176,6 +188,8 @@ def job_card(
     if status["finished_at"] is None:
         parts.append(_line("Created", day_and_clock(status["created_at"])))
         parts.append(_line("Owner", owner_text(status["owner"])))
+    if status["held"] is not None:
+        parts.append(_line("Held", held_text(status["held"])))
     if (status["reason"] or "").startswith(SET_ASIDE):
         parts.append(_line("Set aside", status["reason"].removeprefix(SET_ASIDE)))
         parts.append(

@@ -70,6 +70,8 @@ def _command(standing: Standing, reason: Reason, database_url: str | None) -> st
         case Cause.NO_WORKER_FOR_QUEUE | Cause.NO_WORKER_FOR_HANDLER:
             queue, handler = reason.details["queue"], reason.details["handler"]
             return start("worker", [handler], database_url, queue=queue)
+        case Cause.BREAKER_OPEN if reason.details["held_by"] is not None:
+            return command(f"breakers close {reason.details['breaker']}", database_url)
         case Cause.LIMIT_REACHED if reason.details["limit"] == "slots":
             queue, handler = reason.details["queue"], reason.details["handler"]
             is_full = reason.details["busy"] >= reason.details["slots"]
@@ -105,6 +107,10 @@ def _sentence(reason: Reason) -> str:
             return f"{_tasks(reason)} queued {since}, but no live worker serves the queue '{details['queue']}'"
         case Cause.NO_WORKER_FOR_HANDLER:
             return f"{_tasks(reason)} queued {since}, but no live worker has the handler '{details['handler']}'"
+        case Cause.BREAKER_OPEN:
+            return f"{_tasks(reason)} held by breaker {details['breaker']}, {_breaker(reason, since)}"
+        case Cause.LIMIT_REACHED if "tenant" in details:
+            return f"{_tasks(reason)} held by limit {details['limit']}: {_limit(reason)}"
         case Cause.LIMIT_REACHED:
             return _limited(reason, since)
         case Cause.NO_ORCHESTRATOR if details["orchestrators"]:
@@ -139,6 +145,25 @@ def _running(reason: Reason, since: str) -> str:
     first = "" if details["tasks"] == 1 else "the first "
     where = f"on {_some(details['workers'])}, attempt {details['attempt']}"
     return f"{_tasks(reason)} running, {first}claimed {since} {where}{far}{text}"
+
+
+def _breaker(reason: Reason, since: str) -> str:
+    details, until = reason.details, moment(reason.until)
+    why = f": {details['reason']}" if details["reason"] else ""
+    if details["held_by"] is not None:
+        return f"which {details['held_by']} opened {since}{why}"
+    if details["state"] == "half_open":
+        return f"which lets a few through since {clock(moment(reason.since) or '')}, to see whether it is well again"
+    if details["has_probe"]:
+        return f"which opened {since}{why}; its probe finds out when it is well again"
+    return f"which opened {since}{why}" + (f"; it is tried again at {clock(until)}" if until is not None else "")
+
+
+def _limit(reason: Reason) -> str:
+    details, until = reason.details, moment(reason.until)
+    if until is not None:
+        return f"{details['burst']} may begin in {details['burst'] / details['rate']:g} s, the next at {clock(until)}"
+    return f"{details['running']} of {details['concurrency']} run, on {_some(details['workers'])}"
 
 
 def _limited(reason: Reason, since: str) -> str:

@@ -20,6 +20,7 @@ from holdfast.janitor.deadlines import Deadlines
 from holdfast.janitor.duty import ALERT, Duty, JobDuty
 from holdfast.janitor.expired_leases import ExpiredLeases
 from holdfast.janitor.idle_jobs import IdleJobs
+from holdfast.janitor.long_open_breakers import LongOpenBreakers
 from holdfast.janitor.orphans import Orphans
 from holdfast.janitor.repeated_failures import RepeatedFailures
 from holdfast.janitor.retention import Retention
@@ -38,6 +39,7 @@ DUTIES: tuple[type[Duty], ...] = (
     IdleJobs,
     Orphans,
     RepeatedFailures,
+    LongOpenBreakers,
     Retention,
 )
 PATROL_JOBS = 2_000

@@ -131,6 +131,8 @@ class BreakerWrite(NamedTuple):
     until: float | None
     held: bool
     reason: str | None
+    actor: str | None = None
+    """The person who changed it, if one did."""
 
 
 class JobWrite(NamedTuple):

@@ -13,7 +13,7 @@ from holdfast import failpoint
 from holdfast.core.breaking import Breaker
 from holdfast.core.states import TERMINAL
 from holdfast.define.gates import BreakerRules
-from holdfast.errors import NotFound
+from holdfast.errors import NotFound, Refused
 from holdfast.store.arrays import jsons, plain, texts
 from holdfast.store.connection import SYNC, Answer, Connections, Rows, Statement, unreachable
 from holdfast.store.cycle import LaneIds, PostgresCycle, breaker_of
@@ -85,9 +85,10 @@ class PostgresStore:
         if len({j.definition_hash for j in jobs}) == 1:
             definitions = {**definitions, **_first_definition(jobs[0])}
         await failpoint.hit("submit.before")
-        _, submitted, _ = await self._exchange(
+        *_, submitted, _ = await self._exchange(
             "submit",
             (query("register_definitions"), definitions),
+            (query("take_backlog_turn"), {"tenant": rows["tenant"]}),
             (query("submit_jobs"), rows),
             SYNC,
             _signalled([ANYBODY]),
@@ -95,7 +96,21 @@ class PostgresStore:
         await failpoint.hit("submit.after_commit")
         created = {row[0] for row in submitted.rows}
         known = await self._jobs_by_identity([j for j in jobs if j.job_id not in created])
+        refused = [j for j in jobs if j.job_id not in created and (j.tenant, j.identity) not in known]
+        if refused:
+            await self._refuse_if_full(refused[0].tenant)
+            # The limit was lifted in between.
+            return await self.submit(jobs)
         return [await self._submit_answer(job, created, known) for job in jobs]
+
+    async def _refuse_if_full(self, tenant: str) -> None:
+        for backlog, open_jobs in await self._fetch("backlog_of", tenant=tenant):
+            raise Refused(
+                f"The backlog of tenant {tenant} is full: {_jobs(open_jobs)} open, and {backlog:,} may be.",
+                remedy="Submit again when some of them have ended, or allow more with: "
+                f"holdfast limits set tenant --tenant {tenant} --backlog {2 * backlog}",
+                instance=tenant,
+            )
 
     async def _jobs_by_identity(self, jobs: Sequence[NewJob]) -> dict[tuple[str, str], tuple[Any, ...]]:
         if not jobs:
@@ -433,3 +448,7 @@ def _held_columns(held: Sequence[Held]) -> dict[str, str]:
         "item": plain(h[2] for h in held),
         "epoch": plain(h[3] for h in held),
     }
+
+
+def _jobs(number: int) -> str:
+    return "1 job is" if number == 1 else f"{number:,} jobs are"

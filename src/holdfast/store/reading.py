@@ -92,6 +92,18 @@ class QueueView(NamedTuple):
     attempt: int
 
 
+class Hold(NamedTuple):
+    """What holds back all that is ready of one node: a breaker, or a limit."""
+
+    node: str
+    tasks: int
+    by: str
+    name: str
+    since: datetime
+    until: datetime | None
+    details: dict[str, Any]
+
+
 class Snapshot(NamedTuple):
     """A job at one moment. If its definition is `unreadable`, for that reason, the nodes that have begun stand in."""
 
@@ -102,6 +114,7 @@ class Snapshot(NamedTuple):
     nodes: dict[str, NodeView]
     queue: dict[str, QueueView]
     unserved: dict[str, UnservedTasks]
+    holds: dict[str, Hold]
 
 
 class QueuedTasks(NamedTuple):
@@ -248,7 +261,7 @@ class Reader:
         """The job as it is now, with all that may keep it from going on."""
         found = await self._look_at(job_id, "why_job", "why_windows", "why_queue", "live_workers", whole=False)
         snapshot = await self._snapshot(found)
-        job, windows, queued, workers = found[4:]
+        job, windows, queued, workers = found[5:]
         epoch, stop_cause, stop_until, owner_gone_at, orchestrators, unread, unread_since = job[0]
         return Standing(
             snapshot,
@@ -266,7 +279,7 @@ class Reader:
 
     async def _look_at(self, job_id: str, *more: str, whole: bool) -> list[list[tuple[Any, ...]]]:
         """The rows of a job, and of more statements, all of one moment."""
-        statements = ("read_job", "read_nodes", "read_queue", "unserved_nodes", *more)
+        statements = ("read_job", "read_nodes", "read_queue", "unserved_nodes", "read_holds", *more)
         parameters = {"job": job_id, "whole": whole}
         async with self._connections.use("reading") as connection:
             async with connection.pipeline():
@@ -279,7 +292,7 @@ class Reader:
         return found
 
     async def _snapshot(self, found: Sequence[Sequence[tuple[Any, ...]]]) -> Snapshot:
-        (row,), nodes, queue, unserved = found[:4]
+        (row,), nodes, queue, unserved, holds = found[:5]
         *columns, reference = row
         job = JobView._make((*columns[:9], *map(_parsed, columns[9:12]), *columns[12:]))
         if reference is not None:
@@ -290,6 +303,7 @@ class Reader:
             {r[0]: NodeView._make((*r[:10], _parsed(r[10]), *r[11:])) for r in nodes},
             {r[0]: QueueView._make((*r[:5], _parsed(r[5]), *r[6:])) for r in queue},
             {r[0]: UnservedTasks._make(r[1:]) for r in unserved},
+            {r[0]: Hold._make((*r[:6], _parsed(r[6]))) for r in holds},
         )
 
     async def jobs(self, limit: int) -> list[JobLine]:

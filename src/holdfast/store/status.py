@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.core.states import JobStatus, Status
 from holdfast.define.node import Importance, Node, NodeType
 from holdfast.store.fleet import Fleet, UnservedTasks
-from holdfast.store.reading import AttemptView, EventView, JobLine, JobView, NodeView, QueueView, Snapshot
+from holdfast.store.reading import AttemptView, EventView, Hold, JobLine, JobView, NodeView, QueueView, Snapshot
 
 _BORDERS = (NodeType.START, NodeType.END)
 _BAD = (Status.FAILED, Status.CANCELLED)
@@ -40,7 +40,7 @@ def status_json(snapshot: Snapshot) -> dict[str, Any]:
         "started_at": moment(job.started_at),
         "finished_at": moment(job.finished_at),
         "counts": {key: sum(node["counts"][key] for node in nodes) for key in COUNTS},
-        "held": None,
+        "held": _job_held(snapshot),
         "error": error_json(job.error),
         "result": job.result,
         "nodes": nodes,
@@ -162,6 +162,12 @@ def error_json(error: dict[str, Any] | None) -> dict[str, Any] | None:
     return {key: error.get(key) for key in ERROR_KEYS} | {"at": epoch_moment(at) if isinstance(at, int | float) else at}
 
 
+def held_json(hold: Hold | None) -> dict[str, Any] | None:
+    if hold is None:
+        return None
+    return {"by": hold.by, "name": hold.name, "since": moment(hold.since), "until": moment(hold.until)}
+
+
 def moment(time: datetime | None) -> str | None:
     """RFC 3339 in UTC."""
     if time is None:
@@ -187,12 +193,21 @@ def _node_json(snapshot: Snapshot, node: Node) -> dict[str, Any]:
         "counts": _counts(view, queued),
         "progress": _progress(node, view, queued),
         "retry_at": moment(_retry_at(view, queued)),
-        "held": None,
+        "held": held_json(snapshot.holds.get(node.name)),
         "error": error_json(view.error) if view else None,
         "started_at": moment(_started_at(node, view, queued)),
         "finished_at": moment(view.finished_at) if view else None,
         "unserved": unserved_json(snapshot.unserved[node.name]) if node.name in snapshot.unserved else None,
     }
+
+
+def _job_held(snapshot: Snapshot) -> dict[str, Any] | None:
+    """A job is held if nothing of it runs, and all of it that is ready is held."""
+    queue = snapshot.queue.values()
+    if any(view.running or (view.ready and view.node not in snapshot.holds) for view in queue):
+        return None
+    held = (snapshot.holds.get(node.name) for node in snapshot.definition.nodes)
+    return held_json(next((hold for hold in held if hold is not None), None))
 
 
 def _owner_json(job: JobView) -> dict[str, Any] | None:

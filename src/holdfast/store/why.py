@@ -24,6 +24,7 @@ class Cause(StrEnum):
 
     WAITING_FOR_NODES = "waiting_for_nodes"
     RETRY_SCHEDULED = "retry_scheduled"
+    BREAKER_OPEN = "breaker_open"
     LIMIT_REACHED = "limit_reached"
     RUNNING = "running"
     NO_WORKER_FOR_QUEUE = "no_worker_for_queue"
@@ -183,6 +184,17 @@ def _no_worker(standing: Standing, group: QueuedTasks) -> Reason | None:
     return Reason(cause, group.node, _item(group), group.queued_at, details=details)
 
 
+def _held(standing: Standing, group: QueuedTasks) -> Reason | None:
+    """A worker would take it, but a breaker or a limit lets nothing through."""
+    hold = standing.snapshot.holds.get(group.node)
+    if hold is None:
+        return None
+    is_breaker = hold.by == "breaker"
+    cause = Cause.BREAKER_OPEN if is_breaker else Cause.LIMIT_REACHED
+    details = _tasks(group) | {"breaker" if is_breaker else "limit": hold.name} | hold.details
+    return Reason(cause, group.node, _item(group), hold.since, hold.until, details)
+
+
 def _no_slot(standing: Standing, group: QueuedTasks) -> Reason:
     """Somebody serves it: his slots are taken, or it is next."""
     serving = [w for w in standing.workers if _serves_queue(w, group) and group.handler in w.handlers]
@@ -197,7 +209,7 @@ def _no_slot(standing: Standing, group: QueuedTasks) -> Reason:
     return Reason(Cause.LIMIT_REACHED, group.node, _item(group), group.queued_at, details=details)
 
 
-UNCLAIMED: tuple[Callable[[Standing, QueuedTasks], Reason | None], ...] = (_no_worker, _no_slot)
+UNCLAIMED: tuple[Callable[[Standing, QueuedTasks], Reason | None], ...] = (_no_worker, _held, _no_slot)
 """What may keep tasks that are ready from being claimed, in the order in which it is asked. The first answer counts."""
 
 

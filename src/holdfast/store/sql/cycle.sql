@@ -328,16 +328,19 @@ order by b.name
 for update;
 
 -- name: write_breakers
+-- Every change of a state leaves a line, and so does everything that a person does.
 with wanted as (
     select * from unnest(%(name)s::text[], %(state)s::text[], %(calls)s::jsonb[], %(successes)s::int[],
-        %(changed_at)s::float8[], %(until)s::float8[], %(held)s::boolean[], %(reason)s::text[])
-        as w (name, state, calls, successes, changed_at, until, held, reason)
+        %(changed_at)s::float8[], %(until)s::float8[], %(held)s::boolean[], %(reason)s::text[], %(actor)s::text[])
+        as w (name, state, calls, successes, changed_at, until, held, reason, actor)
 ),
 changed as (
-    insert into breaker_changes (name, state, reason)
-    select w.name, w.state, w.reason from wanted w join breakers b on b.name = w.name where b.state <> w.state
+    insert into breaker_changes (name, state, reason, actor)
+    select w.name, w.state, w.reason, w.actor from wanted w join breakers b on b.name = w.name
+    where b.state <> w.state or w.actor is not null
 )
 update breakers b
 set state = w.state, calls = w.calls, successes = w.successes, changed_at = to_timestamp(w.changed_at),
-    until = to_timestamp(w.until), held = w.held, reason = w.reason
+    until = to_timestamp(w.until), held = w.held, reason = w.reason,
+    actor = case when b.state <> w.state or w.actor is not null then w.actor else b.actor end
 from wanted w where b.name = w.name;

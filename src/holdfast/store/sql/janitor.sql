@@ -188,6 +188,23 @@ group by j.workflow_id, a.error->>'fingerprint'
 having count(*) >= %(failures)s
 order by count(*) desc limit 20;
 
+-- name: find_long_open_breakers
+-- Those that are open for many of their cooldowns, and those that a person holds open for long. A half open one that
+-- opens again has not been well: what counts is when it was closed last.
+select null::text, null::text, null::int, jsonb_build_object('breaker', b.name, 'held_by', case when b.held then b.actor end,
+    'open_seconds', round(extract(epoch from now() - o.since)), 'reason', b.reason, 'waiting', (
+        select count(*) from lanes l join queue q on q.lane_id = l.lane_id
+        where l.breaker = b.name and q.state <> 'leased'))::text
+from breakers b
+cross join lateral (
+    select least(b.changed_at, min(c.changed_at)) from breaker_changes c
+    where c.name = b.name and c.id > coalesce(
+        (select max(d.id) from breaker_changes d where d.name = b.name and d.state = 'closed'), 0)
+) as o (since)
+where b.state = 'open' and o.since < now() - case when b.held then make_interval(secs => %(held_seconds)s)
+    else make_interval(secs => %(cooldowns)s * (b.settings ->> 'cooldown_seconds')::float8) end
+order by b.name limit 20;
+
 -- name: rechecks_tried
 -- How often owners were made to look within the last hour, by what was found.
 select a.duty, a.job_id::text, a.node, count(*)::int from janitor_actions a
@@ -233,6 +250,7 @@ where not exists (
         and case when f.before ? 'fingerprint'
             then a.before->>'fingerprint' = f.before->>'fingerprint'
                 and a.before->>'workflow_id' = f.before->>'workflow_id'
+            when f.before ? 'breaker' then a.before->>'breaker' = f.before->>'breaker'
             else a.job_id is not distinct from f.job_id and a.node is not distinct from f.node end)
 order by f.number
 returning duty, action, reason, job_id::text, node, item, before::text, after::text;

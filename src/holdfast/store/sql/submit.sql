@@ -8,8 +8,17 @@ from unnest(%(definition_hash)s::text[], %(tenant)s::text[], %(workflow_id)s::te
     as w (definition_hash, tenant, workflow_id, version, definition)
 on conflict (definition_hash) do nothing;
 
+-- name: take_backlog_turn
+-- Submissions of a tenant with a limited backlog come one after the other: each counts what those before it have made.
+select pg_advisory_xact_lock(hashtextextended('holdfast backlog ' || m.tenant, 0))
+from (
+    select m.tenant from limits m
+    where m.tenant = any(%(tenant)s::text[]) and m.name = 'tenant' and m.backlog is not null order by m.tenant
+) m;
+
 -- name: submit_jobs
 -- Job row, first event and the signal that makes it claimable commit together; an identity that exists wins.
+-- A tenant whose backlog is full gets no new job; one that is there answers.
 -- In one order everywhere: two batches of the same identities wait for each other, but never in a circle.
 with wanted as (
     select * from unnest(%(job_id)s::uuid[], %(tenant)s::text[], %(workflow_id)s::text[], %(version)s::text[],
@@ -17,9 +26,18 @@ with wanted as (
         %(priority)s::smallint[])
         as w (job_id, tenant, workflow_id, version, definition_hash, identity, body_hash, inputs, priority)
 ),
+full_tenant as materialized (
+    select m.tenant from limits m
+    where m.tenant in (select w.tenant from wanted w) and m.name = 'tenant' and m.backlog is not null
+        and m.backlog <= (
+            select count(*) from (
+                select 1 from jobs j where j.tenant = m.tenant and j.finished_at is null limit m.backlog
+            ) o)
+),
 created as (
     insert into jobs (job_id, tenant, workflow_id, version, definition_hash, identity, body_hash, inputs, priority)
     select job_id, tenant, workflow_id, version, definition_hash, identity, body_hash, inputs, priority from wanted
+    where tenant not in (select f.tenant from full_tenant f)
     order by tenant, identity
     on conflict (tenant, identity, run) do nothing
     returning job_id, workflow_id, version
@@ -32,6 +50,11 @@ signalled as (
     insert into inbox (owner, job_id, kind) select 0, job_id, 'submitted' from created
 )
 select job_id::text from created;
+
+-- name: backlog_of
+-- How many jobs of a tenant are open, and how many may be.
+select m.backlog, (select count(*) from jobs j where j.tenant = m.tenant and j.finished_at is null)
+from limits m where m.tenant = %(tenant)s and m.name = 'tenant' and m.backlog is not null;
 
 -- name: jobs_by_identity
 -- The newest job of each identity.

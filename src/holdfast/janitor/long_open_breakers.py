@@ -1,0 +1,31 @@
+"""Breakers that do not close again: a dependency that does not recover, or a person who forgot. A person is told."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from holdfast.janitor.duty import ALERT, Duty
+from holdfast.store.tidying import Finding, Tidying
+
+COOLDOWNS = 10
+HELD_SECONDS = 24 * 3600.0
+
+
+class LongOpenBreakers(Duty):
+    name = "long_open_breakers"
+    every_seconds = 30.0
+
+    async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
+        facts = await tidying.look("find_long_open_breakers", cooldowns=COOLDOWNS, held_seconds=HELD_SECONDS)
+        return [self.found(ALERT, fact, _reason(**fact.seen)) for fact in facts]
+
+    async def act(self, tidying: Tidying, run: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
+        return await tidying.alert(run, findings)
+
+
+def _reason(breaker: str, held_by: str | None, open_seconds: float, reason: str | None, waiting: int) -> str:
+    opened = f"is held open by {held_by}" if held_by is not None else "has not closed"
+    behind = "one task waits" if waiting == 1 else f"{waiting} tasks wait"
+    why = f": {reason}" if reason else ""
+    return f"breaker {breaker} {opened} for {open_seconds:.0f} s, {behind} behind it{why}"

@@ -1,0 +1,164 @@
+"""Breakers and limits as people see and change them. How they hold tasks back is the claim's business."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from holdfast.core.breaking import Breaker
+from holdfast.define.source import did_you_mean
+from holdfast.errors import NotFound, Refused
+from holdfast.store.arrays import jsons, plain, texts
+from holdfast.store.cycle import breaker_of
+from holdfast.store.postgres import PostgresStore
+from holdfast.store.queries import query
+
+ROLE = "gates"
+SHOWN_NAMES = 10
+DECLARED = ("node:", "key:")
+"""How the names of limits begin that workflows declare."""
+
+
+class BreakerView(NamedTuple):
+    """A breaker at one moment. `calls` and `failed` are of its window; `waiting` and `running` the tasks behind it."""
+
+    name: str
+    state: str
+    held: bool
+    since: datetime
+    until: datetime | None
+    has_probe: bool
+    calls: int
+    failed: int
+    window_calls: int
+    successes: int
+    waiting: int
+    running: int
+    reason: str | None
+    actor: str | None
+
+
+class LimitView(NamedTuple):
+    """A limit at one moment; `burst` tasks may begin at once, `rate` more each second. A person set it: `actor`."""
+
+    tenant: str
+    name: str
+    concurrency: int | None
+    rate: float | None
+    burst: int | None
+    backlog: int | None
+    running: int
+    waiting: int
+    open_jobs: int | None
+    changed_at: datetime
+    actor: str | None
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether its name is one that workflows give."""
+        return self.name.startswith(DECLARED)
+
+
+class Gates:
+    """A person's part of what holds tasks back."""
+
+    def __init__(self, store: PostgresStore) -> None:
+        self._store = store
+
+    async def breakers(self) -> list[BreakerView]:
+        return [BreakerView._make(row) for row in await self._fetch("read_breakers")]
+
+    async def change_breaker(self, name: str, change: Callable[[Breaker, float], None], actor: str) -> BreakerView:
+        """Change a breaker under its lock, leave a line that says who and why, and wake the workers."""
+        async with self._store.connections.use(ROLE) as connection, connection.transaction():
+            rows = await (await connection.execute(query("load_breakers"), {"names": texts([name])})).fetchall()
+            if not rows:
+                raise await self._no_such_breaker(name)
+            (now,) = (await (await connection.execute(query("clock"))).fetchall())[0]
+            breaker = breaker_of(rows[0])
+            change(breaker, now)
+            await connection.execute(query("write_breakers"), _columns(breaker, actor))
+            rows = await (await connection.execute(query("read_breakers"))).fetchall()
+        await self._store.notify_workers()
+        return next(BreakerView._make(row) for row in rows if row[0] == name)
+
+    async def limits(self) -> list[LimitView]:
+        return [LimitView._make(row) for row in await self._fetch("read_limits")]
+
+    async def set_limit(
+        self,
+        tenant: str,
+        name: str,
+        actor: str,
+        *,
+        concurrency: int | None = None,
+        rate: float | None = None,
+        burst: int | None = None,
+        backlog: int | None = None,
+    ) -> LimitView:
+        """Set what is given of a limit; one that workflows declare must be known by now."""
+        if name.startswith(DECLARED):
+            await self._limit(tenant, name)
+        given = {"concurrency": concurrency, "rate": rate, "burst": burst, "backlog": backlog}
+        await self._execute("set_limit", tenant=tenant, name=name, actor=actor, **given)
+        await self._store.notify_workers()
+        return await self._limit(tenant, name)
+
+    async def drop_limit(self, tenant: str, name: str) -> LimitView:
+        """Take a person's limit away; one that a workflow declares stays, and the workflow has the word again."""
+        found = await self._limit(tenant, name)
+        if found.is_declared and found.actor is None:
+            raise Refused(
+                f"Limit {name} is declared by a workflow, and nobody has set it otherwise.",
+                remedy=f"Set it with: holdfast limits set {name} --concurrency N",
+                instance=name,
+            )
+        await self._execute("give_limit_back" if found.is_declared else "drop_limit", tenant=tenant, name=name)
+        await self._store.notify_workers()
+        return found
+
+    async def _limit(self, tenant: str, name: str) -> LimitView:
+        known = await self.limits()
+        for one in known:
+            if (one.tenant, one.name) == (tenant, name):
+                return one
+        names = [one.name for one in known if one.tenant == tenant]
+        of = f" of tenant {tenant}" if tenant else ""
+        remedy = _remedy(name, names, "There are none.")
+        raise NotFound(f"There is no limit '{name}'{of}.", remedy=remedy, instance=name)
+
+    async def _no_such_breaker(self, name: str) -> NotFound:
+        async with self._store.connections.use("reading") as connection:
+            known = [row[0] for row in await (await connection.execute(query("read_breakers"))).fetchall()]
+        remedy = _remedy(name, known, "No job of a workflow with breakers has begun here.")
+        return NotFound(f"There is no breaker '{name}'.", remedy=remedy, instance=name)
+
+    async def _execute(self, statement: str, /, **parameters: Any) -> None:
+        async with self._store.connections.use(ROLE) as connection:
+            await connection.execute(query(statement), parameters)
+
+    async def _fetch(self, statement: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
+        async with self._store.connections.use(ROLE) as connection:
+            return await (await connection.execute(query(statement), parameters)).fetchall()
+
+
+def _remedy(name: str, known: list[str], otherwise: str) -> str:
+    if not known:
+        return otherwise
+    shown = f"Known: {', '.join(known[:SHOWN_NAMES])}{', …' if len(known) > SHOWN_NAMES else ''}."
+    return " ".join(part for part in (did_you_mean(name, known), shown) if part)
+
+
+def _columns(breaker: Breaker, actor: str) -> dict[str, str]:
+    return {
+        "name": texts([breaker.name]),
+        "state": plain([breaker.state]),
+        "calls": jsons([breaker.window]),
+        "successes": plain([breaker.successes]),
+        "changed_at": plain([breaker.changed_at]),
+        "until": plain([breaker.until]),
+        "held": plain([breaker.held]),
+        "reason": texts([breaker.reason]),
+        "actor": texts([actor]),
+    }

@@ -1,0 +1,105 @@
+-- What holds tasks back, for people to see and to change: breakers and limits.
+
+-- name: read_breakers
+-- All breakers, with what waits behind each and what runs in spite of it.
+with behind as (
+    select l.breaker, count(*) filter (where q.state <> 'leased') as waiting,
+        count(*) filter (where q.state = 'leased') as running
+    from lanes l join queue q on q.lane_id = l.lane_id
+    where l.breaker <> '' group by l.breaker
+)
+select b.name, b.state, b.held, b.changed_at, b.until,
+    b.settings ->> 'probe_url' is not null or b.settings ->> 'probe_handler' is not null,
+    (select count(*) from jsonb_array_elements(b.calls) c)::int,
+    (select count(*) from jsonb_array_elements(b.calls) c where (c ->> 1)::boolean)::int,
+    (b.settings ->> 'window_calls')::int, b.successes, coalesce(w.waiting, 0)::int, coalesce(w.running, 0)::int,
+    b.reason, b.actor
+from breakers b left join behind w on w.breaker = b.name
+order by b.name;
+
+-- name: clock
+-- What time it is now, and not when the transaction began: it may have waited for a lock.
+select extract(epoch from clock_timestamp())::float8;
+
+-- name: read_holds
+-- The nodes of a job of which all that is ready lies behind a gate that is shut: a breaker that is not closed, or else
+-- a limit that is full. By lane, of which a job has a few, however many rows it has.
+with mine as materialized (
+    select q.node, q.lane_id, count(*)::int as tasks, min(q.queued_at) as queued_at
+    from queue q where q.job_id = %(job)s and q.state = 'ready'
+    group by q.node, q.lane_id
+),
+lane as materialized (
+    select l.lane_id, l.breaker, gates_of(l) as gates from lanes l where l.lane_id in (select m.lane_id from mine m)
+),
+bound as materialized (
+    select m.name, m.tenant, m.concurrency, m.rate, m.burst,
+        m.refilled_at + make_interval(secs => (1 - m.tokens) / m.rate) as next_at,
+        'limit:' || m.tenant || ':' || m.name as gate,
+        least(m.burst, m.tokens + case when m.refilled_at = '-infinity' then m.burst
+            else m.rate * extract(epoch from now() - m.refilled_at) end) as tokens,
+        r.running, r.workers
+    from limits m
+    cross join lateral (
+        select count(*)::int as running, (array_agg(distinct w.name))[1:3] as workers
+        from lanes l join queue q on q.lane_id = l.lane_id left join workers w on w.worker_id = q.holder
+        where q.state || '' = 'leased' and 'limit:' || m.tenant || ':' || m.name = any(gates_of(l))
+    ) r
+    where exists (select 1 from lane l where 'limit:' || m.tenant || ':' || m.name = any(l.gates))
+),
+shut as (
+    select l.lane_id, 1 as place, 'breaker' as by, b.name, b.changed_at as since, b.until,
+        jsonb_build_object('state', b.state, 'reason', b.reason, 'held_by', case when b.held then b.actor end,
+            'has_probe', b.settings ->> 'probe_url' is not null or b.settings ->> 'probe_handler' is not null)
+            as details
+    from lane l join breakers b on b.name = l.breaker where b.state <> 'closed'
+    union all
+    select l.lane_id, 2, 'limit', b.name, null,
+        case when b.tokens < 1 then b.next_at end,
+        jsonb_build_object('tenant', b.tenant, 'concurrency', b.concurrency, 'running', b.running,
+            'rate', b.rate, 'burst', b.burst, 'workers', coalesce(to_jsonb(b.workers), '[]'))
+    from lane l join bound b on b.gate = any(l.gates) where b.running >= b.concurrency or b.tokens < 1
+),
+first_shut as (
+    select distinct on (s.lane_id) s.* from shut s order by s.lane_id, s.place, s.name
+)
+select m.node, sum(m.tasks)::int, (array_agg(s.by order by m.lane_id))[1], (array_agg(s.name order by m.lane_id))[1],
+    coalesce(min(s.since), min(m.queued_at)), max(s.until), (array_agg(s.details::text order by m.lane_id))[1]
+from mine m left join first_shut s on s.lane_id = m.lane_id
+group by m.node having bool_and(s.lane_id is not null);
+
+-- name: read_limits
+-- All limits, with what runs and waits under each. The queue is counted once, by lane.
+with load as materialized (
+    select q.lane_id, count(*) filter (where q.state = 'leased') as running,
+        count(*) filter (where q.state <> 'leased') as waiting
+    from queue q group by q.lane_id
+),
+under as (
+    select g.gate, sum(o.running)::int as running, sum(o.waiting)::int as waiting
+    from load o join lanes l on l.lane_id = o.lane_id cross join lateral unnest(gates_of(l)) as g (gate)
+    group by g.gate
+)
+select m.tenant, m.name, m.concurrency, m.rate, m.burst, m.backlog, coalesce(u.running, 0), coalesce(u.waiting, 0),
+    case when m.backlog is not null then (
+        select count(*)::int from jobs j where j.tenant = m.tenant and j.finished_at is null) end,
+    m.changed_at, m.actor
+from limits m left join under u on u.gate = 'limit:' || m.tenant || ':' || m.name
+order by m.tenant, m.name;
+
+-- name: set_limit
+-- What is not given stays as it is; who set it has the word from now on, not the workflows.
+insert into limits (tenant, name, concurrency, rate, burst, backlog, actor)
+values (%(tenant)s, %(name)s, %(concurrency)s::int, %(rate)s::float8, %(burst)s::int, %(backlog)s::int, %(actor)s)
+on conflict (tenant, name) do update
+set concurrency = coalesce(excluded.concurrency, limits.concurrency), rate = coalesce(excluded.rate, limits.rate),
+    burst = coalesce(excluded.burst, limits.burst), backlog = coalesce(excluded.backlog, limits.backlog),
+    changed_at = now(), actor = excluded.actor;
+
+-- name: drop_limit
+delete from limits m where m.tenant = %(tenant)s and m.name = %(name)s;
+
+-- name: give_limit_back
+-- What a workflow has declared does not go: its next declaration has the word again.
+update limits m set actor = null, changed_at = now()
+where m.tenant = %(tenant)s and m.name = %(name)s and m.actor is not null;
