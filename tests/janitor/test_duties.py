@@ -266,8 +266,12 @@ async def test_a_breaker_that_stays_open_is_told_once_an_hour(scene: Bench) -> N
     assert (found.duty, found.action, found.before and found.before["breaker"]) == ("long_open_breakers", "alert", "b")
     assert found.reason.endswith("1 s, one task waits behind it: it fell")
     assert await scene.tidy() == []
+    another = "insert into breakers (name, state, settings, changed_at) select 'c', state, settings, now() - %s"
+    await scene.damage(f"{another} from breakers", timedelta(days=1))
+    (other,) = await scene.janitor().run_once()
+    assert other.before and other.before["breaker"] == "c"
     await scene.damage("update janitor_actions set at = now() - interval '61 minutes'")
-    assert await scene.tidy() == [("long_open_breakers", "alert")]
+    assert await scene.tidy() == [("long_open_breakers", "alert")] * 2
 
 
 async def test_a_breaker_that_a_person_holds_open_has_a_day(scene: Bench) -> None:
