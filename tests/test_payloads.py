@@ -117,7 +117,9 @@ async def test_a_large_value_that_is_out_of_reach_fails_loudly_and_is_named_wher
                 return (await engine.node(job_id, "use"))["error"]
 
             error = await eventually(told)
-        assert f"of job {job_id} cannot be read from {tmp_path / 'other'}" in error["message"]
+        assert f"of job {job_id} cannot be read from …/" in error["message"]
+        ((log,),) = await engine.query("select log from attempts where node = 'use' limit 1")
+        assert f"of job {job_id} cannot be read from {tmp_path / 'other'}" in log
         assert "HOLDFAST_STORAGE_URL" in error["message"]
         assert (await engine.outputs(job_id))["make"].keys() == {"payload"}
 

@@ -114,6 +114,8 @@ class Executor:
         except asyncio.CancelledError:
             return self._interrupted(attempt)
         except HoldfastError as problem:
+            # Where it lies is for operators: a message tells no path.
+            attempt.write(f"{problem}\n")
             return failed(attempt, Code.HANDLER_ERROR, f"{problem} {problem.remedy or ''}")
 
     async def _run(self, attempt: Attempt) -> Report | None:
