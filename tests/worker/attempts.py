@@ -17,7 +17,7 @@ from holdfast.errors import ErrorCode
 from holdfast.store.interface import ItemResult, JobFacts, Lease, Report
 from holdfast.store.payloads import Folder, Payloads
 from holdfast.worker.context import Attempt, CheckpointStore, Means
-from holdfast.worker.dependencies import BreakerView
+from holdfast.worker.dependencies import SeenBreaker
 from holdfast.worker.execute import Executor, begin
 from holdfast.worker.workdir import Workplace
 from tests.running import HOME
@@ -39,9 +39,9 @@ def means(save: CheckpointStore, results: list[ItemResult] | None = None, home: 
             return None
         return [r for r in results if after < r.item < until][:limit]
 
-    async def breaker(name: str) -> BreakerView | None:
+    async def breaker(name: str) -> SeenBreaker | None:
         rules = BreakerRules("gateway", codes=("BUSY", "HANDLER_ERROR"))
-        return {"gateway": BreakerView(rules, is_open=False), "down": BreakerView(rules, is_open=True)}.get(name)
+        return {"gateway": SeenBreaker(rules, is_open=False), "down": SeenBreaker(rules, is_open=True)}.get(name)
 
     return Means(save, pages, Payloads(Folder(home / "payloads"), **sizes), Workplace(home / "work"), breaker)
 

@@ -32,7 +32,7 @@ from holdfast.errors import Code
 from holdfast.store.interface import ItemResult, JobFacts, Lease, Report
 from holdfast.store.payloads import Payloads, open_objects
 from holdfast.worker.context import AsyncContext, Attempt, Context, Means
-from holdfast.worker.dependencies import BreakerView
+from holdfast.worker.dependencies import SeenBreaker
 from holdfast.worker.execute import begin, done, failed, given_back, raised
 from holdfast.worker.frames import frame, receive
 from holdfast.worker.workdir import Workplace
@@ -253,11 +253,11 @@ class _Link:
     ) -> Sequence[ItemResult] | None:
         return _page(self._ask({"results": node, "range": (after, until, limit)}).result())
 
-    async def breaker(self, name: str) -> BreakerView | None:
-        return BreakerView.from_json(await asyncio.wrap_future(self._ask({"breaker": name})))
+    async def breaker(self, name: str) -> SeenBreaker | None:
+        return SeenBreaker.from_json(await asyncio.wrap_future(self._ask({"breaker": name})))
 
-    async def breaker_and_wait(self, name: str) -> BreakerView | None:
-        return BreakerView.from_json(self._ask({"breaker": name}).result())
+    async def breaker_and_wait(self, name: str) -> SeenBreaker | None:
+        return SeenBreaker.from_json(self._ask({"breaker": name}).result())
 
     def forward_logs(self, level: int) -> None:
         """Records go where those of the worker go."""

@@ -14,7 +14,7 @@ import orjson
 from holdfast.errors import Code, Permanent
 from holdfast.store.interface import ItemResult, JobFacts, Lease
 from holdfast.store.payloads import Payloads
-from holdfast.worker.dependencies import AsyncGuard, BreakerView, SyncGuard
+from holdfast.worker.dependencies import AsyncGuard, SeenBreaker, SyncGuard
 from holdfast.worker.workdir import Workplace
 
 Answer = TypeVar("Answer")
@@ -41,7 +41,7 @@ class ResultPages(Protocol):
 class BreakerLook(Protocol):
     """How a breaker is now; None: there is none of that name."""
 
-    async def __call__(self, name: str) -> BreakerView | None: ...
+    async def __call__(self, name: str) -> SeenBreaker | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ class _ContextBase:
             self._attempt.cancelled = self._attempt.lost = True
             raise LeaseLost(f"checkpoint '{name}' was refused: the lease is no longer held")
 
-    async def _look(self, name: str) -> BreakerView | None:
+    async def _look(self, name: str) -> SeenBreaker | None:
         return await self._means.breaker(name)
 
     async def _page(self, node: str, after: int, until: int) -> Sequence[ItemResult]:

@@ -23,7 +23,7 @@ PROBE_SECONDS = 10.0
 CALLS_LIMIT = 1000
 
 
-class BreakerView(NamedTuple):
+class SeenBreaker(NamedTuple):
     """A breaker as a handler meets it."""
 
     rules: BreakerRules
@@ -33,7 +33,7 @@ class BreakerView(NamedTuple):
         return {"rules": self.rules.to_json(), "is_open": self.is_open}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any] | None) -> BreakerView | None:
+    def from_json(cls, data: dict[str, Any] | None) -> SeenBreaker | None:
         return cls(BreakerRules.from_json(data["rules"]), data["is_open"]) if data is not None else None
 
 
@@ -45,7 +45,7 @@ class Guard:
         self._name = name
         self._rules: BreakerRules | None = None
 
-    def enter(self, found: BreakerView | None) -> None:
+    def enter(self, found: SeenBreaker | None) -> None:
         if found is None:
             message = f"there is no breaker '{self._name}'; declare it under 'breakers' in the workflow"
             raise Permanent(message, Code.CONTRACT_VIOLATION)
@@ -71,7 +71,7 @@ class Guard:
 
 
 class SyncGuard(Guard):
-    def __init__(self, attempt: Attempt, name: str, look: Callable[[], BreakerView | None]) -> None:
+    def __init__(self, attempt: Attempt, name: str, look: Callable[[], SeenBreaker | None]) -> None:
         super().__init__(attempt, name)
         self._look = look
 

@@ -20,7 +20,7 @@ from holdfast.store.payloads import Payloads
 from holdfast.store.postgres import Held, PostgresStore
 from holdfast.store.work import in_lock_order
 from holdfast.worker.context import Attempt, Means
-from holdfast.worker.dependencies import PROBE_SECONDS, BreakerView, probe
+from holdfast.worker.dependencies import PROBE_SECONDS, SeenBreaker, probe
 from holdfast.worker.execute import NO_FACTS, Executor, begin, capture_output, given_back
 from holdfast.worker.pulse import Pulse
 from holdfast.worker.workdir import Workplace
@@ -88,7 +88,7 @@ class Worker:
         self._pulse = pulse
         self._shortcut = shortcut
         self._probing: asyncio.Task[None] | None = None
-        self._breakers: dict[str, tuple[float, BreakerView | None]] = {}
+        self._breakers: dict[str, tuple[float, SeenBreaker | None]] = {}
         self._workplace = workplace
         means = Means(self._save_checkpoint, store.results_page, payloads, workplace, self._look_at_breaker)
         self._executor = Executor(registry, means, concurrency)
@@ -328,13 +328,13 @@ class Worker:
         except Unreachable as reason:
             logger.warning("probe_failed: %s", reason)
 
-    async def _look_at_breaker(self, name: str) -> BreakerView | None:
+    async def _look_at_breaker(self, name: str) -> SeenBreaker | None:
         """As it was a second ago at most: a handler may ask for every call that it makes."""
         seen = self._breakers.get(name)
         if seen is not None and time.monotonic() < seen[0]:
             return seen[1]
         found = await self._store.breaker(name)
-        view = BreakerView(found.rules, found.state is BreakerState.OPEN) if found is not None else None
+        view = SeenBreaker(found.rules, found.state is BreakerState.OPEN) if found is not None else None
         self._breakers[name] = (time.monotonic() + BREAKER_MEMORY_SECONDS, view)
         return view
 
