@@ -77,6 +77,8 @@ class CycleResult:
     finished: tuple[str, ...]
     taken: frozenset[int] | None = None
     leases: list[Lease] = field(default_factory=list)
+    yields: bool = False
+    """Whether a wide job should let others go first for a moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +244,7 @@ class Owner:
             finished=tuple(s.job_id for s in states.values() if s.is_terminal),
             taken=opened.taken if handover is not None else None,
             leases=committed.leases,
+            yields=wide is not None and wide.job_id in states,
         )
 
     def _add_own_work(self, work: defaultdict[str, list[SignalRow | Signal]], now: float) -> None:
