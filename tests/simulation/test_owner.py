@@ -218,3 +218,15 @@ def test_results_that_cannot_be_aggregated_fail_the_fan_in_and_the_job() -> None
     to_the_end(stage, "f")
     assert stage.job["status"] == "failed"
     assert stage.job["error"]["code"] == "CONTRACT_VIOLATION"
+
+
+def test_how_many_items_failed_alike_is_known_after_a_takeover() -> None:
+    stage = fan(5)
+    stage.cycles()
+    stage.work("f", outcome="failed", data={"class": "permanent", "message": "no luck"})
+    stage.cycles()
+    before = dict(stage.owner.jobs[stage.job_id].nodes["f"].spent)
+    assert list(before.values()) == [2]
+    stage.take_over()
+    stage.cycles()
+    assert stage.owner.jobs[stage.job_id].nodes["f"].spent == before

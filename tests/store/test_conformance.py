@@ -372,6 +372,7 @@ async def test_jobs_and_nodes_come_back_as_they_were_written(stage: Stage) -> No
         job_id, "n", status="running", reason="why, \"so\"", importance="important", output={"a": [1, None, "ü"]},
         error={"code": "Y"}, attempt=2, width=9, expanded=8, enqueued=7, completed=1, failed=2, skipped=1, cancelled=3,
         taken=["b", "c"], retry_at=1_000_000.5, started_at=1_000_001.25, finished_at=1_000_002.75,
+        spent={"f00d": 3},
     )  # fmt: skip
     await cycle.commit(Batch(jobs=[written], new_nodes=[node, node_row(job_id, "null", taken=["null"])]))
     await cycle.open(100, 100)
