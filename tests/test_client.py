@@ -209,7 +209,7 @@ async def test_submissions_at_once_do_not_pass_a_backlog_together(store: Postgre
     finally:
         for one in others:
             await one.close()
-    assert sorted(type(answer).__name__ for answer in answers) == ["Refused"] * 3 + ["Submission"] * 3
+    assert sorted(type(answer).__name__ for answer in answers) == ["BacklogFull"] * 3 + ["Submission"] * 3
 
 
 async def test_a_limit_of_another_tenant_and_one_without_a_backlog_bound_nothing(store: PostgresStore) -> None:

@@ -4,6 +4,7 @@ HoldfastError                something that a person can act on; becomes the pro
 ├── InvalidDefinition        a workflow file or builder is wrong (all its errors at once)
 ├── InvalidInput             inputs, flags or settings are wrong
 ├── Refused                  the state forbids it: wrong status, other body under the same key
+│   └── BacklogFull          a tenant has as many open jobs as it may have
 ├── NotFound                 no such job, workflow or file
 ├── PayloadRefused           a value is larger than anything may be
 ├── PayloadUnavailable       a large value cannot be stored, or not be read where it should lie
@@ -154,6 +155,12 @@ class Refused(HoldfastError):
     title = "The request was refused"
     http_status = 409
     exit_code = ExitCode.REFUSED
+
+
+class BacklogFull(Refused):
+    code = "BACKLOG_FULL"
+    title = "The tenant has as many open jobs as it may have"
+    http_status = 429
 
 
 class NotFound(HoldfastError):

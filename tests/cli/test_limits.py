@@ -90,7 +90,7 @@ def test_a_full_backlog_is_exit_code_4_with_what_to_do(database: Command) -> Non
     database("limits", "set", "tenant", "--backlog", "1")
     submitted(database, "wide", WIDE, "--key", "one")
     refused = database("submit", "wide.yaml", "--key", "two", "--json")
-    assert (refused.code, refused.problem["code"]) == (4, "REFUSED")
+    assert (refused.code, refused.problem["code"]) == (4, "BACKLOG_FULL")
     assert refused.problem["detail"].startswith("The backlog of tenant default is full: 1 job")
     assert "--backlog 2" in refused.problem["remedy"]
     assert database("submit", "wide.yaml", "--key", "one", "--json").json["answer"] == "already_processing"

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from holdfast.cli.session import begin, command, drive, has_database, open_database
 from holdfast.cli.streams import answer, answer_json, harmless, say, show
-from holdfast.cli.words import cut
+from holdfast.cli.words import counted, cut
 from holdfast.client import Client
 from holdfast.errors import ExitCode, InvalidInput, NotFound
 from holdfast.settings import Settings
@@ -114,7 +114,7 @@ def terms(one: LimitView) -> str:
     parts = [f"{one.concurrency:,} at once"] if one.concurrency is not None else []
     if one.burst is not None and one.rate is not None:
         parts.append(f"{one.burst:,} in {one.burst / one.rate:g} s")
-    return ", ".join([*parts, *([f"{one.backlog:,} open jobs"] if one.backlog is not None else [])])
+    return ", ".join([*parts, *([counted(one.backlog, "open job")] if one.backlog is not None else [])])
 
 
 def _of(one: LimitView) -> str:

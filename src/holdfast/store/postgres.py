@@ -13,7 +13,7 @@ from holdfast import failpoint
 from holdfast.core.breaking import Breaker
 from holdfast.core.states import TERMINAL
 from holdfast.define.gates import BreakerRules
-from holdfast.errors import NotFound, Refused
+from holdfast.errors import BacklogFull, NotFound
 from holdfast.store.arrays import jsons, plain, texts
 from holdfast.store.connection import SYNC, Answer, Connections, Rows, Statement, unreachable
 from holdfast.store.cycle import LaneIds, PostgresCycle, breaker_of
@@ -105,7 +105,7 @@ class PostgresStore:
 
     async def _refuse_if_full(self, tenant: str) -> None:
         for backlog, open_jobs in await self._fetch("backlog_of", tenant=tenant):
-            raise Refused(
+            raise BacklogFull(
                 f"The backlog of tenant {tenant} is full: {_jobs(open_jobs)} open, and {backlog:,} may be.",
                 remedy="Submit again when some of them have ended, or allow more with: "
                 f"holdfast limits set tenant --tenant {tenant} --backlog {2 * backlog}",
