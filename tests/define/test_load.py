@@ -777,3 +777,26 @@ def test_a_huge_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
     file = tmp_path / "huge.yaml"
     file.write_bytes(b"#" * (2 * 1024 * 1024))
     assert "larger than 1024 KiB" in check_file(file)[1][0].message
+
+
+CODES = """
+workflow_id: w
+breakers:
+  g: {codes: [GW_5XX, GW_6XX]}
+nodes:
+  a:
+    handler: x
+    breaker: g
+    errors: [{match: gone, class: permanent, code: RULED}]
+    retry: {retry_on: [TIMEOUT, RULED, TIMEOUTT]}
+"""
+
+
+def test_codes_that_nothing_can_give_are_errors_once_the_codes_are_known() -> None:
+    definition, problems = check_text(CODES, "w.yaml", None, {"GW_5XX"})
+    assert definition is None
+    assert [(p.line, p.column, p.message.split(":")[0], p.suggestion) for p in problems] == [
+        (4, 23, "There is no code 'GW_6XX'", "Did you mean 'GW_5XX'?"),
+        (10, 40, "There is no code 'TIMEOUTT'", "Did you mean 'TIMEOUT'?"),
+    ]
+    assert check_text(CODES, "w.yaml")[1] == []

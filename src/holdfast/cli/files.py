@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,13 @@ from holdfast.define.definition import Definition
 from holdfast.define.document import schema
 from holdfast.define.drawing import draw_mermaid, draw_svg, draw_text
 from holdfast.define.load import check_file
-from holdfast.define.registry import discover
+from holdfast.define.registry import Registry, discover
 from holdfast.errors import Detail, ExitCode, InvalidDefinition, NotFound
 
 
 def validate_files(files: Sequence[Path], *, handlers: Sequence[str], as_json: bool) -> int:
     """Check every file and tell everything that is wrong with any of them."""
-    known = discover(handlers).names if handlers else None
+    known = discover(handlers) if handlers else None
     problems: list[Detail] = []
     checked: list[dict[str, Any]] = []
     for file in files:
@@ -39,9 +39,13 @@ def validate_files(files: Sequence[Path], *, handlers: Sequence[str], as_json: b
     return ExitCode.BAD_USAGE if problems else ExitCode.DONE
 
 
-def _check(file: Path, known: Collection[str] | None) -> tuple[Definition | None, list[Detail]]:
+def _check(file: Path, known: Registry | None) -> tuple[Definition | None, list[Detail]]:
+    if known is None:
+        names, codes = None, None
+    else:
+        names, codes = known.names, {name for one in known.codes.values() for name in (one.code, one.public_code)}
     try:
-        return check_file(file, known)
+        return check_file(file, names, codes)
     except NotFound:
         return None, [Detail("There is no such file.", file=str(file))]
 

@@ -17,7 +17,7 @@ from holdfast.define.references import check_templates
 from holdfast.define.source import MAX_PROBLEMS, Path, Report, Source, by_place, did_you_mean, path_text
 from holdfast.define.structure import check_graph, check_references
 from holdfast.define.yaml import MAX_BYTES, read_yaml
-from holdfast.errors import Detail, InvalidDefinition, NotFound
+from holdfast.errors import Code, Detail, InvalidDefinition, NotFound
 
 
 def load_file(path: FilePath | str, known_handlers: Collection[str] | None = None) -> Definition:
@@ -33,7 +33,9 @@ def load_text(text: str, file: str | None = None, known_handlers: Collection[str
 
 
 def check_file(
-    path: FilePath | str, known_handlers: Collection[str] | None = None
+    path: FilePath | str,
+    known_handlers: Collection[str] | None = None,
+    known_codes: Collection[str] | None = None,
 ) -> tuple[Definition | None, list[Detail]]:
     """Like check_text. Raises NotFound when there is no such file."""
     file = str(path)
@@ -51,28 +53,32 @@ def check_file(
             text = " " * len(content)
         else:
             return None, [_not_utf8(content, error, file)]
-    return check_text(text, file, known_handlers)
+    return check_text(text, file, known_handlers, known_codes)
 
 
 def check_text(
-    text: str, file: str | None = None, known_handlers: Collection[str] | None = None
+    text: str,
+    file: str | None = None,
+    known_handlers: Collection[str] | None = None,
+    known_codes: Collection[str] | None = None,
 ) -> tuple[Definition | None, list[Detail]]:
     """The definition, or None, and everything that is wrong with it, in the order of the file.
 
-    With `known_handlers` a handler that is not among them is an error too.
+    With `known_handlers` a handler that is not among them is an error too; with `known_codes` a code that is neither
+    among them nor the engine's nor named by a rule of the file.
     """
     source, problems = read_yaml(text, file, typed_keys=_may_have_typed_keys)
     if source is None:
         return None, by_place(problems)
     places = {(problem.line, problem.column) for problem in problems}
-    definition, found = check_source(source, known_handlers)
+    definition, found = check_source(source, known_handlers, known_codes)
     # What YAML refused is not reported a second time by those who wanted something else in its place.
     problems += [problem for problem in found if (problem.line, problem.column) not in places]
     return (None if problems else definition), by_place(problems)
 
 
 def check_source(
-    source: Source, known_handlers: Collection[str] | None = None
+    source: Source, known_handlers: Collection[str] | None = None, known_codes: Collection[str] | None = None
 ) -> tuple[Definition | None, list[Detail]]:
     """The same for data that was read before, or built in Python."""
     report = Report(source)
@@ -89,6 +95,9 @@ def check_source(
     if known_handlers is not None:
         unknown = validate_handlers(definition, known_handlers, source)
         report.problems += [problem for problem in unknown if not _is_in(problem, broken)]
+    if known_codes is not None:
+        unknown = validate_codes(definition, known_codes, source)
+        report.problems += [problem for problem in unknown if not _is_in(problem, broken)]
     return (None if report.problems else definition), report.problems
 
 
@@ -101,6 +110,29 @@ def validate_handlers(definition: Definition, known: Collection[str], source: So
             where = source.first_of((*path, "task", "handler"), (*path, "handler"))
             handler = node.task.handler
             report.at_value(where, f"There is no handler '{handler}'.", did_you_mean(handler, known))
+    return report.problems
+
+
+def validate_codes(definition: Definition, declared: Collection[str], source: Source) -> list[Detail]:
+    """The codes in retry_on and in breakers that nothing can ever give to a failure."""
+    report = Report(source)
+    ruled = {rule.code for node in definition.nodes if node.task for rule in node.task.errors if rule.code}
+    known = {*Code.__members__, *declared, *ruled}
+    places: list[tuple[Path, tuple[str, ...]]] = [
+        (("breakers", rules.name, "codes"), rules.codes or ()) for rules in definition.breakers
+    ]
+    for node in definition.nodes:
+        if node.task is not None:
+            path: Path = ("nodes", node.name)
+            where = source.first_of(
+                (*path, "task", "retry", "retry_on"), (*path, "retry", "retry_on"), ("retry", "retry_on")
+            )
+            places.append((where, node.task.retry.retry_on or ()))
+    for where, codes in dict(places).items():
+        for index, code in enumerate(codes):
+            if code not in known:
+                message = f"There is no code '{code}': no handler declares it, and no rule of this file gives it."
+                report.at_value((*where, index), message, did_you_mean(code, known))
     return report.problems
 
 
