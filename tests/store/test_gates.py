@@ -190,3 +190,14 @@ async def test_the_queue_timeout_does_not_run_while_a_breaker_holds_a_task_back(
     assert await store.expire() == 0
     await pass_time(b"breakers", b"changed_at")
     assert await store.expire() == 2
+
+
+async def test_what_is_behind_a_gate_is_claimed_for_free_slots_and_never_ahead(store: PostgresStore) -> None:
+    stage = Stage(store, PostgresBackstage(store))
+    await store.declare_breakers([GATEWAY])
+    me, job_id = await queued(stage, BEHIND, 5, "gated")
+    await stage.enqueue(me, job_id, "free", range(5))
+    worker = await stage.worker()
+    _, leases = await store.report_and_claim(worker, [], None, ["work"], 100, 2)
+    assert sorted(lease.node for lease in leases) == ["free"] * 5 + ["gated"] * 2
+    assert (await store.report_and_claim(worker, [], None, ["work"], 100, 0))[1] == []
