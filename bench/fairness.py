@@ -10,7 +10,7 @@ from holdfast.client import Client
 from holdfast.store.interface import NewJob
 from holdfast.store.postgres import PostgresStore
 
-SMALL_JOBS = 200
+SMALL_JOBS = 500
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from holdfast.client import new_job
 from holdfast.core.company import WIDE_FROM
 from holdfast.core.states import Rules
 from holdfast.define.load import load_text
-from holdfast.orchestrator.owner import NARROW_DRAIN_LIMIT, Owner
+from holdfast.orchestrator.owner import NARROW_DRAIN_LIMIT, NARROW_SHARE, Owner
 from holdfast.store.interface import NewJob
 from holdfast.store.postgres import PostgresStore
 from tests.store.stage import report_of
@@ -135,6 +135,7 @@ async def test_the_report_of_a_small_job_does_not_wait_behind_those_of_a_wide_on
     await store.report(worker, theirs[WIDE_FROM:])
     await store.report(worker, [ours])
     result = await owner.run_cycle()
-    assert result.signals == NARROW_DRAIN_LIMIT + 1
+    assert result.signals == NARROW_SHARE + 1
     assert result.finished == (small.job_id,)
     assert result.more and result.yields
+    assert (await owner.run_cycle()).signals == NARROW_DRAIN_LIMIT

@@ -136,6 +136,21 @@ async def test_plain_and_async_handlers_run_side_by_side(database_url: str, stag
     assert [s.outcome for s in found] == ["done", "done"]
 
 
+async def test_every_slot_is_filled_even_if_it_takes_several_claims(database_url: str, stage: Stage) -> None:
+    """Once it claimed one batch and then slept beside its empty slots until an attempt ended."""
+    running = asyncio.Barrier(6)
+
+    async def work(item: int) -> None:
+        await asyncio.wait_for(running.wait(), 10)
+
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    await stage.enqueue(me, job_id, items=range(6))
+    async with serving(database_url, work, concurrency=6, claim_batch=2, poll_seconds=3600):
+        found = await reports(stage, me, 6)
+    assert [s.outcome for s in found] == ["done"] * 6
+
+
 @pytest.mark.parametrize("kind", ["async", "plain"])
 async def test_no_more_attempts_run_than_the_concurrency_allows(database_url: str, stage: Stage, kind: str) -> None:
     lock = threading.Lock()

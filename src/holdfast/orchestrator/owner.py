@@ -53,8 +53,10 @@ CLAIM_LIMIT = 500
 DRAIN_LIMIT = 2000
 LOAD_LIMIT = 500
 NARROW_DRAIN_LIMIT = 50
+NARROW_SHARE = 10
 NARROW_CHUNK = 250
-"""What a cycle takes on at most while a wide job has others beside it, which wait for the cycle's end."""
+"""What a cycle takes on of a wide job while it has others beside it, which wait for the cycle's end: so many reports
+when none of theirs is waiting, so many when one is, and so many new tasks."""
 RECHECK = "recheck"
 ASIDE_SECONDS = (5.0, 300.0)
 """How long a job that nobody can advance is left alone: at first, and at most."""
@@ -192,6 +194,7 @@ class Owner:
         alone = self._one_by_one[0] if self._one_by_one else None
         claimed = {row.job_id: row for row in opened.claimed if alone in (None, row.job_id)}
         heard = [row for row in opened.signals if alone in (None, row.job_id)]
+        heard, postponed = _leave_room(heard, wide_job)
         for row in heard:
             work[row.job_id].append(row)
         self._company.saw({job_id: len(rows) for job_id, rows in work.items()}, now)
@@ -235,6 +238,7 @@ class Owner:
             signals=len(heard),
             jobs=len(states),
             more=alone is not None
+            or postponed
             or len(heard) >= (NARROW_DRAIN_LIMIT if wide is not None else DRAIN_LIMIT)
             or len(claimed) >= CLAIM_LIMIT
             or self.has_work,
@@ -417,3 +421,11 @@ class Owner:
                 self._owing_rows.setdefault(job_id)
             if owed_results(state):
                 self._owing_results.setdefault(job_id)
+
+
+def _leave_room(heard: list[SignalRow], wide_job: str | None) -> tuple[list[SignalRow], bool]:
+    """Only a few signals of a wide job in a cycle that others wait for, and whether any stay for the next one."""
+    of_wide = [row for row in heard if row.job_id == wide_job]
+    if len(of_wide) <= NARROW_SHARE or len(of_wide) == len(heard):
+        return heard, False
+    return [row for row in heard if row.job_id != wide_job] + of_wide[:NARROW_SHARE], True

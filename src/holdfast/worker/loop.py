@@ -32,8 +32,8 @@ END_ATTEMPTS = 20
 KNOWN_JOBS = 256
 PREFETCH_SECONDS = 0.1
 """How much work may lie claimed but not begun: what the slots finish in this time. Its timeout is already running."""
-NARROW_BATCH = 20
-"""How much is claimed at most, beyond the slots, while a wide job has others beside it."""
+NARROW_BATCH = 10
+"""How much is claimed at a time while a wide job has others beside it, which wait for the end of the claim."""
 BREAKER_MEMORY_SECONDS = 1.0
 GATHER_SECONDS = 0.004
 """How long finished attempts may wait for others, so that one report carries many."""
@@ -151,7 +151,7 @@ class Worker:
         if len(leases) < room and not self._reports:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), self._poll_seconds)
-        elif not self._reports:
+        elif not self._reports and self._room(reported=0) == 0:
             await self._wake.wait()
 
     async def _report_and_claim(
@@ -219,7 +219,7 @@ class Worker:
         soon = int(self._concurrency * PREFETCH_SECONDS / max(self._mean_seconds, 1e-4))
         batch = self._claim_batch
         if self._company.wide_job(time.monotonic()) is not None:
-            batch = min(batch, max(NARROW_BATCH, self._concurrency))
+            batch = min(batch, NARROW_BATCH)
         capacity = max(self._concurrency, min(batch, self._concurrency + soon))
         return max(0, min(batch, capacity - len(self._held) + reported))
 
