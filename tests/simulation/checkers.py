@@ -16,6 +16,7 @@ from tests.simulation.model import TERMINAL, Database, Key
 
 BAD = ("failed", "cancelled")
 JOB_TERMINAL = ("completed", "partial", "failed", "cancelled")
+JOB_ENDS = frozenset(f"job_{status}" for status in JOB_TERMINAL)
 
 
 class Checkers:
@@ -228,7 +229,7 @@ class Checkers:
             told = sum(n for (_, who), n in ends.items() if who == name)
             assert told == (node.status in TERMINAL), f"5: {job_id}/{name} is {node.status} and ended {told} times"
             assert node.status not in TERMINAL or ends[(f"node_{node.status}", name)] == 1, f"5: {job_id}/{name}"
-        told = sum(1 for _, event, *_ in self.db.events[job_id] if event in {f"job_{s}" for s in JOB_TERMINAL})
+        told = sum(1 for _, event, *_ in self.db.events[job_id] if event in JOB_ENDS)
         assert told == (job["status"] in JOB_TERMINAL), f"5: {job_id} is {job['status']} and ended {told} times"
 
     def _check_progress(self, job_id: str, job: dict[str, Any], nodes: dict[str, NodeRow], program: Program) -> None:

@@ -522,7 +522,6 @@ def lease_ready(db: Database, wish: Handover, *, gated: bool = True) -> list[Lea
     """What a claim does."""
     if not worker_lives(db, wish.worker):
         return []
-    gates = Gates(db)
     ready = [
         (-row["priority"], row["rank"], row["id"], key)
         for key, row in db.queue.items()
@@ -531,6 +530,9 @@ def lease_ready(db: Database, wish: Handover, *, gated: bool = True) -> list[Lea
         and (wish.queues is None or row["lane"].queue in wish.queues)
         and not db.row_locked(key)
     ]
+    if not ready:
+        return []
+    gates = Gates(db)
     leases: list[Lease] = []
     for *_, key in sorted(ready):
         row = db.queue[key]

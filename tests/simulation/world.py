@@ -27,6 +27,7 @@ OUTAGE_SECONDS = 15.0
 HANDLERS = ("work",)
 SLOW_SECONDS = 6.0
 LONGEST_SECONDS = SLOW_SECONDS + 0.5
+ZOMBIE_SECONDS = 1.5 * LEASE_SECONDS
 
 
 @dataclass
@@ -133,7 +134,7 @@ class World:
     real store.
     """
 
-    poll_seconds = 0.5
+    poll_seconds = 1.0
 
     def __init__(self, seed: int, mix: Mix | None = None, jobs: list[NewJob] | None = None) -> None:
         self.seed = seed
@@ -245,13 +246,17 @@ class World:
                     self._kill(process)
 
     def _run(self, limit: int) -> None:
-        started = self.db.now
+        calm_at = self.db.now + self.mix.troubled_seconds
+        ending = False
         for _ in range(limit):
-            if self.troubled and self.db.now - started > self.mix.troubled_seconds:
+            if self.troubled and self.db.now > calm_at:
                 self._calm_down()
-            if not self.troubled and self._is_done():
-                self.checkers.check_end(self.jobs)
-                return
+            if not (ending and self.troubled) and self._is_done():
+                if not self.troubled:
+                    self.checkers.check_end(self.jobs)
+                    return
+                # Zombies may still come; after them nothing happens any more.
+                ending, calm_at = True, min(calm_at, self.db.now + ZOMBIE_SECONDS)
             self._take_step()
             self.checkers.check_step()
             if self.mix.troubled_seconds == 0:
@@ -268,11 +273,9 @@ class World:
                 self._begin(process)
 
     def _is_done(self) -> bool:
-        return (
-            len(self.db.jobs) == len(self.jobs)
-            and all(job["finished_at"] is not None for job in self.db.jobs.values())
-            and not self.db.inbox
-        )
+        if self.db.inbox or len(self.db.jobs) < len(self.jobs):
+            return False
+        return all(job["finished_at"] is not None for job in self.db.jobs.values())
 
     def _take_step(self) -> None:
         """Draw one process that is awake and let it run to its next step; if all sleep, let time pass."""
