@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.core.effects import FinishTask, RetryTask
+from holdfast.core.effects import FinishTask, RetryTask, WithdrawTasks
 from holdfast.core.states import NodeState, Rules, Status
 from holdfast.define.workflow import Workflow
 from tests.core.driver import Driver
@@ -191,7 +191,10 @@ def test_rows_of_a_node_that_has_not_begun_are_left_for_a_person() -> None:
     assert driver.status_of("c") == "pending"
 
 
-def test_a_finished_job_stays_finished_invariant_4() -> None:
+def test_a_finished_job_stays_finished_and_what_is_queued_in_its_name_is_withdrawn_invariant_4() -> None:
     driver = begun()
     driver.run()
-    assert driver.doubt() == []
+    before = driver.state.seq
+    (effect,) = driver.doubt()
+    assert isinstance(effect, WithdrawTasks) and effect.leases_too
+    assert (driver.state.status, driver.state.seq) == ("completed", before)

@@ -138,7 +138,8 @@ def emitted() -> set[str]:
     sources = [*(ROOT / "src/holdfast/core").glob("*.py"), *(ROOT / "src/holdfast/store").rglob("*.sql")]
     text = "".join(source.read_text(encoding="utf-8") for source in sources)
     pattern = (
-        r"[\"'](job_(?:created|started)|(?:node|task)_[a-z]+(?:_scheduled)?|[a-z]+_(?:rejected|changed|lost))[\"']"
+        r"[\"'](job_(?:created|started|held|released)|(?:node|task)_[a-z]+(?:_scheduled)?"
+        r"|[a-z]+_(?:rejected|changed|lost|acted|opened|closed))[\"']"
     )
     found = set(re.findall(pattern, text)) - {"task_count"}
     found |= {f"job_{status}" for status in JOB_TERMINAL}
@@ -148,7 +149,14 @@ def emitted() -> set[str]:
 
 def test_every_event_is_explained() -> None:
     names = {cell for cell in cells("events") if re.fullmatch(r"[a-z]+(_[a-z]+)+", cell)}
-    assert {"job_created", "task_completed", "node_retry_scheduled", "owner_changed"} <= emitted()
+    assert {
+        "job_created",
+        "job_held",
+        "task_completed",
+        "node_retry_scheduled",
+        "owner_changed",
+        "breaker_opened",
+    } <= emitted()
     assert emitted() - names == set()
 
 

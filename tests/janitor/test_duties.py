@@ -170,29 +170,36 @@ async def test_a_job_whose_first_signal_was_lost_begins(database_url: str) -> No
         await scene.repaired(job_id)
 
 
-async def test_queue_rows_and_signals_of_jobs_that_are_over_or_unknown_go(scene: Bench) -> None:
+STRAY = (
+    "insert into queue (job_id, node, item, epoch, attempt, lane_id, owner, timeout_seconds)"
+    " values (%s, 'a', -1, 9, 9, 1, 0, 60)"
+)
+
+
+async def test_queue_rows_of_a_job_that_is_over_are_withdrawn_by_an_owner(scene: Bench) -> None:
     job_id = await scene.engine.submit(ECHO)
-    await finish(scene, job_id)
-    queue = (
-        "insert into queue (job_id, node, item, epoch, attempt, lane_id, owner, timeout_seconds)"
-        " values (%s, 'a', -1, 9, 9, 1, 0, 60)"
-    )
-    stranger = str(uuid.uuid4())
-    for job in (job_id, stranger):
-        await scene.damage(queue, job)
-        await scene.damage(
-            "insert into inbox (owner, job_id, kind, sent_at) values (777, %s, 'recheck', now() - interval '1 h')", job
-        )
+    before = await finish(scene, job_id)
+    await scene.damage(STRAY, job_id)
     await scene.damage("insert into inbox (job_id, kind) values (%s, 'cancel')", job_id)
-    done = [f for f in await scene.janitor().run_once() if f.duty == "orphans"]
-    told = {(f.job_id, (f.before or {})["table"], (f.before or {})["job"]) for f in done}
-    assert {(stranger, "queue", None), (stranger, "inbox", None), (job_id, "queue", "completed")} <= told
-    assert await scene.engine.query("select count(*) from holdfast.queue") == [(0,)]
+    assert ("orphans", "recheck") in await scene.tidy()
+    await scene.queued(job_id, 0)
 
     async def is_answered() -> bool:
         return await scene.engine.query("select applied from holdfast.answers") == [(False,)]
 
     await eventually(is_answered)
+    assert await scene.engine.finished(job_id) == before, "a finished job stays as it is"
+    assert await scene.tidy() == []
+
+
+async def test_queue_rows_and_signals_of_jobs_that_do_not_exist_are_deleted_and_told(scene: Bench) -> None:
+    stranger = str(uuid.uuid4())
+    await scene.damage(STRAY, stranger)
+    await scene.damage("insert into inbox (owner, job_id, kind) values (777, %s, 'recheck')", stranger)
+    done = [f for f in await scene.janitor().run_once() if f.duty == "orphans"]
+    told = {(f.action, f.job_id, (f.before or {})["table"], (f.before or {})["job"]) for f in done}
+    assert told == {("delete", stranger, "queue", None), ("delete", stranger, "inbox", None)}
+    assert await scene.tidy() == []
 
 
 async def test_leases_that_ran_out_are_told_by_whoever_ends_them(scene: Bench) -> None:

@@ -270,7 +270,17 @@ class Checkers:
         for job in jobs:
             self._check_job(job.job_id)
             self._check_task_events(job.job_id)
+            self._check_holds(job.job_id)
             self._check_budgets(job.job_id)
+
+    def _check_holds(self, job_id: str) -> None:
+        """5: whoever is held is told so once, and once when it is over."""
+        held: set[str] = set()
+        for _, event, _, _, _, data in self.db.events[job_id]:
+            if event in ("job_held", "job_released"):
+                name = data["name"]
+                assert (name in held) == (event == "job_released"), f"5: {job_id} was told {event} by {name} again"
+                held ^= {name}
 
     def _check_task_events(self, job_id: str) -> None:
         """5: every item has exactly one terminal event, alone or within a range."""

@@ -34,6 +34,7 @@ from holdfast.store.interface import (
     NewJob,
     NodeRow,
     Opened,
+    OpenedGates,
     Report,
     SignalRow,
     SubmitAnswer,
@@ -158,7 +159,7 @@ class ModelStore:
                 "inputs": orjson.loads(orjson.dumps(job.inputs)), "status": "pending", "owner": None, "epoch": 0,
                 "priority": job.priority, "generation": 1, "reason": None, "result": None, "error": None,
                 "created_at": self.db.now, "started_at": None, "finished_at": None, "deadline_at": None,
-                "stop_cause": None, "stop_until": None, "stop_leases_ended": False, "tenant": job.tenant,
+                "stop_cause": None, "stop_until": None, "stop_leases_ended": False, "holds": [], "tenant": job.tenant,
             }  # fmt: skip
             self.db.events[job.job_id].append((1, "job_created", None, None, None, None))
             self.db.send(job.job_id, "submitted", 0)
@@ -244,7 +245,7 @@ class ModelStore:
             known.rules = rules
         self._after()
 
-    async def open_gates(self) -> bool:
+    async def open_gates(self) -> OpenedGates:
         await self._statement()
         locked = {name for t in self.db.transactions for name in t.locked_breakers}
         tried = [let_try(found, self.db.now) for name, found in self.db.breakers.items() if name not in locked]
@@ -252,8 +253,10 @@ class ModelStore:
         waits = any(
             row["state"] == "ready" and gates.of(row["lane"]) & self.db.limits.keys() for row in self.db.queue.values()
         )
+        found = self.db.breakers.items()
+        shut = {name: breaker.until for name, breaker in found if breaker.state != "closed"}
         self._after()
-        return any(tried) or waits
+        return OpenedGates(any(tried) or waits, shut)
 
     async def raise_floors(self) -> int:
         await step()
@@ -655,7 +658,7 @@ class ModelCycle:
         return JobRow(
             job_id, job["tenant"], job["definition_hash"], job["status"], job["priority"], 1, job["generation"],
             job["owner"], job["epoch"], job["inputs"], job["error"], job["created_at"], job["started_at"],
-            job["deadline_at"], job["stop_cause"], job["stop_until"], job["stop_leases_ended"],
+            job["deadline_at"], job["stop_cause"], job["stop_until"], job["stop_leases_ended"], job["holds"],
             self.db.events[job_id][-1][0],
         )  # fmt: skip
 

@@ -93,6 +93,6 @@ def test_the_simulation_has_the_troubles_that_it_claims() -> None:
         "jobs set aside", "reports handed over", "deaths alone", "quarantined",
         "completed", "partial", "failed", "cancelled", "stopped: failed", "stopped: cancelled", "stopped: timeout",
         "owner_changed", "worker_lost", "node_retry_scheduled", "task_retry_scheduled", "node_skipped", "task_failed",
-        "task_cancelled", "report_rejected", "vanished", "janitor_acted",
+        "task_cancelled", "report_rejected", "vanished", "janitor_acted", "job_held", "job_released",
     ]  # fmt: skip
     assert {what: seen[what] for what in often if seen[what] < 5} == {}

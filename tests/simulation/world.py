@@ -365,7 +365,7 @@ class World:
             await self._sleep(self.mix.doubt)
             for job in self.jobs:
                 row = self.db.jobs.get(job.job_id)
-                if row is not None and row["finished_at"] is None:
+                if row is not None and (row["finished_at"] is None or self.tidying.random() < 0.1):
                     with contextlib.suppress(Unreachable):
                         await store.send(job.job_id, "recheck", "stuck_tasks", "as drawn")
 
@@ -404,7 +404,7 @@ class World:
                     sweep_at = self.db.now + 1.0
                     await store.sweep_inbox()
                     await store.expire()
-                    await store.open_gates()
+                    owner.notice((await store.open_gates()).shut)
                     await store.wake_due()
                 result = await owner.run_cycle()
             except Fenced:
@@ -455,7 +455,7 @@ class World:
                 scan_at = self.db.now + 2.0
                 await self._take_over(store, owner)
                 await store.sweep_inbox()
-                await store.open_gates()
+                owner.notice((await store.open_gates()).shut)
                 await store.wake_due()
             if not held:
                 held = await store.claim(worker, None, HANDLERS, 2)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from holdfast.core import fanning, rechecking, reporting, stopping
+from holdfast.core import fanning, holding, rechecking, reporting, stopping
 from holdfast.core.breaking import BreakerState
 from holdfast.core.effects import OWN_TASK, AnswerSignal, CreateTasks, Effect, EnqueueTasks
 from holdfast.core.failing import failure
@@ -17,6 +17,7 @@ from holdfast.core.outcome import counts, default_result, first_error, is_bad, j
 from holdfast.core.readiness import Verdict, decide
 from holdfast.core.signals import (
     BreakerChanged,
+    BreakerSeen,
     CancelRequested,
     InconsistencyFound,
     ItemsAggregated,
@@ -57,6 +58,8 @@ def advance(state: JobState, signal: Signal, now: float) -> list[Effect]:
             turn.emit("owner_changed", data={"owner": signal.owner, "previous": signal.previous})
         case BreakerChanged():
             _breaker_changed(turn, signal)
+        case BreakerSeen():
+            holding.breaker_seen(turn, signal)
         case ReportRejected():
             reporting.reject(turn, signal.node, signal.item, signal.epoch, signal.worker)
         case InconsistencyFound():
@@ -213,13 +216,16 @@ def _aggregated(turn: Turn, signal: ItemsAggregated) -> None:
 def _breaker_changed(turn: Turn, signal: BreakerChanged) -> None:
     """A report of this job opened or closed a breaker: its events tell it, though all jobs behind it are concerned."""
     told = {"breaker": signal.name, "reason": signal.reason, "until": signal.until}
-    turn.emit("breaker_opened" if signal.state is BreakerState.OPEN else "breaker_closed", data=told)
+    is_shut = signal.state is BreakerState.OPEN
+    turn.emit("breaker_opened" if is_shut else "breaker_closed", data=told)
+    holding.breaker_seen(turn, BreakerSeen(signal.name, is_shut, signal.until))
 
 
 def _recheck(turn: Turn, signal: InconsistencyFound) -> None:
     """Do whatever is missing, and tell it; nothing is missing in a job that is as it should be."""
     state = turn.state
     if state.is_terminal:
+        stopping.withdraw_strays(turn)
         return
     done = rechecking.repair(turn, signal)
     if all(node.status is Status.PENDING for node in state.nodes.values()):

@@ -1,4 +1,4 @@
-"""What a report tells the breakers of its task, and what they answer: whether the task failed, or has to wait."""
+"""What a report tells the breakers of its task and what they answer, and which breakers hold a job back."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from holdfast.core.breaking import Breaker, BreakerState, Call, feed
 from holdfast.core.failing import is_permanent
-from holdfast.core.signals import BreakerChanged, Outcome, TaskReported
-from holdfast.core.states import TERMINAL
+from holdfast.core.signals import BreakerChanged, BreakerSeen, Outcome, TaskReported
+from holdfast.core.states import TERMINAL, Hold, JobState
+from holdfast.core.turn import Turn
 from holdfast.errors import Code
 
 SOON_SECONDS = 1.0
@@ -70,3 +71,40 @@ def _held(report: TaskReported, behind: str | None, breakers: Mapping[str, Break
         until = down.until if down.state is BreakerState.OPEN else now + SOON_SECONDS
         return report._replace(held_by=down.name, held_until=until or now + down.rules.cooldown_seconds)
     return report
+
+
+BREAKER = "breaker"
+
+
+def notice(state: JobState, shut: Mapping[str, float | None]) -> list[BreakerSeen]:
+    """What the breakers that are not closed just now, each until some time, mean for a job, where that is news."""
+    held = {hold.name for hold in state.holds if hold.by == BREAKER}
+    if state.is_terminal or state.stop is not None or not (shut or held):
+        return []
+    news = [BreakerSeen(name, is_shut=False) for name in sorted(held - shut.keys())]
+    for name, until in shut.items():
+        if name not in held and _waits_behind(state, name):
+            news.append(BreakerSeen(name, is_shut=True, until=until))
+    return news
+
+
+def _waits_behind(state: JobState, breaker: str) -> bool:
+    return any(node.open_tasks > 0 and state.program.breaker_of(node.name) == breaker for node in state.nodes.values())
+
+
+def breaker_seen(turn: Turn, signal: BreakerSeen) -> None:
+    """Tell once that a breaker holds the job, and once that it no longer does."""
+    state = turn.state
+    hold = next((hold for hold in state.holds if hold[:2] == (BREAKER, signal.name)), None)
+    if state.is_terminal or signal.is_shut == (hold is not None):
+        return
+    if signal.is_shut and not _waits_behind(state, signal.name):
+        return
+    told = {"by": BREAKER, "name": signal.name}
+    if hold is None:
+        state.holds.append(Hold(BREAKER, signal.name, turn.now, signal.until))
+        turn.emit("job_held", data=told | {"until": signal.until})
+    else:
+        state.holds.remove(hold)
+        turn.emit("job_released", data=told | {"since": hold.since})
+    state.job_touched = True

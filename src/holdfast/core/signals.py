@@ -85,6 +85,14 @@ class BreakerChanged(NamedTuple):
     until: float | None = None
 
 
+class BreakerSeen(NamedTuple):
+    """The owner saw that a breaker holds tasks of this job, or no longer does."""
+
+    name: str
+    is_shut: bool
+    until: float | None = None
+
+
 class CancelRequested(NamedTuple):
     """A person wants the job to end."""
 
@@ -167,6 +175,7 @@ Signal = (
     | TaskReported
     | ReportRejected
     | BreakerChanged
+    | BreakerSeen
     | CancelRequested
     | TimePassed
     | WorkContinued

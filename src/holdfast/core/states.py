@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.define.program import Program
 from holdfast.errors import Bug
@@ -111,6 +111,15 @@ class Stop:
     leases_ended: bool = False
 
 
+class Hold(NamedTuple):
+    """What holds a job back, as its last `job_held` told it."""
+
+    by: str
+    name: str
+    since: float
+    until: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """The numbers behind the decisions, from the settings; the same for all jobs of an orchestrator."""
@@ -194,6 +203,7 @@ class JobState:
     error: dict[str, Any] | None = None
     result: Any = None
     nodes: dict[str, NodeState] = field(default_factory=dict)
+    holds: list[Hold] = field(default_factory=list)
     touched: set[str] = field(default_factory=set)
     job_touched: bool = False
     scope: dict[str, Any] = field(default_factory=dict)

@@ -44,6 +44,12 @@ def _withdraw(turn: Turn, *, leases_too: bool) -> None:
     turn.effects.append(WithdrawTasks(status, leases_too, error, unqueued))
 
 
+def withdraw_strays(turn: Turn) -> None:
+    """All tasks of a finished job have ended: what is still queued in its name is nobody's."""
+    error = failure(Code.CANCELLED, "the job is over", permanent=True, at=turn.now)
+    turn.effects.append(WithdrawTasks(Status.CANCELLED, leases_too=True, error=error, unqueued=()))
+
+
 def _stop_node(turn: Turn, node: NodeState, cause: StopCause) -> None:
     """Nodes without open tasks end at once; the others when their last task is withdrawn or reported."""
     node_type = turn.state.program.nodes[node.name].node.type
@@ -63,6 +69,8 @@ def _stop_node(turn: Turn, node: NodeState, cause: StopCause) -> None:
 def tasks_withdrawn(turn: Turn, signal: TasksWithdrawn) -> None:
     """Count what the owner withdrew; a node whose last open task that was ends with it."""
     state = turn.state
+    if state.is_terminal:
+        return
     assert state.stop is not None
     if signal.leases_too:
         state.stop.leases_ended = True

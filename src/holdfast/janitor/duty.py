@@ -38,11 +38,15 @@ class JobDuty(Duty):
     """A duty that looks at some open jobs, and repairs by making their owners look."""
 
     async def act(self, tidying: Tidying, run: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
-        """A signal to each owner; what several signals did not repair needs a person."""
-        tried = await tidying.tried(f.job_id for f in findings if f.job_id is not None)
-        hopeless = [f for f in findings if tried.get((f.duty, f.job_id or "", f.node), 0) >= TRIES]
-        sent = await tidying.recheck(run, [f for f in findings if f not in hopeless])
-        alerts = [
-            f._replace(action=ALERT, reason=f"{f.reason}; {TRIES} attempts to repair it did not help") for f in hopeless
-        ]
-        return [*sent, *await tidying.alert(run, alerts)]
+        return await make_owners_look(tidying, run, findings)
+
+
+async def make_owners_look(tidying: Tidying, run: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
+    """A signal to each owner; what several signals did not repair needs a person."""
+    tried = await tidying.tried(f.job_id for f in findings if f.job_id is not None)
+    hopeless = [f for f in findings if tried.get((f.duty, f.job_id or "", f.node), 0) >= TRIES]
+    sent = await tidying.recheck(run, [f for f in findings if f not in hopeless])
+    alerts = [
+        f._replace(action=ALERT, reason=f"{f.reason}; {TRIES} attempts to repair it did not help") for f in hopeless
+    ]
+    return [*sent, *await tidying.alert(run, alerts)]

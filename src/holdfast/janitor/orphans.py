@@ -1,28 +1,27 @@
-"""Queue rows and signals of jobs that are over or that nobody knows. What a person has asked is never deleted."""
+"""Queue rows of jobs that are over, which an owner withdraws, and rows of jobs that do not exist."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
 
-from holdfast.janitor.duty import DELETE, Duty
+from holdfast.janitor.duty import DELETE, RECHECK, Duty, make_owners_look
 from holdfast.store.tidying import Fact, Finding, Tidying
-
-UNREAD_SECONDS = 600.0
-"""How long the last signals of a job that is over may wait to be told."""
 
 
 class Orphans(Duty):
     name = "orphans"
 
     async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
-        queued = await tidying.look("find_orphaned_queue")
-        unread = await tidying.look("find_orphaned_inbox", patience=UNREAD_SECONDS)
-        return [self.found(DELETE, fact, _reason(fact)) for fact in (*queued, *unread)]
+        facts = [*await tidying.look("find_orphaned_queue"), *await tidying.look("find_orphaned_inbox")]
+        return [self.found(RECHECK if fact.seen["job"] else DELETE, fact, _reason(fact)) for fact in facts]
 
     async def act(self, tidying: Tidying, run: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
-        queued = await tidying.delete("delete_orphaned_queue", run, self.name)
-        return queued + await tidying.delete("delete_orphaned_inbox", run, self.name, patience=UNREAD_SECONDS)
+        done = await make_owners_look(tidying, run, [f for f in findings if f.action == RECHECK])
+        if any(f.action == DELETE for f in findings):
+            done += await tidying.delete("delete_orphaned_queue", run, self.name)
+            done += await tidying.delete("delete_orphaned_inbox", run, self.name)
+        return done
 
 
 def _reason(fact: Fact) -> str:

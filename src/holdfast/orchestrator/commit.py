@@ -109,6 +109,7 @@ def _job(state: JobState, owner: int | None) -> JobWrite:
         stop_cause=stop.cause if stop else None,
         stop_until=stop.until if stop else None,
         stop_leases_ended=stop.leases_ended if stop else False,
+        holds=[] if state.is_terminal else [hold._asdict() for hold in state.holds],
     )
 
 

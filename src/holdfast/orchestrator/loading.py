@@ -17,7 +17,7 @@ from holdfast.core.signals import (
     TaskReported,
     TaskView,
 )
-from holdfast.core.states import JobState, JobStatus, NodeState, Rules, Status, Stop, StopCause
+from holdfast.core.states import Hold, JobState, JobStatus, NodeState, Rules, Status, Stop, StopCause
 from holdfast.define.program import Program
 from holdfast.errors import Bug, FailureClass
 from holdfast.store.interface import Examined, JobRow, NodeRow, SignalRow
@@ -47,6 +47,7 @@ def job_state(row: JobRow, nodes: Iterable[NodeRow], program: Program, rules: Ru
         stop=stop,
         error=row.error,
         nodes={n.node: _node_state(n) for n in nodes},
+        holds=[Hold(**hold) for hold in row.holds],
     )
 
 

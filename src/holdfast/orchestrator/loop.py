@@ -172,7 +172,9 @@ class Orchestrator:
             await self._store.sweep_inbox()
             await self._store.raise_floors()
             await self._store.expire()
-            if await self._store.open_gates():
+            gates = await self._store.open_gates()
+            owner.notice(gates.shut)
+            if gates.may_find:
                 self._on_enqueued()
             heapq.heappush(self._due, 0.0)
         now = time.time() + self._clock_offset

@@ -17,7 +17,7 @@ from holdfast.core.breaking import Breaker
 from holdfast.core.company import WIDE_FROM, Company
 from holdfast.core.failing import failure
 from holdfast.core.fanning import Gathering
-from holdfast.core.holding import consult, named_by
+from holdfast.core.holding import consult, named_by, notice
 from holdfast.core.signals import (
     ItemsAggregated,
     OwnerChanged,
@@ -117,6 +117,7 @@ class Owner:
         self._taken_over: dict[str, str] = {}
         self._owing_rows: dict[str, None] = {}
         self._owing_results: dict[str, None] = {}
+        self._noticed: dict[str, Sequence[Signal]] = {}
         self._deadlines: list[tuple[float, str]] = []
         self._armed: dict[str, float] = {}
         self._now = 0.0
@@ -128,6 +129,11 @@ class Owner:
         self._to_load.update(taken)
         self._taken_over.update(taken)
 
+    def notice(self, shut: Mapping[str, float | None]) -> None:
+        """The breakers that are not closed just now: the jobs that they hold, and no longer hold, are told."""
+        told = ((job_id, notice(state, shut)) for job_id, state in self.jobs.items())
+        self._noticed = {job_id: news for job_id, news in told if news}
+
     def next_deadline(self) -> float | None:
         moments = [aside.until for aside in self._aside.values()]
         if self._deadlines:
@@ -137,7 +143,7 @@ class Owner:
     @property
     def has_work(self) -> bool:
         """Whether the next cycle has something to do even without a signal."""
-        return bool(self._to_load or self._owing_rows or self._owing_results or self._one_by_one)
+        return bool(self._to_load or self._owing_rows or self._owing_results or self._one_by_one or self._noticed)
 
     async def run_cycle(self, handover: Handover | None = None) -> CycleResult:
         """One transaction. Whatever goes wrong, the states that it touched are forgotten and read again.
@@ -266,6 +272,10 @@ class Owner:
             del self._owing_rows[job_id]
             self._company.saw({job_id: WIDE_FROM}, now)
             work[job_id].append(WorkContinued(NARROW_CHUNK if self._company.wide_job(now) else None))
+        for job_id, news in self._noticed.items():
+            if job_id in self.jobs:
+                work[job_id] += news
+        self._noticed = {}
         for job_id in self._owing_results:
             work[job_id]  # The results are gathered in _advance.
 

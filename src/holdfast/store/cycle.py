@@ -43,7 +43,7 @@ ROLE = "cycle"
 GATHER_ROWS, GATHER_BYTES = 2000, 4 * 1024 * 1024
 """How much of a fan-out's results an owner reads at a time."""
 
-_JSON = frozenset({"calls", "data", "error", "extra", "spent"})
+_JSON = frozenset({"calls", "data", "error", "extra", "holds", "spent"})
 _MAY_BE_LARGE = frozenset({"output", "params", "result"})
 # A node may be named null: unquoted, Postgres would take its name for none.
 _TEXT = frozenset({"actor", "log", "name", "node", "reason", "worker"})
@@ -359,7 +359,7 @@ def _parsed(text: str | bytes | None) -> Any:
 
 
 def _job_row(row: tuple[Any, ...]) -> JobRow:
-    return JobRow._make((*row[:9], orjson.loads(row[9]), _parsed(row[10]), *row[11:]))
+    return JobRow._make((*row[:9], orjson.loads(row[9]), _parsed(row[10]), *row[11:17], orjson.loads(row[17]), row[18]))
 
 
 def _signal_row(row: tuple[Any, ...]) -> SignalRow:

@@ -42,6 +42,7 @@ class JobRow(NamedTuple):
     stop_cause: str | None
     stop_until: float | None
     stop_leases_ended: bool
+    holds: list[dict[str, Any]]
     last_seq: int
 
 
@@ -150,6 +151,7 @@ class JobWrite(NamedTuple):
     stop_cause: str | None
     stop_until: float | None
     stop_leases_ended: bool
+    holds: list[dict[str, Any]]
 
 
 class TaskWrite(NamedTuple):
@@ -384,6 +386,13 @@ class ItemResult(NamedTuple):
     output_ref: str | None
 
 
+class OpenedGates(NamedTuple):
+    """Whether workers may find something behind a gate now, and the breakers that are not closed, each until when."""
+
+    may_find: bool
+    shut: dict[str, float | None]
+
+
 class Withdrawal(NamedTuple):
     """Which tasks of a job to end, and as what."""
 
@@ -545,8 +554,8 @@ class Store(Protocol):
         """Make breakers known; one that exists keeps its state."""
         ...
 
-    async def open_gates(self) -> bool:
-        """Let breakers be tried whose cooldown is over; whether workers may find something behind a gate now."""
+    async def open_gates(self) -> OpenedGates:
+        """Let breakers be tried whose cooldown is over."""
         ...
 
     async def sweep_inbox(self) -> int:

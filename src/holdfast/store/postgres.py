@@ -23,6 +23,7 @@ from holdfast.store.interface import (
     JobFacts,
     Lease,
     NewJob,
+    OpenedGates,
     Report,
     SubmitAnswer,
     WorkerIdentity,
@@ -206,15 +207,19 @@ class PostgresStore:
         if changed and problem is None:
             await self.notify_workers()
 
-    async def open_gates(self) -> bool:
-        """Let breakers be tried whose cooldown is over; whether workers may find something behind a gate now."""
-        tried, waits = await self._exchange(
-            "main", (query("let_breakers_try"), {}), SYNC, (query("limited_work_waits"), {})
+    async def open_gates(self) -> OpenedGates:
+        """Let breakers be tried whose cooldown is over."""
+        tried, waits, shut = await self._exchange(
+            "main",
+            (query("let_breakers_try"), {}),
+            SYNC,
+            (query("limited_work_waits"), {}),
+            (query("shut_breakers"), {}),
         )
         may_find = tried.row_count > 0 or bool(waits.rows[0][0])
         if may_find:
             await self.notify_workers()
-        return may_find
+        return OpenedGates(may_find, dict(shut.rows))
 
     async def sweep_inbox(self) -> int:
         """Hand signals whose owner is dead or changed to the right one; returns how many."""

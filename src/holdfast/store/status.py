@@ -18,7 +18,7 @@ _OBJECTIVES = {
     Importance.IMPORTANT: "secondary",
     Importance.OPTIONAL: "optional",
 }
-_TIMES_IN_EVENTS = ("started_at", "retry_at")
+_TIMES_IN_EVENTS = ("started_at", "retry_at", "since", "until")
 ERROR_KEYS = ("code", "class", "message", "fingerprint", "node", "index", "attempt", "at", "hint")
 COUNTS = ("total", "completed", "failed", "skipped", "cancelled", "running", "queued")
 

@@ -125,55 +125,49 @@ where j.job_id is null or j.finished_at is not null
 order by q.job_id, q.node, q.item limit 1000;
 
 -- name: find_orphaned_inbox
--- Signals of jobs that are unknown, and what nobody has read of jobs that are over. What people have asked stays.
+-- Signals of jobs that are unknown. Those of a job that is over are read by whoever is first.
 select i.job_id::text, i.node, nullif(i.item, -1), jsonb_build_object('table', 'inbox', 'kind', i.kind,
-    'outcome', i.outcome, 'sent_at', i.sent_at, 'job', j.status)::text
-from inbox i left join jobs j on j.job_id = any(array[i.job_id])
-where j.job_id is null or (j.finished_at is not null and i.kind in ('submitted', 'report', 'rejected', 'recheck')
-    and i.sent_at < now() - make_interval(secs => %(patience)s))
+    'outcome', i.outcome, 'sent_at', i.sent_at, 'job', null)::text
+from inbox i
+where not exists (select 1 from jobs j where j.job_id = any(array[i.job_id]))
 order by i.id limit 1000;
 
 -- name: delete_orphaned_queue
--- The row and the line that tells of it, in one statement. Nobody holds such a row for longer than a statement.
+-- The row and the line that tells of it, in one statement. A job that does not exist has no owner who could do it.
 with orphan as (
-    select q.job_id, q.node, q.item, j.status
-    from queue q left join jobs j on j.job_id = any(array[q.job_id])
-    where j.job_id is null or j.finished_at is not null
+    select q.job_id, q.node, q.item from queue q
+    where not exists (select 1 from jobs j where j.job_id = any(array[q.job_id]))
     order by q.job_id, q.node, q.item limit 1000
     for update of q skip locked
 ),
 gone as (
     delete from queue q using orphan o
     where q.job_id = any(array[o.job_id]) and q.node = o.node and q.item = o.item
-    returning q.job_id, q.node, q.item, q.state, q.epoch, o.status
+    returning q.job_id, q.node, q.item, q.state, q.epoch
 )
 insert into janitor_actions (run, duty, action, job_id, node, item, reason, before)
 select %(run)s::uuid, %(duty)s, 'delete', g.job_id, g.node, nullif(g.item, -1),
-    case when g.status is null then 'a queue row of a job that does not exist'
-        else 'a queue row of a job that is ' || g.status end,
-    jsonb_build_object('table', 'queue', 'state', g.state, 'epoch', g.epoch, 'job', g.status)
+    'a queue row of a job that does not exist',
+    jsonb_build_object('table', 'queue', 'state', g.state, 'epoch', g.epoch, 'job', null)
 from gone g
 returning duty, action, reason, job_id::text, node, item, before::text, after::text;
 
 -- name: delete_orphaned_inbox
 with orphan as (
-    select i.owner, i.id, j.status
-    from inbox i left join jobs j on j.job_id = any(array[i.job_id])
-    where j.job_id is null or (j.finished_at is not null and i.kind in ('submitted', 'report', 'rejected', 'recheck')
-        and i.sent_at < now() - make_interval(secs => %(patience)s))
+    select i.owner, i.id from inbox i
+    where not exists (select 1 from jobs j where j.job_id = any(array[i.job_id]))
     order by i.id limit 1000
     for update of i skip locked
 ),
 gone as (
     delete from inbox i using orphan o where i.owner = o.owner and i.id = o.id
-    returning i.job_id, i.node, i.item, i.kind, i.outcome, i.sent_at, i.data, o.status
+    returning i.job_id, i.node, i.item, i.kind, i.outcome, i.sent_at, i.data
 )
 insert into janitor_actions (run, duty, action, job_id, node, item, reason, before)
 select %(run)s::uuid, %(duty)s, 'delete', g.job_id, g.node, nullif(g.item, -1),
-    case when g.status is null then 'a signal of a job that does not exist'
-        else 'an unread signal of a job that is ' || g.status end,
+    'a signal of a job that does not exist',
     jsonb_build_object('table', 'inbox', 'kind', g.kind, 'outcome', g.outcome, 'sent_at', g.sent_at, 'data', g.data,
-        'job', g.status)
+        'job', null)
 from gone g
 returning duty, action, reason, job_id::text, node, item, before::text, after::text;
 
@@ -224,7 +218,7 @@ sent as (
     insert into inbox (owner, job_id, kind, actor, reason)
     select distinct on (j.job_id) coalesce(j.owner, 0), j.job_id, 'recheck', f.duty, f.reason
     from found f join jobs j on j.job_id = any(array[f.job_id])
-    where j.finished_at is null and j.job_id not in (select d.job_id from doubted d)
+    where j.job_id not in (select d.job_id from doubted d)
     order by j.job_id, f.number
     returning job_id, owner
 )

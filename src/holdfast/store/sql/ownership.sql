@@ -198,3 +198,6 @@ select exists (
         ))
         and exists (select 1 from queue q where q.lane_id = l.lane_id and q.state = 'ready')
 );
+
+-- name: shut_breakers
+select b.name, extract(epoch from b.until)::float8 from breakers b where b.state <> 'closed';
