@@ -54,8 +54,10 @@ def gateway() -> Iterator[Gateway]:
 
 
 @pytest.fixture
-async def engine(database_url: str, gateway: Gateway, tmp_path: Path) -> AsyncIterator[Engine]:
-    """An orchestrator and two workers, each a process of its own."""
+async def engine(
+    request: pytest.FixtureRequest, database_url: str, gateway: Gateway, tmp_path: Path
+) -> AsyncIterator[Engine]:
+    """An orchestrator and two workers, each a process of its own; one of the workers may come to a failpoint."""
     environment = {
         **os.environ,
         "HOLDFAST_DATABASE_URL": database_url,
@@ -63,8 +65,11 @@ async def engine(database_url: str, gateway: Gateway, tmp_path: Path) -> AsyncIt
         "HOLDFAST_POLL_SECONDS": "0.5",
         "HOLDFAST_RENEW_SECONDS": "0.5",
         "HOLDFAST_GRACE_SECONDS": "1",
+        "HOLDFAST_FAILPOINT_ONCE": str(tmp_path),
         URL: gateway.url,
     }
+    if hasattr(request, "param"):
+        environment["HOLDFAST_FAILPOINT"] = request.param
     worker = [HOLDFAST, "worker", "--handlers", "tests.gateway", "--concurrency", str(SLOTS // 2)]
     processes = [
         subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -211,6 +216,29 @@ async def test_a_probe_asks_before_any_task_does(engine: Engine, gateway: Gatewa
     # It opened before all had asked.
     assert sum(number for path, number in gateway.asked.items() if path != "health") < 100
     gateway.mode = "ok"
+    assert (await engine.finished(job_id, 60))["status"] == "completed"
+    assert (await rows(engine, "select count(*) from breaker_changes where reason = 'its probe passed'")) == [(1,)]
+
+
+@pytest.mark.parametrize("engine", ["probe.claimed:kill", "probe.asked:kill"], indirect=True)
+async def test_a_prober_that_dies_holds_a_breaker_up_for_a_while_only(
+    engine: Engine, gateway: Gateway, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    workflow = MANY.replace(
+        "window_calls: 10, min_calls: 5", "window_calls: 2, min_calls: 2, probe: {handler: gateway.check}"
+    )
+    gateway.mode = "bad gateway"
+    job_id = await engine.submit(workflow, {"count": list(range(20))})
+    point = request.node.callspec.params["engine"].partition(":")[0]
+
+    async def one_has_died() -> bool:
+        return (tmp_path / point).exists()
+
+    await eventually(one_has_died)
+    gateway.mode = "ok"
+    ((blocked, state),) = await rows(engine, "select probing_until > now() + interval '5 s', state from breakers")
+    assert (blocked, state) == (True, "open")
+    await rows(engine, "update breakers set probing_until = now() returning 1")
     assert (await engine.finished(job_id, 60))["status"] == "completed"
     assert (await rows(engine, "select count(*) from breaker_changes where reason = 'its probe passed'")) == [(1,)]
 

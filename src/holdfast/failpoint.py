@@ -34,6 +34,9 @@ POINTS = {
     "submit.after_commit": "the job is committed, whoever submitted it has not heard",
     "checkpoint.before": "a handler is about to save a checkpoint",
     "checkpoint.after": "the checkpoint is committed, the handler has not heard",
+    "probe.claimed": "a worker is to probe a breaker and has not asked yet",
+    "probe.asked": "the probe has its answer, nobody knows of it",
+    "breaker.changed": "what a person wants of a breaker is written and not committed",
     "janitor.found": "the janitor has looked for one kind of trouble and has not acted",
 }
 ACTIONS = ("kill", "stop", "delay", "error")

@@ -13,7 +13,16 @@ import pytest
 from holdfast.failpoint import ACTIONS, POINTS
 from tests.chaos.case import Case, run_case
 from tests.chaos.checks import Verdict, judge
-from tests.chaos.faults import FAULTS, Fault, calm, can_mount, small_disk
+from tests.chaos.faults import (
+    AT_POINTS,
+    FAULTS,
+    STRUCK_ELSEWHERE,
+    SUBMIT_POINTS,
+    Fault,
+    calm,
+    can_mount,
+    small_disk,
+)
 from tests.chaos.fleet import Server
 
 CHOSEN = {
@@ -65,7 +74,8 @@ def test_every_failpoint_is_struck_in_every_way() -> None:
     names = [fault.name for fault in FAULTS]
     assert len(set(names)) == len(names)
     ways = {"kill": "kill", "stop": "stop", "error": "lose the database"}
-    assert {f"{way} at {point}" for way in ways.values() for point in POINTS} <= set(names)
+    assert {f"{way} at {point}" for way in ways.values() for point in [*AT_POINTS, *SUBMIT_POINTS]} <= set(names)
+    assert {point for point in POINTS if not point.startswith(STRUCK_ELSEWHERE)} == {*AT_POINTS, *SUBMIT_POINTS}
     assert set(ACTIONS) - set(ways) == {"delay"}, "a delay breaks nothing"
 
 

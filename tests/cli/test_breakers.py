@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import psycopg
 import pytest
 
 from holdfast.client import current_actor
-from tests.cli.conftest import Command
+from tests.cli.conftest import Command, finished, spawn
 from tests.cli.test_fleet import Start, node_of, started, status_of, until
 
 __all__ = ["started"]
@@ -84,6 +85,18 @@ def test_what_a_person_opens_stays_open_until_a_person_closes_it(
     assert (closed.code, closed.out) == (0, "Breaker gateway is closed; 1 task behind it.\n")
     until(lambda: status_of(database, job_id)["status"] == "completed")
     assert changes(database_url) == [("open", "maintenance", me), ("closed", "closed by hand", me)]
+
+
+def test_a_change_whose_command_is_killed_before_its_commit_never_was(
+    database: Command, database_url: str, started: Start
+) -> None:
+    declared(database, started)
+    opening = ("breakers", "open", "gateway", "--yes")
+    assert finished(spawn(*opening, HOLDFAST_FAILPOINT="breaker.changed:kill")).code == -signal.SIGKILL
+    assert breaker(database)["state"] == "closed"
+    assert changes(database_url) == []
+    assert database(*opening).code == 0
+    assert breaker(database)["state"] == "open"
 
 
 def test_a_breaker_that_opened_by_itself_says_why_and_when_it_is_tried(

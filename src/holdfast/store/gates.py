@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from holdfast import failpoint
 from holdfast.core.breaking import Breaker
 from holdfast.define.source import did_you_mean
 from holdfast.errors import NotFound, Refused
@@ -79,6 +80,7 @@ class Gates:
             breaker = breaker_of(rows[0])
             change(breaker, now)
             await connection.execute(query("write_breakers"), _columns(breaker, actor))
+            await failpoint.hit("breaker.changed")
             rows = await (await connection.execute(query("read_breakers"))).fetchall()
         await self._store.notify_workers()
         return next(BreakerView._make(row) for row in rows if row[0] == name)

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import orjson
 
+from holdfast import failpoint
 from holdfast.core.breaking import BreakerState
 from holdfast.core.company import Company
 from holdfast.define.registry import Registry
@@ -323,7 +324,9 @@ class Worker:
         try:
             rules = await self._store.claim_probe(self._registry.names, 2 * PROBE_SECONDS)
             if rules is not None:
+                await failpoint.hit("probe.claimed")
                 problem = await probe(rules, self._registry)
+                await failpoint.hit("probe.asked")
                 await self._store.probed(rules.name, problem)
         except Unreachable as reason:
             logger.warning("probe_failed: %s", reason)
