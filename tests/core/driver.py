@@ -18,14 +18,18 @@ from holdfast.core.effects import (
     Effect,
     Emit,
     EnqueueTasks,
+    EnqueueWaiting,
     FailTask,
     FinishTask,
     RecordAttempt,
+    ResetTasks,
+    RestartNode,
     RetryTask,
     WithdrawTasks,
 )
 from holdfast.core.failing import failure
 from holdfast.core.fanning import Gathering
+from holdfast.core.recovering import Plan, Refusal, make_plan
 from holdfast.core.signals import (
     CancelRequested,
     EndedTask,
@@ -33,6 +37,10 @@ from holdfast.core.signals import (
     ItemsAggregated,
     JobSubmitted,
     Outcome,
+    RecoveryRequested,
+    Request,
+    Selected,
+    Selection,
     Signal,
     TaskCounts,
     TaskReported,
@@ -40,6 +48,7 @@ from holdfast.core.signals import (
     TaskView,
     TimePassed,
     UnqueuedTask,
+    Verb,
     WorkContinued,
 )
 from holdfast.core.states import TERMINAL, JobState, NodeState, Rules, Status
@@ -64,6 +73,7 @@ class Task:
     crashes: int = 0
     output: Any = None
     error: dict[str, Any] | None = None
+    waits: bool = False
 
     def view(self) -> TaskView:
         return TaskView(self.status, self.epoch, self.attempt, self.retries, self.lost, self.crashes)
@@ -200,6 +210,33 @@ class Driver:
         }
         return self.send(InconsistencyFound(duty, reason, counts, unqueued, ended))
 
+    def select(self, request: Request) -> dict[str, Selected]:
+        """What the rows say of the tasks that a verb names."""
+        found: dict[str, Selected] = {}
+        meant = self.state.nodes.get(request.node or "")
+        for (node, item), task in self.tasks.items():
+            known, queued = found.setdefault(node, Selected({})), self.queue.get((node, item))
+            is_named = request.node in (None, node) and _names(request, item, task)
+            can_run = _can_be_reset(task, item, meant.enqueued if meant else 0)
+            known.chosen[task.status] = known.chosen.get(task.status, 0) + (is_named and can_run)
+            found[node] = Selected(
+                known.chosen,
+                known.refused + (is_named and not can_run and task.status != "ready"),
+                max(known.last_epoch, task.epoch),
+                max(known.last_attempt, task.attempt + bool(queued and queued.leased)),
+            )
+        return found
+
+    def plan(self, verb: str, node: str | None = None, **more: Any) -> Plan | Refusal:
+        request = Request(Verb(verb), node, **more)
+        return make_plan(self.state, request, self.select(request))
+
+    def recover(self, verb: str, node: str | None = None, **more: Any) -> AnswerSignal:
+        """A person wants a part of the job to run again; gives back what the owner answers."""
+        request = Request(Verb(verb), node, **more)
+        self.send(RecoveryRequested(9, "ann", "mended", request, self.select(request)))
+        return self.answers[-1]
+
     def claim(self, node: str, item: int = OWN_TASK) -> None:
         row = self.queue[(node, item)]
         assert not row.leased
@@ -304,18 +341,33 @@ class Driver:
 
     def _apply(self, effect: Effect) -> Signal | None:
         match effect:
-            case CreateTasks(node, first, rendered):
+            case CreateTasks(node, first, rendered, epoch, attempt):
                 params = [orjson.loads(one) for one in rendered]
                 for number, value in enumerate(params):
-                    self._create((node, first + number), Task(value))
-            case FailTask(node, item, error):
-                self._create((node, item), Task(status="failed", error=error))
+                    self._create((node, first + number), Task(value, epoch=epoch + 1, attempt=attempt))
+            case FailTask(node, item, error, epoch, attempt):
+                self._create((node, item), Task(status="failed", error=error, epoch=epoch + 1, attempt=attempt))
             case EnqueueTasks(node, _, first, last, rank):
                 assert not self._stopped, f"11: {node} was queued after the stop"
                 for item in range(first, last + 1):
                     task = self.tasks[(node, item)]
                     if task.status == "ready":
-                        self._enqueue((node, item), Queued(task.epoch, 1, rank=rank + item - first))
+                        row = Queued(task.epoch, task.attempt + 1, rank=rank + item - first)
+                        self._enqueue((node, item), row)
+            case ResetTasks(node, selection, enqueued):
+                self._reset(node, selection, enqueued)
+            case RestartNode(name):
+                for key in [key for key in self.tasks if key[0] == name]:
+                    del self.tasks[key]
+                    self.queue.pop(key, None)
+                    self._final.pop(key, None)
+            case EnqueueWaiting(node, _, count, rank):
+                waiting = sorted(key for key, task in self.tasks.items() if key[0] == node and task.waits)[:count]
+                assert len(waiting) == count, f"8: {node} counts on {count} tasks that wait, and has {len(waiting)}"
+                for place, key in enumerate(waiting):
+                    task = self.tasks[key]
+                    task.waits = False
+                    self._enqueue(key, Queued(task.epoch, task.attempt + 1, rank=rank + place))
             case RetryTask():
                 task = self.tasks[(effect.node, effect.item)]
                 assert task.status == "ready", "4: a terminal task cannot run again"
@@ -338,11 +390,27 @@ class Driver:
                 wanted = self.events[-1].seq + 1 if self.events else 2
                 assert effect.seq == wanted, f"5: event {effect.seq} follows {wanted - 1}"
                 self.events.append(effect)
+                if effect.event == "job_recovered":
+                    self._stopped = False
+                    for name in (effect.data or {})["rerun"]:
+                        self._final_nodes.pop(name, None)
             case AnswerSignal():
                 self.answers.append(effect)
             case RecordAttempt() | AggregateItems():
                 pass
         return None
+
+    def _reset(self, node: str, selection: Selection, enqueued: int) -> None:
+        for key, task in self.tasks.items():
+            if key[0] != node or task.status not in selection.statuses or not _names(selection, key[1], task):
+                continue
+            if _can_be_reset(task, key[1], enqueued):
+                row = self.queue.pop(key, None)
+                task.status, task.waits, task.epoch = "ready", True, task.epoch + 1
+                task.attempt += bool(row and row.leased)
+                task.retries = task.lost = task.crashes = 0
+                task.output = task.error = None
+                self._final.pop(key, None)
 
     def _create(self, key: Key, task: Task) -> None:
         assert key not in self.tasks, f"8: {key} was made twice"
@@ -358,9 +426,11 @@ class Driver:
         keys = [k for k, row in self.queue.items() if not row.leased or wanted.leases_too]
         for node, first, last in wanted.unqueued:
             keys += [(node, item) for item in range(first, last + 1) if self.tasks[(node, item)].status == "ready"]
+        keys += [key for key, task in self.tasks.items() if key[0] in wanted.waiting and task.waits]
         items: dict[str, list[int]] = {}
         for key in keys:
             self.queue.pop(key, None)
+            self.tasks[key].waits = False
             self.tasks[key].status, self.tasks[key].error = str(wanted.status), wanted.error
             items.setdefault(key[0], []).append(key[1])
         return TasksWithdrawn(items, wanted.leases_too)
@@ -386,14 +456,36 @@ class Driver:
         self._check_ends()
 
     def _check_ends(self) -> None:
-        ends = Counter(e.node for e in self.events if e.event in {f"node_{s}" for s in TERMINAL})
+        ends: Counter[str | None] = Counter()
+        told = 0
+        for e in self.events:
+            if e.event == "job_recovered":
+                told = 0
+                for name in (e.data or {})["rerun"]:
+                    ends[name] = 0
+            ends[e.node] += e.event in {f"node_{s}" for s in TERMINAL}
+            told += e.event in ("job_completed", "job_partial", "job_failed", "job_cancelled")
         for name, node in self.state.nodes.items():
             assert ends[name] == (node.status in TERMINAL), f"5: the terminal events of {name}"
-        told = sum(e.event in ("job_completed", "job_partial", "job_failed", "job_cancelled") for e in self.events)
+            waiting = sum(task.waits for (who, _), task in self.tasks.items() if who == name)
+            assert node.waiting == waiting, f"8: {name} counts {node.waiting} tasks that wait, and has {waiting}"
         assert told == self.state.is_terminal, "5: the terminal event of the job"
         if self.state.is_terminal:
             assert not self.queue, f"11: the job ended and {list(self.queue)} are queued"
             assert all(n.status in TERMINAL for n in self.state.nodes.values()), "13: all nodes have ended"
+
+
+def _names(wanted: Request | Selection, item: int, task: Task) -> bool:
+    error = task.error or {}
+    return (
+        (not wanted.items or item in wanted.items)
+        and wanted.code in (None, error.get("code"))
+        and wanted.fingerprint in (None, error.get("fingerprint"))
+    )
+
+
+def _can_be_reset(task: Task, item: int, enqueued: int) -> bool:
+    return task.params is not None and not task.waits and (task.status != "ready" or item < enqueued)
 
 
 def aggregate(mode: Aggregation, outputs: Iterable[Any], failed: list[int], limit_bytes: int = 1 << 30) -> Any:

@@ -59,14 +59,15 @@ def test_every_pair_of_job_statuses_follows_the_table_or_is_a_bug(status: JobSta
         assert not state.job_touched
 
 
-def test_terminal_statuses_of_nodes_are_absorbing_invariant_4() -> None:
+def test_terminal_statuses_of_nodes_are_left_by_a_person_alone_invariant_4() -> None:
     assert {s.value for s in TERMINAL} == {"completed", "failed", "skipped", "cancelled"}
-    assert not [pair for pair in NODE_TRANSITIONS if pair[0] in TERMINAL]
+    by_a_person = {Trigger.RESTARTED, Trigger.TASK_RESET, Trigger.ITEMS_RESET}
+    assert {trigger for status, trigger in NODE_TRANSITIONS if status in TERMINAL} == by_a_person
 
 
-def test_terminal_statuses_of_jobs_are_absorbing_invariant_4() -> None:
+def test_terminal_statuses_of_jobs_are_left_by_a_person_alone_invariant_4() -> None:
     assert {s.value for s in JOB_TERMINAL} == {"completed", "partial", "failed", "cancelled"}
-    assert all(not JOB_TRANSITIONS[status] for status in JOB_TERMINAL)
+    assert all(JOB_TRANSITIONS[status] == {JobStatus.RUNNING} for status in JOB_TERMINAL), "by a person alone"
 
 
 def test_a_pending_job_may_fail_without_ever_running() -> None:

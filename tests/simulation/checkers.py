@@ -31,6 +31,8 @@ class Checkers:
         self._final_jobs: dict[str, str] = {}
         self._owner_epochs: dict[str, int] = {}
         self._claims_seen = 0
+        self._resets_seen = 0
+        self._events_seen: Counter[str] = Counter()
         self._accepted_seen = 0
         self._holders: dict[tuple[Key, int], int] = {}
         self._accepted: set[tuple[Key, int]] = set()
@@ -41,11 +43,26 @@ class Checkers:
         self._executions[key] += 1
 
     def check_step(self) -> None:
+        self._hear_of_resets()
         self._check_history()
         for job_id in self.db.dirty:
             if job_id in self.db.jobs:
                 self._check_job(job_id)
         self.db.dirty.clear()
+
+    def _hear_of_resets(self) -> None:
+        """What a verb has sent back is no longer final; everything else still is."""
+        for key in self.db.history.resets[self._resets_seen :]:
+            self._final.pop(key, None)
+        self._resets_seen = len(self.db.history.resets)
+        for job_id in self.db.dirty:
+            events = self.db.events[job_id]
+            for _, event, *_, data in events[self._events_seen[job_id] :]:
+                if event == "job_recovered":
+                    self._final_jobs.pop(job_id, None)
+                    for name in data["rerun"]:
+                        self._final_nodes.pop((job_id, name), None)
+            self._events_seen[job_id] = len(events)
 
     # History
 
@@ -71,7 +88,8 @@ class Checkers:
     def _check_crashes_before(self, key: Key, epoch: int) -> None:
         """9: whoever is leased again has every death counted, and fewer of them than end a task."""
         counted = self.db.tasks[key[0]][key[1:]]["crashes"]
-        deaths = sum(death < epoch for death in self.db.history.deaths.get(key, ()))
+        since = self.db.history.reset.get(key, 0)
+        deaths = sum(since < death < epoch for death in self.db.history.deaths.get(key, ()))
         assert counted == deaths, f"9: {key} died {deaths} times alone, and {counted} were counted"
         assert deaths < self._crash_limit, f"9: {key} was leased after it had died {deaths} times alone"
 
@@ -145,7 +163,8 @@ class Checkers:
 
     def _check_crashes(self, key: Key, task: dict[str, Any]) -> None:
         """9: exactly those end in quarantine that died too often, alone; a stop may come before a death is heard of."""
-        deaths, counted = len(self.db.history.deaths.get(key, ())), task["crashes"]
+        since = self.db.history.reset.get(key, 0)
+        deaths, counted = sum(death > since for death in self.db.history.deaths.get(key, ())), task["crashes"]
         quarantined = (task["error"] or {}).get("code") == "QUARANTINED"
         assert quarantined == (counted >= self._crash_limit), f"9: {key} died {counted} times and is {task['error']}"
         assert counted <= deaths, f"9: {key} died {deaths} times alone, and {counted} were counted"
@@ -160,6 +179,8 @@ class Checkers:
                 assert self._final_nodes[key] == now, f"4: node {key} was {self._final_nodes[key]} and is now {now}"
             elif node.status in TERMINAL:
                 self._final_nodes[key] = now
+            if node.status == "pending":
+                continue
             if job["stop_cause"] is None:
                 for source in program.graph.sources[name]:
                     found = nodes.get(source)
@@ -220,16 +241,20 @@ class Checkers:
         return worst
 
     def _check_events(self, job_id: str, job: dict[str, Any], nodes: dict[str, NodeRow]) -> None:
-        ends = Counter(
-            (event, node)
-            for _, event, node, *_ in self.db.events[job_id]
-            if event in ("node_completed", "node_failed", "node_skipped", "node_cancelled")
-        )
+        ends: Counter[tuple[str, str]] = Counter()
+        for _, event, who, *_, data in self.db.events[job_id]:
+            if event in ("node_completed", "node_failed", "node_skipped", "node_cancelled"):
+                ends[(event, who)] += 1
+            elif event == "job_recovered":
+                ends = Counter({end: n for end, n in ends.items() if end[1] not in data["rerun"]})
         for name, node in nodes.items():
             told = sum(n for (_, who), n in ends.items() if who == name)
             assert told == (node.status in TERMINAL), f"5: {job_id}/{name} is {node.status} and ended {told} times"
             assert node.status not in TERMINAL or ends[(f"node_{node.status}", name)] == 1, f"5: {job_id}/{name}"
-        told = sum(1 for _, event, *_ in self.db.events[job_id] if event in JOB_ENDS)
+        events = [event for _, event, *_ in self.db.events[job_id] if event in JOB_ENDS or event == "job_recovered"]
+        told = 0
+        for event in events:
+            told = told + 1 if event in JOB_ENDS else 0
         assert told == (job["status"] in JOB_TERMINAL), f"5: {job_id} is {job['status']} and ended {told} times"
 
     def _check_progress(self, job_id: str, job: dict[str, Any], nodes: dict[str, NodeRow], program: Program) -> None:
@@ -281,6 +306,8 @@ class Checkers:
                 name = data["name"]
                 assert (name in held) == (event == "job_released"), f"5: {job_id} was told {event} by {name} again"
                 held ^= {name}
+            elif event in JOB_ENDS:
+                held.clear()
 
     def _check_task_events(self, job_id: str) -> None:
         """5: every item has exactly one terminal event, alone or within a range."""
@@ -293,6 +320,9 @@ class Checkers:
                     for first, last in data["items"]:
                         told.update((node, i) for i in range(first, last + 1))
         items = {key for key in self.db.tasks[job_id] if key[1] >= 0}
+        if self.db.jobs[job_id]["generation"] > 1:
+            assert set(told) >= items, f"5: {job_id}: events do not speak of {items - set(told)}"
+            return
         assert set(told) == items, f"5: {job_id}: events speak of {set(told) ^ items}"
         assert all(n == 1 for n in told.values()), f"5: {job_id}: an item ended twice"
 

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from holdfast.core.breaking import Breaker, BreakerState, let_try
-from holdfast.core.signals import EndedTask, TaskCounts, TaskView, UnqueuedTask
+from holdfast.core.signals import EndedTask, Request, Selected, TaskCounts, TaskView, UnqueuedTask
 from holdfast.define.gates import BreakerRules
 from holdfast.errors import Fenced, LostRace, Unreachable
 from holdfast.store.interface import (
@@ -36,6 +36,8 @@ from holdfast.store.interface import (
     Opened,
     OpenedGates,
     Report,
+    ResetWrite,
+    RestartWrite,
     SignalRow,
     SubmitAnswer,
     Wide,
@@ -71,6 +73,9 @@ class History:
     set_aside: int = 0
     handed: int = 0
     asked: set[int] = field(default_factory=set)
+    reset: dict[Key, int] = field(default_factory=dict)
+    """Tasks that a verb has sent back, and the epoch that was their last before it."""
+    resets: list[Key] = field(default_factory=list)
 
 
 class Database:
@@ -114,7 +119,7 @@ class Database:
     def send(self, job_id: str, kind: str, owner: int, **columns: Any) -> int:
         signal_id = self.new_id()
         self.inbox[signal_id] = {"job_id": job_id, "kind": kind, "owner": owner, **columns}
-        if kind == "cancel":
+        if kind in ("cancel", "recover"):
             self.history.asked.add(signal_id)
         self.dirty.add(job_id)
         return signal_id
@@ -404,10 +409,10 @@ class ModelStore:
         self._after()
         return True
 
-    async def send(self, job_id: str, kind: str, actor: str, reason: str) -> int:
+    async def send(self, job_id: str, kind: str, actor: str, reason: str, data: dict[str, Any] | None = None) -> int:
         await self._statement()
         owner = self.db.jobs[job_id]["owner"] or 0
-        signal_id = self.db.send(job_id, kind, owner, actor=actor, reason=reason)
+        signal_id = self.db.send(job_id, kind, owner, actor=actor, reason=reason, data=data)
         self._after()
         return signal_id
 
@@ -728,7 +733,7 @@ class ModelCycle:
                 task["error"],
             )
             for (node, item), task in sorted(tasks.items())
-            if node in is_open and task["status"] == "ready" and item < nodes[node].enqueued
+            if node in is_open and task["status"] == "ready" and item < nodes[node].enqueued and not task["waits"]
             and (node, item) not in queued and (node, item, task["epoch"]) not in unread
         ]  # fmt: skip
         ended = {
@@ -737,6 +742,39 @@ class ModelCycle:
             if node in is_open and item < 0 and task["status"] in TERMINAL
         }
         return Examined(counts, unqueued, ended)
+
+    async def select(self, job_id: str, request: Request, enqueued: int) -> dict[str, Selected]:
+        await self._step()
+        seen = self._seen()
+        found: dict[str, Selected] = {}
+        for (node, item), task in seen.tasks[job_id].items():
+            known = found.setdefault(node, Selected({}))
+            chosen, refused = known.chosen, known.refused
+            chosen.setdefault(task["status"], 0)
+            if request.node in (None, node) and names(request, item, task):
+                if can_be_reset(task, item, enqueued):
+                    chosen[task["status"]] += 1
+                elif task["status"] != "ready":
+                    refused += 1
+            leased = seen.queue.get((job_id, node, item), {}).get("state") == "leased"
+            found[node] = Selected(
+                chosen, refused, max(known.last_epoch, task["epoch"]), max(known.last_attempt, task["attempt"] + leased)
+            )
+        return found
+
+    def _seen(self) -> Database:
+        """The tasks and the queue as this transaction sees them: the committed rows and its own writes."""
+        db, seen = self.db, Database()
+        for job in db.jobs:
+            seen.jobs[job], seen.nodes[job] = dict(db.jobs[job]), dict(db.nodes[job])
+            seen.tasks[job] = {key: dict(task) for key, task in db.tasks[job].items()}
+            seen.events[job] = db.events[job][-1:]
+        seen.queue = {key: dict(row) for key, row in db.queue.items()}
+        seen.inbox, seen.limits = dict(db.inbox), {key: dict(limit) for key, limit in db.limits.items()}
+        seen.breakers = {name: copy.copy(breaker) for name, breaker in db.breakers.items()}
+        for entry in self._log:
+            apply_entry(seen, self.me, entry)
+        return seen
 
     async def results(self, job_id: str, node: str, after: int) -> tuple[list[Gathered], bool]:
         await self._step()
@@ -756,8 +794,7 @@ class ModelCycle:
         await self._step()
         ended: dict[str, dict[str, list[int]]] = {}
         for wanted in withdrawals:
-            overlay = _Overlay(self.db, wanted.job_id, self._log)
-            keys = overlay.withdrawn(wanted)
+            keys = withdrawn(self._seen(), wanted)
             self.locked_rows |= set(keys)
             self._log.append((wanted, keys))
             # Two signals of one cycle may each stop the job: what the first withdrew counts too.
@@ -775,12 +812,7 @@ class ModelCycle:
             self.db.history.commits_failed += 1
             raise LostRace("the commit failed")
         for entry in log:
-            if isinstance(entry, Batch):
-                apply_batch(self.db, self.me, entry)
-            elif isinstance(entry, Handed):
-                apply_report(self.db, entry.worker, entry.report, entry.row, entry.signal_id)
-            else:
-                apply_withdrawal(self.db, *entry)
+            apply_entry(self.db, self.me, entry)
         leases = lease_ready(self.db, handover, gated=False) if handover is not None else []
         if outcome == "unknown":
             self.db.history.commits_unknown += 1
@@ -789,6 +821,62 @@ class ModelCycle:
 
     async def rollback(self) -> None:
         self.abort()
+
+
+def apply_entry(db: Database, me: int, entry: Any) -> None:
+    if isinstance(entry, Batch):
+        apply_batch(db, me, entry)
+    elif isinstance(entry, Handed):
+        apply_report(db, entry.worker, entry.report, entry.row, entry.signal_id)
+    else:
+        apply_withdrawal(db, *entry)
+
+
+def names(wanted: Any, item: int, task: dict[str, Any]) -> bool:
+    """Whether a verb's items, code and fingerprint, where they are given, are those of the task."""
+    error = task["error"] or {}
+    return (
+        (not wanted.items or item in wanted.items)
+        and (wanted.code is None or error.get("code") == wanted.code)
+        and (wanted.fingerprint is None or error.get("fingerprint") == wanted.fingerprint)
+    )
+
+
+def can_be_reset(task: dict[str, Any], item: int, enqueued: int) -> bool:
+    return task["params"] is not None and not task["waits"] and (task["status"] != "ready" or item < enqueued)
+
+
+def apply_reset(db: Database, wanted: ResetWrite) -> None:
+    for (node, item), task in db.tasks[wanted.job_id].items():
+        key = (wanted.job_id, node, item)
+        if node != wanted.node or task["status"] not in wanted.statuses or not names(wanted, item, task):
+            continue
+        if can_be_reset(task, item, wanted.enqueued):
+            row = db.queue.pop(key, None)
+            if row is not None:
+                db.history.ended[(key, row["epoch"])] = "reset"
+            if task["status"] == "completed":
+                db.checkpoints.pop(key, None)
+            db.history.reset[key] = task["epoch"]
+            db.history.resets.append(key)
+            task |= _task("ready", task["params"]) | {
+                "epoch": task["epoch"] + 1, "waits": True,
+                "attempt": task["attempt"] + (row is not None and row["state"] == "leased"),
+            }  # fmt: skip
+    db.dirty.add(wanted.job_id)
+
+
+def apply_restart(db: Database, wanted: RestartWrite) -> None:
+    for node, item in list(db.tasks[wanted.job_id]):
+        if node == wanted.node:
+            key = (wanted.job_id, node, item)
+            row = db.queue.pop(key, None)
+            if row is not None:
+                db.history.ended[(key, row["epoch"])] = "reset"
+            db.checkpoints.pop(key, None)
+            db.history.reset[key] = db.tasks[wanted.job_id].pop((node, item))["epoch"]
+            db.history.resets.append(key)
+    db.dirty.add(wanted.job_id)
 
 
 def _copy(batch: Batch) -> Batch:
@@ -822,13 +910,19 @@ def apply_batch(db: Database, me: int, batch: Batch) -> None:
         if row is not None and row["owner"] in (0, me):
             del db.inbox[signal_id]
             db.dirty.add(row["job_id"])
+    for reset in batch.resets:
+        apply_reset(db, reset)
+    for restart in batch.restarts:
+        apply_restart(db, restart)
     for new in batch.tasks:
         assert (new.node, new.item) not in db.tasks[new.job_id], f"task {new[:3]} was made twice"
-        db.tasks[new.job_id][(new.node, new.item)] = _task(status="ready", params=_json(new.params))
+        made = _task(status="ready", params=_json(new.params)) | {"epoch": new.epoch, "attempt": new.attempt}
+        db.tasks[new.job_id][(new.node, new.item)] = made
     for refused in batch.failed_tasks:
         assert (refused.node, refused.item) not in db.tasks[refused.job_id], "a task was made twice"
-        db.tasks[refused.job_id][(refused.node, refused.item)] = _task(status="failed", error=refused.error)
-    for lane in {row.lane for row in (*batch.enqueued, *batch.retried)}:
+        made = _task(status="failed", error=refused.error) | {"epoch": refused.epoch, "attempt": refused.attempt}
+        db.tasks[refused.job_id][(refused.node, refused.item)] = made
+    for lane in batch.lanes:
         declare_limits(db, lane)
     for wanted in batch.enqueued:
         for item in range(wanted.first, wanted.last + 1):
@@ -839,6 +933,16 @@ def apply_batch(db: Database, me: int, batch: Batch) -> None:
                 db.queue[key] = _queue_row(db, me, wanted, task["epoch"], task["attempt"] + 1) | {
                     "rank": min(wanted.rank + item - wanted.first, RANK_LIMIT)
                 }
+    for row in batch.waiting:
+        found = [key for key, task in db.tasks[row.job_id].items() if key[0] == row.node and task["waits"]]
+        for place, (node, item) in enumerate(sorted(found)[: row.number]):
+            task = db.tasks[row.job_id][(node, item)]
+            task["waits"] = False
+            key = (row.job_id, node, item)
+            assert key not in db.queue, f"task {key} was queued twice"
+            db.queue[key] = _queue_row(db, me, row, task["epoch"], task["attempt"] + 1) | {
+                "rank": min(row.rank + place, RANK_LIMIT)
+            }
     for again in batch.retried:
         task = db.tasks[again.job_id][(again.node, again.item)]
         if task["epoch"] < again.epoch and task["status"] == "ready":
@@ -868,6 +972,17 @@ def apply_batch(db: Database, me: int, batch: Batch) -> None:
         breaker.until, breaker.held, breaker.reason = told.until, told.held, told.reason
 
 
+def withdrawn(db: Database, wanted: Withdrawal) -> list[Key]:
+    """What a withdrawal ends: what is queued, what never was, and what waits after a reset."""
+    tasks = db.tasks[wanted.job_id]
+    keys = [k[1:] for k, row in db.queue.items() if k[0] == wanted.job_id]
+    keys = [k for k in keys if wanted.leases_too or db.queue[(wanted.job_id, *k)]["state"] != "leased"]
+    for node, first, last in wanted.unqueued:
+        keys += [(node, i) for i in range(first, last + 1) if (node, i) in tasks]
+    keys += [key for key, task in tasks.items() if key[0] in wanted.waiting and task["waits"]]
+    return [(wanted.job_id, *key) for key in dict.fromkeys(keys) if tasks[key]["status"] == "ready"]
+
+
 def apply_withdrawal(db: Database, wanted: Withdrawal, keys: Sequence[Key]) -> None:
     for key in keys:
         row = db.queue.pop(key, None)
@@ -875,58 +990,14 @@ def apply_withdrawal(db: Database, wanted: Withdrawal, keys: Sequence[Key]) -> N
             db.history.ended[(key, row["epoch"])] = "withdrawn"
         task = db.tasks[key[0]][key[1:]]
         assert task["status"] == "ready", f"{key} was withdrawn although it is {task['status']}"
-        task |= {"status": str(wanted.status), "error": wanted.error}
+        task |= {"status": str(wanted.status), "error": wanted.error, "waits": False}
     db.dirty.add(wanted.job_id)
-
-
-class _Overlay:
-    """What a transaction sees of one job's tasks and queue: the committed rows and its own writes."""
-
-    def __init__(self, db: Database, job_id: str, log: Sequence[Any]) -> None:
-        self.job_id = job_id
-        self.tasks = {k: t["status"] for k, t in db.tasks[job_id].items()}
-        self.queue = {k[1:]: row["state"] for k, row in db.queue.items() if k[0] == job_id}
-        for entry in log:
-            if isinstance(entry, Batch):
-                self._see(entry)
-            elif isinstance(entry, Handed):
-                if entry.report.job_id == job_id:
-                    self.queue.pop((entry.report.node, entry.report.item), None)
-            elif entry[0].job_id == job_id:
-                for _, node, item in entry[1]:
-                    self.queue.pop((node, item), None)
-                    self.tasks[(node, item)] = "cancelled"
-
-    def _see(self, batch: Batch) -> None:
-        for done in batch.finished:
-            if done.job_id == self.job_id:
-                self.tasks[(done.node, done.item)] = str(done.status)
-        for new in batch.tasks:
-            if new.job_id == self.job_id:
-                self.tasks[(new.node, new.item)] = "ready"
-        for refused in batch.failed_tasks:
-            if refused.job_id == self.job_id:
-                self.tasks[(refused.node, refused.item)] = "failed"
-        for wanted in batch.enqueued:
-            if wanted.job_id == self.job_id:
-                for item in range(wanted.first, wanted.last + 1):
-                    if self.tasks[(wanted.node, item)] == "ready":
-                        self.queue[(wanted.node, item)] = "ready"
-        for again in batch.retried:
-            if again.job_id == self.job_id:
-                self.queue[(again.node, again.item)] = "waiting"
-
-    def withdrawn(self, wanted: Withdrawal) -> list[Key]:
-        keys = [k for k, state in self.queue.items() if state != "leased" or wanted.leases_too]
-        for node, first, last in wanted.unqueued:
-            keys += [(node, i) for i in range(first, last + 1) if self.tasks.get((node, i)) == "ready"]
-        return [(self.job_id, *key) for key in dict.fromkeys(keys) if self.tasks[key] == "ready"]
 
 
 def _task(status: str, params: Any = None, error: Any = None) -> dict[str, Any]:
     return {
         "status": status, "epoch": 1, "attempt": 0, "retries": 0, "lost": 0, "crashes": 0, "params": params,
-        "output": None, "error": error,
+        "output": None, "error": error, "waits": False,
     }  # fmt: skip
 
 

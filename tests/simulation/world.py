@@ -25,6 +25,8 @@ from tests.simulation.shapes import Script, draw_definition, draw_inputs
 LEASE_SECONDS, RENEW_SECONDS = 10.0, 3.0
 OUTAGE_SECONDS = 15.0
 HANDLERS = ("work",)
+VISITORS = ("client", "person")
+"""Processes that end by themselves, and are not started again."""
 SLOW_SECONDS = 6.0
 LONGEST_SECONDS = SLOW_SECONDS + 0.5
 ZOMBIE_SECONDS = 1.5 * LEASE_SECONDS
@@ -53,6 +55,7 @@ class Mix:
     window: int = 4
     doubt: float = 0.0
     vanish: float = 0.0
+    verbs: float = 0.0
     troubled_seconds: float = 60.0
 
     @classmethod
@@ -143,6 +146,9 @@ class World:
         self.tidying = random.Random(f"janitor {seed}")
         if self.tidying.random() < 0.4:
             drawn.doubt, drawn.vanish = self.tidying.choice([0.5, 3.0]), self.tidying.choice([0.0, 0.002, 0.02])
+        self.helping = random.Random(f"person {seed}")
+        if self.helping.random() < 0.5:
+            drawn.verbs = self.helping.choice([2.0, 8.0])
         self.mix = mix or drawn
         self.db = Database()
         self.checkers = Checkers(self.db, self.mix.crash_limit)
@@ -171,6 +177,8 @@ class World:
             self._add(Process(f"both {n}", lambda: self._work_and_own()))
         if self.mix.doubt:
             self._add(Process("janitor", lambda: self._tidy()))
+        if self.mix.verbs:
+            self._add(Process("person", lambda: self._help()))
         self._add(Process("client", lambda: self._submit_all()))
 
     def _draw_jobs(self) -> list[NewJob]:
@@ -227,8 +235,9 @@ class World:
 
     def _spent(self, lease: Lease) -> tuple[int, int]:
         """How often the task has failed, and how often it has died."""
-        task = self.db.tasks[lease.job_id][(lease.node, lease.item)]
-        return task["retries"], task["crashes"]
+        task = self.db.tasks[lease.job_id].get((lease.node, lease.item))
+        # A zombie's task may be gone: its node was begun anew.
+        return (task["retries"], task["crashes"]) if task is not None else (0, 0)
 
     # The scheduler
 
@@ -269,7 +278,7 @@ class World:
         self.troubled = False
         for process in self.processes:
             process.wake_at = min(process.wake_at, self.db.now)
-            if process.running is None and process.name != "client":
+            if process.running is None and process.name not in VISITORS:
                 self._begin(process)
 
     def _is_done(self) -> bool:
@@ -281,7 +290,7 @@ class World:
         """Draw one process that is awake and let it run to its next step; if all sleep, let time pass."""
         awake = [p for p in self.processes if p.running is not None and p.wake_at <= self.db.now]
         if not awake:
-            self.db.now = min(p.wake_at for p in self.processes if p.running is not None or p.name != "client")
+            self.db.now = min(p.wake_at for p in self.processes if p.running is not None or p.name not in VISITORS)
             self._restart()
             self._end_idle_transactions()
             return
@@ -289,7 +298,7 @@ class World:
         self.db.now += 0.001
         if self.troubled and self.mix.vanish and self.tidying.random() < self.mix.vanish:
             self._lose_a_row()
-        if self.troubled and process.name != "client" and self._misfortune(process):
+        if self.troubled and process.name not in VISITORS and self._misfortune(process):
             return
         self._advance(process)
 
@@ -303,7 +312,7 @@ class World:
 
     def _restart(self) -> None:
         for process in self.processes:
-            if process.running is None and process.wake_at <= self.db.now and process.name != "client":
+            if process.running is None and process.wake_at <= self.db.now and process.name not in VISITORS:
                 self._begin(process)
 
     def _misfortune(self, process: Process) -> bool:
@@ -368,6 +377,26 @@ class World:
                 if row is not None and (row["finished_at"] is None or self.tidying.random() < 0.1):
                     with contextlib.suppress(Unreachable):
                         await store.send(job.job_id, "recheck", "stuck_tasks", "as drawn")
+
+    async def _help(self) -> None:
+        """A person who recovers whatever there is, sensible or not, as long as there is trouble."""
+        store = self._new_store()
+        while self.troubled:
+            await self._sleep(self.helping.random() * self.mix.verbs)
+            known = sorted(self.db.jobs)
+            if not known or not self.troubled:
+                continue
+            job_id = self.helping.choice(known)
+            with contextlib.suppress(Unreachable):
+                await store.send(job_id, "recover", "someone", "as drawn", self._draw_verb(job_id))
+
+    def _draw_verb(self, job_id: str) -> dict[str, Any]:
+        verb = self.helping.choice(["resume", "resume", "retry", "clear", "rerun"])
+        if verb == "resume":
+            return {"verb": verb}
+        node = self.helping.choice([*sorted(self.db.nodes[job_id]), "nobody"])
+        items = [self.helping.randrange(4)] if verb == "clear" and self.helping.random() < 0.5 else []
+        return {"verb": verb, "node": node, "items": items}
 
     async def _orchestrate(self) -> None:
         """The loop of orchestrator/loop.py on virtual time."""
@@ -588,5 +617,5 @@ def check_results(world: World) -> None:
         if job_id in world.cancelled or world.checkers.lost_work(job_id) or calm.checkers.lost_work(job_id):
             continue
         assert found[job_id][0] == expected[job_id][0], f"{job_id}: {found[job_id]} but calmly {expected[job_id]}"
-        if world.checkers.ran_to_its_end(job_id):
+        if world.checkers.ran_to_its_end(job_id) and calm.checkers.ran_to_its_end(job_id):
             assert found[job_id] == expected[job_id], f"{job_id}: {found[job_id]} but calmly {expected[job_id]}"

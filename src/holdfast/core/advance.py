@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from holdfast.core import fanning, holding, rechecking, reporting, stopping
+from holdfast.core import fanning, holding, rechecking, recovering, reporting, stopping
 from holdfast.core.breaking import BreakerState
 from holdfast.core.effects import OWN_TASK, AnswerSignal, CreateTasks, Effect, EnqueueTasks
 from holdfast.core.failing import failure
@@ -23,6 +23,7 @@ from holdfast.core.signals import (
     ItemsAggregated,
     JobSubmitted,
     OwnerChanged,
+    RecoveryRequested,
     ReportRejected,
     Signal,
     TaskReported,
@@ -64,6 +65,8 @@ def advance(state: JobState, signal: Signal, now: float) -> list[Effect]:
             reporting.reject(turn, signal.node, signal.item, signal.epoch, signal.worker)
         case InconsistencyFound():
             _recheck(turn, signal)
+        case RecoveryRequested():
+            _recover(turn, signal)
         case _:
             assert_never(signal)
     _settle(turn)
@@ -179,7 +182,7 @@ def _dispatch(turn: Turn, node: NodeState) -> None:
     limits = limits_of(turn, node.name)
     rank = turn.state.queued_now
     node.width = node.expanded = node.enqueued = 1
-    turn.effects.append(CreateTasks(node.name, OWN_TASK, [params]))
+    turn.effects.append(CreateTasks(node.name, OWN_TASK, [params], node.base_epoch, node.base_attempt))
     turn.effects.append(EnqueueTasks(node.name, program.spec, OWN_TASK, OWN_TASK, rank, limits))
     node.move(Trigger.DISPATCHED)
     node.started_at = turn.now
@@ -249,6 +252,27 @@ def _cancel(turn: Turn, signal: CancelRequested) -> None:
         turn.effects.append(AnswerSignal(signal.signal_id, refusal is None, refusal or "cancelled"))
 
 
+def _recover(turn: Turn, signal: RecoveryRequested) -> None:
+    """Reset what the verb names; then every node whose dependencies hold begins."""
+    refusal = recovering.reset(turn, signal)
+    if signal.signal_id is not None:
+        told = f"{refusal.reason}. {refusal.remedy}" if refusal is not None else f"generation {turn.state.generation}"
+        turn.effects.append(AnswerSignal(signal.signal_id, refusal is None, told))
+    if refusal is None:
+        _begin_pending(turn)
+
+
+def _begin_pending(turn: Turn) -> None:
+    graph = turn.state.program.graph
+    for name in graph.order:
+        node = turn.state.nodes[name]
+        if node.status is Status.PENDING:
+            if graph.sources[name]:
+                _decide(turn, node)
+            else:
+                _begin(turn, node)
+
+
 def _finish_job(turn: Turn) -> None:
     """All nodes are terminal: name the job, compute its result, tell it by its one terminal event."""
     state = turn.state
@@ -263,6 +287,7 @@ def _finish_job(turn: Turn) -> None:
             state.error = failure(Code.TEMPLATE_ERROR, f"result: {problem}", permanent=True, at=turn.now)
     state.error = state.error or (None if status is JobStatus.COMPLETED else first_error(state))
     state.move(status)
+    state.holds.clear()
     state.finished_at = turn.now
     data = {"code": state.error["code"], "message": state.error["message"]} if state.error else None
     turn.emit(f"job_{status}", data=data)

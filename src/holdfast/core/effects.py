@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from holdfast.core.signals import Selection
 from holdfast.core.states import Status
 from holdfast.define.gates import Limit
 from holdfast.define.node import TaskSpec
@@ -19,11 +20,16 @@ OWN_TASK = -1
 
 
 class CreateTasks(NamedTuple):
-    """Make task rows for items first, first + 1, …; params in item order, each as JSON."""
+    """Make task rows for items first, first + 1, …; params in item order, each as JSON.
+
+    Epochs and attempts count on from where an earlier run of the node has ended.
+    """
 
     node: str
     first: int
     params: list[bytes]
+    base_epoch: int = 0
+    base_attempt: int = 0
 
 
 class FailTask(NamedTuple):
@@ -32,10 +38,12 @@ class FailTask(NamedTuple):
     node: str
     item: int
     error: dict[str, Any]
+    base_epoch: int = 0
+    base_attempt: int = 0
 
 
 class EnqueueTasks(NamedTuple):
-    """Queue the first attempt of items first … last; each is epoch 1 of its task."""
+    """Queue the first attempt of items first … last."""
 
     node: str
     spec: TaskSpec
@@ -59,6 +67,33 @@ class RetryTask(NamedTuple):
     crashes: int
     suspect: bool
     error: dict[str, Any] | None
+    rank: int
+    limits: tuple[Limit, ...] = ()
+
+
+class ResetTasks(NamedTuple):
+    """Some tasks of a node back to ready, each as a new epoch with whole budgets; they wait to be queued.
+
+    Ready ones that were never queued, items from `enqueued` on, stay as they are.
+    """
+
+    node: str
+    selection: Selection
+    enqueued: int
+
+
+class RestartNode(NamedTuple):
+    """Take away all tasks of a node: it begins anew. What they came to stays in the history of their attempts."""
+
+    node: str
+
+
+class EnqueueWaiting(NamedTuple):
+    """Queue the next of a node's tasks that were reset and wait, in item order."""
+
+    node: str
+    spec: TaskSpec
+    number: int
     rank: int
     limits: tuple[Limit, ...] = ()
 
@@ -98,14 +133,15 @@ class RecordAttempt(NamedTuple):
 class WithdrawTasks(NamedTuple):
     """End the tasks of the job that wait in the queue, and with `leases_too` the held ones as well.
 
-    `unqueued` names the rows that never were in the queue: (node, first item, last item). The owner does it
-    inside the transaction and answers with `TasksWithdrawn`.
+    `unqueued` names the rows that never were in the queue: (node, first item, last item); `waiting` the nodes of which
+    tasks wait that were reset. The owner does it inside the transaction and answers with `TasksWithdrawn`.
     """
 
     status: Status
     leases_too: bool
     error: dict[str, Any]
     unqueued: tuple[tuple[str, int, int], ...]
+    waiting: tuple[str, ...] = ()
 
 
 class AggregateItems(NamedTuple):
@@ -138,6 +174,9 @@ Effect = (
     | FailTask
     | EnqueueTasks
     | RetryTask
+    | ResetTasks
+    | RestartNode
+    | EnqueueWaiting
     | FinishTask
     | RecordAttempt
     | WithdrawTasks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.core.effects import AggregateItems, CreateTasks, EnqueueTasks, FailTask
+from holdfast.core.effects import AggregateItems, CreateTasks, EnqueueTasks, EnqueueWaiting, FailTask
 from holdfast.core.failing import failure
 from holdfast.core.limiting import limits_of
 from holdfast.core.states import NodeState, Status, StopCause, Trigger
@@ -52,11 +52,11 @@ def expand_chunk(turn: Turn, node: NodeState, items: list[Any], limit: int | Non
             rendered.append(turn.params(program.params, scope))
         except (TemplateError, PayloadRefused) as problem:
             if rendered:
-                turn.effects.append(CreateTasks(node.name, start, rendered))
+                turn.effects.append(CreateTasks(node.name, start, rendered, node.base_epoch, node.base_attempt))
             _refuse_item(turn, node, index, problem)
             rendered, start = [], index + 1
     if rendered:
-        turn.effects.append(CreateTasks(node.name, start, rendered))
+        turn.effects.append(CreateTasks(node.name, start, rendered, node.base_epoch, node.base_attempt))
     node.expanded = last
     turn.state.touch(node)
     if last > first:
@@ -67,7 +67,7 @@ def expand_chunk(turn: Turn, node: NodeState, items: list[Any], limit: int | Non
 
 def _refuse_item(turn: Turn, node: NodeState, index: int, problem: TemplateError | PayloadRefused) -> None:
     error = failure(problem.code, str(problem), permanent=True, at=turn.now, node=node.name, item=index)
-    turn.effects.append(FailTask(node.name, index, error))
+    turn.effects.append(FailTask(node.name, index, error, node.base_epoch, node.base_attempt))
     turn.emit("task_failed", node.name, index, data={"code": error["code"], "message": error["message"]})
     node.failed += 1
     node.error = node.error or error
@@ -76,12 +76,19 @@ def _refuse_item(turn: Turn, node: NodeState, index: int, problem: TemplateError
 def fill_window(turn: Turn, node: NodeState) -> None:
     """Queue the next items once half of the window is free: few statements, and a queue that stays small."""
     window = turn.state.rules.window_size
-    outstanding = node.enqueued - node.settled
-    if turn.state.stop is not None or node.enqueued >= node.expanded or outstanding > window // 2:
+    if turn.state.stop is not None or node.queued > window // 2:
         return
-    first, last = node.enqueued, min(node.enqueued + window - outstanding, node.expanded) - 1
-    spec = turn.state.program.nodes[node.name].spec
-    turn.effects.append(EnqueueTasks(node.name, spec, first, last, turn.state.queued_now, limits_of(turn, node.name)))
+    spec, limits = turn.state.program.nodes[node.name].spec, limits_of(turn, node.name)
+    if node.waiting:
+        count = min(node.waiting, window - node.queued)
+        turn.effects.append(EnqueueWaiting(node.name, spec, count, turn.state.queued_now, limits))
+        turn.emit("task_dispatched", node.name, data={"count": count})
+        node.waiting -= count
+        turn.state.touch(node)
+    if node.enqueued >= node.expanded or node.queued > window // 2:
+        return
+    first, last = node.enqueued, min(node.enqueued + window - node.queued, node.expanded) - 1
+    turn.effects.append(EnqueueTasks(node.name, spec, first, last, turn.state.queued_now, limits))
     turn.emit("task_dispatched", node.name, data={"first": first, "last": last})
     node.enqueued = last + 1
     turn.state.touch(node)
@@ -103,6 +110,12 @@ def settle_fan_out(turn: Turn, node: NodeState) -> None:
             turn.finish_node(node, Trigger.OPEN_TASKS_ENDED, error=error, data=_tally(node))
         else:
             turn.finish_node(node, Trigger.JOB_STOPPED, reason="job_stopped", data=_tally(node))
+    elif node.expanded == node.width:
+        # A person ran some of its items again, and others stay cancelled.
+        if node.failed:
+            turn.finish_node(node, Trigger.TOO_MANY_FAILED, error=_items_failed(turn, node), data=_tally(node))
+        else:
+            turn.finish_node(node, Trigger.JOB_STOPPED, reason="items_cancelled", data=_tally(node))
 
 
 def _items_failed(turn: Turn, node: NodeState) -> dict[str, Any]:

@@ -169,6 +169,62 @@ class InconsistencyFound(NamedTuple):
     ended: dict[str, EndedTask] = {}  # noqa: RUF012
 
 
+class Verb(StrEnum):
+    """What a person can do with a job that has stopped, or with a part of it."""
+
+    RESUME = "resume"
+    RETRY = "retry"
+    CLEAR = "clear"
+    RERUN = "rerun"
+
+
+class Request(NamedTuple):
+    """A verb with its arguments; with a plan's id it does exactly that or nothing."""
+
+    verb: Verb
+    node: str | None = None
+    items: tuple[int, ...] = ()
+    code: str | None = None
+    fingerprint: str | None = None
+    only: bool = False
+    plan_id: str | None = None
+
+
+class Selection(NamedTuple):
+    """Some tasks of a node, by their status and, where these are given, by index, code and fingerprint."""
+
+    statuses: tuple[str, ...]
+    items: tuple[int, ...] | None = None
+    code: str | None = None
+    fingerprint: str | None = None
+
+
+class Selected(NamedTuple):
+    """What the rows say of a node's tasks: how many of each status the request names and could run again."""
+
+    chosen: dict[str, int] = {}  # noqa: RUF012
+    refused: int = 0
+    """Named, but without params: they were refused before they could be queued."""
+    last_epoch: int = 0
+    last_attempt: int = 0
+
+    def number(self, statuses: tuple[str, ...]) -> int:
+        return sum(self.chosen.get(status, 0) for status in statuses)
+
+    def chosen_of(self, selection: Selection, status: str) -> int:
+        return self.chosen.get(status, 0) if status in selection.statuses else 0
+
+
+class RecoveryRequested(NamedTuple):
+    """A person wants a part of the job to run again."""
+
+    signal_id: int | None
+    actor: str
+    reason: str
+    request: Request
+    selected: dict[str, Selected]
+
+
 Signal = (
     JobSubmitted
     | OwnerChanged
@@ -182,4 +238,5 @@ Signal = (
     | TasksWithdrawn
     | ItemsAggregated
     | InconsistencyFound
+    | RecoveryRequested
 )

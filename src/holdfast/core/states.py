@@ -33,7 +33,8 @@ class Status(StrEnum):
 
 
 JOB_TERMINAL = frozenset({JobStatus.COMPLETED, JobStatus.PARTIAL, JobStatus.FAILED, JobStatus.CANCELLED})
-TERMINAL = frozenset({Status.COMPLETED, Status.FAILED, Status.SKIPPED, Status.CANCELLED})
+TERMINAL_ORDER = (Status.COMPLETED, Status.FAILED, Status.SKIPPED, Status.CANCELLED)
+TERMINAL = frozenset(TERMINAL_ORDER)
 
 
 class Trigger(StrEnum):
@@ -54,6 +55,9 @@ class Trigger(StrEnum):
     ITEMS_SETTLED = "all items terminal"
     TOO_MANY_FAILED = "too many items failed"
     OPEN_TASKS_ENDED = "open tasks ended by a stop"
+    RESTARTED = "run anew by a person"
+    TASK_RESET = "its task reset by a person"
+    ITEMS_RESET = "items reset by a person"
 
 
 NODE_TRANSITIONS: dict[tuple[Status, Trigger], Status] = {
@@ -82,16 +86,19 @@ NODE_TRANSITIONS: dict[tuple[Status, Trigger], Status] = {
     (Status.RUNNING, Trigger.REFUSED): Status.FAILED,
     (Status.RUNNING, Trigger.JOB_STOPPED): Status.CANCELLED,
     (Status.RUNNING, Trigger.OPEN_TASKS_ENDED): Status.FAILED,
+    **{(status, Trigger.RESTARTED): Status.PENDING for status in Status if status is not Status.PENDING},
+    **{
+        (status, Trigger.TASK_RESET): Status.DISPATCHED for status in (Status.READY, Status.DISPATCHED, *TERMINAL_ORDER)
+    },
+    **{(status, Trigger.ITEMS_RESET): Status.RUNNING for status in (Status.RUNNING, *TERMINAL_ORDER)},
 }
 
 JOB_TRANSITIONS: dict[JobStatus, frozenset[JobStatus]] = {
     JobStatus.PENDING: frozenset({JobStatus.RUNNING, *JOB_TERMINAL}),
     JobStatus.RUNNING: JOB_TERMINAL,
-    JobStatus.COMPLETED: frozenset(),
-    JobStatus.PARTIAL: frozenset(),
-    JobStatus.FAILED: frozenset(),
-    JobStatus.CANCELLED: frozenset(),
+    **{status: frozenset({JobStatus.RUNNING}) for status in JOB_TERMINAL},
 }
+"""A finished job runs again only when a person wants a part of it to."""
 
 
 class StopCause(StrEnum):
@@ -139,7 +146,7 @@ class Rules:
 class NodeState:
     """One node of one job. Counters count its task rows; a fan-out's width is fixed when it is expanded.
 
-    `has_row` says whether the store knows the node: pending nodes have no row.
+    `has_row` says whether the store knows the node: one that never began has no row.
     """
 
     name: str
@@ -161,11 +168,21 @@ class NodeState:
     finished_at: float | None = None
     spent: dict[str, int] = field(default_factory=dict)
     """How many items failed for good, by fingerprint; kept until the first item completes."""
+    waiting: int = 0
+    """Tasks that were reset and are not queued yet."""
+    base_epoch: int = 0
+    base_attempt: int = 0
+    """Where the epochs and attempts of an earlier run of the node ended."""
     has_row: bool = False
 
     @property
     def settled(self) -> int:
         return self.completed + self.failed + self.skipped + self.cancelled
+
+    @property
+    def queued(self) -> int:
+        """Tasks that are in the queue, or whose report is unread."""
+        return self.enqueued - self.settled - self.waiting
 
     @property
     def open_tasks(self) -> int:
@@ -231,7 +248,7 @@ class JobState:
     @property
     def queued_now(self) -> int:
         """How many of the job's tasks are in the queue: what the next one's rank counts."""
-        return max(0, sum(n.enqueued - n.settled for n in self.nodes.values() if n.status not in TERMINAL))
+        return max(0, sum(n.queued for n in self.nodes.values() if n.status not in TERMINAL))
 
     def touch(self, node: NodeState) -> None:
         self.touched.add(node.name)

@@ -40,8 +40,11 @@ def _withdraw(turn: Turn, *, leases_too: bool) -> None:
         stop.leases_ended = stop.leases_ended or leases_too
         return
     unqueued = tuple((n.name, n.enqueued, n.expanded - 1) for n in nodes if n.enqueued < n.expanded)
+    waiting = tuple(n.name for n in nodes if n.waiting)
     status, error = ended_status(stop.cause), ended_error(turn, stop.cause)
-    turn.effects.append(WithdrawTasks(status, leases_too, error, unqueued))
+    turn.effects.append(WithdrawTasks(status, leases_too, error, unqueued, waiting))
+    for node in nodes:
+        node.waiting = 0
 
 
 def withdraw_strays(turn: Turn) -> None:

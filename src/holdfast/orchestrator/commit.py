@@ -12,9 +12,12 @@ from holdfast.core.effects import (
     Effect,
     Emit,
     EnqueueTasks,
+    EnqueueWaiting,
     FailTask,
     FinishTask,
     RecordAttempt,
+    ResetTasks,
+    RestartNode,
     RetryTask,
     WithdrawTasks,
 )
@@ -31,8 +34,11 @@ from holdfast.store.interface import (
     JobWrite,
     Lane,
     NodeRow,
+    ResetWrite,
+    RestartWrite,
     RetryWrite,
     TaskWrite,
+    WaitingWrite,
     Withdrawal,
 )
 
@@ -47,18 +53,26 @@ def add_effects(batch: Batch, state: JobState, effects: Iterable[Effect]) -> lis
                 batch.events.append(EventWrite(job_id, *effect))
             case FinishTask():
                 batch.finished.append(FinishWrite(job_id, *effect))
-            case CreateTasks(node, first, params):
-                batch.tasks.extend([TaskWrite(job_id, node, first + i, value) for i, value in enumerate(params)])
+            case CreateTasks(node, first, params, epoch, attempt):
+                batch.tasks.extend(
+                    [TaskWrite(job_id, node, first + i, value, epoch + 1, attempt) for i, value in enumerate(params)]
+                )
             case EnqueueTasks():
                 batch.enqueued.append(_enqueue(state, effect))
             case RetryTask():
                 batch.retried.append(_retry(state, effect))
             case RecordAttempt():
                 batch.attempts.append(AttemptWrite(job_id, *effect))
-            case FailTask(node, item, error):
-                batch.failed_tasks.append(FailedTaskWrite(job_id, node, item, error))
-            case WithdrawTasks(status, leases_too, error, unqueued):
-                withdrawals.append(Withdrawal(job_id, status, leases_too, error, unqueued))
+            case FailTask(node, item, error, epoch, attempt):
+                batch.failed_tasks.append(FailedTaskWrite(job_id, node, item, error, epoch + 1, attempt))
+            case WithdrawTasks():
+                withdrawals.append(Withdrawal(job_id, *effect))
+            case ResetTasks(node, selection, enqueued):
+                batch.resets.append(ResetWrite(job_id, node, *selection, enqueued))
+            case RestartNode(node):
+                batch.restarts.append(RestartWrite(job_id, node))
+            case EnqueueWaiting():
+                batch.waiting.append(_waiting(state, effect))
             case AnswerSignal(signal_id, applied, reason):
                 batch.answers.append(AnswerWrite(signal_id, job_id, applied, reason))
             case AggregateItems():
@@ -109,7 +123,7 @@ def _job(state: JobState, owner: int | None) -> JobWrite:
         stop_cause=stop.cause if stop else None,
         stop_until=stop.until if stop else None,
         stop_leases_ended=stop.leases_ended if stop else False,
-        holds=[] if state.is_terminal else [hold._asdict() for hold in state.holds],
+        holds=[hold._asdict() for hold in state.holds],
     )
 
 
@@ -135,6 +149,9 @@ def _node(state: JobState, node: NodeState) -> NodeRow:
         started_at=node.started_at,
         finished_at=node.finished_at,
         spent=dict(node.spent) or None,
+        waiting=node.waiting,
+        base_epoch=node.base_epoch,
+        base_attempt=node.base_attempt,
     )
 
 
@@ -145,6 +162,20 @@ def _enqueue(state: JobState, effect: EnqueueTasks) -> EnqueueWrite:
         effect.node,
         effect.first,
         effect.last,
+        Lane(spec.queue, spec.handler, state.tenant, spec.breaker or "", effect.limits),
+        state.priority,
+        effect.rank,
+        spec.timeout_seconds,
+        spec.queue_timeout_seconds,
+    )
+
+
+def _waiting(state: JobState, effect: EnqueueWaiting) -> WaitingWrite:
+    spec = effect.spec
+    return WaitingWrite(
+        state.job_id,
+        effect.node,
+        effect.number,
         Lane(spec.queue, spec.handler, state.tenant, spec.breaker or "", effect.limits),
         state.priority,
         effect.rank,

@@ -13,9 +13,11 @@ from holdfast.core.signals import (
     JobSubmitted,
     Outcome,
     ReportRejected,
+    Request,
     Signal,
     TaskReported,
     TaskView,
+    Verb,
 )
 from holdfast.core.states import Hold, JobState, JobStatus, NodeState, Rules, Status, Stop, StopCause
 from holdfast.define.program import Program
@@ -71,6 +73,9 @@ def _node_state(row: NodeRow) -> NodeState:
         started_at=row.started_at,
         finished_at=row.finished_at,
         spent=dict(row.spent or {}),
+        waiting=row.waiting,
+        base_epoch=row.base_epoch,
+        base_attempt=row.base_attempt,
         has_row=True,
     )
 
@@ -96,6 +101,12 @@ def inconsistency(row: SignalRow, examined: Examined) -> InconsistencyFound:
     return InconsistencyFound(
         row.actor or "", row.reason or "", examined.counts, tuple(examined.unqueued), examined.ended
     )
+
+
+def recovery(row: SignalRow) -> Request:
+    """The verb that a person's signal asks for."""
+    given = row.data or {}
+    return Request(**given | {"verb": Verb(given["verb"]), "items": tuple(given.get("items", ()))})
 
 
 def _report(row: SignalRow, now: float, chance: float, program: Program) -> TaskReported:

@@ -21,6 +21,7 @@ from holdfast.core.holding import consult, named_by, notice
 from holdfast.core.signals import (
     ItemsAggregated,
     OwnerChanged,
+    RecoveryRequested,
     Signal,
     TaskReported,
     TasksWithdrawn,
@@ -31,7 +32,7 @@ from holdfast.core.states import JobState, Rules, Status
 from holdfast.define.program import Program, compile_pinned
 from holdfast.errors import Code, Fenced, LostRace, PayloadRefused, Unreachable
 from holdfast.orchestrator.commit import add_effects, add_states, breaker_write
-from holdfast.orchestrator.loading import inconsistency, job_state, signal
+from holdfast.orchestrator.loading import inconsistency, job_state, recovery, signal
 from holdfast.store.interface import (
     Batch,
     Committed,
@@ -58,6 +59,7 @@ NARROW_CHUNK = 250
 """What a cycle takes on of a wide job while it has others beside it, which wait for the cycle's end: so many reports
 when none of theirs is waiting, so many when one is, and so many new tasks."""
 RECHECK = "recheck"
+RECOVER = "recover"
 ASIDE_SECONDS = (5.0, 300.0)
 """How long a job that nobody can advance is left alone: at first, and at most."""
 
@@ -216,15 +218,22 @@ class Owner:
         batch = Batch(handled=[row.id for row in heard if row.job_id in states])
         withdrawals: list[Withdrawal] = []
         heard_by = {
-            job_id: [await self._heard(given, states[job_id], now, examined.get(job_id)) for given in signals]
+            job_id: [
+                await self._heard(given, states[job_id], now, examined.get(job_id))
+                for given in signals
+                if not (isinstance(given, SignalRow) and given.kind == RECOVER)
+            ]
             for job_id, signals in work.items()
             if job_id in states
         }
+        asked = [row for row in heard if row.kind == RECOVER and row.job_id in states]
         breakers = await self._breakers(states, heard_by)
         for job_id, signals in heard_by.items():
             withdrawals += await self._advance(batch, states[job_id], signals, breakers, now)
         batch.breakers += [breaker_write(breaker) for breaker in breakers.values()]
         await self._withdraw(batch, states, withdrawals, now)
+        for row in asked:
+            await self._recover(batch, states, row, now)
         for state in states.values():
             if state.job_id in self._aside and not state.is_terminal:
                 state.job_touched = True
@@ -410,6 +419,16 @@ class Owner:
                 state = states[job_id]
                 heard = TasksWithdrawn(items, leases_too=job_id in leases_too)
                 withdrawals += add_effects(batch, state, advance(state, heard, now))
+
+    async def _recover(self, batch: Batch, states: dict[str, JobState], row: SignalRow, now: float) -> None:
+        """Carry out a verb last, when the rows say what the cycle has decided so far: a plan counts them."""
+        state, request = states[row.job_id], recovery(row)
+        await self._cycle.write(batch)
+        batch.clear()
+        node = state.nodes.get(request.node or "")
+        selected = await self._cycle.select(row.job_id, request, node.enqueued if node is not None else 0)
+        asked = RecoveryRequested(row.id, row.actor or "", row.reason or "", request, selected)
+        await self._withdraw(batch, states, add_effects(batch, state, advance(state, asked, now)), now)
 
     def _remember(self, states: Iterable[JobState]) -> None:
         """The commit is done: keep what is still open, with its deadlines and what it owes."""

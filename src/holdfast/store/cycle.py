@@ -13,7 +13,7 @@ import psycopg
 
 from holdfast import failpoint
 from holdfast.core.breaking import Breaker, BreakerState
-from holdfast.core.signals import EndedTask, TaskCounts, TaskView, UnqueuedTask
+from holdfast.core.signals import EndedTask, Request, Selected, TaskCounts, TaskView, UnqueuedTask
 from holdfast.define.gates import BreakerRules
 from holdfast.errors import Fenced, LostRace, Unreachable
 from holdfast.store.arrays import jsons, plain, texts
@@ -29,6 +29,7 @@ from holdfast.store.interface import (
     Lane,
     NodeRow,
     Opened,
+    ResetWrite,
     SignalRow,
     Wide,
     Withdrawal,
@@ -141,10 +142,15 @@ class PostgresCycle:
             examined[row[0]].ended[row[1]] = EndedTask(row[2], row[3], output, _parsed(row[5]))
         return examined
 
+    async def select(self, job_id: str, request: Request, enqueued: int) -> dict[str, Selected]:
+        return selected_from(await self._fetch("select_tasks", **selecting(job_id, request, enqueued)))
+
     async def _node_row(self, row: tuple[Any, ...]) -> NodeRow:
         *columns, reference = row
         output = _parsed(row[5]) if reference is None else await self._large.value(row[0], reference)
-        return NodeRow._make((*columns[:5], output, _parsed(row[6]), *columns[7:19], _parsed(columns[19])))
+        return NodeRow._make(
+            (*columns[:5], output, _parsed(row[6]), *columns[7:19], _parsed(columns[19]), *columns[20:])
+        )
 
     async def results(self, job_id: str, node: str, after: int) -> tuple[list[Gathered], bool]:
         asked = {"job": job_id, "node": node, "after": after, "limit": GATHER_ROWS, "bytes": GATHER_BYTES}
@@ -179,7 +185,7 @@ class PostgresCycle:
         return Committed(leases, work_left)
 
     async def _statements(self, batch: Batch) -> list[Statement]:
-        lane_ids = await self._lanes.of(_lanes_in(batch))
+        lane_ids = await self._lanes.of(batch.lanes)
         handled = {"me": self._me, "ids": plain(batch.handled)}
         statements = [
             *self._rows("write_jobs", batch.jobs),
@@ -187,9 +193,12 @@ class PostgresCycle:
             *self._rows("write_nodes", batch.nodes),
             *self._rows("finish_tasks", batch.finished),
             *([(query("delete_signals"), handled)] if batch.handled else []),
+            *((query("reset_tasks"), _reset(reset)) for reset in batch.resets),
+            *((query("restart_node"), {"job": one.job_id, "node": one.node}) for one in batch.restarts),
             *self._rows("create_tasks", batch.tasks),
             *self._rows("create_failed_tasks", batch.failed_tasks),
             *self._rows("enqueue_tasks", batch.enqueued, lane_ids),
+            *self._rows("enqueue_waiting", batch.waiting, lane_ids),
             *self._rows("retry_tasks", batch.retried, lane_ids),
             *self._rows("write_attempts", batch.attempts),
             *self._rows("write_events", batch.events),
@@ -242,6 +251,15 @@ class PostgresCycle:
                 "error": jsons(r[0].error for r in ranges),
             }
             rows += await self._fetch("withdraw_unqueued", **unqueued)
+        waiting = [(w, node) for w in withdrawals for node in w.waiting]
+        if waiting:
+            columns = {
+                "job_id": plain(w.job_id for w, _ in waiting),
+                "node": texts(node for _, node in waiting),
+                "status": plain(w.status for w, _ in waiting),
+                "error": jsons(w.error for w, _ in waiting),
+            }
+            rows += await self._fetch("withdraw_waiting", **columns)
         ended: dict[str, dict[str, list[int]]] = {w.job_id: {} for w in withdrawals}
         for job_id, node, item in rows:
             ended[job_id].setdefault(node, []).append(item)
@@ -263,6 +281,32 @@ class PostgresCycle:
         except (psycopg.OperationalError, Unreachable) as error:
             self._is_open = False
             raise LostRace(f"the outcome of a cycle is not known: {error}") from error
+
+
+def selecting(job_id: str, request: Request, enqueued: int) -> dict[str, Any]:
+    """The parameters of `select_tasks`."""
+    return {
+        "job": job_id,
+        "node": request.node,
+        "items": plain(request.items) if request.items else None,
+        "code": request.code,
+        "fingerprint": request.fingerprint,
+        "enqueued": enqueued,
+    }
+
+
+def selected_from(rows: Rows) -> dict[str, Selected]:
+    """What `select_tasks` found, by node."""
+    found: dict[str, Selected] = {}
+    for node, status, chosen, refused, epoch, attempt in rows:
+        known = found.setdefault(node, Selected({}))
+        known.chosen[status] = chosen
+        found[node] = known._replace(
+            refused=known.refused + refused,
+            last_epoch=max(known.last_epoch, epoch),
+            last_attempt=max(known.last_attempt, attempt),
+        )
+    return found
 
 
 class InboxFloor:
@@ -350,8 +394,16 @@ def _limits_of(lanes: Sequence[Lane]) -> list[Statement | None]:
     return [(query("declare_limits"), columns), SYNC]
 
 
-def _lanes_in(batch: Batch) -> set[Lane]:
-    return {row.lane for row in batch.enqueued} | {row.lane for row in batch.retried}
+def _reset(row: ResetWrite) -> dict[str, Any]:
+    return {
+        "job": row.job_id,
+        "node": row.node,
+        "statuses": texts(row.statuses),
+        "items": None if row.items is None else plain(row.items),
+        "code": row.code,
+        "fingerprint": row.fingerprint,
+        "enqueued": row.enqueued,
+    }
 
 
 def _parsed(text: str | bytes | None) -> Any:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, Protocol
 
 from holdfast.core.breaking import Breaker
-from holdfast.core.signals import EndedTask, TaskCounts, UnqueuedTask
+from holdfast.core.signals import EndedTask, Request, Selected, TaskCounts, UnqueuedTask
 from holdfast.define.gates import BreakerRules, Limit
 
 NOBODY = 0
@@ -47,7 +47,7 @@ class JobRow(NamedTuple):
 
 
 class NodeRow(NamedTuple):
-    """A node of a job; nodes that are still pending have no row."""
+    """A node of a job; nodes that never began have no row."""
 
     job_id: str
     node: str
@@ -69,6 +69,9 @@ class NodeRow(NamedTuple):
     started_at: float | None
     finished_at: float | None
     spent: dict[str, int] | None = None
+    waiting: int = 0
+    base_epoch: int = 0
+    base_attempt: int = 0
 
 
 class SignalRow(NamedTuple):
@@ -159,6 +162,8 @@ class TaskWrite(NamedTuple):
     node: str
     item: int
     params: Any
+    epoch: int = 1
+    attempt: int = 0
 
 
 class FailedTaskWrite(NamedTuple):
@@ -166,6 +171,40 @@ class FailedTaskWrite(NamedTuple):
     node: str
     item: int
     error: dict[str, Any]
+    epoch: int = 1
+    attempt: int = 0
+
+
+class ResetWrite(NamedTuple):
+    """Tasks that go back to ready as a new epoch and wait to be queued; of ready ones only those below `enqueued`."""
+
+    job_id: str
+    node: str
+    statuses: tuple[str, ...]
+    items: tuple[int, ...] | None
+    code: str | None
+    fingerprint: str | None
+    enqueued: int
+
+
+class RestartWrite(NamedTuple):
+    """A node whose tasks go; what they came to is kept as attempts."""
+
+    job_id: str
+    node: str
+
+
+class WaitingWrite(NamedTuple):
+    """So many of the tasks that wait after a reset, to be queued."""
+
+    job_id: str
+    node: str
+    number: int
+    lane: Lane
+    priority: int
+    rank: int
+    timeout_seconds: float
+    queue_timeout_seconds: float | None
 
 
 class EnqueueWrite(NamedTuple):
@@ -255,9 +294,12 @@ class Batch:
     nodes: list[NodeRow] = field(default_factory=list)
     finished: list[FinishWrite] = field(default_factory=list)
     handled: list[int] = field(default_factory=list)
+    resets: list[ResetWrite] = field(default_factory=list)
+    restarts: list[RestartWrite] = field(default_factory=list)
     tasks: list[TaskWrite] = field(default_factory=list)
     failed_tasks: list[FailedTaskWrite] = field(default_factory=list)
     enqueued: list[EnqueueWrite] = field(default_factory=list)
+    waiting: list[WaitingWrite] = field(default_factory=list)
     retried: list[RetryWrite] = field(default_factory=list)
     attempts: list[AttemptWrite] = field(default_factory=list)
     events: list[EventWrite] = field(default_factory=list)
@@ -270,10 +312,16 @@ class Batch:
     @property
     def makes_work(self) -> bool:
         """Whether workers find something new to claim once the cycle is committed."""
-        if self.made_work or self.enqueued or any(row.due_at is None for row in self.retried):
+        if self.made_work or self.enqueued or self.waiting or any(row.due_at is None for row in self.retried):
             return True
         # A breaker that is not shut may let more through than before.
         return any(row.state != "open" for row in self.breakers)
+
+    @property
+    def lanes(self) -> set[Lane]:
+        """Where the cycle puts tasks into the queue."""
+        queued: list[EnqueueWrite | WaitingWrite | RetryWrite] = [*self.enqueued, *self.waiting, *self.retried]
+        return {row.lane for row in queued}
 
     def earliest_due(self) -> float | None:
         """When the first of the cycle's retries may be claimed."""
@@ -353,7 +401,7 @@ class Handover(NamedTuple):
         that the worker serves is its own by now."""
         if not batch.makes_work:
             return False
-        lanes = {row.lane for row in batch.enqueued} | {row.lane for row in batch.retried}
+        lanes = batch.lanes
         if batch.made_work or leases >= self.limit or any(row.state != "open" for row in batch.breakers):
             return True
         return not all(self._serves(lane) and not lane.is_gated for lane in lanes)
@@ -401,6 +449,7 @@ class Withdrawal(NamedTuple):
     leases_too: bool
     error: dict[str, Any]
     unqueued: tuple[tuple[str, int, int], ...]
+    waiting: tuple[str, ...] = ()
 
 
 class Examined(NamedTuple):
@@ -464,6 +513,10 @@ class Cycle(Protocol):
 
     async def examine(self, job_ids: Sequence[str]) -> dict[str, Examined]:
         """The tasks, queue rows and unread reports of jobs of which this cycle has written nothing yet."""
+        ...
+
+    async def select(self, job_id: str, request: Request, enqueued: int) -> dict[str, Selected]:
+        """What the rows say of the tasks that a verb names, by node; of ready ones it means those below `enqueued`."""
         ...
 
     async def results(self, job_id: str, node: str, after: int) -> tuple[list[Gathered], bool]:
@@ -622,7 +675,7 @@ class Store(Protocol):
         """Keep a checkpoint if the lease is still held."""
         ...
 
-    async def send(self, job_id: str, kind: str, actor: str, reason: str) -> int:
+    async def send(self, job_id: str, kind: str, actor: str, reason: str, data: dict[str, Any] | None = None) -> int:
         """Put a person's signal into a job's inbox; returns its id."""
         ...
 

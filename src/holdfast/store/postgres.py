@@ -143,9 +143,10 @@ class PostgresStore:
         rows = await self._fetch("newest_definition", tenant=tenant, workflow_id=workflow_id)
         return rows[0][0].encode() if rows else None
 
-    async def send(self, job_id: str, kind: str, actor: str, reason: str) -> int:
+    async def send(self, job_id: str, kind: str, actor: str, reason: str, data: dict[str, Any] | None = None) -> int:
         """Put a person's signal into a job's inbox; returns its id."""
-        rows = await self._fetch("send_signal", job=job_id, kind=kind, actor=actor, reason=reason)
+        given = orjson.dumps(data).decode() if data is not None else None
+        rows = await self._fetch("send_signal", job=job_id, kind=kind, actor=actor, reason=reason, data=given)
         if not rows:
             raise NotFound(f"There is no job {job_id}.", remedy="List the jobs with: holdfast status")
         signal_id, owner = rows[0]

@@ -80,7 +80,7 @@ where j.job_id = any(%(jobs)s::uuid[]) and j.owner = %(me)s;
 select n.job_id::text, n.node, n.status, n.reason, n.importance, n.output::text, n.error::text, n.attempt, n.width,
     n.expanded_count, n.enqueued_count, n.completed_count, n.failed_count, n.skipped_count, n.cancelled_count,
     n.taken, extract(epoch from n.retry_at)::float8, extract(epoch from n.started_at)::float8,
-    extract(epoch from n.finished_at)::float8, n.spent::text, n.output_ref
+    extract(epoch from n.finished_at)::float8, n.spent::text, n.waiting_count, n.base_epoch, n.base_attempt, n.output_ref
 from nodes n
 where n.job_id = any(%(jobs)s::uuid[]);
 
@@ -108,7 +108,7 @@ select t.job_id::text, t.node, t.item, t.status, t.epoch, t.attempt, t.retry_cou
 from nodes n
 join tasks t on t.job_id = any(array[n.job_id]) and t.node = n.node and t.item < n.enqueued_count
 where n.job_id = any(%(jobs)s::uuid[]) and n.status in ('ready', 'dispatched', 'running') and t.status = 'ready'
-    and not exists (
+    and not t.waits and not exists (
         select 1 from queue q where q.job_id = any(array[t.job_id]) and q.node = t.node and q.item = t.item)
     and not exists (
         select 1 from unread u where u.job_id = t.job_id and u.node = t.node and u.item = t.item and u.epoch = t.epoch)
@@ -164,17 +164,19 @@ where j.job_id = any(array[w.job_id]) and (j.owner is null or j.owner = %(me)s);
 -- Nodes that begin; a node has one first row, so that a conflict is a bug and not a race.
 insert into nodes (job_id, node, status, reason, importance, output, error, attempt, width, expanded_count,
     enqueued_count, completed_count, failed_count, skipped_count, cancelled_count, taken, retry_at, started_at,
-    finished_at, spent, output_ref)
+    finished_at, spent, waiting_count, base_epoch, base_attempt, output_ref)
 select w.job_id, w.node, w.status, w.reason, w.importance, w.output, w.error, w.attempt, w.width, w.expanded,
     w.enqueued, w.completed, w.failed, w.skipped, w.cancelled, w.taken::text[], to_timestamp(w.retry_at),
-    to_timestamp(w.started_at), to_timestamp(w.finished_at), w.spent, w.output_ref
+    to_timestamp(w.started_at), to_timestamp(w.finished_at), w.spent, w.waiting, w.base_epoch,
+    w.base_attempt, w.output_ref
 from unnest(%(job_id)s::uuid[], %(node)s::text[], %(status)s::text[], %(reason)s::text[], %(importance)s::text[],
     %(output)s::jsonb[], %(error)s::jsonb[], %(attempt)s::int[], %(width)s::int[], %(expanded)s::int[],
     %(enqueued)s::int[], %(completed)s::int[], %(failed)s::int[], %(skipped)s::int[], %(cancelled)s::int[],
     %(taken)s::text[], %(retry_at)s::float8[], %(started_at)s::float8[], %(finished_at)s::float8[],
-    %(spent)s::jsonb[], %(output_ref)s::text[])
+    %(spent)s::jsonb[], %(waiting)s::int[], %(base_epoch)s::int[], %(base_attempt)s::int[], %(output_ref)s::text[])
     as w (job_id, node, status, reason, importance, output, error, attempt, width, expanded, enqueued, completed,
-        failed, skipped, cancelled, taken, retry_at, started_at, finished_at, spent, output_ref);
+        failed, skipped, cancelled, taken, retry_at, started_at, finished_at, spent, waiting, base_epoch, base_attempt,
+        output_ref);
 
 -- name: write_nodes
 update nodes n
@@ -183,26 +185,29 @@ set status = w.status, reason = w.reason, output = w.output, output_ref = w.outp
     expanded_count = w.expanded, enqueued_count = w.enqueued, completed_count = w.completed, failed_count = w.failed,
     skipped_count = w.skipped, cancelled_count = w.cancelled, taken = w.taken::text[],
     retry_at = to_timestamp(w.retry_at), started_at = to_timestamp(w.started_at),
-    finished_at = to_timestamp(w.finished_at), spent = w.spent
+    finished_at = to_timestamp(w.finished_at), spent = w.spent, waiting_count = w.waiting, base_epoch = w.base_epoch,
+    base_attempt = w.base_attempt
 from unnest(%(job_id)s::uuid[], %(node)s::text[], %(status)s::text[], %(reason)s::text[], %(importance)s::text[],
     %(output)s::jsonb[], %(error)s::jsonb[], %(attempt)s::int[], %(width)s::int[], %(expanded)s::int[],
     %(enqueued)s::int[], %(completed)s::int[], %(failed)s::int[], %(skipped)s::int[], %(cancelled)s::int[],
     %(taken)s::text[], %(retry_at)s::float8[], %(started_at)s::float8[], %(finished_at)s::float8[],
-    %(spent)s::jsonb[], %(output_ref)s::text[])
+    %(spent)s::jsonb[], %(waiting)s::int[], %(base_epoch)s::int[], %(base_attempt)s::int[], %(output_ref)s::text[])
     as w (job_id, node, status, reason, importance, output, error, attempt, width, expanded, enqueued, completed,
-        failed, skipped, cancelled, taken, retry_at, started_at, finished_at, spent, output_ref)
+        failed, skipped, cancelled, taken, retry_at, started_at, finished_at, spent, waiting, base_epoch, base_attempt,
+        output_ref)
 where n.job_id = any(array[w.job_id]) and n.node = w.node;
 
 -- name: create_tasks
-insert into tasks (job_id, node, item, params, params_ref)
-select * from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(params)s::jsonb[],
-    %(params_ref)s::text[]);
+insert into tasks (job_id, node, item, params, epoch, attempt, params_ref)
+select * from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(params)s::jsonb[], %(epoch)s::int[],
+    %(attempt)s::int[], %(params_ref)s::text[]);
 
 -- name: create_failed_tasks
-insert into tasks (job_id, node, item, status, error, finished_at)
-select w.job_id, w.node, w.item, 'failed', w.error, now()
-from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(error)s::jsonb[])
-    as w (job_id, node, item, error);
+insert into tasks (job_id, node, item, status, error, epoch, attempt, finished_at)
+select w.job_id, w.node, w.item, 'failed', w.error, w.epoch, w.attempt, now()
+from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(error)s::jsonb[], %(epoch)s::int[],
+    %(attempt)s::int[])
+    as w (job_id, node, item, error, epoch, attempt);
 
 -- name: enqueue_tasks
 -- The first attempt of a range of items; refused ones are left out.
@@ -317,6 +322,115 @@ from unnest(%(job_id)s::uuid[], %(node)s::text[], %(first)s::int[], %(last)s::in
     as w (job_id, node, first, last, status, error)
 where t.job_id = any(array[w.job_id]) and t.node = w.node and t.item between w.first and w.last and t.status = 'ready'
 returning t.job_id::text, t.node, t.item;
+
+-- name: withdraw_waiting
+-- Tasks that were reset and have not come to the queue again.
+update tasks t
+set status = w.status, error = w.error, finished_at = now(), waits = false
+from unnest(%(job_id)s::uuid[], %(node)s::text[], %(status)s::text[], %(error)s::jsonb[])
+    as w (job_id, node, status, error)
+where t.job_id = any(array[w.job_id]) and t.node = w.node and t.waits
+returning t.job_id::text, t.node, t.item;
+
+-- name: select_tasks
+-- What there is of the tasks that a verb names, by node and status. Without params a task was refused before it could
+-- be queued, and would be again; what waits after a reset is on its way; what was never queued needs no reset.
+select t.node, t.status, count(*) filter (where c.is_named and c.can_run)::int,
+    count(*) filter (where c.is_named and t.status <> 'ready' and not c.can_run)::int, max(t.epoch),
+    max(t.attempt + (q.state is not distinct from 'leased')::int)
+from tasks t
+left join queue q on q.job_id = any(array[t.job_id]) and q.node = t.node and q.item = t.item
+cross join lateral (
+    select (%(node)s::text is null or t.node = %(node)s)
+            and (%(items)s::int[] is null or t.item = any(%(items)s::int[]))
+            and (%(code)s::text is null or t.error->>'code' = %(code)s)
+            and (%(fingerprint)s::text is null or t.error->>'fingerprint' = %(fingerprint)s),
+        (t.params is not null or t.params_ref is not null) and not t.waits
+            and (t.status <> 'ready' or t.item < %(enqueued)s)
+) as c (is_named, can_run)
+where t.job_id = %(job)s::uuid
+group by t.node, t.status;
+
+-- name: reset_tasks
+-- Back to ready as a new epoch, with whole budgets. A live lease dies with its queue row; what had completed stays
+-- in the history, and is not resumed from its last checkpoint.
+with chosen as materialized (
+    select t.* from tasks t
+    where t.job_id = %(job)s::uuid and t.node = %(node)s and t.status = any(%(statuses)s::text[]) and not t.waits
+        and (t.params is not null or t.params_ref is not null) and (t.status <> 'ready' or t.item < %(enqueued)s)
+        and (%(items)s::int[] is null or t.item = any(%(items)s::int[]))
+        and (%(code)s::text is null or t.error->>'code' = %(code)s)
+        and (%(fingerprint)s::text is null or t.error->>'fingerprint' = %(fingerprint)s)
+),
+history as (
+    insert into attempts (job_id, node, item, attempt, epoch, outcome, worker, started_at, finished_at)
+    select c.job_id, c.node, c.item, c.attempt, c.epoch, 'done', c.worker, c.started_at, c.finished_at
+    from chosen c where c.status = 'completed'
+    on conflict (job_id, node, item, attempt) do nothing
+),
+forgotten as (
+    delete from checkpoints k using chosen c
+    where c.status = 'completed' and k.job_id = any(array[c.job_id]) and k.node = c.node and k.item = c.item
+),
+gone as (
+    delete from queue q using chosen c
+    where q.job_id = any(array[c.job_id]) and q.node = c.node and q.item = c.item
+    returning q.item, q.state
+)
+update tasks t
+set status = 'ready', waits = true, epoch = t.epoch + 1,
+    attempt = t.attempt + (g.state is not distinct from 'leased')::int,
+    retry_count = 0, lost_count = 0, crash_count = 0, output = null, output_ref = null, error = null, worker = null,
+    started_at = null, finished_at = null
+from chosen c left join gone g on g.item = c.item
+where t.job_id = any(array[c.job_id]) and t.node = c.node and t.item = c.item;
+
+-- name: restart_node
+-- All tasks of a node go, with whatever is queued or leased of them; what had completed stays in the history.
+with history as (
+    insert into attempts (job_id, node, item, attempt, epoch, outcome, worker, started_at, finished_at)
+    select t.job_id, t.node, t.item, t.attempt, t.epoch, 'done', t.worker, t.started_at, t.finished_at
+    from tasks t where t.job_id = %(job)s::uuid and t.node = %(node)s and t.status = 'completed'
+    on conflict (job_id, node, item, attempt) do nothing
+),
+forgotten as (
+    delete from checkpoints k where k.job_id = %(job)s::uuid and k.node = %(node)s
+),
+withdrawn as (
+    delete from artifacts a where a.job_id = %(job)s::uuid and a.node = %(node)s
+),
+gone as (
+    delete from queue q where q.job_id = %(job)s::uuid and q.node = %(node)s
+)
+delete from tasks t where t.job_id = %(job)s::uuid and t.node = %(node)s;
+
+-- name: enqueue_waiting
+-- The next of the tasks that were reset, in item order.
+with wanted as (
+    select * from unnest(%(job_id)s::uuid[], %(node)s::text[], %(number)s::int[], %(lane_id)s::int[],
+        %(priority)s::smallint[], %(rank)s::int[], %(timeout_seconds)s::real[], %(queue_timeout_seconds)s::real[])
+        as w (job_id, node, number, lane_id, priority, rank, timeout_seconds, queue_timeout_seconds)
+),
+chosen as (
+    select w.*, t.item, t.epoch, t.attempt, t.place
+    from wanted w
+    cross join lateral (
+        select k.item, k.epoch, k.attempt, row_number() over (order by k.item) - 1 as place
+        from (
+            select * from tasks k where k.job_id = any(array[w.job_id]) and k.node = w.node and k.waits
+            order by k.item limit w.number
+        ) k
+    ) t
+),
+moved as (
+    update tasks t set waits = false
+    from chosen c where t.job_id = any(array[c.job_id]) and t.node = c.node and t.item = c.item
+)
+insert into queue (job_id, node, item, epoch, attempt, lane_id, priority, rank, owner, timeout_seconds,
+    queue_timeout_seconds)
+select c.job_id, c.node, c.item, c.epoch, c.attempt + 1, c.lane_id, c.priority,
+    least(c.rank + c.place, %(rank_limit)s), %(me)s, c.timeout_seconds, c.queue_timeout_seconds
+from chosen c;
 
 -- name: load_breakers
 -- Locked until the commit, in one order everywhere: what two owners tell a breaker at once is counted twice, not lost.

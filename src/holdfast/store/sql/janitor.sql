@@ -57,7 +57,7 @@ select t.job_id::text, t.node, case when count(*) = 1 and min(t.item) >= 0 then 
 from nodes n
 join tasks t on t.job_id = any(array[n.job_id]) and t.node = n.node and t.item < n.enqueued_count
 where n.job_id = any(%(jobs)s::uuid[]) and n.status in ('ready', 'dispatched', 'running') and t.status = 'ready'
-    and not exists (
+    and not t.waits and not exists (
         select 1 from queue q where q.job_id = any(array[t.job_id]) and q.node = t.node and q.item = t.item)
     and not exists (
         select 1 from unread u where u.job_id = t.job_id and u.node = t.node and u.item = t.item and u.epoch = t.epoch)

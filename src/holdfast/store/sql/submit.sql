@@ -97,8 +97,8 @@ select pg_notify(%(channel)s, %(payload)s);
 
 -- name: send_signal
 -- Carries the owner known now; the sweep corrects it if that changes.
-insert into inbox (owner, job_id, kind, actor, reason)
-select coalesce(j.owner, 0), j.job_id, %(kind)s, %(actor)s, %(reason)s
+insert into inbox (owner, job_id, kind, actor, reason, data)
+select coalesce(j.owner, 0), j.job_id, %(kind)s, %(actor)s, %(reason)s, %(data)s::jsonb
 from jobs j where j.job_id = %(job)s
 returning id, owner;
 

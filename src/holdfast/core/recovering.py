@@ -1,0 +1,272 @@
+"""Recovery: what a verb would keep and what it would run again, and the one primitive that does it.
+
+A plan is made from a job's nodes and counters and from what the rows say of the tasks that the verb names. Whoever
+asks for it and the owner who carries it out make it in the same way, so that nothing is done that was not shown.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import orjson
+
+from holdfast.core import fanning
+from holdfast.core.effects import ResetTasks, RestartNode
+from holdfast.core.readiness import View, view
+from holdfast.core.signals import RecoveryRequested, Request, Selected, Selection, Verb
+from holdfast.core.states import JOB_TERMINAL, TERMINAL, JobState, JobStatus, NodeState, Status, Trigger
+from holdfast.core.turn import Turn
+from holdfast.define.node import NodeType
+
+RESUMABLE = frozenset({JobStatus.FAILED, JobStatus.PARTIAL, JobStatus.CANCELLED})
+UNFINISHED = (str(Status.FAILED), str(Status.CANCELLED))
+ANY_STATUS = (str(Status.COMPLETED), *UNFINISHED, str(Status.SKIPPED), str(Status.READY))
+NOTHING_SELECTED = Selected()
+
+
+class Action(StrEnum):
+    KEEP = "keep"
+    RERUN = "rerun"
+    STALE = "stale"
+
+
+class Step(NamedTuple):
+    """What becomes of a node. With a selection only these of its tasks run again, else it begins anew."""
+
+    node: str
+    action: Action
+    items: int
+    reason: str
+    selection: Selection | None = None
+
+
+class Plan(NamedTuple):
+    verb: Verb
+    steps: tuple[Step, ...]
+
+    @property
+    def reruns(self) -> list[Step]:
+        return [step for step in self.steps if step.action is Action.RERUN]
+
+    @property
+    def tasks(self) -> int:
+        return sum(step.items for step in self.reruns)
+
+
+class Refusal(NamedTuple):
+    """Why a verb cannot be carried out, and what else can be done."""
+
+    reason: str
+    remedy: str
+
+
+def make_plan(state: JobState, request: Request, selected: Mapping[str, Selected]) -> Plan | Refusal:
+    """What the verb would do now, node by node in the order of the graph."""
+    refusal = _refusal(state, request)
+    if refusal is not None:
+        return refusal
+    chosen = _chosen(state, request)
+    steps: list[Step] = []
+    rerun: set[str] = set()
+    for name in state.program.graph.order:
+        step = _step(state, request, selected, chosen.get(name), name, rerun)
+        if step.action is Action.RERUN:
+            rerun.add(name)
+        steps.append(step)
+    if not rerun:
+        return Refusal("nothing of it would run again", "Name other tasks, or see what there is: holdfast status JOB")
+    return Plan(request.verb, tuple(steps))
+
+
+def plan_id(job_id: str, generation: int, request: Request, plan: Plan) -> str:
+    """The hash of what is done; what goes on beside it in a running job is no part of it."""
+    done = [(step.node, str(step.action), step.items) for step in plan.steps if step.action is not Action.KEEP]
+    content = [job_id, generation, list(request._replace(plan_id=None)), done]
+    return hashlib.sha256(orjson.dumps(content)).hexdigest()[:16]
+
+
+def _refusal(state: JobState, request: Request) -> Refusal | None:
+    if state.stop is not None and not state.is_terminal:
+        return Refusal("it is still stopping", "Wait until it has ended: holdfast watch JOB")
+    if request.verb is Verb.RESUME:
+        if state.status in RESUMABLE:
+            return None
+        if state.status is JobStatus.COMPLETED:
+            return Refusal("it is completed", "Run a part of it again with: holdfast rerun JOB --from NODE")
+        return Refusal(f"it is {state.status}", "It goes on by itself; see what it waits for: holdfast why JOB")
+    node = state.nodes.get(request.node or "")
+    if node is None or state.program.nodes[node.name].node.type in (NodeType.START, NodeType.END):
+        return Refusal(f"it has no node '{request.node}'", f"Its nodes are: {', '.join(_names(state))}")
+    if not _was_reached(node):
+        first = next((n.name for n in state.nodes.values() if n.status is Status.FAILED), None)
+        remedy = f"Retry what failed before it: holdfast retry JOB {first}" if first else "Wait until it is reached."
+        return Refusal(f"{node.name} was never reached", remedy)
+    if request.verb is Verb.RETRY and node.status not in (Status.FAILED, Status.CANCELLED) and not _lacks_items(node):
+        remedy = f"Run it again all the same: holdfast rerun JOB --from {node.name}"
+        return Refusal(f"{node.name} is {node.status}", remedy)
+    return None
+
+
+def _names(state: JobState) -> list[str]:
+    kinds = (NodeType.START, NodeType.END)
+    return [name for name in state.program.graph.order if state.program.nodes[name].node.type not in kinds]
+
+
+def _was_reached(node: NodeState) -> bool:
+    """Not pending, and not ended by what happened elsewhere before it could begin."""
+    return (
+        node.status in (Status.COMPLETED, Status.FAILED)
+        or node.expanded > 0
+        or node.status
+        not in {
+            Status.PENDING,
+            *TERMINAL,
+        }
+    )
+
+
+def _lacks_items(node: NodeState) -> bool:
+    return bool(node.failed or node.cancelled or node.skipped)
+
+
+def _chosen(state: JobState, request: Request) -> dict[str, tuple[Selection | None, str]]:
+    """The nodes that the verb itself names: which of their tasks, None for all of it anew, and why."""
+    if request.verb is Verb.RERUN:
+        assert request.node is not None
+        return {request.node: (None, "it is run again")}
+    if request.verb is Verb.CLEAR:
+        assert request.node is not None
+        picked = Selection(ANY_STATUS, request.items or None, request.code, request.fingerprint)
+        return {request.node: (picked, "it was cleared")}
+    names = [request.node] if request.verb is Verb.RETRY else list(state.nodes)
+    chosen: dict[str, tuple[Selection | None, str]] = {}
+    for name in names:
+        node = state.nodes[name or ""]
+        name = node.name
+        if node.status in (Status.FAILED, Status.CANCELLED) or _lacks_items(node):
+            reason = "it failed" if node.status is Status.FAILED else "it was not finished"
+            chosen[name] = (Selection(UNFINISHED) if node.expanded else None, reason)
+    return chosen
+
+
+def _step(
+    state: JobState,
+    request: Request,
+    selected: Mapping[str, Selected],
+    chosen: tuple[Selection | None, str] | None,
+    name: str,
+    rerun: set[str],
+) -> Step:
+    node, found = state.nodes[name], selected.get(name, NOTHING_SELECTED)
+    above = next((source for source in state.program.graph.sources[name] if source in rerun), None)
+    if above is not None and node.status is not Status.PENDING:
+        if request.only and node.status is Status.COMPLETED:
+            return Step(name, Action.STALE, node.completed, f"{above} runs again, and this stays as it is")
+        return Step(name, Action.RERUN, _width(state, node), f"{above} runs again")
+    if chosen is not None:
+        selection, reason = chosen
+        bad = next((s for s in state.program.graph.sources[name] if s not in rerun and _is_bad(state, s, name)), None)
+        if bad is not None:
+            return Step(name, Action.KEEP, node.completed, f"{bad} stays {state.nodes[bad].status}")
+        if selection is None:
+            return Step(name, Action.RERUN, _width(state, node), reason)
+        number = found.number(selection.statuses)
+        number += node.width - node.expanded if node.status in TERMINAL else 0
+        if number:
+            return Step(name, Action.RERUN, number, reason, selection)
+        refused = f"{found.refused} of its items cannot run: their params were refused" if found.refused else None
+        return Step(name, Action.KEEP, node.completed, refused or "none of its tasks is meant")
+    return Step(name, Action.KEEP, node.completed, f"it is {node.status}")
+
+
+def _is_bad(state: JobState, source: str, target: str) -> bool:
+    is_needed = source in state.program.graph.all_of[target]
+    return is_needed and state.nodes[source].status in TERMINAL and view(state, source, target) is View.BAD
+
+
+def _width(state: JobState, node: NodeState) -> int:
+    """How many tasks it had; one that never ran may have one."""
+    if node.expanded:
+        return node.expanded
+    return 0 if state.program.nodes[node.name].node.task is None else 1
+
+
+def reset(turn: Turn, signal: RecoveryRequested) -> Refusal | None:
+    """Carry out the plan: what it names goes back to the start, everything else stays, with its epoch and its lease."""
+    state = turn.state
+    plan = make_plan(state, signal.request, signal.selected)
+    if isinstance(plan, Refusal):
+        return plan
+    wanted = signal.request.plan_id
+    current = plan_id(state.job_id, state.generation, signal.request, plan)
+    if wanted is not None and wanted != current:
+        return Refusal("it has moved since the plan was made", "Look at the plan again, and use its new id.")
+    state.generation += 1
+    state.scope["job"]["generation"] = state.generation
+    turn.emit("job_recovered", data=_told(state, signal, plan, current))
+    if state.status in JOB_TERMINAL:
+        state.move(JobStatus.RUNNING)
+        state.finished_at = state.stop = state.error = state.result = None
+    timeout = state.program.definition.timeout_seconds
+    state.deadline_at = turn.now + timeout if timeout is not None else None
+    state.job_touched = True
+    for step in plan.reruns:
+        node, found = state.nodes[step.node], signal.selected.get(step.node, NOTHING_SELECTED)
+        if step.selection is not None:
+            _redo(turn, node, step.selection, found)
+        else:
+            _restart(turn, node, found)
+    return None
+
+
+def _told(state: JobState, signal: RecoveryRequested, plan: Plan, current: str) -> dict[str, Any]:
+    return {
+        "verb": str(plan.verb),
+        "actor": signal.actor,
+        "reason": signal.reason,
+        "generation": state.generation,
+        "plan_id": current,
+        "tasks": plan.tasks,
+        "rerun": {step.node: step.items for step in plan.reruns},
+    }
+
+
+def _redo(turn: Turn, node: NodeState, selection: Selection, found: Selected) -> None:
+    """Some tasks of the node back to ready, each as a new epoch with whole budgets; the others keep what they have."""
+    if node.status in TERMINAL:
+        # What was never queued has ended by now; if it is to run, it waits with the others.
+        node.enqueued = node.expanded
+    node.completed -= found.chosen_of(selection, Status.COMPLETED)
+    node.failed -= found.chosen_of(selection, Status.FAILED)
+    node.cancelled -= found.chosen_of(selection, Status.CANCELLED)
+    node.skipped -= found.chosen_of(selection, Status.SKIPPED)
+    node.waiting += found.number(selection.statuses)
+    node.output = node.error = node.reason = node.retry_at = node.finished_at = None
+    node.spent.clear()
+    is_fan_out = turn.state.program.nodes[node.name].node.type is NodeType.FAN_OUT
+    node.move(Trigger.ITEMS_RESET if is_fan_out else Trigger.TASK_RESET)
+    turn.state.scope["nodes"].pop(node.name, None)
+    turn.state.touch(node)
+    turn.effects.append(ResetTasks(node.name, selection, node.enqueued))
+    turn.emit("node_ready", node.name, data={"tasks": found.number(selection.statuses)})
+    fanning.fill_window(turn, node)
+
+
+def _restart(turn: Turn, node: NodeState, found: Selected) -> None:
+    """The whole node back to pending, its rows gone; epochs and attempts go on where they were, so that zombies are
+    known as such."""
+    if node.expanded:
+        turn.effects.append(RestartNode(node.name))
+    node.base_epoch = max(node.base_epoch, found.last_epoch)
+    node.base_attempt = max(node.base_attempt, found.last_attempt)
+    node.move(Trigger.RESTARTED)
+    node.output = node.error = node.reason = node.retry_at = node.started_at = node.finished_at = None
+    node.width = node.expanded = node.enqueued = node.waiting = 0
+    node.completed = node.failed = node.skipped = node.cancelled = node.attempt = 0
+    node.taken = ()
+    node.spent.clear()
+    turn.state.scope["nodes"].pop(node.name, None)
+    turn.state.touch(node)

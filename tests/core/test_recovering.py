@@ -1,0 +1,302 @@
+"""Recovery: what a verb keeps, what it runs again, and that nothing else is touched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast.core.recovering import Action, Plan, Refusal, plan_id
+from holdfast.core.signals import BreakerSeen, Outcome, Request, Verb
+from holdfast.core.states import Rules
+from holdfast.define.workflow import Workflow
+from tests.core.driver import Driver, Fails
+
+RULES = Rules(chunk_size=4, window_size=4, drain_seconds=600, grace_seconds=30)
+BAD = Fails("as scripted", permanent=True)
+
+
+def pipeline(items: int = 6, rules: Rules = RULES) -> Driver:
+    """Split, work on each, gather, register, tell."""
+    flow = Workflow("w", inputs={"items": {"type": "array"}})
+    flow.task("split", handler="h")
+    flow.fan_out("each", source="{{ inputs['items'] }}", handler="h", params={"n": "{{ item }}"}, after=["split"])
+    flow.fan_in("all", after="each")
+    flow.task("register", handler="h", params={"of": "{{ nodes.all.output.count }}"}, after=["all"])
+    flow.task("tell", handler="h", after=["register"])
+    driver = Driver(flow, {"items": list(range(items))}, rules)
+    driver.submit()
+    return driver
+
+
+class Work:
+    """What handlers do; it counts what ran, and fails where it is told to."""
+
+    def __init__(self, *bad: Any) -> None:
+        self.bad = set(bad)
+        self.ran: list[tuple[str, int]] = []
+
+    def __call__(self, node: str, item: int, attempt: int, params: Any) -> Any:
+        self.ran.append((node, item))
+        return BAD if node in self.bad or (node, item) in self.bad else {"did": [node, item]}
+
+
+def run(driver: Driver, *bad: Any) -> list[tuple[str, int]]:
+    work = Work(*bad)
+    driver.run(work)
+    return work.ran
+
+
+def actions(plan: Plan | Refusal) -> dict[str, str]:
+    assert isinstance(plan, Plan), plan
+    return {step.node: f"{step.action} {step.items}" for step in plan.steps if step.action is not Action.KEEP}
+
+
+def test_a_retry_runs_the_failed_stage_and_what_follows_and_nothing_else_invariant_4() -> None:
+    driver = pipeline()
+    run(driver, "register")
+    assert driver.state.status == "failed"
+    assert actions(driver.plan("retry", "register")) == {"register": "rerun 1", "tell": "rerun 1"}
+    assert driver.recover("retry", "register").applied
+    assert (driver.state.status, driver.state.generation) == ("running", 2)
+    assert run(driver) == [("register", -1), ("tell", -1)]
+    assert driver.state.status == "completed"
+    told = driver.event("job_recovered").data or {}
+    assert (told["verb"], told["actor"], told["reason"], told["generation"]) == ("retry", "ann", "mended", 2)
+
+
+def test_a_resume_runs_only_the_items_that_are_missing_invariant_4() -> None:
+    driver = pipeline(items=9)
+    run(driver, ("each", 2), ("each", 7))
+    assert driver.status_of("each") == "failed"
+    assert actions(driver.plan("resume"))["each"] == "rerun 2"
+    assert driver.recover("resume").applied
+    assert run(driver) == [("each", 2), ("each", 7), ("register", -1), ("tell", -1)]
+    assert driver.node("all").output["count"] == 9
+    assert driver.state.status == "completed"
+
+
+def test_a_resume_goes_on_with_an_expansion_that_a_cancel_cut_short() -> None:
+    driver = pipeline(items=30)
+    driver.done("split")
+    assert driver.node("each").expanded < 30
+    driver.cancel()
+    assert driver.state.status == "cancelled"
+    expanded = driver.node("each").expanded
+    assert actions(driver.plan("resume"))["each"] == "rerun 30"
+    assert driver.recover("resume").applied
+    assert len(run(driver)) == 32
+    assert driver.state.status == "completed" and expanded < 30
+
+
+def test_what_is_reset_goes_through_the_window_like_everything_else() -> None:
+    driver = pipeline(items=20)
+    run(driver, *(("each", item) for item in range(20)))
+    driver.most_queued = 0
+    assert driver.recover("resume").applied
+    run(driver)
+    assert driver.most_queued <= RULES.window_size
+    assert driver.state.status == "completed"
+
+
+def test_a_task_that_is_reset_has_whole_budgets_and_a_new_epoch_invariant_2() -> None:
+    driver = pipeline()
+    run(driver, "split")
+    before = driver.tasks[("split", -1)].epoch
+    driver.recover("resume")
+    task = driver.tasks[("split", -1)]
+    assert (task.status, task.retries, task.lost, task.crashes) == ("ready", 0, 0, 0)
+    assert task.epoch > before and driver.queue[("split", -1)].attempt == 2
+
+
+def test_a_clear_runs_the_named_items_and_what_depends_on_them() -> None:
+    driver = pipeline()
+    run(driver)
+    assert driver.recover("clear", "each", items=(1, 4)).applied
+    assert run(driver) == [("each", 1), ("each", 4), ("register", -1), ("tell", -1)]
+    assert driver.state.status == "completed"
+
+
+def test_a_clear_can_name_tasks_by_their_error() -> None:
+    driver = pipeline()
+    run(driver, ("each", 3))
+    error = driver.tasks[("each", 3)].error or {}
+    assert isinstance(driver.plan("clear", "each", code="OTHER"), Refusal)
+    for named in ({"code": error["code"]}, {"fingerprint": error["fingerprint"]}):
+        assert actions(driver.plan("clear", "each", **named))["each"] == "rerun 1"
+
+
+def test_a_clear_ends_a_live_lease_and_leaves_the_others_alone_invariant_1() -> None:
+    driver = pipeline(items=4)
+    driver.done("split")
+    driver.claim("each", 0)
+    driver.claim("each", 1)
+    late = driver.hand_in("each", 0)
+    driver.claim("each", 2)
+    kept = driver.queue[("each", 1)].epoch
+    assert driver.recover("clear", "each", items=(0, 2)).applied
+    assert driver.queue[("each", 1)].epoch == kept and driver.queue[("each", 1)].leased
+    assert not driver.queue[("each", 2)].leased
+    driver.read(late)
+    assert driver.events[-1].event == "report_rejected"
+    run(driver)
+    assert driver.state.status == "completed"
+
+
+def test_a_rerun_begins_a_node_and_all_below_it_anew_with_epochs_that_go_on_invariant_2() -> None:
+    driver = pipeline()
+    run(driver)
+    before = {key: task.epoch for key, task in driver.tasks.items()}
+    assert driver.recover("rerun", "each").applied
+    ran = run(driver)
+    assert len(ran) == 8 and ("split", -1) not in ran
+    assert all(driver.tasks[key].epoch > epoch for key, epoch in before.items() if key[0] != "split")
+
+
+def test_with_only_what_follows_is_stale_and_stays() -> None:
+    driver = pipeline()
+    run(driver)
+    assert driver.recover("clear", "register", only=True).applied
+    assert run(driver) == [("register", -1)]
+    driver = pipeline()
+    run(driver)
+    plan = driver.plan("clear", "register", only=True)
+    assert actions(plan) == {"register": "rerun 1", "tell": "stale 1"}
+
+
+def test_a_branch_that_was_not_taken_is_decided_anew() -> None:
+    flow = Workflow("w")
+    flow.task("ask", handler="h")
+    flow.conditional("which", condition="{{ nodes.ask.output.left }}", on_true="left", on_false="right", after=["ask"])
+    flow.task("left", handler="h")
+    flow.task("right", handler="h")
+    driver = Driver(flow)
+    driver.submit()
+    driver.done("ask", output={"left": True})
+    driver.done("left")
+    assert driver.status_of("right") == "skipped"
+    driver.recover("rerun", "ask")
+    driver.done("ask", output={"left": False})
+    assert (driver.status_of("left"), driver.status_of("right")) == ("skipped", "dispatched")
+    driver.done("right")
+    assert driver.state.status == "completed"
+
+
+def test_items_whose_params_were_refused_stay_as_they_are_and_the_others_are_not_redone() -> None:
+    flow = Workflow("w", inputs={"items": {"type": "array"}})
+    flow.fan_out("each", source="{{ inputs['items'] }}", handler="h", params={"n": "{{ item.number }}"})
+    flow.task("after", handler="h", after=["each"])
+    driver = Driver(flow, {"items": [{"number": 1}, {}, {"number": 3}]}, RULES)
+    driver.submit()
+    run(driver)
+    assert driver.state.status == "failed"
+    refusal = driver.plan("resume")
+    assert isinstance(refusal, Refusal), refusal
+
+
+@pytest.mark.parametrize(
+    ("verb", "node", "said"),
+    [
+        ("resume", None, "completed"), ("retry", "register", "is completed"), ("retry", "nobody", "no node"),
+        ("clear", "nobody", "no node"), ("rerun", "nobody", "no node"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused_with_a_reason_and_changes_nothing(
+    verb: str, node: str | None, said: str
+) -> None:
+    driver = pipeline()
+    run(driver)
+    before = driver.state.seq
+    answer = driver.recover(verb, node)
+    assert not answer.applied and said in answer.reason
+    assert (driver.state.seq, driver.state.generation, driver.state.status) == (before, 1, "completed")
+
+
+def test_a_stage_that_was_never_reached_cannot_be_retried_and_the_answer_names_the_one_that_failed() -> None:
+    driver = pipeline()
+    run(driver, "split")
+    answer = driver.recover("retry", "register")
+    assert not answer.applied
+    assert "never reached" in answer.reason and "retry JOB split" in answer.reason
+
+
+def test_a_stopping_job_is_not_touched() -> None:
+    driver = pipeline(items=2)
+    driver.done("split")
+    driver.claim("each", 0)
+    driver.cancel()
+    assert not driver.state.is_terminal
+    assert "stopping" in driver.recover("clear", "each").reason
+
+
+def test_a_plan_that_the_job_has_outrun_is_refused_and_progress_elsewhere_does_not_spoil_it() -> None:
+    driver = pipeline(items=3)
+    driver.done("split")
+    driver.done("each", 0)
+    request = Request(Verb.CLEAR, "split")
+    plan = driver.plan("clear", "split")
+    assert isinstance(plan, Plan)
+    shown = plan_id("job", 1, request, plan)
+    driver.done("each", 1)
+    assert driver.recover("clear", "split", plan_id=shown).applied
+    answer = driver.recover("clear", "split", plan_id=shown)
+    assert not answer.applied and "moved" in answer.reason
+
+
+def test_the_deadline_begins_anew_with_the_generation() -> None:
+    flow = Workflow("w", timeout_seconds=60)
+    flow.task("a", handler="h")
+    driver = Driver(flow)
+    driver.submit()
+    driver.claim("a")
+    driver.pass_time(61)
+    assert driver.state.status == "failed"
+    driver.now += 1000
+    assert driver.recover("resume").applied
+    assert driver.state.deadline_at == driver.now + 60
+    driver.done("a")
+    assert driver.state.status == "completed"
+
+
+def test_a_job_that_is_stopped_again_withdraws_what_waits_invariant_11() -> None:
+    driver = pipeline(items=20)
+    run(driver, *(("each", item) for item in range(20)))
+    driver.recover("resume")
+    assert driver.node("each").waiting == 16
+    driver.cancel()
+    assert driver.state.status == "cancelled"
+    assert driver.recover("resume").applied
+    run(driver)
+    assert driver.state.status == "completed"
+
+
+def test_a_lost_worker_after_a_recovery_is_as_any_other() -> None:
+    driver = pipeline(items=2)
+    run(driver, "register")
+    driver.recover("resume")
+    driver.claim("register")
+    driver.read(driver.hand_in("register", outcome=Outcome.LOST))
+    assert run(driver) == [("register", -1), ("tell", -1)]
+    assert driver.state.status == "completed"
+
+
+def test_a_fan_out_of_which_some_items_stay_cancelled_ends_as_cancelled_invariant_7() -> None:
+    """Found by the simulation: nobody ended it, and the job waited for ever."""
+    driver = pipeline(items=4)
+    driver.done("split")
+    driver.cancel()
+    assert driver.recover("clear", "each", items=(1,)).applied
+    assert run(driver) == [("each", 1)]
+    assert (driver.status_of("each"), driver.node("each").reason) == ("cancelled", "items_cancelled")
+    assert driver.state.is_terminal
+
+
+def test_what_held_a_job_is_forgotten_when_it_ends() -> None:
+    """Found by the simulation: ended and recovered in one cycle, it was told to be released without being held."""
+    flow = Workflow("w", breakers={"gateway": {}})
+    flow.task("a", handler="h", breaker="gateway")
+    driver = Driver(flow)
+    driver.submit()
+    driver.send(BreakerSeen("gateway", is_shut=True))
+    driver.cancel()
+    assert driver.state.is_terminal and driver.state.holds == []
