@@ -14,15 +14,21 @@ import orjson
 import uuid_utils
 
 from holdfast.core.breaking import Breaker, BreakerState, close_breaker, open_breaker
-from holdfast.core.states import JOB_TERMINAL, JobStatus
+from holdfast.core.recovering import Plan, Refusal, make_plan, plan_id
+from holdfast.core.signals import Request, Verb
+from holdfast.core.states import JOB_TERMINAL, JobStatus, Rules
 from holdfast.define.definition import Definition, read_pinned
 from holdfast.define.inputs import check_inputs
+from holdfast.define.program import Program, compile_pinned
 from holdfast.errors import InvalidInput, NotFound, PayloadRefused, Refused
+from holdfast.orchestrator.loading import job_state
 from holdfast.store.gates import BreakerView, Gates, LimitView
 from holdfast.store.interface import NewJob, SubmitAnswer
 from holdfast.store.migrate import ensure_schema
 from holdfast.store.payloads import LIMIT_BYTES
+from holdfast.store.planning import look
 from holdfast.store.postgres import PostgresStore
+from holdfast.store.status import epoch_moment
 
 MAX_KEY_LENGTH = 500
 
@@ -62,6 +68,77 @@ class Submission:
             "completed_stages": [],
             "hint": self.hint,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlan:
+    """What a verb would do to a job, as it was when the plan was made."""
+
+    job_id: str
+    request: Request
+    generation: int
+    made_at: float
+    plan: Plan
+
+    @property
+    def plan_id(self) -> str:
+        return plan_id(self.job_id, self.generation, self.request, self.plan)
+
+    @property
+    def asks(self) -> bool:
+        """Whether something runs again that had completed."""
+        return any(step.confirm for step in self.plan.steps)
+
+    @property
+    def command(self) -> str:
+        """What does exactly this."""
+        return f"{words(self.job_id, self.request)} --plan-id {self.plan_id}{' --yes' if self.asks else ''}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "plan_id": self.plan_id,
+            "job_id": self.job_id,
+            "verb": str(self.request.verb),
+            "generation": self.generation,
+            "made_at": epoch_moment(self.made_at),
+            "tasks": self.plan.tasks,
+            "steps": [
+                {
+                    "node": step.node,
+                    "action": str(step.action),
+                    "items": step.items,
+                    "reason": step.reason,
+                    "confirm": step.confirm,
+                }
+                for step in self.plan.steps
+            ],
+            "command": f"holdfast {self.command}",
+        }
+
+
+def words(job_id: str, request: Request) -> str:
+    """A verb with its arguments as people type it."""
+    parts = [str(request.verb), job_id]
+    if request.node is not None:
+        parts += ["--from", request.node] if request.verb is Verb.RERUN else [request.node]
+    parts += [f"--item {item}" for item in request.items]
+    parts += [f"--code {request.code}"] if request.code else []
+    parts += [f"--fingerprint {request.fingerprint}"] if request.fingerprint else []
+    return " ".join([*parts, *(["--only"] if request.only else [])])
+
+
+def refused(job_id: str, verb: str, refusal: Refusal) -> NotFound | Refused:
+    """A refusal for people."""
+    kind = NotFound if refusal.is_unknown else Refused
+    remedy = refusal.remedy.replace("JOB", job_id)
+    return kind(f"Job {job_id} was not changed by {verb}: {refusal.reason}.", remedy=remedy, instance=job_id)
+
+
+def _node_name(program: Program, given: str | None) -> str | None:
+    """A stage's number means its node."""
+    if given is None or not given.isdecimal():
+        return given
+    return next((name for name in program.nodes if program.graph.stage_number(name) == int(given)), given)
 
 
 def new_job(
@@ -148,6 +225,26 @@ class Client:
     async def cancel(self, job_id: str, *, reason: str = "", actor: str | None = None) -> int:
         """Ask the job's owner to stop it; returns the signal's id, whose answer tells what came of it."""
         return await self._store.send(job_id, "cancel", actor or current_actor(), reason)
+
+    async def plan(self, job_id: str, request: Request) -> JobPlan:
+        """What a verb would keep and run again now; nothing is changed. Refused where it cannot be done."""
+        looked = await look(self._store, job_id, request)
+        if looked is None:
+            raise NotFound(f"There is no job {job_id}.", remedy="List the jobs with: holdfast status")
+        program = compile_pinned(looked.job.definition_hash, looked.definition)
+        name = _node_name(program, request.node)
+        if name != request.node:
+            return await self.plan(job_id, request._replace(node=name))
+        state = job_state(looked.job, looked.nodes, program, Rules())
+        plan = make_plan(state, request, looked.selected)
+        if isinstance(plan, Refusal):
+            raise refused(job_id, request.verb, plan)
+        return JobPlan(job_id, request, state.generation, looked.now, plan)
+
+    async def recover(self, job_id: str, request: Request, *, reason: str = "", actor: str | None = None) -> int:
+        """Ask the job's owner to carry out a verb; returns the signal's id, whose answer tells what came of it."""
+        given = {field: value for field, value in request._asdict().items() if value}
+        return await self._store.send(job_id, "recover", actor or current_actor(), reason, given)
 
     async def breakers(self) -> list[BreakerView]:
         """All breakers that workflows have declared, by name."""

@@ -95,6 +95,13 @@ class LimitVerb(StrEnum):
     DROP = "drop"
 
 
+class RecoveryVerb(StrEnum):
+    RESUME = "resume"
+    RETRY = "retry"
+    CLEAR = "clear"
+    RERUN = "rerun"
+
+
 Json = Annotated[bool, typer.Option("--json", help="Answer as JSON; problems too, on stderr.")]
 DatabaseUrl = Annotated[
     str | None,
@@ -105,6 +112,18 @@ Handlers = Annotated[
     list[str], typer.Option("--handlers", metavar="MODULE", help="Module with handlers; may be repeated.")
 ]
 Input = Annotated[list[str], typer.Option("--input", metavar="NAME=VALUE", help="One input; may be repeated.")]
+NodeName = Annotated[str, typer.Argument(metavar="NODE", help="Node, or the number of its stage.")]
+Items = Annotated[list[int], typer.Option("--item", metavar="N", help="Only this item; may be repeated.")]
+FailureCode = Annotated[str | None, typer.Option("--code", metavar="CODE", help="Only tasks with this code.")]
+Fingerprint = Annotated[
+    str | None, typer.Option("--fingerprint", metavar="F", help="Only tasks that failed in this way.")
+]
+Only = Annotated[bool, typer.Option("--only", help="Leave what follows as it is, although it is stale then.")]
+ShowPlan = Annotated[bool, typer.Option("--plan", help="Show what would be done, and do nothing.")]
+PlanId = Annotated[str | None, typer.Option("--plan-id", metavar="ID", help="Do exactly this plan, or nothing.")]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it is kept with the job.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Detach = Annotated[bool, typer.Option("--detach", help="Only record it; do not wait for the answer.")]
 Inputs = Annotated[
     Path | None, typer.Option("--inputs", metavar="FILE", help="JSON or YAML file with inputs; - is stdin.")
 ]
@@ -301,6 +320,122 @@ def cancel(
     from holdfast.cli.cancel import cancel_job
 
     return cancel_job(job, reason=reason, yes=yes, detach=detach, as_json=as_json, database_url=database_url)
+
+
+@app.command(cls=PlainCommand, rich_help_panel=LOOK)
+def plan(
+    job: JobName,
+    verb: Annotated[
+        RecoveryVerb,
+        typer.Argument(metavar="resume|retry|clear|rerun", help="What would be done. Default: resume."),
+    ] = RecoveryVerb.RESUME,
+    node: Annotated[str | None, typer.Argument(metavar="NODE", help="Node that the verb is about.")] = None,
+    from_node: Annotated[str | None, typer.Option("--from", metavar="NODE", help="The same, for rerun.")] = None,
+    item: Items = [],  # noqa: B006
+    code: FailureCode = None,
+    fingerprint: Fingerprint = None,
+    only: Only = False,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Show what a verb would keep and what it would run again; change nothing."""
+    from holdfast.cli.recover import asked, show_plan
+
+    request = asked(verb, node or from_node, item, code, fingerprint, only=only)
+    return show_plan(job, request, as_json=as_json, database_url=database_url)
+
+
+@app.command(cls=PlainCommand, rich_help_panel=STEER)
+def resume(
+    job: JobName,
+    show: ShowPlan = False,
+    plan_id: PlanId = None,
+    reason: Reason = "",
+    handlers: Handlers = [],  # noqa: B006
+    yes: Yes = False,
+    detach: Detach = False,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Continue a job that failed, is partial or was cancelled; what completed stays."""
+    from holdfast.cli.recover import asked, recover_job
+
+    return recover_job(
+        job, asked("resume", plan_id=plan_id), show=show, reason=reason, handlers=handlers, yes=yes, detach=detach,
+        as_json=as_json, database_url=database_url,
+    )  # fmt: skip
+
+
+@app.command(cls=PlainCommand, rich_help_panel=STEER)
+def retry(
+    job: JobName,
+    node: NodeName,
+    only: Only = False,
+    show: ShowPlan = False,
+    plan_id: PlanId = None,
+    reason: Reason = "",
+    handlers: Handlers = [],  # noqa: B006
+    yes: Yes = False,
+    detach: Detach = False,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Run a failed stage again, by its name or number, and what follows it."""
+    from holdfast.cli.recover import asked, recover_job
+
+    return recover_job(
+        job, asked("retry", node, only=only, plan_id=plan_id), show=show, reason=reason, handlers=handlers, yes=yes,
+        detach=detach, as_json=as_json, database_url=database_url,
+    )  # fmt: skip
+
+
+@app.command(cls=PlainCommand, rich_help_panel=STEER)
+def clear(
+    job: JobName,
+    node: NodeName,
+    item: Items = [],  # noqa: B006
+    code: FailureCode = None,
+    fingerprint: Fingerprint = None,
+    only: Only = False,
+    show: ShowPlan = False,
+    plan_id: PlanId = None,
+    reason: Reason = "",
+    handlers: Handlers = [],  # noqa: B006
+    yes: Yes = False,
+    detach: Detach = False,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Run some tasks of a node again, and what depends on them; also while the job runs."""
+    from holdfast.cli.recover import asked, recover_job
+
+    return recover_job(
+        job, asked("clear", node, item, code, fingerprint, only=only, plan_id=plan_id), show=show, reason=reason,
+        handlers=handlers, yes=yes, detach=detach, as_json=as_json, database_url=database_url,
+    )  # fmt: skip
+
+
+@app.command(cls=PlainCommand, rich_help_panel=STEER)
+def rerun(
+    job: JobName,
+    from_node: Annotated[str, typer.Option("--from", metavar="NODE", help="Node or stage number to begin with.")],
+    only: Only = False,
+    show: ShowPlan = False,
+    plan_id: PlanId = None,
+    reason: Reason = "",
+    handlers: Handlers = [],  # noqa: B006
+    yes: Yes = False,
+    detach: Detach = False,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Run a node and everything after it again, whatever became of it."""
+    from holdfast.cli.recover import asked, recover_job
+
+    return recover_job(
+        job, asked("rerun", from_node, only=only, plan_id=plan_id), show=show, reason=reason, handlers=handlers,
+        yes=yes, detach=detach, as_json=as_json, database_url=database_url,
+    )  # fmt: skip
 
 
 @app.command(cls=PlainCommand, rich_help_panel=STEER)

@@ -50,7 +50,7 @@ async def _cancel(
         signal_id = await Client(store).cancel(job_id, reason=reason)
         told: Answer = None
         if not detach:
-            told = await (_wait_for_answer(store, signal_id) if alive else _drive(store, settings, signal_id, job_id))
+            told = await (wait_for_answer(store, signal_id) if alive else _drive(store, settings, signal_id, job_id))
         if told is not None and not told[0]:
             raise Refused(f"Job {job_id} was not cancelled: {told[1]}.", instance=job_id)
         status = (await reader.snapshot(job_id, whole=False)).job.status
@@ -88,7 +88,7 @@ def _confirm(found: Snapshot) -> None:
         raise Refused(f"Job {found.job.job_id} was not cancelled.", instance=found.job.job_id)
 
 
-async def _wait_for_answer(store: PostgresStore, signal_id: int) -> Answer:
+async def wait_for_answer(store: PostgresStore, signal_id: int) -> Answer:
     until = time.monotonic() + ANSWER_SECONDS
     while time.monotonic() < until:
         told = await store.answer(signal_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from holdfast.cli.fleet import start
@@ -10,6 +11,7 @@ from holdfast.cli.progress import shown_status
 from holdfast.cli.render import job_card
 from holdfast.cli.session import command
 from holdfast.cli.streams import answer_json, answers, harmless, say, show
+from holdfast.cli.words import short
 from holdfast.core.states import JOB_TERMINAL, JobStatus
 from holdfast.errors import ExitCode, Refused
 from holdfast.store.reading import FailedItems, Reader, Snapshot
@@ -23,13 +25,15 @@ _EXIT_CODES = {
 }
 
 
-async def end_with(reader: Reader, job_id: str, *, as_json: bool, database_url: str | None) -> int:
-    """Print how the job ended; returns the exit code that says it."""
+async def end_with(
+    reader: Reader, job_id: str, *, as_json: bool, database_url: str | None, handlers: Sequence[str] = ()
+) -> int:
+    """Print how the job ended; returns the exit code that says it. `handlers` are modules that it needed."""
     snapshot = await reader.snapshot(job_id)
     if as_json:
         answer_json(status_json(snapshot))
     else:
-        await show_card(reader, snapshot, database_url)
+        await show_card(reader, snapshot, database_url, handlers)
     return exit_code(snapshot.job.status)
 
 
@@ -43,7 +47,7 @@ def say_unreadable(problem: Refused) -> None:
     say(f"  → {problem.remedy}")
 
 
-async def show_card(reader: Reader, snapshot: Snapshot, database_url: str | None) -> None:
+async def show_card(reader: Reader, snapshot: Snapshot, database_url: str | None, handlers: Sequence[str] = ()) -> None:
     """The job for people, with what its failed items have in common."""
     status: dict[str, Any] = shown_status(snapshot)
     failed: dict[str, list[FailedItems]] = {}
@@ -56,9 +60,20 @@ async def show_card(reader: Reader, snapshot: Snapshot, database_url: str | None
         failed=dict(failed),
         command=lambda text: command(text, database_url),
         revive=None if snapshot.job.status in JOB_TERMINAL else await _revival(reader, snapshot, database_url),
+        resume=await _resumption(reader, snapshot, database_url, handlers) if status["outcome"]["resumable"] else None,
         width=answers().width,
     )
     show(card)
+
+
+async def _resumption(reader: Reader, snapshot: Snapshot, database_url: str | None, handlers: Sequence[str]) -> str:
+    """The one command that continues from here; where nobody serves, it has to bring the handlers itself."""
+    text = f"resume {short(snapshot.job.job_id)}"
+    if await reader.orchestrators():
+        return command(text, database_url)
+    if handlers:
+        return command(" ".join([text, *(f"--handlers {module}" for module in handlers)]), database_url)
+    return start(text, handlers_of(snapshot.definition), database_url)
 
 
 async def _revival(reader: Reader, snapshot: Snapshot, database_url: str | None) -> str | None:

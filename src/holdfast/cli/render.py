@@ -171,6 +171,7 @@ def job_card(
     failed: dict[str, Sequence[FailedItems]],
     command: Command,
     revive: str | None,
+    resume: str | None,
     width: int,
 ) -> RenderableType:
     """The whole job: what ran, how it ended, what is wrong, and what to type next.
@@ -199,7 +200,7 @@ def job_card(
         parts.append(_line("Workflow", f"{status['unreadable']} Only nodes that have begun are known."))
         parts.append(_line("", UNREADABLE_REMEDY))
     parts += _failures(status, failed, width)
-    parts += _next_commands(status, command, revive)
+    parts += _next_commands(status, command, revive, resume)
     return Group(*parts)
 
 
@@ -241,7 +242,9 @@ def _failures(status: dict[str, Any], failed: dict[str, Sequence[FailedItems]], 
             yield _line("", cut(f"{node['node']}: {text}", width - _LABEL))
 
 
-def _next_commands(status: dict[str, Any], command: Command, revive: str | None) -> Iterator[RenderableType]:
+def _next_commands(
+    status: dict[str, Any], command: Command, revive: str | None, resume: str | None
+) -> Iterator[RenderableType]:
     job = short(status["job_id"])
     yield Text("")
     if status["unreadable"]:
@@ -254,9 +257,11 @@ def _next_commands(status: dict[str, Any], command: Command, revive: str | None)
         yield _line("Next", command(f"watch {job}"), note="follow it to its end")
         return
     bad = status["outcome"]["resume_from"]
-    if bad is not None:
-        yield _line("Next", command(f"events {job} --node {bad}"), note=f"what happened in {bad}")
-        yield _line("", command(f"events {job}"), note="everything that happened, in order")
+    if resume is not None:
+        yield _line("Next", resume, note="run what is missing; what completed stays")
+        yield _line("", command(f"plan {job}"), note="what that would do")
+        if bad is not None:
+            yield _line("", command(f"events {job} --node {bad}"), note=f"what happened in {bad}")
     else:
         yield _line("Next", command(f"events {job}"), note="everything that happened, in order")
         yield _line("", command("status"), note="this job and others")

@@ -40,7 +40,7 @@ def run_file(
     definition = load_definition(file)
     registry = discover(handlers)
     inputs = read_inputs(definition, assignments, inputs_file)
-    return drive(_run(settings, definition, registry, inputs, as_json=as_json, database_url=database_url))
+    return drive(_run(settings, definition, registry, inputs, handlers, as_json=as_json, database_url=database_url))
 
 
 async def _run(
@@ -48,6 +48,7 @@ async def _run(
     definition: Definition,
     registry: Registry,
     inputs: dict[str, Any],
+    handlers: Sequence[str],
     *,
     as_json: bool,
     database_url: str | None,
@@ -63,13 +64,13 @@ async def _run(
         try:
             async with services:
                 job_id = (await Client(store).submit(definition, inputs, key=f"run {uuid.uuid4()}")).job_id
-                await _follow(reader, job_id, services, finished, settings, as_json=as_json)
+                await follow_served(reader, job_id, services, finished, settings, as_json=as_json)
         except asyncio.CancelledError:
             raise Interrupted(_what_now(job_id, definition, database_url)) from None
-        return await end_with(reader, job_id, as_json=as_json, database_url=database_url)
+        return await end_with(reader, job_id, as_json=as_json, database_url=database_url, handlers=handlers)
 
 
-async def _follow(
+async def follow_served(
     reader: Reader, job_id: str, services: Services, finished: asyncio.Event, settings: Settings, *, as_json: bool
 ) -> None:
     """Until the job ends; a service that ends before it is our bug, and raises it."""

@@ -82,7 +82,8 @@ def fill_window(turn: Turn, node: NodeState) -> None:
     if node.waiting:
         count = min(node.waiting, window - node.queued)
         turn.effects.append(EnqueueWaiting(node.name, spec, count, turn.state.queued_now, limits))
-        turn.emit("task_dispatched", node.name, data={"count": count})
+        is_fan_out = turn.state.program.nodes[node.name].node.type is NodeType.FAN_OUT
+        turn.emit("task_dispatched" if is_fan_out else "node_dispatched", node.name, data={"count": count})
         node.waiting -= count
         turn.state.touch(node)
     if node.enqueued >= node.expanded or node.queued > window // 2:

@@ -41,6 +41,8 @@ class Step(NamedTuple):
     items: int
     reason: str
     selection: Selection | None = None
+    confirm: bool = False
+    """Whether it runs again what had completed."""
 
 
 class Plan(NamedTuple):
@@ -57,10 +59,12 @@ class Plan(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why a verb cannot be carried out, and what else can be done."""
+    """Why a verb cannot be carried out, and what else can be done; JOB stands for the job's id."""
 
     reason: str
     remedy: str
+    is_unknown: bool = False
+    """It speaks of something that does not exist."""
 
 
 def make_plan(state: JobState, request: Request, selected: Mapping[str, Selected]) -> Plan | Refusal:
@@ -99,7 +103,8 @@ def _refusal(state: JobState, request: Request) -> Refusal | None:
         return Refusal(f"it is {state.status}", "It goes on by itself; see what it waits for: holdfast why JOB")
     node = state.nodes.get(request.node or "")
     if node is None or state.program.nodes[node.name].node.type in (NodeType.START, NodeType.END):
-        return Refusal(f"it has no node '{request.node}'", f"Its nodes are: {', '.join(_names(state))}")
+        names = ", ".join(_names(state))
+        return Refusal(f"it has no node '{request.node}'", f"Its nodes are: {names}", is_unknown=True)
     if not _was_reached(node):
         first = next((n.name for n in state.nodes.values() if n.status is Status.FAILED), None)
         remedy = f"Retry what failed before it: holdfast retry JOB {first}" if first else "Wait until it is reached."
@@ -165,21 +170,26 @@ def _step(
     if above is not None and node.status is not Status.PENDING:
         if request.only and node.status is Status.COMPLETED:
             return Step(name, Action.STALE, node.completed, f"{above} runs again, and this stays as it is")
-        return Step(name, Action.RERUN, _width(state, node), f"{above} runs again")
+        return Step(name, Action.RERUN, _width(state, node), f"{above} runs again", confirm=_has_done(state, node))
     if chosen is not None:
         selection, reason = chosen
         bad = next((s for s in state.program.graph.sources[name] if s not in rerun and _is_bad(state, s, name)), None)
         if bad is not None:
             return Step(name, Action.KEEP, node.completed, f"{bad} stays {state.nodes[bad].status}")
         if selection is None:
-            return Step(name, Action.RERUN, _width(state, node), reason)
+            return Step(name, Action.RERUN, _width(state, node), reason, confirm=_has_done(state, node))
         number = found.number(selection.statuses)
         number += node.width - node.expanded if node.status in TERMINAL else 0
         if number:
-            return Step(name, Action.RERUN, number, reason, selection)
+            redone = found.chosen_of(selection, Status.COMPLETED) > 0
+            return Step(name, Action.RERUN, number, reason, selection, confirm=redone)
         refused = f"{found.refused} of its items cannot run: their params were refused" if found.refused else None
         return Step(name, Action.KEEP, node.completed, refused or "none of its tasks is meant")
     return Step(name, Action.KEEP, node.completed, f"it is {node.status}")
+
+
+def _has_done(state: JobState, node: NodeState) -> bool:
+    return node.completed > 0 and state.program.nodes[node.name].node.task is not None
 
 
 def _is_bad(state: JobState, source: str, target: str) -> bool:
@@ -245,6 +255,7 @@ def _redo(turn: Turn, node: NodeState, selection: Selection, found: Selected) ->
     node.skipped -= found.chosen_of(selection, Status.SKIPPED)
     node.waiting += found.number(selection.statuses)
     node.output = node.error = node.reason = node.retry_at = node.finished_at = None
+    node.started_at = turn.now
     node.spent.clear()
     is_fan_out = turn.state.program.nodes[node.name].node.type is NodeType.FAN_OUT
     node.move(Trigger.ITEMS_RESET if is_fan_out else Trigger.TASK_RESET)

@@ -111,7 +111,7 @@ class PostgresCycle:
         self._large.heard(drained)
         await failpoint.hit("drain.after_open")
         taken = frozenset(told[0][0][0] or ()) if told else frozenset()
-        return Opened(float(fence[0][0]), [_job_row(row) for row in claimed.values()], signals + drained, taken)
+        return Opened(float(fence[0][0]), [job_row(row) for row in claimed.values()], signals + drained, taken)
 
     async def whole(self, report: SignalRow) -> SignalRow:
         assert report.data is not None
@@ -122,7 +122,7 @@ class PostgresCycle:
         jobs, nodes = await self._exchange(
             (query("load_jobs"), {"jobs": ids, "me": self._me}), (query("load_nodes"), {"jobs": ids})
         )
-        return [_job_row(row) for row in jobs], [await self._node_row(row) for row in nodes]
+        return [job_row(row) for row in jobs], [await self._node_row(row) for row in nodes]
 
     async def breakers(self, names: Sequence[str]) -> list[Breaker]:
         return [breaker_of(row) for row in await self._fetch("load_breakers", names=texts(names))]
@@ -198,7 +198,8 @@ class PostgresCycle:
             *self._rows("create_tasks", batch.tasks),
             *self._rows("create_failed_tasks", batch.failed_tasks),
             *self._rows("enqueue_tasks", batch.enqueued, lane_ids),
-            *self._rows("enqueue_waiting", batch.waiting, lane_ids),
+            # One by one: two of one node must not queue the same tasks.
+            *(one for row in batch.waiting for one in self._rows("enqueue_waiting", [row], lane_ids)),
             *self._rows("retry_tasks", batch.retried, lane_ids),
             *self._rows("write_attempts", batch.attempts),
             *self._rows("write_events", batch.events),
@@ -410,8 +411,13 @@ def _parsed(text: str | bytes | None) -> Any:
     return None if text is None else orjson.loads(text)
 
 
-def _job_row(row: tuple[Any, ...]) -> JobRow:
+def job_row(row: tuple[Any, ...]) -> JobRow:
     return JobRow._make((*row[:9], orjson.loads(row[9]), _parsed(row[10]), *row[11:17], orjson.loads(row[17]), row[18]))
+
+
+def node_row(row: tuple[Any, ...]) -> NodeRow:
+    """From the columns of `load_nodes`, without the output."""
+    return NodeRow._make((*row[:5], None, _parsed(row[6]), *row[7:19], _parsed(row[19]), *row[20:-1]))
 
 
 def _signal_row(row: tuple[Any, ...]) -> SignalRow:

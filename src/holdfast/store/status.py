@@ -297,8 +297,23 @@ def _outcome_json(status: str, snapshot: Snapshot, nodes: list[dict[str, Any]]) 
         "stages": stages,
         "resumable": resumable,
         "resume_from": bad[0] if resumable and bad else None,
-        "recovery": [],
+        "recovery": _recovery(snapshot.job.job_id, nodes) if resumable else [],
     }
+
+
+def _recovery(job_id: str, nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What recovers all of it, and each stage that failed: as a command and as a request."""
+    failed = [node["node"] for node in nodes if node["stage"] is not None and node["status"] == Status.FAILED]
+    verbs: list[tuple[str | None, str, dict[str, str]]] = [(None, "resume", {})]
+    verbs += [(name, "retry", {"node": name}) for name in failed]
+    return [
+        {
+            "node": name,
+            "command": " ".join(["holdfast", verb, job_id, *body.values()]),
+            "request": {"method": "POST", "path": f"/api/v1/jobs/{job_id}/{verb}", "body": body},
+        }
+        for name, verb, body in verbs
+    ]
 
 
 def _objective(snapshot: Snapshot, node: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,204 @@
+"""`holdfast plan`, `resume`, `retry`, `clear`, `rerun`: seeing what would run again, and having it run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Command, finished, spawn
+from tests.cli.test_fleet import Start, started, until
+
+__all__ = ["started"]
+
+REPAIRABLE = """
+workflow_id: repairable
+inputs: {items: {type: array, default: [0, 1, 2]}}
+nodes:
+  split: {handler: echo, next: each}
+  each:
+    type: fan_out
+    source: "{{ inputs.items }}"
+    task: {handler: repairable.work, params: {item: "{{ item }}"}, retry: {max_retries: 0}}
+    next: gather
+  gather: {type: fan_in, next: tell}
+  tell: {handler: echo}
+"""
+HANDLERS = """
+from pathlib import Path
+from holdfast import Permanent, handler
+
+@handler("repairable.work")
+def work(item: int) -> int:
+    with Path("ran").open("a") as file:
+        file.write(f"{item}\\n")
+    if item == 1 and not Path("mended").exists():
+        raise Permanent("the disk is full")
+    return item
+"""
+
+
+@pytest.fixture
+def failed(database: Command) -> str:
+    """A job of which one item of three has failed, in a directory with its handlers; nobody is up any more."""
+    Path("repairable.yaml").write_text(REPAIRABLE)
+    Path("repairable.py").write_text(HANDLERS)
+    answer = finished(spawn("run", "repairable.yaml", "--handlers", "repairable", "--json"))
+    assert answer.code == 1
+    return str(answer.json["job_id"])
+
+
+def ran() -> list[str]:
+    return Path("ran").read_text().split()
+
+
+def steps(plan: dict[str, Any]) -> dict[str, tuple[str, int]]:
+    return {step["node"]: (step["action"], step["items"]) for step in plan["steps"]}
+
+
+def test_a_plan_says_what_is_kept_and_what_runs_and_changes_nothing(database: Command, failed: str) -> None:
+    answer = database("plan", failed, "--json")
+    assert answer.code == 0
+    assert list(answer.json) == ["plan_id", "job_id", "verb", "generation", "made_at", "tasks", "steps", "command"]
+    assert list(answer.json["steps"][0]) == ["node", "action", "items", "reason", "confirm"]
+    assert steps(answer.json) == {
+        "split": ("keep", 1), "each": ("rerun", 1), "gather": ("rerun", 0), "tell": ("rerun", 1),
+    }  # fmt: skip
+    assert answer.json["command"] == f"holdfast resume {failed} --plan-id {answer.json['plan_id']}"
+    shown = database("resume", failed, "--plan")
+    assert "2 tasks would run" in shown.out and "nothing was changed" in shown.out
+    assert database("status", failed, "--json").json["status"] == "failed"
+
+
+def test_the_command_that_the_end_of_a_run_prints_continues_the_job_from_there(database: Command, failed: str) -> None:
+    shown = finished(spawn("run", "repairable.yaml", "--handlers", "repairable"))
+    (command,) = [line for line in shown.out.splitlines() if "holdfast resume" in line]
+    words = command.partition("holdfast ")[2].partition("   ")[0].split()
+    assert words[0] == "resume" and words[2:] == ["--handlers", "repairable"]
+    Path("mended").touch()
+    Path("ran").unlink()
+    ended = finished(spawn(*words))
+    assert ended.code == 0, ended.err
+    assert "completed" in ended.out
+    assert ran() == ["1"], "only what was missing"
+
+
+def test_a_job_that_fails_again_ends_with_its_code_and_can_be_resumed_again(database: Command, failed: str) -> None:
+    again = finished(spawn("resume", failed, "--handlers", "repairable", "--json"))
+    assert (again.code, again.json["status"], again.json["generation"]) == (1, "failed", 2)
+    Path("mended").touch()
+    assert finished(spawn("retry", failed, "2", "--handlers", "repairable")).code == 0
+    assert ran() == ["0", "1", "2", "1", "1"] or sorted(ran()[:3]) == ["0", "1", "2"]
+    assert database("status", failed, "--json").json["generation"] == 3
+
+
+def test_with_somebody_up_the_owner_does_it_and_the_command_says_so(
+    database: Command, failed: str, started: Start
+) -> None:
+    Path("mended").touch()
+    started("up", "--handlers", "repairable")
+    until(lambda: database("status", "--json").json["workers"])
+    answer = database("retry", failed, "each", "--reason", "the disk was emptied", "--json")
+    assert (answer.code, answer.json["answer"], answer.json["tasks"]) == (0, "applied", 2)
+    until(lambda: database("status", failed, "--json").json["status"] == "completed")
+    events = [line for line in database("events", failed, "--json").lines if line["event"] == "job_recovered"]
+    assert [(e["data"]["verb"], e["data"]["reason"]) for e in events] == [("retry", "the disk was emptied")]
+
+
+def test_what_had_completed_runs_again_only_if_a_person_says_so(
+    database: Command, failed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ("clear", failed, "each", "--item", "0")
+    refused = database(*asked)
+    assert refused.code == 4
+    assert "1 task of each had completed" in refused.err and "--yes" in refused.err
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr("typer.confirm", lambda *question, **options: False)
+    assert database(*asked).code == 4
+    assert database("status", failed, "--json").json["generation"] == 1
+    ended = finished(spawn(*asked, "--yes", "--handlers", "repairable"))
+    assert ended.code == 1, "item 1 is as bad as before"
+    assert ran()[3:] == ["0"]
+
+
+def test_a_plans_id_does_exactly_that_or_nothing(database: Command, failed: str) -> None:
+    shown = database("plan", failed, "retry", "each", "--json").json["plan_id"]
+    wrong = database("retry", failed, "each", "--plan-id", "0123456789abcdef")
+    assert wrong.code == 4 and "moved" in wrong.err and "--plan" in wrong.err
+    Path("mended").touch()
+    done = finished(spawn("retry", failed, "each", "--plan-id", shown, "--handlers", "repairable"))
+    assert done.code == 0, done.err
+    assert database("retry", failed, "each", "--plan-id", shown).code == 4
+
+
+def test_a_rerun_begins_with_a_node_and_takes_all_that_follows(database: Command, failed: str) -> None:
+    Path("mended").touch()
+    ended = finished(spawn("rerun", failed, "--from", "each", "--yes", "--handlers", "repairable"))
+    assert ended.code == 0
+    assert sorted(ran()[3:]) == ["0", "1", "2"]
+
+
+def test_detach_only_records_it_and_says_what_to_start(database: Command, failed: str) -> None:
+    answer = database("resume", failed, "--detach")
+    assert answer.code == 0
+    assert "recorded" in answer.out and "holdfast up --handlers MODULE" in answer.err
+    assert database("status", failed, "--json").json["status"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("retry", "JOB", "nobody"), 5, "split, each, gather, tell"),
+        (("retry", "JOB", "9"), 5, "no node '9'"),
+        (("retry", "JOB", "split"), 4, "is completed"),
+        (("retry", "JOB", "tell"), 4, "never reached"),
+        (("clear", "JOB", "each", "--item", "77"), 4, "nothing of it would run"),
+        (("clear", "JOB", "each", "--item", "-1"), 2, "count from 0"),
+        (("clear", "JOB", "each", "--code", "OTHER"), 4, "nothing of it would run"),
+        (("plan", "JOB", "retry"), 2, "Which node"),
+        (("plan", "JOB", "explode"), 2, "explode"),
+        (("rerun", "JOB"), 2, "--from"),
+        (("resume", "ffffffffffff"), 5, "no job"),
+        (("resume", "JOB"), 2, "no handler 'repairable.work'"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_is_refused_with_a_reason_and_what_else_can(
+    database: Command, failed: str, words: tuple[str, ...], code: int, said: str
+) -> None:
+    answer = database(*(failed if word == "JOB" else word for word in words))
+    assert (answer.code, said in answer.err) == (code, True), answer.err
+    assert database("status", failed, "--json").json["generation"] == 1
+
+
+def test_the_status_of_a_failed_job_names_what_recovers_each_part(database: Command, failed: str) -> None:
+    outcome = database("status", failed, "--json").json["outcome"]
+    assert (outcome["resumable"], outcome["resume_from"]) == (True, "each")
+    whole, stage = outcome["recovery"]
+    assert (whole["node"], whole["command"]) == (None, f"holdfast resume {failed}")
+    assert (stage["node"], stage["command"]) == ("each", f"holdfast retry {failed} each")
+    assert stage["request"] == {"method": "POST", "path": f"/api/v1/jobs/{failed}/retry", "body": {"node": "each"}}
+    card = database("status", failed).out
+    assert "holdfast resume" in card and "holdfast plan" in card
+
+
+def test_a_resume_after_kill_nine_runs_only_the_items_that_are_missing(database: Command) -> None:
+    Path("repairable.yaml").write_text(REPAIRABLE)
+    Path("repairable.py").write_text(HANDLERS.replace("if item == 1", "import time; time.sleep(0.05)\n    if False"))
+    items = "items=" + str(list(range(60)))
+    leases = {"HOLDFAST_LEASE_SECONDS": "2", "HOLDFAST_RENEW_SECONDS": "0.5", "HOLDFAST_OWNER_LEASE_SECONDS": "2"}
+    leases |= {"HOLDFAST_OWNER_RENEW_SECONDS": "0.5", "HOLDFAST_CONCURRENCY": "2"}
+    process = spawn("run", "repairable.yaml", "--handlers", "repairable", "--input", items, **leases)
+    until(lambda: Path("ran").exists() and len(ran()) >= 10)
+    os.kill(process.pid, 9)
+    process.wait()
+    (job,) = database("status", "--json").json["jobs"]
+    assert job["status"] == "running" and job["counts"]["completed"] > 1
+    ended = finished(spawn("resume", job["job_id"], "--handlers", "repairable", "--json", **leases))
+    assert ended.code == 0, ended.err
+    assert (ended.json["status"], ended.json["generation"]) == ("completed", 1)
+    # What ran when it was killed has run twice; what was finished and reported has not.
+    assert set(ran()) == {str(number) for number in range(60)}
+    assert len(ran()) <= 60 + (60 - job["counts"]["completed"])

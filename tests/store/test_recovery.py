@@ -1,0 +1,171 @@
+"""Recovery on both stores: which rows a verb sends back, as what, and that it leaves the others alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast.client import new_job
+from holdfast.core.signals import Request, Verb
+from holdfast.core.states import Rules
+from holdfast.define.load import load_text
+from holdfast.orchestrator.owner import Owner
+from holdfast.store.interface import Lease, WorkerIdentity
+from tests.store.stage import Stage, report_of
+
+pytestmark = pytest.mark.anyio
+
+FLOW = load_text("""
+workflow_id: wide
+inputs: {items: {type: array}}
+nodes:
+  each:
+    type: fan_out
+    source: "{{ inputs.items }}"
+    task: {handler: work, params: {n: "{{ item }}"}, retry: {max_retries: 0}}
+    next: all
+  all: {type: fan_in, next: tell}
+  tell: {handler: work}
+""")
+FAILURE = b'{"code": "HANDLER_ERROR", "message": "as scripted", "class": "permanent"}'
+
+
+class Play:
+    """A job with its owner and a worker, on either store."""
+
+    def __init__(self, stage: Stage, owner: Owner, worker: WorkerIdentity, job_id: str, inputs: dict[str, Any]) -> None:
+        self.stage = stage
+        self.owner = owner
+        self.worker = worker
+        self.job_id = job_id
+        self.inputs = inputs
+
+    async def cycle(self) -> None:
+        await self.owner.run_cycle()
+        while self.owner.has_work:
+            await self.owner.run_cycle()
+
+    async def work(self, *bad: int) -> list[tuple[str, int]]:
+        """Everything that can be claimed, until nothing is left; returns what ran."""
+        ran: list[tuple[str, int]] = []
+        while leases := await self.stage.claim(self.worker):
+            ran += [(lease.node, lease.item) for lease in leases]
+            await self.report(leases, *bad)
+            await self.cycle()
+        return ran
+
+    async def report(self, leases: list[Lease], *bad: int) -> int:
+        told = [
+            report_of(lease, "failed", output=None, data=FAILURE)
+            if lease.node == "each" and lease.item in bad
+            else report_of(lease)
+            for lease in leases
+        ]
+        return await self.stage.store.report(self.worker, told)
+
+    async def ask(self, verb: str, node: str | None = None, **more: Any) -> tuple[bool, str]:
+        data = {"verb": verb, "node": node, **more}
+        signal_id = await self.stage.store.send(self.job_id, "recover", "ann", "mended", data)
+        await self.cycle()
+        answer = await self.stage.store.answer(signal_id)
+        assert answer is not None
+        return answer
+
+    async def queued(self) -> list[tuple[str, int, int, int]]:
+        rows = await self.stage.behind.queue(self.job_id)
+        return sorted((row["node"], row["item"], row["epoch"], row["attempt"]) for row in rows)
+
+    async def status(self) -> str:
+        (answer,) = await self.stage.store.submit([new_job(FLOW, self.inputs)])
+        return answer.status
+
+
+async def begun(stage: Stage, width: int, rules: Rules | None = None) -> Play:
+    inputs = {"items": list(range(width))}
+    (answer,) = await stage.store.submit([new_job(FLOW, inputs)])
+    owner = Owner(stage.store, await stage.orchestrator(), "o", rules or Rules(), lambda: 0.5)
+    play = Play(stage, owner, await stage.worker(), answer.job_id, inputs)
+    await play.cycle()
+    return play
+
+
+async def test_a_resume_sends_back_what_failed_as_a_new_epoch_and_nothing_else_invariant_4(stage: Stage) -> None:
+    play = await begun(stage, 5)
+    await play.work(1, 3)
+    assert await play.status() == "failed"
+    before = await stage.behind.task(play.job_id, "each", 0)
+    assert (await play.ask("resume"))[0]
+    assert await play.queued() == [("each", 1, 2, 2), ("each", 3, 2, 2)]
+    assert await stage.behind.task(play.job_id, "each", 0) == before
+    assert await play.work() == [("each", 1), ("each", 3), ("tell", -1)]
+    assert await play.status() == "completed"
+
+
+async def test_a_lease_of_a_task_that_is_cleared_is_dead_and_the_others_live_invariant_1(stage: Stage) -> None:
+    play = await begun(stage, 2)
+    leases = await stage.claim(play.worker)
+    assert (await play.ask("clear", "each", items=[0]))[0]
+    assert await play.report(leases) == 1, "only the other one is taken"
+    await play.cycle()
+    assert await play.queued() == [("each", 0, 2, 2)]
+    assert await play.work() == [("each", 0), ("tell", -1)]
+    assert await play.status() == "completed"
+
+
+async def test_a_rerun_makes_new_rows_whose_epochs_go_on_and_a_zombie_is_refused_invariant_2(stage: Stage) -> None:
+    play = await begun(stage, 2)
+    zombies = await stage.claim(play.worker)
+    assert (await play.ask("rerun", "each"))[0]
+    assert await play.queued() == [("each", 0, 2, 2), ("each", 1, 2, 2)]
+    again = await stage.claim(play.worker)
+    assert await play.report(zombies) == 0
+    assert await play.report(again) == 2
+    await play.cycle()
+    await play.work()
+    assert await play.status() == "completed"
+
+
+async def test_what_is_reset_waits_for_the_window_and_a_cancel_withdraws_it_invariant_11(stage: Stage) -> None:
+    play = await begun(stage, 8, Rules(window_size=2, chunk_size=3))
+    await play.work(*range(8))
+    assert (await play.ask("resume"))[0]
+    assert len(await play.queued()) == 2
+    await stage.store.send(play.job_id, "cancel", "ann", "enough")
+    await play.cycle()
+    assert (await play.status(), await play.queued()) == ("cancelled", [])
+    assert (await play.ask("resume"))[0]
+    assert len(await play.work()) == 9
+    assert await play.status() == "completed"
+
+
+async def test_a_verb_names_tasks_by_code_and_fingerprint(stage: Stage) -> None:
+    play = await begun(stage, 4)
+    await play.work(0, 2)
+    error = (await stage.behind.task(play.job_id, "each", 2))["error"]
+    assert not (await play.ask("clear", "each", code="OTHER"))[0]
+    assert not (await play.ask("clear", "each", fingerprint="other"))[0]
+    assert (await play.ask("clear", "each", items=[0, 1, 2], fingerprint=error["fingerprint"]))[0]
+    assert [row[:2] for row in await play.queued()] == [("each", 0), ("each", 2)]
+
+
+async def test_what_a_verb_names_is_counted_by_status(stage: Stage) -> None:
+    play = await begun(stage, 5)
+    leases = await stage.claim(play.worker)
+    await play.report(leases[:3], 1)
+    await play.cycle()
+    cycle = stage.store.cycle(play.owner.orchestrator_id)
+    await cycle.open(10, 10)
+    found = (await cycle.select(play.job_id, Request(Verb.CLEAR, "each"), 5))["each"]
+    some = (await cycle.select(play.job_id, Request(Verb.CLEAR, "each", (0, 4)), 5))["each"]
+    await cycle.rollback()
+    assert found.chosen == {"completed": 2, "failed": 1, "ready": 2}
+    assert (found.refused, found.last_epoch, found.last_attempt) == (0, 1, 1)
+    assert {status: number for status, number in some.chosen.items() if number} == {"completed": 1, "ready": 1}
+
+
+async def test_a_refused_verb_changes_nothing_and_says_why(stage: Stage) -> None:
+    play = await begun(stage, 2)
+    applied, why = await play.ask("resume")
+    assert not applied and "running" in why
+    assert await play.queued() == [("each", 0, 1, 1), ("each", 1, 1, 1)]
