@@ -35,6 +35,8 @@ POINTS = {
     "checkpoint.before": "a handler is about to save a checkpoint",
     "checkpoint.after": "the checkpoint is committed, the handler has not heard",
     "janitor.found": "the janitor has looked for one kind of trouble and has not acted",
+    "prune.after_commit": "the rows of finished jobs are deleted, their objects are not",
+    "prune.after_objects": "their objects are removed too, nobody has noted that",
 }
 ACTIONS = ("kill", "stop", "delay", "error")
 DELAY_SECONDS = 5.0
