@@ -13,9 +13,11 @@ import pytest
 from holdfast.client import Client
 from holdfast.define.load import load_text
 from holdfast.store import pruning as pruning_module
+from holdfast.store.arrays import plain
 from holdfast.store.payloads import Folder, Payloads, digest_of
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.pruning import Pruning
+from holdfast.store.queries import query
 from tests.conftest import eventually
 from tests.running import registry, running, serving
 from tests.store.stage import new_job
@@ -132,9 +134,10 @@ async def test_an_object_that_no_row_refers_to_goes_too(past: Past) -> None:
     assert past.objects() == set()
 
 
-async def test_nothing_unfinished_is_ever_pruned_invariant_18(past: Past) -> None:
+async def make_jobs_that_stay(past: Past) -> tuple[set[str], set[str]]:
+    """Those that are open, and those that are over while somebody still has to do with them."""
     owned, queued, signalled = [await past.job() for _ in range(3)]
-    opened = [await past.unfinished(status) for status in ("pending", "running")]
+    opened = {await past.unfinished(status) for status in ("pending", "running")}
     await past.query("update jobs set owner = 7 where job_id = %(job)s", job=owned)
     await past.query(
         "insert into queue (job_id, node, item, epoch, attempt, lane_id, owner, timeout_seconds)"
@@ -142,15 +145,31 @@ async def test_nothing_unfinished_is_ever_pruned_invariant_18(past: Past) -> Non
         job=queued,
     )
     await past.query("insert into inbox (job_id, kind) values (%(job)s, 'cancel')", job=signalled)
+    return opened, {owned, queued, signalled}
+
+
+async def test_nothing_unfinished_is_ever_pruned_invariant_18(past: Past) -> None:
+    opened, held = await make_jobs_that_stay(past)
     before = await past.tables()
     assert await past.pruning.find(0) == await past.pruning.prune(0) == []
     assert await past.tables() == before
-    assert past.objects() == await past.jobs() == {owned, queued, signalled, *opened}
+    assert past.objects() == await past.jobs() == opened | held
     await past.query("delete from queue")
     await past.query("delete from inbox")
     await past.query("update jobs set owner = null")
     await past.pruning.prune(0)
-    assert past.objects() == await past.jobs() == set(opened), "they were held by nothing else"
+    assert past.objects() == await past.jobs() == opened, "they were held by nothing else"
+
+
+async def test_a_job_that_may_no_longer_go_when_its_turn_comes_stays_invariant_18(past: Past) -> None:
+    """Between the look and the deletion it may have got an owner, a signal or a task."""
+    opened, held = await make_jobs_that_stay(past)
+    young, failed, old = await past.job(29), await past.job(40, "failed"), await past.job(31)
+    (cutoff,) = await past.query("select (now() - interval '30 days')::text")
+    terms = {"cutoff": cutoff[0], "statuses": "{completed}", "jobs": plain(await past.jobs())}
+    (deleted,) = await past.store.connections.exchange("test prune", (query("prune_jobs"), terms))
+    assert [row[0] for row in deleted.rows] == [old]
+    assert await past.jobs() == opened | held | {young, failed}
 
 
 async def test_the_age_and_the_status_say_which_jobs_go(past: Past) -> None:

@@ -43,13 +43,13 @@ class Retention(Duty):
     async def act(self, tidying: Tidying, run: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
         """Half a lease is enough for one pass: the other duties wait, and so does the lease of the leader."""
         done = await tidying.delete("forget", run, self.name)
+        finished = await tidying.pruning.finish_leftovers(self.patience_seconds)
+        if finished:
+            done += await self._tell(tidying, run, OBJECTS, {"jobs": finished})
         if self._days is not None:
             pruned = await tidying.pruning.prune(self._days * DAY_SECONDS, within_seconds=self.patience_seconds / 2)
             if pruned:
                 done += await self._tell(tidying, run, self._reason, summary(pruned))
-        finished = await tidying.pruning.finish_leftovers(self.patience_seconds)
-        if finished:
-            done += await self._tell(tidying, run, OBJECTS, {"jobs": finished})
         return done
 
     async def _tell(self, tidying: Tidying, run: uuid.UUID, reason: str, before: dict[str, Any]) -> list[Finding]:

@@ -99,13 +99,15 @@ class Folder:
             raise missing(job_id, digest, str(place), problem) from None
 
     def remove_job(self, job_id: str) -> None:
-        """Somebody else may be removing it too: what is gone is gone."""
-
-        def failed(_: object, place: str, problem: tuple[type[BaseException], BaseException, object]) -> None:
-            if not isinstance(problem[1], FileNotFoundError):
-                raise not_removed(job_id, place, problem[1])
-
-        shutil.rmtree(self._root / job_id, onerror=failed)
+        place = self._root / job_id
+        try:
+            shutil.rmtree(place)
+        except FileNotFoundError:
+            # Somebody else is removing it too, or has: look again for what is left.
+            if place.exists():
+                self.remove_job(job_id)
+        except OSError as problem:
+            raise not_removed(job_id, str(place), problem) from None
 
     def _take_in(self, folder: Path, parts: Iterable[bytes], target: Path | None = None) -> tuple[str, int]:
         """Nobody sees the file under its name before all of it is on the disk; a second one changes nothing."""
@@ -184,7 +186,7 @@ def missing(job_id: str, digest: str, place: str, problem: Exception) -> Payload
     )
 
 
-def not_removed(job_id: str, place: str, problem: BaseException) -> PayloadUnavailable:
+def not_removed(job_id: str, place: str, problem: Exception) -> PayloadUnavailable:
     reason = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
     return PayloadUnavailable(
         f"The payloads of job {job_id} cannot be removed from {place}: {reason}.",
