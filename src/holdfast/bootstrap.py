@@ -72,7 +72,12 @@ def process_name() -> str:
 
 
 def new_janitor(store: PostgresStore, settings: Settings) -> Janitor:
-    return Janitor(Tidying(store), process_name(), lease_seconds=settings.owner_lease_seconds)
+    return Janitor(
+        Tidying(store),
+        process_name(),
+        lease_seconds=settings.owner_lease_seconds,
+        retention_days=settings.retention_days,
+    )
 
 
 class Services:

@@ -38,6 +38,8 @@ POINTS = {
     "probe.asked": "the probe has its answer, nobody knows of it",
     "breaker.changed": "what a person wants of a breaker is written and not committed",
     "janitor.found": "the janitor has looked for one kind of trouble and has not acted",
+    "prune.after_commit": "the rows of finished jobs are deleted, their objects are not",
+    "prune.after_objects": "their objects are removed too, nobody has noted that",
 }
 ACTIONS = ("kill", "stop", "delay", "error")
 DELAY_SECONDS = 5.0

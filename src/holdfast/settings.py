@@ -33,6 +33,7 @@ class Settings(BaseModel):
     payload_inline_bytes: int = Field(65_536, ge=0, le=1 << 30)
     payload_limit_bytes: int = Field(16 * 1024 * 1024, ge=1, le=1 << 30)
     storage_url: str | None = None
+    retention_days: float | None = Field(None, gt=0, le=36_500)
     log_level: str = Field("warning", pattern="(?i)^(debug|info|warning|error|critical)$")
     log_format: str = Field("text", pattern="^(text|json)$")
     failpoint: str | None = None

@@ -107,8 +107,26 @@ async def submit_at(point: str, action: str, case: Case) -> None:
     case.jobs.append(job)
     file = case.scratch / "chain.yaml"
     file.write_text(workload.CHAIN)
-    command = [HOLDFAST, "submit", str(file), "--input", "number=0", "--key", "chain 0"]
+    await _strike_twice(case, point, action, "submit", str(file), "--input", "number=0", "--key", "chain 0")
+
+
+async def prune_at(point: str, action: str, case: Case) -> None:
+    """Whoever prunes is struck; the next one leaves neither rows nor objects, and the same jobs can be run anew."""
+    await case.fleet.up(ORCHESTRATOR, WORKER)
+    await case.submit()
+    await case.all_done()
+    case.jobs.clear()
+    await _strike_twice(case, point, action, "prune", "--older-than", "0s", "--yes")
+    left = await case.query("select job_id from jobs union all select job_id from discarded")
+    assert (left, list((case.scratch / "home/payloads").iterdir())) == ([], [])
+    await case.submit()
+
+
+async def _strike_twice(case: Case, point: str, action: str, *words: str) -> None:
+    """A command is struck, and given again by somebody who has heard nothing."""
+    command = [HOLDFAST, *words]
     environment = {**os.environ, **SETTINGS, "HOLDFAST_DATABASE_URL": case.url}
+    environment["HOLDFAST_HOME"] = str(case.scratch / "home")
     first = subprocess.Popen(
         command,
         env=environment | {"HOLDFAST_FAILPOINT": f"{point}:{action}"},
@@ -322,17 +340,25 @@ async def _are_gone(pids: Sequence[int]) -> bool:
     return not any(psutil.pid_exists(pid) for pid in pids)
 
 
+BY_COMMAND = {
+    point: strike
+    for prefix, strike in (("submit", submit_at), ("prune", prune_at))
+    for point in POINTS
+    if point.startswith(prefix)
+}
 STRUCK_ELSEWHERE = ("probe.", "breaker.")
 """Points that the workload does not come by: tests/test_dependencies.py and tests/cli/test_breakers.py do."""
-AT_POINTS = [point for point in POINTS if not point.startswith(("submit.", *STRUCK_ELSEWHERE))]
-SUBMIT_POINTS = [point for point in POINTS if point.startswith("submit.")]
+AT_POINTS = [point for point in POINTS if point not in BY_COMMAND and not point.startswith(STRUCK_ELSEWHERE)]
 FAULTS = [
     *(Fault("kill", f"at {point}", partial(kill_at, point)) for point in AT_POINTS),
-    *(Fault("kill", f"at {p}", partial(submit_at, p, "kill")) for p in SUBMIT_POINTS),
+    *(Fault("kill", f"at {point}", partial(strike, point, "kill")) for point, strike in BY_COMMAND.items()),
     *(Fault("stop", f"at {point}", partial(stop_at, point)) for point in AT_POINTS),
-    *(Fault("stop", f"at {p}", partial(submit_at, p, "stop")) for p in SUBMIT_POINTS),
+    *(Fault("stop", f"at {point}", partial(strike, point, "stop")) for point, strike in BY_COMMAND.items()),
     *(Fault("lose the database", f"at {point}", partial(error_at, point)) for point in AT_POINTS),
-    *(Fault("lose the database", f"at {p}", partial(submit_at, p, "error")) for p in SUBMIT_POINTS),
+    *(
+        Fault("lose the database", f"at {point}", partial(strike, point, "error"))
+        for point, strike in BY_COMMAND.items()
+    ),
     *(Fault("cut the network", f"of the {s}", partial(cut, s)) for s in OTHER),
     Fault("cut a commit", "before Postgres hears it", partial(cut_at_commit, "to_server")),
     Fault("cut a commit", "before its answer", partial(cut_at_commit, "to_client")),

@@ -15,9 +15,9 @@ from tests.chaos.case import Case, run_case
 from tests.chaos.checks import Verdict, judge
 from tests.chaos.faults import (
     AT_POINTS,
+    BY_COMMAND,
     FAULTS,
     STRUCK_ELSEWHERE,
-    SUBMIT_POINTS,
     Fault,
     calm,
     can_mount,
@@ -74,8 +74,8 @@ def test_every_failpoint_is_struck_in_every_way() -> None:
     names = [fault.name for fault in FAULTS]
     assert len(set(names)) == len(names)
     ways = {"kill": "kill", "stop": "stop", "error": "lose the database"}
-    assert {f"{way} at {point}" for way in ways.values() for point in [*AT_POINTS, *SUBMIT_POINTS]} <= set(names)
-    assert {point for point in POINTS if not point.startswith(STRUCK_ELSEWHERE)} == {*AT_POINTS, *SUBMIT_POINTS}
+    assert {f"{way} at {point}" for way in ways.values() for point in [*AT_POINTS, *BY_COMMAND]} <= set(names)
+    assert {point for point in POINTS if not point.startswith(STRUCK_ELSEWHERE)} == {*AT_POINTS, *BY_COMMAND}
     assert set(ACTIONS) - set(ways) == {"delay"}, "a delay breaks nothing"
 
 

@@ -59,6 +59,13 @@ BAD_USAGE = [
     (["watch", JOB], 5, "There is no job"),
     (["events", JOB], 5, "There is no job"),
     (["cancel", JOB, "--yes"], 5, "There is no job"),
+    (["prune", "--older-than", "soon"], 2, "--older-than: 'soon' is not a duration."),
+    (["prune", "--older-than", "30"], 2, "--older-than 30d"),
+    (["prune", "--older-than", "-1d"], 2, "is not a duration"),
+    (["prune", "--older-than", "99999d"], 2, "longer than a hundred years"),
+    (["prune", "--status", "running"], 2, "--status"),
+    (["prune", "--yes", "--database-url", UNREACHABLE], 6, "cannot be reached"),
+    (["prune", "--database-url", UNREACHABLE], 4, "--dry-run"),
     (["init", "."], 4, "there already"),
     (["init", "flow.yaml/inside"], 2, "cannot be written"),
     (["status", "--database-url", "mysql://localhost/x"], 2, "The database URL is not valid."),
@@ -130,6 +137,7 @@ def test_an_unreadable_file_says_why(command: Command, tmp_path: Path) -> None:
         ("HOLDFAST_LEASE_SECONDS", "soon"),
         ("HOLDFAST_RENEW_SECONDS", "60"),
         ("HOLDFAST_CONCURRENCY", "0"),
+        ("HOLDFAST_RETENTION_DAYS", "0"),
         ("HOLDFAST_LOG_LEVEL", "loud"),
         ("HOLDFAST_LOG_FORMAT", "xml"),
     ],
@@ -187,7 +195,7 @@ def test_no_command_at_all_shows_the_help(command: Command) -> None:
 @pytest.mark.parametrize(
     "name",
     ["run", "submit", "up", "worker", "orchestrator", "status", "watch", "events", "cancel", "init", "validate",
-     "graph", "schema", "doctor", "migrate"],
+     "graph", "schema", "doctor", "migrate", "prune"],
 )  # fmt: skip
 def test_every_command_has_help_and_json(command: Command, name: str) -> None:
     answer = command(name, "-h")

@@ -8,11 +8,16 @@ import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from holdfast.bootstrap import new_janitor
 from holdfast.janitor.service import Janitor
+from holdfast.settings import Settings
+from holdfast.store.payloads import Folder, Payloads, digest_of
+from holdfast.store.postgres import PostgresStore
 from holdfast.store.tidying import Finding, Tidying
 from tests.conftest import eventually
 from tests.running import SHORT_LEASES, Engine, client_of, registry, serving
@@ -328,6 +333,49 @@ async def test_ended_processes_and_old_lines_are_forgotten(scene: Bench) -> None
         {"workers": 1, "orchestrators": 0, "answers": 0, "janitor_actions": 3},
     )
     assert await scene.tidy() == []
+
+
+OLD = "update jobs set started_at = null, finished_at = now() - interval '31 days' where job_id = %s"
+
+
+async def test_finished_jobs_are_kept_for_as_long_as_the_setting_says(scene: Bench, tmp_path: Path) -> None:
+    old, young = await scene.engine.submit(ECHO, key="old"), await scene.engine.submit(ECHO, key="young")
+    for job_id in (old, young):
+        await finish(scene, job_id)
+    await scene.damage(OLD, old)
+    assert await scene.tidy() == [], "without the setting they are kept for ever"
+    janitor = new_janitor(scene.engine.store, Settings(home=tmp_path, retention_days=30))
+    (found,) = await janitor.run_once(dry_run=True)
+    assert (found.duty, found.action) == ("retention", "delete")
+    assert found.reason == "jobs that finished more than 30 days ago"
+    assert found.before is not None and found.before.pop("oldest").endswith("Z")
+    assert found.before == {"jobs": 1, "tasks": 2, "bytes": 0, "workflows": {"echo_test": {"completed": 1}}}
+    assert len(await scene.engine.query("select 1 from holdfast.jobs")) == 2
+    (done,) = await janitor.run_once()
+    (line,) = await scene.tidying.actions(10)
+    assert (line.duty, line.action, line.reason, line.before) == (done.duty, done.action, found.reason, done.before)
+    assert await janitor.run_once() == []
+    assert await scene.engine.query("select job_id::text from holdfast.jobs") == [(young,)]
+
+
+async def test_objects_of_pruned_jobs_that_a_killed_process_left_are_removed(scene: Bench, tmp_path: Path) -> None:
+    job_id = await scene.engine.submit(ECHO)
+    await finish(scene, job_id)
+    await scene.damage(OLD, job_id)
+    Folder(tmp_path).write(job_id, digest_of(b"large"), b"large")
+    await scene.tidying.pruning.prune(0)
+    store = PostgresStore(scene.engine.url, payloads=Payloads(Folder(tmp_path)))
+    janitor = Janitor(Tidying(store), "by hand", lease_seconds=10.0)
+    assert await janitor.run_once() == [], "whoever pruned may be about to remove them"
+    await scene.damage("update discarded set discarded_at = now() - interval '11 s'")
+    (found,) = await janitor.run_once(dry_run=True)
+    assert (found.duty, found.action, found.before) == ("retention", "delete", {"jobs": 1})
+    (done,) = await janitor.run_once()
+    assert (done.reason, done.before) == ("objects of jobs that were deleted", {"jobs": 1})
+    assert list(tmp_path.iterdir()) == []
+    assert await janitor.run_once() == []
+    assert len(await scene.tidying.actions(10)) == 1
+    await store.close()
 
 
 async def test_a_dry_run_says_what_it_would_do_and_does_nothing(scene: Bench) -> None:

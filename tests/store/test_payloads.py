@@ -53,6 +53,21 @@ def test_a_job_is_cleaned_with_all_that_belongs_to_it_and_nothing_else(objects: 
     objects.remove_job(JOB)
 
 
+def test_several_who_clean_the_same_job_at_once_agree(objects: Objects) -> None:
+    for number in range(50):
+        objects.write(JOB, digest_of(b"%d" % number), b"%d" % number)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: objects.remove_job(JOB), range(4)))
+    with pytest.raises(PayloadUnavailable):
+        objects.read(JOB, digest_of(b"7"))
+
+
+def test_a_job_that_cannot_be_cleaned_says_so(tmp_path: Path) -> None:
+    (tmp_path / JOB).write_text("a file where a folder should be")
+    with pytest.raises(PayloadUnavailable, match=f"The payloads of job {JOB} cannot be removed from {tmp_path / JOB}"):
+        Folder(tmp_path).remove_job(JOB)
+
+
 def test_what_is_missing_is_told_with_job_digest_place_and_remedy(objects: Objects) -> None:
     with pytest.raises(PayloadUnavailable) as problem:
         objects.read(JOB, DIGEST)

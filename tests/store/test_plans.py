@@ -28,7 +28,7 @@ def crowded(request: pytest.FixtureRequest, server_url: str, template_database: 
         if request.param == "empty":
             fill(crowd.connection)
             empty(crowd.connection)
-            for statement, parameters in (STATEMENTS | FLEET).items():
+            for statement, parameters in (STATEMENTS | FLEET | PRUNING | {"prune_jobs": PRUNE}).items():
                 crowd.plan_of(statement, parameters)
         fill(crowd.connection)
         yield crowd
@@ -133,6 +133,12 @@ STATEMENTS: dict[str, dict[str, Any]] = {
     "read_events": {"job": JOBS[0], "after": 4000, "node": None, "limit": 100},
     "item_results": {"job": JOBS[0], "node": "n"},
 }  # fmt: skip
+PRUNING: dict[str, dict[str, Any]] = {
+    name: {"cutoff": "2001-01-01", "statuses": "{completed,failed}", "after_time": "-infinity",
+        "after_job": str(uuid.UUID(int=0)), "jobs": 200, "tasks": 10_000, "most": None}
+    for name in ("find_prunable", "next_prunable")
+}  # fmt: skip
+PRUNE = {"jobs": plain(JOBS), "cutoff": "infinity", "statuses": "{completed,failed}"}
 FLEET: dict[str, dict[str, Any]] = {
     "live_orchestrators": {},
     "live_workers": {},
@@ -160,6 +166,21 @@ def test_a_look_at_the_fleet_reads_nothing_that_has_ended(crowded: Planner, name
     read = sum(float(rows) * int(loops) for table, rows, loops in scans if table == "jobs")
     assert read <= len(JOBS), plan
     assert "Seq Scan on jobs" not in plan
+
+
+@pytest.mark.parametrize("name", PRUNING)
+def test_what_is_too_young_to_be_pruned_is_not_read(crowded: Planner, name: str) -> None:
+    plan = crowded.plan_of(name, PRUNING[name])
+    scans = re.findall(r"Scan.* on (\w+)[^(]*\([^)]*\) \(actual rows=([\d.]+) loops=(\d+)", plan)
+    read = [float(rows) * int(loops) for table, rows, loops in scans if table == "jobs"]
+    assert read == [0.0], plan
+    assert "jobs_by_finishing_time" in plan and "Rows Removed" not in plan, plan
+
+
+def test_the_rows_of_a_job_that_goes_are_found_by_an_index(crowded: Planner) -> None:
+    """The inbox, which is short, is read as a whole, and so are the answers of a day."""
+    plan = crowded.plan_of("prune_jobs", PRUNE)
+    assert set(re.findall(r"Seq Scan on (\w+)", plan)) <= {"inbox", "answers"}, plan
 
 
 MOST_ROWS = {

@@ -102,6 +102,13 @@ class RecoveryVerb(StrEnum):
     RERUN = "rerun"
 
 
+class FinishedStatus(StrEnum):
+    COMPLETED = "completed"
+    PARTIAL = "partial"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
 Json = Annotated[bool, typer.Option("--json", help="Answer as JSON; problems too, on stderr.")]
 DatabaseUrl = Annotated[
     str | None,
@@ -571,6 +578,33 @@ def janitor(
     from holdfast.cli.janitor import tidy
 
     return tidy(once=once, dry_run=dry_run, as_json=as_json, database_url=database_url)
+
+
+@app.command(cls=PlainCommand, rich_help_panel=INSTALL)
+def prune(
+    older_than: Annotated[
+        str, typer.Option("--older-than", metavar="AGE", help="Jobs that finished so long ago: 90s, 12h, 30d, 4w.")
+    ] = "30d",
+    status: Annotated[
+        list[FinishedStatus],
+        typer.Option("--status", metavar="STATUS", help="Only jobs that ended so; may be repeated. Default: all."),
+    ] = [],  # noqa: B006
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would go and delete nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Delete finished jobs that are old, with their payloads."""
+    from holdfast.cli.prune import prune_jobs
+
+    return prune_jobs(
+        older_than,
+        [one.value for one in status],
+        dry_run=dry_run,
+        yes=yes,
+        as_json=as_json,
+        database_url=database_url,
+    )
 
 
 @app.command(cls=PlainCommand, rich_help_panel=INSTALL)

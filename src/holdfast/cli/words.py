@@ -65,6 +65,15 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def size(number: int) -> str:
+    """`0 B`, `12.5 kB`, `3.4 GB`"""
+    amount, units = float(number), ["B", "kB", "MB", "GB", "TB"]
+    while amount >= 999.95 and len(units) > 1:
+        amount /= 1000
+        del units[0]
+    return f"{number} B" if units[0] == "B" else f"{amount:,.1f} {units[0]}"
+
+
 def cut(text: str, width: int) -> str:
     """One harmless line of at most that width."""
     line = " ".join(harmless(text).split())

@@ -26,7 +26,8 @@ from holdfast.janitor.repeated_failures import RepeatedFailures
 from holdfast.janitor.retention import Retention
 from holdfast.janitor.stages import Stages
 from holdfast.janitor.stuck_tasks import StuckTasks
-from holdfast.store.tidying import FIRST_JOB, Finding, Tidying
+from holdfast.store.pruning import FIRST_JOB
+from holdfast.store.tidying import Finding, Tidying
 
 logger = logging.getLogger("holdfast.janitor")
 
@@ -40,7 +41,6 @@ DUTIES: tuple[type[Duty], ...] = (
     Orphans,
     RepeatedFailures,
     LongOpenBreakers,
-    Retention,
 )
 PATROL_JOBS = 2_000
 PATROL_TASKS = 100_000
@@ -50,11 +50,13 @@ PATROL_TASKS = 100_000
 class Janitor:
     """Runs until told to stop. A pass every half lease finds what is wrong within two."""
 
-    def __init__(self, tidying: Tidying, name: str, *, lease_seconds: float) -> None:
+    def __init__(
+        self, tidying: Tidying, name: str, *, lease_seconds: float, retention_days: float | None = None
+    ) -> None:
         self._tidying = tidying
         self._holder = f"{name} {uuid.uuid4().hex[:8]}"
         self._lease_seconds = lease_seconds
-        self._duties = [duty(lease_seconds) for duty in DUTIES]
+        self._duties = [*(duty(lease_seconds) for duty in DUTIES), Retention(lease_seconds, retention_days)]
         self._due: dict[str, float] = {}
         self._after = FIRST_JOB
         self.leads = False

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import InvalidInput, PayloadUnavailable
-from holdfast.store.payloads import CHUNK_BYTES, digest_of, missing, receive, verify
+from holdfast.store.payloads import CHUNK_BYTES, digest_of, missing, not_removed, receive, verify
 
 
 class ObjectStorage:
@@ -71,5 +71,11 @@ class ObjectStorage:
             raise missing(job_id, digest, f"{self.place}/{job_id}/{digest}", problem) from None
 
     def remove_job(self, job_id: str) -> None:
-        for page in self._library.list(self._store, prefix=f"{job_id}/"):
-            self._library.delete(self._store, [found["path"] for found in page])
+        try:
+            for page in self._library.list(self._store, prefix=f"{job_id}/"):
+                self._library.delete(self._store, [found["path"] for found in page])
+        except FileNotFoundError:
+            # Somebody else is removing it too: look again for what is left.
+            self.remove_job(job_id)
+        except Exception as problem:
+            raise not_removed(job_id, f"{self.place}/{job_id}", problem) from None

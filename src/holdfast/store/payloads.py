@@ -99,7 +99,15 @@ class Folder:
             raise missing(job_id, digest, str(place), problem) from None
 
     def remove_job(self, job_id: str) -> None:
-        shutil.rmtree(self._root / job_id, ignore_errors=True)
+        place = self._root / job_id
+        try:
+            shutil.rmtree(place)
+        except FileNotFoundError:
+            # Somebody else is removing it too, or has: look again for what is left.
+            if place.exists():
+                self.remove_job(job_id)
+        except OSError as problem:
+            raise not_removed(job_id, str(place), problem) from None
 
     def _take_in(self, folder: Path, parts: Iterable[bytes], target: Path | None = None) -> tuple[str, int]:
         """Nobody sees the file under its name before all of it is on the disk; a second one changes nothing."""
@@ -174,6 +182,15 @@ def missing(job_id: str, digest: str, place: str, problem: Exception) -> Payload
     return PayloadUnavailable(
         f"Payload {digest} of job {job_id} cannot be read from {place}: {reason}.",
         remedy="Let all processes use one object store: the same HOLDFAST_STORAGE_URL, or one shared HOLDFAST_HOME.",
+        instance=job_id,
+    )
+
+
+def not_removed(job_id: str, place: str, problem: Exception) -> PayloadUnavailable:
+    reason = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
+    return PayloadUnavailable(
+        f"The payloads of job {job_id} cannot be removed from {place}: {reason}.",
+        remedy="Give the process the right to delete there; the next prune tries again.",
         instance=job_id,
     )
 

@@ -100,7 +100,7 @@ class PostgresStore:
         refused = [j for j in jobs if j.job_id not in created and (j.tenant, j.identity) not in known]
         if refused:
             await self._refuse_if_full(refused[0].tenant)
-            # The limit was lifted in between.
+            # The limit was lifted, or the job was pruned, in between.
             return await self.submit(jobs)
         return [await self._submit_answer(job, created, known) for job in jobs]
 

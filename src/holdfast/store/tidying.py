@@ -16,10 +16,10 @@ from holdfast.store.arrays import jsons, plain, texts
 from holdfast.store.connection import Rows, unreachable
 from holdfast.store.listener import SIGNAL
 from holdfast.store.postgres import PostgresStore
+from holdfast.store.pruning import Pruning
 from holdfast.store.queries import query
 
 ROLE = "janitor"
-FIRST_JOB = str(uuid.UUID(int=0))
 
 
 class Finding(NamedTuple):
@@ -70,6 +70,7 @@ class Tidying:
 
     def __init__(self, store: PostgresStore) -> None:
         self._store = store
+        self.pruning = Pruning(store)
         self._graphs: dict[str, Graph] = {}
 
     # Who leads

@@ -279,6 +279,12 @@ select %(run)s::uuid, %(duty)s, 'delete', 'rows that ended long ago', to_jsonb(c
 where c.workers + c.orchestrators + c.answers + c.janitor_actions > 0
 returning duty, action, reason, job_id::text, node, item, before::text, after::text;
 
+-- name: write_deletion
+-- A line for what was deleted in other transactions.
+insert into janitor_actions (run, duty, action, reason, before)
+values (%(run)s::uuid, %(duty)s, 'delete', %(reason)s, %(before)s::jsonb)
+returning duty, action, reason, job_id::text, node, item, before::text, after::text;
+
 -- name: find_forgotten
 select null::text, null::text, null::int, to_jsonb(c)::text
 from (

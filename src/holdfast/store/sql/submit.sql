@@ -96,10 +96,11 @@ select lane_id, queue, handler, tenant, breaker, limit_key from lanes;
 select pg_notify(%(channel)s, %(payload)s);
 
 -- name: send_signal
--- Carries the owner known now; the sweep corrects it if that changes.
+-- Carries the owner known now; the sweep corrects it if that changes. Nobody prunes the job meanwhile.
 insert into inbox (owner, job_id, kind, actor, reason, data)
 select coalesce(j.owner, 0), j.job_id, %(kind)s, %(actor)s, %(reason)s, %(data)s::jsonb
 from jobs j where j.job_id = %(job)s
+for key share
 returning id, owner;
 
 -- name: answer

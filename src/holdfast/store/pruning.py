@@ -1,0 +1,157 @@
+"""Deletes finished jobs with all their rows and objects. Knows nothing of what is unfinished: it never touches it.
+
+Rows go first, in one transaction for each batch, and with them comes a line in `discarded`; then the objects go, then
+that line. Whoever is killed in between leaves lines, and the next one removes what they speak of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import psycopg
+
+from holdfast import failpoint
+from holdfast.core.states import JOB_TERMINAL
+from holdfast.errors import PayloadUnavailable
+from holdfast.store.arrays import plain
+from holdfast.store.connection import Rows, unreachable
+from holdfast.store.payloads import AT_ONCE
+from holdfast.store.postgres import PostgresStore
+from holdfast.store.queries import query
+
+logger = logging.getLogger("holdfast.store")
+
+BATCH_JOBS = 200
+BATCH_TASKS = 10_000
+"""How much goes in one transaction: so many jobs, so many tasks. A job is never cut in two; a wider one goes alone."""
+EVERY_STATUS = tuple(sorted(JOB_TERMINAL))
+FIRST_JOB = str(uuid.UUID(int=0))
+
+
+class Pruned(NamedTuple):
+    """Jobs of one workflow with one status that have gone, or may go."""
+
+    workflow_id: str
+    status: str
+    jobs: int
+    tasks: int
+    bytes: int
+    oldest: datetime
+    """When the first of them ended."""
+
+
+class OldestLeft(NamedTuple):
+    job_id: str
+    workflow_id: str
+    finished_at: datetime
+
+
+class Pruning:
+    """The part of the store that forgets. Any number may prune at once: what one holds, the others pass over."""
+
+    def __init__(self, store: PostgresStore) -> None:
+        self._connections = store.connections
+        self._objects = store.payloads.objects if store.payloads is not None else None
+
+    async def find(
+        self, older_than_seconds: float, statuses: Sequence[str] = EVERY_STATUS, *, most: int | None = None
+    ) -> list[Pruned]:
+        """What may go, by workflow and status; at most the `most` oldest jobs."""
+        cutoff = await self._cutoff(older_than_seconds)
+        rows = await self._fetch("find_prunable", cutoff=cutoff, statuses=plain(statuses), most=most)
+        return [Pruned._make(row) for row in rows]
+
+    async def oldest_left(self, older_than_seconds: float, statuses: Sequence[str] = EVERY_STATUS) -> OldestLeft | None:
+        """The oldest finished job that stays when all that may go has gone."""
+        cutoff = await self._cutoff(older_than_seconds)
+        rows = await self._fetch("oldest_left", cutoff=cutoff, statuses=plain(statuses))
+        return OldestLeft._make(rows[0]) if rows else None
+
+    async def prune(
+        self,
+        older_than_seconds: float,
+        statuses: Sequence[str] = EVERY_STATUS,
+        *,
+        within_seconds: float | None = None,
+        on_batch: Callable[[int], None] = lambda jobs: None,
+    ) -> list[Pruned]:
+        """Delete what may go, oldest first, and finish what others have left; returns what was deleted.
+
+        No batch begins after `within_seconds`. `on_batch` hears how many jobs have gone so far.
+        """
+        until = time.monotonic() + within_seconds if within_seconds is not None else None
+        await self.finish_leftovers()
+        cutoff, place = await self._cutoff(older_than_seconds), {"after_time": "-infinity", "after_job": FIRST_JOB}
+        terms = {"cutoff": cutoff, "statuses": plain(statuses)}
+        gone: Rows = []
+        while until is None or time.monotonic() < until:
+            found = await self._fetch("next_prunable", **terms, **place, jobs=BATCH_JOBS, tasks=BATCH_TASKS)
+            if not found:
+                break
+            place = {"after_time": found[-1][1], "after_job": found[-1][0]}
+            deleted = await self._fetch("prune_jobs", **terms, jobs=plain(row[0] for row in found))
+            await failpoint.hit("prune.after_commit")
+            await self._remove_objects([row[0] for row in deleted])
+            gone += deleted
+            on_batch(len(gone))
+        return _summary(gone)
+
+    async def leftovers(self, age_seconds: float = 0.0) -> int:
+        """Of how many jobs the objects are still to be removed, so long after their rows have gone."""
+        if self._objects is None:
+            return 0
+        return int((await self._fetch("count_discarded", age=age_seconds))[0][0])
+
+    async def finish_leftovers(self, age_seconds: float = 0.0) -> int:
+        """Remove the objects of jobs whose rows have gone; returns of how many jobs that was done."""
+        done, after = 0, FIRST_JOB
+        while found := await self._fetch("discarded", after=after, age=age_seconds, limit=BATCH_JOBS):
+            after = found[-1][0]
+            done += await self._remove_objects([row[0] for row in found])
+        return done
+
+    async def _remove_objects(self, jobs: Sequence[str]) -> int:
+        """Also what no row referred to: an object may have been stored for a report that was rejected."""
+        if self._objects is None or not jobs:
+            return 0
+        turns = asyncio.Semaphore(AT_ONCE)
+        removed = [job for job in await asyncio.gather(*(self._remove(job, turns) for job in jobs)) if job is not None]
+        await failpoint.hit("prune.after_objects")
+        await self._fetch("forget_discarded", jobs=plain(removed))
+        return len(removed)
+
+    async def _remove(self, job_id: str, turns: asyncio.Semaphore) -> str | None:
+        """What cannot be removed now keeps its line, and is tried again by whoever comes next."""
+        assert self._objects is not None
+        try:
+            async with turns:
+                await asyncio.to_thread(self._objects.remove_job, job_id)
+        except PayloadUnavailable as problem:
+            logger.warning("payloads_left_behind: %s", problem)
+            return None
+        return job_id
+
+    async def _cutoff(self, older_than_seconds: float) -> str:
+        return str((await self._fetch("cutoff", age=older_than_seconds))[0][0])
+
+    async def _fetch(self, statement: str, /, **parameters: Any) -> Rows:
+        try:
+            return (await self._connections.exchange("prune", (query(statement), parameters)))[0].rows
+        except psycopg.OperationalError as error:
+            raise unreachable(self._connections.url, error) from None
+
+
+def _summary(gone: Iterable[tuple[Any, ...]]) -> list[Pruned]:
+    found: dict[tuple[str, str], Pruned] = {}
+    for _, workflow_id, status, tasks, size, finished_at in gone:
+        one = found.get((workflow_id, status), Pruned(workflow_id, status, 0, 0, 0, finished_at))
+        found[(workflow_id, status)] = one._replace(
+            jobs=one.jobs + 1, tasks=one.tasks + tasks, bytes=one.bytes + size, oldest=min(one.oldest, finished_at)
+        )
+    return sorted(found.values())

@@ -1,0 +1,140 @@
+-- Finished jobs and all that belongs to them. A job may go if it ended before the cutoff, nobody owns it, nothing of it
+-- is queued and no signal of it is unread. Lock order: the jobs' rows, passing over those that somebody else holds;
+-- nobody writes the other rows of a job that has no owner.
+
+-- name: cutoff
+-- One moment for a whole prune: jobs that end meanwhile stay.
+select (now() - make_interval(secs => %(age)s::float8))::text;
+
+-- name: find_prunable
+-- What may go, by workflow and status, of the jobs that ended first.
+with unread as materialized (
+    select i.job_id from inbox i
+),
+prunable as (
+    select j.job_id, j.workflow_id, j.status, j.finished_at
+    from jobs j
+    where j.finished_at < %(cutoff)s::timestamptz and j.status = any(%(statuses)s::text[]) and j.owner is null
+        and j.job_id not in (select u.job_id from unread u)
+        and not exists (select 1 from queue q where q.job_id = any(array[j.job_id]))
+    order by j.finished_at, j.job_id limit %(most)s::bigint
+)
+select p.workflow_id, p.status, count(*), coalesce(sum(n.tasks), 0)::bigint, coalesce(sum(o.bytes), 0)::bigint,
+    min(p.finished_at)
+from prunable p
+cross join lateral (
+    select sum(k.expanded_count) from nodes k where k.job_id = any(array[p.job_id])
+) as n (tasks)
+cross join lateral (
+    select sum(l.bytes) from payloads l where l.job_id = any(array[p.job_id])
+) as o (bytes)
+group by p.workflow_id, p.status order by p.workflow_id, p.status;
+
+-- name: next_prunable
+-- The next jobs that may go, oldest first: so many, and no more tasks than that, but always one job.
+with unread as materialized (
+    select i.job_id from inbox i
+),
+prunable as (
+    select j.job_id, j.finished_at,
+        (select coalesce(sum(n.expanded_count), 0) from nodes n where n.job_id = any(array[j.job_id])) as tasks
+    from jobs j
+    where j.finished_at < %(cutoff)s::timestamptz and j.status = any(%(statuses)s::text[]) and j.owner is null
+        and (j.finished_at, j.job_id) > (%(after_time)s::timestamptz, %(after_job)s::uuid)
+        and j.job_id not in (select u.job_id from unread u)
+        and not exists (select 1 from queue q where q.job_id = any(array[j.job_id]))
+    order by j.finished_at, j.job_id limit %(jobs)s
+),
+added as (
+    select p.job_id, p.finished_at, row_number() over in_order as number, sum(p.tasks) over in_order as tasks
+    from prunable p window in_order as (order by p.finished_at, p.job_id)
+)
+select a.job_id::text, a.finished_at::text from added a where a.tasks <= %(tasks)s or a.number = 1
+order by a.number;
+
+-- name: prune_jobs
+-- All rows of these jobs, and a line that their objects are to follow. A job that somebody else holds, or that may no
+-- longer go, stays whole.
+with unread as materialized (
+    select i.job_id from inbox i where i.job_id = any(%(jobs)s::uuid[])
+),
+locked as materialized (
+    select j.job_id, j.workflow_id, j.status, j.finished_at
+    from jobs j
+    where j.job_id = any(%(jobs)s::uuid[]) and j.finished_at < %(cutoff)s::timestamptz
+        and j.status = any(%(statuses)s::text[]) and j.owner is null
+        and j.job_id not in (select u.job_id from unread u)
+        and not exists (select 1 from queue q where q.job_id = any(array[j.job_id]))
+    order by j.job_id
+    for update skip locked
+),
+tasks_gone as (
+    delete from tasks t using locked l where t.job_id = any(array[l.job_id]) returning t.job_id
+),
+payloads_gone as (
+    delete from payloads p using locked l where p.job_id = any(array[l.job_id]) returning p.job_id, p.bytes
+),
+nodes_gone as (
+    delete from nodes n using locked l where n.job_id = any(array[l.job_id])
+),
+attempts_gone as (
+    delete from attempts a using locked l where a.job_id = any(array[l.job_id])
+),
+checkpoints_gone as (
+    delete from checkpoints c using locked l where c.job_id = any(array[l.job_id])
+),
+events_gone as (
+    delete from events e using locked l where e.job_id = any(array[l.job_id])
+),
+artifacts_gone as (
+    delete from artifacts a using locked l where a.job_id = any(array[l.job_id])
+),
+answered as materialized (
+    -- An answer that is locked is being forgotten by the janitor.
+    select a.signal_id from answers a where a.job_id in (select l.job_id from locked l) for update skip locked
+),
+answers_gone as (
+    delete from answers a using answered d where a.signal_id = any(array[d.signal_id])
+),
+to_follow as (
+    insert into discarded (job_id) select l.job_id from locked l on conflict (job_id) do nothing
+),
+gone as (
+    delete from jobs j using locked l where j.job_id = any(array[l.job_id])
+    returning j.job_id, j.workflow_id, j.status, j.finished_at
+),
+task_count as materialized (
+    select t.job_id, count(*) as tasks from tasks_gone t group by t.job_id
+),
+payload_size as materialized (
+    select p.job_id, sum(p.bytes)::bigint as bytes from payloads_gone p group by p.job_id
+)
+select g.job_id::text, g.workflow_id, g.status, coalesce(t.tasks, 0), coalesce(p.bytes, 0), g.finished_at
+from gone g
+left join task_count t on t.job_id = g.job_id
+left join payload_size p on p.job_id = g.job_id
+order by g.finished_at, g.job_id;
+
+-- name: oldest_left
+-- The finished job that is the oldest when all that may go has gone.
+with unread as materialized (
+    select i.job_id from inbox i
+)
+select j.job_id::text, j.workflow_id, j.finished_at from jobs j
+where j.finished_at is not null and not (
+    j.finished_at < %(cutoff)s::timestamptz and j.status = any(%(statuses)s::text[]) and j.owner is null
+    and j.job_id not in (select u.job_id from unread u)
+    and not exists (select 1 from queue q where q.job_id = any(array[j.job_id])))
+order by j.finished_at, j.job_id limit 1;
+
+-- name: discarded
+-- Jobs whose objects are to be removed; those of the last moments may be in somebody's hands.
+select d.job_id::text from discarded d
+where d.job_id > %(after)s::uuid and d.discarded_at <= now() - make_interval(secs => %(age)s::float8)
+order by d.job_id limit %(limit)s;
+
+-- name: count_discarded
+select count(*) from discarded d where d.discarded_at <= now() - make_interval(secs => %(age)s::float8);
+
+-- name: forget_discarded
+delete from discarded where job_id = any(%(jobs)s::uuid[]);

@@ -1,0 +1,305 @@
+"""Finished jobs go with all that belongs to them; whatever is not over stays, and whoever is killed loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.client import Client
+from holdfast.define.load import load_text
+from holdfast.store import pruning as pruning_module
+from holdfast.store.arrays import plain
+from holdfast.store.payloads import Folder, Payloads, digest_of
+from holdfast.store.postgres import PostgresStore
+from holdfast.store.pruning import Pruning
+from holdfast.store.queries import query
+from tests.conftest import eventually
+from tests.running import registry, running, serving
+from tests.store.stage import new_job
+
+pytestmark = pytest.mark.anyio
+
+DAY = 86_400.0
+ROWS = {
+    "nodes": "(job_id, node, status, width, expanded_count) values (%(job)s, 'n', 'completed', %(width)s, %(width)s)",
+    "tasks": "(job_id, node, item, status, finished_at)"
+    " select %(job)s, 'n', i, 'completed', now() from generate_series(0, %(width)s - 1) i",
+    "attempts": "(job_id, node, item, attempt, epoch, outcome) values (%(job)s, 'n', 0, 1, 1, 'failed')",
+    "checkpoints": "(job_id, node, item, seq, name, epoch) values (%(job)s, 'n', 0, 1, 'c', 1)",
+    "events": "(job_id, seq, event) select %(job)s, i, 'task_completed' from generate_series(2, %(width)s) i",
+    "answers": "(signal_id, job_id, applied, reason) select coalesce(max(signal_id), 0) + 1, %(job)s, true, ''"
+    " from answers",
+    "payloads": "(job_id, digest, bytes) values (%(job)s, %(digest)s, %(bytes)s)",
+    "artifacts": "(job_id, node, item, name, digest, bytes, attempt)"
+    " values (%(job)s, 'n', 0, 'a', %(digest)s, %(bytes)s, 1)",
+}
+STAY = {"janitor_actions"}
+"""Tables with a job_id that outlive the job: the janitor's log is one of what was done, to whatever is gone too."""
+
+
+class Past:
+    """A database with jobs that have ended, and a folder with their objects."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url = url
+        self.folder = folder
+        self.store = PostgresStore(url, payloads=Payloads(Folder(folder)))
+        self.pruning = Pruning(self.store)
+
+    async def query(self, statement: str, **parameters: Any) -> list[tuple[Any, ...]]:
+        async with self.store.connections.use("test") as connection:
+            cursor = await connection.execute(statement.encode(), parameters)
+            return await cursor.fetchall() if cursor.description else []
+
+    async def job(
+        self, days: float = 40, status: str = "completed", *, workflow: str = "w", width: int = 3, rows: bool = True
+    ) -> str:
+        """A job that ended so many days ago, with rows in every table and a payload of 1,000 bytes."""
+        (answer,) = await self.store.submit([new_job()])
+        job, data = answer.job_id, answer.job_id.encode().ljust(1000)
+        await self.query("delete from inbox where job_id = %(job)s", job=job)
+        await self.query(
+            "update jobs set status = %(status)s, workflow_id = %(workflow)s,"
+            " finished_at = now() - make_interval(secs => %(age)s) where job_id = %(job)s",
+            job=job,
+            status=status,
+            workflow=workflow,
+            age=days * DAY,
+        )
+        for table, values in ROWS.items() if rows else ():
+            given = {"job": job, "width": width, "digest": digest_of(data), "bytes": len(data)}
+            await self.query(f"insert into {table} {values}", **given)
+        Folder(self.folder).write(job, digest_of(data), data)
+        return job
+
+    async def unfinished(self, status: str) -> str:
+        job = await self.job(rows=False)
+        await self.query(
+            "update jobs set status = %(status)s, finished_at = null where job_id = %(job)s", job=job, status=status
+        )
+        return job
+
+    async def tables(self) -> dict[str, int]:
+        """How many rows each table has that speaks of jobs, whatever tables there are."""
+        found = await self.query(
+            "select c.relname from pg_attribute a join pg_class c on c.oid = a.attrelid"
+            " where a.attname = 'job_id' and c.relkind = 'r' and c.relnamespace = 'holdfast'::regnamespace"
+        )
+        return {table: (await self.query(f"select count(*) from {table}"))[0][0] for (table,) in found}
+
+    async def jobs(self) -> set[str]:
+        return {row[0] for row in await self.query("select job_id::text from jobs")}
+
+    def objects(self) -> set[str]:
+        return {place.name for place in self.folder.iterdir()} if self.folder.exists() else set()
+
+
+@pytest.fixture
+async def past(database_url: str, tmp_path: Path) -> AsyncIterator[Past]:
+    made = Past(database_url, tmp_path / "payloads")
+    yield made
+    await made.store.close()
+
+
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pruning_module, "BATCH_JOBS", 3)
+    monkeypatch.setattr(pruning_module, "BATCH_TASKS", 10)
+
+
+async def test_a_finished_job_goes_with_every_row_and_every_object(past: Past) -> None:
+    await past.job()
+    await past.query(
+        "insert into janitor_actions (run, duty, action, job_id, reason)"
+        " select gen_random_uuid(), 'orphans', 'recheck', job_id, '' from jobs"
+    )
+    before = await past.tables()
+    written = {table for table, rows in before.items() if rows}
+    assert written == set(before) - {"queue", "inbox", "discarded"}, "a table is new: is it to be pruned?"
+    await past.pruning.prune(30 * DAY)
+    left = {table for table, rows in (await past.tables()).items() if rows}
+    assert left == STAY
+    assert past.objects() == set()
+
+
+async def test_an_object_that_no_row_refers_to_goes_too(past: Past) -> None:
+    job = await past.job(rows=False)
+    assert past.objects() == {job}
+    await past.pruning.prune(30 * DAY)
+    assert past.objects() == set()
+
+
+async def make_jobs_that_stay(past: Past) -> tuple[set[str], set[str]]:
+    """Those that are open, and those that are over while somebody still has to do with them."""
+    owned, queued, signalled = [await past.job() for _ in range(3)]
+    opened = {await past.unfinished(status) for status in ("pending", "running")}
+    await past.query("update jobs set owner = 7 where job_id = %(job)s", job=owned)
+    await past.query(
+        "insert into queue (job_id, node, item, epoch, attempt, lane_id, owner, timeout_seconds)"
+        " values (%(job)s, 'n', -1, 1, 1, 1, 0, 60)",
+        job=queued,
+    )
+    await past.query("insert into inbox (job_id, kind) values (%(job)s, 'cancel')", job=signalled)
+    return opened, {owned, queued, signalled}
+
+
+async def test_nothing_unfinished_is_ever_pruned_invariant_18(past: Past) -> None:
+    opened, held = await make_jobs_that_stay(past)
+    before = await past.tables()
+    assert await past.pruning.find(0) == await past.pruning.prune(0) == []
+    assert await past.tables() == before
+    assert past.objects() == await past.jobs() == opened | held
+    await past.query("delete from queue")
+    await past.query("delete from inbox")
+    await past.query("update jobs set owner = null")
+    await past.pruning.prune(0)
+    assert past.objects() == await past.jobs() == opened, "they were held by nothing else"
+
+
+async def test_a_job_that_may_no_longer_go_when_its_turn_comes_stays_invariant_18(past: Past) -> None:
+    """Between the look and the deletion it may have got an owner, a signal or a task."""
+    opened, held = await make_jobs_that_stay(past)
+    young, failed, old = await past.job(29), await past.job(40, "failed"), await past.job(31)
+    (cutoff,) = await past.query("select (now() - interval '30 days')::text")
+    terms = {"cutoff": cutoff[0], "statuses": "{completed}", "jobs": plain(await past.jobs())}
+    (deleted,) = await past.store.connections.exchange("test prune", (query("prune_jobs"), terms))
+    assert [row[0] for row in deleted.rows] == [old]
+    assert await past.jobs() == opened | held | {young, failed}
+
+
+async def test_the_age_and_the_status_say_which_jobs_go(past: Past) -> None:
+    young, old = await past.job(29), await past.job(31)
+    failed, cancelled = await past.job(50, "failed"), await past.job(50, "cancelled")
+    await past.pruning.prune(30 * DAY, ["completed", "cancelled"])
+    assert await past.jobs() == {young, failed}
+    assert past.objects() == {young, failed}
+    assert {old, cancelled}.isdisjoint(await past.jobs())
+    left = await past.pruning.oldest_left(30 * DAY)
+    assert left is not None and left.job_id == young, "the failed one may go when somebody asks for it"
+
+
+async def test_what_is_found_is_what_goes_by_workflow_and_status(past: Past) -> None:
+    for days, status, workflow, width in ((40, "completed", "a", 3), (50, "completed", "a", 2), (60, "failed", "b", 1)):
+        await past.job(days, status, workflow=workflow, width=width)
+    found = await past.pruning.find(30 * DAY)
+    assert [one[:5] for one in found] == [("a", "completed", 2, 5, 2000), ("b", "failed", 1, 1, 1000)]
+    (oldest,) = await past.query("select min(finished_at) from jobs where workflow_id = 'a'")
+    assert found[0].oldest == oldest[0]
+    assert [one[:5] for one in await past.pruning.find(30 * DAY, most=1)] == [("b", "failed", 1, 1, 1000)]
+    assert len(await past.jobs()) == 3, "to look is not to delete"
+    assert await past.pruning.prune(30 * DAY) == found
+    assert await past.pruning.prune(30 * DAY) == await past.pruning.find(30 * DAY) == []
+
+
+@pytest.mark.usefixtures("small_batches")
+async def test_batches_are_small_and_a_wide_job_goes_alone(past: Past) -> None:
+    for days, width in ((49, 1), (48, 1), (47, 50), (46, 1), (45, 1), (44, 1), (43, 1), (42, 6), (41, 6)):
+        await past.job(days, width=width)
+    heard: list[int] = []
+    await past.pruning.prune(30 * DAY, on_batch=heard.append)
+    assert heard == [2, 3, 6, 8, 9], "two and the wide one alone; three; two of seven tasks; one"
+
+
+@pytest.mark.usefixtures("small_batches")
+async def test_no_batch_begins_when_the_time_is_over_and_the_next_prune_goes_on(past: Past) -> None:
+    for _ in range(4):
+        await past.job()
+    assert await past.pruning.prune(30 * DAY, within_seconds=0) == []
+    assert len(await past.jobs()) == 4
+    await past.pruning.prune(30 * DAY)
+    assert await past.jobs() == past.objects() == set()
+
+
+@pytest.mark.usefixtures("small_batches")
+async def test_several_who_prune_at_once_delete_each_job_once(past: Past) -> None:
+    for _ in range(40):
+        await past.job(width=2)
+    others = [Past(past.url, past.folder) for _ in range(4)]
+    done = await asyncio.gather(*(other.pruning.prune(30 * DAY) for other in others))
+    for other in others:
+        await other.store.close()
+    await past.pruning.prune(30 * DAY)
+    assert await past.jobs() == past.objects() == set()
+    assert sum(one.jobs for pruned in done for one in pruned) == 40
+    assert sum(one.tasks for pruned in done for one in pruned) == 80
+
+
+async def test_a_job_that_somebody_holds_is_passed_over(past: Past) -> None:
+    held, free = await past.job(), await past.job()
+    async with past.store.connections.use("holder") as connection, connection.transaction():
+        await connection.execute("select 1 from jobs where job_id = %s for update", (held,))
+        assert [one.jobs for one in await past.pruning.prune(30 * DAY)] == [1]
+        assert await past.jobs() == past.objects() == {held}
+    assert free not in await past.jobs()
+    await past.pruning.prune(30 * DAY)
+    assert await past.jobs() == past.objects() == set()
+
+
+async def test_objects_that_cannot_be_removed_are_remembered_until_they_can(past: Past) -> None:
+    job, other = await past.job(), await past.job()
+    (past.folder / job).rename(past.folder.parent / "elsewhere")
+    (past.folder / job).write_text("a file where a folder should be")
+    assert sum(one.jobs for one in await past.pruning.prune(30 * DAY)) == 2
+    assert (await past.jobs(), past.objects(), await past.pruning.leftovers()) == (set(), {job}, 1)
+    assert other not in past.objects()
+    (past.folder / job).unlink()
+    (past.folder.parent / "elsewhere").rename(past.folder / job)
+    assert await past.pruning.finish_leftovers(60.0) == 0, "it may be in the hands of whoever has just pruned"
+    assert await past.pruning.finish_leftovers() == 1
+    assert (past.objects(), await past.pruning.leftovers()) == (set(), 0)
+
+
+async def test_who_knows_no_objects_leaves_them_to_who_does(past: Past) -> None:
+    job = await past.job()
+    blind = PostgresStore(past.url)
+    assert [one.jobs for one in await Pruning(blind).prune(30 * DAY)] == [1]
+    assert await Pruning(blind).leftovers() == 0
+    await blind.close()
+    assert past.objects() == {job}
+    await past.pruning.prune(30 * DAY)
+    assert past.objects() == set()
+
+
+ECHO = "workflow_id: echo\nnodes: {a: {handler: echo, next: b}, b: {handler: echo, next: last}, last: {handler: note}}"
+
+
+async def test_the_same_submission_is_a_new_job_after_the_first_was_pruned(past: Past) -> None:
+    client, definition = Client(past.store), load_text(ECHO)
+    first = await client.submit(definition, key="once")
+    async with serving(past.url, registry(note=lambda: None)):
+
+        async def over() -> bool:
+            return bool(await past.query("select 1 from jobs where finished_at is not null"))
+
+        await eventually(over)
+        assert (await client.submit(definition, key="once")).job_id == first.job_id
+        assert [one.jobs for one in await past.pruning.prune(0)] == [1]
+        again = await client.submit(definition, key="once")
+        assert (again.answer, again.run) == ("created", 1) and again.job_id != first.job_id
+        await eventually(over)
+
+
+async def test_jobs_that_run_while_everything_finished_is_pruned_come_to_their_end(past: Past) -> None:
+    ended: Counter[int] = Counter()
+
+    def note(number: int) -> None:
+        ended[number] += 1
+
+    flow = ECHO.replace("{handler: note}", "{handler: note, params: {number: '{{ inputs.number }}'}}")
+    flow += "\ninputs: {number: {type: integer}}"
+    async with running(past.url, registry(note=note)) as engine:
+        for number in range(40):
+            await engine.submit(flow, {"number": number})
+
+        async def all_gone() -> bool:
+            await past.pruning.prune(0)
+            return not await past.jobs()
+
+        await eventually(all_gone, 60.0)
+    assert ended == Counter(range(40))
+    assert {table: rows for table, rows in (await past.tables()).items() if rows} == {}
