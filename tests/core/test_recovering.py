@@ -229,7 +229,7 @@ def test_a_stopping_job_is_not_touched() -> None:
     assert "stopping" in driver.recover("clear", "each").reason
 
 
-def test_a_plan_that_the_job_has_outrun_is_refused_and_progress_elsewhere_does_not_spoil_it() -> None:
+def test_a_plan_that_the_job_has_outrun_is_refused_and_progress_elsewhere_does_not_spoil_it_invariant_12() -> None:
     driver = pipeline(items=3)
     driver.done("split")
     driver.done("each", 0)

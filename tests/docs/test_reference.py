@@ -138,7 +138,7 @@ def emitted() -> set[str]:
     sources = [*(ROOT / "src/holdfast/core").glob("*.py"), *(ROOT / "src/holdfast/store").rglob("*.sql")]
     text = "".join(source.read_text(encoding="utf-8") for source in sources)
     pattern = (
-        r"[\"'](job_(?:created|started|held|released)|(?:node|task)_[a-z]+(?:_scheduled)?"
+        r"[\"'](job_(?:created|started|recovered|held|released)|(?:node|task)_[a-z]+(?:_scheduled)?"
         r"|[a-z]+_(?:rejected|changed|lost|acted|opened|closed))[\"']"
     )
     found = set(re.findall(pattern, text)) - {"task_count"}

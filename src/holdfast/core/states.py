@@ -32,9 +32,10 @@ class Status(StrEnum):
     CANCELLED = "cancelled"
 
 
-JOB_TERMINAL = frozenset({JobStatus.COMPLETED, JobStatus.PARTIAL, JobStatus.FAILED, JobStatus.CANCELLED})
-TERMINAL_ORDER = (Status.COMPLETED, Status.FAILED, Status.SKIPPED, Status.CANCELLED)
-TERMINAL = frozenset(TERMINAL_ORDER)
+JOB_ENDS = (JobStatus.COMPLETED, JobStatus.PARTIAL, JobStatus.FAILED, JobStatus.CANCELLED)
+JOB_TERMINAL = frozenset(JOB_ENDS)
+ENDS = (Status.COMPLETED, Status.FAILED, Status.SKIPPED, Status.CANCELLED)
+TERMINAL = frozenset(ENDS)
 
 
 class Trigger(StrEnum):
@@ -87,16 +88,14 @@ NODE_TRANSITIONS: dict[tuple[Status, Trigger], Status] = {
     (Status.RUNNING, Trigger.JOB_STOPPED): Status.CANCELLED,
     (Status.RUNNING, Trigger.OPEN_TASKS_ENDED): Status.FAILED,
     **{(status, Trigger.RESTARTED): Status.PENDING for status in Status if status is not Status.PENDING},
-    **{
-        (status, Trigger.TASK_RESET): Status.DISPATCHED for status in (Status.READY, Status.DISPATCHED, *TERMINAL_ORDER)
-    },
-    **{(status, Trigger.ITEMS_RESET): Status.RUNNING for status in (Status.RUNNING, *TERMINAL_ORDER)},
+    **{(status, Trigger.TASK_RESET): Status.DISPATCHED for status in (Status.READY, Status.DISPATCHED, *ENDS)},
+    **{(status, Trigger.ITEMS_RESET): Status.RUNNING for status in (Status.RUNNING, *ENDS)},
 }
 
 JOB_TRANSITIONS: dict[JobStatus, frozenset[JobStatus]] = {
     JobStatus.PENDING: frozenset({JobStatus.RUNNING, *JOB_TERMINAL}),
     JobStatus.RUNNING: JOB_TERMINAL,
-    **{status: frozenset({JobStatus.RUNNING}) for status in JOB_TERMINAL},
+    **{status: frozenset({JobStatus.RUNNING}) for status in JOB_ENDS},
 }
 """A finished job runs again only when a person wants a part of it to."""
 
