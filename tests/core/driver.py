@@ -384,7 +384,7 @@ class Driver:
                 task.error, task.retries = effect.error, effect.retries
                 task.lost, task.crashes = effect.lost, effect.crashes
             case WithdrawTasks():
-                self._stopped = True
+                self._stopped = self._stopped or effect.node is None
                 return self._withdraw(effect)
             case Emit():
                 wanted = self.events[-1].seq + 1 if self.events else 2
@@ -424,6 +424,7 @@ class Driver:
 
     def _withdraw(self, wanted: WithdrawTasks) -> TasksWithdrawn:
         keys = [k for k, row in self.queue.items() if not row.leased or wanted.leases_too]
+        keys = [key for key in keys if wanted.node in (None, key[0])]
         for node, first, last in wanted.unqueued:
             keys += [(node, item) for item in range(first, last + 1) if self.tasks[(node, item)].status == "ready"]
         keys += [key for key, task in self.tasks.items() if key[0] in wanted.waiting and task.waits]

@@ -26,11 +26,12 @@ def fan(
     aggregation: str | None = None,
     importance: str | None = None,
     retry: dict[str, Any] | None = None,
+    **more: Any,
 ) -> Workflow:
     flow = Workflow("w", inputs={"items": {"type": "any"}})
     flow.fan_out(
         "f", source=source, handler="h", params=params or {"value": "{{ item }}", "index": "{{ index }}"},
-        importance=importance, retry=retry or {"max_retries": 0},
+        importance=importance, retry=retry or {"max_retries": 0}, **more,
     )  # fmt: skip
     flow.fan_in("g", after="f", aggregation=aggregation)
     return flow
@@ -475,3 +476,64 @@ def test_an_item_whose_params_are_too_large_fails_alone() -> None:
     assert "bytes; at most 60 can be given to a handler" in failed.error["message"]
     assert "HOLDFAST_PAYLOAD_LIMIT_BYTES" in failed.error["hint"]
     assert [driver.tasks[("f", i)].status for i in (0, 2)] == ["completed", "completed"]
+
+
+@pytest.mark.parametrize(
+    ("failures", "width", "bad", "status"),
+    [
+        (0, 4, 1, "failed"), (1, 4, 1, "partial"), (1, 4, 2, "failed"), ("25%", 4, 1, "partial"),
+        ("25%", 4, 2, "failed"), ("25%", 3, 1, "failed"), ("100%", 3, 3, "partial"), (5, 3, 3, "partial"),
+    ],
+)  # fmt: skip
+def test_so_many_items_may_fail_that_the_flow_goes_on_and_the_job_is_partial(
+    failures: Any, width: int, bad: int, status: str
+) -> None:
+    job = driver(list(range(width)), tolerate={"failures": failures})
+    job.submit()
+    job.run(lambda node, item, attempt, params: Fails("bad") if 0 <= item < bad else item)
+    assert job.state.status == status
+    if status == "partial":
+        assert job.status_of("f") == "completed"
+        assert job.node("g").output == {
+            "results": list(range(bad, width)), "count": width - bad, "failed": list(range(bad)),
+        }  # fmt: skip
+
+
+def test_with_stop_the_items_that_wait_are_cancelled_and_those_that_run_may_finish() -> None:
+    job = driver(
+        list(range(10)), chunk=4, window=4, on_item_failure="stop", tolerate={"failures": 1}, importance="important"
+    )
+    job.submit()
+    job.claim("f", 0)
+    job.claim("f", 1)
+    job.claim("f", 2)
+    job.read(job.hand_in("f", 0, fails=Fails("bad")))
+    assert job.status_of("f") == "running"
+    job.read(job.hand_in("f", 1, fails=Fails("bad")))
+    assert set(job.queue) == {("f", 2)}
+    job.read(job.hand_in("f", 2))
+    assert job.status_of("f") == "failed"
+    assert not owed_rows(job.state)
+    assert (job.node("f").completed, job.node("f").failed) == (1, 2)
+    assert job.state.status == "failed", "what follows a fan-out that failed is critical here"
+
+
+def test_with_stop_nothing_is_tried_again_once_too_many_have_failed() -> None:
+    job = driver([1, 2], on_item_failure="stop", retry={"max_retries": 5})
+    job.submit()
+    job.claim("f", 0)
+    job.claim("f", 1)
+    job.read(job.hand_in("f", 0, fails=Fails("bad", permanent=True)))
+    job.read(job.hand_in("f", 1, fails=Fails("busy")))
+    assert job.tasks[("f", 1)].status == "cancelled"
+    assert job.status_of("f") == "failed"
+
+
+def test_a_fan_out_that_was_cut_short_can_be_resumed() -> None:
+    job = driver(list(range(6)), chunk=2, window=2, on_item_failure="stop")
+    job.submit()
+    job.run(lambda node, item, attempt, params: Fails("bad") if item == 1 else item)
+    assert job.state.status == "failed"
+    assert job.recover("resume").applied
+    job.run(lambda node, item, attempt, params: item)
+    assert (job.state.status, job.node("g").output["count"]) == ("completed", 6)

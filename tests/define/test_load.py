@@ -65,11 +65,35 @@ MISTAKES: dict[str, tuple[str, int, int, str, str | None]] = {
         "Unknown key 'secrets'",
         None,
     ),
-    "a later key of a fan-out": (
+    "a tolerance without a number": (
         HEAD + "  f:\n    type: fan_out\n    source: '{{ inputs.x }}'\n    tolerate: {}\n    task: {handler: x}\n",
         6,
         5,
-        "Unknown key 'tolerate'",
+        "'failures' is missing",
+        None,
+    ),
+    "a tolerance below nothing": (
+        HEAD
+        + "  f:\n    type: fan_out\n    source: '{{ inputs.x }}'\n    tolerate: {failures: -1}\n    task: {handler: x}",
+        6,
+        26,
+        'a share such as "1%"',
+        None,
+    ),
+    "a tolerance of more than all": (
+        HEAD
+        + "  f:\n    type: fan_out\n    source: '{{ inputs.x }}'\n    tolerate: {failures: 101%}\n    task: {handler: x}",  # noqa: E501
+        6,
+        26,
+        'a share such as "1%"',
+        None,
+    ),
+    "an unknown way to go on": (
+        HEAD
+        + "  f:\n    type: fan_out\n    source: '{{ inputs.x }}'\n    on_item_failure: end\n    task: {handler: x}\n",
+        6,
+        22,
+        "one of finish, stop",
         None,
     ),
     "an unknown node key": (HEAD + "  a:\n    handler: x\n    retrys: {}\n", 5, 5, "'retrys'", "'retry'"),

@@ -187,10 +187,12 @@ class Checkers:
                     assert found is not None and found.status in TERMINAL, f"6: {name} began before {source} had ended"
             if node.status in ("ready", "dispatched", "running", "completed"):
                 self._check_rule(job_id, name, nodes, program)
-            if node.status == "completed" and program.nodes[name].node.type is NodeType.FAN_OUT:
-                assert node.completed == node.width, f"8: {job_id}/{name} completed without all of its items"
+            definition = program.nodes[name].node
+            if node.status == "completed" and definition.type is NodeType.FAN_OUT:
+                assert node.completed + node.failed == node.width, f"8: {job_id}/{name} completed without all its items"
+                assert definition.tolerate.allows(node.failed, node.width), f"8: {job_id}/{name} tolerated too many"
             fan_out = program.graph.fan_out_of.get(name)
-            if fan_out is not None and node.status == "completed":
+            if fan_out is not None and node.status == "completed" and nodes[fan_out].status == "completed":
                 source_node = nodes[fan_out]
                 settled = source_node.completed + source_node.failed + source_node.skipped + source_node.cancelled
                 assert source_node.width == settled, f"8: fan-in {name} fired with items missing"
@@ -366,6 +368,8 @@ class Checkers:
     def lost_work(self, job_id: str) -> bool:
         """Whether a time limit, lost leases or repeated failures had a say: then all is a matter of timing."""
         if self.db.jobs[job_id]["stop_cause"] in ("timeout", "cancelled") or self._repeated(job_id):
+            return True
+        if any(data and data.get("reason") == "too_many_failed" for *_, data in self.db.events[job_id]):
             return True
         return any((t["error"] or {}).get("code") in ("LEASE_LOST", "TIMEOUT") for t in self.db.tasks[job_id].values())
 

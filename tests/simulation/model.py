@@ -975,7 +975,7 @@ def apply_batch(db: Database, me: int, batch: Batch) -> None:
 def withdrawn(db: Database, wanted: Withdrawal) -> list[Key]:
     """What a withdrawal ends: what is queued, what never was, and what waits after a reset."""
     tasks = db.tasks[wanted.job_id]
-    keys = [k[1:] for k, row in db.queue.items() if k[0] == wanted.job_id]
+    keys = [k[1:] for k in db.queue if k[0] == wanted.job_id and wanted.node in (None, k[1])]
     keys = [k for k in keys if wanted.leases_too or db.queue[(wanted.job_id, *k)]["state"] != "leased"]
     for node, first, last in wanted.unqueued:
         keys += [(node, i) for i in range(first, last + 1) if (node, i) in tasks]

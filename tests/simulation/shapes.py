@@ -55,7 +55,7 @@ def _add_piece(
             params = chance.choice([{"value": "{{ item }}", "index": "{{ index }}"}, {"value": "{{ item.deep }}"}])
             flow.fan_out(
                 name, source="{{ inputs['items'] }}", handler="work", params=params, after=after,
-                importance=drawn(), **common,
+                importance=drawn(), **common, **_tolerance(chance),
             )  # fmt: skip
             gather = f"{name}_in"
             aggregation = chance.choice(["collect", "concat", "first", "last"])
@@ -99,6 +99,17 @@ def _gates(chance: random.Random) -> dict[str, Any]:
     if drawn.random() < 0.1:
         gates["rate"] = {"limit": 2, "per_seconds": 1}
     return gates
+
+
+def _tolerance(chance: random.Random) -> dict[str, Any]:
+    """Now and then some items may fail, or the first that fails ends the others."""
+    drawn = random.Random(zlib.crc32(repr(chance.getstate()[1][-4:]).encode()))
+    tolerance: dict[str, Any] = {}
+    if drawn.random() < 0.3:
+        tolerance["tolerate"] = {"failures": drawn.choice([1, 2, "50%"])}
+    if drawn.random() < 0.2:
+        tolerance["on_item_failure"] = "stop"
+    return tolerance
 
 
 def draw_inputs(chance: random.Random) -> dict[str, Any]:

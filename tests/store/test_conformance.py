@@ -619,6 +619,16 @@ async def test_invariant_11_a_withdrawal_ends_what_is_queued_and_leaves_what_is_
     assert [lease.job_id for lease in await stage.claim(worker)] == [other_id]
 
 
+async def test_a_withdrawal_can_be_that_of_one_node(stage: Stage) -> None:
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    await stage.enqueue(me, job_id, "n", range(2))
+    await stage.enqueue(me, job_id, "m", range(2))
+    ended = await withdraw(stage, me, Withdrawal(job_id, "cancelled", False, ERROR, (), (), "n"))
+    assert {node: sorted(items) for node, items in ended[job_id].items()} == {"n": [0, 1]}
+    assert {row["node"] for row in await stage.behind.queue(job_id)} == {"m"}
+
+
 async def test_a_withdrawal_of_the_leases_too_fences_their_holders(stage: Stage) -> None:
     me, worker = await stage.orchestrator(), await stage.worker()
     lease = await stage.leased(me, await stage.owned_job(me), worker)

@@ -77,7 +77,7 @@ def owed_rows(state: JobState) -> bool:
     """Whether the job wants to hear `WorkContinued`."""
     if state.stop is not None or state.is_terminal:
         return False
-    return any(fanning.owes_rows(n, state.program.nodes[n.name].node.type) for n in state.nodes.values())
+    return any(fanning.owes_rows(state, n) for n in state.nodes.values())
 
 
 def owed_results(state: JobState) -> list[str]:
@@ -198,7 +198,7 @@ def _continue_work(turn: Turn, limit: int | None) -> None:
         return
     for node in state.nodes.values():
         program = state.program.nodes[node.name]
-        if fanning.owes_rows(node, program.node.type):
+        if fanning.owes_rows(state, node):
             assert program.source is not None
             items = program.source.render(turn.scope_of(node.name))
             if len(items) != node.width:

@@ -142,6 +142,8 @@ class WithdrawTasks(NamedTuple):
     error: dict[str, Any]
     unqueued: tuple[tuple[str, int, int], ...]
     waiting: tuple[str, ...] = ()
+    node: str | None = None
+    """Only tasks of this node."""
 
 
 class AggregateItems(NamedTuple):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.core.effects import AggregateItems, CreateTasks, EnqueueTasks, EnqueueWaiting, FailTask
+from holdfast.core.effects import AggregateItems, CreateTasks, EnqueueTasks, EnqueueWaiting, FailTask, WithdrawTasks
 from holdfast.core.failing import failure
 from holdfast.core.limiting import limits_of
-from holdfast.core.states import NodeState, Status, StopCause, Trigger
+from holdfast.core.states import JobState, NodeState, Status, StopCause, Trigger
 from holdfast.core.turn import Turn
-from holdfast.define.node import Aggregation, NodeType
+from holdfast.define.node import Aggregation, NodeType, OnItemFailure
 from holdfast.errors import Bug, Code, PayloadRefused, TemplateError
+
+TOO_MANY_FAILED = "too_many_failed"
 
 
 def begin_fan_out(turn: Turn, node: NodeState, items: Any) -> None:
@@ -61,6 +63,7 @@ def expand_chunk(turn: Turn, node: NodeState, items: list[Any], limit: int | Non
     turn.state.touch(node)
     if last > first:
         turn.emit("task_ready", node.name, data={"first": first, "last": last - 1})
+    cut_short(turn, node)
     fill_window(turn, node)
     settle_fan_out(turn, node)
 
@@ -73,10 +76,59 @@ def _refuse_item(turn: Turn, node: NodeState, index: int, problem: TemplateError
     node.error = node.error or error
 
 
+def is_cut_short(node: NodeState) -> bool:
+    """Whether too many of its items have failed and the others are not wanted any more."""
+    return node.reason == TOO_MANY_FAILED
+
+
+def cut_short(turn: Turn, node: NodeState) -> None:
+    """An item has failed: if that was one too many, withdraw those that wait; those that run may finish."""
+    definition = turn.state.program.nodes[node.name].node
+    if definition.on_item_failure is not OnItemFailure.STOP or definition.tolerate.allows(node.failed, node.width):
+        return
+    if turn.state.stop is not None or is_cut_short(node):
+        return
+    node.reason = TOO_MANY_FAILED
+    turn.state.touch(node)
+    if not node.open_tasks:
+        return
+    unqueued = ((node.name, node.enqueued, node.expanded - 1),) if node.enqueued < node.expanded else ()
+    waiting = (node.name,) if node.waiting else ()
+    error = failure(Code.CANCELLED, "too many other items failed", permanent=False, at=turn.now, node=node.name)
+    turn.effects.append(
+        WithdrawTasks(
+            Status.CANCELLED, leases_too=False, error=error, unqueued=unqueued, waiting=waiting, node=node.name
+        )
+    )
+    node.enqueued, node.waiting = node.expanded, 0
+
+
+def items_withdrawn(turn: Turn, items: dict[str, list[int]]) -> None:
+    """The answer to a fan-out that was cut short."""
+    for name, found in items.items():
+        node = turn.state.nodes[name]
+        node.cancelled += len(found)
+        turn.state.touch(node)
+        data = {"items": ranges(found), "count": len(found), "reason": TOO_MANY_FAILED}
+        turn.emit("task_cancelled", name, data=data)
+        settle_fan_out(turn, node)
+
+
+def ranges(items: list[int]) -> list[list[int]]:
+    """[0, 1, 2, 7] as [[0, 2], [7, 7]]: a hundred thousand neighbours take one line."""
+    ranges: list[list[int]] = []
+    for item in sorted(items):
+        if ranges and item == ranges[-1][1] + 1:
+            ranges[-1][1] = item
+        else:
+            ranges.append([item, item])
+    return ranges
+
+
 def fill_window(turn: Turn, node: NodeState) -> None:
     """Queue the next items once half of the window is free: few statements, and a queue that stays small."""
     window = turn.state.rules.window_size
-    if turn.state.stop is not None or node.queued > window // 2:
+    if turn.state.stop is not None or node.queued > window // 2 or is_cut_short(node):
         return
     spec, limits = turn.state.program.nodes[node.name].spec, limits_of(turn, node.name)
     if node.waiting:
@@ -99,8 +151,11 @@ def settle_fan_out(turn: Turn, node: NodeState) -> None:
     """End the fan-out when nothing of it is open: by its items, or by the stop that cut it short."""
     if node.open_tasks:
         return
-    if node.expanded == node.width and not node.cancelled:
-        if node.failed:
+    tolerate = turn.state.program.nodes[node.name].node.tolerate
+    if turn.state.stop is None and is_cut_short(node):
+        turn.finish_node(node, Trigger.TOO_MANY_FAILED, error=_items_failed(turn, node), data=_tally(node))
+    elif node.expanded == node.width and not node.cancelled:
+        if not tolerate.allows(node.failed, node.width):
             turn.finish_node(node, Trigger.TOO_MANY_FAILED, error=_items_failed(turn, node), data=_tally(node))
         else:
             output = {"fan_out_count": node.width}
@@ -113,7 +168,7 @@ def settle_fan_out(turn: Turn, node: NodeState) -> None:
             turn.finish_node(node, Trigger.JOB_STOPPED, reason="job_stopped", data=_tally(node))
     elif node.expanded == node.width:
         # A person ran some of its items again, and others stay cancelled.
-        if node.failed:
+        if not tolerate.allows(node.failed, node.width):
             turn.finish_node(node, Trigger.TOO_MANY_FAILED, error=_items_failed(turn, node), data=_tally(node))
         else:
             turn.finish_node(node, Trigger.JOB_STOPPED, reason="items_cancelled", data=_tally(node))
@@ -163,7 +218,7 @@ def _tally(node: NodeState) -> dict[str, Any]:
 def begin_fan_in(turn: Turn, node: NodeState) -> None:
     """Ask for the results; they are read after this commit, so that the last reports are among them."""
     fan_out = turn.state.nodes[turn.state.program.graph.fan_out_of[node.name]]
-    if fan_out.status is not Status.SKIPPED and fan_out.width != fan_out.settled:
+    if fan_out.status is Status.COMPLETED and fan_out.width != fan_out.settled:
         raise Bug(f"fan-in {node.name} fired although {fan_out.name} has {fan_out.width - fan_out.settled} open items")
     node.move(Trigger.GATHERING)
     node.started_at = turn.now
@@ -171,9 +226,11 @@ def begin_fan_in(turn: Turn, node: NodeState) -> None:
     turn.effects.append(AggregateItems(node.name))
 
 
-def owes_rows(node: NodeState, node_type: NodeType) -> bool:
-    """Whether a fan-out still has items without a row."""
-    return node_type is NodeType.FAN_OUT and node.status is Status.RUNNING and node.expanded < node.width
+def owes_rows(state: JobState, node: NodeState) -> bool:
+    """Whether a fan-out still has items without a row, and wants them."""
+    is_fan_out = state.program.nodes[node.name].node.type is NodeType.FAN_OUT
+    is_short = node.status is Status.RUNNING and node.expanded < node.width
+    return is_fan_out and is_short and not is_cut_short(node)
 
 
 def owes_results(node: NodeState, node_type: NodeType) -> bool:

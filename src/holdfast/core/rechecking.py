@@ -126,7 +126,7 @@ def _withdraw(turn: Turn, signal: InconsistencyFound) -> dict[str, list[list[int
 
 def _told(items: dict[str, list[int]]) -> dict[str, list[list[int]]]:
     """By node, the items as ranges; of a node's own task its name tells all."""
-    return {name: stopping.ranges([item for item in found if item >= 0]) for name, found in items.items()}
+    return {name: fanning.ranges([item for item in found if item >= 0]) for name, found in items.items()}
 
 
 def _end(turn: Turn, node: NodeState, signal: InconsistencyFound) -> bool:

@@ -131,7 +131,7 @@ def _again(
     told: dict[str, Any] | None = None,
 ) -> None:
     """Queue the task once more as a new epoch; a stopping job takes nothing back into the queue."""
-    if turn.state.stop is not None:
+    if turn.state.stop is not None or fanning.is_cut_short(node):
         _finish(turn, signal, task, node, Status.CANCELLED, _stopped(turn, signal), lost=lost, crashes=crashes)
         return
     turn.effects.append(
@@ -167,7 +167,7 @@ def _again(
 
 
 def _stopped(turn: Turn, signal: TaskReported) -> dict[str, Any]:
-    return _failure(turn, signal, Code.CANCELLED, "the job stopped before it could run again", permanent=False)
+    return _failure(turn, signal, Code.CANCELLED, "it was stopped before it could run again", permanent=False)
 
 
 def _finish(
@@ -220,6 +220,8 @@ def _finish(
         if status is Status.FAILED:
             node.error = node.error or error
     turn.emit(f"task_{status}", node.name, signal.item, signal.attempt, told)
+    if status is Status.FAILED:
+        fanning.cut_short(turn, node)
     fanning.fill_window(turn, node)
     fanning.settle_fan_out(turn, node)
 

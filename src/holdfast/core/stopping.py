@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.core.effects import WithdrawTasks
 from holdfast.core.failing import failure
-from holdfast.core.fanning import job_timeout, settle_fan_out
+from holdfast.core.fanning import items_withdrawn, job_timeout, ranges, settle_fan_out
 from holdfast.core.signals import TasksWithdrawn
 from holdfast.core.states import NodeState, Status, Stop, StopCause, Trigger
 from holdfast.core.turn import Turn
@@ -74,7 +74,9 @@ def tasks_withdrawn(turn: Turn, signal: TasksWithdrawn) -> None:
     state = turn.state
     if state.is_terminal:
         return
-    assert state.stop is not None
+    if state.stop is None:
+        items_withdrawn(turn, signal.items)
+        return
     if signal.leases_too:
         state.stop.leases_ended = True
         state.job_touched = True
@@ -141,14 +143,3 @@ def ended_error(turn: Turn, cause: StopCause) -> dict[str, Any]:
         return job_timeout(turn, None)
     text = "the job was cancelled" if cause is StopCause.CANCELLED else "another node failed and stopped the job"
     return failure(Code.CANCELLED, text, permanent=False, at=turn.now)
-
-
-def ranges(items: list[int]) -> list[list[int]]:
-    """[0, 1, 2, 7] as [[0, 2], [7, 7]]: a hundred thousand neighbours take one line."""
-    ranges: list[list[int]] = []
-    for item in sorted(items):
-        if ranges and item == ranges[-1][1] + 1:
-            ranges[-1][1] = item
-        else:
-            ranges.append([item, item])
-    return ranges

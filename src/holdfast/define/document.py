@@ -6,6 +6,7 @@ pieces mean together is checked in normalise.py, structure.py and references.py.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
@@ -23,6 +24,7 @@ from pydantic_core import PydanticCustomError
 from holdfast.errors import CODE_PATTERN
 
 MAX_NODES = 1000
+SHARE = r"^(100|\d{1,2}(\.\d{1,6})?)%$"
 MAX_NAME_LENGTH = 100
 MAX_SECONDS = 10 * 365 * 86_400
 MAX_RETRIES = 1000
@@ -64,6 +66,14 @@ def _some_text(value: str) -> str:
     return value
 
 
+def _number_or_share(value: Any) -> Any:
+    """Of the items that may fail."""
+    is_number = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    if not is_number and not (isinstance(value, str) and re.fullmatch(SHARE, value)):
+        raise PydanticCustomError("failures", 'should be a number of items such as 3, or a share such as "1%"')
+    return value
+
+
 def _any_case(name: str) -> Any:
     return BeforeValidator(_lower), WithJsonSchema({"enum": [name, name.upper(), name.capitalize()]})
 
@@ -85,6 +95,11 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 Length = Annotated[int, Field(ge=0)]
 Limit = Annotated[int, Field(ge=1, le=1_000_000)]
 FailureCode = Annotated[str, Field(pattern=FAILURE_CODE)]
+Failures = Annotated[
+    Any,
+    BeforeValidator(_number_or_share),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": SHARE}]}),
+]
 
 
 class Surface(BaseModel):
@@ -402,6 +417,13 @@ class ConditionalDocument(AnyNode):
     """What the node waits for, beside the nodes that name it in their `next`."""
 
 
+class TolerateDocument(Surface):
+    """How many items may fail without failing the fan-out."""
+
+    failures: Failures
+    """A number, such as 3, or a share of the items, such as "1%", rounded down."""
+
+
 class FanOutDocument(AnyNode):
     """Runs one task per item of a list."""
 
@@ -413,6 +435,12 @@ class FanOutDocument(AnyNode):
 
     task: ItemTaskDocument
     """What runs for each item."""
+
+    tolerate: TolerateDocument | None = None
+    """How many items may fail so that the flow goes on all the same. Default none."""
+
+    on_item_failure: Literal["finish", "stop"] | None = None
+    """Once too many have failed: let the others finish, or cancel those that wait. Default finish."""
 
     importance: Importance | None = None
     """What its failure means for the job: critical fails it, important makes it partial. Default critical."""

@@ -231,6 +231,7 @@ _MESSAGES: dict[str, Callable[[str, Path, Mapping[str, Any]], str]] = {
         f"{_subject(path)} is not a valid name: it must be {_NAME_RULES[c['pattern']]}."
     ),
     "blank": lambda _, path, c: f"{_subject(path)} must not be empty.",
+    "failures": lambda _, path, c: f'{_subject(path)} must be a number of items such as 3, or a share such as "1%".',
 }
 
 

@@ -89,6 +89,27 @@ class Branch:
     condition: str | None = None
 
 
+class OnItemFailure(StrEnum):
+    """What becomes of the other items once more have failed than are tolerated."""
+
+    FINISH = "finish"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerate:
+    """How many items of a fan-out may fail: a number, or a share of its width, rounded down."""
+
+    failures: int = 0
+    percent: float | None = None
+
+    def allows(self, failed: int, width: int) -> bool:
+        return failed <= (self.failures if self.percent is None else int(width * self.percent / 100))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"failures": self.failures, "percent": self.percent}
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A node with its explicit dependencies; what `next` adds to others is worked out in graph.py."""
@@ -104,10 +125,17 @@ class Node:
     source: str | None = None
     aggregation: Aggregation = Aggregation.COLLECT
     branches: tuple[Branch, ...] = ()
+    tolerate: Tolerate = Tolerate()
+    on_item_failure: OnItemFailure = OnItemFailure.FINISH
 
     def to_json(self) -> dict[str, Any]:
         """The pinned form: everything that decides how the node behaves, and nothing else."""
-        return {
+        later: dict[str, Any] = {}
+        if self.tolerate != Tolerate():
+            later["tolerate"] = self.tolerate.to_json()
+        if self.on_item_failure is not OnItemFailure.FINISH:
+            later["on_item_failure"] = str(self.on_item_failure)
+        return later | {
             "name": self.name,
             "type": str(self.type),
             "description": self.description,
@@ -135,4 +163,6 @@ class Node:
             source=data["source"],
             aggregation=Aggregation(data["aggregation"]),
             branches=tuple(Branch(tuple(b["targets"]), b["condition"]) for b in data["branches"]),
+            tolerate=Tolerate(**data.get("tolerate", {})),
+            on_item_failure=OnItemFailure(data.get("on_item_failure", "finish")),
         )

@@ -27,7 +27,7 @@ from holdfast.define.expression import ExpressionSyntaxError
 from holdfast.define.failures import ErrorRule
 from holdfast.define.gates import BreakerRules, Concurrency, Rate
 from holdfast.define.inputs import value_problems
-from holdfast.define.node import Aggregation, Branch, Importance, Node, NodeType, TaskSpec
+from holdfast.define.node import Aggregation, Branch, Importance, Node, NodeType, OnItemFailure, TaskSpec, Tolerate
 from holdfast.define.plain import canonical_size
 from holdfast.define.program import ROOTS
 from holdfast.define.retry import Backoff, Jitter, Retry
@@ -146,7 +146,18 @@ def _node(name: str, document: Surface, workflow: WorkflowDocument, report: Repo
         source=document.source.strip() if isinstance(document, FanOutDocument) else None,
         aggregation=_aggregation(document, path, report),
         branches=_branches(document, path, report) if isinstance(document, ConditionalDocument) else (),
+        tolerate=_tolerate(document),
+        on_item_failure=OnItemFailure(getattr(document, "on_item_failure", None) or OnItemFailure.FINISH),
     )
+
+
+def _tolerate(document: Surface) -> Tolerate:
+    if not isinstance(document, FanOutDocument) or document.tolerate is None:
+        return Tolerate()
+    failures = document.tolerate.failures
+    if isinstance(failures, str):
+        return Tolerate(percent=float(failures.removesuffix("%")))
+    return Tolerate(failures)
 
 
 def _aggregation(document: Surface, path: Path, report: Report) -> Aggregation:

@@ -127,6 +127,8 @@ class Workflow:
         breaker: str | None = None,
         concurrency: Mapping[str, Any] | None = None,
         rate: Mapping[str, Any] | None = None,
+        tolerate: Mapping[str, Any] | None = None,
+        on_item_failure: str | None = None,
         importance: str | None = None,
         description: str | None = None,
     ) -> str:
@@ -148,6 +150,8 @@ class Workflow:
             type="fan_out",
             source=source,
             task=task,
+            tolerate=tolerate,
+            on_item_failure=on_item_failure,
             importance=importance,
             next=_names(next),
             depends_on=_depends_on(after, after_any),

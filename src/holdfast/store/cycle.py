@@ -239,6 +239,7 @@ class PostgresCycle:
             "leases_too": plain(w.leases_too for w in withdrawals),
             "status": plain(w.status for w in withdrawals),
             "error": jsons(w.error for w in withdrawals),
+            "node": texts(w.node for w in withdrawals),
         }
         rows = await self._fetch("withdraw_queued", **queued)
         ranges = [(w, *r) for w in withdrawals for r in w.unqueued]

@@ -450,6 +450,7 @@ class Withdrawal(NamedTuple):
     error: dict[str, Any]
     unqueued: tuple[tuple[str, int, int], ...]
     waiting: tuple[str, ...] = ()
+    node: str | None = None
 
 
 class Examined(NamedTuple):

@@ -301,9 +301,10 @@ set digest = excluded.digest, bytes = excluded.bytes, attempt = excluded.attempt
 -- A task whose report is still unread is not in the queue: its work counts.
 with gone as (
     delete from queue q
-    using unnest(%(job_id)s::uuid[], %(leases_too)s::boolean[], %(status)s::text[], %(error)s::jsonb[])
-        as w (job_id, leases_too, status, error)
+    using unnest(%(job_id)s::uuid[], %(leases_too)s::boolean[], %(status)s::text[], %(error)s::jsonb[], %(node)s::text[])
+        as w (job_id, leases_too, status, error, node)
     where q.job_id = any(array[w.job_id]) and (q.state <> 'leased' or w.leases_too)
+        and (w.node is null or q.node = w.node)
     returning q.job_id, q.node, q.item, q.epoch, w.status, w.error
 )
 update tasks t
