@@ -103,7 +103,7 @@ def _read(connection: psycopg.Connection[Any]) -> Database:
     for row in rows("select *, job_id::text as id from jobs"):
         database.jobs[row["id"]] = row
     for row in rows("select *, job_id::text as id from nodes"):
-        names = {"expanded": "expanded_count", "enqueued": "enqueued_count"}
+        names = {"expanded": "expanded_count", "enqueued": "enqueued_count", "waiting": "waiting_count"}
         names |= {status: f"{status}_count" for status in ("completed", "failed", "skipped", "cancelled")}
         node = NodeRow._make(row["id"] if f == "job_id" else row[names.get(f, f)] for f in NodeRow._fields)
         database.nodes[row["id"]][row["node"]] = node

@@ -202,3 +202,26 @@ def test_a_resume_after_kill_nine_runs_only_the_items_that_are_missing(database:
     # What ran when it was killed has run twice; what was finished and reported has not.
     assert set(ran()) == {str(number) for number in range(60)}
     assert len(ran()) <= 60 + (60 - job["counts"]["completed"])
+
+
+def test_a_job_goes_on_without_what_is_skipped_and_ends_partial(database: Command, failed: str) -> None:
+    refused = database("skip", failed, "each")
+    assert refused.code == 4 and "each would be skipped" in refused.err
+    ended = finished(spawn("skip", failed, "each", "--yes", "--reason", "nobody needs it", "--handlers", "repairable"))
+    assert ended.code == 3, ended.err
+    status = database("status", failed, "--json").json
+    assert status["status"] == "partial"
+    assert {n["node"]: n["counts"]["skipped"] for n in status["nodes"]}["each"] == 1
+    assert sorted(ran()) == ["0", "1", "2"]
+
+
+def test_a_result_that_is_given_by_hand_is_taken_for_the_nodes(database: Command, failed: str) -> None:
+    Path("given.json").write_text('{"results": [7], "count": 1}')
+    given = ("set", failed, "gather", "--output", "given.json")
+    assert "would be the one that you give" in database(*given).err
+    ended = finished(spawn(*given, "--yes", "--handlers", "repairable", "--json"))
+    assert (ended.code, ended.json["status"]) == (1, "failed"), "each is as bad as before"
+    gather = next(node for node in ended.json["nodes"] if node["node"] == "gather")
+    assert gather["status"] == "completed"
+    assert database("set", failed, "each", "--output", "given.json").code == 4
+    assert database("set", failed, "gather", "--output", "nowhere.json").code == 2

@@ -25,6 +25,7 @@ from holdfast.core.effects import (
     ResetTasks,
     RestartNode,
     RetryTask,
+    SkipTasks,
     WithdrawTasks,
 )
 from holdfast.core.failing import failure
@@ -361,6 +362,12 @@ class Driver:
                     del self.tasks[key]
                     self.queue.pop(key, None)
                     self._final.pop(key, None)
+            case SkipTasks(name):
+                for key, task in self.tasks.items():
+                    if key[0] == name and task.status != "completed":
+                        self.queue.pop(key, None)
+                        self._final.pop(key, None)
+                        task.status, task.waits = "skipped", False
             case EnqueueWaiting(node, _, count, rank):
                 waiting = sorted(key for key, task in self.tasks.items() if key[0] == node and task.waits)[:count]
                 assert len(waiting) == count, f"8: {node} counts on {count} tasks that wait, and has {len(waiting)}"

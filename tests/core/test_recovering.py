@@ -300,3 +300,75 @@ def test_what_held_a_job_is_forgotten_when_it_ends() -> None:
     driver.send(BreakerSeen("gateway", is_shut=True))
     driver.cancel()
     assert driver.state.is_terminal and driver.state.holds == []
+
+
+def test_a_node_that_is_skipped_lets_the_job_go_on_and_makes_it_partial() -> None:
+    driver = pipeline()
+    run(driver, "register")
+    assert actions(driver.plan("skip", "register")) == {"register": "skip 1", "tell": "rerun 1"}
+    assert driver.recover("skip", "register").applied
+    assert run(driver) == [("tell", -1)]
+    assert (driver.state.status, driver.status_of("register")) == ("partial", "skipped")
+
+
+def test_a_fan_out_that_is_skipped_goes_on_with_the_items_that_it_has() -> None:
+    driver = pipeline(items=6)
+    run(driver, ("each", 2), ("each", 4))
+    assert driver.recover("skip", "each").applied
+    assert run(driver) == [("register", -1), ("tell", -1)]
+    assert driver.node("all").output["count"] == 4
+    assert (driver.state.status, driver.node("each").skipped) == ("partial", 2)
+
+
+def test_a_result_that_a_person_gives_counts_as_the_nodes_own() -> None:
+    driver = pipeline()
+    run(driver, "split")
+    assert driver.recover("set", "split", output={"by": "hand"}).applied
+    assert (driver.status_of("split"), driver.node("split").output) == ("completed", {"by": "hand"})
+    run(driver)
+    assert driver.state.status == "completed"
+    told = [e.data for e in driver.events if e.event == "node_completed" and e.node == "split"]
+    assert told == [{"by": "ann", "reason": "set_by_person"}]
+
+
+def test_a_task_that_runs_can_be_skipped_and_its_report_is_refused_invariant_1() -> None:
+    driver = pipeline()
+    driver.claim("split")
+    late = driver.hand_in("split")
+    assert driver.recover("skip", "split").applied
+    driver.read(late)
+    assert driver.events[-1].event == "report_rejected"
+    run(driver)
+    assert driver.state.status == "partial"
+
+
+def test_a_node_that_was_not_reached_can_be_skipped_ahead() -> None:
+    driver = pipeline()
+    assert driver.recover("skip", "register").applied
+    ran = run(driver)
+    assert ("register", -1) not in ran and ("tell", -1) in ran
+    assert driver.state.status == "partial"
+
+
+@pytest.mark.parametrize(
+    ("verb", "node", "said"),
+    [("skip", "split", "is completed"), ("set", "split", "is completed"), ("set", "each", "for each item")],
+)
+def test_what_cannot_be_ended_by_hand_is_refused(verb: str, node: str, said: str) -> None:
+    driver = pipeline()
+    run(driver, ("each", 1))
+    answer = driver.recover(verb, node)
+    assert not answer.applied and said in answer.reason
+
+
+def test_a_job_of_which_some_was_left_cancelled_says_so() -> None:
+    flow = Workflow("w")
+    flow.task("a", handler="h")
+    flow.task("b", handler="h")
+    driver = Driver(flow)
+    driver.submit()
+    driver.cancel()
+    assert driver.recover("rerun", "a").applied
+    driver.done("a")
+    assert driver.state.status == "failed"
+    assert "b had been cancelled" in (driver.state.error or {})["message"]

@@ -61,7 +61,7 @@ def test_every_pair_of_job_statuses_follows_the_table_or_is_a_bug(status: JobSta
 
 def test_terminal_statuses_of_nodes_are_left_by_a_person_alone_invariant_4() -> None:
     assert {s.value for s in TERMINAL} == {"completed", "failed", "skipped", "cancelled"}
-    by_a_person = {Trigger.RESTARTED, Trigger.TASK_RESET, Trigger.ITEMS_RESET}
+    by_a_person = {Trigger.RESTARTED, Trigger.TASK_RESET, Trigger.ITEMS_RESET, Trigger.SKIPPED, Trigger.SET}
     assert {trigger for status, trigger in NODE_TRANSITIONS if status in TERMINAL} == by_a_person
 
 
@@ -95,6 +95,8 @@ def test_only_a_node_whose_dependencies_hold_leaves_pending_for_work_invariant_6
         Trigger.DEPENDENCIES_ABSENT: Status.SKIPPED,
         Trigger.UPSTREAM_FAILED: Status.CANCELLED,
         Trigger.JOB_STOPPED: Status.CANCELLED,
+        Trigger.SKIPPED: Status.SKIPPED,
+        Trigger.SET: Status.COMPLETED,
     }
 
 

@@ -11,7 +11,7 @@ from tests.interleaving.observer import Change
 from tests.simulation.model import Database
 
 _TIMES = ("_at", "_until")
-_COUNTS = ("expanded", "enqueued", "completed", "failed", "skipped", "cancelled")
+_COUNTS = ("expanded", "enqueued", "completed", "failed", "skipped", "cancelled", "waiting")
 
 
 class Mirror:
@@ -37,8 +37,19 @@ class Mirror:
         self.db.nodes[new["job_id"]][new["node"]] = NodeRow(**(columns | counts))
 
     def _tasks(self, old: dict[str, Any], new: dict[str, Any]) -> None:
+        if not new:
+            self._reset(old)
+            del self.db.tasks[old["job_id"]][(old["node"], old["item"])]
+            return
+        if old and ((new["waits"] and not old["waits"]) or (old["status"] != "ready" and new["status"] == "skipped")):
+            self._reset(old)
         budgets = {"retries": new["retry_count"], "lost": new["lost_count"], "crashes": new["crash_count"]}
         self.db.tasks[new["job_id"]][(new["node"], new["item"])] = new | budgets
+
+    def _reset(self, old: dict[str, Any]) -> None:
+        """A verb has sent the task back."""
+        self.db.history.reset[_key(old)] = old["epoch"]
+        self.db.history.resets.append(_key(old))
 
     def _queue(self, old: dict[str, Any], new: dict[str, Any]) -> None:
         key = _key(new or old)
@@ -63,7 +74,7 @@ class Mirror:
         match new["kind"], new["outcome"]:
             case "rejected", _:
                 history.rejected += 1
-            case "cancel", _:
+            case "cancel" | "recover", _:
                 history.asked.add(new["id"])
             case "report", "done" | "failed" if (new["data"] or {}).get("code") != "TIMEOUT":
                 reporter = int(new["worker"].removeprefix("w"))

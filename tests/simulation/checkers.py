@@ -179,7 +179,7 @@ class Checkers:
                 assert self._final_nodes[key] == now, f"4: node {key} was {self._final_nodes[key]} and is now {now}"
             elif node.status in TERMINAL:
                 self._final_nodes[key] = now
-            if node.status == "pending":
+            if node.status == "pending" or node.reason in ("by_person", "set_by_person"):
                 continue
             if job["stop_cause"] is None:
                 for source in program.graph.sources[name]:
@@ -189,7 +189,8 @@ class Checkers:
                 self._check_rule(job_id, name, nodes, program)
             definition = program.nodes[name].node
             if node.status == "completed" and definition.type is NodeType.FAN_OUT:
-                assert node.completed + node.failed == node.width, f"8: {job_id}/{name} completed without all its items"
+                settled = node.completed + node.failed + node.skipped
+                assert settled == node.width, f"8: {job_id}/{name} completed without all its items"
                 assert definition.tolerate.allows(node.failed, node.width), f"8: {job_id}/{name} tolerated too many"
             fan_out = program.graph.fan_out_of.get(name)
             if fan_out is not None and node.status == "completed" and nodes[fan_out].status == "completed":
@@ -204,7 +205,7 @@ class Checkers:
         assert "bad" not in seen, f"6: {job_id}/{name} runs although one of {all_of} is bad"
         assert not seen or "ok" in seen, f"6: {job_id}/{name} runs although all of {all_of} are absent"
         if any_of:
-            done = [s for s in any_of if nodes[s].status == "completed"]
+            done = [s for s in any_of if nodes[s].status == "completed" or nodes[s].reason == "by_person"]
             assert done, f"6: {job_id}/{name} runs although none of {any_of} completed"
 
     def _seen(self, source: str, target: str, nodes: dict[str, NodeRow], program: Program) -> str:
@@ -213,7 +214,7 @@ class Checkers:
             targets = {t for b in definition.branches for t in b.targets}
             return "absent" if target in targets and target not in node.taken else "ok"
         if node.status == "skipped":
-            return "absent"
+            return "ok" if node.reason == "by_person" else "absent"
         return "ok" if node.status == "failed" and definition.importance is Importance.OPTIONAL else "bad"
 
     def _check_status(self, job_id: str, job: dict[str, Any], nodes: dict[str, NodeRow], program: Program) -> None:
@@ -238,7 +239,12 @@ class Checkers:
                 continue
             if node.status in BAD and definition.importance is Importance.CRITICAL:
                 return "failed"
-            if node.status in BAD or node.failed or node.skipped:
+            if (
+                node.status in BAD
+                or node.failed
+                or node.skipped
+                or (node.status, node.reason) == ("skipped", "by_person")
+            ):
                 worst = "partial"
         return worst
 
@@ -315,7 +321,7 @@ class Checkers:
         """5: every item has exactly one terminal event, alone or within a range."""
         told: Counter[tuple[str, int]] = Counter()
         for _, event, node, item, _, data in self.db.events[job_id]:
-            if event in ("task_completed", "task_failed", "task_cancelled", "task_skipped"):
+            if event in ("task_completed", "task_failed", "task_cancelled"):
                 if item is not None:
                     told[(node, item)] += 1
                 else:
@@ -323,6 +329,7 @@ class Checkers:
                         told.update((node, i) for i in range(first, last + 1))
         items = {key for key in self.db.tasks[job_id] if key[1] >= 0}
         if self.db.jobs[job_id]["generation"] > 1:
+            items = {key for key in items if self.db.tasks[job_id][key]["status"] != "skipped"}
             assert set(told) >= items, f"5: {job_id}: events do not speak of {items - set(told)}"
             return
         assert set(told) == items, f"5: {job_id}: events speak of {set(told) ^ items}"
@@ -369,7 +376,8 @@ class Checkers:
         """Whether a time limit, lost leases or repeated failures had a say: then all is a matter of timing."""
         if self.db.jobs[job_id]["stop_cause"] in ("timeout", "cancelled") or self._repeated(job_id):
             return True
-        if any(data and data.get("reason") == "too_many_failed" for *_, data in self.db.events[job_id]):
+        told = [data or {} for *_, data in self.db.events[job_id]]
+        if any(data.get("reason") == "too_many_failed" or data.get("verb") in ("skip", "set") for data in told):
             return True
         return any((t["error"] or {}).get("code") in ("LEASE_LOST", "TIMEOUT") for t in self.db.tasks[job_id].values())
 

@@ -805,6 +805,8 @@ class ModelCycle:
 
     async def commit(self, batch: Batch, handover: Handover | None = None) -> Committed:
         await self._step()
+        while self._waits_for([*self._log, batch]):
+            await self._step()
         outcome = self.db.commit_outcome()
         log = [*self._log, batch]
         self.abort()
@@ -818,6 +820,14 @@ class ModelCycle:
             self.db.history.commits_unknown += 1
             raise LostRace("the connection broke before the commit was acknowledged")
         return Committed(leases, handover.leaves(batch, len(leases)) if handover is not None else batch.makes_work)
+
+    def _waits_for(self, log: Sequence[Any]) -> bool:
+        """Whether rows that the batch takes out of the queue are locked by others."""
+        taken = {
+            (row.job_id, row.node) for entry in log if isinstance(entry, Batch)
+            for row in (*entry.resets, *entry.restarts, *entry.skips)
+        }  # fmt: skip
+        return any(key[:2] in taken for t in self.db.transactions if t is not self for key in t.locked_rows)
 
     async def rollback(self) -> None:
         self.abort()
@@ -914,6 +924,16 @@ def apply_batch(db: Database, me: int, batch: Batch) -> None:
         apply_reset(db, reset)
     for restart in batch.restarts:
         apply_restart(db, restart)
+    for skip in batch.skips:
+        for (node, item), task in db.tasks[skip.job_id].items():
+            if node == skip.node and task["status"] != "completed":
+                key = (skip.job_id, node, item)
+                row = db.queue.pop(key, None)
+                if row is not None:
+                    db.history.ended[(key, row["epoch"])] = "skipped"
+                db.history.resets.append(key)
+                task |= {"status": "skipped", "waits": False}
+        db.dirty.add(skip.job_id)
     for new in batch.tasks:
         assert (new.node, new.item) not in db.tasks[new.job_id], f"task {new[:3]} was made twice"
         made = _task(status="ready", params=_json(new.params)) | {"epoch": new.epoch, "attempt": new.attempt}

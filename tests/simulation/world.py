@@ -391,12 +391,12 @@ class World:
                 await store.send(job_id, "recover", "someone", "as drawn", self._draw_verb(job_id))
 
     def _draw_verb(self, job_id: str) -> dict[str, Any]:
-        verb = self.helping.choice(["resume", "resume", "retry", "clear", "rerun"])
+        verb = self.helping.choice(["resume", "resume", "resume", "retry", "clear", "rerun", "skip", "set"])
         if verb == "resume":
             return {"verb": verb}
         node = self.helping.choice([*sorted(self.db.nodes[job_id]), "nobody"])
         items = [self.helping.randrange(4)] if verb == "clear" and self.helping.random() < 0.5 else []
-        return {"verb": verb, "node": node, "items": items}
+        return {"verb": verb, "node": node, "items": items, **({"output": {"given": True}} if verb == "set" else {})}
 
     async def _orchestrate(self) -> None:
         """The loop of orchestrator/loop.py on virtual time."""

@@ -169,3 +169,28 @@ async def test_a_refused_verb_changes_nothing_and_says_why(stage: Stage) -> None
     applied, why = await play.ask("resume")
     assert not applied and "running" in why
     assert await play.queued() == [("each", 0, 1, 1), ("each", 1, 1, 1)]
+
+
+async def test_what_is_skipped_ends_and_what_completed_stays_invariant_4(stage: Stage) -> None:
+    play = await begun(stage, 3)
+    leases = await stage.claim(play.worker)
+    await play.report(leases[:1])
+    await play.cycle()
+    before = await stage.behind.task(play.job_id, "each", 0)
+    assert (await play.ask("skip", "each"))[0]
+    assert await play.report(leases[1:]) == 0, "their leases are dead"
+    assert await stage.behind.task(play.job_id, "each", 0) == before
+    assert (await stage.behind.task(play.job_id, "each", 1))["status"] == "skipped"
+    assert await play.work() == [("tell", -1)]
+    assert await play.status() == "partial"
+
+
+async def test_a_result_that_is_given_is_the_nodes_and_its_job_completes(stage: Stage) -> None:
+    play = await begun(stage, 2)
+    await play.work(0)
+    assert (await play.ask("set", "all", output={"count": 0}))[0]
+    assert await play.work() == [("tell", -1)]
+    assert await play.status() == "failed", "each is as bad as before"
+    assert (await play.ask("skip", "each"))[0]
+    await play.work()
+    assert await play.status() == "partial"

@@ -100,6 +100,8 @@ class RecoveryVerb(StrEnum):
     RETRY = "retry"
     CLEAR = "clear"
     RERUN = "rerun"
+    SKIP = "skip"
+    SET = "set"
 
 
 class FinishedStatus(StrEnum):
@@ -334,7 +336,7 @@ def plan(
     job: JobName,
     verb: Annotated[
         RecoveryVerb,
-        typer.Argument(metavar="resume|retry|clear|rerun", help="What would be done. Default: resume."),
+        typer.Argument(metavar="resume|retry|clear|rerun|skip|set", help="What would be done. Default: resume."),
     ] = RecoveryVerb.RESUME,
     node: Annotated[str | None, typer.Argument(metavar="NODE", help="Node that the verb is about.")] = None,
     from_node: Annotated[str | None, typer.Option("--from", metavar="NODE", help="The same, for rerun.")] = None,
@@ -442,6 +444,55 @@ def rerun(
     return recover_job(
         job, asked("rerun", from_node, only=only, plan_id=plan_id), show=show, reason=reason, handlers=handlers,
         yes=yes, detach=detach, as_json=as_json, database_url=database_url,
+    )  # fmt: skip
+
+
+@app.command(cls=PlainCommand, rich_help_panel=STEER)
+def skip(
+    job: JobName,
+    node: NodeName,
+    show: ShowPlan = False,
+    plan_id: PlanId = None,
+    reason: Reason = "",
+    handlers: Handlers = [],  # noqa: B006
+    yes: Yes = False,
+    detach: Detach = False,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Let a job go on without a node, or without what a fan-out has not completed; it ends partial."""
+    from holdfast.cli.recover import asked, recover_job
+
+    return recover_job(
+        job, asked("skip", node, plan_id=plan_id), show=show, reason=reason, handlers=handlers, yes=yes, detach=detach,
+        as_json=as_json, database_url=database_url,
+    )  # fmt: skip
+
+
+@app.command("set", cls=PlainCommand, rich_help_panel=STEER)
+def set_result(
+    job: JobName,
+    node: NodeName,
+    output: Annotated[
+        Path, typer.Option("--output", metavar="FILE", help="JSON or YAML file with the node's output; - is stdin.")
+    ],
+    show: ShowPlan = False,
+    plan_id: PlanId = None,
+    reason: Reason = "",
+    handlers: Handlers = [],  # noqa: B006
+    yes: Yes = False,
+    detach: Detach = False,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Give a node's result by hand; it is kept with who gave it."""
+    from holdfast.cli.given import read_data
+    from holdfast.cli.recover import asked, recover_job
+
+    given = read_data(output, "output file")
+    return recover_job(
+        job, asked("set", node, plan_id=plan_id, output=given), show=show, reason=reason,
+        handlers=handlers, yes=yes, detach=detach, as_json=as_json, database_url=database_url,
     )  # fmt: skip
 
 

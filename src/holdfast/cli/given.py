@@ -38,33 +38,42 @@ def read_inputs(definition: Definition, assignments: Sequence[str], file: Path |
 
 
 def _read_file(path: Path) -> dict[str, Any]:
-    name = "stdin" if str(path) == "-" else str(path)
-    try:
-        text = sys.stdin.read() if name == "stdin" else path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise InvalidInput(f"There is no inputs file {name}.") from None
-    except OSError as error:
-        raise InvalidInput(f"The inputs file {name} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise InvalidInput(f"The inputs file {name} is not UTF-8.") from None
-    data = _parse_json(text, name) if path.suffix == ".json" else _parse_yaml(text, name)
+    data = read_data(path, "inputs file")
     if not isinstance(data, dict):
-        raise InvalidInput(f"The inputs file {name} must hold an object, a value for each name.")
+        raise InvalidInput(f"The inputs file {_name(path)} must hold an object, a value for each name.")
     return data
 
 
-def _parse_json(text: str, name: str) -> Any:
+def read_data(path: Path, what: str) -> Any:
+    """What a file of JSON or YAML holds; - is stdin."""
+    name = _name(path)
+    try:
+        text = sys.stdin.read() if name == "stdin" else path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise InvalidInput(f"There is no {what} {name}.") from None
+    except OSError as error:
+        raise InvalidInput(f"The {what} {name} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise InvalidInput(f"The {what} {name} is not UTF-8.") from None
+    return _parse_json(text, name, what) if path.suffix == ".json" else _parse_yaml(text, name, what)
+
+
+def _name(path: Path) -> str:
+    return "stdin" if str(path) == "-" else str(path)
+
+
+def _parse_json(text: str, name: str, what: str) -> Any:
     try:
         return parse_json(text)
     except ValueError as error:
-        raise InvalidInput(f"The inputs file {name} is not JSON: {error}.") from None
+        raise InvalidInput(f"The {what} {name} is not JSON: {error}.") from None
 
 
-def _parse_yaml(text: str, name: str) -> Any:
+def _parse_yaml(text: str, name: str, what: str) -> Any:
     source, problems = read_yaml(text, name)
     if source is None or problems:
         details: list[Detail] = problems
-        raise InvalidInput(f"The inputs file {name} cannot be read.", errors=details)
+        raise InvalidInput(f"The {what} {name} cannot be read.", errors=details)
     return source.data
 
 

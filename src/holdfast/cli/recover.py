@@ -22,7 +22,7 @@ from holdfast.cli.streams import answer, answer_json, harmless, say
 from holdfast.cli.streams import show as show_table
 from holdfast.cli.words import counted, cut, short
 from holdfast.client import Client, JobPlan, words
-from holdfast.core.recovering import Action
+from holdfast.core.recovering import BY_HAND, Action
 from holdfast.core.signals import Request, Verb
 from holdfast.core.states import JOB_TERMINAL
 from holdfast.define.registry import Registry, discover
@@ -48,13 +48,14 @@ def asked(
     *,
     only: bool = False,
     plan_id: str | None = None,
+    output: Any = None,
 ) -> Request:
     """A verb as it was typed; what it lacks is said at once."""
     if verb != Verb.RESUME and node is None:
         raise InvalidInput(f"Which node is to {verb}?", remedy=f"Name it: holdfast plan JOB {verb} NODE")
     if any(item < 0 for item in items):
         raise InvalidInput("Items count from 0.", remedy="See which failed with: holdfast status JOB")
-    return Request(Verb(verb), node, tuple(items), code, fingerprint, only, plan_id)
+    return Request(Verb(verb), node, tuple(items), code, fingerprint, only, plan_id, output)
 
 
 def show_plan(job: str, request: Request, *, as_json: bool, database_url: str | None) -> int:
@@ -159,6 +160,9 @@ def _moved(plan: JobPlan, url: str | None) -> Refused:
 
 def _confirm(plan: JobPlan) -> None:
     redone = [step for step in plan.plan.steps if step.confirm]
+    if plan.request.verb in BY_HAND:
+        _confirm_by_hand(plan)
+        return
     what = f"{counted(sum(step.items for step in redone), 'task')} of {', '.join(step.node for step in redone)}"
     if not sys.stdin.isatty():
         raise Refused(
@@ -168,6 +172,20 @@ def _confirm(plan: JobPlan) -> None:
         )
     show_table(_table(plan))
     if not typer.confirm(f"{what} had completed and will run again. Go on?", default=False, err=True):
+        raise Refused(f"Job {plan.job_id} was not changed.", instance=plan.job_id)
+
+
+def _confirm_by_hand(plan: JobPlan) -> None:
+    node, verb = plan.request.node, plan.request.verb
+    what = f"{node} would be skipped" if verb is Verb.SKIP else f"the result of {node} would be the one that you give"
+    if not sys.stdin.isatty():
+        raise Refused(
+            f"Job {plan.job_id} was not changed: {what}; there is nobody to ask.",
+            remedy="See what would be done with --plan, and say that you mean it with: --yes",
+            instance=plan.job_id,
+        )
+    show_table(_table(plan))
+    if not typer.confirm(f"{what[0].upper()}{what[1:]}. Go on?", default=False, err=True):
         raise Refused(f"Job {plan.job_id} was not changed.", instance=plan.job_id)
 
 
@@ -243,7 +261,8 @@ def _table(plan: JobPlan) -> Table:
     table.add_column("why", overflow="fold")
     for step in plan.plan.steps:
         style = None if step.action is Action.KEEP else "yellow"
-        note = f"{step.reason}; it had completed" if step.confirm else step.reason
+        redone = step.confirm and step.action is Action.RERUN
+        note = f"{step.reason}; it had completed" if redone else step.reason
         tasks = f"{step.items:,}" if step.items else ""
         table.add_row(cut(harmless(step.node), 40), str(step.action), tasks, note, style=style)
     return table

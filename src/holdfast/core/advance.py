@@ -6,7 +6,7 @@ cycle whose commit fails or is unknown throws its states away and reads them aga
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Any, assert_never
 
 from holdfast.core import fanning, holding, rechecking, recovering, reporting, stopping
 from holdfast.core.breaking import BreakerState
@@ -273,6 +273,16 @@ def _begin_pending(turn: Turn) -> None:
                 _begin(turn, node)
 
 
+def _not_run_again(turn: Turn) -> dict[str, Any] | None:
+    """A person ran some of the job again, and left what had been cancelled as it was."""
+    left = [node.name for node in turn.state.nodes.values() if node.status is Status.CANCELLED]
+    if not left:
+        return None
+    message = f"{', '.join(left[:3])}{' and others' if len(left) > 3 else ''} had been cancelled and did not run again"
+    hint = "Run what is missing with: holdfast resume JOB"
+    return failure(Code.CANCELLED, message, permanent=False, at=turn.now, hint=hint)
+
+
 def _finish_job(turn: Turn) -> None:
     """All nodes are terminal: name the job, compute its result, tell it by its one terminal event."""
     state = turn.state
@@ -285,7 +295,8 @@ def _finish_job(turn: Turn) -> None:
         except TemplateError as problem:
             status = JobStatus.FAILED
             state.error = failure(Code.TEMPLATE_ERROR, f"result: {problem}", permanent=True, at=turn.now)
-    state.error = state.error or (None if status is JobStatus.COMPLETED else first_error(state))
+    if state.error is None and status is not JobStatus.COMPLETED:
+        state.error = first_error(state) or _not_run_again(turn)
     state.move(status)
     state.holds.clear()
     state.finished_at = turn.now

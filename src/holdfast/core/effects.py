@@ -88,6 +88,12 @@ class RestartNode(NamedTuple):
     node: str
 
 
+class SkipTasks(NamedTuple):
+    """End what has not completed of a node's tasks: a person wants the job to go on without it."""
+
+    node: str
+
+
 class EnqueueWaiting(NamedTuple):
     """Queue the next of a node's tasks that were reset and wait, in item order."""
 
@@ -178,6 +184,7 @@ Effect = (
     | RetryTask
     | ResetTasks
     | RestartNode
+    | SkipTasks
     | EnqueueWaiting
     | FinishTask
     | RecordAttempt

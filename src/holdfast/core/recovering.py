@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from holdfast.core import fanning
-from holdfast.core.effects import ResetTasks, RestartNode
-from holdfast.core.readiness import View, view
+from holdfast.core.effects import ResetTasks, RestartNode, SkipTasks
+from holdfast.core.readiness import SKIPPED_BY_PERSON, View, view
 from holdfast.core.signals import RecoveryRequested, Request, Selected, Selection, Verb
 from holdfast.core.states import JOB_TERMINAL, TERMINAL, JobState, JobStatus, NodeState, Status, Trigger
 from holdfast.core.turn import Turn
@@ -25,11 +25,14 @@ RESUMABLE = frozenset({JobStatus.FAILED, JobStatus.PARTIAL, JobStatus.CANCELLED}
 UNFINISHED = (str(Status.FAILED), str(Status.CANCELLED))
 ANY_STATUS = (str(Status.COMPLETED), *UNFINISHED, str(Status.SKIPPED), str(Status.READY))
 NOTHING_SELECTED = Selected()
+BY_HAND = (Verb.SKIP, Verb.SET)
+SET_BY_PERSON = "set_by_person"
 
 
 class Action(StrEnum):
     KEEP = "keep"
     RERUN = "rerun"
+    SKIP = "skip"
     STALE = "stale"
 
 
@@ -74,13 +77,16 @@ def make_plan(state: JobState, request: Request, selected: Mapping[str, Selected
         return refusal
     chosen = _chosen(state, request)
     steps: list[Step] = []
-    rerun: set[str] = set()
+    changed: set[str] = set()
     for name in state.program.graph.order:
-        step = _step(state, request, selected, chosen.get(name), name, rerun)
-        if step.action is Action.RERUN:
-            rerun.add(name)
+        if request.verb in BY_HAND and name == request.node:
+            step = _ended_by_hand(state, request)
+        else:
+            step = _step(state, request, selected, chosen.get(name), name, changed)
+        if step.action in (Action.RERUN, Action.SKIP):
+            changed.add(name)
         steps.append(step)
-    if not rerun:
+    if not changed:
         return Refusal("nothing of it would run again", "Name other tasks, or see what there is: holdfast status JOB")
     return Plan(request.verb, tuple(steps))
 
@@ -105,6 +111,8 @@ def _refusal(state: JobState, request: Request) -> Refusal | None:
     if node is None or state.program.nodes[node.name].node.type in (NodeType.START, NodeType.END):
         names = ", ".join(_names(state))
         return Refusal(f"it has no node '{request.node}'", f"Its nodes are: {names}", is_unknown=True)
+    if request.verb in BY_HAND:
+        return _refusal_by_hand(state, node, request)
     if not _was_reached(node):
         first = next((n.name for n in state.nodes.values() if n.status is Status.FAILED), None)
         remedy = f"Retry what failed before it: holdfast retry JOB {first}" if first else "Wait until it is reached."
@@ -113,6 +121,24 @@ def _refusal(state: JobState, request: Request) -> Refusal | None:
         remedy = f"Run it again all the same: holdfast rerun JOB --from {node.name}"
         return Refusal(f"{node.name} is {node.status}", remedy)
     return None
+
+
+def _refusal_by_hand(state: JobState, node: NodeState, request: Request) -> Refusal | None:
+    if node.status is Status.COMPLETED:
+        return Refusal(f"{node.name} is completed", f"Run it again with: holdfast rerun JOB --from {node.name}")
+    kind = state.program.nodes[node.name].node.type
+    if kind is NodeType.CONDITIONAL:
+        return Refusal(f"{node.name} decides what runs", "Skip what it leads to.")
+    if request.verb is Verb.SET and kind is NodeType.FAN_OUT:
+        return Refusal(f"{node.name} has a result for each item", "Skip it, or set the fan-in behind it.")
+    return None
+
+
+def _ended_by_hand(state: JobState, request: Request) -> Step:
+    assert request.node is not None
+    node = state.nodes[request.node]
+    reason = "it is skipped" if request.verb is Verb.SKIP else "its result is given"
+    return Step(node.name, Action.SKIP, node.expanded - node.completed, reason, confirm=True)
 
 
 def _names(state: JobState) -> list[str]:
@@ -138,7 +164,9 @@ def _lacks_items(node: NodeState) -> bool:
 
 
 def _chosen(state: JobState, request: Request) -> dict[str, tuple[Selection | None, str]]:
-    """The nodes that the verb itself names: which of their tasks, None for all of it anew, and why."""
+    """The nodes that the verb itself names to run: which of their tasks, None for all of it anew, and why."""
+    if request.verb in BY_HAND:
+        return {}
     if request.verb is Verb.RERUN:
         assert request.node is not None
         return {request.node: (None, "it is run again")}
@@ -229,6 +257,13 @@ def reset(turn: Turn, signal: RecoveryRequested) -> Refusal | None:
             _redo(turn, node, step.selection, found)
         else:
             _restart(turn, node, found)
+    if signal.request.verb in BY_HAND:
+        assert signal.request.node is not None
+        node = state.nodes[signal.request.node]
+        if signal.request.verb is Verb.SET:
+            _set(turn, node, signal)
+        else:
+            _skip(turn, node, signal.actor)
     return None
 
 
@@ -240,7 +275,7 @@ def _told(state: JobState, signal: RecoveryRequested, plan: Plan, current: str) 
         "generation": state.generation,
         "plan_id": current,
         "tasks": plan.tasks,
-        "rerun": {step.node: step.items for step in plan.reruns},
+        "rerun": {step.node: step.items for step in plan.steps if step.action in (Action.RERUN, Action.SKIP)},
     }
 
 
@@ -281,3 +316,27 @@ def _restart(turn: Turn, node: NodeState, found: Selected) -> None:
     node.spent.clear()
     turn.state.scope["nodes"].pop(node.name, None)
     turn.state.touch(node)
+
+
+def _set(turn: Turn, node: NodeState, signal: RecoveryRequested) -> None:
+    """The node has completed, by a person's word; what its tasks came to stays in their history."""
+    if node.status is not Status.PENDING:
+        _restart(turn, node, signal.selected.get(node.name, NOTHING_SELECTED))
+    told = {"by": signal.actor}
+    turn.finish_node(node, Trigger.SET, output=signal.request.output, reason=SET_BY_PERSON, data=told)
+
+
+def _skip(turn: Turn, node: NodeState, actor: str) -> None:
+    """What has not completed of it never will. A fan-out goes on with the items that it has."""
+    if node.expanded:
+        turn.effects.append(SkipTasks(node.name))
+        turn.emit("task_skipped", node.name, data={"count": node.expanded - node.completed, "by": actor})
+    node.skipped = node.expanded - node.completed
+    node.failed = node.cancelled = node.waiting = 0
+    node.width = node.enqueued = node.expanded
+    told = {"by": actor}
+    if node.expanded and turn.state.program.nodes[node.name].node.type is NodeType.FAN_OUT:
+        output = {"fan_out_count": node.width}
+        turn.finish_node(node, Trigger.SET, output=output, reason=SKIPPED_BY_PERSON, data=told)
+    else:
+        turn.finish_node(node, Trigger.SKIPPED, reason=SKIPPED_BY_PERSON, data=told)

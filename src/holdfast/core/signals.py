@@ -176,6 +176,8 @@ class Verb(StrEnum):
     RETRY = "retry"
     CLEAR = "clear"
     RERUN = "rerun"
+    SKIP = "skip"
+    SET = "set"
 
 
 class Request(NamedTuple):
@@ -188,6 +190,7 @@ class Request(NamedTuple):
     fingerprint: str | None = None
     only: bool = False
     plan_id: str | None = None
+    output: Any = None
 
 
 class Selection(NamedTuple):

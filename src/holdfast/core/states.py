@@ -59,6 +59,8 @@ class Trigger(StrEnum):
     RESTARTED = "run anew by a person"
     TASK_RESET = "its task reset by a person"
     ITEMS_RESET = "items reset by a person"
+    SKIPPED = "skipped by a person"
+    SET = "its result given by a person"
 
 
 NODE_TRANSITIONS: dict[tuple[Status, Trigger], Status] = {
@@ -89,6 +91,8 @@ NODE_TRANSITIONS: dict[tuple[Status, Trigger], Status] = {
     (Status.RUNNING, Trigger.OPEN_TASKS_ENDED): Status.FAILED,
     **{(status, Trigger.RESTARTED): Status.PENDING for status in Status if status is not Status.PENDING},
     **{(status, Trigger.TASK_RESET): Status.DISPATCHED for status in (Status.READY, Status.DISPATCHED, *ENDS)},
+    **{(status, Trigger.SKIPPED): Status.SKIPPED for status in Status if status is not Status.COMPLETED},
+    **{(status, Trigger.SET): Status.COMPLETED for status in Status if status is not Status.COMPLETED},
     **{(status, Trigger.ITEMS_RESET): Status.RUNNING for status in (Status.RUNNING, *ENDS)},
 }
 

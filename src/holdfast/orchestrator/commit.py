@@ -19,6 +19,7 @@ from holdfast.core.effects import (
     ResetTasks,
     RestartNode,
     RetryTask,
+    SkipTasks,
     WithdrawTasks,
 )
 from holdfast.core.states import JobState, NodeState
@@ -37,6 +38,7 @@ from holdfast.store.interface import (
     ResetWrite,
     RestartWrite,
     RetryWrite,
+    SkipWrite,
     TaskWrite,
     WaitingWrite,
     Withdrawal,
@@ -71,6 +73,8 @@ def add_effects(batch: Batch, state: JobState, effects: Iterable[Effect]) -> lis
                 batch.resets.append(ResetWrite(job_id, node, *selection, enqueued))
             case RestartNode(node):
                 batch.restarts.append(RestartWrite(job_id, node))
+            case SkipTasks(node):
+                batch.skips.append(SkipWrite(job_id, node))
             case EnqueueWaiting():
                 batch.waiting.append(_waiting(state, effect))
             case AnswerSignal(signal_id, applied, reason):

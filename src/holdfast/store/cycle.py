@@ -195,6 +195,7 @@ class PostgresCycle:
             *([(query("delete_signals"), handled)] if batch.handled else []),
             *((query("reset_tasks"), _reset(reset)) for reset in batch.resets),
             *((query("restart_node"), {"job": one.job_id, "node": one.node}) for one in batch.restarts),
+            *((query("skip_tasks"), {"job": one.job_id, "node": one.node}) for one in batch.skips),
             *self._rows("create_tasks", batch.tasks),
             *self._rows("create_failed_tasks", batch.failed_tasks),
             *self._rows("enqueue_tasks", batch.enqueued, lane_ids),

@@ -194,6 +194,13 @@ class RestartWrite(NamedTuple):
     node: str
 
 
+class SkipWrite(NamedTuple):
+    """A node of which whatever has not completed is skipped."""
+
+    job_id: str
+    node: str
+
+
 class WaitingWrite(NamedTuple):
     """So many of the tasks that wait after a reset, to be queued."""
 
@@ -296,6 +303,7 @@ class Batch:
     handled: list[int] = field(default_factory=list)
     resets: list[ResetWrite] = field(default_factory=list)
     restarts: list[RestartWrite] = field(default_factory=list)
+    skips: list[SkipWrite] = field(default_factory=list)
     tasks: list[TaskWrite] = field(default_factory=list)
     failed_tasks: list[FailedTaskWrite] = field(default_factory=list)
     enqueued: list[EnqueueWrite] = field(default_factory=list)

@@ -405,6 +405,15 @@ gone as (
 )
 delete from tasks t where t.job_id = %(job)s::uuid and t.node = %(node)s;
 
+-- name: skip_tasks
+-- What has not completed never will; a live lease dies with its queue row.
+with gone as (
+    delete from queue q where q.job_id = %(job)s::uuid and q.node = %(node)s
+)
+update tasks t
+set status = 'skipped', waits = false, finished_at = coalesce(t.finished_at, now())
+where t.job_id = %(job)s::uuid and t.node = %(node)s and t.status <> 'completed';
+
 -- name: enqueue_waiting
 -- The next of the tasks that were reset, in item order.
 with wanted as (
