@@ -244,6 +244,15 @@ class Client:
     async def recover(self, job_id: str, request: Request, *, reason: str = "", actor: str | None = None) -> int:
         """Ask the job's owner to carry out a verb; returns the signal's id, whose answer tells what came of it."""
         given = {field: value for field, value in request._asdict().items() if value}
+        if request.verb is Verb.SET:
+            given["output"] = request.output
+            size = len(orjson.dumps(request.output))
+            if size > self._limit_bytes:
+                raise PayloadRefused(
+                    f"The output of {request.node} has {size:,} bytes; at most {self._limit_bytes:,} are taken.",
+                    remedy="Put the data into a file or a store that the handlers can read, and give its name.",
+                    instance=job_id,
+                )
         return await self._store.send(job_id, "recover", actor or current_actor(), reason, given)
 
     async def breakers(self) -> list[BreakerView]:
