@@ -226,6 +226,14 @@ class Client:
         """Ask the job's owner to stop it; returns the signal's id, whose answer tells what came of it."""
         return await self._store.send(job_id, "cancel", actor or current_actor(), reason)
 
+    async def pause(self, job_id: str, *, reason: str = "", actor: str | None = None) -> int:
+        """Ask the job's owner to begin nothing new of it; returns the signal's id."""
+        return await self._store.send(job_id, "pause", actor or current_actor(), reason)
+
+    async def unpause(self, job_id: str, *, reason: str = "", actor: str | None = None) -> int:
+        """Ask the job's owner to let it go on; returns the signal's id."""
+        return await self._store.send(job_id, "unpause", actor or current_actor(), reason)
+
     async def plan(self, job_id: str, request: Request) -> JobPlan:
         """What a verb would keep and run again now; nothing is changed. Refused where it cannot be done."""
         looked = await look(self._store, job_id, request)

@@ -225,3 +225,21 @@ def test_a_result_that_is_given_by_hand_is_taken_for_the_nodes(database: Command
     assert gather["status"] == "completed"
     assert database("set", failed, "each", "--output", "given.json").code == 4
     assert database("set", failed, "gather", "--output", "nowhere.json").code == 2
+
+
+def test_a_job_that_is_paused_says_so_and_goes_on_when_it_is_let(database: Command, started: Start) -> None:
+    job_id = database("submit", "flow.yaml", "--json").json["job_id"]
+    paused = database("pause", job_id, "--reason", "lunch")
+    assert paused.code == 0 and "is paused" in paused.out and "holdfast unpause" in paused.err
+    status = database("status", job_id, "--json").json
+    assert (status["held"]["by"], status["status"]) == ("pause", "running")
+    why = database("why", job_id)
+    assert "paused it" in why.out and "holdfast unpause" in why.out + why.err
+    assert database("pause", job_id).code == 4
+    started("up")
+    until(lambda: database("status", "--json").json["workers"])
+    answer = database("unpause", job_id, "--json")
+    assert (answer.code, answer.json["answer"]) == (0, "applied")
+    until(lambda: database("status", job_id, "--json").json["status"] == "completed")
+    assert database("unpause", job_id).code == 4
+    assert database("pause", "ffffffffffff").code == 5

@@ -22,6 +22,7 @@ from holdfast.core.effects import (
     FailTask,
     FinishTask,
     RecordAttempt,
+    ReleaseTasks,
     ResetTasks,
     RestartNode,
     RetryTask,
@@ -88,6 +89,7 @@ class Queued:
     leased: bool = False
     suspect: bool = False
     rank: int = 0
+    paused: bool = False
 
 
 @dataclass
@@ -172,6 +174,9 @@ class Driver:
                 if answer is not None:
                     signals.append(answer)
             decided += effects
+            if self.state.pause is not None:
+                for row in self.queue.values():
+                    row.paused = not row.leased
         self.effects += decided
         self.check()
         return decided
@@ -403,6 +408,9 @@ class Driver:
                         self._final_nodes.pop(name, None)
             case AnswerSignal():
                 self.answers.append(effect)
+            case ReleaseTasks():
+                for row in self.queue.values():
+                    row.paused = False
             case RecordAttempt() | AggregateItems():
                 pass
         return None

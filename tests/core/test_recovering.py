@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.core.recovering import Action, Plan, Refusal, plan_id
-from holdfast.core.signals import BreakerSeen, Outcome, Request, Verb
+from holdfast.core.signals import BreakerSeen, Outcome, PauseRequested, Request, Verb
 from holdfast.core.states import Rules
 from holdfast.define.workflow import Workflow
 from tests.core.driver import Driver, Fails
@@ -372,3 +372,46 @@ def test_a_job_of_which_some_was_left_cancelled_says_so() -> None:
     driver.done("a")
     assert driver.state.status == "failed"
     assert "b had been cancelled" in (driver.state.error or {})["message"]
+
+
+def test_a_paused_job_begins_nothing_new_and_goes_on_where_it_was() -> None:
+    driver = pipeline(items=4)
+    driver.done("split")
+    driver.claim("each", 0)
+    driver.send(PauseRequested(5, "ann", "lunch", is_paused=True))
+    assert [key for key, row in driver.queue.items() if not row.paused] == [("each", 0)]
+    driver.read(driver.hand_in("each", 0))
+    assert all(row.paused for row in driver.queue.values()), "what is queued meanwhile waits, too"
+    driver.send(PauseRequested(6, "ann", "back", is_paused=False))
+    assert not any(row.paused for row in driver.queue.values())
+    assert [(a.applied, a.reason) for a in driver.answers] == [(True, "paused"), (True, "released")]
+    assert (driver.event("job_held").data or {})["by"] == "pause"
+    run(driver)
+    assert driver.state.status == "completed"
+
+
+def test_paused_time_does_not_count_for_the_jobs_timeout() -> None:
+    flow = Workflow("w", timeout_seconds=60)
+    flow.task("a", handler="h")
+    driver = Driver(flow)
+    driver.submit()
+    driver.now += 50
+    driver.send(PauseRequested(5, "ann", "", is_paused=True))
+    assert driver.state.next_deadline() is None
+    driver.pass_time(1000)
+    assert not driver.state.is_terminal
+    driver.send(PauseRequested(6, "ann", "", is_paused=False))
+    assert driver.state.next_deadline() == driver.now + 10
+    driver.pass_time(11)
+    assert driver.state.status == "failed"
+
+
+def test_a_pause_that_makes_no_sense_is_refused() -> None:
+    driver = pipeline()
+    driver.send(PauseRequested(5, "ann", "", is_paused=False))
+    driver.send(PauseRequested(6, "ann", "", is_paused=True))
+    driver.send(PauseRequested(7, "ben", "", is_paused=True))
+    driver.cancel()
+    driver.send(PauseRequested(8, "ann", "", is_paused=False))
+    said = [answer.reason for answer in driver.answers]
+    assert said == ["it is not paused", "paused", "ann has paused it already", "cancelled", "it is already cancelled"]

@@ -74,7 +74,7 @@ class Mirror:
         match new["kind"], new["outcome"]:
             case "rejected", _:
                 history.rejected += 1
-            case "cancel" | "recover", _:
+            case "cancel" | "recover" | "pause" | "unpause", _:
                 history.asked.add(new["id"])
             case "report", "done" | "failed" if (new["data"] or {}).get("code") != "TIMEOUT":
                 reporter = int(new["worker"].removeprefix("w"))

@@ -119,7 +119,7 @@ class Database:
     def send(self, job_id: str, kind: str, owner: int, **columns: Any) -> int:
         signal_id = self.new_id()
         self.inbox[signal_id] = {"job_id": job_id, "kind": kind, "owner": owner, **columns}
-        if kind in ("cancel", "recover"):
+        if kind in ("cancel", "recover", "pause", "unpause"):
             self.history.asked.add(signal_id)
         self.dirty.add(job_id)
         return signal_id
@@ -977,6 +977,14 @@ def apply_batch(db: Database, me: int, batch: Batch) -> None:
                 "due_at": again.due_at,
                 "suspect": again.suspect,
             }
+    for release in batch.releases:
+        for key, row in db.queue.items():
+            if key[0] == release.job_id and row["state"] == "paused":
+                is_due = row["due_at"] is None or row["due_at"] <= db.now
+                row |= {"state": "ready" if is_due else "waiting", "id": db.new_id()}
+    for key, row in db.queue.items():
+        if key[0] in batch.paused and row["state"] in ("ready", "waiting"):
+            row["state"] = "paused"
     for event in batch.events:
         known_events = db.events[event.job_id]
         assert event.seq == known_events[-1][0] + 1, (

@@ -388,7 +388,18 @@ class World:
                 continue
             job_id = self.helping.choice(known)
             with contextlib.suppress(Unreachable):
-                await store.send(job_id, "recover", "someone", "as drawn", self._draw_verb(job_id))
+                if self.helping.random() < 0.3:
+                    await store.send(job_id, self.helping.choice(["pause", "unpause"]), "someone", "as drawn")
+                else:
+                    await store.send(job_id, "recover", "someone", "as drawn", self._draw_verb(job_id))
+        while paused := [job_id for job_id in sorted(self.db.jobs) if self._may_be_paused(job_id)]:
+            with contextlib.suppress(Unreachable):
+                await store.send(paused[0], "unpause", "someone", "it is calm")
+            await self._sleep(2.0)
+
+    def _may_be_paused(self, job_id: str) -> bool:
+        asked = any(row["job_id"] == job_id and row["kind"] == "pause" for row in self.db.inbox.values())
+        return asked or any(hold["by"] == "pause" for hold in self.db.jobs[job_id]["holds"])
 
     def _draw_verb(self, job_id: str) -> dict[str, Any]:
         verb = self.helping.choice(["resume", "resume", "resume", "retry", "clear", "rerun", "skip", "set"])

@@ -194,3 +194,18 @@ async def test_a_result_that_is_given_is_the_nodes_and_its_job_completes(stage: 
     assert (await play.ask("skip", "each"))[0]
     await play.work()
     assert await play.status() == "partial"
+
+
+async def test_nothing_of_a_paused_job_is_claimed_and_all_of_it_afterwards(stage: Stage) -> None:
+    play = await begun(stage, 4, Rules(window_size=2, chunk_size=2))
+    (lease, *_) = await stage.claim(play.worker, 1)
+    await stage.store.send(play.job_id, "pause", "ann", "lunch")
+    await play.cycle()
+    assert await stage.claim(play.worker) == []
+    assert await play.report([lease]) == 1, "what runs may finish"
+    await play.cycle()
+    assert await stage.claim(play.worker) == [], "and what follows it waits"
+    await stage.store.send(play.job_id, "unpause", "ann", "back")
+    await play.cycle()
+    assert len(await play.work()) == 4
+    assert await play.status() == "completed"

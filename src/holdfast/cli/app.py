@@ -497,6 +497,34 @@ def set_result(
 
 
 @app.command(cls=PlainCommand, rich_help_panel=STEER)
+def pause(
+    job: JobName,
+    reason: Reason = "",
+    detach: Detach = False,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Let nothing new of a job begin; what runs goes on to its end."""
+    from holdfast.cli.pause import pause_job
+
+    return pause_job(job, is_paused=True, reason=reason, detach=detach, as_json=as_json, database_url=database_url)
+
+
+@app.command(cls=PlainCommand, rich_help_panel=STEER)
+def unpause(
+    job: JobName,
+    reason: Reason = "",
+    detach: Detach = False,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Let a paused job go on."""
+    from holdfast.cli.pause import pause_job
+
+    return pause_job(job, is_paused=False, reason=reason, detach=detach, as_json=as_json, database_url=database_url)
+
+
+@app.command(cls=PlainCommand, rich_help_panel=STEER)
 def breakers(
     verb: Annotated[
         BreakerVerb | None,

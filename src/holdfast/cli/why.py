@@ -82,10 +82,12 @@ def _command(standing: Standing, reason: Reason, database_url: str | None) -> st
             return command("doctor", database_url)
         case Cause.INCONSISTENT:
             return command("janitor --once", database_url)
-        case Cause.PARTIAL | Cause.FAILED:
-            return command(f"logs {job}{node}" if reason.node is not None else f"events {job}", database_url)
-        case Cause.CANCELLED:
-            return command(f"events {job}", database_url)
+        case Cause.PAUSED:
+            return command(f"unpause {job}", database_url)
+        case Cause.PARTIAL | Cause.FAILED if reason.node is not None:
+            return command(f"logs {job}{node}", database_url)
+        case Cause.PARTIAL | Cause.FAILED | Cause.CANCELLED:
+            return command(f"resume {job}", database_url)
         case _:
             return None
 
@@ -101,6 +103,10 @@ def _sentence(reason: Reason) -> str:
             until = moment(reason.until)
             when = f" at {clock(until)}" if until is not None else ""
             return f"{_tasks(reason)} tried again{when}, attempt {details['attempt']}{_after(details.get('error'))}"
+        case Cause.PAUSED if reason.node is None:
+            return f"{details['by']} paused it {since}"
+        case Cause.PAUSED:
+            return f"{_tasks(reason)} held while the job is paused"
         case Cause.RUNNING:
             return _running(reason, since)
         case Cause.NO_WORKER_FOR_QUEUE:

@@ -23,6 +23,7 @@ from holdfast.core.signals import (
     ItemsAggregated,
     JobSubmitted,
     OwnerChanged,
+    PauseRequested,
     RecoveryRequested,
     ReportRejected,
     Signal,
@@ -55,6 +56,8 @@ def advance(state: JobState, signal: Signal, now: float) -> list[Effect]:
             stopping.time_passed(turn)
         case CancelRequested():
             _cancel(turn, signal)
+        case PauseRequested():
+            _pause(turn, signal)
         case OwnerChanged():
             turn.emit("owner_changed", data={"owner": signal.owner, "previous": signal.previous})
         case BreakerChanged():
@@ -250,6 +253,13 @@ def _cancel(turn: Turn, signal: CancelRequested) -> None:
     refusal = stopping.cancel(turn, signal.actor, signal.reason)
     if signal.signal_id is not None:
         turn.effects.append(AnswerSignal(signal.signal_id, refusal is None, refusal or "cancelled"))
+
+
+def _pause(turn: Turn, signal: PauseRequested) -> None:
+    refusal = holding.pause(turn, signal)
+    if signal.signal_id is not None:
+        told = "paused" if signal.is_paused else "released"
+        turn.effects.append(AnswerSignal(signal.signal_id, refusal is None, refusal or told))
 
 
 def _recover(turn: Turn, signal: RecoveryRequested) -> None:

@@ -152,6 +152,12 @@ class WithdrawTasks(NamedTuple):
     """Only tasks of this node."""
 
 
+class ReleaseTasks(NamedTuple):
+    """Let what a pause held back go on; so long did it last."""
+
+    paused_seconds: float
+
+
 class AggregateItems(NamedTuple):
     """Read the results of a fan-out after the commit and answer with `ItemsAggregated`."""
 
@@ -189,6 +195,7 @@ Effect = (
     | FinishTask
     | RecordAttempt
     | WithdrawTasks
+    | ReleaseTasks
     | AggregateItems
     | Emit
     | AnswerSignal

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from holdfast.core.breaking import Breaker, BreakerState, Call, feed
+from holdfast.core.effects import ReleaseTasks
 from holdfast.core.failing import is_permanent
-from holdfast.core.signals import BreakerChanged, BreakerSeen, Outcome, TaskReported
-from holdfast.core.states import TERMINAL, Hold, JobState
+from holdfast.core.signals import BreakerChanged, BreakerSeen, Outcome, PauseRequested, TaskReported
+from holdfast.core.states import PAUSE, TERMINAL, Hold, JobState
 from holdfast.core.turn import Turn
 from holdfast.errors import Code
 
@@ -108,3 +109,27 @@ def breaker_seen(turn: Turn, signal: BreakerSeen) -> None:
         state.holds.remove(hold)
         turn.emit("job_released", data=told | {"since": hold.since})
     state.job_touched = True
+
+
+def pause(turn: Turn, signal: PauseRequested) -> str | None:
+    """Hold everything back that is queued, or let it go on; answers why not, or None when it is done."""
+    state, hold = turn.state, turn.state.pause
+    if state.is_terminal:
+        return f"it is already {state.status}"
+    if state.stop is not None:
+        return f"it is stopping ({state.stop.cause})"
+    if signal.is_paused == (hold is not None):
+        return f"{hold.name} has paused it already" if hold is not None else "it is not paused"
+    told = {"by": PAUSE, "name": signal.actor, "reason": signal.reason}
+    if hold is None:
+        state.holds.append(Hold(PAUSE, signal.actor, turn.now))
+        turn.emit("job_held", data=told | {"until": None})
+    else:
+        state.holds.remove(hold)
+        seconds = turn.now - hold.since
+        if state.deadline_at is not None:
+            state.deadline_at += seconds
+        turn.effects.append(ReleaseTasks(seconds))
+        turn.emit("job_released", data=told | {"since": hold.since})
+    state.job_touched = True
+    return None

@@ -101,6 +101,15 @@ class CancelRequested(NamedTuple):
     reason: str = ""
 
 
+class PauseRequested(NamedTuple):
+    """A person wants nothing new of the job to begin, or wants it to go on."""
+
+    signal_id: int | None
+    actor: str
+    reason: str
+    is_paused: bool
+
+
 class TimePassed(NamedTuple):
     """One of the job's own deadlines may have come."""
 
@@ -236,6 +245,7 @@ Signal = (
     | BreakerChanged
     | BreakerSeen
     | CancelRequested
+    | PauseRequested
     | TimePassed
     | WorkContinued
     | TasksWithdrawn

@@ -121,6 +121,9 @@ class Stop:
     leases_ended: bool = False
 
 
+PAUSE = "pause"
+
+
 class Hold(NamedTuple):
     """What holds a job back, as its last `job_held` told it."""
 
@@ -249,6 +252,11 @@ class JobState:
         return self.status in JOB_TERMINAL
 
     @property
+    def pause(self) -> Hold | None:
+        """Since when a person has held the job back, if one does; whatever is queued of it waits."""
+        return next((hold for hold in self.holds if hold.by == PAUSE), None)
+
+    @property
     def queued_now(self) -> int:
         """How many of the job's tasks are in the queue: what the next one's rank counts."""
         return max(0, sum(n.queued for n in self.nodes.values() if n.status not in TERMINAL))
@@ -266,9 +274,9 @@ class JobState:
         """When the job wants to hear `TimePassed`, if nothing else happens before."""
         if self.is_terminal:
             return None
-        moments = []
+        moments: list[float] = []
         draining = self.stop is not None and self.stop.cause is StopCause.FAILED and not self.stop.leases_ended
-        if (self.stop is None or draining) and self.deadline_at is not None:
+        if (self.stop is None or draining) and self.deadline_at is not None and self.pause is None:
             moments.append(self.deadline_at)
         if self.stop is not None and not self.stop.leases_ended:
             moments.append(self.stop.until)

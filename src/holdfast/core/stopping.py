@@ -110,7 +110,7 @@ def time_passed(turn: Turn) -> None:
     stop = state.stop
     if stop is not None and stop.leases_ended:
         return
-    may_time_out = stop is None or stop.cause is StopCause.FAILED
+    may_time_out = (stop is None or stop.cause is StopCause.FAILED) and state.pause is None
     if may_time_out and state.deadline_at is not None and turn.now >= state.deadline_at:
         stop_job(turn, StopCause.TIMEOUT)
     elif stop is not None and turn.now >= stop.until:

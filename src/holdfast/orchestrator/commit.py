@@ -16,6 +16,7 @@ from holdfast.core.effects import (
     FailTask,
     FinishTask,
     RecordAttempt,
+    ReleaseTasks,
     ResetTasks,
     RestartNode,
     RetryTask,
@@ -35,6 +36,7 @@ from holdfast.store.interface import (
     JobWrite,
     Lane,
     NodeRow,
+    ReleaseWrite,
     ResetWrite,
     RestartWrite,
     RetryWrite,
@@ -77,6 +79,8 @@ def add_effects(batch: Batch, state: JobState, effects: Iterable[Effect]) -> lis
                 batch.skips.append(SkipWrite(job_id, node))
             case EnqueueWaiting():
                 batch.waiting.append(_waiting(state, effect))
+            case ReleaseTasks(seconds):
+                batch.releases.append(ReleaseWrite(job_id, seconds))
             case AnswerSignal(signal_id, applied, reason):
                 batch.answers.append(AnswerWrite(signal_id, job_id, applied, reason))
             case AggregateItems():
@@ -91,6 +95,9 @@ def add_states(batch: Batch, state: JobState, owner: int) -> None:
         node = state.nodes[name]
         (batch.nodes if node.has_row else batch.new_nodes).append(_node(state, node))
         node.has_row = True
+    if state.pause is not None:
+        # Whatever this cycle has queued of it waits, too.
+        batch.paused.append(state.job_id)
     if state.job_touched:
         batch.jobs.append(_job(state, None if state.is_terminal else owner))
     state.touched.clear()

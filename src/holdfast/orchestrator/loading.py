@@ -12,6 +12,7 @@ from holdfast.core.signals import (
     InconsistencyFound,
     JobSubmitted,
     Outcome,
+    PauseRequested,
     ReportRejected,
     Request,
     Signal,
@@ -92,6 +93,8 @@ def signal(row: SignalRow, now: float, chance: float, program: Program) -> Signa
             return ReportRejected(row.node, row.item, row.epoch, row.worker or "")
         case "cancel":
             return CancelRequested(row.id, row.actor or "", row.reason or "")
+        case "pause" | "unpause":
+            return PauseRequested(row.id, row.actor or "", row.reason or "", is_paused=row.kind == "pause")
         case _:
             raise Bug(f"signal {row.id} of job {row.job_id} has an unknown kind: {row.kind}")
 

@@ -202,6 +202,8 @@ class PostgresCycle:
             # One by one: two of one node must not queue the same tasks.
             *(one for row in batch.waiting for one in self._rows("enqueue_waiting", [row], lane_ids)),
             *self._rows("retry_tasks", batch.retried, lane_ids),
+            *self._rows("release_tasks", batch.releases),
+            *([(query("pause_tasks"), {"jobs": plain(batch.paused)})] if batch.paused else []),
             *self._rows("write_attempts", batch.attempts),
             *self._rows("write_events", batch.events),
             *self._rows("write_answers", batch.answers),

@@ -201,6 +201,13 @@ class SkipWrite(NamedTuple):
     node: str
 
 
+class ReleaseWrite(NamedTuple):
+    """A job that was paused for so long and goes on."""
+
+    job_id: str
+    seconds: float
+
+
 class WaitingWrite(NamedTuple):
     """So many of the tasks that wait after a reset, to be queued."""
 
@@ -309,6 +316,8 @@ class Batch:
     enqueued: list[EnqueueWrite] = field(default_factory=list)
     waiting: list[WaitingWrite] = field(default_factory=list)
     retried: list[RetryWrite] = field(default_factory=list)
+    releases: list[ReleaseWrite] = field(default_factory=list)
+    paused: list[str] = field(default_factory=list)
     attempts: list[AttemptWrite] = field(default_factory=list)
     events: list[EventWrite] = field(default_factory=list)
     answers: list[AnswerWrite] = field(default_factory=list)
@@ -320,7 +329,13 @@ class Batch:
     @property
     def makes_work(self) -> bool:
         """Whether workers find something new to claim once the cycle is committed."""
-        if self.made_work or self.enqueued or self.waiting or any(row.due_at is None for row in self.retried):
+        if (
+            self.made_work
+            or self.enqueued
+            or self.waiting
+            or self.releases
+            or any(row.due_at is None for row in self.retried)
+        ):
             return True
         # A breaker that is not shut may let more through than before.
         return any(row.state != "open" for row in self.breakers)

@@ -61,6 +61,7 @@ class JobView(NamedTuple):
     owner: str | None
     owned_since: datetime | None
     owner_is_alive: bool
+    pause: dict[str, Any] | None = None
 
 
 class NodeView(NamedTuple):
@@ -294,7 +295,7 @@ class Reader:
     async def _snapshot(self, found: Sequence[Sequence[tuple[Any, ...]]]) -> Snapshot:
         (row,), nodes, queue, unserved, holds = found[:5]
         *columns, reference = row
-        job = JobView._make((*columns[:9], *map(_parsed, columns[9:12]), *columns[12:]))
+        job = JobView._make((*columns[:9], *map(_parsed, columns[9:12]), *columns[12:-1], _parsed(columns[-1])))
         if reference is not None:
             job = job._replace(result=await value_or_name(self._payloads, job.job_id, reference))
         return Snapshot(

@@ -202,7 +202,10 @@ def _node_json(snapshot: Snapshot, node: Node) -> dict[str, Any]:
 
 
 def _job_held(snapshot: Snapshot) -> dict[str, Any] | None:
-    """A job is held if nothing of it runs, and all of it that is ready is held."""
+    """A job is held if a person has paused it, or if nothing of it runs and all of it that is ready is held."""
+    pause = snapshot.job.pause
+    if pause is not None:
+        return {"by": "pause", "name": pause["name"], "since": epoch_moment(pause["since"]), "until": None}
     queue = snapshot.queue.values()
     if any(view.running or (view.ready and view.node not in snapshot.holds) for view in queue):
         return None

@@ -6,7 +6,7 @@ Tasks are told in groups, by node and cause: a hundred thousand items are a few 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ class Cause(StrEnum):
     RETRY_SCHEDULED = "retry_scheduled"
     BREAKER_OPEN = "breaker_open"
     LIMIT_REACHED = "limit_reached"
+    PAUSED = "paused"
     RUNNING = "running"
     NO_WORKER_FOR_QUEUE = "no_worker_for_queue"
     NO_WORKER_FOR_HANDLER = "no_worker_for_handler"
@@ -96,6 +97,9 @@ def _of_the_job(standing: Standing) -> Iterator[Reason]:
     if job.reason is not None and is_aside:
         details: dict[str, Any] = {"problem": job.reason.removeprefix(SET_ASIDE), "owner": job.owner}
         yield Reason(Cause.SET_ASIDE, since=job.owned_since, details=details)
+    if job.pause is not None:
+        since = datetime.fromtimestamp(job.pause["since"], UTC)
+        yield Reason(Cause.PAUSED, since=since, details={"by": job.pause["name"]})
     signals = {"signals": standing.unread, "orchestrators": standing.orchestrators}
     if job.owner_id is None:
         since = standing.unread_since or job.created_at
@@ -111,7 +115,7 @@ def _of_the_job(standing: Standing) -> Iterator[Reason]:
 def _of_the_nodes(standing: Standing) -> Iterator[Reason]:
     for node in standing.snapshot.definition.nodes:
         view = standing.snapshot.nodes.get(node.name)
-        if view is None:
+        if view is None or view.status == Status.PENDING:
             yield from _not_begun(standing, node.name)
         elif view.status not in TERMINAL:
             yield from _begun(standing, node.name, node.type, view)
@@ -152,6 +156,8 @@ def _queued(standing: Standing, group: QueuedTasks) -> Reason:
     match group.state:
         case "leased":
             return _running(standing, group)
+        case "paused":
+            return Reason(Cause.PAUSED, group.node, _item(group), group.queued_at, details=_tasks(group))
         case "waiting":
             error = error_json(group.error)
             details = _tasks(group) | {"attempt": group.attempt, "error": error}

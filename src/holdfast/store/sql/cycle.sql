@@ -263,6 +263,18 @@ select w.job_id, w.node, w.item, w.epoch, w.attempt + 1, w.lane_id,
     least(w.rank, %(rank_limit)s), w.suspect, %(me)s, w.timeout_seconds, w.queue_timeout_seconds
 from moved w;
 
+-- name: release_tasks
+-- What a pause held back, with a new id: its lane's floor may have passed the old one. Paused time is no time in the queue.
+update queue q
+set state = case when q.due_at > now() then 'waiting' else 'ready' end, id = default,
+    queued_at = q.queued_at + make_interval(secs => w.seconds)
+from unnest(%(job_id)s::uuid[], %(seconds)s::float8[]) as w (job_id, seconds)
+where q.job_id = any(array[w.job_id]) and q.state = 'paused';
+
+-- name: pause_tasks
+update queue q set state = 'paused'
+where q.job_id = any(%(jobs)s::uuid[]) and q.state in ('ready', 'waiting');
+
 -- name: write_attempts
 insert into attempts (job_id, node, item, attempt, epoch, outcome, worker, started_at, error, log, extra)
 select w.job_id, w.node, w.item, w.attempt, w.epoch, w.outcome, w.worker, to_timestamp(w.started_at), w.error, w.log,

@@ -5,7 +5,8 @@
 select j.job_id::text, j.workflow_id, j.status, j.reason, j.version, j.run, j.generation, j.tenant, j.definition_hash,
     case when %(whole)s then j.inputs::text end, case when %(whole)s then j.result::text end, j.error::text,
     j.created_at, j.started_at, j.finished_at, j.owner, o.name, j.owned_since,
-    coalesce(o.ended_at is null and o.lease_until > now(), false), case when %(whole)s then j.result_ref end
+    coalesce(o.ended_at is null and o.lease_until > now(), false), jsonb_path_query_first(j.holds, '$[*] ? (@.by == "pause")')::text,
+    case when %(whole)s then j.result_ref end
 from jobs j left join orchestrators o on o.orchestrator_id = j.owner
 where j.job_id = %(job)s;
 
@@ -17,7 +18,7 @@ from nodes n where n.job_id = %(job)s;
 
 -- name: read_queue
 -- What of a job is in the queue, by node: never more rows than its fan-outs' windows are wide.
-select q.node, count(*) filter (where q.state = 'leased'), count(*) filter (where q.state = 'ready'),
+select q.node, count(*) filter (where q.state = 'leased'), count(*) filter (where q.state in ('ready', 'paused')),
     count(*) filter (where q.state = 'waiting'), min(q.due_at) filter (where q.state = 'waiting'),
     (array_agg(q.progress::text) filter (where q.item = -1))[1], min(q.claimed_at), max(q.attempt)
 from queue q where q.job_id = %(job)s group by q.node;
