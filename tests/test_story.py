@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.core.signals import Request, Verb
+from holdfast.define.registry import Result
 from holdfast.errors import PayloadRefused, Permanent
 from tests.conftest import eventually
 from tests.running import client_of, nodes, registry, running
@@ -40,9 +41,9 @@ async def test_a_stage_that_failed_after_1924_items_is_retried_alone_and_nothing
         done["validate"] += 1
         return "well"
 
-    async def stack(tile: int) -> dict[str, int]:
+    async def stack(tile: int) -> Result:
         done[f"stack {tile}"] += 1
-        return {"tile": tile}
+        return Result({"tile": tile}, deliverables={"cogs": f"silver/stacked/{tile}.tif"})
 
     async def register(count: int) -> str:
         done["register"] += 1
@@ -58,6 +59,9 @@ async def test_a_stage_that_failed_after_1924_items_is_retried_alone_and_nothing
         assert {name: node["status"] for name, node in nodes(status).items()} == {
             "validate": "completed", "stack": "completed", "stacked": "completed", "register": "failed",
         }  # fmt: skip
+        assert status["outcome"]["deliverables"] == {
+            "cogs": {"count": ITEMS, "location": "silver/stacked/", "usable": True}
+        }
         assert status["outcome"]["stages"]["2"]["success_count"] == ITEMS
         assert (status["outcome"]["resumable"], status["outcome"]["resume_from"]) == (True, "register")
         is_open[0] = True

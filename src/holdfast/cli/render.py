@@ -186,6 +186,9 @@ def job_card(
         parts.append(_line("Inputs", value(status["inputs"], width - _LABEL)))
     if status["result"] is not None:
         parts.append(_line("Result", value(status["result"], 3 * (width - _LABEL))))
+    for name, found in status["outcome"]["deliverables"].items():
+        at = f" in {found['location']}" if found["location"] else ""
+        parts.append(_line("Delivered", cut(f"{name}: {found['count']:,}{at}", width - _LABEL)))
     if status["finished_at"] is None:
         parts.append(_line("Created", day_and_clock(status["created_at"])))
         parts.append(_line("Owner", owner_text(status["owner"])))

@@ -105,6 +105,15 @@ class Hold(NamedTuple):
     details: dict[str, Any]
 
 
+class Deliverable(NamedTuple):
+    """What tasks that completed have delivered under one name, and the places of the first and the last of them."""
+
+    name: str
+    number: int
+    first: str
+    last: str
+
+
 class Snapshot(NamedTuple):
     """A job at one moment. If its definition is `unreadable`, for that reason, the nodes that have begun stand in."""
 
@@ -116,6 +125,7 @@ class Snapshot(NamedTuple):
     queue: dict[str, QueueView]
     unserved: dict[str, UnservedTasks]
     holds: dict[str, Hold]
+    deliverables: list[Deliverable]
 
 
 class QueuedTasks(NamedTuple):
@@ -262,7 +272,7 @@ class Reader:
         """The job as it is now, with all that may keep it from going on."""
         found = await self._look_at(job_id, "why_job", "why_windows", "why_queue", "live_workers", whole=False)
         snapshot = await self._snapshot(found)
-        job, windows, queued, workers = found[5:]
+        job, windows, queued, workers = found[6:]
         epoch, stop_cause, stop_until, owner_gone_at, orchestrators, unread, unread_since = job[0]
         return Standing(
             snapshot,
@@ -280,7 +290,15 @@ class Reader:
 
     async def _look_at(self, job_id: str, *more: str, whole: bool) -> list[list[tuple[Any, ...]]]:
         """The rows of a job, and of more statements, all of one moment."""
-        statements = ("read_job", "read_nodes", "read_queue", "unserved_nodes", "read_holds", *more)
+        statements = (
+            "read_job",
+            "read_nodes",
+            "read_queue",
+            "unserved_nodes",
+            "read_holds",
+            "read_deliverables",
+            *more,
+        )
         parameters = {"job": job_id, "whole": whole}
         async with self._connections.use("reading") as connection:
             async with connection.pipeline():
@@ -293,7 +311,7 @@ class Reader:
         return found
 
     async def _snapshot(self, found: Sequence[Sequence[tuple[Any, ...]]]) -> Snapshot:
-        (row,), nodes, queue, unserved, holds = found[:5]
+        (row,), nodes, queue, unserved, holds, deliverables = found[:6]
         *columns, reference = row
         job = JobView._make((*columns[:9], *map(_parsed, columns[9:12]), *columns[12:-1], _parsed(columns[-1])))
         if reference is not None:
@@ -305,6 +323,7 @@ class Reader:
             {r[0]: QueueView._make((*r[:5], _parsed(r[5]), *r[6:])) for r in queue},
             {r[0]: UnservedTasks._make(r[1:]) for r in unserved},
             {r[0]: Hold._make((*r[:6], _parsed(r[6]))) for r in holds},
+            [Deliverable._make(r) for r in deliverables],
         )
 
     async def jobs(self, limit: int) -> list[JobLine]:

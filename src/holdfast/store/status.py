@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from itertools import takewhile
 from typing import Any
 
 from holdfast.core.states import JobStatus, Status
 from holdfast.define.node import Importance, Node, NodeType
 from holdfast.store.fleet import Fleet, UnservedTasks
-from holdfast.store.reading import AttemptView, EventView, Hold, JobLine, JobView, NodeView, QueueView, Snapshot
+from holdfast.store.reading import (
+    AttemptView,
+    Deliverable,
+    EventView,
+    Hold,
+    JobLine,
+    JobView,
+    NodeView,
+    QueueView,
+    Snapshot,
+)
 
 _BORDERS = (NodeType.START, NodeType.END)
 _BAD = (Status.FAILED, Status.CANCELLED)
@@ -296,12 +307,22 @@ def _outcome_json(status: str, snapshot: Snapshot, nodes: list[dict[str, Any]]) 
     bad = [node["node"] for node in nodes if node["stage"] is not None and node["status"] in _BAD]
     return {
         **outcome,
-        "deliverables": {},
+        "deliverables": {one.name: _deliverable(one) for one in snapshot.deliverables},
         "stages": stages,
         "resumable": resumable,
         "resume_from": bad[0] if resumable and bad else None,
         "recovery": _recovery(snapshot.job.job_id, nodes) if resumable else [],
     }
+
+
+def _deliverable(one: Deliverable) -> dict[str, Any]:
+    """Where all of it lies: the one place, or what the places begin with."""
+    location = one.first
+    if one.first != one.last:
+        same = [a for a, b in takewhile(lambda pair: pair[0] == pair[1], zip(one.first, one.last, strict=False))]
+        location = "".join(same).rpartition("/")[0]
+        location += "/" if location else ""
+    return {"count": one.number, "location": location or None, "usable": one.number > 0}
 
 
 def _recovery(job_id: str, nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:

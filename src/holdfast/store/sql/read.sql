@@ -23,6 +23,15 @@ select q.node, count(*) filter (where q.state = 'leased'), count(*) filter (wher
     (array_agg(q.progress::text) filter (where q.item = -1))[1], min(q.claimed_at), max(q.attempt)
 from queue q where q.job_id = %(job)s group by q.node;
 
+-- name: read_deliverables
+-- What the tasks that completed have delivered, by name: how many of them, and the first and the last place.
+select d.key, count(*)::int, min(d.value collate "C"), max(d.value collate "C")
+from attempts a
+join tasks t on t.job_id = any(array[a.job_id]) and t.node = a.node and t.item = a.item and t.attempt = a.attempt
+cross join lateral jsonb_each_text(a.extra -> 'deliverables') as d
+where %(whole)s and a.job_id = %(job)s and jsonb_typeof(a.extra -> 'deliverables') = 'object' and t.status = 'completed'
+group by d.key order by d.key;
+
 -- name: list_jobs
 -- The newest jobs with the sums of their counters. Ids are made in the order of time.
 select j.job_id::text, j.workflow_id, j.status, j.reason, j.version, j.created_at, j.started_at, j.finished_at,
