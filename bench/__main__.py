@@ -14,6 +14,7 @@ from bench.fairness import alone_and_beside
 from bench.fleet import Fleet, run_child
 from bench.held import hold_back
 from bench.killing import Killed, kill_each
+from bench.recovering import cancel_and_resume
 from bench.results import gather
 from bench.workloads import Measured, chain, fan, idle_latencies, jobs_of, measure, one_task, pick, run_jobs
 from holdfast.store.embedded import use_embedded
@@ -74,6 +75,7 @@ async def bench(url: str, runs: int, widest: int, aged: int) -> None:
         show_killed(killed)
     await results(store, widest)
     await snapshot(url, store)
+    await recovery(store, min(10_000, widest))
     if aged:
         await old(url, store, runs, widest, aged, fresh)
     # The last: what it holds back stays.
@@ -110,6 +112,14 @@ async def standard(store: PostgresStore, fleet: Fleet, runs: int, widest: int) -
     print(f"{'W4':<12} submit to handler start, idle: p50 {p50:.1f} ms, p99 {p99:.1f} ms (goal: p50 under 10)")
     took["W4"] = p50 / 1000
     return took
+
+
+async def recovery(store: PostgresStore, tasks: int) -> None:
+    archived, sent_back = await cancel_and_resume(store, tasks)
+    print(
+        f"{'recovery':<12} {tasks:,} tasks archived in {archived:.2f} s (goal: well under 1),"
+        f" sent back in {sent_back:.2f} s"
+    )
 
 
 async def fair(store: PostgresStore, widest: int) -> None:

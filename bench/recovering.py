@@ -1,0 +1,37 @@
+"""What the end of a wide job costs, and what its recovery does: all its tasks archived, and all of them sent back."""
+
+from __future__ import annotations
+
+import time
+
+from bench.workloads import fan, jobs_of
+from holdfast.client import Client
+from holdfast.core.signals import Request, Verb
+from holdfast.core.states import Rules
+from holdfast.orchestrator.owner import Owner
+from holdfast.store.postgres import PostgresStore
+
+
+async def cancel_and_resume(store: PostgresStore, tasks: int) -> tuple[float, float]:
+    """Seconds of the cycle that cancels so many tasks, and of the one that makes them ready again; needs no worker."""
+    owner = Owner(store, await store.register_orchestrator("bench", 600), "bench", Rules(), lambda: 0.5)
+    (job,) = jobs_of(fan(), [{"items": list(range(tasks))}])
+    client = Client(store)
+    await client.submit_many([job])
+    await _settle(owner)
+    took = []
+    await client.cancel(job.job_id)
+    took.append(await _settle(owner))
+    await client.recover(job.job_id, Request(Verb.RESUME))
+    took.append(await _settle(owner))
+    await client.cancel(job.job_id)
+    await _settle(owner)
+    await store.end_orchestrator(owner.orchestrator_id)
+    return took[0], took[1]
+
+
+async def _settle(owner: Owner) -> float:
+    began = time.perf_counter()
+    while (await owner.run_cycle()).more:
+        pass
+    return time.perf_counter() - began
