@@ -795,6 +795,9 @@ class ModelCycle:
         ended: dict[str, dict[str, list[int]]] = {}
         for wanted in withdrawals:
             keys = withdrawn(self._seen(), wanted)
+            while any(key in t.locked_rows for t in self.db.transactions if t is not self for key in keys):
+                await self._step()
+                keys = withdrawn(self._seen(), wanted)
             self.locked_rows |= set(keys)
             self._log.append((wanted, keys))
             # Two signals of one cycle may each stop the job: what the first withdrew counts too.

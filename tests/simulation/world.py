@@ -56,7 +56,7 @@ class Mix:
     doubt: float = 0.0
     vanish: float = 0.0
     verbs: float = 0.0
-    troubled_seconds: float = 60.0
+    troubled_seconds: float = 50.0
 
     @classmethod
     def draw(cls, chance: random.Random, fate: random.Random) -> Mix:
