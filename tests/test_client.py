@@ -215,6 +215,24 @@ async def test_many_that_resume_a_job_at_once_resume_it_once(database_url: str, 
     assert site.calls == 2, "it failed again, and nobody resumed it a second time"
 
 
+async def test_a_resume_that_comes_late_does_not_run_what_failed_again_meanwhile(
+    database_url: str, site: Worksite
+) -> None:
+    definition = load_text(STAGES)
+    async with running(database_url, registry(work=site.work)) as engine:
+        job_id = (await engine.run(definition))["job_id"]
+    async with client_of(database_url) as engine:
+        answer = await engine.client.submit(definition, resume=True)
+        ((sent,),) = await engine.query("select data from inbox where kind = 'recover'")
+    async with running(database_url, registry(work=site.work)) as engine:
+        await eventually(lambda: engine.store.answer(answer.signal_id or 0))
+        assert (await engine.finished(job_id))["generation"] == 2
+        late = await engine.store.send(job_id, "recover", "another", "submitted again", sent)
+        applied, reason = await eventually(lambda: engine.store.answer(late)) or (True, "")
+        assert not applied and "moved" in reason
+    assert site.calls == 2
+
+
 async def test_resume_changes_nothing_for_a_job_that_is_not_over(client: Client) -> None:
     first = await client.submit(REGION, {"region": "CIV"}, resume=True)
     again = await client.submit(REGION, {"region": "CIV"}, resume=True)
