@@ -19,6 +19,7 @@ from (
 -- name: submit_jobs
 -- Job row, first event and the signal that makes it claimable commit together; an identity that exists wins, unless the
 -- submission is forced: then it is the next run of the same body. Of two that want one number, one gets it.
+-- A first run may have been pruned before a later one, so one that is not forced looks for those, too.
 -- A tenant whose backlog is full gets no new job; one that is there answers.
 -- In one order everywhere: two batches of the same identities wait for each other, but never in a circle.
 with wanted as (
@@ -43,10 +44,14 @@ created as (
     from wanted w
     left join lateral (
         select j.job_id, j.run, j.body_hash from jobs j
-        where j.tenant = w.tenant and j.identity = w.identity order by j.run desc limit 1
+        where w.force and j.tenant = w.tenant and j.identity = w.identity order by j.run desc limit 1
     ) n on true
     where w.tenant not in (select f.tenant from full_tenant f)
-        and (n.job_id is null or (w.force and n.body_hash = w.body_hash))
+        and case when w.force then n.job_id is null or n.body_hash = w.body_hash
+            else (
+                select j.run from jobs j
+                where j.tenant = w.tenant and j.identity = w.identity and j.run > 1 limit 1
+            ) is null end
     order by w.tenant, w.identity, w.place
     on conflict (tenant, identity, run) do nothing
     returning job_id, workflow_id, version, run, previous
