@@ -9,8 +9,10 @@ import pytest
 
 from holdfast.client import Client, Submission, new_job
 from holdfast.define.load import load_text
-from holdfast.errors import InvalidInput, NotFound, Refused
+from holdfast.errors import InvalidInput, NotFound, Permanent, Refused
 from holdfast.store.postgres import PostgresStore
+from tests.conftest import eventually
+from tests.running import client_of, registry, running
 
 pytestmark = pytest.mark.anyio
 
@@ -125,7 +127,198 @@ async def test_a_job_that_did_not_end_well_was_previously_failed(
     await end_job(store, first.job_id, status)
     again = await client.submit(REGION, {"region": "CIV"})
     assert (again.answer, again.status, again.job_id) == ("previously_failed", status, first.job_id)
-    assert again.hint == f"It ended {status}. See why with: holdfast status {first.job_id}"
+    assert again.hint == f"It ended {status}. Go on where it stopped with: holdfast resume {first.job_id}"
+    assert (again.failed_stage, again.completed_stages) == (None, ()), "nothing of it had begun"
+
+
+STAGES = """
+workflow_id: stages
+nodes:
+  begin: {type: start, next: [zebra, ape]}
+  zebra: {handler: echo, next: pick}
+  ape: {handler: echo, next: pick}
+  pick: {type: conditional, condition: "1 > 0", on_true: work, on_false: other}
+  work: {handler: work, retry: {max_retries: 0}, next: last}
+  other: {handler: echo}
+  last: {handler: echo}
+"""
+
+
+class Worksite:
+    """A handler that fails until it was mended, and how often it ran."""
+
+    def __init__(self) -> None:
+        self.is_mended = False
+        self.calls = 0
+
+    def work(self) -> str:
+        self.calls += 1
+        if not self.is_mended:
+            raise Permanent("the road is closed")
+        return "done"
+
+
+@pytest.fixture
+def site() -> Worksite:
+    return Worksite()
+
+
+async def test_a_failed_job_tells_its_stages_in_the_order_of_the_file(database_url: str, site: Worksite) -> None:
+    definition = load_text(STAGES)
+    async with running(database_url, registry(work=site.work)) as engine:
+        job_id = (await engine.run(definition))["job_id"]
+        other_id = (await engine.run("workflow_id: fine\nnodes: {a: {handler: echo}}"))["job_id"]
+        fine = new_job(load_text("workflow_id: fine\nnodes: {a: {handler: echo}}"), {})
+        answers = await engine.client.submit_many([new_job(definition, {}), fine])
+    told = answers[0].to_json()
+    assert (told["answer"], told["job_id"], told["status"]) == ("previously_failed", job_id, "failed")
+    assert (told["failed_stage"], told["completed_stages"]) == ("work", ["zebra", "ape", "pick"])
+    assert told["hint"].endswith(f"holdfast resume {job_id}")
+    assert (answers[1].answer, answers[1].job_id, answers[1].completed_stages) == ("already_completed", other_id, ())
+
+
+async def test_resume_lets_a_failed_job_go_on_where_it_stopped(database_url: str, site: Worksite) -> None:
+    definition = load_text(STAGES)
+    async with running(database_url, registry(work=site.work)) as engine:
+        job_id = (await engine.run(definition))["job_id"]
+        site.is_mended = True
+        answer = await engine.client.submit(definition, resume=True)
+        assert (answer.answer, answer.job_id, answer.run, answer.failed_stage) == ("resumed", job_id, 1, "work")
+        assert answer.signal_id is not None
+        assert answer.hint == f"Follow it with: holdfast watch {job_id}"
+        await eventually(lambda: engine.store.answer(answer.signal_id or 0))
+        ended = await engine.finished(job_id)
+        assert (ended["status"], ended["generation"], ended["counts"]["completed"]) == ("completed", 2, 4)
+        assert site.calls == 2, "what completed stays"
+        (recovered,) = [event for event in await engine.events(job_id) if event["event"] == "job_recovered"]
+        assert recovered["data"]["reason"] == "submitted again"
+        again = await engine.client.submit(definition, resume=True)
+        assert (again.answer, again.job_id, again.result) == ("already_completed", job_id, ended["result"])
+
+
+async def test_many_that_resume_a_job_at_once_resume_it_once(database_url: str, site: Worksite) -> None:
+    definition = load_text(STAGES)
+    async with running(database_url, registry(work=site.work)) as engine:
+        job_id = (await engine.run(definition))["job_id"]
+    async with client_of(database_url) as engine:
+        stores = [PostgresStore(database_url) for _ in range(4)]
+        answers = await asyncio.gather(*(Client(one).submit(definition, resume=True) for one in stores))
+        for one in stores:
+            await one.close()
+        assert [answer.answer for answer in answers] == ["resumed"] * 4
+    async with running(database_url, registry(work=site.work)) as engine:
+        for answer in answers:
+            await eventually(lambda signal=answer.signal_id: engine.store.answer(signal))
+        told = [await engine.store.answer(answer.signal_id or 0) for answer in answers]
+        assert sorted(one[0] for one in told if one is not None) == [False, False, False, True]
+        assert (await engine.finished(job_id))["generation"] == 2
+    assert site.calls == 2, "it failed again, and nobody resumed it a second time"
+
+
+async def test_a_resume_that_comes_late_does_not_run_what_failed_again_meanwhile(
+    database_url: str, site: Worksite
+) -> None:
+    definition = load_text(STAGES)
+    async with running(database_url, registry(work=site.work)) as engine:
+        job_id = (await engine.run(definition))["job_id"]
+    async with client_of(database_url) as engine:
+        answer = await engine.client.submit(definition, resume=True)
+        ((sent,),) = await engine.query("select data from inbox where kind = 'recover'")
+    async with running(database_url, registry(work=site.work)) as engine:
+        await eventually(lambda: engine.store.answer(answer.signal_id or 0))
+        assert (await engine.finished(job_id))["generation"] == 2
+        late = await engine.store.send(job_id, "recover", "another", "submitted again", sent)
+        applied, reason = await eventually(lambda: engine.store.answer(late)) or (True, "")
+        assert not applied and "moved" in reason
+    assert site.calls == 2
+
+
+async def test_resume_changes_nothing_for_a_job_that_is_not_over(client: Client) -> None:
+    first = await client.submit(REGION, {"region": "CIV"}, resume=True)
+    again = await client.submit(REGION, {"region": "CIV"}, resume=True)
+    assert (first.answer, again.answer, again.job_id) == ("created", "already_processing", first.job_id)
+    assert again.signal_id is None
+
+
+TOLERANT = """
+workflow_id: tolerant
+nodes:
+  work: {handler: work, importance: optional, retry: {max_retries: 0}, next: after}
+  after: {handler: echo, next: bad}
+  bad: {handler: fail, params: {error_message: no luck, permanent: true}}
+"""
+
+
+async def test_resume_runs_nothing_again_that_had_completed(database_url: str, site: Worksite) -> None:
+    definition = load_text(TOLERANT)
+    async with running(database_url, registry(work=site.work)) as engine:
+        job_id = (await engine.run(definition))["job_id"]
+        with pytest.raises(Refused, match=f"Job {job_id} was not resumed: after had completed and would run") as no:
+            await engine.client.submit(definition, resume=True)
+        assert f"holdfast resume {job_id} --yes" in (no.value.remedy or "")
+        assert (await engine.status(job_id))["generation"] == 1
+
+
+async def test_a_job_of_which_nothing_would_run_is_not_resumed(client: Client, store: PostgresStore) -> None:
+    first = await client.submit(REGION, {"region": "CIV"})
+    await end_job(store, first.job_id, "cancelled")
+    with pytest.raises(Refused, match=f"Job {first.job_id} was not changed by resume: nothing of it would run again"):
+        await client.submit(REGION, {"region": "CIV"}, resume=True)
+
+
+@pytest.mark.parametrize("status", ["pending", "completed", "failed"])
+async def test_force_makes_a_new_job_whatever_became_of_the_one_before(
+    client: Client, store: PostgresStore, status: str
+) -> None:
+    first = await client.submit(REGION, {"region": "CIV"}, force=True)
+    assert (first.answer, first.run) == ("created", 1), "nothing was there before"
+    if status != "pending":
+        await end_job(store, first.job_id, status)
+    second = await client.submit(NEWER, {"region": "CIV"}, force=True, priority=3)
+    assert (second.answer, second.status, second.run, second.version) == ("forced", "pending", 2, "3")
+    assert second.identity == first.identity and second.job_id != first.job_id
+    again = await client.submit(REGION, {"region": "CIV"})
+    assert (again.answer, again.job_id, again.run) == ("already_processing", second.job_id, 2)
+    async with store.connections.use("test") as connection:
+        jobs = await connection.execute("select run, status, previous::text, priority from jobs order by run")
+        assert await jobs.fetchall() == [(1, status, None, 0), (2, "pending", first.job_id, 3)]
+        events = await connection.execute("select job_id::text, seq, event, data from events order by job_id")
+        assert await events.fetchall() == [
+            (first.job_id, 1, "job_created", {"workflow_id": "maps", "version": "2"}),
+            (second.job_id, 1, "job_created", {"workflow_id": "maps", "version": "3", "previous": first.job_id}),
+        ]
+
+
+async def test_many_forces_at_once_make_a_job_each(client: Client, database_url: str) -> None:
+    first = await client.submit(REGION, {"region": "CIV"})
+    stores = [PostgresStore(database_url) for _ in range(5)]
+    answers = await asyncio.gather(
+        *(Client(store).submit(REGION, {"region": "CIV"}, force=True) for store in stores for _ in "abc")
+    )
+    for store in stores:
+        await store.close()
+    assert {answer.answer for answer in answers} == {"forced"}
+    assert sorted(answer.run for answer in answers) == list(range(2, 17))
+    assert len({answer.job_id for answer in [first, *answers]}) == 16
+
+
+async def test_another_body_under_a_key_cannot_be_forced(client: Client) -> None:
+    first = await client.submit(REGION, {"region": "CIV"}, key="monday")
+    with pytest.raises(Refused, match=f"The key of job {first.job_id} was used with other inputs"):
+        await client.submit(REGION, {"region": "GHA"}, key="monday", force=True)
+
+
+async def test_a_full_backlog_refuses_forced_jobs_too(client: Client) -> None:
+    await client.set_limit("tenant", backlog=2)
+    await client.submit(REGION, {"region": "CIV"})
+    assert (await client.submit(REGION, {"region": "CIV"}, force=True)).run == 2
+    with pytest.raises(Refused, match="backlog of tenant default is full"):
+        await client.submit(REGION, {"region": "CIV"}, force=True)
+
+
+async def test_a_submission_cannot_both_resume_and_force(client: Client) -> None:
+    with pytest.raises(InvalidInput, match="cannot both"):
+        await client.submit(REGION, {"region": "CIV"}, resume=True, force=True)
 
 
 async def test_an_equal_submission_of_a_newer_version_answers_with_the_job_that_is_there(client: Client) -> None:

@@ -7,7 +7,7 @@ import hashlib
 import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import orjson
@@ -28,6 +28,7 @@ from holdfast.store.migrate import ensure_schema
 from holdfast.store.payloads import LIMIT_BYTES
 from holdfast.store.planning import look
 from holdfast.store.postgres import PostgresStore
+from holdfast.store.reading import Reader, Stages
 from holdfast.store.status import epoch_moment
 
 MAX_KEY_LENGTH = 500
@@ -47,11 +48,15 @@ class Submission:
     identity: str
     run: int
     result: Any = None
+    failed_stage: str | None = None
+    completed_stages: tuple[str, ...] = ()
+    signal_id: int | None = None
+    """The signal that resumes the job, whose answer tells what came of it."""
 
     @property
     def hint(self) -> str:
         if self.answer == "previously_failed":
-            return f"It ended {self.status}. See why with: holdfast status {self.job_id}"
+            return f"It ended {self.status}. Go on where it stopped with: holdfast resume {self.job_id}"
         return f"Follow it with: holdfast watch {self.job_id}"
 
     def to_json(self) -> dict[str, Any]:
@@ -64,8 +69,8 @@ class Submission:
             "identity": self.identity,
             "run": self.run,
             "result": self.result,
-            "failed_stage": None,
-            "completed_stages": [],
+            "failed_stage": self.failed_stage,
+            "completed_stages": list(self.completed_stages),
             "hint": self.hint,
         }
 
@@ -148,6 +153,7 @@ def new_job(
     key: str | None = None,
     tenant: str = "default",
     priority: int = 0,
+    force: bool = False,
     limit_bytes: int = LIMIT_BYTES,
 ) -> NewJob:
     """A submission with its inputs checked, its defaults filled in and its identity computed."""
@@ -174,6 +180,7 @@ def new_job(
         body_hash=body_hash,
         inputs=checked,
         priority=priority,
+        force=force,
     )
 
 
@@ -202,15 +209,55 @@ class Client:
         *,
         key: str | None = None,
         priority: int = 0,
+        resume: bool = False,
+        force: bool = False,
     ) -> Submission:
-        """Make a job, or answer with the one that the same submission made before."""
-        job = new_job(definition, inputs or {}, key=key, priority=priority, limit_bytes=self._limit_bytes)
-        return _submission(job, (await self._store.submit([job]))[0])
+        """Make a job, or answer with the newest that the same submission made before.
+
+        With `resume` a job that failed, is partial or was cancelled goes on where it stopped. With `force` a new job is
+        made whatever became of the one before, which stays.
+        """
+        if resume and force:
+            raise InvalidInput(
+                "A submission cannot both resume a job and force a new one.",
+                remedy="Resume to keep what completed; force to begin anew.",
+            )
+        job = new_job(definition, inputs or {}, key=key, priority=priority, force=force, limit_bytes=self._limit_bytes)
+        (submission,) = await self.submit_many([job])
+        if not resume or submission.answer != "previously_failed":
+            return submission
+        try:
+            return await self._resume(submission)
+        except (NotFound, Refused):
+            # It may have been resumed, or pruned, by somebody else in between.
+            (again,) = await self.submit_many([job])
+            if again.answer == "previously_failed":
+                raise
+            return again
+
+    async def _resume(self, submission: Submission) -> Submission:
+        """Exactly what was planned, so that of several who do this at once one does it."""
+        plan = await self.plan(submission.job_id, Request(Verb.RESUME))
+        if plan.asks:
+            redone = ", ".join(step.node for step in plan.plan.steps if step.confirm)
+            raise Refused(
+                f"Job {plan.job_id} was not resumed: {redone} had completed and would run again.",
+                remedy=f"Say that you mean it with: holdfast resume {plan.job_id} --yes",
+                instance=plan.job_id,
+            )
+        exactly = plan.request._replace(plan_id=plan.plan_id)
+        signal_id = await self.recover(plan.job_id, exactly, reason="submitted again")
+        return replace(submission, answer="resumed", signal_id=signal_id)
 
     async def submit_many(self, jobs: Sequence[NewJob]) -> list[Submission]:
         """Many submissions in one transaction."""
         answers = await self._store.submit(jobs)
-        return [_submission(job, answer) for job, answer in zip(jobs, answers, strict=True)]
+        submissions = [_submission(job, answer) for job, answer in zip(jobs, answers, strict=True)]
+        failed = {one.job_id for one in submissions if one.answer == "previously_failed"}
+        if not failed:
+            return submissions
+        stages = await Reader(self._store.connections).stages(sorted(failed))
+        return [_with_stages(one, stages[one.job_id]) if one.job_id in stages else one for one in submissions]
 
     async def definition(self, workflow_id: str) -> Definition:
         """The definition of that id that was submitted last."""
@@ -366,7 +413,7 @@ def _submission(job: NewJob, answer: SubmitAnswer) -> Submission:
             instance=answer.job_id,
         )
     if answer.created:
-        word = "created"
+        word = "created" if answer.run == 1 else "forced"
     elif answer.status not in JOB_TERMINAL:
         word = "already_processing"
     elif answer.status == JobStatus.COMPLETED:
@@ -383,6 +430,10 @@ def _submission(job: NewJob, answer: SubmitAnswer) -> Submission:
         run=answer.run,
         result=answer.result,
     )
+
+
+def _with_stages(submission: Submission, stages: Stages) -> Submission:
+    return replace(submission, failed_stage=stages.failed, completed_stages=stages.completed)
 
 
 def current_actor() -> str:

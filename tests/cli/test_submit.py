@@ -2,15 +2,60 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import psycopg
 import pytest
 
 from tests.cli.conftest import Command, finished, spawn
+from tests.cli.test_fleet import Start, started, until
+
+__all__ = ["started"]
 
 KEYS = [
     "job_id", "answer", "status", "workflow_id", "version", "identity", "run", "result", "failed_stage",
     "completed_stages", "hint",
 ]  # fmt: skip
+
+MENDABLE = """
+workflow_id: mendable
+inputs: {seconds: {type: number, default: 0}}
+nodes:
+  first: {handler: echo, next: second}
+  second: {handler: mendable.work, retry: {max_retries: 0}, next: third}
+  third: {handler: sleep, params: {duration_seconds: "{{ inputs.seconds }}"}}
+"""
+HANDLERS = """
+from pathlib import Path
+from holdfast import Permanent, handler
+
+@handler("mendable.work")
+def work() -> str:
+    with Path("ran").open("a") as file:
+        file.write("x")
+    if not Path("mended").exists():
+        raise Permanent("the road is closed")
+    return "done"
+"""
+SLOWLY = ("--input", "seconds=600")
+
+
+@pytest.fixture
+def failed(database: Command) -> str:
+    """A job that failed, in a directory with its handlers; nobody is up any more."""
+    return failed_job(database)
+
+
+def failed_job(database: Command, *flags: str) -> str:
+    Path("mendable.yaml").write_text(MENDABLE)
+    Path("mendable.py").write_text(HANDLERS)
+    serving = spawn("up", "--handlers", "mendable")
+    waited = finished(spawn("submit", "mendable.yaml", *flags, "--wait", "--json"))
+    serving.terminate()
+    finished(serving)
+    assert waited.code == 1, waited.err
+    return str(waited.json["job_id"])
 
 
 def test_the_same_submission_twice_is_one_job(database: Command) -> None:
@@ -68,3 +113,112 @@ def test_tasks_of_a_higher_priority_are_taken_first(database: Command, database_
         rows = connection.execute("select priority from holdfast.jobs order by priority desc").fetchall()
     assert rows == [(7,), (0,), (-5,)]
     assert database("submit", "flow.yaml", "--priority", "5000").code == 2
+
+
+def test_a_submission_that_failed_before_tells_how_far_it_came_and_how_to_go_on(database: Command, failed: str) -> None:
+    told = database("submit", "mendable.yaml", "--json")
+    assert (told.code, list(told.json)) == (0, KEYS)
+    assert (told.json["answer"], told.json["job_id"], told.json["status"]) == ("previously_failed", failed, "failed")
+    assert (told.json["failed_stage"], told.json["completed_stages"]) == ("second", ["first"])
+    assert told.json["hint"].endswith(f"holdfast resume {failed}")
+    shown = database("submit", "mendable.yaml")
+    assert "ended failed" in shown.out and "Failed:    second\nCompleted: first\n" in shown.out
+    assert f"holdfast resume {failed[-8:]} --handlers MODULE" in shown.err and "--force" in shown.err
+
+
+def test_resume_without_an_orchestrator_is_recorded_and_says_what_to_start(
+    database: Command, failed: str, started: Start
+) -> None:
+    told = database("submit", "mendable.yaml", "--resume", "--json")
+    assert (told.code, told.json["answer"], told.json["job_id"], told.json["run"]) == (0, "resumed", failed, 1)
+    assert "holdfast up --handlers MODULE" in told.err
+    assert "watch" in told.json["hint"]
+    Path("mended").touch()
+    started("up", "--handlers", "mendable")
+    until(lambda: database("status", failed, "--json").json["status"] == "completed")
+    assert database("status", failed, "--json").json["generation"] == 2
+    assert Path("ran").read_text() == "xx"
+
+
+def test_resume_and_wait_follow_the_job_to_its_new_end(database: Command, failed: str, started: Start) -> None:
+    waiting = spawn("submit", "mendable.yaml", "--resume", "--wait", "--json")
+    until(lambda: unread_signals() == 1)
+    started("up", "--handlers", "mendable")
+    again = finished(waiting)
+    assert (again.code, again.json["status"], again.json["generation"]) == (1, "failed", 2), again.err
+    Path("mended").touch()
+    ended = finished(spawn("submit", "mendable.yaml", "--resume", "--wait", "--json"))
+    assert (ended.code, ended.json["status"], ended.json["generation"]) == (0, "completed", 3), ended.err
+    assert ended.json["job_id"] == failed
+    told = database("submit", "mendable.yaml", "--resume", "--json").json
+    assert (told["answer"], told["result"] is None) == ("already_completed", False)
+
+
+def unread_signals() -> int:
+    with psycopg.connect(os.environ["HOLDFAST_DATABASE_URL"]) as connection:
+        rows = connection.execute("select count(*) from holdfast.inbox where kind = 'recover'").fetchall()
+    return int(rows[0][0])
+
+
+def test_several_that_resume_at_once_resume_it_once(database: Command, started: Start) -> None:
+    job_id = failed_job(database, *SLOWLY)
+    Path("mended").touch()
+    started("up", "--handlers", "mendable")
+    trying = [spawn("submit", "mendable.yaml", *SLOWLY, "--resume", "--json") for _ in range(3)]
+    told = [finished(one) for one in trying]
+    assert [one.code for one in told] == [0, 0, 0], [one.err for one in told]
+    assert {one.json["job_id"] for one in told} == {job_id}
+    assert "resumed" in {one.json["answer"] for one in told} <= {"resumed", "already_processing"}
+    until(lambda: database("status", job_id, "--json").json["generation"] == 2)
+
+
+def test_a_job_that_cannot_be_resumed_is_refused_with_the_reason(database: Command) -> None:
+    job_id = database("submit", "slow.yaml", "--json").json["job_id"]
+    with psycopg.connect(os.environ["HOLDFAST_DATABASE_URL"]) as connection:
+        connection.execute("update holdfast.jobs set status = 'cancelled', finished_at = now()")
+    refused = database("submit", "slow.yaml", "--resume")
+    assert refused.code == 4
+    assert f"Job {job_id} was not changed by resume: nothing of it would run again" in refused.err
+
+
+def test_force_makes_a_new_job_beside_the_one_that_is_there(database: Command, failed: str) -> None:
+    forced = database("submit", "mendable.yaml", "--force", "--json")
+    assert (forced.code, forced.json["answer"], forced.json["status"], forced.json["run"]) == (
+        0,
+        "forced",
+        "pending",
+        2,
+    )
+    assert (forced.json["failed_stage"], forced.json["completed_stages"]) == (None, [])
+    assert "holdfast up" in forced.err
+    created = database("events", forced.json["job_id"], "--json").lines[0]
+    assert (created["seq"], created["event"], created["data"]["previous"]) == (1, "job_created", failed)
+    assert database("status", failed, "--json").json["status"] == "failed"
+    again = database("submit", "mendable.yaml", "--json").json
+    assert (again["answer"], again["job_id"], again["run"]) == ("already_processing", forced.json["job_id"], 2)
+    assert "run 3 of the same submission" in database("submit", "mendable.yaml", "--force").out
+
+
+def test_force_without_a_job_before_creates_one(database: Command) -> None:
+    first = database("submit", "flow.yaml", "--force", "--json").json
+    assert (first["answer"], first["run"]) == ("created", 1)
+
+
+def test_processes_that_force_at_once_make_a_job_each(database: Command) -> None:
+    database("submit", "flow.yaml")
+    told = [finished(one) for one in [spawn("submit", "flow.yaml", "--force", "--json") for _ in range(4)]]
+    assert [one.code for one in told] == [0] * 4, [one.err for one in told]
+    assert sorted(one.json["run"] for one in told) == [2, 3, 4, 5]
+
+
+def test_force_and_wait_follow_the_new_job(database: Command, started: Start) -> None:
+    started("up")
+    first, second = (finished(spawn("submit", "flow.yaml", "--force", "--wait", "--json")) for _ in range(2))
+    assert (first.code, first.json["run"], second.code, second.json["run"]) == (0, 1, 0, 2)
+
+
+def test_resume_and_force_do_not_go_together(command: Command) -> None:
+    refused = command("submit", "flow.yaml", "--resume", "--force")
+    assert refused.code == 2
+    assert "--resume and --force" in refused.err
+    assert not Path(".holdfast").exists(), "no database was started for it"

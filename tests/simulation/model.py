@@ -153,11 +153,15 @@ class ModelStore:
         for job in jobs:
             self.db.definitions[job.definition_hash] = job.definition
             known = self.db.by_identity.get(job.identity)
+            run = 1
             if known is not None:
                 row = self.db.jobs[known]
                 same = row["body_hash"] == job.body_hash
-                answers.append(SubmitAnswer(known, False, same, row["status"], 1, row["result"], row["version"]))
-                continue
+                if not (job.force and same):
+                    answer = SubmitAnswer(known, False, same, row["status"], row["run"], row["result"], row["version"])
+                    answers.append(answer)
+                    continue
+                run = row["run"] + 1
             self.db.by_identity[job.identity] = job.job_id
             self.db.jobs[job.job_id] = {
                 "definition_hash": job.definition_hash, "body_hash": job.body_hash, "version": job.version,
@@ -165,10 +169,12 @@ class ModelStore:
                 "priority": job.priority, "generation": 1, "reason": None, "result": None, "error": None,
                 "created_at": self.db.now, "started_at": None, "finished_at": None, "deadline_at": None,
                 "stop_cause": None, "stop_until": None, "stop_leases_ended": False, "holds": [], "tenant": job.tenant,
+                "run": run, "previous": known,
             }  # fmt: skip
-            self.db.events[job.job_id].append((1, "job_created", None, None, None, None))
+            created = {"previous": known} if known is not None else None
+            self.db.events[job.job_id].append((1, "job_created", None, None, None, created))
             self.db.send(job.job_id, "submitted", 0)
-            answers.append(SubmitAnswer(job.job_id, True, True, "pending", 1, None, job.version))
+            answers.append(SubmitAnswer(job.job_id, True, True, "pending", run, None, job.version))
         self._after()
         return answers
 
@@ -661,9 +667,10 @@ class ModelCycle:
     def _job_row(self, job_id: str) -> JobRow:
         job = self.db.jobs[job_id]
         return JobRow(
-            job_id, job["tenant"], job["definition_hash"], job["status"], job["priority"], 1, job["generation"],
-            job["owner"], job["epoch"], job["inputs"], job["error"], job["created_at"], job["started_at"],
-            job["deadline_at"], job["stop_cause"], job["stop_until"], job["stop_leases_ended"], job["holds"],
+            job_id, job["tenant"], job["definition_hash"], job["status"], job["priority"], job["run"],
+            job["generation"], job["owner"], job["epoch"], job["inputs"], job["error"], job["created_at"],
+            job["started_at"], job["deadline_at"], job["stop_cause"], job["stop_until"], job["stop_leases_ended"],
+            job["holds"],
             self.db.events[job_id][-1][0],
         )  # fmt: skip
 

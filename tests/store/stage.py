@@ -57,6 +57,8 @@ class Backstage(Protocol):
 
     async def job_owner(self, job_id: str) -> tuple[int | None, int]: ...
 
+    async def previous(self, job_id: str) -> str | None: ...
+
 
 class PostgresBackstage:
     def __init__(self, store: PostgresStore) -> None:
@@ -124,6 +126,10 @@ class PostgresBackstage:
     async def job_owner(self, job_id: str) -> tuple[int | None, int]:
         return (await self._run(b"select owner, epoch from jobs where job_id = %s", job_id))[0]  # type: ignore[return-value]
 
+    async def previous(self, job_id: str) -> str | None:
+        found = await self._run(b"select previous::text from jobs where job_id = %s", job_id)
+        return found[0][0]  # type: ignore[no-any-return]
+
 
 class ModelBackstage:
     def __init__(self, database: Database) -> None:
@@ -166,6 +172,9 @@ class ModelBackstage:
 
     async def job_owner(self, job_id: str) -> tuple[int | None, int]:
         return self._db.jobs[job_id]["owner"], self._db.jobs[job_id]["epoch"]
+
+    async def previous(self, job_id: str) -> str | None:
+        return self._db.jobs[job_id]["previous"]  # type: ignore[no-any-return]
 
 
 class Stage:
@@ -240,6 +249,10 @@ def new_job(
         inputs=inputs,
         priority=priority,
     )
+
+
+def forced(identity: str = "", body: str = "body") -> NewJob:
+    return new_job(identity, body)._replace(force=True)
 
 
 def owned(row: JobRow, owner: int | None, **changes: Any) -> JobWrite:

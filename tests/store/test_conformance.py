@@ -33,6 +33,7 @@ from tests.store.stage import (
     enqueue_write,
     event_write,
     finish_write,
+    forced,
     held,
     new_job,
     node_row,
@@ -102,6 +103,56 @@ async def test_tenants_do_not_share_identities(stage: Stage) -> None:
     assert one.created and other.created
     me = await stage.orchestrator()
     assert {row.tenant for row in (await stage.own(me)).claimed} == {"one", "other"}
+
+
+async def test_a_forced_submission_makes_the_next_run_and_the_one_before_stays(stage: Stage) -> None:
+    first = await stage.submit("a")
+    job = forced("a")
+    assert await stage.store.submit([job]) == [(job.job_id, True, True, "pending", 2, None, "1")]
+    assert await stage.behind.previous(job.job_id) == first.job_id
+    assert await stage.behind.previous(first.job_id) is None
+    assert await stage.behind.events(job.job_id) == [(1, "job_created")]
+    claimed = (await stage.own(await stage.orchestrator())).claimed
+    assert {row.job_id: row.run for row in claimed} == {first.job_id: 1, job.job_id: 2}
+
+
+async def test_a_forced_submission_without_one_before_is_a_first_run(stage: Stage) -> None:
+    (answer,) = await stage.store.submit([forced("a")])
+    assert (answer.created, answer.run) == (True, 1)
+    assert await stage.behind.previous(answer.job_id) is None
+
+
+async def test_an_equal_submission_answers_with_the_newest_run(stage: Stage) -> None:
+    await stage.submit("a")
+    newest = [(await stage.store.submit([forced("a")]))[0] for _ in range(2)][-1]
+    again = await stage.submit("a")
+    assert (again.job_id, again.created, again.run) == (newest.job_id, False, 3)
+
+
+async def test_invariant_14_another_body_is_told_to_a_forced_submission_too(stage: Stage) -> None:
+    first = await stage.submit("a", body="one")
+    (other,) = await stage.store.submit([forced("a", body="two")])
+    assert (other.job_id, other.created, other.same_body) == (first.job_id, False, False)
+
+
+async def test_forced_submissions_at_once_make_a_run_each(stage: Stage) -> None:
+    stores = [stage.behind.another_store() for _ in range(6)]
+    asked = [store.submit([forced("a"), new_job("b")]) for store in stores[:-1]]
+    *answers, plain = await asyncio.gather(*asked, stores[-1].submit([new_job("a")]))
+    made = [answer[0] for answer in answers]
+    assert all(one.created for one in made)
+    runs = sorted(one.run for one in [*made, *(one for one in plain if one.created)])
+    assert runs == list(range(1, len(runs) + 1))
+    assert [answer[1].created for answer in answers].count(True) == 1
+    before = {one.run: one.job_id for one in [*made, *plain]}
+    for one in made:
+        assert await stage.behind.previous(one.job_id) == before.get(one.run - 1)
+
+
+async def test_a_batch_with_the_same_forced_submission_twice_makes_both(stage: Stage) -> None:
+    first, second, third = await stage.store.submit([new_job("a"), forced("a"), forced("a")])
+    assert [(one.created, one.run) for one in (first, second, third)] == [(True, 1), (True, 2), (True, 3)]
+    assert await stage.behind.previous(third.job_id) == second.job_id
 
 
 # Claiming jobs

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -282,6 +283,19 @@ async def test_the_same_submission_is_a_new_job_after_the_first_was_pruned(past:
         again = await client.submit(definition, key="once")
         assert (again.answer, again.run) == ("created", 1) and again.job_id != first.job_id
         await eventually(over)
+
+
+async def test_the_newest_run_answers_also_when_the_first_was_pruned(past: Past) -> None:
+    client, definition = Client(past.store), load_text(ECHO)
+    first = await client.submit(definition, key="once")
+    await past.query("update jobs set status = 'failed', finished_at = now()")
+    await past.query("delete from inbox")
+    second = await client.submit(definition, key="once", force=True)
+    assert [one.jobs for one in await past.pruning.prune(0)] == [1]
+    again = await client.submit(definition, key="once")
+    assert (again.answer, again.run, again.job_id) == ("already_processing", 2, second.job_id)
+    assert (await client.submit(definition, key="once", force=True)).run == 3
+    assert await past.query("select previous from jobs where run = 2") == [(UUID(first.job_id),)]
 
 
 async def test_jobs_that_run_while_everything_finished_is_pruned_come_to_their_end(past: Past) -> None:

@@ -199,6 +199,12 @@ def submit(
         int, typer.Option("--priority", metavar="N", min=-1000, max=1000, help="Tasks of higher ones are taken first.")
     ] = 0,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; the exit code tells how it ended.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="If the same submission has failed before, go on where it stopped.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Make a new job although the same submission has made one; that one stays.")
+    ] = False,
     as_json: Json = False,
     database_url: DatabaseUrl = None,
 ) -> int:
@@ -212,6 +218,8 @@ def submit(
         key=key,
         priority=priority,
         wait=wait,
+        resume=resume,
+        force=force,
         as_json=as_json,
         database_url=database_url,
     )

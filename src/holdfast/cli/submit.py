@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+from holdfast.cli.cancel import wait_for_answer
 from holdfast.cli.ending import end_with
 from holdfast.cli.fleet import start
 from holdfast.cli.given import handlers_of, load_definition, read_inputs
 from holdfast.cli.progress import follow, make_view
 from holdfast.cli.session import begin, command, drive, open_database
 from holdfast.cli.streams import answer, answer_json, say
-from holdfast.cli.words import short, value
+from holdfast.cli.words import cut, short, value
 from holdfast.client import MAX_KEY_LENGTH, Client, Submission
 from holdfast.define.definition import Definition
-from holdfast.errors import ExitCode, InvalidInput
+from holdfast.errors import ExitCode, InvalidInput, Refused
 from holdfast.settings import Settings
+from holdfast.store.postgres import PostgresStore
 from holdfast.store.reading import Reader
 
 _TOLD = {
@@ -23,7 +27,10 @@ _TOLD = {
     "already_processing": "Job {job} was made by the same submission before; it is {status}.",
     "already_completed": "Job {job} was made by the same submission before and has completed.",
     "previously_failed": "Job {job} was made by the same submission before and ended {status}.",
+    "resumed": "Job {job} was made by the same submission before and is resumed.",
+    "forced": "Job {job} of workflow {workflow} was created: run {run} of the same submission.",
 }
+_GOES_ON = ("created", "already_processing", "resumed", "forced")
 
 
 def submit_job(
@@ -34,11 +41,18 @@ def submit_job(
     key: str | None,
     priority: int,
     wait: bool,
+    resume: bool,
+    force: bool,
     as_json: bool,
     database_url: str | None,
 ) -> int:
     settings = begin(database_url)
     _check_key(key)
+    if resume and force:
+        raise InvalidInput(
+            "--resume and --force do not go together.",
+            remedy="--resume keeps what completed of the job that is there; --force makes a new one.",
+        )
     # Refused before a database is started for it.
     definition = load_definition(Path(workflow)) if is_file_name(workflow) else None
     given = read_inputs(definition, assignments, inputs_file) if definition is not None else None
@@ -48,11 +62,22 @@ def submit_job(
             client, reader = Client(store), Reader(store.connections, store.payloads)
             chosen = definition or await client.definition(workflow)
             inputs = given if given is not None else read_inputs(chosen, assignments, inputs_file)
-            submission = await client.submit(chosen, inputs, key=key, priority=priority)
+            hand_in = partial(client.submit, chosen, inputs, key=key, priority=priority, force=force)
+            submission = await hand_in(resume=resume)
+            is_served = bool(await reader.orchestrators())
+            if is_served:
+                submission = await _heard(store, reader, submission, hand_in)
             if not as_json or not wait:
-                _tell(submission, as_json=as_json, wait=wait, database_url=database_url)
-            await _hint_at_missing_orchestrator(reader, submission, chosen, settings, database_url)
-            return await _wait(reader, submission, as_json, database_url) if wait else ExitCode.DONE
+                _tell(submission, as_json=as_json, wait=wait)
+            if not as_json and not wait:
+                _say_what_next(submission, chosen, is_served=is_served, database_url=database_url)
+            if not is_served and submission.answer in _GOES_ON:
+                _say_what_to_start(chosen, settings, database_url)
+            if not wait:
+                return ExitCode.DONE
+            while submission.signal_id is not None:
+                submission = await _heard(store, reader, submission, hand_in)
+            return await _wait(reader, submission, as_json, database_url)
 
     return drive(work())
 
@@ -67,27 +92,60 @@ def is_file_name(text: str) -> bool:
     return text.endswith((".yaml", ".yml")) or "/" in text or Path(text).is_file()
 
 
-def _tell(submission: Submission, *, as_json: bool, wait: bool, database_url: str | None) -> None:
+async def _heard(
+    store: PostgresStore, reader: Reader, submission: Submission, hand_in: Callable[[], Awaitable[Submission]]
+) -> Submission:
+    """A resumed job once its owner has answered; until then, and of any other submission, what was given."""
+    told = await wait_for_answer(store, submission.signal_id) if submission.signal_id is not None else None
+    if told is None:
+        return submission
+    applied, reason = told
+    if applied:
+        status = (await reader.snapshot(submission.job_id, whole=False)).job.status
+        return replace(submission, status=status, signal_id=None)
+    # Whoever resumed it at the same time was faster; else it stands as it stood.
+    again = await hand_in()
+    if again.answer == "previously_failed":
+        raise Refused(f"Job {again.job_id} was not resumed: {reason}", instance=again.job_id)
+    return again
+
+
+def _tell(submission: Submission, *, as_json: bool, wait: bool) -> None:
     if as_json:
         answer_json(submission.to_json())
         return
-    text = _TOLD[submission.answer].format(
-        job=submission.job_id, workflow=submission.workflow_id, status=submission.status
-    )
     tell = say if wait else answer
-    tell(text)
+    tell(
+        _TOLD[submission.answer].format(
+            job=submission.job_id,
+            workflow=submission.workflow_id,
+            status=submission.status,
+            run=submission.run,
+        )
+    )
+    if submission.answer == "previously_failed":
+        if submission.failed_stage is not None:
+            tell(f"Failed:    {cut(submission.failed_stage, 100)}")
+        if submission.completed_stages:
+            tell(f"Completed: {cut(', '.join(submission.completed_stages), 100)}")
     if submission.result is not None and not wait:
         answer(f"Result: {value(submission.result, 200)}")
-    if not wait:
-        verb = "status" if submission.answer == "previously_failed" else "watch"
-        say(f"  → {command(f'{verb} {short(submission.job_id)}', database_url)}")
 
 
-async def _hint_at_missing_orchestrator(
-    reader: Reader, submission: Submission, definition: Definition, settings: Settings, database_url: str | None
+def _say_what_next(
+    submission: Submission, definition: Definition, *, is_served: bool, database_url: str | None
 ) -> None:
-    if submission.answer not in ("created", "already_processing") or await reader.orchestrators():
+    job = short(submission.job_id)
+    if submission.answer != "previously_failed":
+        say(f"  → {command(f'watch {job}', database_url)}")
         return
+    resume = f"resume {job}"
+    how = command(resume, database_url) if is_served else start(resume, handlers_of(definition), database_url)
+    say(f"  → Go on where it stopped with: {how}")
+    say("  → Begin anew, and keep this one, with: --force")
+
+
+def _say_what_to_start(definition: Definition, settings: Settings, database_url: str | None) -> None:
     where = "" if settings.database_url is not None else " in this directory"
     how = start("up", handlers_of(definition), database_url)
     say(f"Nothing serves this database yet: the job waits. Start something{where}: {how}")

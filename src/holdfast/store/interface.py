@@ -579,6 +579,8 @@ class NewJob(NamedTuple):
     body_hash: str
     inputs: dict[str, Any]
     priority: int = 0
+    force: bool = False
+    """Make a job although the same submission has made one before; the new one is its next run."""
 
 
 class SubmitAnswer(NamedTuple):
@@ -597,7 +599,10 @@ class Store(Protocol):
     """Everything outside an owner's cycle; each call is one transaction of its own."""
 
     async def submit(self, jobs: Sequence[NewJob]) -> list[SubmitAnswer]:
-        """Insert jobs whose identity is free; an equal submission answers with the job that is there."""
+        """Insert jobs whose identity is free, and forced ones; an equal submission answers with the newest job.
+
+        A forced job is the next run of its identity and knows the one before; another body is refused to it, too.
+        """
         ...
 
     async def definition(self, definition_hash: str) -> bytes:

@@ -64,7 +64,23 @@ class PostgresStore:
     # Submissions and signals
 
     async def submit(self, jobs: Sequence[NewJob]) -> list[SubmitAnswer]:
-        """Insert jobs whose identity is free; an equal submission answers with the job that is there."""
+        """Insert jobs whose identity is free, and forced ones; an equal submission answers with the newest job."""
+        runs: dict[str, int] = {}
+        known: dict[tuple[str, str], tuple[Any, ...]] = {}
+        left = jobs
+        while left:
+            runs |= await self._insert_jobs(left)
+            left = [job for job in left if job.job_id not in runs]
+            found = await self._jobs_by_identity(left)
+            known |= found
+            left = [job for job in left if _is_open(job, found.get((job.tenant, job.identity)))]
+            if left:
+                # Else the limit was lifted, the job was pruned, or its number was taken, in between.
+                await self._refuse_if_full(left[0].tenant)
+        return [await self._submit_answer(job, runs.get(job.job_id), known) for job in jobs]
+
+    async def _insert_jobs(self, jobs: Sequence[NewJob]) -> dict[str, int]:
+        """The jobs that could be made, each with its run."""
         definitions = {
             "definition_hash": plain(j.definition_hash for j in jobs),
             "tenant": texts(j.tenant for j in jobs),
@@ -82,6 +98,7 @@ class PostgresStore:
             "body_hash": plain(j.body_hash for j in jobs),
             "inputs": jsons(j.inputs for j in jobs),
             "priority": plain(j.priority for j in jobs),
+            "force": plain(j.force for j in jobs),
         }
         if len({j.definition_hash for j in jobs}) == 1:
             definitions = {**definitions, **_first_definition(jobs[0])}
@@ -95,17 +112,12 @@ class PostgresStore:
             _signalled([ANYBODY]),
         )
         await failpoint.hit("submit.after_commit")
-        created = {row[0] for row in submitted.rows}
-        known = await self._jobs_by_identity([j for j in jobs if j.job_id not in created])
-        refused = [j for j in jobs if j.job_id not in created and (j.tenant, j.identity) not in known]
-        if refused:
-            await self._refuse_if_full(refused[0].tenant)
-            # The limit was lifted, or the job was pruned, in between.
-            return await self.submit(jobs)
-        return [await self._submit_answer(job, created, known) for job in jobs]
+        return dict(submitted.rows)
 
     async def _refuse_if_full(self, tenant: str) -> None:
         for backlog, open_jobs in await self._fetch("backlog_of", tenant=tenant):
+            if open_jobs < backlog:
+                continue
             raise BacklogFull(
                 f"The backlog of tenant {tenant} is full: {_jobs(open_jobs)} open, and {backlog:,} may be.",
                 remedy="Submit again when some of them have ended, or allow more with: "
@@ -121,10 +133,10 @@ class PostgresStore:
         return {(row[0], row[1]): row[2:] for row in rows}
 
     async def _submit_answer(
-        self, job: NewJob, created: set[str], known: dict[tuple[str, str], tuple[Any, ...]]
+        self, job: NewJob, made: int | None, known: dict[tuple[str, str], tuple[Any, ...]]
     ) -> SubmitAnswer:
-        if job.job_id in created:
-            return SubmitAnswer(job.job_id, True, True, "pending", 1, None, job.version)
+        if made is not None:
+            return SubmitAnswer(job.job_id, True, True, "pending", made, None, job.version)
         job_id, body_hash, status, run, result, version, reference = known[(job.tenant, job.identity)]
         parsed = orjson.loads(result) if result is not None else None
         if reference is not None:
@@ -445,6 +457,11 @@ def _first_definition(job: NewJob) -> dict[str, str]:
         "version": texts([job.version]),
         "definition": jsons([job.definition]),
     }
+
+
+def _is_open(job: NewJob, found: tuple[Any, ...] | None) -> bool:
+    """Whether a job that was not made has no answer yet: none is there, or it is forced and may have the next run."""
+    return found is None or (job.force and found[1] == job.body_hash)
 
 
 def _held_columns(held: Sequence[Held]) -> dict[str, str]:

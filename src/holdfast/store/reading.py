@@ -13,10 +13,12 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from holdfast.core.states import Status
 from holdfast.define.definition import Definition, read_pinned
 from holdfast.define.graph import Graph, build_graph
 from holdfast.define.node import Node
 from holdfast.errors import InvalidInput, NotFound, Refused
+from holdfast.store.arrays import plain
 from holdfast.store.connection import Connections
 from holdfast.store.fleet import Fleet, JobsWithoutOwner, OrchestratorView, UnservedTasks, WorkerView
 from holdfast.store.payloads import Payloads, value_or_name
@@ -126,6 +128,13 @@ class Snapshot(NamedTuple):
     unserved: dict[str, UnservedTasks]
     holds: dict[str, Hold]
     deliverables: list[Deliverable]
+
+
+class Stages(NamedTuple):
+    """How far a job came, by the names of its nodes in the order of the file."""
+
+    failed: str | None = None
+    completed: tuple[str, ...] = ()
 
 
 class QueuedTasks(NamedTuple):
@@ -268,6 +277,17 @@ class Reader:
         """The job as it is now; without `whole` its inputs and its result are left out."""
         return await self._snapshot(await self._look_at(job_id, whole=whole))
 
+    async def stages(self, job_ids: Sequence[str]) -> dict[str, Stages]:
+        """The first stage that failed, and those that completed, of each job whose definition can be read."""
+        told: dict[str, Stages] = {}
+        for job_id, definition_hash, statuses in await self._fetch("node_statuses", jobs=plain(job_ids)):
+            try:
+                _, graph = await self._readable(definition_hash)
+            except Refused:
+                continue
+            told[job_id] = _stages(graph, _parsed(statuses))
+        return told
+
     async def standing(self, job_id: str) -> Standing:
         """The job as it is now, with all that may keep it from going on."""
         found = await self._look_at(job_id, "why_job", "why_windows", "why_queue", "live_workers", whole=False)
@@ -391,16 +411,19 @@ class Reader:
         return ServerFacts._make((await self._fetch("server_facts"))[0])
 
     async def _definition(self, job: JobView, begun: Sequence[str]) -> tuple[Definition, Graph, Refused | None]:
-        found = self._definitions.get(job.definition_hash)
-        if found is None:
-            rows = await self._fetch("definition", hash=job.definition_hash)
-            try:
-                definition = read_pinned(rows[0][0])
-            except Refused as problem:
-                known = Definition(job.workflow_id, job.version, nodes=tuple(Node(name) for name in sorted(begun)))
-                return known, build_graph(known), problem
-            found = self._definitions[job.definition_hash] = (definition, build_graph(definition))
-        return *found, None
+        try:
+            return *await self._readable(job.definition_hash), None
+        except Refused as problem:
+            known = Definition(job.workflow_id, job.version, nodes=tuple(Node(name) for name in sorted(begun)))
+            return known, build_graph(known), problem
+
+    async def _readable(self, definition_hash: str) -> tuple[Definition, Graph]:
+        """Refused if another version wrote it in a way that this one does not know."""
+        if definition_hash not in self._definitions:
+            rows = await self._fetch("definition", hash=definition_hash)
+            definition = read_pinned(rows[0][0])
+            self._definitions[definition_hash] = (definition, build_graph(definition))
+        return self._definitions[definition_hash]
 
     async def _fetch(self, statement: str, /, **parameters: Any) -> Sequence[tuple[Any, ...]]:
         async with self._connections.use("reading") as connection:
@@ -410,6 +433,15 @@ class Reader:
 
 def no_such_job(text: str) -> NotFound:
     return NotFound(f"There is no job '{text}'.", remedy="List the jobs with: holdfast status", instance=text)
+
+
+def _stages(graph: Graph, statuses: dict[str, str]) -> Stages:
+    numbers = {name: number for name in statuses if (number := graph.stage_number(name)) is not None}
+    names = sorted(numbers, key=numbers.__getitem__)
+    return Stages(
+        next((name for name in names if statuses[name] == Status.FAILED), None),
+        tuple(name for name in names if statuses[name] == Status.COMPLETED),
+    )
 
 
 def _parsed(text: str | None) -> Any:

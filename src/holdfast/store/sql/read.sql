@@ -16,6 +16,12 @@ select n.node, n.status, n.reason, n.attempt, n.width, n.completed_count, n.fail
     n.cancelled_count, n.retry_at, n.error::text, n.started_at, n.finished_at
 from nodes n where n.job_id = %(job)s;
 
+-- name: node_statuses
+-- How far these jobs have come, and by which definition.
+select j.job_id::text, j.definition_hash,
+    (select coalesce(jsonb_object_agg(n.node, n.status), '{}') from nodes n where n.job_id = any(array[j.job_id]))::text
+from jobs j where j.job_id = any(%(jobs)s::uuid[]);
+
 -- name: read_queue
 -- What of a job is in the queue, by node: never more rows than its fan-outs' windows are wide.
 select q.node, count(*) filter (where q.state = 'leased'), count(*) filter (where q.state in ('ready', 'paused')),

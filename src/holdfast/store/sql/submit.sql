@@ -17,14 +17,16 @@ from (
 ) m;
 
 -- name: submit_jobs
--- Job row, first event and the signal that makes it claimable commit together; an identity that exists wins.
+-- Job row, first event and the signal that makes it claimable commit together; an identity that exists wins, unless the
+-- submission is forced: then it is the next run of the same body. Of two that want one number, one gets it.
+-- A first run may have been pruned before a later one, so one that is not forced looks for those, too.
 -- A tenant whose backlog is full gets no new job; one that is there answers.
 -- In one order everywhere: two batches of the same identities wait for each other, but never in a circle.
 with wanted as (
     select * from unnest(%(job_id)s::uuid[], %(tenant)s::text[], %(workflow_id)s::text[], %(version)s::text[],
         %(definition_hash)s::text[], %(identity)s::text[], %(body_hash)s::text[], %(inputs)s::jsonb[],
-        %(priority)s::smallint[])
-        as w (job_id, tenant, workflow_id, version, definition_hash, identity, body_hash, inputs, priority)
+        %(priority)s::smallint[], %(force)s::boolean[]) with ordinality
+        as w (job_id, tenant, workflow_id, version, definition_hash, identity, body_hash, inputs, priority, force, place)
 ),
 full_tenant as materialized (
     select m.tenant from limits m
@@ -35,21 +37,34 @@ full_tenant as materialized (
             ) o)
 ),
 created as (
-    insert into jobs (job_id, tenant, workflow_id, version, definition_hash, identity, body_hash, inputs, priority)
-    select job_id, tenant, workflow_id, version, definition_hash, identity, body_hash, inputs, priority from wanted
-    where tenant not in (select f.tenant from full_tenant f)
-    order by tenant, identity
+    insert into jobs (job_id, tenant, workflow_id, version, definition_hash, identity, body_hash, inputs, priority, run,
+        previous)
+    select w.job_id, w.tenant, w.workflow_id, w.version, w.definition_hash, w.identity, w.body_hash, w.inputs, w.priority,
+        coalesce(n.run, 0) + 1, n.job_id
+    from wanted w
+    left join lateral (
+        select j.job_id, j.run, j.body_hash from jobs j
+        where w.force and j.tenant = w.tenant and j.identity = w.identity order by j.run desc limit 1
+    ) n on true
+    where w.tenant not in (select f.tenant from full_tenant f)
+        and case when w.force then n.job_id is null or n.body_hash = w.body_hash
+            else (
+                select j.run from jobs j
+                where j.tenant = w.tenant and j.identity = w.identity and j.run > 1 limit 1
+            ) is null end
+    order by w.tenant, w.identity, w.place
     on conflict (tenant, identity, run) do nothing
-    returning job_id, workflow_id, version
+    returning job_id, workflow_id, version, run, previous
 ),
 logged as (
     insert into events (job_id, seq, event, data)
-    select job_id, 1, 'job_created', jsonb_build_object('workflow_id', workflow_id, 'version', version) from created
+    select job_id, 1, 'job_created', jsonb_strip_nulls(
+        jsonb_build_object('workflow_id', workflow_id, 'version', version, 'previous', previous)) from created
 ),
 signalled as (
     insert into inbox (owner, job_id, kind) select 0, job_id, 'submitted' from created
 )
-select job_id::text from created;
+select job_id::text, run from created;
 
 -- name: backlog_of
 -- How many jobs of a tenant are open, and how many may be.
