@@ -35,7 +35,6 @@ from holdfast.orchestrator.commit import add_effects, add_states, breaker_write
 from holdfast.orchestrator.loading import inconsistency, job_state, recovery, signal
 from holdfast.store.interface import (
     Batch,
-    Committed,
     Cycle,
     Examined,
     Handover,
@@ -210,6 +209,10 @@ class Owner:
             self._add_own_work(work, now)
         else:
             work[alone]  # A key without signals: the job is loaded and looked at.
+        if not work and handover is None:
+            # Woken in vain: unlike a commit, a rollback waits for no disk.
+            await self._cycle.rollback()
+            return CycleResult(now, 0, 0, more=False, overflows=False, enqueued=False, due_at=None, finished=())
         # A claimed job is ours only after the commit; if its outcome is unknown, the reload finds out.
         involved.update(work)
         doubted = self._doubt(work)
@@ -238,12 +241,7 @@ class Owner:
             if state.job_id in self._aside and not state.is_terminal:
                 state.job_touched = True
             add_states(batch, state, self.orchestrator_id)
-        if states or handover is not None:
-            committed = await self._cycle.commit(batch, handover)
-        else:
-            # Woken in vain: unlike a commit, a rollback waits for no disk.
-            committed = Committed([], work_left=False)
-            await self._cycle.rollback()
+        committed = await self._cycle.commit(batch, handover)
         self._remember(states.values())
         if alone is not None:
             self._one_by_one.popleft()
