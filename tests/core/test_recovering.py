@@ -415,3 +415,15 @@ def test_a_pause_that_makes_no_sense_is_refused() -> None:
     driver.send(PauseRequested(8, "ann", "", is_paused=False))
     said = [answer.reason for answer in driver.answers]
     assert said == ["it is not paused", "paused", "ann has paused it already", "cancelled", "it is already cancelled"]
+
+
+def test_a_skip_touches_nothing_that_failed_elsewhere() -> None:
+    flow = Workflow("w")
+    flow.task("a", handler="h", importance="important")
+    flow.task("b", handler="h", importance="important")
+    driver = Driver(flow)
+    driver.submit()
+    run(driver, "a", "b")
+    assert actions(driver.plan("skip", "a")) == {"a": "skip 1"}
+    assert driver.recover("skip", "a").applied
+    assert (driver.status_of("a"), driver.status_of("b"), driver.queue) == ("skipped", "failed", {})

@@ -78,7 +78,9 @@ class Checkers:
             if lane is not None:
                 self._check_gates(key, lane)
             assert key not in self._final, f"4: {key} was leased although it is {self._final[key][0]}"
-            assert self.db.jobs[key[0]]["stop_cause"] is None, f"11: {key} was leased after its job had stopped"
+            job = self.db.jobs[key[0]]
+            assert job["stop_cause"] is None, f"11: {key} was leased after its job had stopped"
+            assert not any(h["by"] == "pause" for h in job["holds"]), f"10: {key} was leased while its job was paused"
             self._check_crashes_before(key, epoch)
             self._holders[(key, epoch)] = holder
         self._claims_seen = len(history.claims)

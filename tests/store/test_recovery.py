@@ -209,3 +209,12 @@ async def test_nothing_of_a_paused_job_is_claimed_and_all_of_it_afterwards(stage
     await play.cycle()
     assert len(await play.work()) == 4
     assert await play.status() == "completed"
+
+
+async def test_a_clear_while_it_runs_takes_what_is_queued_and_every_item_runs_once(stage: Stage) -> None:
+    play = await begun(stage, 8, Rules(window_size=2, chunk_size=8))
+    assert (await play.ask("clear", "each"))[0]
+    assert await play.queued() == [("each", 0, 2, 1), ("each", 1, 2, 1)]
+    ran = await play.work()
+    assert sorted(ran) == [*(("each", item) for item in range(8)), ("tell", -1)]
+    assert await play.status() == "completed"

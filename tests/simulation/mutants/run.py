@@ -37,6 +37,7 @@ STORE = (
     "tests/store/test_fencing.py",
     "tests/store/test_conformance.py",
     "tests/store/test_gates.py",
+    "tests/store/test_recovery.py",
     "-k",
     "not model",
 )
