@@ -427,3 +427,17 @@ def test_a_skip_touches_nothing_that_failed_elsewhere() -> None:
     assert actions(driver.plan("skip", "a")) == {"a": "skip 1"}
     assert driver.recover("skip", "a").applied
     assert (driver.status_of("a"), driver.status_of("b"), driver.queue) == ("skipped", "failed", {})
+
+
+def test_a_skip_does_not_go_on_with_a_fan_out_that_was_cancelled() -> None:
+    """Found by the simulation: what was cancelled elsewhere ran again, and its counters no longer agreed."""
+    flow = Workflow("w", inputs={"items": {"type": "array"}})
+    flow.task("check", handler="h")
+    flow.fan_out("each", source="{{ inputs['items'] }}", handler="h", params={"n": "{{ item }}"})
+    driver = Driver(flow, {"items": list(range(30))}, RULES)
+    driver.submit()
+    driver.read(driver.hand_in("check", fails=BAD))
+    assert driver.status_of("each") == "cancelled" and driver.node("each").expanded < 30
+    assert actions(driver.plan("skip", "check")) == {"check": "skip 1"}
+    assert driver.recover("skip", "check").applied
+    assert (driver.status_of("each"), driver.state.status) == ("cancelled", "failed")

@@ -215,6 +215,7 @@ async def test_a_clear_while_it_runs_takes_what_is_queued_and_every_item_runs_on
     play = await begun(stage, 8, Rules(window_size=2, chunk_size=8))
     assert (await play.ask("clear", "each"))[0]
     assert await play.queued() == [("each", 0, 2, 1), ("each", 1, 2, 1)]
+    assert (await stage.behind.task(play.job_id, "each", 7))["epoch"] == 1, "it was never queued"
     ran = await play.work()
     assert sorted(ran) == [*(("each", item) for item in range(8)), ("tell", -1)]
     assert await play.status() == "completed"
