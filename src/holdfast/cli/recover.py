@@ -22,7 +22,7 @@ from holdfast.cli.streams import answer, answer_json, harmless, say
 from holdfast.cli.streams import show as show_table
 from holdfast.cli.words import counted, cut, short
 from holdfast.client import Client, JobPlan, words
-from holdfast.core.recovering import BY_HAND, Action
+from holdfast.core.recovering import Action
 from holdfast.core.signals import Request, Verb
 from holdfast.core.states import JOB_TERMINAL
 from holdfast.define.registry import Registry, discover
@@ -159,25 +159,7 @@ def _moved(plan: JobPlan, url: str | None) -> Refused:
 
 
 def _confirm(plan: JobPlan) -> None:
-    redone = [step for step in plan.plan.steps if step.confirm]
-    if plan.request.verb in BY_HAND:
-        _confirm_by_hand(plan)
-        return
-    what = f"{counted(sum(step.items for step in redone), 'task')} of {', '.join(step.node for step in redone)}"
-    if not sys.stdin.isatty():
-        raise Refused(
-            f"Job {plan.job_id} was not changed: {what} had completed and would run again; there is nobody to ask.",
-            remedy="See what would be done with --plan, and say that you mean it with: --yes",
-            instance=plan.job_id,
-        )
-    show_table(_table(plan))
-    if not typer.confirm(f"{what} had completed and will run again. Go on?", default=False, err=True):
-        raise Refused(f"Job {plan.job_id} was not changed.", instance=plan.job_id)
-
-
-def _confirm_by_hand(plan: JobPlan) -> None:
-    node, verb = plan.request.node, plan.request.verb
-    what = f"{node} would be skipped" if verb is Verb.SKIP else f"the result of {node} would be the one that you give"
+    what = _what_asks(plan)
     if not sys.stdin.isatty():
         raise Refused(
             f"Job {plan.job_id} was not changed: {what}; there is nobody to ask.",
@@ -187,6 +169,17 @@ def _confirm_by_hand(plan: JobPlan) -> None:
     show_table(_table(plan))
     if not typer.confirm(f"{what[0].upper()}{what[1:]}. Go on?", default=False, err=True):
         raise Refused(f"Job {plan.job_id} was not changed.", instance=plan.job_id)
+
+
+def _what_asks(plan: JobPlan) -> str:
+    """What a person has to mean."""
+    if plan.request.verb is Verb.SKIP:
+        return f"{plan.request.node} would be skipped"
+    if plan.request.verb is Verb.SET:
+        return f"the result of {plan.request.node} would be the one that you give"
+    redone = [step for step in plan.plan.steps if step.confirm]
+    tasks = counted(sum(step.items for step in redone), "task")
+    return f"{tasks} of {', '.join(step.node for step in redone)} had completed and would run again"
 
 
 async def _drive(

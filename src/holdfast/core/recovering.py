@@ -148,15 +148,7 @@ def _names(state: JobState) -> list[str]:
 
 def _was_reached(node: NodeState) -> bool:
     """Not pending, and not ended by what happened elsewhere before it could begin."""
-    return (
-        node.status in (Status.COMPLETED, Status.FAILED)
-        or node.expanded > 0
-        or node.status
-        not in {
-            Status.PENDING,
-            *TERMINAL,
-        }
-    )
+    return node.expanded > 0 or node.status not in (Status.PENDING, Status.SKIPPED, Status.CANCELLED)
 
 
 def _lacks_items(node: NodeState) -> bool:

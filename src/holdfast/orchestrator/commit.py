@@ -166,6 +166,11 @@ def _node(state: JobState, node: NodeState) -> NodeRow:
     )
 
 
+def _lane(state: JobState, effect: EnqueueTasks | EnqueueWaiting | RetryTask) -> Lane:
+    spec = effect.spec
+    return Lane(spec.queue, spec.handler, state.tenant, spec.breaker or "", effect.limits)
+
+
 def _enqueue(state: JobState, effect: EnqueueTasks) -> EnqueueWrite:
     spec = effect.spec
     return EnqueueWrite(
@@ -173,7 +178,7 @@ def _enqueue(state: JobState, effect: EnqueueTasks) -> EnqueueWrite:
         effect.node,
         effect.first,
         effect.last,
-        Lane(spec.queue, spec.handler, state.tenant, spec.breaker or "", effect.limits),
+        _lane(state, effect),
         state.priority,
         effect.rank,
         spec.timeout_seconds,
@@ -187,7 +192,7 @@ def _waiting(state: JobState, effect: EnqueueWaiting) -> WaitingWrite:
         state.job_id,
         effect.node,
         effect.number,
-        Lane(spec.queue, spec.handler, state.tenant, spec.breaker or "", effect.limits),
+        _lane(state, effect),
         state.priority,
         effect.rank,
         spec.timeout_seconds,
@@ -207,7 +212,7 @@ def _retry(state: JobState, effect: RetryTask) -> RetryWrite:
         effect.retries,
         effect.lost,
         effect.crashes,
-        Lane(spec.queue, spec.handler, state.tenant, spec.breaker or "", effect.limits),
+        _lane(state, effect),
         effect.due_at,
         state.priority,
         effect.rank,
