@@ -220,16 +220,12 @@ class Owner:
         examined = await self._cycle.examine(doubted) if doubted else {}
         batch = Batch(handled=[row.id for row in heard if row.job_id in states])
         withdrawals: list[Withdrawal] = []
+        asked = [row for row in heard if row.kind == RECOVER and row.job_id in states]
         heard_by = {
-            job_id: [
-                await self._heard(given, states[job_id], now, examined.get(job_id))
-                for given in signals
-                if not (isinstance(given, SignalRow) and given.kind == RECOVER)
-            ]
+            job_id: await self._all_heard(signals, states[job_id], now, examined.get(job_id))
             for job_id, signals in work.items()
             if job_id in states
         }
-        asked = [row for row in heard if row.kind == RECOVER and row.job_id in states]
         breakers = await self._breakers(states, heard_by)
         for job_id, signals in heard_by.items():
             withdrawals += await self._advance(batch, states[job_id], signals, breakers, now)
@@ -341,6 +337,13 @@ class Owner:
                 await self._store.declare_breakers(program.definition.breakers)
             self._programs[definition_hash] = program
         return program
+
+    async def _all_heard(
+        self, given: Iterable[SignalRow | Signal], state: JobState, now: float, examined: Examined | None
+    ) -> list[Signal]:
+        """What a job hears in this cycle, but for verbs: these come last."""
+        at_once = [one for one in given if not (isinstance(one, SignalRow) and one.kind == RECOVER)]
+        return [await self._heard(one, state, now, examined) for one in at_once]
 
     async def _heard(self, given: SignalRow | Signal, state: JobState, now: float, examined: Examined | None) -> Signal:
         if not isinstance(given, SignalRow):
