@@ -10,8 +10,9 @@ import pytest
 from holdfast.core.signals import Request, Verb
 from holdfast.define.registry import Result
 from holdfast.errors import PayloadRefused, Permanent
+from holdfast.worker.context import AsyncContext
 from tests.conftest import eventually
-from tests.running import client_of, nodes, registry, running
+from tests.running import Engine, client_of, nodes, registry, running
 
 pytestmark = pytest.mark.anyio
 
@@ -135,3 +136,86 @@ nodes:
         await eventually(is_completed)
         status = await engine.status(job_id)
     assert (status["result"], status["generation"]) == (200_000, 2)
+
+
+BATCHED = """
+workflow_id: tiles_in_batches
+inputs: {tiles: {type: array}}
+nodes:
+  stack:
+    type: fan_out
+    source: "{{ inputs.tiles }}"
+    tolerate: {failures: 5}
+    task: {handler: stack, params: {tile: "{{ item }}"}, retry: {max_retries: 0}}
+    next: register
+  register:
+    type: fan_in
+    importance: important
+    batch: {handler: register, params: {region: "civ"}}
+    handler: finalize
+    retry: {max_retries: 0}
+"""
+
+
+async def test_1924_items_are_registered_in_20_batches_and_only_what_is_missing_runs_again(database_url: str) -> None:
+    """First a batch fails and is retried alone; then an item is healed, and its own batch follows it."""
+    done: Counter[str] = Counter()
+    broken, closed = {777}, {3}
+
+    async def stack(tile: int) -> int:
+        done["stack"] += 1
+        if tile in broken:
+            raise Permanent("it cannot be read")
+        return tile
+
+    async def register(page: dict[str, Any], region: str, ctx: AsyncContext) -> dict[str, Any]:
+        done[f"batch {ctx.index}"] += 1
+        tiles = [tile async for tile in ctx.results(**page)]
+        assert all(page["offset"] <= tile < page["offset"] + page["limit"] for tile in tiles)
+        if ctx.index in closed:
+            raise Permanent("the catalogue is closed")
+        return {"region": region, "registered": len(tiles)}
+
+    async def finalize(ctx: AsyncContext) -> dict[str, Any]:
+        done["finalize"] += 1
+        counts = [one["registered"] async for one in ctx.results("register")]
+        stacked = [tile async for tile in ctx.results("stack")]
+        return {"batches": len(counts), "registered": sum(counts), "stacked": len(stacked)}
+
+    async with running(database_url, registry(stack=stack, register=register, finalize=finalize)) as engine:
+        job_id = await engine.submit(BATCHED, {"tiles": list(range(ITEMS))})
+        status = await engine.finished(job_id, 120)
+        node = nodes(status)["register"]
+        assert (status["status"], node["status"]) == ("partial", "failed")
+        assert node["progress"] == {"done": 20, "total": 20}
+        assert (node["counts"]["total"], node["counts"]["completed"], node["counts"]["failed"]) == (20, 19, 1)
+        assert status["outcome"]["secondary"][0]["details"] == "19 of 20 batches completed"
+        assert done == Counter({"stack": ITEMS, **{f"batch {batch}": 1 for batch in range(20)}})
+
+        closed.clear()
+        status = await recovered(engine, job_id, Request(Verb.RETRY, "register"))
+        assert status["result"] == {"batches": 20, "registered": ITEMS - 1, "stacked": ITEMS - 1}
+        assert (status["status"], done["stack"], done["batch 3"], done["finalize"]) == ("partial", ITEMS, 2, 1)
+
+        broken.clear()
+        plan = await engine.client.plan(job_id, Request(Verb.RESUME))
+        assert {step.node: step.items for step in plan.plan.reruns} == {"stack": 1, "register": 2}
+        status = await recovered(engine, job_id, plan.request._replace(plan_id=plan.plan_id))
+        assert (status["status"], status["result"]["registered"]) == ("completed", ITEMS)
+        assert nodes(status)["register"]["counts"]["completed"] == 21
+    expected = Counter({f"batch {batch}": 1 for batch in range(20)})
+    expected.update({"stack": ITEMS + 1, "batch 3": 1, f"batch {777 // 97}": 1, "finalize": 2})
+    assert done == expected
+
+
+async def recovered(engine: Engine, job_id: str, request: Request) -> dict[str, Any]:
+    """The job at its end after a verb was carried out."""
+    signal_id = await engine.client.recover(job_id, request)
+
+    async def is_applied() -> bool:
+        answer = await engine.store.answer(signal_id)
+        assert answer is None or answer[0], answer
+        return answer is not None
+
+    await eventually(is_applied)
+    return await engine.finished(job_id, 60)

@@ -8,22 +8,23 @@ import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import orjson
 import uuid_utils
 
 from holdfast.core.breaking import Breaker, BreakerState, close_breaker, open_breaker
-from holdfast.core.recovering import Plan, Refusal, make_plan, plan_id
-from holdfast.core.signals import Request, Verb
-from holdfast.core.states import JOB_TERMINAL, JobStatus, Rules
+from holdfast.core.recovering import Plan, Refusal, batches_asked, make_plan, plan_id
+from holdfast.core.signals import BatchesAsked, Request, Verb
+from holdfast.core.states import JOB_TERMINAL, JobState, JobStatus, Rules
 from holdfast.define.definition import Definition, read_pinned
 from holdfast.define.inputs import check_inputs
 from holdfast.define.program import Program, compile_pinned
 from holdfast.errors import InvalidInput, NotFound, PayloadRefused, Refused
 from holdfast.orchestrator.loading import job_state
 from holdfast.store.gates import BreakerView, Gates, LimitView
-from holdfast.store.interface import NewJob, SubmitAnswer
+from holdfast.store.interface import JobRow, NewJob, NodeRow, SubmitAnswer
 from holdfast.store.migrate import ensure_schema
 from holdfast.store.payloads import LIMIT_BYTES
 from holdfast.store.planning import look
@@ -137,6 +138,14 @@ def refused(job_id: str, verb: str, refusal: Refusal) -> NotFound | Refused:
     kind = NotFound if refusal.is_unknown else Refused
     remedy = refusal.remedy.replace("JOB", job_id)
     return kind(f"Job {job_id} was not changed by {verb}: {refusal.reason}.", remedy=remedy, instance=job_id)
+
+
+def _state(job: JobRow, nodes: list[NodeRow], definition: bytes) -> JobState:
+    return job_state(job, nodes, compile_pinned(job.definition_hash, definition), Rules())
+
+
+def _batches_asked(request: Request, job: JobRow, nodes: list[NodeRow], definition: bytes) -> list[BatchesAsked]:
+    return batches_asked(_state(job, nodes, definition), request)
 
 
 def _node_name(program: Program, given: str | None) -> str | None:
@@ -283,14 +292,14 @@ class Client:
 
     async def plan(self, job_id: str, request: Request) -> JobPlan:
         """What a verb would keep and run again now; nothing is changed. Refused where it cannot be done."""
-        looked = await look(self._store, job_id, request)
+        looked = await look(self._store, job_id, request, partial(_batches_asked, request))
         if looked is None:
             raise NotFound(f"There is no job {job_id}.", remedy="List the jobs with: holdfast status")
-        program = compile_pinned(looked.job.definition_hash, looked.definition)
+        state = _state(looked.job, looked.nodes, looked.definition)
+        program = state.program
         name = _node_name(program, request.node)
         if name != request.node:
             return await self.plan(job_id, request._replace(node=name))
-        state = job_state(looked.job, looked.nodes, program, Rules())
         plan = make_plan(state, request, looked.selected)
         if isinstance(plan, Refusal):
             raise refused(job_id, request.verb, plan)

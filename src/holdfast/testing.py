@@ -32,7 +32,7 @@ from holdfast.client import Client
 from holdfast.core.states import JOB_TERMINAL
 from holdfast.define.definition import Definition
 from holdfast.define.load import load_file
-from holdfast.define.node import Node
+from holdfast.define.node import Node, TaskSpec
 from holdfast.define.registry import ATTRIBUTE, Handler, Registry, describe, discover
 from holdfast.define.retry import Backoff, Jitter
 from holdfast.define.source import did_you_mean
@@ -207,7 +207,7 @@ def _described(function: Callable[..., Any]) -> Handler:
 
 
 def _refuse_unknown_handlers(definition: Definition, registry: Registry) -> None:
-    needed = {node.task.handler: node.name for node in definition.nodes if node.task is not None}
+    needed = {task.handler: node.name for node in definition.nodes for task in node.tasks}
     problems = [
         Detail(f"There is no handler '{name}'.", path=f"nodes.{node}", suggestion=did_you_mean(name, registry.names))
         for name, node in needed.items()
@@ -230,17 +230,21 @@ def _without_delays(definition: Definition) -> Definition:
 
 
 def _node_without_delays(node: Node) -> Node:
-    if node.task is None:
-        return node
+    if node.batches is not None:
+        node = replace(node, batches=replace(node.batches, task=_task_without_delays(node.batches.task)))
+    return replace(node, task=_task_without_delays(node.task)) if node.task is not None else node
+
+
+def _task_without_delays(task: TaskSpec) -> TaskSpec:
     at_once = replace(
-        node.task.retry,
+        task.retry,
         backoff=Backoff.FIXED,
         initial_delay_seconds=0.0,
         max_delay_seconds=0.0,
         jitter=Jitter.NONE,
         schedule=(),
     )
-    return replace(node, task=replace(node.task, retry=at_once))
+    return replace(task, retry=at_once)
 
 
 @contextmanager

@@ -31,8 +31,9 @@ from holdfast.core.effects import (
 )
 from holdfast.core.failing import failure
 from holdfast.core.fanning import Gathering
-from holdfast.core.recovering import Plan, Refusal, make_plan
+from holdfast.core.recovering import Plan, Refusal, batches_asked, make_plan
 from holdfast.core.signals import (
+    BatchesAsked,
     CancelRequested,
     EndedTask,
     InconsistencyFound,
@@ -231,7 +232,25 @@ class Driver:
                 max(known.last_epoch, task.epoch),
                 max(known.last_attempt, task.attempt + bool(queued and queued.leased)),
             )
+        for asked in batches_asked(self.state, request):
+            found[asked.node] = self._select_batches(asked, found[asked.node])
         return found
+
+    def _select_batches(self, asked: BatchesAsked, known: Selected) -> Selected:
+        touched = {
+            item // asked.page_size
+            for (node, item), task in self.tasks.items()
+            if asked.of_fan_out is not None and node == asked.fan_out and _is_selected(asked.of_fan_out, item, task)
+            and _can_be_reset(task, item, asked.fan_out_enqueued)
+        }  # fmt: skip
+        touched &= {item for node, item in self.tasks if node == asked.node}
+        selection = asked.selection._replace(also=tuple(sorted(touched)))
+        meant = [
+            task.status
+            for (node, item), task in self.tasks.items()
+            if node == asked.node and _is_selected(selection, item, task) and _can_be_reset(task, item, asked.enqueued)
+        ]
+        return known._replace(chosen=dict(Counter(meant)), touched=selection.also)
 
     def plan(self, verb: str, node: str | None = None, **more: Any) -> Plan | Refusal:
         request = Request(Verb(verb), node, **more)
@@ -301,8 +320,9 @@ class Driver:
 
     def gather(self) -> None:
         for name in owed_results(self.state):
-            fan_out = self.state.program.graph.fan_out_of[name]
-            rows = sorted((i, t) for (n, i), t in self.tasks.items() if n == fan_out and i >= 0)
+            is_batched = self.state.nodes[name].batch_size is not None
+            source = name if is_batched else self.state.program.graph.fan_out_of[name]
+            rows = sorted((i, t) for (n, i), t in self.tasks.items() if n == source and i >= 0)
             outputs = [t.output for _, t in rows if t.status == "completed"]
             failed = [i for i, t in rows if t.status == "failed"]
             try:
@@ -362,8 +382,8 @@ class Driver:
                         self._enqueue((node, item), row)
             case ResetTasks(node, selection, enqueued):
                 self._reset(node, selection, enqueued)
-            case RestartNode(name):
-                for key in [key for key in self.tasks if key[0] == name]:
+            case RestartNode(name, own_only):
+                for key in [key for key in self.tasks if key[0] == name and (key[1] < 0 or not own_only)]:
                     del self.tasks[key]
                     self.queue.pop(key, None)
                     self._final.pop(key, None)
@@ -417,7 +437,7 @@ class Driver:
 
     def _reset(self, node: str, selection: Selection, enqueued: int) -> None:
         for key, task in self.tasks.items():
-            if key[0] != node or task.status not in selection.statuses or not _names(selection, key[1], task):
+            if key[0] != node or not _is_selected(selection, key[1], task):
                 continue
             if _can_be_reset(task, key[1], enqueued):
                 row = self.queue.pop(key, None)
@@ -498,6 +518,12 @@ def _names(wanted: Request | Selection, item: int, task: Task) -> bool:
         and wanted.code in (None, error.get("code"))
         and wanted.fingerprint in (None, error.get("fingerprint"))
     )
+
+
+def _is_selected(selection: Selection, item: int, task: Task) -> bool:
+    if item < 0 and selection.items_only:
+        return False
+    return item in selection.also or (task.status in selection.statuses and _names(selection, item, task))
 
 
 def _can_be_reset(task: Task, item: int, enqueued: int) -> bool:

@@ -138,7 +138,8 @@ class Checkers:
             found = (node.completed, node.failed, node.skipped, node.cancelled, node.expanded)
             wanted = (*(tasks.count(status) for status in ("completed", "failed", "skipped", "cancelled")), len(tasks))
             assert found == wanted, f"8: {job_id}/{name} counts {found}, its tasks say {wanted}"
-            assert node.expanded <= node.width, f"8: {job_id}/{name} has more rows than its width"
+            most = node.width + (node.batch_size is not None)
+            assert node.expanded <= most, f"8: {job_id}/{name} has more rows than its width"
         assert set(counted) <= set(nodes), f"8: {job_id} has tasks of nodes that have not begun"
 
     def _check_tasks(self, job_id: str) -> None:
@@ -191,6 +192,9 @@ class Checkers:
                 settled = node.completed + node.failed + node.skipped
                 assert settled == node.width, f"8: {job_id}/{name} completed without all its items"
                 assert definition.tolerate.allows(node.failed, node.width), f"8: {job_id}/{name} tolerated too many"
+            if node.batch_size is not None and node.expanded > node.width:
+                batches = node.completed - (node.status == "completed")
+                assert batches == node.width, f"8: {job_id}/{name} went on before all its batches had completed"
             fan_out = program.graph.fan_out_of.get(name)
             if fan_out is not None and node.status == "completed" and nodes[fan_out].status == "completed":
                 source_node = nodes[fan_out]
@@ -276,7 +280,8 @@ class Checkers:
             return
         for name, node in nodes.items():
             kind = program.nodes[name].node.type
-            if node.status == "running" and (kind is NodeType.FAN_IN or node.expanded < node.width):
+            gathers = kind is NodeType.FAN_IN and node.completed == node.width
+            if node.status == "running" and (gathers or node.expanded < node.width):
                 return
         raise AssertionError(f"7: {job_id} is {job['status']} with nothing queued, unread or owed")
 
@@ -304,6 +309,27 @@ class Checkers:
             self._check_task_events(job.job_id)
             self._check_holds(job.job_id)
             self._check_budgets(job.job_id)
+            self._check_batches(job.job_id)
+
+    def _check_batches(self, job_id: str) -> None:
+        """8: what a fan-in completed with is what its batches read, and these read their items as they are now."""
+        job, tasks = self.db.jobs[job_id], self.db.tasks[job_id]
+        program = compile_pinned(job["definition_hash"], self.db.definitions[job["definition_hash"]])
+        for name, node in self.db.nodes[job_id].items():
+            if node.status != "completed" or node.batch_size is None:
+                continue
+            fan_out = program.graph.fan_out_of[name]
+            width = self.db.nodes[job_id][fan_out].width
+            assert node.width == -(-width // node.batch_size), f"8: {job_id}/{name} has {node.width} batches"
+            for batch in range(node.width):
+                page = range(batch * node.batch_size, (batch + 1) * node.batch_size)
+                items = [(i, tasks.get((fan_out, i), {})) for i in page]
+                wanted = [[fan_out, i] for i, item in items if item.get("status") == "completed"]
+                read = tasks[(name, batch)]["output"]["read"]
+                assert read == wanted, f"8: batch {batch} of {job_id}/{name} has read {read} and not {wanted}"
+            if (last := tasks.get((name, -1))) is not None:
+                wanted = [[name, batch] for batch in range(node.width)]
+                assert last["output"]["read"] == wanted, f"8: {job_id}/{name} has read {last['output']['read']}"
 
     def _check_holds(self, job_id: str) -> None:
         """5: whoever is held is told so once, and once when it is over."""
@@ -340,9 +366,10 @@ class Checkers:
         program = compile_pinned(job["definition_hash"], self.db.definitions[job["definition_hash"]])
         repeated = self._repeated(job_id)
         for (node, item), task in self.db.tasks[job_id].items():
-            if program.nodes[node].node.task is None:
+            spec = program.spec_of(node, item)
+            if spec is None:
                 continue
-            limit = program.nodes[node].spec.retry.max_retries
+            limit = spec.retry.max_retries
             assert task["retries"] <= limit, f"9: {job_id}/{node}[{item}] was retried {task['retries']} times"
             error = task["error"] or {}
             given_up = task["status"] == "failed" and error.get("code") == "HANDLER_ERROR"

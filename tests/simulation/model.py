@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import types
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +16,16 @@ from typing import Any
 import orjson
 
 from holdfast.core.breaking import Breaker, BreakerState, let_try
-from holdfast.core.signals import EndedTask, Request, Selected, TaskCounts, TaskView, UnqueuedTask
+from holdfast.core.signals import (
+    BatchesAsked,
+    EndedTask,
+    Request,
+    Selected,
+    Selection,
+    TaskCounts,
+    TaskView,
+    UnqueuedTask,
+)
 from holdfast.define.gates import BreakerRules
 from holdfast.errors import Fenced, LostRace, Unreachable
 from holdfast.store.interface import (
@@ -396,13 +405,15 @@ class ModelStore:
     async def results_page(self, job_id: str, node: str, after: int, until: int, limit: int) -> list[ItemResult] | None:
         await step()
         known = self.db.nodes[job_id].get(node)
-        if known is None or known.status not in TERMINAL:
+        has_batches = known is not None and known.batch_size is not None
+        if known is None or known.status not in (*TERMINAL, *(("ready", "dispatched") if has_batches else ())):
             return None
         outputs = {
             item: task["output"]
             for (name, item), task in self.db.tasks[job_id].items()
             if name == node and after < item < until and task["status"] == "completed"
-        }
+            and (item >= 0 or not has_batches)
+        }  # fmt: skip
         return [ItemResult(item, orjson.dumps(output), None) for item, output in sorted(outputs.items())][:limit]
 
     async def save_checkpoint(self, worker: WorkerIdentity, lease: Lease, seq: int, name: str, data: bytes) -> bool:
@@ -750,7 +761,9 @@ class ModelCycle:
         }
         return Examined(counts, unqueued, ended)
 
-    async def select(self, job_id: str, request: Request, enqueued: int) -> dict[str, Selected]:
+    async def select(
+        self, job_id: str, request: Request, enqueued: int, batches: Sequence[BatchesAsked] = ()
+    ) -> dict[str, Selected]:
         await self._step()
         seen = self._seen()
         found: dict[str, Selected] = {}
@@ -767,6 +780,8 @@ class ModelCycle:
             found[node] = Selected(
                 chosen, refused, max(known.last_epoch, task["epoch"]), max(known.last_attempt, task["attempt"] + leased)
             )
+        for asked in batches:
+            found[asked.node] = select_batches(seen, job_id, asked, found[asked.node])
         return found
 
     def _seen(self) -> Database:
@@ -866,10 +881,37 @@ def can_be_reset(task: dict[str, Any], item: int, enqueued: int) -> bool:
     return task["params"] is not None and not task["waits"] and (task["status"] != "ready" or item < enqueued)
 
 
+def is_selected(selection: Selection, item: int, task: dict[str, Any]) -> bool:
+    if item < 0 and selection.items_only:
+        return False
+    return item in selection.also or (task["status"] in selection.statuses and names(selection, item, task))
+
+
+def select_batches(db: Database, job_id: str, asked: BatchesAsked, known: Selected) -> Selected:
+    tasks = db.tasks[job_id]
+    touched = {
+        item // asked.page_size
+        for (node, item), task in tasks.items()
+        if asked.of_fan_out is not None and node == asked.fan_out and is_selected(asked.of_fan_out, item, task)
+        and can_be_reset(task, item, asked.fan_out_enqueued)
+    }  # fmt: skip
+    touched &= {item for node, item in tasks if node == asked.node}
+    selection = asked.selection._replace(also=tuple(sorted(touched)))
+    chosen: Counter[str] = Counter()
+    refused = 0
+    for (node, item), task in tasks.items():
+        if node == asked.node and is_selected(selection, item, task):
+            if can_be_reset(task, item, asked.enqueued):
+                chosen[task["status"]] += 1
+            else:
+                refused += task["status"] != "ready"
+    return known._replace(chosen=dict(chosen), refused=refused, touched=selection.also)
+
+
 def apply_reset(db: Database, wanted: ResetWrite) -> None:
     for (node, item), task in db.tasks[wanted.job_id].items():
         key = (wanted.job_id, node, item)
-        if node != wanted.node or task["status"] not in wanted.statuses or not names(wanted, item, task):
+        if node != wanted.node or not is_selected(wanted.selection, item, task):
             continue
         if can_be_reset(task, item, wanted.enqueued):
             row = db.queue.pop(key, None)
@@ -888,7 +930,7 @@ def apply_reset(db: Database, wanted: ResetWrite) -> None:
 
 def apply_restart(db: Database, wanted: RestartWrite) -> None:
     for node, item in list(db.tasks[wanted.job_id]):
-        if node == wanted.node:
+        if node == wanted.node and (item < 0 or not wanted.own_only):
             key = (wanted.job_id, node, item)
             row = db.queue.pop(key, None)
             if row is not None:

@@ -59,7 +59,10 @@ def _add_piece(
             )  # fmt: skip
             gather = f"{name}_in"
             aggregation = chance.choice(["collect", "concat", "first", "last"])
-            flow.fan_in(gather, after=[name], aggregation=aggregation, importance=drawn())
+            batches = _batches(chance)
+            if "handler" in batches:
+                aggregation = "collect"
+            flow.fan_in(gather, after=[name], aggregation=aggregation, importance=drawn(), **batches)
             return [gather]
         case "branch":
             low, high, join = f"{name}_low", f"{name}_high", f"{name}_join"
@@ -110,6 +113,16 @@ def _tolerance(chance: random.Random) -> dict[str, Any]:
     if drawn.random() < 0.2:
         tolerance["on_item_failure"] = "stop"
     return tolerance
+
+
+def _batches(chance: random.Random) -> dict[str, Any]:
+    """Now and then a fan-in takes its items in batches, with or without a task behind them."""
+    drawn = random.Random(zlib.crc32(repr(chance.getstate()[1][-5:]).encode()))
+    if drawn.random() < 0.6:
+        return {}
+    batch = {"handler": "work", "size": drawn.choice([1, 2, 3, 5, "auto"]), "retry": _retry(drawn)}
+    last = {"handler": "work", "retry": _retry(drawn)} if drawn.random() < 0.8 else {}
+    return {"batch": batch, **last}
 
 
 def draw_inputs(chance: random.Random) -> dict[str, Any]:

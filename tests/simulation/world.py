@@ -13,7 +13,7 @@ import orjson
 
 from holdfast.client import new_job
 from holdfast.core.states import Rules
-from holdfast.define.program import compile_pinned
+from holdfast.define.program import Program, compile_pinned
 from holdfast.errors import Fenced, LostRace, Unreachable
 from holdfast.orchestrator.owner import Owner
 from holdfast.store.interface import Handover, Lease, NewJob, Report, Store, WorkerIdentity
@@ -499,7 +499,7 @@ class World:
                 await store.wake_due()
             if not held:
                 held = await store.claim(worker, None, HANDLERS, 2)
-            reports = in_lock_order([await self._execute(lease) for lease in held[:2]])
+            reports = in_lock_order([await self._execute(store, lease) for lease in held[:2]])
             held = held[2:]
             if not reports:
                 await self._advance_alone(owner)
@@ -554,10 +554,10 @@ class World:
                 continue
             count = self.chance.randint(1, len(held))
             batch, held = held[:count], held[count:]
-            reports = [await self._execute(lease) for lease in batch]
+            reports = [await self._execute(store, lease) for lease in batch]
             await self._report(store, worker, reports)
 
-    async def _execute(self, lease: Lease) -> Report:
+    async def _execute(self, store: Store, lease: Lease) -> Report:
         outcome = self.script.outcome(self.numbers[lease.job_id], lease.node, lease.item, *self._spent(lease))
         started = self.db.now
         await self._sleep(self.chance.random() * 0.5)
@@ -570,8 +570,8 @@ class World:
             down = orjson.dumps({"code": "DEPENDENCY_DOWN", "message": "the gateway is down", "class": "transient"})
             return Report(*common, "failed", started, None, down)
         if outcome == "done":
-            output = orjson.dumps({"did": [lease.node, lease.item], "params": lease.params})
-            return Report(*common, "done", self.db.now, output)
+            did = {"did": [lease.node, lease.item], "params": lease.params}
+            return Report(*common, "done", self.db.now, orjson.dumps(did | await self._read(store, lease)))
         if outcome == "dies":
             data = orjson.dumps({"code": "WORKER_LOST", "message": "as scripted"})
             return Report(*common, "lost", self.db.now, None, data, alone=True)
@@ -579,12 +579,27 @@ class World:
         data = orjson.dumps({"code": "HANDLER_ERROR", "message": "as scripted", "class": told})
         return Report(*common, "failed", self.db.now, None, data)
 
+    async def _read(self, store: Store, lease: Lease) -> dict[str, Any]:
+        """A batch reads its page, and the task behind the batches what these gave."""
+        if self._program(lease).nodes[lease.node].batches is None:
+            return {}
+        page = lease.params["page"] if lease.item >= 0 else {"node": lease.node, "offset": 0, "limit": 1000}
+        read: list[Any] = []
+        after, until = page["offset"] - 1, page["offset"] + page["limit"]
+        while results := await store.results_page(lease.job_id, page["node"], after, until, 2):
+            read += [orjson.loads(result.output or b"null")["did"] for result in results]
+            after = results[-1].item
+        return {"read": read}
+
+    def _program(self, lease: Lease) -> Program:
+        job = self.jobs[self.numbers[lease.job_id]]
+        return compile_pinned(job.definition_hash, job.definition)
+
     def _is_down(self, lease: Lease) -> bool:
         """Whether the dependency of the task is down just now; then its handler could only wait."""
         if self.seed % 3 or not self.troubled or self.db.now >= 1_000_000.0 + OUTAGE_SECONDS:
             return False
-        job = self.jobs[self.numbers[lease.job_id]]
-        return compile_pinned(job.definition_hash, job.definition).breaker_of(lease.node) is not None
+        return self._program(lease).breaker_of(lease.node, lease.item) is not None
 
     async def _report(self, store: Store, worker: WorkerIdentity, reports: list[Report]) -> None:
         """Until it is known to be taken; a worker that does not hear the answer says it again."""

@@ -8,8 +8,11 @@ import pytest
 
 from holdfast.client import new_job
 from holdfast.core.signals import Request, Verb
-from holdfast.core.states import Rules
+from holdfast.core.states import JobState, Rules
+from holdfast.define.definition import Definition
 from holdfast.define.load import load_text
+from holdfast.define.program import compile_definition
+from holdfast.orchestrator.loading import job_state
 from holdfast.orchestrator.owner import Owner
 from holdfast.store.interface import Lease, WorkerIdentity
 from tests.store.stage import Stage, report_of
@@ -34,8 +37,11 @@ FAILURE = b'{"code": "HANDLER_ERROR", "message": "as scripted", "class": "perman
 class Play:
     """A job with its owner and a worker, on either store."""
 
-    def __init__(self, stage: Stage, owner: Owner, worker: WorkerIdentity, job_id: str, inputs: dict[str, Any]) -> None:
+    def __init__(
+        self, stage: Stage, owner: Owner, worker: WorkerIdentity, job_id: str, flow: Definition, inputs: dict[str, Any]
+    ) -> None:
         self.stage = stage
+        self.flow = flow
         self.owner = owner
         self.worker = worker
         self.job_id = job_id
@@ -76,16 +82,26 @@ class Play:
         rows = await self.stage.behind.queue(self.job_id)
         return sorted((row["node"], row["item"], row["epoch"], row["attempt"]) for row in rows)
 
+    async def state(self) -> JobState:
+        """As its owner would load it; a finished job is nobody's."""
+        await self.stage.store.send(self.job_id, "unpause", "ann", "to be asked")
+        cycle = self.stage.store.cycle(self.owner.orchestrator_id)
+        (job,) = (await cycle.open(10, 10)).claimed
+        _, nodes = await cycle.load([self.job_id])
+        await cycle.rollback()
+        await self.cycle()
+        return job_state(job, nodes, compile_definition(self.flow), Rules())
+
     async def status(self) -> str:
-        (answer,) = await self.stage.store.submit([new_job(FLOW, self.inputs)])
+        (answer,) = await self.stage.store.submit([new_job(self.flow, self.inputs)])
         return answer.status
 
 
-async def begun(stage: Stage, width: int, rules: Rules | None = None) -> Play:
+async def begun(stage: Stage, width: int, rules: Rules | None = None, flow: Definition = FLOW) -> Play:
     inputs = {"items": list(range(width))}
-    (answer,) = await stage.store.submit([new_job(FLOW, inputs)])
+    (answer,) = await stage.store.submit([new_job(flow, inputs)])
     owner = Owner(stage.store, await stage.orchestrator(), "o", rules or Rules(), lambda: 0.5)
-    play = Play(stage, owner, await stage.worker(), answer.job_id, inputs)
+    play = Play(stage, owner, await stage.worker(), answer.job_id, flow, inputs)
     await play.cycle()
     return play
 

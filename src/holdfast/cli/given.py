@@ -93,9 +93,8 @@ def parse_duration(text: str, flag: str) -> float:
 def handlers_of(definition: Definition) -> dict[str, list[str]]:
     """The handlers that a workflow needs, with the queues that their tasks go to."""
     needed: dict[str, list[str]] = {}
-    for node in definition.nodes:
-        if node.task is not None:
-            queues = needed.setdefault(node.task.handler, [])
-            if node.task.queue not in queues:
-                queues.append(node.task.queue)
+    for task in (task for node in definition.nodes for task in node.tasks):
+        queues = needed.setdefault(task.handler, [])
+        if task.queue not in queues:
+            queues.append(task.queue)
     return needed

@@ -10,9 +10,9 @@ from typing import Any, assert_never
 
 from holdfast.core import fanning, holding, rechecking, recovering, reporting, stopping
 from holdfast.core.breaking import BreakerState
-from holdfast.core.effects import OWN_TASK, AnswerSignal, CreateTasks, Effect, EnqueueTasks
+from holdfast.core.dispatching import dispatch
+from holdfast.core.effects import AnswerSignal, Effect
 from holdfast.core.failing import failure
-from holdfast.core.limiting import limits_of
 from holdfast.core.outcome import counts, default_result, first_error, is_bad, job_status
 from holdfast.core.readiness import Verdict, decide
 from holdfast.core.signals import (
@@ -51,7 +51,7 @@ def advance(state: JobState, signal: Signal, now: float) -> list[Effect]:
         case ItemsAggregated():
             _aggregated(turn, signal)
         case TasksWithdrawn():
-            stopping.tasks_withdrawn(turn, signal)
+            _withdrawn(turn, signal)
         case TimePassed():
             stopping.time_passed(turn)
         case CancelRequested():
@@ -85,7 +85,7 @@ def owed_rows(state: JobState) -> bool:
 
 def owed_results(state: JobState) -> list[str]:
     """The fan-ins whose results the owner must gather; after a takeover, too."""
-    return [n.name for n in state.nodes.values() if fanning.owes_results(n, state.program.nodes[n.name].node.type)]
+    return [n.name for n in state.nodes.values() if fanning.owes_results(state, n)]
 
 
 def _submitted(turn: Turn) -> None:
@@ -122,8 +122,22 @@ def _settle(turn: Turn) -> None:
         _finish_job(turn)
 
 
+def _withdrawn(turn: Turn, signal: TasksWithdrawn) -> None:
+    stopping.tasks_withdrawn(turn, signal)
+    if turn.state.stop is None:
+        for name in signal.items:
+            if turn.state.nodes[name].status is Status.PENDING:
+                _decide(turn, turn.state.nodes[name])
+
+
 def _decide(turn: Turn, node: NodeState) -> None:
-    match decide(turn.state, node.name):
+    verdict = decide(turn.state, node.name)
+    if verdict in (Verdict.SKIPPED, Verdict.CANCELLED) and node.open_tasks:
+        # Some of its batches wait to run again: they end first, and then it is decided.
+        fanning.withdraw_rest(turn, node, "what it waits for has failed")
+        turn.state.touch(node)
+        return
+    match verdict:
         case None:
             return
         case Verdict.READY:
@@ -149,10 +163,12 @@ def _begin(turn: Turn, node: NodeState) -> None:
             case NodeType.FAN_OUT:
                 assert program.source is not None
                 fanning.begin_fan_out(turn, node, program.source.render(turn.scope_of(node.name)))
-            case NodeType.FAN_IN if program.node.task is None:
+            case NodeType.FAN_IN if program.batches is not None:
+                fanning.begin_batches(turn, node)
+            case NodeType.FAN_IN if program.task is None:
                 fanning.begin_fan_in(turn, node)
             case _:
-                _dispatch(turn, node)
+                dispatch(turn, node)
     except (TemplateError, PayloadRefused) as problem:
         error = failure(problem.code, str(problem), permanent=True, at=turn.now, node=node.name)
         turn.finish_node(node, Trigger.REFUSED, error=error)
@@ -177,41 +193,22 @@ def _branch(turn: Turn, node: NodeState) -> None:
     turn.finish_node(node, Trigger.REFUSED, error=error)
 
 
-def _dispatch(turn: Turn, node: NodeState) -> None:
-    """Render the params and queue the node's own task; params that are refused leave nothing behind."""
-    program = turn.state.program.nodes[node.name]
-    assert program.params is not None
-    params = turn.params(program.params, turn.scope_of(node.name))
-    limits = limits_of(turn, node.name)
-    rank = turn.state.queued_now
-    node.width = node.expanded = node.enqueued = 1
-    turn.effects.append(CreateTasks(node.name, OWN_TASK, [params], node.base_epoch, node.base_attempt))
-    turn.effects.append(EnqueueTasks(node.name, program.spec, OWN_TASK, OWN_TASK, rank, limits))
-    node.move(Trigger.DISPATCHED)
-    node.started_at = turn.now
-    turn.state.touch(node)
-    turn.emit("node_dispatched", node.name, data={"queue": program.spec.queue, "handler": program.spec.handler})
-    turn.start_job()
-
-
 def _continue_work(turn: Turn, limit: int | None) -> None:
-    """One more chunk for every fan-out that owes rows."""
+    """One more chunk for every node that owes rows."""
     state = turn.state
     if state.stop is not None or state.is_terminal:
         return
     for node in state.nodes.values():
-        program = state.program.nodes[node.name]
         if fanning.owes_rows(state, node):
-            assert program.source is not None
-            items = program.source.render(turn.scope_of(node.name))
+            items = fanning.items_of(turn, node)
             if len(items) != node.width:
-                raise Bug(f"fan-out {node.name} of {state.job_id} was {node.width} wide and is now {len(items)}")
+                raise Bug(f"{node.name} of {state.job_id} was {node.width} wide and is now {len(items)}")
             fanning.expand_chunk(turn, node, items, limit)
 
 
 def _aggregated(turn: Turn, signal: ItemsAggregated) -> None:
     node = turn.state.nodes[signal.node]
-    if not fanning.owes_results(node, turn.state.program.nodes[node.name].node.type):
+    if not fanning.owes_results(turn.state, node):
         return
     if signal.error is not None:
         turn.finish_node(node, Trigger.REFUSED, error=signal.error)
@@ -238,8 +235,9 @@ def _recheck(turn: Turn, signal: InconsistencyFound) -> None:
         _submitted(turn)
     elif state.stop is None and not turn.finished:
         for node in state.nodes.values():
-            # Where rows are left of a node that has not begun, a person has to look: they would be made twice.
-            if node.status is Status.PENDING and node.name not in signal.counts:
+            # Where rows are left of a node that has not begun, a person has to look: they would be made twice. Of a
+            # fan-in that waits to go on with some of its batches it is known.
+            if node.status is Status.PENDING and (node.expanded or node.name not in signal.counts):
                 _decide(turn, node)
     stopping.time_passed(turn)
     is_over = all(node.status in TERMINAL for node in state.nodes.values())

@@ -86,6 +86,8 @@ class RestartNode(NamedTuple):
     """Take away all tasks of a node: it begins anew. What they came to stays in the history of their attempts."""
 
     node: str
+    own_only: bool = False
+    """Only its own task, behind its batches."""
 
 
 class SkipTasks(NamedTuple):

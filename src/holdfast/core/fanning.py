@@ -1,15 +1,30 @@
-"""Fan-outs and fan-ins: fixing the width, making rows in chunks, keeping the window full, gathering results."""
+"""Fan-outs and fan-ins: fixing the width, making rows in chunks, keeping the window full, gathering results.
+
+A fan-in with batches is both: its batches are made, queued and settled as the items of a fan-out are, and when they
+have all completed its own task follows.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple, overload
 
-from holdfast.core.effects import AggregateItems, CreateTasks, EnqueueTasks, EnqueueWaiting, FailTask, WithdrawTasks
+from holdfast.core.dispatching import dispatch
+from holdfast.core.effects import (
+    OWN_TASK,
+    AggregateItems,
+    CreateTasks,
+    EnqueueTasks,
+    EnqueueWaiting,
+    FailTask,
+    WithdrawTasks,
+)
 from holdfast.core.failing import failure
 from holdfast.core.limiting import limits_of
 from holdfast.core.states import JobState, NodeState, Status, StopCause, Trigger
 from holdfast.core.turn import Turn
-from holdfast.define.node import Aggregation, NodeType, OnItemFailure
+from holdfast.define.node import AUTO, Aggregation, NodeType, OnItemFailure
+from holdfast.define.program import NodeProgram
 from holdfast.errors import Bug, Code, PayloadRefused, TemplateError
 
 TOO_MANY_FAILED = "too_many_failed"
@@ -29,29 +44,117 @@ def begin_fan_out(turn: Turn, node: NodeState, items: Any) -> None:
         )
         turn.finish_node(node, Trigger.REFUSED, error=error)
         return
-    limits_of(turn, node.name)  # A key that cannot be rendered refuses the node, before anything is made.
+    limits_of(turn, node.name, 0)  # A key that cannot be rendered refuses the node, before anything is made.
     node.width = len(items)
+    _begin_items(turn, node, items, {"width": node.width})
+
+
+def _begin_items(turn: Turn, node: NodeState, items: Sequence[Any], told: dict[str, Any]) -> None:
     node.move(Trigger.EXPANDED)
     node.started_at = turn.now
     turn.state.touch(node)
-    turn.emit("node_dispatched", node.name, data={"width": node.width})
+    turn.emit("node_dispatched", node.name, data=told)
     turn.start_job()
     expand_chunk(turn, node, items)
 
 
-def expand_chunk(turn: Turn, node: NodeState, items: list[Any], limit: int | None = None) -> None:
-    """Make the next rows. An item whose params are refused is a failed item, not a failed node."""
+class Page(NamedTuple):
+    """The items of one batch, as `ctx.results` takes them."""
+
+    node: str
+    offset: int
+    limit: int
+
+
+class Pages(Sequence[dict[str, Any]]):
+    """The batches of a fan-out: batch k is a fixed range of its items, whatever became of them."""
+
+    def __init__(self, fan_out: NodeState, size: int) -> None:
+        self._fan_out, self._size = fan_out, size
+
+    def __len__(self) -> int:
+        return -(-self._fan_out.width // self._size)
+
+    @overload
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[dict[str, Any]]: ...
+    def __getitem__(self, index: int | slice) -> dict[str, Any] | Sequence[dict[str, Any]]:
+        if isinstance(index, slice):
+            return [self[k] for k in range(*index.indices(len(self)))]
+        first = index * self._size
+        return Page(self._fan_out.name, first, min(self._size, self._fan_out.width - first))._asdict()
+
+
+def automatic_size(width: int) -> int:
+    """So that there is 1 batch for up to 100 items, 5 for up to 500, 20 for up to 2,000, then one per 100."""
+    for most, batches in ((100, 1), (500, 5), (2000, 20)):
+        if width <= most:
+            return max(1, -(-width // batches))
+    return 100
+
+
+def begin_batches(turn: Turn, node: NodeState) -> None:
+    """Fix the size of the batches, once, and make the first of them; what an earlier run has left goes on.
+
+    Everything that could be refused is tried now: what has been done in batches must not fail for want of a param.
+    """
+    state, program = turn.state, turn.state.program.nodes[node.name]
+    fan_out = state.nodes[state.program.graph.fan_out_of[node.name]]
+    limits_of(turn, node.name, 0)
+    if program.task is not None:
+        limits_of(turn, node.name, OWN_TASK)
+        turn.params(program.task.params, turn.scope_of(node.name))
+    if node.batch_size is None:
+        node.batch_size = _batch_size(program, fan_out.width, turn.scope_of(node.name))
+    pages = Pages(fan_out, node.batch_size)
+    if node.expanded and node.width != len(pages):
+        raise Bug(f"fan-in {node.name} had {node.width} batches and has now {len(pages)}")
+    node.width = len(pages)
+    _begin_items(turn, node, pages, {"width": node.width, "batch_size": node.batch_size})
+
+
+def _batch_size(program: NodeProgram, width: int, scope: dict[str, Any]) -> int:
+    size = program.batch_size.render(scope) if program.batch_size is not None else AUTO
+    if size == AUTO:
+        return automatic_size(width)
+    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        message = f"the size of a batch of {program.node.name} must be a whole number from 1 on, or auto"
+        raise TemplateError(f"{message}, not {str(size)[:60]!r}", expression=str(size)[:60])
+    return size
+
+
+def expected_batches(state: JobState, name: str, width: int) -> int:
+    """How many batches a fan-in that has not begun will have, as far as it can be told."""
+    try:
+        size = _batch_size(state.program.nodes[name], width, state.scope)
+    except TemplateError:
+        return 0
+    return -(-width // size)
+
+
+def items_of(turn: Turn, node: NodeState) -> Sequence[Any]:
+    """What its tasks are made for, as it was when it began."""
     program = turn.state.program.nodes[node.name]
+    if node.batch_size is not None:
+        return Pages(turn.state.nodes[turn.state.program.graph.fan_out_of[node.name]], node.batch_size)
+    assert program.source is not None
+    items: list[Any] = program.source.render(turn.scope_of(node.name))
+    return items
+
+
+def expand_chunk(turn: Turn, node: NodeState, items: Sequence[Any], limit: int | None = None) -> None:
+    """Make the next rows. An item whose params are refused is a failed item, not a failed node."""
+    params = turn.state.program.nodes[node.name].items.params
     chunk = min(limit or turn.state.rules.chunk_size, turn.state.rules.chunk_size)
     first, last = node.expanded, min(node.expanded + chunk, node.width)
-    assert program.params is not None
     scope = dict(turn.scope_of(node.name))
     rendered: list[bytes] = []
     start = first
     for index in range(first, last):
         scope["item"], scope["index"] = items[index], index
         try:
-            rendered.append(turn.params(program.params, scope))
+            rendered.append(turn.params(params, scope))
         except (TemplateError, PayloadRefused) as problem:
             if rendered:
                 turn.effects.append(CreateTasks(node.name, start, rendered, node.base_epoch, node.base_attempt))
@@ -65,7 +168,7 @@ def expand_chunk(turn: Turn, node: NodeState, items: list[Any], limit: int | Non
         turn.emit("task_ready", node.name, data={"first": first, "last": last - 1})
     cut_short(turn, node)
     fill_window(turn, node)
-    settle_fan_out(turn, node)
+    settle_items(turn, node)
 
 
 def _refuse_item(turn: Turn, node: NodeState, index: int, problem: TemplateError | PayloadRefused) -> None:
@@ -92,9 +195,14 @@ def cut_short(turn: Turn, node: NodeState) -> None:
     turn.state.touch(node)
     if not node.open_tasks:
         return
+    withdraw_rest(turn, node, "too many other items failed")
+
+
+def withdraw_rest(turn: Turn, node: NodeState, reason: str) -> None:
+    """End what is not leased of a node; the answer tells what that was."""
     unqueued = ((node.name, node.enqueued, node.expanded - 1),) if node.enqueued < node.expanded else ()
     waiting = (node.name,) if node.waiting else ()
-    error = failure(Code.CANCELLED, "too many other items failed", permanent=False, at=turn.now, node=node.name)
+    error = failure(Code.CANCELLED, reason, permanent=False, at=turn.now, node=node.name)
     turn.effects.append(
         WithdrawTasks(
             Status.CANCELLED, leases_too=False, error=error, unqueued=unqueued, waiting=waiting, node=node.name
@@ -104,14 +212,15 @@ def cut_short(turn: Turn, node: NodeState) -> None:
 
 
 def items_withdrawn(turn: Turn, items: dict[str, list[int]]) -> None:
-    """The answer to a fan-out that was cut short."""
+    """The answer to a node that was cut short, or whose batches will not go on."""
     for name, found in items.items():
         node = turn.state.nodes[name]
         node.cancelled += len(found)
         turn.state.touch(node)
-        data = {"items": ranges(found), "count": len(found), "reason": TOO_MANY_FAILED}
-        turn.emit("task_cancelled", name, data=data)
-        settle_fan_out(turn, node)
+        reason = TOO_MANY_FAILED if is_cut_short(node) else "upstream_failed"
+        turn.emit("task_cancelled", name, data={"items": ranges(found), "count": len(found), "reason": reason})
+        if node.status is Status.RUNNING:
+            settle_items(turn, node)
 
 
 def ranges(items: list[int]) -> list[list[int]]:
@@ -130,12 +239,12 @@ def fill_window(turn: Turn, node: NodeState) -> None:
     window = turn.state.rules.window_size
     if turn.state.stop is not None or node.queued > window // 2 or is_cut_short(node):
         return
-    spec, limits = turn.state.program.nodes[node.name].spec, limits_of(turn, node.name)
+    program = turn.state.program.nodes[node.name]
+    spec, limits = program.items.spec, limits_of(turn, node.name, 0)
     if node.waiting:
         count = min(node.waiting, window - node.queued)
         turn.effects.append(EnqueueWaiting(node.name, spec, count, turn.state.queued_now, limits))
-        is_fan_out = turn.state.program.nodes[node.name].node.type is NodeType.FAN_OUT
-        turn.emit("task_dispatched" if is_fan_out else "node_dispatched", node.name, data={"count": count})
+        turn.emit("task_dispatched" if program.has_items else "node_dispatched", node.name, data={"count": count})
         node.waiting -= count
         turn.state.touch(node)
     if node.enqueued >= node.expanded or node.queued > window // 2:
@@ -147,8 +256,8 @@ def fill_window(turn: Turn, node: NodeState) -> None:
     turn.state.touch(node)
 
 
-def settle_fan_out(turn: Turn, node: NodeState) -> None:
-    """End the fan-out when nothing of it is open: by its items, or by the stop that cut it short."""
+def settle_items(turn: Turn, node: NodeState) -> None:
+    """Go on when no item is open: the node ends by its items, or by the stop that cut it short."""
     if node.open_tasks:
         return
     tolerate = turn.state.program.nodes[node.name].node.tolerate
@@ -157,6 +266,8 @@ def settle_fan_out(turn: Turn, node: NodeState) -> None:
     elif node.expanded == node.width and not node.cancelled:
         if not tolerate.allows(node.failed, node.width):
             turn.finish_node(node, Trigger.TOO_MANY_FAILED, error=_items_failed(turn, node), data=_tally(node))
+        elif node.batch_size is not None:
+            _batches_done(turn, node)
         else:
             output = {"fan_out_count": node.width}
             turn.finish_node(node, Trigger.ITEMS_SETTLED, output=output, data=_tally(node))
@@ -174,13 +285,29 @@ def settle_fan_out(turn: Turn, node: NodeState) -> None:
             turn.finish_node(node, Trigger.JOB_STOPPED, reason="items_cancelled", data=_tally(node))
 
 
+def _batches_done(turn: Turn, node: NodeState) -> None:
+    """What follows the batches: the node's own task, or its owner who gathers what they gave."""
+    stop = turn.state.stop
+    if stop is not None and stop.cause is StopCause.TIMEOUT:
+        turn.finish_node(node, Trigger.OPEN_TASKS_ENDED, error=job_timeout(turn, node.name), data=_tally(node))
+    elif stop is not None:
+        turn.finish_node(node, Trigger.JOB_STOPPED, reason="job_stopped", data=_tally(node))
+    elif turn.state.program.nodes[node.name].task is not None:
+        dispatch(turn, node)
+    else:
+        turn.effects.append(AggregateItems(node.name))
+
+
 def _items_failed(turn: Turn, node: NodeState) -> dict[str, Any]:
     """The first failed item speaks for the node; the count tells how many there are."""
+    stop = turn.state.stop
+    if node.error is None and stop is not None and stop.cause is StopCause.TIMEOUT:
+        return job_timeout(turn, node.name)
     first = node.error or {}
     code, message = first.get("code", str(Code.HANDLER_ERROR)), first.get("message", "an item failed")
     error = failure(
         code,
-        f"{node.failed} of {node.width} items failed; the first: {message}",
+        f"{node.failed} of {node.width} {'batches' if node.batch_size else 'items'} failed; the first: {message}",
         permanent=first.get("class") == "permanent",
         at=turn.now,
         node=node.name,
@@ -227,15 +354,15 @@ def begin_fan_in(turn: Turn, node: NodeState) -> None:
 
 
 def owes_rows(state: JobState, node: NodeState) -> bool:
-    """Whether a fan-out still has items without a row, and wants them."""
-    is_fan_out = state.program.nodes[node.name].node.type is NodeType.FAN_OUT
+    """Whether a node still has items without a row, and wants them."""
     is_short = node.status is Status.RUNNING and node.expanded < node.width
-    return is_fan_out and is_short and not is_cut_short(node)
+    return is_short and state.program.nodes[node.name].has_items and not is_cut_short(node)
 
 
-def owes_results(node: NodeState, node_type: NodeType) -> bool:
-    """Whether a fan-in waits for its owner to gather the results."""
-    return node_type is NodeType.FAN_IN and node.status is Status.RUNNING
+def owes_results(state: JobState, node: NodeState) -> bool:
+    """Whether a fan-in waits for its owner to gather the results: of the items, or of all its batches."""
+    is_fan_in = state.program.nodes[node.name].node.type is NodeType.FAN_IN
+    return is_fan_in and node.status is Status.RUNNING and node.completed == node.width == node.expanded
 
 
 class Gathering:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from holdfast.core.breaking import Breaker, BreakerState, Call, feed
-from holdfast.core.effects import ReleaseTasks
+from holdfast.core.effects import OWN_TASK, ReleaseTasks
 from holdfast.core.failing import is_permanent
 from holdfast.core.signals import BreakerChanged, BreakerSeen, Outcome, PauseRequested, TaskReported
 from holdfast.core.states import PAUSE, TERMINAL, Hold, JobState
@@ -90,7 +90,11 @@ def notice(state: JobState, shut: Mapping[str, float | None]) -> list[BreakerSee
 
 
 def _waits_behind(state: JobState, breaker: str) -> bool:
-    return any(node.open_tasks > 0 and state.program.breaker_of(node.name) == breaker for node in state.nodes.values())
+    program = state.program
+    return any(
+        node.open_tasks > 0 and breaker in (program.breaker_of(node.name, OWN_TASK), program.breaker_of(node.name, 0))
+        for node in state.nodes.values()
+    )
 
 
 def breaker_seen(turn: Turn, signal: BreakerSeen) -> None:

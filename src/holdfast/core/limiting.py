@@ -10,9 +10,9 @@ from holdfast.errors import TemplateError
 MAX_KEY_LENGTH = 200
 
 
-def limits_of(turn: Turn, name: str) -> tuple[Limit, ...]:
+def limits_of(turn: Turn, name: str, item: int) -> tuple[Limit, ...]:
     """The same whenever it is asked: what the keys read is finished before the node begins."""
-    program = turn.state.program.nodes[name]
+    program = turn.state.program.nodes[name].task_of(item)
     spec = program.spec
     if spec.concurrency is None and spec.rate is None:
         return ()
@@ -37,5 +37,5 @@ def _name(turn: Turn, node: str, key: Template | None) -> str:
     if not isinstance(value, str) or not value.strip() or len(value) > MAX_KEY_LENGTH or "\n" in value:
         shown = "a long text" if isinstance(value, str) else type(value).__name__
         message = f"the key of a limit of {node} must be a text of one line, at most {MAX_KEY_LENGTH} long, not {shown}"
-        raise TemplateError(message, expression=str(turn.state.program.nodes[node].spec.concurrency))
+        raise TemplateError(message, expression=str(turn.state.program.nodes[node].items.spec.concurrency))
     return f"key:{value}"

@@ -15,7 +15,6 @@ from holdfast.core.retrying import delay_seconds
 from holdfast.core.signals import InconsistencyFound, TaskCounts, TasksWithdrawn, UnqueuedTask
 from holdfast.core.states import TERMINAL, NodeState, Status, Trigger
 from holdfast.core.turn import Turn
-from holdfast.define.node import NodeType
 
 _ENDS = {
     Status.COMPLETED: Trigger.ATTEMPT_COMPLETED,
@@ -32,9 +31,9 @@ def repair(turn: Turn, signal: InconsistencyFound) -> dict[str, Any]:
     requeued = _withdraw(turn, signal) if turn.state.stop is not None else _requeue(turn, signal)
     ended = [name for name in signal.ended if _end(turn, nodes[name], signal)]
     for node in begun:
-        if turn.state.program.nodes[node.name].node.type is NodeType.FAN_OUT and node.status is Status.RUNNING:
+        if turn.state.program.nodes[node.name].has_items and node.status is Status.RUNNING:
             fanning.fill_window(turn, node)
-            fanning.settle_fan_out(turn, node)
+            fanning.settle_items(turn, node)
     done = {"recounted": recounted, "requeued": requeued, "ended": ended}
     return {what: names for what, names in done.items() if names}
 
@@ -48,7 +47,9 @@ def _recount(turn: Turn, node: NodeState, counts: TaskCounts) -> bool:
     if found == said and node.enqueued == enqueued:
         return False
     node.expanded, node.completed, node.failed, node.skipped, node.cancelled = said
-    node.enqueued, node.width = enqueued, max(node.width, expanded)
+    node.enqueued = enqueued
+    # The task behind the batches is none of them.
+    node.width = max(node.width, expanded if node.batch_size is None else counts.last + 1)
     turn.state.touch(node)
     return True
 
@@ -63,7 +64,7 @@ def _requeue(turn: Turn, signal: InconsistencyFound) -> dict[str, list[list[int]
             RetryTask(
                 node=lost.node,
                 item=lost.item,
-                spec=turn.state.program.nodes[lost.node].spec,
+                spec=turn.state.program.nodes[lost.node].task_of(lost.item).spec,
                 epoch=task.epoch + 1,
                 attempt=task.attempt + 1,
                 due_at=due_at,
@@ -73,7 +74,7 @@ def _requeue(turn: Turn, signal: InconsistencyFound) -> dict[str, list[list[int]
                 suspect=task.lost > 0,
                 error=lost.error,
                 rank=turn.state.queued_now,
-                limits=limits_of(turn, lost.node),
+                limits=limits_of(turn, lost.node, lost.item),
             )
         )
         if lost.item == OWN_TASK:
@@ -90,7 +91,7 @@ def _due_at(turn: Turn, node: NodeState, lost: UnqueuedTask) -> float | None:
         return node.retry_at if node.retry_at is not None and node.retry_at > turn.now else None
     if lost.task.retries == 0:
         return None
-    retry = turn.state.program.nodes[node.name].spec.retry
+    retry = turn.state.program.nodes[node.name].task_of(lost.item).spec.retry
     return turn.now + delay_seconds(retry, lost.task.retries, chance=1.0)
 
 

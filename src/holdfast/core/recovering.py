@@ -16,14 +16,15 @@ import orjson
 from holdfast.core import fanning
 from holdfast.core.effects import ResetTasks, RestartNode, SkipTasks
 from holdfast.core.readiness import SKIPPED_BY_PERSON, View, view
-from holdfast.core.signals import RecoveryRequested, Request, Selected, Selection, Verb
+from holdfast.core.signals import BatchesAsked, RecoveryRequested, Request, Selected, Selection, Verb
 from holdfast.core.states import JOB_TERMINAL, TERMINAL, JobState, JobStatus, NodeState, Status, Trigger
 from holdfast.core.turn import Turn
 from holdfast.define.node import NodeType
 
 RESUMABLE = frozenset({JobStatus.FAILED, JobStatus.PARTIAL, JobStatus.CANCELLED})
 UNFINISHED = (str(Status.FAILED), str(Status.CANCELLED))
-ANY_STATUS = (str(Status.COMPLETED), *UNFINISHED, str(Status.SKIPPED), str(Status.READY))
+NOT_COMPLETED = (*UNFINISHED, str(Status.SKIPPED), str(Status.READY))
+ANY_STATUS = (str(Status.COMPLETED), *NOT_COMPLETED)
 NOTHING_SELECTED = Selected()
 BY_HAND = (Verb.SKIP, Verb.SET)
 SET_BY_PERSON = "set_by_person"
@@ -77,18 +78,39 @@ def make_plan(state: JobState, request: Request, selected: Mapping[str, Selected
         return refusal
     chosen = _chosen(state, request)
     steps: list[Step] = []
-    changed: set[str] = set()
+    changed: dict[str, Step] = {}
     for name in state.program.graph.order:
         if request.verb in BY_HAND and name == request.node:
             step = _ended_by_hand(state, request)
         else:
             step = _step(state, request, selected, chosen.get(name), name, changed)
         if step.action in (Action.RERUN, Action.SKIP):
-            changed.add(name)
+            changed[name] = step
         steps.append(step)
     if not changed:
         return Refusal("nothing of it would run again", "Name other tasks, or see what there is: holdfast status JOB")
     return Plan(request.verb, tuple(steps))
+
+
+def batches_asked(state: JobState, request: Request) -> list[BatchesAsked]:
+    """What must be known of the batches of fan-ins, beside what there is of the tasks that the verb names."""
+    if _refusal(state, request) is not None:
+        return []
+    asked: list[BatchesAsked] = []
+    chosen = _chosen(state, request)
+    for node in state.nodes.values():
+        if node.batch_size is None or not node.expanded:
+            continue
+        own, _ = chosen.get(node.name, (None, ""))
+        fan_out = state.nodes[state.program.graph.fan_out_of[node.name]]
+        above, _ = chosen.get(fan_out.name, (None, ""))
+        if above is not None:
+            unfinished = Selection(NOT_COMPLETED, items_only=True)
+            pages = (fan_out.name, above, fan_out.enqueued, node.batch_size)
+            asked.append(BatchesAsked(node.name, unfinished, node.enqueued, *pages))
+        elif own is not None:
+            asked.append(BatchesAsked(node.name, own._replace(items_only=True), node.enqueued))
+    return asked
 
 
 def plan_id(job_id: str, generation: int, request: Request, plan: Plan) -> str:
@@ -183,14 +205,16 @@ def _step(
     selected: Mapping[str, Selected],
     chosen: tuple[Selection | None, str] | None,
     name: str,
-    rerun: set[str],
+    rerun: Mapping[str, Step],
 ) -> Step:
     node, found = state.nodes[name], selected.get(name, NOTHING_SELECTED)
-    above = next((source for source in state.program.graph.sources[name] if source in rerun), None)
-    if above is not None and node.status is not Status.PENDING:
+    above = [source for source in state.program.graph.sources[name] if source in rerun]
+    if above and (node.status is not Status.PENDING or node.expanded):
         if request.only and node.status is Status.COMPLETED:
-            return Step(name, Action.STALE, node.completed, f"{above} runs again, and this stays as it is")
-        return Step(name, Action.RERUN, _width(state, node), f"{above} runs again", confirm=_has_done(state, node))
+            return Step(name, Action.STALE, node.completed, f"{above[0]} runs again, and this stays as it is")
+        if _keeps_batches(state, node, rerun, above):
+            return _batches_above(node, found, above[0])
+        return Step(name, Action.RERUN, _width(state, node), f"{above[0]} runs again", confirm=_has_done(state, node))
     if chosen is not None:
         selection, reason = chosen
         bad = next((s for s in state.program.graph.sources[name] if s not in rerun and _is_bad(state, s, name)), None)
@@ -198,7 +222,9 @@ def _step(
             return Step(name, Action.KEEP, node.completed, f"{bad} stays {state.nodes[bad].status}")
         if selection is None:
             return Step(name, Action.RERUN, _width(state, node), reason, confirm=_has_done(state, node))
-        number = found.number(selection.statuses)
+        if node.batch_size is not None:
+            return _batches_step(node, found, selection._replace(items_only=True), reason)
+        number = found.number(selection)
         number += node.width - node.expanded if node.status in TERMINAL else 0
         if number:
             redone = found.chosen_of(selection, Status.COMPLETED) > 0
@@ -208,8 +234,48 @@ def _step(
     return Step(name, Action.KEEP, node.completed, f"it is {node.status}")
 
 
+def _keeps_batches(state: JobState, node: NodeState, rerun: Mapping[str, Step], above: list[str]) -> bool:
+    """Whether only some items of its fan-out run again, and nothing else that it depends on."""
+    fan_out = state.program.graph.fan_out_of.get(node.name)
+    has_batches = node.batch_size is not None and node.expanded > 0
+    return has_batches and above == [fan_out] and rerun[above[0]].selection is not None
+
+
+def _batches_above(node: NodeState, found: Selected, above: str) -> Step:
+    """The batches whose items run again, those that have not completed, and the task behind them all."""
+    selection = Selection(NOT_COMPLETED, also=found.touched, items_only=True)
+    number = found.number(selection) + _never_made(node) + 1
+    redone = found.chosen.get(Status.COMPLETED, 0) > 0 or node.status is Status.COMPLETED
+    return Step(node.name, Action.RERUN, number, f"{above} runs again", selection, confirm=redone)
+
+
+def _batches_step(node: NodeState, found: Selected, selection: Selection, reason: str) -> Step:
+    """Some batches, and with them the task behind them; or that one alone, if it is what failed."""
+    number = found.number(selection)
+    if node.status in (Status.FAILED, Status.CANCELLED):
+        number += _never_made(node)
+    if not number and not _means_last_task(node, selection):
+        return Step(node.name, Action.KEEP, node.completed, "none of its tasks is meant")
+    redone = found.chosen_of(selection, Status.COMPLETED) > 0 or node.status is Status.COMPLETED
+    return Step(node.name, Action.RERUN, number + 1, reason, selection, confirm=redone)
+
+
+def _never_made(node: NodeState) -> int:
+    return max(0, node.width - node.expanded)
+
+
+def _means_last_task(node: NodeState, selection: Selection) -> bool:
+    error = node.error or {}
+    return (
+        node.status in (Status.FAILED, Status.CANCELLED)
+        and selection.items is None
+        and selection.code in (None, error.get("code"))
+        and selection.fingerprint in (None, error.get("fingerprint"))
+    )
+
+
 def _has_done(state: JobState, node: NodeState) -> bool:
-    return node.completed > 0 and state.program.nodes[node.name].node.task is not None
+    return node.completed > 0 and bool(state.program.nodes[node.name].node.tasks)
 
 
 def _is_bad(state: JobState, source: str, target: str) -> bool:
@@ -218,10 +284,17 @@ def _is_bad(state: JobState, source: str, target: str) -> bool:
 
 
 def _width(state: JobState, node: NodeState) -> int:
-    """How many tasks it had; one that never ran may have one."""
+    """How many tasks it had; one that never ran may have one, or as many as its fan-out has batches."""
+    program = state.program.nodes[node.name]
+    last = 0 if program.task is None else 1
+    if node.batch_size is not None:
+        return node.width + last
     if node.expanded:
         return node.expanded
-    return 0 if state.program.nodes[node.name].node.task is None else 1
+    if program.batches is not None:
+        width = state.nodes[state.program.graph.fan_out_of[node.name]].width
+        return last + fanning.expected_batches(state, node.name, width)
+    return last
 
 
 def reset(turn: Turn, signal: RecoveryRequested) -> Refusal | None:
@@ -243,9 +316,13 @@ def reset(turn: Turn, signal: RecoveryRequested) -> Refusal | None:
     timeout = state.program.definition.timeout_seconds
     state.deadline_at = turn.now + timeout if timeout is not None else None
     state.job_touched = True
+    again = {step.node for step in plan.reruns}
     for step in plan.reruns:
         node, found = state.nodes[step.node], signal.selected.get(step.node, NOTHING_SELECTED)
-        if step.selection is not None:
+        if step.selection is not None and node.batch_size is not None:
+            waits = any(source in again for source in state.program.graph.sources[step.node])
+            _redo_batches(turn, node, step.selection, found, waits=waits)
+        elif step.selection is not None:
             _redo(turn, node, step.selection, found)
         else:
             _restart(turn, node, found)
@@ -273,6 +350,53 @@ def _told(state: JobState, signal: RecoveryRequested, plan: Plan, current: str) 
 
 def _redo(turn: Turn, node: NodeState, selection: Selection, found: Selected) -> None:
     """Some tasks of the node back to ready, each as a new epoch with whole budgets; the others keep what they have."""
+    is_fan_out = turn.state.program.nodes[node.name].node.type is NodeType.FAN_OUT
+    _send_back(turn, node, selection, found)
+    node.move(Trigger.ITEMS_RESET if is_fan_out else Trigger.TASK_RESET)
+    fanning.fill_window(turn, node)
+
+
+def _redo_batches(turn: Turn, node: NodeState, selection: Selection, found: Selected, *, waits: bool) -> None:
+    """Some batches back to ready, and the task behind them away, to be made anew when all batches have completed.
+
+    Where the fan-out runs again, too, the node `waits` for it, and keeps what it has done.
+    """
+    _drop_last_task(turn, node, found)
+    _send_back(turn, node, selection, found)
+    if waits or node.status is Status.PENDING:
+        node.started_at = None
+        if node.status is not Status.PENDING:
+            node.move(Trigger.RESTARTED)
+        return
+    node.move(Trigger.ITEMS_RESET)
+    fanning.fill_window(turn, node)
+    fanning.settle_items(turn, node)
+
+
+def _drop_last_task(turn: Turn, node: NodeState, found: Selected) -> None:
+    """Its epochs go on where they were, so that a zombie of it is known as such. It ended as its node did."""
+    node.base_epoch = max(node.base_epoch, found.last_epoch)
+    node.base_attempt = max(node.base_attempt, found.last_attempt)
+    if not node.has_last_task:
+        return
+    turn.effects.append(RestartNode(node.name, own_only=True))
+    node.expanded -= 1
+    node.enqueued = min(node.enqueued, node.expanded)
+    node.attempt = 0
+    match node.status:
+        case Status.COMPLETED:
+            node.completed -= 1
+        case Status.FAILED:
+            node.failed -= 1
+        case Status.CANCELLED:
+            node.cancelled -= 1
+        case Status.SKIPPED:
+            node.skipped -= 1
+        case _:
+            pass
+
+
+def _send_back(turn: Turn, node: NodeState, selection: Selection, found: Selected) -> None:
     if node.status in TERMINAL:
         # What was never queued has ended by now; if it is to run, it waits with the others.
         node.enqueued = node.expanded
@@ -280,17 +404,14 @@ def _redo(turn: Turn, node: NodeState, selection: Selection, found: Selected) ->
     node.failed -= found.chosen_of(selection, Status.FAILED)
     node.cancelled -= found.chosen_of(selection, Status.CANCELLED)
     node.skipped -= found.chosen_of(selection, Status.SKIPPED)
-    node.waiting += found.number(selection.statuses)
+    node.waiting += found.number(selection)
     node.output = node.error = node.reason = node.retry_at = node.finished_at = None
     node.started_at = turn.now
     node.spent.clear()
-    is_fan_out = turn.state.program.nodes[node.name].node.type is NodeType.FAN_OUT
-    node.move(Trigger.ITEMS_RESET if is_fan_out else Trigger.TASK_RESET)
     turn.state.scope["nodes"].pop(node.name, None)
     turn.state.touch(node)
     turn.effects.append(ResetTasks(node.name, selection, node.enqueued))
-    turn.emit("node_ready", node.name, data={"tasks": found.number(selection.statuses)})
-    fanning.fill_window(turn, node)
+    turn.emit("node_ready", node.name, data={"tasks": found.number(selection)})
 
 
 def _restart(turn: Turn, node: NodeState, found: Selected) -> None:
@@ -300,8 +421,10 @@ def _restart(turn: Turn, node: NodeState, found: Selected) -> None:
         turn.effects.append(RestartNode(node.name))
     node.base_epoch = max(node.base_epoch, found.last_epoch)
     node.base_attempt = max(node.base_attempt, found.last_attempt)
-    node.move(Trigger.RESTARTED)
+    if node.status is not Status.PENDING:
+        node.move(Trigger.RESTARTED)
     node.output = node.error = node.reason = node.retry_at = node.started_at = node.finished_at = None
+    node.batch_size = None
     node.width = node.expanded = node.enqueued = node.waiting = 0
     node.completed = node.failed = node.skipped = node.cancelled = node.attempt = 0
     node.taken = ()
@@ -312,7 +435,7 @@ def _restart(turn: Turn, node: NodeState, found: Selected) -> None:
 
 def _set(turn: Turn, node: NodeState, signal: RecoveryRequested) -> None:
     """The node has completed, by a person's word; what its tasks came to stays in their history."""
-    if node.status is not Status.PENDING:
+    if node.status is not Status.PENDING or node.expanded:
         _restart(turn, node, signal.selected.get(node.name, NOTHING_SELECTED))
     told = {"by": signal.actor}
     turn.finish_node(node, Trigger.SET, output=signal.request.output, reason=SET_BY_PERSON, data=told)
@@ -325,7 +448,9 @@ def _skip(turn: Turn, node: NodeState, actor: str) -> None:
         turn.emit("task_skipped", node.name, data={"count": node.expanded - node.completed, "by": actor})
     node.skipped = node.expanded - node.completed
     node.failed = node.cancelled = node.waiting = 0
-    node.width = node.enqueued = node.expanded
+    node.enqueued = node.expanded
+    if node.batch_size is None:
+        node.width = node.expanded
     told = {"by": actor}
     if node.expanded and turn.state.program.nodes[node.name].node.type is NodeType.FAN_OUT:
         output = {"fan_out_count": node.width}

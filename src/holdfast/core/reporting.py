@@ -44,7 +44,7 @@ def reject(turn: Turn, node: str, item: int, epoch: int, worker: str | None) -> 
 
 def _failed(turn: Turn, signal: TaskReported, task: TaskView, node: NodeState) -> None:
     """Retry within the budget. What is permanent or never retried, a spent budget and a stopping job end the task."""
-    retry = turn.state.program.nodes[node.name].spec.retry
+    retry = turn.state.program.nodes[node.name].task_of(signal.item).spec.retry
     error = signal.error
     assert error is not None
     if _is_held(signal, error) and turn.state.stop is None:
@@ -138,7 +138,7 @@ def _again(
         RetryTask(
             node=signal.node,
             item=signal.item,
-            spec=turn.state.program.nodes[node.name].spec,
+            spec=turn.state.program.nodes[node.name].task_of(signal.item).spec,
             epoch=task.epoch + 1,
             attempt=signal.attempt,
             due_at=due_at,
@@ -148,7 +148,7 @@ def _again(
             suspect=lost > 0,
             error=signal.error,
             rank=turn.state.queued_now,
-            limits=limits_of(turn, node.name),
+            limits=limits_of(turn, node.name, signal.item),
         )
     )
     _record(turn, signal)
@@ -223,7 +223,7 @@ def _finish(
     if status is Status.FAILED:
         fanning.cut_short(turn, node)
     fanning.fill_window(turn, node)
-    fanning.settle_fan_out(turn, node)
+    fanning.settle_items(turn, node)
 
 
 def _count(node: NodeState, status: Status) -> None:

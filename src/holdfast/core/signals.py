@@ -209,6 +209,23 @@ class Selection(NamedTuple):
     items: tuple[int, ...] | None = None
     code: str | None = None
     fingerprint: str | None = None
+    also: tuple[int, ...] = ()
+    """These in any case, whatever their status."""
+    items_only: bool = False
+    """Not the node's own task."""
+
+
+class BatchesAsked(NamedTuple):
+    """Which batches of a fan-in a verb means: a selection of them and, with a `page_size`, also those whose page holds
+    a task of the fan-out that the verb sends back."""
+
+    node: str
+    selection: Selection
+    enqueued: int
+    fan_out: str | None = None
+    of_fan_out: Selection | None = None
+    fan_out_enqueued: int = 0
+    page_size: int = 1
 
 
 class Selected(NamedTuple):
@@ -219,12 +236,15 @@ class Selected(NamedTuple):
     """Named, but without params: they were refused before they could be queued."""
     last_epoch: int = 0
     last_attempt: int = 0
+    touched: tuple[int, ...] = ()
+    """Batches whose page holds a task that is sent back; they are among the chosen."""
 
-    def number(self, statuses: tuple[str, ...]) -> int:
-        return sum(self.chosen.get(status, 0) for status in statuses)
+    def number(self, selection: Selection) -> int:
+        return sum(self.chosen_of(selection, status) for status in self.chosen)
 
     def chosen_of(self, selection: Selection, status: str) -> int:
-        return self.chosen.get(status, 0) if status in selection.statuses else 0
+        is_meant = status in selection.statuses or bool(selection.also)
+        return self.chosen.get(status, 0) if is_meant else 0
 
 
 class RecoveryRequested(NamedTuple):

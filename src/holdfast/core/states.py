@@ -84,6 +84,7 @@ NODE_TRANSITIONS: dict[tuple[Status, Trigger], Status] = {
     (Status.DISPATCHED, Trigger.JOB_STOPPED): Status.CANCELLED,
     (Status.DISPATCHED, Trigger.OPEN_TASKS_ENDED): Status.FAILED,
     (Status.RUNNING, Trigger.ITEMS_SETTLED): Status.COMPLETED,
+    (Status.RUNNING, Trigger.DISPATCHED): Status.DISPATCHED,
     (Status.RUNNING, Trigger.TOO_MANY_FAILED): Status.FAILED,
     (Status.RUNNING, Trigger.DECIDED): Status.COMPLETED,
     (Status.RUNNING, Trigger.REFUSED): Status.FAILED,
@@ -93,7 +94,10 @@ NODE_TRANSITIONS: dict[tuple[Status, Trigger], Status] = {
     **{(status, Trigger.TASK_RESET): Status.DISPATCHED for status in (Status.READY, Status.DISPATCHED, *ENDS)},
     **{(status, Trigger.SKIPPED): Status.SKIPPED for status in Status if status is not Status.COMPLETED},
     **{(status, Trigger.SET): Status.COMPLETED for status in Status if status is not Status.COMPLETED},
-    **{(status, Trigger.ITEMS_RESET): Status.RUNNING for status in (Status.RUNNING, *ENDS)},
+    **{
+        (status, Trigger.ITEMS_RESET): Status.RUNNING
+        for status in (Status.READY, Status.DISPATCHED, Status.RUNNING, *ENDS)
+    },
 }
 
 JOB_TRANSITIONS: dict[JobStatus, frozenset[JobStatus]] = {
@@ -176,6 +180,8 @@ class NodeState:
     """How many items failed for good, by fingerprint; kept until the first item completes."""
     waiting: int = 0
     """Tasks that were reset and are not queued yet."""
+    batch_size: int | None = None
+    """How many items of its fan-out a batch has; its width then counts the batches, without the task behind them."""
     base_epoch: int = 0
     base_attempt: int = 0
     """Where the epochs and attempts of an earlier run of the node ended."""
@@ -189,6 +195,11 @@ class NodeState:
     def queued(self) -> int:
         """Tasks that are in the queue, or whose report is unread."""
         return self.enqueued - self.settled - self.waiting
+
+    @property
+    def has_last_task(self) -> bool:
+        """Whether the task behind its batches is there."""
+        return self.batch_size is not None and self.expanded > self.width
 
     @property
     def open_tasks(self) -> int:

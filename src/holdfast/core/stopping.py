@@ -6,11 +6,10 @@ from typing import Any
 
 from holdfast.core.effects import WithdrawTasks
 from holdfast.core.failing import failure
-from holdfast.core.fanning import items_withdrawn, job_timeout, ranges, settle_fan_out
+from holdfast.core.fanning import items_withdrawn, job_timeout, ranges, settle_items
 from holdfast.core.signals import TasksWithdrawn
 from holdfast.core.states import NodeState, Status, Stop, StopCause, Trigger
 from holdfast.core.turn import Turn
-from holdfast.define.node import NodeType
 from holdfast.errors import Code
 
 
@@ -55,16 +54,16 @@ def withdraw_strays(turn: Turn) -> None:
 
 def _stop_node(turn: Turn, node: NodeState, cause: StopCause) -> None:
     """Nodes without open tasks end at once; the others when their last task is withdrawn or reported."""
-    node_type = turn.state.program.nodes[node.name].node.type
+    gathers = not turn.state.program.nodes[node.name].has_items
     match node.status:
-        case Status.PENDING:
+        case Status.PENDING if not node.open_tasks:
             turn.finish_node(node, Trigger.JOB_STOPPED, reason="job_stopped")
-        case Status.RUNNING if node_type is NodeType.FAN_IN and cause is StopCause.TIMEOUT:
+        case Status.RUNNING if gathers and cause is StopCause.TIMEOUT:
             turn.finish_node(node, Trigger.OPEN_TASKS_ENDED, error=job_timeout(turn, node.name))
-        case Status.RUNNING if node_type is NodeType.FAN_IN:
+        case Status.RUNNING if gathers:
             turn.finish_node(node, Trigger.JOB_STOPPED, reason="job_stopped")
         case Status.RUNNING:
-            settle_fan_out(turn, node)
+            settle_items(turn, node)
         case _:
             pass
 
@@ -99,7 +98,9 @@ def tasks_withdrawn(turn: Turn, signal: TasksWithdrawn) -> None:
             else:
                 turn.finish_node(node, Trigger.JOB_STOPPED, reason="job_stopped")
         elif node.status is Status.RUNNING:
-            settle_fan_out(turn, node)
+            settle_items(turn, node)
+        elif node.status is Status.PENDING and not node.open_tasks:
+            turn.finish_node(node, Trigger.JOB_STOPPED, reason="job_stopped")
 
 
 def time_passed(turn: Turn) -> None:

@@ -74,6 +74,13 @@ def _number_or_share(value: Any) -> Any:
     return value
 
 
+def _batch_size(value: Any) -> Any:
+    is_number = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    if not is_number and value != "auto" and not (isinstance(value, str) and "{{" in value):
+        raise PydanticCustomError("batch_size", 'should be a number of items such as 100, a template, or "auto"')
+    return value
+
+
 def _any_case(name: str) -> Any:
     return BeforeValidator(_lower), WithJsonSchema({"enum": [name, name.upper(), name.capitalize()]})
 
@@ -95,6 +102,11 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 Length = Annotated[int, Field(ge=0)]
 Limit = Annotated[int, Field(ge=1, le=1_000_000)]
 FailureCode = Annotated[str, Field(pattern=FAILURE_CODE)]
+BatchSize = Annotated[
+    Any,
+    BeforeValidator(_batch_size),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]}),
+]
 Failures = Annotated[
     Any,
     BeforeValidator(_number_or_share),
@@ -452,6 +464,18 @@ class FanOutDocument(AnyNode):
     """What the node waits for, beside the nodes that name it in their `next`."""
 
 
+class BatchDocument(Work):
+    """Takes the items in pages, each by a task of its own. What it does not say itself, it takes over from the node;
+    its params also see `item`, its page, and `index`."""
+
+    size: BatchSize = "auto"
+    """How many items make a batch: a number, a template, or auto: 1 batch for up to 100 items, 5 for up to 500, 20 for
+    up to 2,000, then one per 100. Default auto."""
+
+    handler: Name
+    """The function that runs for each batch; it gets `page`, and reads its items with ctx.results(**page)."""
+
+
 class FanInDocument(AnyNode, Work):
     """Brings the items of a fan-out together."""
 
@@ -462,7 +486,10 @@ class FanInDocument(AnyNode, Work):
     """What is made of the items when no handler is given. Default collect."""
 
     handler: Name | None = None
-    """The function that a worker runs when all items are done."""
+    """The function that a worker runs when all items are done; with `batch`, when all batches are."""
+
+    batch: BatchDocument | None = None
+    """Takes the items in batches, in parallel, before the handler runs once."""
 
     importance: Importance | None = None
     """What its failure means for the job: critical fails it, important makes it partial. Default critical."""

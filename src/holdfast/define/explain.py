@@ -16,6 +16,7 @@ from holdfast.define.document import (
     NODE_NAME,
     PROBE_URL,
     WORKFLOW_ID,
+    BatchDocument,
     BranchDocument,
     BreakerDocument,
     ConcurrencyDocument,
@@ -65,6 +66,7 @@ _INPUT_TYPE_SYNONYMS = {
     "map": "object",
 }
 _PARTS: dict[str, type[Surface]] = {
+    "batch": BatchDocument,
     "jitter": JitterRange,
     "concurrency": ConcurrencyDocument,
     "rate": RateDocument,
@@ -231,6 +233,7 @@ _MESSAGES: dict[str, Callable[[str, Path, Mapping[str, Any]], str]] = {
         f"{_subject(path)} is not a valid name: it must be {_NAME_RULES[c['pattern']]}."
     ),
     "blank": lambda _, path, c: f"{_subject(path)} must not be empty.",
+    "batch_size": lambda _, path, c: f"{_subject(path)} must be a number of items such as 100, a template, or auto.",
     "failures": lambda _, path, c: f'{_subject(path)} must be a number of items such as 3, or a share such as "1%".',
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 from holdfast.define.definition import Definition
 from holdfast.define.document import WorkflowDocument
 from holdfast.define.explain import explain, source_path
+from holdfast.define.node import Node, TaskSpec
 from holdfast.define.normalise import normalise
 from holdfast.define.references import check_templates
 from holdfast.define.source import MAX_PROBLEMS, Path, Report, Source, by_place, did_you_mean, path_text
@@ -105,35 +106,42 @@ def validate_handlers(definition: Definition, known: Collection[str], source: So
     """The handlers of a definition that are not among the known ones."""
     report = Report(source)
     for node in definition.nodes:
-        if node.task is not None and node.task.handler not in known:
-            path: Path = ("nodes", node.name)
-            where = source.first_of((*path, "task", "handler"), (*path, "handler"))
-            handler = node.task.handler
-            report.at_value(where, f"There is no handler '{handler}'.", did_you_mean(handler, known))
+        for place, task in _tasks(node):
+            if task.handler not in known:
+                where = source.first_of((*place, "task", "handler"), (*place, "handler"))
+                report.at_value(where, f"There is no handler '{task.handler}'.", did_you_mean(task.handler, known))
     return report.problems
 
 
 def validate_codes(definition: Definition, declared: Collection[str], source: Source) -> list[Detail]:
     """The codes in retry_on and in breakers that nothing can ever give to a failure."""
     report = Report(source)
-    ruled = {rule.code for node in definition.nodes if node.task for rule in node.task.errors if rule.code}
+    tasks = [found for node in definition.nodes for found in _tasks(node)]
+    ruled = {rule.code for _, task in tasks for rule in task.errors if rule.code}
     known = {*Code.__members__, *declared, *ruled}
     places: list[tuple[Path, tuple[str, ...]]] = [
         (("breakers", rules.name, "codes"), rules.codes or ()) for rules in definition.breakers
     ]
-    for node in definition.nodes:
-        if node.task is not None:
-            path: Path = ("nodes", node.name)
-            where = source.first_of(
-                (*path, "task", "retry", "retry_on"), (*path, "retry", "retry_on"), ("retry", "retry_on")
-            )
-            places.append((where, node.task.retry.retry_on or ()))
+    for path, task in tasks:
+        # A batch may have it from its node, and both from the workflow.
+        own, of_node = (*path, "retry", "retry_on"), (*path[:2], "retry", "retry_on")
+        where = source.first_of((*path, "task", "retry", "retry_on"), own, of_node, ("retry", "retry_on"))
+        places.append((where, task.retry.retry_on or ()))
     for where, codes in dict(places).items():
         for index, code in enumerate(codes):
             if code not in known:
                 message = f"There is no code '{code}': no handler declares it, and no rule of this file gives it."
                 report.at_value((*where, index), message, did_you_mean(code, known))
     return report.problems
+
+
+def _tasks(node: Node) -> Iterator[tuple[Path, TaskSpec]]:
+    """What a node asks of workers, and where the file says so."""
+    path: Path = ("nodes", node.name)
+    if node.batches is not None:
+        yield (*path, "batch"), node.batches.task
+    if node.task is not None:
+        yield path, node.task
 
 
 def valid(definition: Definition | None, problems: list[Detail], name: str) -> Definition:

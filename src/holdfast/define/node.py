@@ -40,7 +40,7 @@ class Aggregation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """What a worker is asked to run: by a task, by each item of a fan-out, or by a fan-in with a handler."""
+    """What a worker is asked to run: by a task, by each item of a fan-out, by a fan-in for each batch or at its end."""
 
     handler: str
     queue: str = "default"
@@ -110,6 +110,25 @@ class Tolerate:
         return {"failures": self.failures, "percent": self.percent}
 
 
+AUTO = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """A fan-in that takes the items of its fan-out in pages: so many at a time, each page by a task of its own."""
+
+    task: TaskSpec
+    size: int | str = AUTO
+    """A number, a template, or `auto`."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"size": self.size, "task": self.task.to_json()}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Batches:
+        return cls(TaskSpec.from_json(data["task"]), data["size"])
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A node with its explicit dependencies; what `next` adds to others is worked out in graph.py."""
@@ -127,6 +146,13 @@ class Node:
     branches: tuple[Branch, ...] = ()
     tolerate: Tolerate = Tolerate()
     on_item_failure: OnItemFailure = OnItemFailure.FINISH
+    batches: Batches | None = None
+
+    @property
+    def tasks(self) -> tuple[TaskSpec, ...]:
+        """Everything that it asks of workers."""
+        batch = self.batches.task if self.batches is not None else None
+        return tuple(task for task in (batch, self.task) if task is not None)
 
     def to_json(self) -> dict[str, Any]:
         """The pinned form: everything that decides how the node behaves, and nothing else."""
@@ -135,6 +161,8 @@ class Node:
             later["tolerate"] = self.tolerate.to_json()
         if self.on_item_failure is not OnItemFailure.FINISH:
             later["on_item_failure"] = str(self.on_item_failure)
+        if self.batches is not None:
+            later["batches"] = self.batches.to_json()
         return later | {
             "name": self.name,
             "type": str(self.type),
@@ -165,4 +193,5 @@ class Node:
             branches=tuple(Branch(tuple(b["targets"]), b["condition"]) for b in data["branches"]),
             tolerate=Tolerate(**data.get("tolerate", {})),
             on_item_failure=OnItemFailure(data.get("on_item_failure", "finish")),
+            batches=Batches.from_json(data["batches"]) if "batches" in data else None,
         )

@@ -27,7 +27,17 @@ from holdfast.define.expression import ExpressionSyntaxError
 from holdfast.define.failures import ErrorRule
 from holdfast.define.gates import BreakerRules, Concurrency, Rate
 from holdfast.define.inputs import value_problems
-from holdfast.define.node import Aggregation, Branch, Importance, Node, NodeType, OnItemFailure, TaskSpec, Tolerate
+from holdfast.define.node import (
+    Aggregation,
+    Batches,
+    Branch,
+    Importance,
+    Node,
+    NodeType,
+    OnItemFailure,
+    TaskSpec,
+    Tolerate,
+)
 from holdfast.define.plain import canonical_size
 from holdfast.define.program import ROOTS
 from holdfast.define.retry import Backoff, Jitter, Retry
@@ -148,7 +158,24 @@ def _node(name: str, document: Surface, workflow: WorkflowDocument, report: Repo
         branches=_branches(document, path, report) if isinstance(document, ConditionalDocument) else (),
         tolerate=_tolerate(document),
         on_item_failure=OnItemFailure(getattr(document, "on_item_failure", None) or OnItemFailure.FINISH),
+        batches=_batches(document, workflow, path, report),
     )
+
+
+def _batches(document: Surface, workflow: WorkflowDocument, path: Path, report: Report) -> Batches | None:
+    """A batch is what its node is, unless it says otherwise; it gets its page beside the params that it names."""
+    if not isinstance(document, FanInDocument) or document.batch is None:
+        return None
+    batch, path = document.batch, (*path, "batch")
+    # Once by itself: its mistakes are reported where they stand, and what it takes over is reported with the node.
+    _task_spec(batch, batch.handler, workflow, path, report)
+    params = batch.params or {}
+    if "page" in params:
+        report.at_key((*path, "params", "page"), "'page' is what every batch is given; name the param otherwise.")
+    taken_over = {key: getattr(document, key) for key in Work.model_fields if getattr(batch, key) is None}
+    work = batch.model_copy(update={**taken_over, "params": {"page": "{{ item }}", **params}})
+    task = _task_spec(work, batch.handler, workflow, path, Report(report.source))
+    return Batches(task, batch.size.strip() if isinstance(batch.size, str) else batch.size)
 
 
 def _tolerate(document: Surface) -> Tolerate:
@@ -175,7 +202,7 @@ def _task(document: Surface, workflow: WorkflowDocument, path: Path, report: Rep
         return _task_spec(document, document.handler, workflow, path, report)
     if isinstance(document, FanInDocument):
         for key in Work.model_fields:
-            if getattr(document, key) is not None:
+            if getattr(document, key) is not None and (document.batch is None or key == "params"):
                 report.at_key((*path, key), f"'{key}' needs a handler: without one nothing is run.")
     return None
 

@@ -104,6 +104,11 @@ def _node_readings(node: Node, document: Surface, report: Report) -> Iterator[Re
     if isinstance(document, TaskDocument | FanInDocument):
         yield from _template_readings(document.params, (*path, "params"), name, ROOTS, report)
         yield from _key_readings(document, path, name, report)
+        if isinstance(document, FanInDocument) and document.batch is not None:
+            batch, place = document.batch, (*path, "batch")
+            yield from _template_readings(batch.size, (*place, "size"), name, ROOTS, report)
+            yield from _template_readings(batch.params, (*place, "params"), name, ITEM_ROOTS, report)
+            yield from _key_readings(batch, place, name, report)
     elif isinstance(document, FanOutDocument):
         yield from _template_readings(document.source, (*path, "source"), name, ROOTS, report)
         params = document.task.params

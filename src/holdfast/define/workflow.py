@@ -164,6 +164,7 @@ class Workflow:
         *,
         aggregation: str | None = None,
         handler: Handler | None = None,
+        batch: Mapping[str, Any] | None = None,
         params: Mapping[str, Any] | None = None,
         after: Names = None,
         after_any: Names = None,
@@ -179,12 +180,13 @@ class Workflow:
         importance: str | None = None,
         description: str | None = None,
     ) -> str:
-        """Brings the items of the fan-out before it together."""
+        """Brings the items of the fan-out before it together; with `batch={"handler": f, "size": 100}` page by page."""
         return self._add(
             name,
             type="fan_in",
             aggregation=aggregation,
             handler=self._handler(name, handler) if handler is not None else None,
+            batch=self._batch(name, batch) if batch is not None else None,
             params=params,
             queue=queue or _own_queue(handler),
             timeout_seconds=timeout_seconds,
@@ -246,6 +248,15 @@ class Workflow:
             self._problems.append(Detail(f"The node '{name}' is added twice.", path=f"nodes.{name}"))
         self._nodes[name] = _given(**keys)
         return name
+
+    def _batch(self, node: str, batch: Mapping[str, Any]) -> dict[str, Any]:
+        given = dict(batch)
+        if "handler" in given:
+            own_queue = _own_queue(given["handler"])
+            given["handler"] = self._handler(f"{node}.batch", given["handler"])
+            if own_queue is not None:
+                given.setdefault("queue", own_queue)
+        return given | _given(retry=_retry(given.get("retry")), errors=_errors(given.get("errors")))
 
     def _handler(self, node: str, handler: Handler) -> Any:
         if isinstance(handler, str):

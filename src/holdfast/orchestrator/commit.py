@@ -72,9 +72,9 @@ def add_effects(batch: Batch, state: JobState, effects: Iterable[Effect]) -> lis
             case WithdrawTasks():
                 withdrawals.append(Withdrawal(job_id, *effect))
             case ResetTasks(node, selection, enqueued):
-                batch.resets.append(ResetWrite(job_id, node, *selection, enqueued))
-            case RestartNode(node):
-                batch.restarts.append(RestartWrite(job_id, node))
+                batch.resets.append(ResetWrite(job_id, node, selection, enqueued))
+            case RestartNode(node, own_only):
+                batch.restarts.append(RestartWrite(job_id, node, own_only))
             case SkipTasks(node):
                 batch.skips.append(SkipWrite(job_id, node))
             case EnqueueWaiting():
@@ -163,6 +163,7 @@ def _node(state: JobState, node: NodeState) -> NodeRow:
         waiting=node.waiting,
         base_epoch=node.base_epoch,
         base_attempt=node.base_attempt,
+        batch_size=node.batch_size,
     )
 
 

@@ -77,6 +77,7 @@ def _node_state(row: NodeRow) -> NodeState:
         waiting=row.waiting,
         base_epoch=row.base_epoch,
         base_attempt=row.base_attempt,
+        batch_size=row.batch_size,
         has_row=True,
     )
 
@@ -151,7 +152,7 @@ def _report(row: SignalRow, now: float, chance: float, program: Program) -> Task
 
 
 def _error(row: SignalRow, data: dict[str, Any], now: float, program: Program) -> dict[str, Any]:
-    task = program.nodes[row.node].node.task if row.node in program.nodes else None
+    task = program.spec_of(row.node, row.item) if row.node is not None and row.item is not None else None
     told = told_by(data)
     verdict = classify(told, task.errors if task is not None else ())
     return failure(

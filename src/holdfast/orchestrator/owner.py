@@ -18,6 +18,7 @@ from holdfast.core.company import WIDE_FROM, Company
 from holdfast.core.failing import failure
 from holdfast.core.fanning import Gathering
 from holdfast.core.holding import consult, named_by, notice
+from holdfast.core.recovering import batches_asked
 from holdfast.core.signals import (
     ItemsAggregated,
     OwnerChanged,
@@ -361,7 +362,7 @@ class Owner:
         for job_id, signals in heard.items():
             program = states[job_id].program
             for one in signals:
-                if isinstance(one, TaskReported) and (named := named_by(one, program.breaker_of(one.node))):
+                if isinstance(one, TaskReported) and (named := named_by(one, program.breaker_of(one.node, one.item))):
                     names |= named
         return {found.name: found for found in await self._cycle.breakers(sorted(names))} if names else {}
 
@@ -379,7 +380,7 @@ class Owner:
         for heard in signals:
             changes: Sequence[Signal] = ()
             if breakers and isinstance(heard, TaskReported):
-                heard, changes = consult(heard, state.program.breaker_of(heard.node), breakers, now)
+                heard, changes = consult(heard, state.program.breaker_of(heard.node, heard.item), breakers, now)
             for one in (heard, *changes):
                 withdrawals += add_effects(batch, state, advance(state, one, now))
         for node in owed:
@@ -388,12 +389,14 @@ class Owner:
         return withdrawals
 
     async def _gather(self, state: JobState, node: str, now: float) -> ItemsAggregated:
-        """Read what the items of the fan-out gave; all their reports are committed by now."""
+        """Read what the items gave; all their reports are committed by now."""
         gathering = Gathering(state.program.nodes[node].node.aggregation, self._rules.payload_limit_bytes)
-        fan_out, failed, after, more = state.program.graph.fan_out_of[node], [], -1, True
+        # Where there were batches, what they gave is gathered.
+        source = node if state.nodes[node].batch_size is not None else state.program.graph.fan_out_of[node]
+        failed, after, more = [], -1, True
         try:
             while more:
-                page, more = await self._cycle.results(state.job_id, fan_out, after)
+                page, more = await self._cycle.results(state.job_id, source, after)
                 for result in page:
                     after = result.item
                     if result.status == Status.COMPLETED:
@@ -427,7 +430,8 @@ class Owner:
         await self._cycle.write(batch)
         batch.clear()
         node = state.nodes.get(request.node or "")
-        selected = await self._cycle.select(row.job_id, request, node.enqueued if node is not None else 0)
+        enqueued = node.enqueued if node is not None else 0
+        selected = await self._cycle.select(row.job_id, request, enqueued, batches_asked(state, request))
         asked = RecoveryRequested(row.id, row.actor or "", row.reason or "", request, selected)
         await self._withdraw(batch, states, add_effects(batch, state, advance(state, asked, now)), now)
 

@@ -13,7 +13,16 @@ import psycopg
 
 from holdfast import failpoint
 from holdfast.core.breaking import Breaker, BreakerState
-from holdfast.core.signals import EndedTask, Request, Selected, TaskCounts, TaskView, UnqueuedTask
+from holdfast.core.signals import (
+    BatchesAsked,
+    EndedTask,
+    Request,
+    Selected,
+    Selection,
+    TaskCounts,
+    TaskView,
+    UnqueuedTask,
+)
 from holdfast.define.gates import BreakerRules
 from holdfast.errors import Fenced, LostRace, Unreachable
 from holdfast.store.arrays import jsons, plain, texts
@@ -30,6 +39,7 @@ from holdfast.store.interface import (
     NodeRow,
     Opened,
     ResetWrite,
+    RestartWrite,
     SignalRow,
     Wide,
     Withdrawal,
@@ -142,8 +152,13 @@ class PostgresCycle:
             examined[row[0]].ended[row[1]] = EndedTask(row[2], row[3], output, _parsed(row[5]))
         return examined
 
-    async def select(self, job_id: str, request: Request, enqueued: int) -> dict[str, Selected]:
-        return selected_from(await self._fetch("select_tasks", **selecting(job_id, request, enqueued)))
+    async def select(
+        self, job_id: str, request: Request, enqueued: int, batches: Sequence[BatchesAsked] = ()
+    ) -> dict[str, Selected]:
+        found = selected_from(await self._fetch("select_tasks", **selecting(job_id, request, enqueued)))
+        for asked in batches:
+            found[asked.node] = batches_from(await self._fetch("select_batches", **selecting_batches(job_id, asked)))
+        return found
 
     async def _node_row(self, row: tuple[Any, ...]) -> NodeRow:
         *columns, reference = row
@@ -194,7 +209,7 @@ class PostgresCycle:
             *self._rows("finish_tasks", batch.finished),
             *([(query("delete_signals"), handled)] if batch.handled else []),
             *((query("reset_tasks"), _reset(reset)) for reset in batch.resets),
-            *((query("restart_node"), {"job": one.job_id, "node": one.node}) for one in batch.restarts),
+            *((query("restart_node"), _restart(restart)) for restart in batch.restarts),
             *((query("skip_tasks"), {"job": one.job_id, "node": one.node}) for one in batch.skips),
             *self._rows("create_tasks", batch.tasks),
             *self._rows("create_failed_tasks", batch.failed_tasks),
@@ -314,6 +329,32 @@ def selected_from(rows: Rows) -> dict[str, Selected]:
     return found
 
 
+def selecting_batches(job_id: str, asked: BatchesAsked) -> dict[str, Any]:
+    """The parameters of `select_batches`."""
+    of_fan_out = asked.of_fan_out or Selection(())
+    return {
+        "job": job_id,
+        "node": asked.node,
+        "enqueued": asked.enqueued,
+        **_selection(asked.selection),
+        "fan_out": asked.fan_out,
+        "fan_out_enqueued": asked.fan_out_enqueued,
+        "page_size": asked.page_size,
+        **{f"of_{name}": value for name, value in _selection(of_fan_out).items()},
+    }
+
+
+def batches_from(rows: Rows) -> Selected:
+    """What `select_batches` found."""
+    return Selected(
+        chosen={status: chosen for status, chosen, *_ in rows},
+        refused=sum(refused for _, _, refused, *_ in rows),
+        last_epoch=max((epoch for *_, epoch, _, _ in rows), default=0),
+        last_attempt=max((attempt for *_, attempt, _ in rows), default=0),
+        touched=tuple(sorted(batch for *_, touched in rows for batch in touched or ())),
+    )
+
+
 class InboxFloor:
     """The id below which the inbox holds nothing any more, so that a read passes over the dead rows.
 
@@ -403,12 +444,24 @@ def _reset(row: ResetWrite) -> dict[str, Any]:
     return {
         "job": row.job_id,
         "node": row.node,
-        "statuses": texts(row.statuses),
-        "items": None if row.items is None else plain(row.items),
-        "code": row.code,
-        "fingerprint": row.fingerprint,
         "enqueued": row.enqueued,
+        **_selection(row.selection),
     }
+
+
+def _selection(selection: Selection) -> dict[str, Any]:
+    return {
+        "statuses": texts(selection.statuses),
+        "items": None if selection.items is None else plain(selection.items),
+        "code": selection.code,
+        "fingerprint": selection.fingerprint,
+        "also": plain(selection.also),
+        "items_only": selection.items_only,
+    }
+
+
+def _restart(row: RestartWrite) -> dict[str, Any]:
+    return {"job": row.job_id, "node": row.node, "own_only": row.own_only}
 
 
 def _parsed(text: str | bytes | None) -> Any:

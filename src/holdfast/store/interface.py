@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, Protocol
 
 from holdfast.core.breaking import Breaker
-from holdfast.core.signals import EndedTask, Request, Selected, TaskCounts, UnqueuedTask
+from holdfast.core.signals import BatchesAsked, EndedTask, Request, Selected, Selection, TaskCounts, UnqueuedTask
 from holdfast.define.gates import BreakerRules, Limit
 
 NOBODY = 0
@@ -72,6 +72,7 @@ class NodeRow(NamedTuple):
     waiting: int = 0
     base_epoch: int = 0
     base_attempt: int = 0
+    batch_size: int | None = None
 
 
 class SignalRow(NamedTuple):
@@ -180,18 +181,16 @@ class ResetWrite(NamedTuple):
 
     job_id: str
     node: str
-    statuses: tuple[str, ...]
-    items: tuple[int, ...] | None
-    code: str | None
-    fingerprint: str | None
+    selection: Selection
     enqueued: int
 
 
 class RestartWrite(NamedTuple):
-    """A node whose tasks go; what they came to is kept as attempts."""
+    """A node whose tasks go, or its own task alone; what they came to is kept as attempts."""
 
     job_id: str
     node: str
+    own_only: bool = False
 
 
 class SkipWrite(NamedTuple):
@@ -539,8 +538,13 @@ class Cycle(Protocol):
         """The tasks, queue rows and unread reports of jobs of which this cycle has written nothing yet."""
         ...
 
-    async def select(self, job_id: str, request: Request, enqueued: int) -> dict[str, Selected]:
-        """What the rows say of the tasks that a verb names, by node; of ready ones it means those below `enqueued`."""
+    async def select(
+        self, job_id: str, request: Request, enqueued: int, batches: Sequence[BatchesAsked] = ()
+    ) -> dict[str, Selected]:
+        """What the rows say of the tasks that a verb names, by node; of ready ones it means those below `enqueued`.
+
+        What is asked of batches is answered under the name of their fan-in.
+        """
         ...
 
     async def results(self, job_id: str, node: str, after: int) -> tuple[list[Gathered], bool]:

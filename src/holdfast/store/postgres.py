@@ -11,7 +11,6 @@ import psycopg
 
 from holdfast import failpoint
 from holdfast.core.breaking import Breaker
-from holdfast.core.states import TERMINAL
 from holdfast.define.gates import BreakerRules
 from holdfast.errors import BacklogFull, NotFound
 from holdfast.store.arrays import jsons, plain, texts
@@ -395,7 +394,7 @@ class PostgresStore:
         rows = await self._fetch(
             "results_page", job=job_id, node=node, after=after, until=until, limit=limit, bytes=PAGE_BYTES
         )
-        if not rows or rows[0][0] not in TERMINAL:
+        if not rows or not rows[0][0]:
             return None
         return [
             ItemResult(item, output.encode() if output is not None else None, reference)

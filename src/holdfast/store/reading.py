@@ -80,6 +80,13 @@ class NodeView(NamedTuple):
     error: dict[str, Any] | None
     started_at: datetime | None
     finished_at: datetime | None
+    expanded: int = 0
+    batch_size: int | None = None
+
+    @property
+    def total(self) -> int:
+        """All its tasks, with the one behind its batches once that is there."""
+        return max(self.width, self.expanded)
 
 
 class QueueView(NamedTuple):

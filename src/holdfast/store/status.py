@@ -256,7 +256,7 @@ def _counts(view: NodeView | None, queued: QueueView | None) -> dict[str, int]:
     if view is None:
         return dict.fromkeys(COUNTS, 0)
     return {
-        "total": view.width,
+        "total": view.total,
         "completed": view.completed,
         "failed": view.failed,
         "skipped": view.skipped,
@@ -267,8 +267,8 @@ def _counts(view: NodeView | None, queued: QueueView | None) -> dict[str, int]:
 
 
 def _progress(node: Node, view: NodeView | None, queued: QueueView | None) -> dict[str, Any] | None:
-    if node.type is NodeType.FAN_OUT:
-        return {"done": _settled(view), "total": view.width} if view else None
+    if node.type is NodeType.FAN_OUT or node.batches is not None:
+        return {"done": min(_settled(view), view.width), "total": view.width} if view else None
     return queued.progress if queued else None
 
 
@@ -355,6 +355,8 @@ def _details(node: dict[str, Any], view: NodeView | None) -> str | None:
     """What became of the node, in a few words."""
     if node["type"] == NodeType.FAN_OUT and view is not None:
         return f"{view.completed} of {view.width} items completed"
+    if view is not None and view.batch_size is not None:
+        return f"{min(view.completed, view.width)} of {view.width} batches completed"
     if view is not None and view.reason is not None:
         return view.reason.replace("_", " ")
     return None

@@ -144,7 +144,7 @@ def _begun(standing: Standing, name: str, node_type: NodeType, view: NodeView) -
 
 
 def _without_tasks(standing: Standing, name: str, node_type: NodeType, view: NodeView) -> Reason:
-    if node_type is NodeType.FAN_IN and view.status == Status.RUNNING:
+    if node_type is NodeType.FAN_IN and view.status == Status.RUNNING and view.completed == view.width:
         details = {"doing": "gathering results", "owner": standing.snapshot.job.owner}
         return Reason(Cause.RUNNING, name, since=view.started_at, details=details)
     details = {"problem": "none of its tasks is queued or running, and no report is unread"}

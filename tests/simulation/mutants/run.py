@@ -38,6 +38,7 @@ STORE = (
     "tests/store/test_conformance.py",
     "tests/store/test_gates.py",
     "tests/store/test_recovery.py",
+    "tests/store/test_batches.py",
     "-k",
     "not model",
 )

@@ -52,6 +52,9 @@ def node_details(node: Node) -> str:
     match node.type:
         case NodeType.FAN_OUT:
             return f"{task} for each of {short_expression(node.source or '')}"
+        case NodeType.FAN_IN if node.batches is not None:
+            batch = node.batches.task
+            return f"{batch.handler} on {batch.queue} in batches, then {task or node.aggregation}"
         case NodeType.FAN_IN:
             return task or str(node.aggregation)
         case _:

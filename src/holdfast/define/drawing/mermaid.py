@@ -30,6 +30,8 @@ def draw_mermaid(definition: Definition) -> str:
 def _shape(node: Node) -> str:
     opening, closing = _SHAPES[node.type]
     label = _escaped(node.name)
+    if node.batches is not None:
+        label += f"<br/>{_escaped(node.batches.task.handler)} × n"
     if node.task is not None:
         label += f"<br/>{_escaped(node.task.handler)}"
     if node.type is NodeType.FAN_OUT:

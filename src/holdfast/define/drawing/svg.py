@@ -81,12 +81,12 @@ def _card(node: Node, graph: Graph, layout: Layout, shift: float) -> str:
             f'fill="#ffffff">{_text(node.name, 14)}</text></g>'
         )
     left, top = x - WIDTH / 2, y - HEIGHT / 2
-    stack = _sheets(left, top, accent) if node.type is NodeType.FAN_OUT else ""
+    stack = _sheets(left, top, accent) if node.type is NodeType.FAN_OUT or node.batches is not None else ""
     dash = ' stroke-dasharray="5 3"' if node.importance is Importance.OPTIONAL else ""
     kind = str(node.type).replace("_", "-")
     if node.importance is not Importance.CRITICAL:
         kind = f"{kind} · {node.importance}"
-    about = node.task.handler if node.task is not None else node_details(node)
+    about = " + ".join(task.handler for task in node.tasks) or node_details(node)
     return (
         f'<g>{tip}{stack}<rect x="{left:.1f}" y="{top:.1f}" width="{WIDTH:g}" height="{HEIGHT:g}" rx="8" '
         f'fill="{_CARD}" stroke="{accent}" stroke-width="1.2"{dash}/>'

@@ -80,7 +80,8 @@ where j.job_id = any(%(jobs)s::uuid[]) and (j.owner = %(me)s or %(me)s::bigint i
 select n.job_id::text, n.node, n.status, n.reason, n.importance, n.output::text, n.error::text, n.attempt, n.width,
     n.expanded_count, n.enqueued_count, n.completed_count, n.failed_count, n.skipped_count, n.cancelled_count,
     n.taken, extract(epoch from n.retry_at)::float8, extract(epoch from n.started_at)::float8,
-    extract(epoch from n.finished_at)::float8, n.spent::text, n.waiting_count, n.base_epoch, n.base_attempt, n.output_ref
+    extract(epoch from n.finished_at)::float8, n.spent::text, n.waiting_count, n.base_epoch, n.base_attempt, n.batch_size,
+    n.output_ref
 from nodes n
 where n.job_id = any(%(jobs)s::uuid[]);
 
@@ -164,19 +165,20 @@ where j.job_id = any(array[w.job_id]) and (j.owner is null or j.owner = %(me)s);
 -- Nodes that begin; a node has one first row, so that a conflict is a bug and not a race.
 insert into nodes (job_id, node, status, reason, importance, output, error, attempt, width, expanded_count,
     enqueued_count, completed_count, failed_count, skipped_count, cancelled_count, taken, retry_at, started_at,
-    finished_at, spent, waiting_count, base_epoch, base_attempt, output_ref)
+    finished_at, spent, waiting_count, base_epoch, base_attempt, batch_size, output_ref)
 select w.job_id, w.node, w.status, w.reason, w.importance, w.output, w.error, w.attempt, w.width, w.expanded,
     w.enqueued, w.completed, w.failed, w.skipped, w.cancelled, w.taken::text[], to_timestamp(w.retry_at),
     to_timestamp(w.started_at), to_timestamp(w.finished_at), w.spent, w.waiting, w.base_epoch,
-    w.base_attempt, w.output_ref
+    w.base_attempt, w.batch_size, w.output_ref
 from unnest(%(job_id)s::uuid[], %(node)s::text[], %(status)s::text[], %(reason)s::text[], %(importance)s::text[],
     %(output)s::jsonb[], %(error)s::jsonb[], %(attempt)s::int[], %(width)s::int[], %(expanded)s::int[],
     %(enqueued)s::int[], %(completed)s::int[], %(failed)s::int[], %(skipped)s::int[], %(cancelled)s::int[],
     %(taken)s::text[], %(retry_at)s::float8[], %(started_at)s::float8[], %(finished_at)s::float8[],
-    %(spent)s::jsonb[], %(waiting)s::int[], %(base_epoch)s::int[], %(base_attempt)s::int[], %(output_ref)s::text[])
+    %(spent)s::jsonb[], %(waiting)s::int[], %(base_epoch)s::int[], %(base_attempt)s::int[], %(batch_size)s::int[],
+    %(output_ref)s::text[])
     as w (job_id, node, status, reason, importance, output, error, attempt, width, expanded, enqueued, completed,
         failed, skipped, cancelled, taken, retry_at, started_at, finished_at, spent, waiting, base_epoch, base_attempt,
-        output_ref);
+        batch_size, output_ref);
 
 -- name: write_nodes
 update nodes n
@@ -186,15 +188,16 @@ set status = w.status, reason = w.reason, output = w.output, output_ref = w.outp
     skipped_count = w.skipped, cancelled_count = w.cancelled, taken = w.taken::text[],
     retry_at = to_timestamp(w.retry_at), started_at = to_timestamp(w.started_at),
     finished_at = to_timestamp(w.finished_at), spent = w.spent, waiting_count = w.waiting, base_epoch = w.base_epoch,
-    base_attempt = w.base_attempt
+    base_attempt = w.base_attempt, batch_size = w.batch_size
 from unnest(%(job_id)s::uuid[], %(node)s::text[], %(status)s::text[], %(reason)s::text[], %(importance)s::text[],
     %(output)s::jsonb[], %(error)s::jsonb[], %(attempt)s::int[], %(width)s::int[], %(expanded)s::int[],
     %(enqueued)s::int[], %(completed)s::int[], %(failed)s::int[], %(skipped)s::int[], %(cancelled)s::int[],
     %(taken)s::text[], %(retry_at)s::float8[], %(started_at)s::float8[], %(finished_at)s::float8[],
-    %(spent)s::jsonb[], %(waiting)s::int[], %(base_epoch)s::int[], %(base_attempt)s::int[], %(output_ref)s::text[])
+    %(spent)s::jsonb[], %(waiting)s::int[], %(base_epoch)s::int[], %(base_attempt)s::int[], %(batch_size)s::int[],
+    %(output_ref)s::text[])
     as w (job_id, node, status, reason, importance, output, error, attempt, width, expanded, enqueued, completed,
         failed, skipped, cancelled, taken, retry_at, started_at, finished_at, spent, waiting, base_epoch, base_attempt,
-        output_ref)
+        batch_size, output_ref)
 where n.job_id = any(array[w.job_id]) and n.node = w.node;
 
 -- name: create_tasks
@@ -364,16 +367,50 @@ cross join lateral (
 where t.job_id = %(job)s::uuid
 group by t.node, t.status;
 
+-- name: select_batches
+-- What there is of the batches of a fan-in that a verb means: those that it selects, and those whose page holds a task of
+-- the fan-out that goes back. The task behind the batches counts for the epochs alone.
+with touched as materialized (
+    select distinct f.item / %(page_size)s::int as batch
+    from tasks f
+    where f.job_id = %(job)s::uuid and f.node = %(fan_out)s and not f.waits
+        and (f.params is not null or f.params_ref is not null)
+        and (f.status <> 'ready' or f.item < %(fan_out_enqueued)s) and f.status = any(%(of_statuses)s::text[])
+        and (%(of_items)s::int[] is null or f.item = any(%(of_items)s::int[]))
+        and (%(of_code)s::text is null or f.error->>'code' = %(of_code)s)
+        and (%(of_fingerprint)s::text is null or f.error->>'fingerprint' = %(of_fingerprint)s)
+)
+select t.status, count(*) filter (where c.is_meant and c.can_run)::int,
+    count(*) filter (where c.is_meant and t.status <> 'ready' and not c.can_run)::int, max(t.epoch),
+    max(t.attempt + (q.state is not distinct from 'leased')::int),
+    array_agg(t.item) filter (where k.batch is not null)
+from tasks t
+left join touched k on k.batch = t.item
+left join queue q on q.job_id = any(array[t.job_id]) and q.node = t.node and q.item = t.item
+cross join lateral (
+    select t.item >= 0 and (
+            k.batch is not null or t.status = any(%(statuses)s::text[])
+            and (%(items)s::int[] is null or t.item = any(%(items)s::int[]))
+            and (%(code)s::text is null or t.error->>'code' = %(code)s)
+            and (%(fingerprint)s::text is null or t.error->>'fingerprint' = %(fingerprint)s)),
+        (t.params is not null or t.params_ref is not null) and not t.waits
+            and (t.status <> 'ready' or t.item < %(enqueued)s)
+) as c (is_meant, can_run)
+where t.job_id = %(job)s::uuid and t.node = %(node)s
+group by t.status;
+
 -- name: reset_tasks
 -- Back to ready as a new epoch, with whole budgets. A live lease dies with its queue row; what had completed stays
 -- in the history, and is not resumed from its last checkpoint.
 with chosen as materialized (
     select t.* from tasks t
-    where t.job_id = %(job)s::uuid and t.node = %(node)s and t.status = any(%(statuses)s::text[]) and not t.waits
+    where t.job_id = %(job)s::uuid and t.node = %(node)s and not t.waits
         and (t.params is not null or t.params_ref is not null) and (t.status <> 'ready' or t.item < %(enqueued)s)
-        and (%(items)s::int[] is null or t.item = any(%(items)s::int[]))
-        and (%(code)s::text is null or t.error->>'code' = %(code)s)
-        and (%(fingerprint)s::text is null or t.error->>'fingerprint' = %(fingerprint)s)
+        and (t.item >= 0 or not %(items_only)s) and (
+            t.item = any(%(also)s::int[]) or t.status = any(%(statuses)s::text[])
+            and (%(items)s::int[] is null or t.item = any(%(items)s::int[]))
+            and (%(code)s::text is null or t.error->>'code' = %(code)s)
+            and (%(fingerprint)s::text is null or t.error->>'fingerprint' = %(fingerprint)s))
 ),
 history as (
     insert into attempts (job_id, node, item, attempt, epoch, outcome, worker, started_at, finished_at)
@@ -399,23 +436,28 @@ from chosen c left join gone g on g.item = c.item
 where t.job_id = any(array[c.job_id]) and t.node = c.node and t.item = c.item;
 
 -- name: restart_node
--- All tasks of a node go, with whatever is queued or leased of them; what had completed stays in the history.
+-- All tasks of a node go, with whatever is queued or leased of them, or its own task alone; what had completed stays in
+-- the history.
 with history as (
     insert into attempts (job_id, node, item, attempt, epoch, outcome, worker, started_at, finished_at)
     select t.job_id, t.node, t.item, t.attempt, t.epoch, 'done', t.worker, t.started_at, t.finished_at
-    from tasks t where t.job_id = %(job)s::uuid and t.node = %(node)s and t.status = 'completed'
+    from tasks t
+    where t.job_id = %(job)s::uuid and t.node = %(node)s and t.status = 'completed'
+        and (t.item < 0 or not %(own_only)s)
     on conflict (job_id, node, item, attempt) do nothing
 ),
 forgotten as (
-    delete from checkpoints k where k.job_id = %(job)s::uuid and k.node = %(node)s
+    delete from checkpoints k
+    where k.job_id = %(job)s::uuid and k.node = %(node)s and (k.item < 0 or not %(own_only)s)
 ),
 withdrawn as (
-    delete from artifacts a where a.job_id = %(job)s::uuid and a.node = %(node)s
+    delete from artifacts a
+    where a.job_id = %(job)s::uuid and a.node = %(node)s and (a.item < 0 or not %(own_only)s)
 ),
 gone as (
-    delete from queue q where q.job_id = %(job)s::uuid and q.node = %(node)s
+    delete from queue q where q.job_id = %(job)s::uuid and q.node = %(node)s and (q.item < 0 or not %(own_only)s)
 )
-delete from tasks t where t.job_id = %(job)s::uuid and t.node = %(node)s;
+delete from tasks t where t.job_id = %(job)s::uuid and t.node = %(node)s and (t.item < 0 or not %(own_only)s);
 
 -- name: skip_tasks
 -- What has not completed never will; a live lease dies with its queue row.

@@ -105,7 +105,7 @@ where j.job_id = any(%(jobs)s::uuid[]) and j.finished_at is null
     and not exists (
         select 1 from nodes n
         where n.job_id = any(array[j.job_id]) and n.status = 'running'
-            and (n.expanded_count < n.width or n.width = 0))
+            and (n.expanded_count < n.width or n.completed_count = n.width))
 order by j.job_id;
 
 -- name: nodes_of_open_jobs

@@ -13,7 +13,7 @@ where j.job_id = %(job)s;
 -- name: read_nodes
 -- The nodes that have begun. Their outputs stay where they are: a fan-in's may be as large as all its items.
 select n.node, n.status, n.reason, n.attempt, n.width, n.completed_count, n.failed_count, n.skipped_count,
-    n.cancelled_count, n.retry_at, n.error::text, n.started_at, n.finished_at
+    n.cancelled_count, n.retry_at, n.error::text, n.started_at, n.finished_at, n.expanded_count, n.batch_size
 from nodes n where n.job_id = %(job)s;
 
 -- name: node_statuses
@@ -44,7 +44,7 @@ select j.job_id::text, j.workflow_id, j.status, j.reason, j.version, j.created_a
     n.total, n.completed, n.failed, j.error->>'message'
 from jobs j
 left join lateral (
-    select coalesce(sum(n.width), 0), coalesce(sum(n.completed_count), 0), coalesce(sum(n.failed_count), 0)
+    select coalesce(sum(greatest(n.width, n.expanded_count)), 0), coalesce(sum(n.completed_count), 0), coalesce(sum(n.failed_count), 0)
     from nodes n where n.job_id = j.job_id
 ) as n (total, completed, failed) on true
 order by j.job_id desc limit %(limit)s;

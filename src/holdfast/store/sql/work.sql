@@ -99,8 +99,11 @@ select j.job_id::text, j.generation, j.inputs::text from jobs j where j.job_id =
 
 -- name: results_page
 -- Outputs of a node's completed items, in item order; a page ends where it gets large, but has a row if there is one.
--- The node's status comes with each row, and alone if there is no more.
-select n.status, r.item, r.output, r.output_ref
+-- Whether the node has ended comes with each row, and alone if there is no more. A fan-in whose batches are all done has
+-- theirs to give, also to its own task.
+select n.status in ('completed', 'failed', 'skipped', 'cancelled')
+        or (n.batch_size is not null and n.status in ('ready', 'dispatched')),
+    r.item, r.output, r.output_ref
 from nodes n
 left join lateral (
     select t.*, sum(octet_length(t.output)) over (order by t.item) - octet_length(t.output) as bytes_before
@@ -108,7 +111,7 @@ left join lateral (
         select t.item, t.output::text as output, t.output_ref
         from tasks t
         where t.job_id = %(job)s and t.node = %(node)s and t.item > %(after)s and t.item < %(until)s
-            and t.status = 'completed'
+            and t.status = 'completed' and (t.item >= 0 or n.batch_size is null)
         order by t.item limit %(limit)s
     ) t
 ) r on coalesce(r.bytes_before, 0) < %(bytes)s

@@ -1,0 +1,28 @@
+"""Handing a node's own task to the workers: its params are rendered, its row made and queued."""
+
+from __future__ import annotations
+
+from holdfast.core.effects import OWN_TASK, CreateTasks, EnqueueTasks
+from holdfast.core.limiting import limits_of
+from holdfast.core.states import NodeState, Trigger
+from holdfast.core.turn import Turn
+
+
+def dispatch(turn: Turn, node: NodeState) -> None:
+    """Params that are refused leave nothing behind. A fan-in has done its batches by now, and counts it beside them."""
+    program = turn.state.program.nodes[node.name].task_of(OWN_TASK)
+    params = turn.params(program.params, turn.scope_of(node.name))
+    limits = limits_of(turn, node.name, OWN_TASK)
+    rank = turn.state.queued_now
+    if node.batch_size is None:
+        node.width = 1
+    node.expanded += 1
+    node.enqueued = node.expanded
+    turn.effects.append(CreateTasks(node.name, OWN_TASK, [params], node.base_epoch, node.base_attempt))
+    turn.effects.append(EnqueueTasks(node.name, program.spec, OWN_TASK, OWN_TASK, rank, limits))
+    node.move(Trigger.DISPATCHED)
+    if node.batch_size is None:
+        node.started_at = turn.now
+    turn.state.touch(node)
+    turn.emit("node_dispatched", node.name, data={"queue": program.spec.queue, "handler": program.spec.handler})
+    turn.start_job()

@@ -1,0 +1,335 @@
+"""Fan-ins that take their items in batches: fixed pages, run in parallel, then one task behind them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from holdfast.core.advance import owed_rows
+from holdfast.core.effects import RestartNode, RetryTask
+from holdfast.core.fanning import automatic_size
+from holdfast.core.recovering import Refusal
+from holdfast.core.states import Rules
+from holdfast.define.workflow import Workflow
+from tests.core.driver import Driver, Fails
+from tests.core.test_recovering import Work, actions, run
+
+RULES = Rules(chunk_size=4, window_size=4, drain_seconds=600, grace_seconds=30)
+LAST = ("register", -1)
+
+
+def stacks(
+    items: int = 10,
+    size: Any = 3,
+    *,
+    handler: str | None = "finalize",
+    tolerate: Any = None,
+    importance: str | None = None,
+    rules: Rules = RULES,
+    **more: Any,
+) -> Driver:
+    """Stack each, register them in batches, tell."""
+    flow = Workflow("w", inputs={"items": {"type": "array"}, "size": {"type": "any"}, "none": {"type": "any"}})
+    flow.fan_out(
+        "stack", source="{{ inputs['items'] }}", handler="h", params={"n": "{{ item }}"}, tolerate=tolerate,
+        importance=importance, retry={"max_retries": 0},
+    )  # fmt: skip
+    flow.fan_in(
+        "register", after="stack", handler=handler, batch={"handler": "batch", "size": size}, importance="important",
+        retry={"max_retries": 0}, **more,
+    )  # fmt: skip
+    flow.task("tell", handler="h", after=["register"], importance="optional")
+    driver = Driver(flow, {"items": list(range(items)), "size": 4}, rules)
+    driver.submit()
+    return driver
+
+
+def go_until(driver: Driver, reached: Callable[[], bool], work: Any = None) -> None:
+    while not reached():
+        if owed_rows(driver.state):
+            driver.continue_work()
+        else:
+            driver._run_one(work)
+
+
+def begun(driver: Driver, work: Any = None) -> Driver:
+    """All its batches are queued."""
+    go_until(driver, lambda: driver.status_of("register") == "running", work)
+    return driver
+
+
+def overtaken(driver: Driver, item: int) -> Any:
+    """A report of a lease that is still held; it is read after the lease has died."""
+    driver.claim("register", item)
+    row = driver.queue[("register", item)]
+    late = driver.hand_in("register", item)
+    driver.queue[("register", item)] = row
+    return late
+
+
+def batches(ran: list[tuple[str, int]]) -> list[int]:
+    return [item for node, item in ran if node == "register"]
+
+
+@pytest.mark.parametrize(
+    ("items", "expected"),
+    [(1, 1), (100, 1), (101, 5), (500, 5), (501, 20), (1924, 20), (2000, 20), (2001, 21), (10_000, 100)],
+)
+def test_auto_makes_as_many_batches_as_the_table_says(items: int, expected: int) -> None:
+    assert -(-items // automatic_size(items)) == expected
+
+
+def test_the_batches_run_side_by_side_and_the_last_task_when_all_have_completed_invariant_8() -> None:
+    driver = begun(stacks())
+    assert sorted(driver.queue) == [("register", k) for k in range(4)]
+    pages = [driver.tasks[("register", k)].params["page"] for k in range(4)]
+    assert pages == [{"node": "stack", "offset": 3 * k, "limit": limit} for k, limit in enumerate([3, 3, 3, 1])]
+    for batch in (2, 0, 3):
+        driver.done("register", batch)
+    assert LAST not in driver.tasks
+    node = driver.node("register")
+    assert (node.completed, node.width, node.status) == (3, 4, "running")
+    driver.done("register", 1)
+    assert list(driver.queue) == [LAST]
+    assert driver.status_of("register") == "dispatched"
+    driver.done("register", output={"registered": 10})
+    assert driver.node("register").output == {"registered": 10}
+    assert driver.run().state.status == "completed"
+
+
+def test_more_batches_than_the_window_come_in_chunks_and_through_the_window() -> None:
+    driver = stacks(items=23, size=1)
+    assert batches(run(driver)) == [*range(23), -1]
+    assert driver.most_queued <= RULES.window_size
+
+
+def test_the_size_may_be_a_template() -> None:
+    assert batches(run(stacks(size="{{ inputs.size }}"))) == [0, 1, 2, -1]
+
+
+@pytest.mark.parametrize("size", ["{{ inputs['items'] }}", "{{ inputs.size - 4 }}", "{{ inputs.none }}"])
+def test_a_size_that_is_no_number_fails_the_node_at_once_and_permanently(size: str) -> None:
+    driver = stacks(size=size)
+    ran = run(driver)
+    assert batches(ran) == []
+    error = driver.node("register").error or {}
+    assert (driver.status_of("register"), error["class"]) == ("failed", "permanent")
+    assert driver.state.status == "partial"
+
+
+def test_params_of_the_last_task_that_cannot_be_rendered_are_refused_before_any_batch_runs() -> None:
+    driver = stacks(params={"deep": "{{ nodes.stack.output.nothing.here }}"})
+    assert batches(run(driver)) == []
+    assert (driver.node("register").error or {})["code"] == "TEMPLATE_ERROR"
+
+
+def test_a_fan_out_of_nothing_has_no_batches_and_its_last_task_runs() -> None:
+    assert batches(run(stacks(items=0))) == [-1]
+
+
+def test_without_a_handler_the_outputs_of_the_batches_are_gathered() -> None:
+    driver = stacks(handler=None)
+    run(driver)
+    assert [one["did"][1] for one in driver.node("register").output["results"]] == [0, 1, 2, 3]
+
+
+def test_a_failed_batch_fails_the_node_and_the_last_task_does_not_run() -> None:
+    driver = stacks()
+    assert batches(run(driver, ("register", 1))) == [0, 1, 2, 3]
+    error = driver.node("register").error or {}
+    assert error["message"] == "1 of 4 batches failed; the first: as scripted"
+    assert driver.state.status == "partial"
+
+
+def test_a_failed_batch_is_retried_alone_invariant_4() -> None:
+    driver = stacks()
+    run(driver, ("register", 1))
+    assert actions(driver.plan("retry", "register")) == {"register": "rerun 2", "tell": "rerun 1"}
+    assert driver.recover("retry", "register").applied
+    assert batches(run(driver)) == [1, -1]
+    assert driver.state.status == "completed"
+
+
+def test_a_batch_within_its_budget_is_tried_again_as_what_it_is() -> None:
+    flow = Workflow("w", inputs={"items": {"type": "array"}})
+    flow.fan_out("stack", source="{{ inputs['items'] }}", handler="h")
+    batch = {"handler": "batch", "size": 2, "queue": "heavy", "retry": {"max_retries": 1, "backoff": "fixed"}}
+    flow.fan_in("register", after="stack", handler="finalize", batch=batch)
+    driver = Driver(flow, {"items": [1, 2, 3]}, RULES)
+    work = Work()
+    driver.run(lambda n, i, a, p: Fails("not now") if (n, i, a) == ("register", 1, 1) else work(n, i, a, p))
+    (again,) = (e for e in driver.effects if isinstance(e, RetryTask))
+    assert (again.spec.handler, again.spec.queue) == ("batch", "heavy")
+    assert batches(work.ran) == [0, 1, -1]
+
+
+def test_a_last_task_that_failed_is_retried_alone_with_a_new_epoch_invariant_2() -> None:
+    driver = stacks()
+    run(driver, LAST)
+    before = driver.tasks[LAST]
+    assert actions(driver.plan("resume")) == {"register": "rerun 1", "tell": "rerun 1"}
+    assert driver.recover("resume").applied
+    assert driver.tasks[LAST].epoch > before.epoch
+    assert driver.tasks[LAST].attempt >= before.attempt
+    assert batches(run(driver)) == [-1]
+    assert driver.state.status == "completed"
+
+
+def test_a_healed_item_reruns_its_own_batch_and_the_last_task_invariant_4() -> None:
+    driver = stacks(tolerate={"failures": 2})
+    run(driver, ("stack", 4), ("stack", 7))
+    assert (driver.state.status, driver.node("register").completed) == ("partial", 5)
+    planned = actions(driver.plan("clear", "stack", items=(4,)))
+    assert planned == {"stack": "rerun 1", "register": "rerun 2", "tell": "rerun 1"}
+    assert driver.recover("clear", "stack", items=(4,)).applied
+    assert (driver.status_of("register"), driver.node("register").waiting) == ("pending", 1)
+    assert run(driver) == [("stack", 4), ("register", 1), LAST, ("tell", -1)]
+    assert driver.recover("resume").applied
+    assert run(driver) == [("stack", 7), ("register", 2), LAST, ("tell", -1)]
+    assert driver.state.status == "completed"
+
+
+def test_an_item_healed_while_batches_run_keeps_what_is_done_and_ends_the_leases() -> None:
+    driver = begun(stacks(tolerate={"failures": 2}), Work(("stack", 4)))
+    driver.done("register", 0)
+    late = overtaken(driver, 2)
+    assert driver.recover("clear", "stack", items=(4,)).applied
+    assert [item for node, item in driver.queue if node == "register"] == []
+    driver.read(late)
+    assert "report_rejected" in driver.events_of("register")
+    assert batches(run(driver)) == [1, 2, 3, -1]
+    assert driver.state.status == "completed"
+
+
+def test_a_plan_says_how_many_batches_a_fan_in_will_have_that_was_never_reached() -> None:
+    driver = stacks(items=10, size=3)
+    run(driver, ("stack", 4))
+    assert actions(driver.plan("resume")) == {"stack": "rerun 1", "register": "rerun 5", "tell": "rerun 1"}
+
+
+def test_a_fan_out_that_fails_again_ends_the_batches_that_wait_and_a_resume_goes_on_from_there() -> None:
+    driver = stacks(importance="important")
+    run(driver)
+    assert driver.recover("clear", "stack", items=(4,)).applied
+    assert batches(run(driver, ("stack", 4))) == []
+    node = driver.node("register")
+    assert (node.status, node.reason, node.completed, node.cancelled) == ("cancelled", "upstream_failed", 3, 1)
+    assert driver.state.status == "partial"
+    assert driver.recover("resume").applied
+    assert run(driver) == [("stack", 4), ("register", 1), LAST, ("tell", -1)]
+    assert driver.state.status == "completed"
+
+
+def test_a_job_that_is_cancelled_while_batches_wait_for_the_fan_out_ends_them_all() -> None:
+    driver = stacks(tolerate={"failures": 1})
+    run(driver)
+    assert driver.recover("clear", "stack", items=(4,)).applied
+    driver.cancel()
+    assert (driver.state.status, driver.node("register").cancelled) == ("cancelled", 1)
+    assert driver.recover("resume").applied
+    assert run(driver) == [("stack", 4), ("register", 1), LAST, ("tell", -1)]
+
+
+def test_a_cancel_between_the_batches_and_a_resume_run_what_is_missing() -> None:
+    driver = begun(stacks())
+    driver.done("register", 0)
+    driver.claim("register", 1)
+    driver.cancel()
+    driver.done("register", 1)
+    assert (driver.status_of("register"), driver.node("register").completed) == ("cancelled", 2)
+    assert driver.recover("resume").applied
+    assert batches(run(driver)) == [2, 3, -1]
+
+
+def test_a_cancel_when_all_batches_are_done_leaves_only_the_last_task_to_run() -> None:
+    driver = begun(stacks())
+    driver.claim_all()
+    driver.cancel()
+    for batch in range(4):
+        driver.done("register", batch)
+    assert (driver.status_of("register"), driver.node("register").completed) == ("cancelled", 4)
+    assert driver.recover("resume").applied
+    assert batches(run(driver)) == [-1]
+
+
+def test_clear_names_batches_and_the_last_task_follows_them() -> None:
+    driver = stacks()
+    run(driver)
+    assert actions(driver.plan("clear", "register", items=(2,))) == {"register": "rerun 2", "tell": "rerun 1"}
+    assert driver.recover("clear", "register", items=(2,)).applied
+    assert RestartNode("register", own_only=True) in driver.effects
+    assert batches(run(driver)) == [2, -1]
+
+
+def test_clear_by_a_code_means_the_last_task_only_if_that_is_what_failed_so() -> None:
+    driver = stacks()
+    run(driver, LAST)
+    assert isinstance(driver.plan("clear", "register", code="OTHER"), Refusal)
+    assert actions(driver.plan("clear", "register", code="HANDLER_ERROR"))["register"] == "rerun 1"
+
+
+def test_clear_while_the_last_task_runs_ends_its_lease_and_runs_it_after_the_batch() -> None:
+    driver = stacks()
+    go_until(driver, lambda: LAST in driver.queue)
+    late = overtaken(driver, -1)
+    assert driver.recover("clear", "register", items=(1,)).applied
+    driver.read(late)
+    assert "report_rejected" in driver.events_of("register")
+    assert batches(run(driver)) == [1, -1]
+
+
+def test_a_rerun_of_the_fan_out_makes_all_batches_anew() -> None:
+    driver = stacks()
+    run(driver)
+    assert driver.recover("rerun", "stack").applied
+    assert driver.node("register").batch_size is None
+    assert batches(run(driver)) == [0, 1, 2, 3, -1]
+
+
+def test_a_skip_of_the_fan_in_lets_the_job_go_on_and_its_batches_stay_as_they_are() -> None:
+    driver = stacks()
+    run(driver, ("register", 1))
+    assert driver.recover("skip", "register").applied
+    assert run(driver) == [("tell", -1)]
+    node = driver.node("register")
+    assert (node.status, node.completed, node.skipped, driver.state.status) == ("skipped", 3, 1, "partial")
+    assert isinstance(driver.plan("retry", "register"), Refusal)
+
+
+def test_a_result_that_a_person_gives_stands_for_the_batches() -> None:
+    driver = stacks()
+    run(driver, ("register", 1))
+    assert driver.recover("set", "register", output={"by": "hand"}).applied
+    run(driver)
+    assert (driver.node("register").output, driver.state.status) == ({"by": "hand"}, "completed")
+
+
+def test_a_job_that_runs_out_of_time_between_the_batches_fails_with_them() -> None:
+    flow = Workflow("w", inputs={"items": {"type": "array"}}, timeout_seconds=50)
+    flow.fan_out("stack", source="{{ inputs['items'] }}", handler="h")
+    flow.fan_in("register", after="stack", handler="finalize", batch={"handler": "batch", "size": 1})
+    driver = Driver(flow, {"items": [1, 2]}, RULES)
+    driver.submit()
+    begun(driver)
+    driver.done("register", 0)
+    driver.pass_time(51)
+    node = driver.node("register")
+    assert (node.status, node.completed, node.failed) == ("failed", 1, 1)
+    assert (driver.state.status, (driver.state.error or {})["code"]) == ("failed", "JOB_TIMEOUT")
+
+
+def test_a_doubt_changes_nothing_at_a_fan_in_with_batches_whatever_it_is_doing() -> None:
+    driver = stacks(tolerate={"failures": 2})
+
+    def looked_at(work: Any) -> None:
+        while not driver.state.is_terminal:
+            driver.doubt()
+            assert "janitor_acted" not in driver.told()
+            driver.continue_work() if owed_rows(driver.state) else driver._run_one(work)
+
+    looked_at(Work(("stack", 4)))
+    assert driver.recover("clear", "stack", items=(4,)).applied
+    looked_at(Work())
+    assert driver.state.status == "completed"
