@@ -203,11 +203,12 @@ class Driver:
             reached = [item for node, item in (*self.queue, *unread) if node == name]
             ends = (found.count(status) for status in ("completed", "failed", "skipped", "cancelled"))
             last = max(item for node, item in self.tasks if node == name)
-            counts[name] = TaskCounts(len(found), last, *ends, max(reached, default=-1))
+            waiting = sum(task.waits for (node, _), task in self.tasks.items() if node == name)
+            counts[name] = TaskCounts(len(found), last, *ends, max(reached, default=-1), waiting)
         unqueued = tuple(
             UnqueuedTask(*key, task.view(), task.error)
             for key, task in self.tasks.items()
-            if key[0] in is_open and task.status == "ready" and key[1] < nodes[key[0]].enqueued
+            if key[0] in is_open and task.status == "ready" and key[1] < nodes[key[0]].enqueued and not task.waits
             and key not in self.queue and unread.get(key) != task.epoch
         )  # fmt: skip
         ended = {

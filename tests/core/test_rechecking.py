@@ -9,7 +9,7 @@ import pytest
 from holdfast.core.effects import FinishTask, RetryTask, WithdrawTasks
 from holdfast.core.states import NodeState, Rules, Status
 from holdfast.define.workflow import Workflow
-from tests.core.driver import Driver
+from tests.core.driver import Driver, Fails
 
 RULES = Rules(chunk_size=4, window_size=4, drain_seconds=600, grace_seconds=30)
 
@@ -198,3 +198,17 @@ def test_a_finished_job_stays_finished_and_what_is_queued_in_its_name_is_withdra
     (effect,) = driver.doubt()
     assert isinstance(effect, WithdrawTasks) and effect.leases_too
     assert (driver.state.status, driver.state.seq) == ("completed", before)
+
+
+def test_tasks_that_wait_after_a_reset_are_counted_anew_and_queued() -> None:
+    driver = spread()
+    for item in range(4):
+        driver.fail("f", item, permanent=True)
+    driver.run(lambda *_: Fails(permanent=True))
+    assert driver.recover("resume").applied
+    node = driver.node("f")
+    assert node.waiting == 2, "the others are in the window"
+    node.waiting = 0
+    driver.doubt()
+    assert told(driver)["recounted"] == ["f"]
+    assert driver.run().state.status == "completed"

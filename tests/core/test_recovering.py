@@ -243,6 +243,22 @@ def test_a_plan_that_the_job_has_outrun_is_refused_and_progress_elsewhere_does_n
     assert not answer.applied and "moved" in answer.reason
 
 
+def test_a_job_that_is_recovered_while_it_is_paused_has_its_whole_time_afterwards_and_no_more() -> None:
+    flow = Workflow("w", timeout_seconds=60)
+    flow.task("a", handler="h", next="b")
+    flow.task("b", handler="h")
+    driver = Driver(flow, rules=RULES)
+    driver.submit()
+    driver.done("a")
+    driver.now += 10
+    driver.send(PauseRequested(1, "ann", "", is_paused=True))
+    driver.now += 100
+    assert driver.recover("rerun", "a").applied
+    driver.now += 1000
+    driver.send(PauseRequested(2, "ann", "", is_paused=False))
+    assert driver.state.deadline_at == driver.now + 60
+
+
 def test_the_deadline_begins_anew_with_the_generation() -> None:
     flow = Workflow("w", timeout_seconds=60)
     flow.task("a", handler="h")

@@ -41,8 +41,11 @@ class Mirror:
             self._reset(old)
             del self.db.tasks[old["job_id"]][(old["node"], old["item"])]
             return
-        if old and ((new["waits"] and not old["waits"]) or (old["status"] != "ready" and new["status"] == "skipped")):
+        if old and new["waits"] and not old["waits"]:
             self._reset(old)
+        elif old and old["status"] != "ready" and new["status"] == "skipped":
+            # It ends in another way, and keeps what it has spent.
+            self.db.history.resets.append(_key(old))
         budgets = {"retries": new["retry_count"], "lost": new["lost_count"], "crashes": new["crash_count"]}
         self.db.tasks[new["job_id"]][(new["node"], new["item"])] = new | budgets
 

@@ -150,15 +150,16 @@ async def test_a_node_that_should_have_begun_begins(scene: Bench) -> None:
     await finish(scene, job_id)
 
 
-async def test_counters_become_what_the_tasks_say(scene: Bench) -> None:
+@pytest.mark.parametrize("counter", ["completed", "waiting"])
+async def test_counters_become_what_the_tasks_say(scene: Bench, counter: str) -> None:
     job_id = await scene.engine.submit(WIDE, {"items": [1, 2, 3]})
     await scene.queued(job_id, 3)
-    await scene.damage("update nodes set completed_count = 2 where job_id = %s and node = 'spread'", job_id)
+    await scene.damage(f"update nodes set {counter}_count = 2 where job_id = %s and node = 'spread'", job_id)
     (found,) = await scene.janitor().run_once()
     assert (found.duty, found.node) == ("counters", "spread")
-    assert found.reason == "the counters say completed 2 and not 0"
+    assert found.reason == f"the counters say {counter} 2 and not 0"
     assert (await scene.repaired(job_id))["recounted"] == ["spread"]
-    assert await scene.engine.query("select completed_count from holdfast.nodes where node = 'spread'") == [(0,)]
+    assert await scene.engine.query(f"select {counter}_count from holdfast.nodes where node = 'spread'") == [(0,)]
     await finish(scene, job_id)
 
 

@@ -55,17 +55,20 @@ class Checkers:
 
     def _hear_of_resets(self) -> None:
         """What a verb has sent back is no longer final; everything else still is."""
-        for key in self.db.history.resets[self._resets_seen :]:
-            self._final.pop(key, None)
-        self._resets_seen = len(self.db.history.resets)
+        named: set[tuple[str, str]] = set()
         for job_id in self.db.dirty:
             events = self.db.events[job_id]
             for _, event, *_, data in events[self._events_seen[job_id] :]:
                 if event == "job_recovered":
                     self._final_jobs.pop(job_id, None)
                     for name in data["rerun"]:
+                        named.add((job_id, name))
                         self._final_nodes.pop((job_id, name), None)
             self._events_seen[job_id] = len(events)
+        for key in self.db.history.resets[self._resets_seen :]:
+            assert key[:2] in named, f"12: {key} was sent back, and no plan had named its node"
+            self._final.pop(key, None)
+        self._resets_seen = len(self.db.history.resets)
 
     # History
 

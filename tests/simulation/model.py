@@ -675,6 +675,10 @@ class ModelCycle:
         await self._step()
         return frozenset(taken)
 
+    def looked_at(self, job_id: str) -> tuple[JobRow, list[NodeRow]]:
+        """The committed rows, for one who only looks."""
+        return self._job_row(job_id), list(self.db.nodes[job_id].values())
+
     def _job_row(self, job_id: str) -> JobRow:
         job = self.db.jobs[job_id]
         return JobRow(
@@ -743,6 +747,7 @@ class ModelCycle:
                 len(found), max(item for node, item in tasks if node == name),
                 *(found.count(status) for status in TERMINAL),
                 max((item for node, item in reached if node == name), default=-1),
+                sum(task["waits"] for (node, _), task in tasks.items() if node == name),
             )  # fmt: skip
         is_open = {n.node for n in nodes.values() if n.status not in TERMINAL}
         unqueued = [
@@ -765,24 +770,7 @@ class ModelCycle:
         self, job_id: str, request: Request, enqueued: int, batches: Sequence[BatchesAsked] = ()
     ) -> dict[str, Selected]:
         await self._step()
-        seen = self._seen()
-        found: dict[str, Selected] = {}
-        for (node, item), task in seen.tasks[job_id].items():
-            known = found.setdefault(node, Selected({}))
-            chosen, refused = known.chosen, known.refused
-            chosen.setdefault(task["status"], 0)
-            if request.node in (None, node) and names(request, item, task):
-                if can_be_reset(task, item, enqueued):
-                    chosen[task["status"]] += 1
-                elif task["status"] != "ready":
-                    refused += 1
-            leased = seen.queue.get((job_id, node, item), {}).get("state") == "leased"
-            found[node] = Selected(
-                chosen, refused, max(known.last_epoch, task["epoch"]), max(known.last_attempt, task["attempt"] + leased)
-            )
-        for asked in batches:
-            found[asked.node] = select_batches(seen, job_id, asked, found[asked.node])
-        return found
+        return select(self._seen(), job_id, request, enqueued, batches)
 
     def _seen(self) -> Database:
         """The tasks and the queue as this transaction sees them: the committed rows and its own writes."""
@@ -885,6 +873,29 @@ def is_selected(selection: Selection, item: int, task: dict[str, Any]) -> bool:
     if item < 0 and selection.items_only:
         return False
     return item in selection.also or (task["status"] in selection.statuses and names(selection, item, task))
+
+
+def select(
+    db: Database, job_id: str, request: Request, enqueued: int, batches: Sequence[BatchesAsked] = ()
+) -> dict[str, Selected]:
+    """What a verb names of a job's tasks, by node and status."""
+    found: dict[str, Selected] = {}
+    for (node, item), task in db.tasks[job_id].items():
+        known = found.setdefault(node, Selected({}))
+        chosen, refused = known.chosen, known.refused
+        chosen.setdefault(task["status"], 0)
+        if request.node in (None, node) and names(request, item, task):
+            if can_be_reset(task, item, enqueued):
+                chosen[task["status"]] += 1
+            elif task["status"] != "ready":
+                refused += 1
+        leased = db.queue.get((job_id, node, item), {}).get("state") == "leased"
+        found[node] = Selected(
+            chosen, refused, max(known.last_epoch, task["epoch"]), max(known.last_attempt, task["attempt"] + leased)
+        )
+    for asked in batches:
+        found[asked.node] = select_batches(db, job_id, asked, found[asked.node])
+    return found
 
 
 def select_batches(db: Database, job_id: str, asked: BatchesAsked, known: Selected) -> Selected:

@@ -12,14 +12,17 @@ from typing import Any
 import orjson
 
 from holdfast.client import new_job
+from holdfast.core.recovering import Plan, batches_asked, make_plan, plan_id
+from holdfast.core.signals import Request, Verb
 from holdfast.core.states import Rules
 from holdfast.define.program import Program, compile_pinned
 from holdfast.errors import Fenced, LostRace, Unreachable
+from holdfast.orchestrator.loading import job_state
 from holdfast.orchestrator.owner import Owner
 from holdfast.store.interface import Handover, Lease, NewJob, Report, Store, WorkerIdentity
 from holdfast.store.work import in_lock_order
 from tests.simulation.checkers import Checkers
-from tests.simulation.model import Database, ModelStore, step
+from tests.simulation.model import Database, ModelCycle, ModelStore, select, step
 from tests.simulation.shapes import Script, draw_definition, draw_inputs
 
 LEASE_SECONDS, RENEW_SECONDS = 10.0, 3.0
@@ -407,7 +410,20 @@ class World:
             return {"verb": verb}
         node = self.helping.choice([*sorted(self.db.nodes[job_id]), "nobody"])
         items = [self.helping.randrange(4)] if verb == "clear" and self.helping.random() < 0.5 else []
-        return {"verb": verb, "node": node, "items": items, **({"output": {"given": True}} if verb == "set" else {})}
+        drawn = {"verb": verb, "node": node, "items": items, **({"output": {"given": True}} if verb == "set" else {})}
+        if self.helping.random() < 0.3:
+            drawn["plan_id"] = self._plan_id(job_id, drawn)
+        return drawn
+
+    def _plan_id(self, job_id: str, drawn: dict[str, Any]) -> str | None:
+        """Of what the verb would do now; when its owner hears of it, the job may have moved."""
+        request = Request(**drawn | {"verb": Verb(drawn["verb"]), "items": tuple(drawn["items"])})
+        job, nodes = ModelCycle(self.db, 0).looked_at(job_id)
+        state = job_state(job, nodes, self._program(job_id), self.rules)
+        node = state.nodes.get(request.node or "")
+        selected = select(self.db, job_id, request, node.enqueued if node else 0, batches_asked(state, request))
+        plan = make_plan(state, request, selected)
+        return plan_id(job_id, state.generation, request, plan) if isinstance(plan, Plan) else None
 
     async def _orchestrate(self) -> None:
         """The loop of orchestrator/loop.py on virtual time."""
@@ -581,7 +597,7 @@ class World:
 
     async def _read(self, store: Store, lease: Lease) -> dict[str, Any]:
         """A batch reads its page, and the task behind the batches what these gave."""
-        if self._program(lease).nodes[lease.node].batches is None:
+        if self._program(lease.job_id).nodes[lease.node].batches is None:
             return {}
         page = lease.params["page"] if lease.item >= 0 else {"node": lease.node, "offset": 0, "limit": 1000}
         read: list[Any] = []
@@ -591,15 +607,15 @@ class World:
             after = results[-1].item
         return {"read": read}
 
-    def _program(self, lease: Lease) -> Program:
-        job = self.jobs[self.numbers[lease.job_id]]
+    def _program(self, job_id: str) -> Program:
+        job = self.jobs[self.numbers[job_id]]
         return compile_pinned(job.definition_hash, job.definition)
 
     def _is_down(self, lease: Lease) -> bool:
         """Whether the dependency of the task is down just now; then its handler could only wait."""
         if self.seed % 3 or not self.troubled or self.db.now >= 1_000_000.0 + OUTAGE_SECONDS:
             return False
-        return self._program(lease).breaker_of(lease.node, lease.item) is not None
+        return self._program(lease.job_id).breaker_of(lease.node, lease.item) is not None
 
     async def _report(self, store: Store, worker: WorkerIdentity, reports: list[Report]) -> None:
         """Until it is known to be taken; a worker that does not hear the answer says it again."""

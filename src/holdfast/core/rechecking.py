@@ -26,7 +26,7 @@ _ENDS = {
 def repair(turn: Turn, signal: InconsistencyFound) -> dict[str, Any]:
     """Make nodes agree with their tasks and bring back what has left the queue; returns what was done, to be told."""
     nodes = turn.state.nodes
-    begun = [node for node in nodes.values() if node.status is not Status.PENDING]
+    begun = [node for node in nodes.values() if node.status is not Status.PENDING or node.expanded]
     recounted = [node.name for node in begun if _recount(turn, node, signal.counts.get(node.name, TaskCounts()))]
     requeued = _withdraw(turn, signal) if turn.state.stop is not None else _requeue(turn, signal)
     ended = [name for name in signal.ended if _end(turn, nodes[name], signal)]
@@ -41,12 +41,12 @@ def repair(turn: Turn, signal: InconsistencyFound) -> dict[str, Any]:
 def _recount(turn: Turn, node: NodeState, counts: TaskCounts) -> bool:
     """Rows are numbered from 0 without gaps: where the last one is tells how many there ought to be."""
     expanded = max(counts.rows, counts.last + 1)
-    found = (node.expanded, node.completed, node.failed, node.skipped, node.cancelled)
-    said = (expanded, counts.completed, counts.failed, counts.skipped, counts.cancelled)
+    found = (node.expanded, node.completed, node.failed, node.skipped, node.cancelled, node.waiting)
+    said = (expanded, counts.completed, counts.failed, counts.skipped, counts.cancelled, counts.waiting)
     enqueued = min(max(node.enqueued, counts.last_queued + 1), expanded)
     if found == said and node.enqueued == enqueued:
         return False
-    node.expanded, node.completed, node.failed, node.skipped, node.cancelled = said
+    node.expanded, node.completed, node.failed, node.skipped, node.cancelled, node.waiting = said
     node.enqueued = enqueued
     # The task behind the batches is none of them.
     node.width = max(node.width, expanded if node.batch_size is None else counts.last + 1)

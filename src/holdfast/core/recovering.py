@@ -314,7 +314,9 @@ def reset(turn: Turn, signal: RecoveryRequested) -> Refusal | None:
         state.move(JobStatus.RUNNING)
         state.finished_at = state.stop = state.error = state.result = None
     timeout = state.program.definition.timeout_seconds
-    state.deadline_at = turn.now + timeout if timeout is not None else None
+    # What a pause has taken so far is added when it ends.
+    begins_at = state.pause.since if state.pause is not None else turn.now
+    state.deadline_at = begins_at + timeout if timeout is not None else None
     state.job_touched = True
     again = {step.node for step in plan.reruns}
     for step in plan.reruns:

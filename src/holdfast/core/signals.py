@@ -148,6 +148,8 @@ class TaskCounts(NamedTuple):
     skipped: int = 0
     cancelled: int = 0
     last_queued: int = -1
+    waiting: int = 0
+    """Reset and not queued again yet."""
 
 
 class UnqueuedTask(NamedTuple):

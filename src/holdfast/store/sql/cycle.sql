@@ -92,7 +92,8 @@ select t.job_id::text, t.node, count(*)::int, max(t.item),
     count(*) filter (where t.status = 'skipped')::int, count(*) filter (where t.status = 'cancelled')::int,
     greatest(-1,
         (select max(q.item) from queue q where q.job_id = any(array[t.job_id]) and q.node = t.node),
-        (select max(i.item) from inbox i where i.kind = 'report' and i.job_id = t.job_id and i.node = t.node))
+        (select max(i.item) from inbox i where i.kind = 'report' and i.job_id = t.job_id and i.node = t.node)),
+    count(*) filter (where t.waits)::int
 from tasks t
 where t.job_id = any(%(jobs)s::uuid[])
 group by t.job_id, t.node;

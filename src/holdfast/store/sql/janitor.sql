@@ -67,18 +67,20 @@ group by t.job_id, t.node order by t.job_id, t.node;
 -- Nodes whose counters are not what their tasks say.
 select n.job_id::text, n.node, null::int, jsonb_build_object(
     'counters', jsonb_build_object('rows', n.expanded_count, 'completed', n.completed_count,
-        'failed', n.failed_count, 'skipped', n.skipped_count, 'cancelled', n.cancelled_count),
+        'failed', n.failed_count, 'skipped', n.skipped_count, 'cancelled', n.cancelled_count,
+        'waiting', n.waiting_count),
     'tasks', jsonb_build_object('rows', t.total, 'completed', t.completed, 'failed', t.failed, 'skipped', t.skipped,
-        'cancelled', t.cancelled))::text
+        'cancelled', t.cancelled, 'waiting', t.waiting))::text
 from nodes n
 cross join lateral (
     select count(*), count(*) filter (where k.status = 'completed'), count(*) filter (where k.status = 'failed'),
-        count(*) filter (where k.status = 'skipped'), count(*) filter (where k.status = 'cancelled')
+        count(*) filter (where k.status = 'skipped'), count(*) filter (where k.status = 'cancelled'),
+        count(*) filter (where k.waits)
     from tasks k where k.job_id = any(array[n.job_id]) and k.node = n.node
-) as t (total, completed, failed, skipped, cancelled)
+) as t (total, completed, failed, skipped, cancelled, waiting)
 where n.job_id = any(%(jobs)s::uuid[])
-    and (n.expanded_count, n.completed_count, n.failed_count, n.skipped_count, n.cancelled_count)
-        <> (t.total, t.completed, t.failed, t.skipped, t.cancelled)
+    and (n.expanded_count, n.completed_count, n.failed_count, n.skipped_count, n.cancelled_count, n.waiting_count)
+        <> (t.total, t.completed, t.failed, t.skipped, t.cancelled, t.waiting)
 order by n.job_id, n.node;
 
 -- name: find_missed_deadlines
