@@ -191,6 +191,15 @@ def test_a_healed_item_reruns_its_own_batch_and_the_last_task_invariant_4() -> N
     assert driver.state.status == "completed"
 
 
+def test_a_fan_in_that_goes_on_keeps_the_size_of_its_batches() -> None:
+    driver = stacks(items=150, size="auto", tolerate={"failures": 1}, rules=Rules())
+    run(driver, ("stack", 149))
+    assert (driver.node("register").width, driver.node("register").batch_size) == (5, 30)
+    assert driver.recover("resume").applied
+    assert run(driver) == [("stack", 149), ("register", 4), LAST, ("tell", -1)]
+    assert driver.tasks[("register", 4)].params["page"] == {"node": "stack", "offset": 120, "limit": 30}
+
+
 def test_an_item_healed_while_batches_run_keeps_what_is_done_and_ends_the_leases() -> None:
     driver = begun(stacks(tolerate={"failures": 2}), Work(("stack", 4)))
     driver.done("register", 0)
