@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 import rasterio
+from affine import Affine
 from numpy.typing import NDArray
-from rasterio.transform import from_origin
 
 from holdfast import Permanent
 from holdfast.apps.flood.naming import MANIFEST, group_id, terrain_path, tile_path
@@ -175,11 +175,12 @@ def _write(path: Path, values: NDArray[Any], *, crs: str, order: Order, step: in
         width=values.shape[1],
         dtype=values.dtype,
         crs=crs,
-        transform=from_origin(tile.left, tile.top, tile.pixel * step, tile.pixel * step),
+        transform=Affine(tile.pixel * step, 0, tile.left, 0, -tile.pixel * step, tile.top),
         nodata=nodata,
         predictor=2 if values.dtype.kind == "i" else 1,
         **layout,
     ) as file:
-        file.write(values, 1)
+        # Said first, so that the directory comes before the pixels: what is cut off then still opens.
         file.units = (unit,)
         file.update_tags(TIFFTAG_DATETIME=MODELLED)
+        file.write(values, 1)

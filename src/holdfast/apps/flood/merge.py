@@ -46,7 +46,7 @@ def merge(stacks: Sequence[tuple[str, Path]], target: Path, href: str) -> dict[s
 def _laid_out(headers: list[Header], href: str) -> tuple[Affine, int, int, list[tuple[int, int]]]:
     """The origin and size of the mosaic, and the column and row of each stack in it."""
     first = headers[0].transform
-    exact = [~first * (header.transform.c, header.transform.f) for header in headers]
+    exact = [((header.transform.c - first.c) / first.a, (header.transform.f - first.f) / first.e) for header in headers]
     corners = [(round(column), round(row)) for column, row in exact]
     for header, (column, row), corner in zip(headers, exact, corners, strict=True):
         if max(abs(column - corner[0]), abs(row - corner[1])) > NEAR_PIXELS:
@@ -63,4 +63,5 @@ def _laid_out(headers: list[Header], href: str) -> tuple[Affine, int, int, list[
             f"{href} would have {width}×{height} pixels. Merge stacks that lie beside each other, in several mosaics",
             code="FLOOD_TOO_LARGE",
         )
-    return first * Affine.translation(left, top), width, height, [(c - left, r - top) for c, r in corners]
+    origin = Affine(first.a, 0, first.c + left * first.a, 0, first.e, first.f + top * first.e)
+    return origin, width, height, [(c - left, r - top) for c, r in corners]

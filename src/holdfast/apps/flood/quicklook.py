@@ -43,23 +43,25 @@ SCALE = 2
 def footprint_map(stacks: Sequence[dict[str, Any]], target: Path, title: str) -> dict[str, Any]:
     """All stacks' footprints, coloured by the greatest depth of each place, with a legend."""
     places = _by_place(stacks)
-    top = _top([depth for _, depth in places])
+    low, top = _span([depth for _, depth in places])
     box = _around([ring for ring, _ in places])
     squeeze = math.cos(math.radians((box[1] + box[3]) / 2))
     height = 820
     width = round(min(1000, max(560, height * (box[2] - box[0]) * squeeze / (box[3] - box[1]))))
-    image = Image.new("RGB", ((width + 340) * SCALE, (height + 190) * SCALE), PAPER)
+    image = Image.new("RGB", ((width + 350) * SCALE, (height + 190) * SCALE), PAPER)
     draw = ImageDraw.Draw(image)
-    _heading(draw, 48, 36, title, f"Greatest depth by place, of {_number(len(stacks), 'stack')}")
-    frame = (48, 118, 48 + width, 118 + height)
+    _heading(draw, 92, 36, title, f"Greatest depth by place, of {_number(len(stacks), 'stack')}")
+    frame = (92, 118, 92 + width, 118 + height)
     draw.rounded_rectangle(_scaled(frame), radius=6 * SCALE, fill=PANEL)
     project = _projection(frame, box, squeeze)
     _graticule(draw, frame, box, project)
     # Shallow ones first: a deep edge is never hidden by its neighbour.
     for ring, depth in sorted(places, key=lambda place: (place[1] is not None, place[1] or 0)):
         points = [(x * SCALE, y * SCALE) for x, y in (project(*point) for point in ring)]
-        draw.polygon(points, fill=DRY if depth is None else _colour(depth / top), outline=PAPER, width=SCALE)
-    _legend(draw, frame[2] + 40, frame[1] + 4, 300, top)
+        draw.polygon(
+            points, fill=DRY if depth is None else _colour((depth - low) / (top - low)), outline=PAPER, width=SCALE
+        )
+    _legend(draw, frame[2] + 40, frame[1] + 4, 300, low, top)
     _facts(draw, frame[2] + 40, frame[1] + 400, stacks, len(places))
     return _save(image, target)
 
@@ -150,9 +152,15 @@ def _top(depths: Sequence[float | None]) -> float:
     return float(next((step for step in STEPS_M if step >= wanted), math.ceil(wanted)))
 
 
+def _span(depths: Sequence[float | None]) -> tuple[float, float]:
+    """A scale from one whole metre to another, so that the whole ramp tells places apart."""
+    known = [depth for depth in depths if depth is not None]
+    low, top = math.floor(min(known, default=0.0)), math.ceil(max(known, default=1.0))
+    return float(low), float(max(top, low + 1))
+
+
 def _colour(share: float) -> Colour:
-    """Shallow water gets more of the ramp: there the difference matters most."""
-    where = math.sqrt(min(1.0, max(0.0, share))) * (len(RAMP) - 1)
+    where = min(1.0, max(0.0, share)) * (len(RAMP) - 1)
     low = min(int(where), len(RAMP) - 2)
     red, green, blue = (round(a + (b - a) * (where - low)) for a, b in zip(RAMP[low], RAMP[low + 1], strict=True))
     return red, green, blue
@@ -201,32 +209,31 @@ def _graticule(
         y = project(0, number * step)[1]
         if top + 12 < y < bottom - 12:
             draw.line(_scaled((left, y, right, y)), fill=RULE, width=SCALE)
-            _text(draw, left + 8, y - 3, _degrees(number * step, "N", "S"), font, FAINT, "ls")
+            _text(draw, left - 10, y, _degrees(number * step, "N", "S"), font, FAINT, "rm")
 
 
 def _degrees(value: float, positive: str, negative: str) -> str:
     return f"{abs(value):g}°{positive if value > 0 else negative if value < 0 else ''}"
 
 
-def _legend(draw: ImageDraw.ImageDraw, x: float, y: float, height: float, top: float) -> None:
+def _legend(draw: ImageDraw.ImageDraw, x: float, y: float, height: float, low: float, top: float) -> None:
     """A standing scale of colours."""
     _text(draw, x, y, "Depth of water", _font(16), INK, "la")
     y += 34
     for step in range(round(height)):
         colour = _colour(1 - step / height)
         draw.rectangle(_scaled((x, y + step, x + 22, y + step + 1)), fill=colour)
-    for share in (0, 0.1, 0.25, 0.5, 0.75, 1):
+    for share in (0, 0.25, 0.5, 0.75, 1):
         mark = y + height * (1 - share)
         draw.line(_scaled((x + 22, mark, x + 28, mark)), fill=FAINT, width=SCALE)
-        over = "> " if share == 1 else ""
-        _text(draw, x + 36, mark, f"{over}{top * share:g} m", _font(14), INK, "lm")
+        _text(draw, x + 36, mark, f"{low + (top - low) * share:g} m", _font(14), INK, "lm")
 
 
 def _bar(draw: ImageDraw.ImageDraw, x: float, y: float, width: float, top: float) -> None:
-    """The same lying, with what else is coloured beside it."""
+    """The scale of the thumbnails, lying, with what else is coloured; shallow water gets more of the ramp."""
     font = _font(13)
     for step in range(round(width)):
-        draw.rectangle(_scaled((x + step, y, x + step + 1, y + 12)), fill=_colour(step / width))
+        draw.rectangle(_scaled((x + step, y, x + step + 1, y + 12)), fill=_colour(math.sqrt(step / width)))
     for share in (0, 0.25, 0.5, 1):
         anchor = "la" if share == 0 else "ra" if share == 1 else "ma"
         _text(draw, x + width * share, y + 17, f"{top * share:g} m", font, FAINT, anchor)

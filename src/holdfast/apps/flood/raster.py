@@ -21,6 +21,7 @@ import rasterio
 import rasterio.shutil
 from affine import Affine
 from numpy.typing import NDArray
+from rasterio._err import CPLE_BaseError
 from rasterio.crs import CRS
 from rasterio.errors import RasterioError
 from rasterio.io import DatasetReader
@@ -221,7 +222,7 @@ def _copy(virtual_raster: str, draft: Path, href: str, sources: list[Header]) ->
                 bigtiff="IF_SAFER",
                 num_threads="1",
             )
-    except RasterioError as error:
+    except (RasterioError, CPLE_BaseError) as error:
         for source in sources:
             read_fully(source.path, source.name)
         reason = " ".join(str(error.__cause__ or error).split())

@@ -89,7 +89,7 @@ def tiles_of(region: Region, count: int) -> list[Tile]:
     """So many tiles, by name: a patch in the middle of a region, or all of it in tiles that are small enough."""
     metres = COARSEST_PIXEL_M
     while len(tiles := _grid(region, metres)) < count:
-        metres -= max(1, metres // 15)
+        metres -= 1
         if metres < 1:
             raise Permanent(f"{region.name} is too small for {count} places. Ask for fewer", code="FLOOD_REGION")
     middle = np.mean(np.array([(tile.left, tile.top) for tile in tiles]), axis=0)

@@ -60,6 +60,8 @@ def same(first: Header, other: Header, *, anywhere: bool = False) -> None:
         raise Permanent(f"{other.name} has {len(other.bands)} bands; a source has one", code="FLOOD_MISMATCH")
     if other.dtype not in GDAL_TYPES:
         raise Permanent(f"{other.name} has pixels of type {other.dtype}, which is no depth", code="FLOOD_MISMATCH")
+    if other.transform.b or other.transform.d:
+        raise Permanent(f"{other.name} is turned: its rows do not run from west to east", code="FLOOD_MISMATCH")
     in_metres(other.unit, other.name)
     compared = {
         "CRS": (first.crs_name, other.crs_name),
