@@ -1,0 +1,1 @@
+"""What is special to one trade, each on the public interface alone."""

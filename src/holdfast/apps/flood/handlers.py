@@ -1,0 +1,88 @@
+"""The handlers of the flood workflows: where things lie, and what is told; the work is done by the modules beside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from holdfast import Context, Permanent, Result, handler
+from holdfast.apps.flood.inventory import read_expected, take_inventory
+from holdfast.apps.flood.merge import merge as merge_stacks
+from holdfast.apps.flood.naming import Group
+from holdfast.apps.flood.quicklook import contact_sheet, footprint_map
+from holdfast.apps.flood.stack import stack
+from holdfast.apps.flood.storage import below, located
+
+
+@handler("flood.inventory")
+def inventory(
+    region: str, source: str, expected: dict[str, Any] | str | None = None, *, ctx: Context
+) -> dict[str, Any]:
+    """Find and group the source tiles of a region; `expected` is what should be there, or a JSON file that says so."""
+    wanted = read_expected(located(expected)) if isinstance(expected, str) else expected
+    found = take_inventory(region, located(source), wanted)
+    ctx.log("inventory", **found["counts"], missing=found["missing"]["count"], empty=found["empty"]["count"])
+    return found
+
+
+@handler("flood.band_stack")
+def band_stack(group: Group, source: str, target: str, *, ctx: Context) -> Result:
+    """Make the stack of one group: `target/REGION/scenario/PLACE.tif`."""
+    href = f"{target.rstrip('/')}/{group.id}.tif"
+    facts = stack(group, located(source), located(href), href)
+    ctx.log("kept" if facts["reused"] else "stacked", href=href, bytes=facts["bytes"])
+    return Result(facts, warnings=tuple(facts["warnings"]), deliverables={"cogs": href})
+
+
+@handler("flood.merge")
+def merge(
+    target: str,
+    stacks: list[str] | None = None,
+    node: str | None = None,
+    scenario: str | None = None,
+    *,
+    ctx: Context,
+) -> Result:
+    """Merge neighbouring stacks into the mosaic `target`: those named, or those that a node's items have made."""
+    hrefs = [fact["href"] for fact in _facts(stacks, node, ctx) if scenario in (None, fact.get("scenario"))]
+    facts = {"scenario": scenario, **merge_stacks([(href, located(href)) for href in hrefs], located(target), target)}
+    ctx.log("kept" if facts["reused"] else "merged", href=target, stacks=len(hrefs), bytes=facts["bytes"])
+    return Result(facts, warnings=tuple(facts["warnings"]), deliverables={"mosaics": target})
+
+
+@handler("flood.quicklook")
+def quicklook(
+    target: str,
+    stacks: list[dict[str, Any]] | None = None,
+    node: str | None = None,
+    source: str | None = None,
+    title: str = "Flood hazard",
+    thumbnails: int = 12,
+    *,
+    ctx: Context,
+) -> Result:
+    """Draw `target/footprints.png` and `target/contact-sheet.png` of stacks: the outputs given, or those of a node.
+
+    With `source` the thumbnails lie on the terrain that the source folder has.
+    """
+    facts = sorted(_facts(stacks, node, ctx), key=lambda fact: str(fact["id"]))
+    if not facts:
+        raise Permanent("There is no stack to look at", code="FLOOD_GROUP")
+    folder = located(target)
+    pictures = {
+        "map": footprint_map(facts, below(folder, "footprints.png"), title),
+        "sheet": contact_sheet(
+            facts, below(folder, "contact-sheet.png"), title, located, located(source) if source else None, thumbnails
+        ),
+    }
+    hrefs = {name: f"{target.rstrip('/')}/{picture['name']}" for name, picture in pictures.items()}
+    output = {name: {"href": hrefs[name], **picture} for name, picture in pictures.items()}
+    return Result(output, deliverables={"pictures": f"{target.rstrip('/')}/"})
+
+
+def _facts(stacks: list[Any] | None, node: str | None, ctx: Context) -> Iterator[dict[str, Any]]:
+    """The stacks meant: given by name or with all their facts, or read page by page from a node's results."""
+    if (stacks is None) == (node is None):
+        raise Permanent("Say either `stacks` or the `node` that made them", code="FLOOD_GROUP")
+    for fact in stacks if stacks is not None else ctx.results(str(node)):
+        yield {"href": fact} if isinstance(fact, str) else fact
