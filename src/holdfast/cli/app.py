@@ -723,14 +723,14 @@ def execute(arguments: list[str]) -> int:
     try:
         for argument in arguments:
             _refuse_broken_text(argument)
-        _add_apps(arguments)
+        add_apps(arguments)
         returned: Any = app(arguments or ["--help"], prog_name="holdfast", standalone_mode=False)
     except (Exception, KeyboardInterrupt) as error:
         return report(error, as_json="--json" in arguments)
     return returned if isinstance(returned, int) else ExitCode.DONE
 
 
-def _add_apps(arguments: list[str]) -> None:
+def add_apps(arguments: list[str]) -> None:
     """Sub-commands of installed apps; looked for only when the command may be one of them."""
     own = {
         command.name or (command.callback.__name__ if command.callback else "") for command in app.registered_commands

@@ -12,7 +12,7 @@ from pathlib import Path
 from holdfast.bootstrap import database
 from holdfast.cli.app import DatabaseUrl, Json, PlainCommand
 from holdfast.cli.session import begin, has_database
-from holdfast.cli.streams import answer, answer_json, harmless, say
+from holdfast.cli.streams import answer, answer_json, harmless, say, show
 from holdfast.errors import NotFound
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "harmless",
     "home",
     "say",
+    "show",
     "use_database",
 ]
 
