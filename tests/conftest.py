@@ -94,7 +94,7 @@ def database_url(server_url: str, template_database: str, free_databases: list[s
 
 
 def _empty(connection: psycopg.Connection) -> None:
-    """End whoever is still connected and delete every row."""
+    """End whoever is still connected and delete every row; what apps keep goes whole."""
     connection.execute(
         "select pg_terminate_backend(pid, 5000) from pg_stat_activity"
         " where datname = current_database() and pid <> pg_backend_pid()"
@@ -104,6 +104,7 @@ def _empty(connection: psycopg.Connection) -> None:
         " order by tablename = 'workflows'"
     ).fetchall()
     with connection.transaction():
+        connection.execute("drop schema if exists stac cascade")
         for (table,) in tables:
             connection.execute(sql.SQL("delete from {}").format(sql.Identifier("holdfast", table)))
 

@@ -8,9 +8,10 @@ import threading
 import time
 from pathlib import Path
 
+import psycopg
 import pytest
 
-from holdfast import InvalidInput, Permanent, Workflow, handler
+from holdfast import Context, InvalidInput, Permanent, Workflow, handler
 from holdfast.testing import run_workflow, run_workflow_async
 
 
@@ -65,6 +66,18 @@ def test_retries_are_instant_unless_asked_otherwise() -> None:
     attempts.clear()
     with pytest.raises(TimeoutError, match="a is ready"):
         run_workflow(flow, timeout=0.5, instant_retries=False)
+
+
+def test_a_handler_reaches_the_database_of_its_engine(database_url: str) -> None:
+    @handler("test.ask")
+    def ask(*, ctx: Context) -> str:
+        with psycopg.connect(ctx.database_url) as connection:
+            found = connection.execute("select count(*) from holdfast.jobs where job_id = %s", (ctx.job_id,)).fetchone()
+        return f"{found}"
+
+    flow = Workflow("w")
+    flow.task("a", handler=ask)
+    assert run_workflow(flow, database_url=database_url).result == "(1,)"
 
 
 def test_a_failed_job_is_a_result() -> None:

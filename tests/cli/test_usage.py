@@ -14,6 +14,7 @@ import pytest
 import typer
 
 from holdfast import __version__
+from holdfast.cli.app import app
 from tests.cli.conftest import Command, finished, spawn
 
 UNREACHABLE = "postgresql://someone:hunter2@127.0.0.1:1/nowhere"
@@ -254,10 +255,53 @@ def test_an_installed_app_adds_its_own_commands(command: Command, monkeypatch: p
 
     point = EntryPoint("tides", "somewhere:app", "holdfast.cli")
     monkeypatch.setattr(EntryPoint, "load", lambda self: there)
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [point])
-    monkeypatch.setattr("holdfast.cli.app.app.registered_groups", [])
+    install(monkeypatch, point)
     assert command("tides", "high").out == "water\n"
     assert "tides" in command("--help").out
+
+
+def install(monkeypatch: pytest.MonkeyPatch, *points: EntryPoint) -> None:
+    """Have these apps and no others."""
+    monkeypatch.setattr("holdfast.cli.apps.entry_points", lambda group: list(points))
+    monkeypatch.setattr("holdfast.cli.app.app.registered_groups", [])
+    monkeypatch.setattr("holdfast.cli.app.app.registered_commands", list(app.registered_commands))
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        ("import tidal_tables", ("needs the module 'tidal_tables'", "pip install 'tides[geo]'")),
+        ("1 / 0", ("cannot be imported: ZeroDivisionError", "Install the package tides again")),
+        ("app = 'no app'", ("is not a typer.Typer", "")),
+    ],
+)
+def test_an_app_that_cannot_be_loaded_says_so_and_is_in_nobodys_way(
+    command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, module: str, said: tuple[str, str]
+) -> None:
+    (tmp_path / "tides.py").write_text(module)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "tides", raising=False)
+    install(monkeypatch, EntryPoint("tides", "tides:app [geo]", "holdfast.cli"))
+    listed = command("--help")
+    assert (listed.code, listed.err) == (0, "")
+    assert re.search(r"^  tides +Not available", listed.out, re.M)
+    for arguments in (["tides"], ["tides", "high", "--at", "noon"], ["tides", "--help"]):
+        told = command(*arguments)
+        assert (told.code, told.out) == (2, "")
+        assert said[0] in told.err and said[1] in told.err
+
+
+def test_only_the_app_that_is_asked_for_is_imported(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = []
+    there = typer.Typer()
+    there.command("high")(lambda: None)
+    there.command("low")(lambda: None)
+    monkeypatch.setattr(EntryPoint, "load", lambda self: loaded.append(self.name) or there)
+    install(monkeypatch, *(EntryPoint(name, "somewhere:app", "holdfast.cli") for name in ("tides", "winds")))
+    command("validate", "flow.yaml")
+    assert loaded == []
+    command("winds", "high")
+    assert loaded == ["winds"]
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from tests.running import HOME
 from tests.running import registry as installed
 
 JOB_ID = str(uuid.uuid4())
+DATABASE_URL = "postgresql://nobody@nowhere/nothing"
 
 
 def lease(handler: str = "under_test", params: dict[str, Any] | None = None, **changes: Any) -> Lease:
@@ -43,7 +44,8 @@ def means(save: CheckpointStore, results: list[ItemResult] | None = None, home: 
         rules = BreakerRules("gateway", codes=("BUSY", "HANDLER_ERROR"))
         return {"gateway": SeenBreaker(rules, is_open=False), "down": SeenBreaker(rules, is_open=True)}.get(name)
 
-    return Means(save, pages, Payloads(Folder(home / "payloads"), **sizes), Workplace(home / "work"), breaker)
+    payloads = Payloads(Folder(home / "payloads"), **sizes)
+    return Means(save, pages, payloads, Workplace(home / "work"), breaker, DATABASE_URL)
 
 
 @dataclass

@@ -41,6 +41,7 @@ def where(*, ctx: Context) -> dict[str, Any]:
         "thread": threading.current_thread() is threading.main_thread(),
         "seen": [ctx.job_id, ctx.node, ctx.index, ctx.attempt, ctx.generation, ctx.inputs, ctx.resume_point],
         "cancelled": ctx.cancelled,
+        "database_url": ctx.database_url,
     }
 
 

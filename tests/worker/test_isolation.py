@@ -30,7 +30,7 @@ from holdfast.worker.execute import Executor, begin
 from tests.conftest import eventually
 from tests.running import SHORT_LEASES, Engine, client_of, nodes, running, serving
 from tests.worker import isolated
-from tests.worker.attempts import JOB_ID, lease, means, output, told
+from tests.worker.attempts import DATABASE_URL, JOB_ID, lease, means, output, told
 
 pytestmark = pytest.mark.anyio
 
@@ -120,6 +120,7 @@ async def test_a_handler_sees_its_attempt_as_in_a_thread(desk: Desk) -> None:
     seen = output(report)
     assert seen["seen"] == [JOB_ID, "n", 4, 2, 3, {"region": "CIV"}, ["half", {"at": [1]}]]
     assert seen["cancelled"] is False
+    assert seen["database_url"] == DATABASE_URL
     assert (report.attempt, report.item, report.alone) == (2, 4, False)
 
 

@@ -26,7 +26,6 @@ RUN, LOOK, STEER, WRITE, INSTALL, APPS = (
     "Look after the installation",
     "Apps",
 )
-APP_ENTRY_POINTS = "holdfast.cli"
 
 
 class PlainCommand(TyperCommand):
@@ -724,26 +723,33 @@ def execute(arguments: list[str]) -> int:
     try:
         for argument in arguments:
             _refuse_broken_text(argument)
-        _add_apps(arguments)
+        add_apps(arguments)
         returned: Any = app(arguments or ["--help"], prog_name="holdfast", standalone_mode=False)
     except (Exception, KeyboardInterrupt) as error:
         return report(error, as_json="--json" in arguments)
     return returned if isinstance(returned, int) else ExitCode.DONE
 
 
-def _add_apps(arguments: list[str]) -> None:
+def add_apps(arguments: list[str]) -> None:
     """Sub-commands of installed apps; looked for only when the command may be one of them."""
     own = {
         command.name or (command.callback.__name__ if command.callback else "") for command in app.registered_commands
     }
-    if next((word for word in arguments if not word.startswith("-")), None) in own:
+    wanted = next((word for word in arguments if not word.startswith("-")), None)
+    if wanted in own:
         return
-    from importlib.metadata import entry_points
+    from holdfast.cli.apps import Unavailable, installed_apps
 
-    known = {group.name for group in app.registered_groups}
-    for point in entry_points(group=APP_ENTRY_POINTS):
-        if point.name not in known:
-            app.add_typer(point.load(), name=point.name, rich_help_panel=APPS)
+    known = own | {group.name for group in app.registered_groups}
+    for name, found in installed_apps(wanted):
+        if name in known:
+            continue
+        if isinstance(found, Unavailable):
+            options = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+            command = app.command(name, help=found.help, rich_help_panel=APPS, context_settings=options)
+            command(found.tell)
+        else:
+            app.add_typer(found, name=name, rich_help_panel=APPS)
 
 
 def _refuse_broken_text(argument: str) -> None:

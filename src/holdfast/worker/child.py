@@ -1,6 +1,6 @@
 """The process of one attempt: it gets its task through a channel, runs the handler and tells how that ended.
 
-It knows no database: checkpoints go through the channel to the worker, which saves them under its lease, and the
+It connects to no database: checkpoints go through the channel to the worker, which saves them under its lease, and the
 results of other nodes come through it. The object store it reads and writes itself.
 """
 
@@ -163,15 +163,16 @@ def _handler(name: str, module: str, path: str) -> Handler:
 
 def _call(handler: Handler, attempt: Attempt, arguments: dict[str, Any], task: dict[str, Any], link: _Link) -> Any:
     payloads = Payloads(open_objects(task["objects"]), limit_bytes=task["limit_bytes"])
+    url: str = task["database_url"]
     own = Path(task["workplace"]) if task["workplace"] is not None else None
     workplace = Workplace(own.parent if own is not None else Path(tempfile.gettempdir()), own)
     if not handler.is_async:
         if handler.context_parameter is not None:
-            means = Means(link.save_and_wait, link.page_and_wait, payloads, workplace, link.breaker_and_wait)
+            means = Means(link.save_and_wait, link.page_and_wait, payloads, workplace, link.breaker_and_wait, url)
             arguments[handler.context_parameter] = Context(attempt, means, _finish)
         return handler.function(**arguments)
     if handler.context_parameter is not None:
-        means = Means(link.save, link.page, payloads, workplace, link.breaker)
+        means = Means(link.save, link.page, payloads, workplace, link.breaker, url)
         arguments[handler.context_parameter] = AsyncContext(attempt, means)
     return asyncio.run(handler.function(**arguments))
 

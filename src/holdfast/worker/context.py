@@ -53,6 +53,7 @@ class Means:
     payloads: Payloads
     workplace: Workplace
     breaker: BreakerLook
+    database_url: str
 
 
 class LeaseLost(Exception):
@@ -147,6 +148,11 @@ class _ContextBase:
     def resume_point(self) -> tuple[str, Any] | None:
         """The last checkpoint that any attempt of this task saved."""
         return self._attempt.lease.resume_point
+
+    @property
+    def database_url(self) -> str:
+        """The engine's database, for an app that keeps tables of its own in it: in another schema than the engine's."""
+        return self._means.database_url
 
     @property
     def workdir(self) -> Path:

@@ -360,6 +360,7 @@ def _task(attempt: Attempt, means: Means, module: str, path: str) -> dict[str, A
         "objects": means.payloads.objects.place,
         "limit_bytes": means.payloads.limit_bytes,
         "workplace": means.workplace.own_or_none(),
+        "database_url": means.database_url,
         "level": logging.getLogger(f"holdfast.handler.{attempt.lease.handler}").getEffectiveLevel(),
     }
 

@@ -91,7 +91,14 @@ class Worker:
         self._probing: asyncio.Task[None] | None = None
         self._breakers: dict[str, tuple[float, SeenBreaker | None]] = {}
         self._workplace = workplace
-        means = Means(self._save_checkpoint, store.results_page, payloads, workplace, self._look_at_breaker)
+        means = Means(
+            self._save_checkpoint,
+            store.results_page,
+            payloads,
+            workplace,
+            self._look_at_breaker,
+            store.connections.url,
+        )
         self._executor = Executor(registry, means, concurrency)
 
     @property

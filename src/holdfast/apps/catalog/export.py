@@ -1,0 +1,147 @@
+"""A static copy of the catalog: plain files that any STAC tool opens. It is there whole, or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast import NotFound, Refused
+from holdfast.apps.catalog.collection import live_collection
+from holdfast.apps.catalog.facts import STAC_VERSION
+from holdfast.apps.catalog.interface import Catalog, Json, all_items
+
+MARK = "holdfast:export"
+"""In the root of what we wrote: what has it may be replaced by the next export, and nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    directory: Path
+    collections: int
+    items: int
+
+    def to_json(self) -> Json:
+        return {"directory": str(self.directory), "collections": self.collections, "items": self.items}
+
+
+def export(catalog: Catalog, directory: Path, storage: str, collections: Sequence[str] | None = None) -> Exported:
+    """Write the collections, or those that are named, as one moment saw them; an earlier export gives way.
+
+    Assets stay where they are. One that is named by a path below the storage is named, in the copy, by where that is:
+    a URL, or a directory, to which the copy then has relative paths.
+    """
+    directory = directory.resolve()
+    _refuse_what_is_not_ours(directory)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    # Beside its place, so that a rename is all that is left to do; hidden, until then.
+    building = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
+    try:
+        with catalog.snapshot() as still:
+            written = _write(still, building, _Assets(storage, directory), collections)
+        building.chmod(0o755)
+        _put_in_place(building, directory)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    return Exported(directory, *written)
+
+
+def _refuse_what_is_not_ours(directory: Path) -> None:
+    if not directory.exists() or (directory.is_dir() and not any(directory.iterdir())):
+        return
+    try:
+        root = json.loads((directory / "catalog.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        root = None
+    if not (isinstance(root, dict) and MARK in root):
+        raise Refused(
+            f"{directory} is not empty, and not an earlier export of this catalog.",
+            remedy="Name a directory that is empty or not there yet, or delete it first.",
+            instance=str(directory),
+        )
+
+
+def _write(catalog: Catalog, building: Path, assets: _Assets, collections: Sequence[str] | None) -> tuple[int, int]:
+    summaries = catalog.summaries(collections)
+    unknown = set(collections or ()) - {summary.collection_id for summary in summaries}
+    if unknown:
+        raise NotFound(
+            f"There is no collection {', '.join(sorted(unknown))}.", remedy="See them with: holdfast stac list"
+        )
+    count = 0
+    for summary in summaries:
+        place = building / summary.collection_id
+        place.mkdir()
+        links = [_link("root", "../catalog.json"), _link("parent", "../catalog.json")]
+        for item in all_items(catalog, collections=[summary.collection_id]):
+            _write_item(place, item, assets)
+            links.append(_link("item", f"./{item['id']}/{item['id']}.json", "application/geo+json"))
+            count += 1
+        _write_json(place / "collection.json", {**live_collection(summary), "links": links})
+    _write_json(building / "catalog.json", _root([summary.collection_id for summary in summaries]))
+    return len(summaries), count
+
+
+def _write_item(place: Path, item: Json, assets: _Assets) -> None:
+    own = place / item["id"]
+    own.mkdir()
+    links = [_link("root", "../../catalog.json"), _link("parent", "../collection.json"), *item["links"]]
+    found = {key: {**asset, "href": assets.href(item, asset["href"])} for key, asset in item["assets"].items()}
+    _write_json(own / f"{item['id']}.json", {**item, "links": links, "assets": found})
+
+
+def _root(collections: Sequence[str]) -> Json:
+    children = [_link("child", f"./{collection_id}/collection.json") for collection_id in collections]
+    return {
+        "type": "Catalog",
+        "stac_version": STAC_VERSION,
+        "id": "holdfast",
+        "description": "What holdfast has made and registered.",
+        MARK: 1,
+        "links": [_link("root", "./catalog.json"), *children],
+    }
+
+
+def _link(rel: str, href: str, media_type: str = "application/json") -> Json:
+    return {"rel": rel, "href": href, "type": media_type}
+
+
+def _write_json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class _Assets:
+    """Where assets lie, seen from the copy."""
+
+    storage: str
+    directory: Path
+
+    def href(self, item: Json, href: str) -> str:
+        if "://" in href or href.startswith("/"):
+            return href
+        if "://" in self.storage:
+            return f"{self.storage.rstrip('/')}/{href}"
+        own = self.directory / item["collection"] / item["id"]
+        return os.path.relpath(Path(self.storage).resolve() / href, own)
+
+
+def _put_in_place(building: Path, directory: Path) -> None:
+    """What was there steps aside first, for a directory cannot be renamed over another that is not empty."""
+    if not directory.exists():
+        building.rename(directory)
+        return
+    aside = Path(tempfile.mkdtemp(prefix=f".{directory.name}.before.", dir=directory.parent))
+    directory.rename(aside / directory.name)
+    try:
+        building.rename(directory)
+    except OSError:
+        (aside / directory.name).rename(directory)
+        aside.rmdir()
+        raise
+    shutil.rmtree(aside, ignore_errors=True)

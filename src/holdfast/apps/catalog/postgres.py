@@ -1,0 +1,203 @@
+"""The catalog on plain Postgres: the schema `stac` beside the engine's, boxes and ranges of Postgres's own."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import orjson
+import psycopg
+from psycopg.rows import dict_row
+
+from holdfast import HoldfastError, InvalidInput, NotFound, Unreachable
+from holdfast.apps.catalog.extents import flat, round_earth, searched_range, written
+from holdfast.apps.catalog.interface import PAGE_ITEMS, Change, CollectionSummary, Json, Page, Upserted
+from holdfast.apps.catalog.migrate import ensure_schema
+from holdfast.apps.catalog.queries import query
+from holdfast.apps.catalog.rows import check_id, item_rows
+
+CONNECT_SECONDS = 10
+KEYS = (
+    *("type", "stac_version", "stac_extensions", "id", "collection"),
+    *("geometry", "bbox", "properties", "links", "assets"),
+)
+"""In the order in which people read them; Postgres keeps none."""
+
+Connection = psycopg.Connection[dict[str, Any]]
+
+
+class PostgresCatalog:
+    """Keeps the promises of `interface.Catalog`. Each call is one statement on a connection of its own.
+
+    A statement that its client never hears of again ends by itself: nobody's stop or death holds a lock.
+    """
+
+    def __init__(self, database_url: str, connection: Connection | None = None) -> None:
+        self._url = database_url
+        self._given = connection
+
+    def ensure_collection(self, collection: Mapping[str, Any]) -> Change:
+        try:
+            collection_id = check_id(collection.get("id"))
+        except ValueError as error:
+            raise InvalidInput(f"The collection {collection.get('id')!r} is not valid: {error}.") from None
+        content = {name: value for name, value in collection.items() if name not in ("extent", "links")}
+        rows = self._ask("upsert_collection", collection_id=collection_id, content=_json(content))
+        return ("created" if rows[0]["created"] else "updated") if rows else "unchanged"
+
+    def upsert_items(self, collection_id: str, items: Sequence[Mapping[str, Any]]) -> Upserted:
+        rows = item_rows(collection_id, items)
+        if not rows:
+            return Upserted()
+        try:
+            (told,) = self._ask("upsert_items", collection_id=collection_id, rows=_json(rows))
+        except psycopg.errors.ForeignKeyViolation:
+            raise NotFound(
+                f"There is no collection {collection_id} to register items in.",
+                remedy="Make it first, with the handler raster.stac_ensure_collection.",
+                instance=collection_id,
+            ) from None
+        return Upserted(told["created"], told["updated"], len(rows) - told["created"] - told["updated"])
+
+    def new_or_changed(self, collection_id: str, items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        digests = {row["item_id"]: row["item_digest"] for row in item_rows(collection_id, items)}
+        found = self._ask("item_digests", collection_id=collection_id, item_ids=list(digests))
+        known = {row["item_id"]: row["item_digest"] for row in found}
+        return [item for item in items if known.get(item["id"]) != digests[item["id"]]]
+
+    def get(self, collection_id: str, item_id: str) -> Json | None:
+        found = self.search(collections=[collection_id], ids=[item_id]).items
+        return found[0] if found else None
+
+    def search(
+        self,
+        *,
+        bbox: Sequence[float] | None = None,
+        datetime: str | None = None,
+        collections: Sequence[str] | None = None,
+        ids: Sequence[str] | None = None,
+        job_id: str | None = None,
+        content_hash: str | None = None,
+        properties: Mapping[str, Any] | None = None,
+        limit: int = PAGE_ITEMS,
+        token: str | None = None,
+    ) -> Page:
+        if limit < 1:
+            raise InvalidInput(f"A page has at least one item, not {limit}.")
+        after_collection, after_item = _place(token)
+        rows = self._ask(
+            "find_items",
+            collections=list(collections) if collections is not None else None,
+            ids=list(ids) if ids is not None else None,
+            **_where_and_when(bbox, datetime),
+            job_id=job_id,
+            content_hash=content_hash,
+            properties=_json(dict(properties)) if properties is not None else None,
+            after_collection=after_collection,
+            after_item=after_item,
+            limit=limit + 1,
+        )
+        items = [_item(row) for row in rows[:limit]]
+        return Page(items, _token(items[-1]) if len(rows) > limit else None)
+
+    def delete_items(self, collection_id: str, item_ids: Sequence[str]) -> int:
+        with self._connection() as connection:
+            asked = {"collection_id": collection_id, "item_ids": list(item_ids)}
+            return connection.execute(query("delete_items"), asked).rowcount
+
+    def summaries(self, collections: Sequence[str] | None = None) -> list[CollectionSummary]:
+        return [_summary(row) for row in self._ask("summaries", collections=collections)]
+
+    def jobs_ending(self, ending: str) -> list[str]:
+        return [row["job_id"] for row in self._ask("jobs_ending", ending=ending)]
+
+    @contextmanager
+    def snapshot(self) -> Iterator[PostgresCatalog]:
+        with self._connection() as connection, connection.transaction():
+            connection.execute("set transaction isolation level repeatable read, read only")
+            yield PostgresCatalog(self._url, connection)
+
+    def _ask(self, name: str, **asked: Any) -> list[dict[str, Any]]:
+        with self._connection() as connection:
+            return connection.execute(query(name), asked).fetchall()
+
+    @contextmanager
+    def _connection(self) -> Iterator[Connection]:
+        if self._given is not None:
+            yield self._given
+            return
+        try:
+            with psycopg.connect(
+                self._url,
+                autocommit=True,
+                row_factory=dict_row,
+                prepare_threshold=None,
+                connect_timeout=CONNECT_SECONDS,
+                application_name="holdfast catalog",
+            ) as connection:
+                ensure_schema(connection)
+                yield connection
+        except psycopg.DataError as error:
+            raise InvalidInput(f"The catalog's database cannot store it: {' '.join(str(error).split())}") from error
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            raise _unreachable(error) from error
+
+
+def _unreachable(error: Exception) -> HoldfastError:
+    return Unreachable(
+        f"The catalog's database does not answer: {' '.join(str(error).split())}",
+        remedy="Look at the whole installation with: holdfast doctor",
+    )
+
+
+def _json(value: Any) -> str:
+    return orjson.dumps(value).decode()
+
+
+def _where_and_when(bbox: Sequence[float] | None, datetime: str | None) -> dict[str, str | None]:
+    try:
+        box = None
+        if bbox is not None:
+            west, south, east, north = flat(bbox)
+            box = f"({east!r},{north!r}),({west!r},{south!r})"
+        return {"box": box, "during": searched_range(datetime) if datetime is not None else None}
+    except ValueError as error:
+        raise InvalidInput(f"The search is not valid: {error}.") from None
+
+
+def _item(row: dict[str, Any]) -> Json:
+    """As STAC: with the times of its registration, and a link to its collection where an export puts it."""
+    item: Json = {name: row["content"][name] for name in KEYS if name in row["content"]} | row["content"]
+    times = {"created": written(row["created_at"]), "updated": written(row["updated_at"])}
+    item["properties"] = times | item["properties"]
+    item["links"] = [{"rel": "collection", "href": "../collection.json", "type": "application/json"}, *item["links"]]
+    return item
+
+
+def _summary(row: dict[str, Any]) -> CollectionSummary:
+    bbox = None
+    if row["west"] is not None:
+        west, east = row["west"], row["east"]
+        if row["crosses"] and row["east_of_zero"] - row["west_of_zero"] < east - west:
+            west, east = row["west_of_zero"], row["east_of_zero"]
+        bbox = round_earth(west, row["south"], east, row["north"])
+    interval = (written(row["begins"]), written(row["ends"])) if row["begins"] is not None else None
+    return CollectionSummary(row["collection_id"], row["items"], bbox, interval, row["content"])
+
+
+def _token(item: Json) -> str:
+    return base64.urlsafe_b64encode(orjson.dumps([item["collection"], item["id"]])).decode()
+
+
+def _place(token: str | None) -> tuple[str | None, str | None]:
+    """Behind which item the page begins."""
+    if token is None:
+        return None, None
+    try:
+        collection_id, item_id = orjson.loads(base64.urlsafe_b64decode(token.encode()))
+        return str(collection_id), str(item_id)
+    except (binascii.Error, ValueError, TypeError):
+        raise InvalidInput(f"'{token}' is not a token of a search.", remedy="Use the one of the page before.") from None

@@ -1,0 +1,108 @@
+"""An item as the tables have it: checked, without the links that depend on where it lies, and with its digest. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from holdfast.apps.catalog.extents import flat, moment, time_range
+from holdfast.apps.catalog.interface import InvalidItem, Json
+
+JOB, NODE, CONTENT_HASH = "holdfast:job_id", "holdfast:node", "holdfast:content_hash"
+PROVENANCE = (JOB, NODE)
+PLACED_LINKS = ("self", "root", "parent", "collection", "item", "items", "child")
+"""Links that say where an item lies among others: an export makes them, the tables do not keep them."""
+
+_ID = re.compile(r"[A-Za-z0-9_~][A-Za-z0-9._~@+=,-]{0,199}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def check_id(identifier: Any) -> str:
+    """An id that is also a file's name and a part of a URL; ValueError for others."""
+    if not isinstance(identifier, str) or not _ID.fullmatch(identifier) or identifier.endswith(".json"):
+        raise ValueError(
+            "an id has 1 to 200 of the characters A-Z a-z 0-9 _ ~ . @ + = , - and does not end with .json, "
+            "so that it can be a file's name"
+        )
+    return identifier
+
+
+def item_rows(collection_id: str, items: Sequence[Mapping[str, Any]]) -> list[Json]:
+    """The rows of a batch in the order in which they are locked; InvalidItem for the first that cannot be one."""
+    rows = {}
+    for item in items:
+        row = item_row(collection_id, item)
+        if row["item_id"] in rows:
+            raise InvalidItem(row["item_id"], "it stands in the batch twice")
+        rows[row["item_id"]] = row
+    return [rows[item_id] for item_id in sorted(rows)]
+
+
+def item_row(collection_id: str, item: Mapping[str, Any]) -> Json:
+    try:
+        item_id = check_id(item.get("id"))
+        content = _kept(collection_id, item)
+        properties = content["properties"]
+        return {
+            "item_id": item_id,
+            "content": content,
+            "item_digest": digest(content),
+            "content_hash": _sha256(properties.get(CONTENT_HASH)),
+            "box": _box(content),
+            "during": _during(properties),
+            "job_id": properties.get(JOB),
+            "node": properties.get(NODE),
+        }
+    except (ValueError, TypeError) as error:
+        raise InvalidItem(str(item.get("id")), str(error)) from None
+
+
+def _kept(collection_id: str, item: Mapping[str, Any]) -> Json:
+    """What is stored; a copy, so that nobody's item is changed."""
+    if not isinstance(item.get("properties"), Mapping):
+        raise ValueError("it has no properties")
+    if item.get("collection") not in (None, collection_id):
+        raise ValueError(f"it belongs to the collection {item['collection']}, not to {collection_id}")
+    links = item.get("links") or []
+    if not isinstance(links, list) or not all(isinstance(link, dict) for link in links):
+        raise ValueError("its links must be objects")
+    links = [link for link in links if link.get("rel") not in PLACED_LINKS]
+    kept = {**item, "collection": collection_id, "properties": dict(item["properties"]), "links": links}
+    if b"\\u0000" in orjson.dumps(kept):
+        raise ValueError("it has text with a NUL character")
+    return kept
+
+
+def digest(content: Json) -> str:
+    """What makes two items the same: everything but which job and node made them."""
+    properties = {name: value for name, value in content["properties"].items() if name not in PROVENANCE}
+    told = orjson.dumps({**content, "properties": properties}, option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(told).hexdigest()
+
+
+def _sha256(found: Any) -> str | None:
+    if found is not None and not (isinstance(found, str) and _SHA256.fullmatch(found)):
+        raise ValueError(f"{CONTENT_HASH} must be a sha256 in lower case hex, not {found!r}")
+    return found
+
+
+def _box(content: Json) -> str | None:
+    if content.get("bbox") is None:
+        if content.get("geometry") is not None:
+            raise ValueError("it has a geometry and no bbox")
+        return None
+    west, south, east, north = flat(content["bbox"])
+    return f"({east!r},{north!r}),({west!r},{south!r})"
+
+
+def _during(properties: Json) -> str:
+    if properties.get("datetime") is not None:
+        at = moment(properties["datetime"])
+        return time_range(at, at)
+    if properties.get("start_datetime") is None or properties.get("end_datetime") is None:
+        raise ValueError("it has no datetime, nor both start_datetime and end_datetime")
+    return time_range(moment(properties["start_datetime"]), moment(properties["end_datetime"]))

@@ -1,0 +1,1 @@
+"""The catalog's statements and its migrations."""

@@ -1,0 +1,119 @@
+"""Whether an item or a collection is valid STAC, by the JSON Schemas that are on this machine. Never asks the network.
+
+The schemas of STAC itself are pystac's. Those of extensions are in `schemas/`; the fields of others are not checked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from holdfast import InvalidInput
+from holdfast.apps.catalog.facts import STAC_VERSION
+from holdfast.apps.catalog.interface import InvalidItem, Json
+
+COLLECTION_LINK = {"rel": "collection", "href": "../collection.json", "type": "application/json"}
+DRAFT = "http://json-schema.org/draft-07/schema#"
+OLDER_VERSIONS = ("1.0.0", "1.0.1")
+GEOMETRY = "https://geojson.org/schema/Geometry.json"
+INSTALL = "Install what it needs with: pip install 'holdfast[geo]'"
+
+
+class MissingExtra(InvalidInput):
+    """What checks an item is not installed here."""
+
+    def __init__(self, module: str | None) -> None:
+        super().__init__(f"The catalog needs the module '{module}', which is not installed.", remedy=INSTALL)
+
+
+def check_item(item: Mapping[str, Any]) -> None:
+    """InvalidItem says where an item breaks which rule."""
+    # The schema wants a link wherever a collection is named; where the item lies is not known before an export.
+    link = [COLLECTION_LINK] if "collection" in item else []
+    placed = {**item, "links": [*item.get("links", ()), *link]}
+    for uri in (_core("item"), *(uri for uri in item.get("stac_extensions", ()) if uri not in unchecked(item))):
+        reason = _reason(uri, placed)
+        if reason is not None:
+            raise InvalidItem(str(item.get("id")), _reason_in_geometry(item.get("geometry")) or reason)
+
+
+def _reason_in_geometry(geometry: Any) -> str | None:
+    """Of a wrong geometry the schema of items says that the item should have none: that helps nobody."""
+    reason = _reason(GEOMETRY, geometry) if geometry is not None else None
+    return f"geometry/{reason}" if reason is not None else None
+
+
+def check_collection(collection: Mapping[str, Any]) -> None:
+    """InvalidInput says where a collection breaks which rule."""
+    reason = _reason(_core("collection"), collection)
+    if reason is not None:
+        raise InvalidInput(f"The collection {collection.get('id')} is not valid: {reason}.")
+
+
+def unchecked(item: Mapping[str, Any]) -> list[str]:
+    """The extensions whose schema is not on this machine."""
+    return [uri for uri in item.get("stac_extensions", ()) if uri not in schemas()]
+
+
+def as_current(item: Mapping[str, Any]) -> Json:
+    """An item of STAC 1.0 as one of 1.1; one of 1.1 as it is."""
+    version = item.get("stac_version")
+    if version == STAC_VERSION:
+        return dict(item)
+    if version not in OLDER_VERSIONS:
+        raise InvalidItem(str(item.get("id")), f"its stac_version is {version!r}; 1.0.0 and {STAC_VERSION} are taken")
+    try:
+        from pystac.serialization import identify_stac_object, migrate_to_latest
+    except ModuleNotFoundError as error:
+        raise MissingExtra(error.name) from error
+    try:
+        return dict(migrate_to_latest(json.loads(json.dumps(item)), identify_stac_object(dict(item))))
+    except Exception as error:
+        # Whatever pystac stumbles over in somebody's item is a fault of the item.
+        raise InvalidItem(str(item.get("id")), f"it cannot be read as STAC {version}: {error}") from error
+
+
+@cache
+def schemas() -> dict[str, Json]:
+    """Every schema that is here, by its URI."""
+    try:
+        from pystac.validation.local_validator import get_local_schema_cache
+    except ModuleNotFoundError as error:
+        raise MissingExtra(error.name) from error
+    known: dict[str, Json] = dict(get_local_schema_cache())
+    for file in resources.files("holdfast.apps.catalog").joinpath("schemas").iterdir():
+        if file.name.endswith(".json"):
+            schema = json.loads(file.read_text(encoding="utf-8"))
+            known[schema["$id"].rstrip("#")] = schema
+    # The projection extension refers to it; a coordinate system in that form is taken as it is.
+    known["https://proj.org/schemas/v0.7/projjson.schema.json"] = {"$schema": DRAFT, "type": "object"}
+    return known
+
+
+def _core(kind: str) -> str:
+    return f"https://schemas.stacspec.org/v{STAC_VERSION}/{kind}-spec/json-schema/{kind}.json"
+
+
+def _reason(uri: str, found: Mapping[str, Any]) -> str | None:
+    from jsonschema.exceptions import best_match  # type: ignore[import-untyped]
+
+    error = best_match(_validator(uri).iter_errors(found))
+    if error is None:
+        return None
+    place = "/".join(str(part) for part in error.absolute_path)
+    message = " ".join(error.message.split())[:300]
+    return f"{place}: {message}" if place else message
+
+
+@cache
+def _validator(uri: str) -> Any:
+    known = schemas()
+    from jsonschema import Draft7Validator  # type: ignore[import-untyped]
+    from referencing import Registry, Resource
+
+    # A registry that retrieves nothing: a reference to what is not here is an error, not a request.
+    registry: Any = Registry().with_resources((name, Resource.from_contents(schema)) for name, schema in known.items())
+    return Draft7Validator(known[uri], registry=registry.crawl())

@@ -1,0 +1,50 @@
+"""What an app's own sub-commands are made of: the options, the help, the streams and the database of ours.
+
+Public, for modules that an entry point of the group `holdfast.cli` names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from holdfast.bootstrap import database
+from holdfast.cli.app import DatabaseUrl, Json, PlainCommand
+from holdfast.cli.session import begin, has_database
+from holdfast.cli.streams import answer, answer_json, harmless, say, show
+from holdfast.errors import NotFound
+
+__all__ = [
+    "DatabaseUrl",
+    "Json",
+    "PlainCommand",
+    "answer",
+    "answer_json",
+    "harmless",
+    "home",
+    "say",
+    "show",
+    "use_database",
+]
+
+
+@contextmanager
+def use_database(database_url: str | None) -> Iterator[str]:
+    """The URL of the database that every command uses, for as long as we are in here.
+
+    It is the given one, else HOLDFAST_DATABASE_URL, else the embedded one. Looking sets nothing up: NotFound says that
+    there is none yet.
+    """
+    settings = begin(database_url)
+    if not has_database(settings):
+        raise NotFound(
+            f"There is no database in {settings.home} yet.", remedy="Run a workflow first: holdfast run FILE"
+        )
+    with database(settings) as url:
+        yield url
+
+
+def home() -> Path:
+    """The directory of this installation, HOLDFAST_HOME."""
+    return begin().home

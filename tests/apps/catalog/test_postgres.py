@@ -1,0 +1,263 @@
+"""The catalog on a real Postgres: batches, searches, extents, and what several do at once."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+import pytest
+
+from holdfast import InvalidInput, NotFound, Unreachable
+from holdfast.apps.catalog.interface import InvalidItem, Upserted, all_items
+from holdfast.apps.catalog.postgres import PostgresCatalog
+from tests.apps.catalog.conftest import collection, item, sha256
+
+MANY = 1924
+
+
+def ids(catalog: PostgresCatalog, **wanted: Any) -> list[str]:
+    return [found["id"] for found in all_items(catalog, **wanted)]
+
+
+def at_once(*works: Callable[[], Any]) -> list[Any]:
+    """All of them in threads that begin together."""
+    begin = threading.Barrier(len(works))
+
+    def run(work: Callable[[], Any]) -> Any:
+        begin.wait()
+        return work()
+
+    with ThreadPoolExecutor(len(works)) as pool:
+        return list(pool.map(run, works))
+
+
+def test_thousands_of_items_are_one_statement_and_the_second_time_nothing(
+    catalog: PostgresCatalog, database_url: str
+) -> None:
+    batch = [item(number) for number in range(MANY)]
+    assert catalog.new_or_changed("floods", batch) == batch
+    assert catalog.upsert_items("floods", batch) == Upserted(created=MANY)
+    before = versions(database_url)
+    random.Random(7).shuffle(batch)
+    assert catalog.upsert_items("floods", batch) == Upserted(unchanged=MANY)
+    assert catalog.new_or_changed("floods", batch) == []
+    assert versions(database_url) == before, "rows that did not change were not written"
+    assert catalog.summaries()[0].items == MANY
+    assert ids(catalog, limit=500) == sorted(one["id"] for one in batch)
+
+
+def versions(database_url: str) -> set[tuple[Any, ...]]:
+    with psycopg.connect(database_url) as connection:
+        return set(connection.execute("select item_id, ctid::text, updated_at from stac.items").fetchall())
+
+
+def test_what_changed_is_updated_and_the_rest_is_not_touched(catalog: PostgresCatalog) -> None:
+    catalog.upsert_items("floods", [item(1), item(2)])
+    changed = [item(1), item(2, title="Depth"), item(3)]
+    assert catalog.upsert_items("floods", changed) == Upserted(created=1, updated=1, unchanged=1)
+    found = catalog.get("floods", "tile-0002")
+    assert found is not None
+    assert found["assets"]["data"]["title"] == "Depth"
+    assert found["properties"]["updated"] > found["properties"]["created"]
+
+
+def test_the_same_from_another_job_is_the_same_and_keeps_its_maker(catalog: PostgresCatalog) -> None:
+    catalog.upsert_items("floods", [item(1, job_id="first", node="stack")])
+    assert catalog.upsert_items("floods", [item(1, job_id="second", node="again")]) == Upserted(unchanged=1)
+    assert ids(catalog, job_id="first") == ["tile-0001"]
+    assert catalog.upsert_items("floods", [item(1, job_id="third", sha256=sha256(99))]) == Upserted(updated=1)
+    assert ids(catalog, job_id="third") == ["tile-0001"]
+
+
+def test_an_item_comes_back_as_it_was_given(catalog: PostgresCatalog) -> None:
+    given = item(4)
+    link = {"rel": "about", "href": "https://example.com/4"}
+    catalog.upsert_items("floods", [{**given, "links": [link, {"rel": "self", "href": "/somewhere.json"}]}])
+    found = catalog.get("floods", "tile-0004")
+    assert found is not None
+    assert list(found) == [
+        *("type", "stac_version", "stac_extensions", "id", "collection"),
+        *("geometry", "bbox", "properties", "links", "assets"),
+    ]
+    assert [each["rel"] for each in found["links"]] == ["collection", "about"]
+    assert {k: v for k, v in found["properties"].items() if k not in ("created", "updated")} == given["properties"]
+    assert (found["geometry"], found["assets"]) == (given["geometry"], given["assets"])
+    assert catalog.get("floods", "tile-0005") is None
+    assert catalog.get("droughts", "tile-0004") is None
+
+
+def test_one_item_that_cannot_be_stored_keeps_its_whole_batch_out(catalog: PostgresCatalog) -> None:
+    with pytest.raises(InvalidItem, match="Item tile-0003 is not valid: it has no datetime"):
+        catalog.upsert_items("floods", [item(1), item(2), item(3, datetime=None)])
+    assert ids(catalog) == []
+
+
+def test_items_need_a_collection(catalog: PostgresCatalog) -> None:
+    with pytest.raises(NotFound, match="There is no collection droughts"):
+        catalog.upsert_items("droughts", [item(1)])
+    with pytest.raises(InvalidInput, match="file's name"):
+        catalog.ensure_collection({**collection("floods"), "id": "a/b"})
+
+
+def test_a_collection_is_made_once_and_changed_only_if_it_differs(catalog: PostgresCatalog) -> None:
+    assert catalog.ensure_collection(collection("floods")) == "unchanged"
+    assert catalog.ensure_collection(collection("floods", title="All floods")) == "updated"
+    changes = at_once(*[lambda: catalog.ensure_collection(collection("droughts"))] * 6)
+    assert sorted(changes) == ["created", *["unchanged"] * 5]
+
+
+def test_overlapping_batches_at_once_make_no_duplicates_and_no_deadlock(catalog: PostgresCatalog) -> None:
+    def register(first: int, title: str) -> Upserted:
+        batch = [item(number, title=title) for number in range(first, first + 300)]
+        random.Random(title).shuffle(batch)
+        return catalog.upsert_items("floods", batch)
+
+    rounds = [(0, "a"), (100, "b"), (200, "c"), (100, "d")]
+    told = at_once(*(lambda first=first, title=title: register(first, title) for first, title in rounds))
+    assert sum(one.created for one in told) == 500
+    assert sum(one.created + one.updated + one.unchanged for one in told) == 1200
+    assert len(ids(catalog)) == 500
+
+
+def test_extents_are_those_of_the_items_that_are_there(catalog: PostgresCatalog) -> None:
+    assert (catalog.summaries()[0].bbox, catalog.summaries()[0].interval) == (None, None)
+    far = item(2, bounds=[30, 40, 31, 41], datetime="2021-06-01T00:00:00Z")
+    long = item(3, datetime=None, start_datetime="2019-01-01T00:00:00Z", end_datetime="2019-12-31T23:59:59Z")
+    catalog.upsert_items("floods", [item(1), far, long])
+    (summary,) = catalog.summaries()
+    assert (summary.items, summary.bbox) == (3, [-169, -20, 31, 41])
+    assert summary.interval == ("2019-01-01T00:00:00Z", "2021-06-01T00:00:00Z")
+    assert catalog.delete_items("floods", [far["id"], long["id"], "no-such-tile"]) == 2
+    (summary,) = catalog.summaries()
+    assert (summary.items, summary.bbox) == (1, [-169, -20, -168, -19])
+    assert summary.interval == ("2020-01-01T00:00:00Z", "2020-01-01T00:00:00Z")
+    assert catalog.delete_items("floods", []) == 0
+    assert catalog.summaries(["droughts"]) == []
+
+
+@pytest.mark.parametrize(
+    ("bounds", "wanted"),
+    [
+        ([[179.5, 0, 180.5, 1], [-178, 0, -177, 1]], [179.5, 0, -177, 1]),
+        ([[179.5, 0, 180.5, 1], [-5, 0, 10, 1]], [-5, 0, -179.5, 1]),
+        ([[140, 0, 141, 1], [-100, 0, -99, 1]], [-100, 0, 141, 1]),
+        ([[-180, -60, 180, 60], [179.5, 0, 180.5, 1]], [-180, -60, 180, 60]),
+    ],
+)
+def test_an_extent_goes_over_the_antimeridian_if_an_item_does(
+    catalog: PostgresCatalog, bounds: list[list[float]], wanted: list[float]
+) -> None:
+    catalog.upsert_items("floods", [item(number, bounds=one) for number, one in enumerate(bounds)])
+    assert catalog.summaries()[0].bbox == wanted
+
+
+BOXES: list[tuple[list[float], list[str]]] = [
+    ([-1, -1, 11, 11], ["here"]),
+    ([4, 4, 5, 5], ["here"]),
+    ([10, 10, 20, 20], ["here"]),
+    ([5, 5, 5, 5], ["here"]),
+    ([10.1, 0, 20, 10], []),
+    ([0, 10.1, 10, 20], []),
+    ([-180, -90, 180, 90], ["here", "over", "point"]),
+    ([179, -90, 180, 90], ["over"]),
+    ([-180, -90, -179, 90], ["over"]),
+    ([170, -90, -170, 90], ["over"]),
+    ([178, -90, 179.4, 90], []),
+    ([-179.4, -90, -170, 90], []),
+    ([100, 49, -100, 51], []),
+    ([60, 50, 60, 50], ["point"]),
+    ([59, 49, 0, 61, 51, 100], ["point"]),
+]
+
+
+def test_a_search_by_box_finds_what_touches_it(catalog: PostgresCatalog) -> None:
+    nowhere = {**item(4, id="nowhere"), "geometry": None}
+    del nowhere["bbox"]
+    point = {"type": "Point", "coordinates": [60, 50]}
+    catalog.upsert_items(
+        "floods",
+        [
+            item(1, id="here", bounds=[0, 0, 10, 10]),
+            item(2, id="over", bounds=[179.5, -20, 180.5, -19]),
+            item(3, id="point", geometry=point, bounds=None),
+            nowhere,
+        ],
+    )
+    assert [(bbox, ids(catalog, bbox=bbox)) for bbox, _ in BOXES] == BOXES
+
+
+TIMES: list[tuple[str, list[str]]] = [
+    ("2020-01-01T00:00:00Z", ["moment", "year"]),
+    ("2020-06-01T00:00:00Z", ["year"]),
+    ("../2019-12-31T00:00:00Z", []),
+    ("2020-12-31T00:00:00Z/..", ["year"]),
+    ("2019-01-01T00:00:00Z/2030-01-01T00:00:00Z", ["moment", "year"]),
+]
+
+
+def test_a_search_by_time_finds_what_was_then(catalog: PostgresCatalog) -> None:
+    year = {"start_datetime": "2020-01-01T00:00:00Z", "end_datetime": "2020-12-31T00:00:00Z", "datetime": None}
+    catalog.upsert_items("floods", [item(1, id="moment"), item(2, id="year", **year)])
+    assert [(datetime, ids(catalog, datetime=datetime)) for datetime, _ in TIMES] == TIMES
+
+
+def test_items_are_found_by_job_by_hash_and_by_what_others_call_them(catalog: PostgresCatalog) -> None:
+    catalog.ensure_collection(collection("droughts"))
+    catalog.upsert_items("floods", [item(n, job_id=f"job-{n % 2}", node="stack") for n in range(4)])
+    catalog.upsert_items("droughts", [item(1, job_id="job-1")])
+    assert ids(catalog, job_id="job-0") == ["tile-0000", "tile-0002"]
+    assert len(ids(catalog, content_hash=sha256(1))) == 2
+    assert ids(catalog, properties={"platform:dataset_id": 3}) == ["tile-0003"]
+    assert ids(catalog, properties={"platform:dataset_id": "3"}) == []
+    assert ids(catalog, collections=["droughts"], ids=["tile-0001", "tile-0002"]) == ["tile-0001"]
+    assert ids(catalog, ids=[]) == []
+    assert catalog.jobs_ending("b-1") == ["job-1"]
+
+
+def test_pages_follow_each_other_without_gaps(catalog: PostgresCatalog) -> None:
+    catalog.upsert_items("floods", [item(number) for number in range(7)])
+    page = catalog.search(limit=3)
+    assert [found["id"] for found in page.items] == ["tile-0000", "tile-0001", "tile-0002"]
+    catalog.delete_items("floods", ["tile-0002"])
+    assert page.token is not None
+    page = catalog.search(limit=4, token=page.token)
+    assert ([found["id"] for found in page.items][-1], page.token) == ("tile-0006", None)
+    with pytest.raises(InvalidInput, match="not a token"):
+        catalog.search(token="?")
+    with pytest.raises(InvalidInput, match="at least one item"):
+        catalog.search(limit=0)
+    with pytest.raises(InvalidInput, match="The search is not valid"):
+        catalog.search(bbox=[0, 0, 1])
+    with pytest.raises(InvalidInput, match="The search is not valid"):
+        catalog.search(datetime="now")
+
+
+def test_a_snapshot_does_not_see_what_comes_later(catalog: PostgresCatalog) -> None:
+    catalog.upsert_items("floods", [item(1)])
+    with catalog.snapshot() as still:
+        assert ids(still) == ["tile-0001"]
+        catalog.upsert_items("floods", [item(2)])
+        assert (ids(still), still.summaries()[0].items) == (["tile-0001"], 1)
+    assert len(ids(catalog)) == 2
+
+
+def test_searches_by_box_time_and_property_use_their_indexes(catalog: PostgresCatalog, database_url: str) -> None:
+    with psycopg.connect(database_url) as connection:
+        connection.execute("set enable_seqscan = off")
+        for condition, index in (
+            ("box && box '(1,1),(0,0)'", "items_by_box"),
+            ("during && tstzrange(now(), now(), '[]')", "items_by_time"),
+            ("(content -> 'properties') @> '{\"a:b\": 1}'", "items_by_property"),
+        ):
+            statement = f"explain select 1 from stac.items where {condition}"
+            plan = connection.execute(statement.encode()).fetchall()
+            assert index in str(plan)
+
+
+def test_a_database_that_does_not_answer_is_out_of_reach() -> None:
+    with pytest.raises(Unreachable, match="does not answer"):
+        PostgresCatalog("postgresql://nobody@127.0.0.1:1/nothing").summaries()
