@@ -54,7 +54,7 @@ def two(seed: int, shape: tuple[int, int] = (300, 400)) -> list[Values]:
 
 
 def test_every_pixel_of_a_mosaic_is_that_of_its_stack_and_gaps_are_nodata(neighbours: Neighbours) -> None:
-    placed = {"A": (0, 0), "B": (400, 0), "C": (400, 300)}
+    placed = {"A": (400, 300), "B": (400, 0), "C": (0, 0)}
     expected = np.full((2, 600, 800), -9999.0, np.float32)
     for number, (name, (column, row)) in enumerate(placed.items()):
         bands = two(number)

@@ -223,10 +223,10 @@ def _legend(draw: ImageDraw.ImageDraw, x: float, y: float, height: float, low: f
     for step in range(round(height)):
         colour = _colour(1 - step / height)
         draw.rectangle(_scaled((x, y + step, x + 22, y + step + 1)), fill=colour)
-    for share in (0, 0.25, 0.5, 0.75, 1):
-        mark = y + height * (1 - share)
+    for metres in range(round(low), round(top) + 1, math.ceil((top - low) / 6)):
+        mark = y + height * (top - metres) / (top - low)
         draw.line(_scaled((x + 22, mark, x + 28, mark)), fill=FAINT, width=SCALE)
-        _text(draw, x + 36, mark, f"{low + (top - low) * share:g} m", _font(14), INK, "lm")
+        _text(draw, x + 36, mark, f"{metres} m", _font(14), INK, "lm")
 
 
 def _bar(draw: ImageDraw.ImageDraw, x: float, y: float, width: float, top: float) -> None:
