@@ -33,6 +33,8 @@ def item_from_facts(facts: Mapping[str, Any]) -> Json:
         return _item(facts)
     except ValueError as error:
         raise InvalidItem(str(facts.get("id")), str(error)) from None
+    except (TypeError, AttributeError) as error:
+        raise InvalidItem(str(facts.get("id")), f"a fact is not of the kind that it should be: {error}") from error
 
 
 def _item(facts: Mapping[str, Any]) -> Json:
