@@ -1,6 +1,7 @@
 """What an app's own sub-commands are made of: the options, the help, the streams and the database of ours.
 
-Public, for modules that an entry point of the group `holdfast.cli` names.
+Public, for modules that an entry point of the group `holdfast.cli` names. Those are imported for `holdfast --help`:
+what takes long to import, they and we import where it is used.
 """
 
 from __future__ import annotations
@@ -9,9 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from holdfast.bootstrap import database
 from holdfast.cli.app import DatabaseUrl, Json, PlainCommand
-from holdfast.cli.session import begin, has_database
 from holdfast.cli.streams import answer, answer_json, harmless, say, show
 from holdfast.errors import NotFound
 
@@ -36,6 +35,9 @@ def use_database(database_url: str | None) -> Iterator[str]:
     It is the given one, else HOLDFAST_DATABASE_URL, else the embedded one. Looking sets nothing up: NotFound says that
     there is none yet.
     """
+    from holdfast.bootstrap import database
+    from holdfast.cli.session import begin, has_database
+
     settings = begin(database_url)
     if not has_database(settings):
         raise NotFound(
@@ -47,4 +49,6 @@ def use_database(database_url: str | None) -> Iterator[str]:
 
 def home() -> Path:
     """The directory of this installation, HOLDFAST_HOME."""
-    return begin().home
+    from holdfast.settings import load_settings
+
+    return load_settings().home

@@ -77,6 +77,9 @@ def test_a_projected_raster_needs_its_bbox_in_degrees() -> None:
         ({"bounds": [0, 0, 1]}, "west, south, east and north"),
         ({"bounds": [0, 0, None, 1]}, "west, south, east and north"),
         ({"bands": ["rp10"]}, "its bands must be objects"),
+        ({"bands": 7}, "a fact is not of the kind"),
+        ({"geometry": 7}, "a fact is not of the kind"),
+        ({"bands": [{"name": "rp10", "statistics": [1]}]}, "a fact is not of the kind"),
     ],
 )
 def test_a_fact_that_is_missing_or_wrong_is_named(changes: dict[str, Any], reason: str) -> None:
@@ -108,6 +111,8 @@ def test_fields_of_the_raster_extension_declare_it() -> None:
         ({"assets": {"data": {"type": "image/tiff"}}}, "assets/data: 'href' is a required property"),
         ({"properties": {"datetime": "2020-01-01T00:00:00Z", "proj:shape": [1, 2, 3]}}, "properties/proj:shape"),
         ({"properties": {}}, "properties: {} is not valid"),
+        ({"stac_extensions": 7}, "stac_extensions: 7 is not of type 'array'"),
+        ({"stac_extensions": [{}]}, "stac_extensions/0"),
     ],
 )
 def test_an_item_that_breaks_a_rule_is_refused_with_the_place(broken: dict[str, Any], reason: str) -> None:

@@ -161,6 +161,7 @@ def test_without_the_extra_everything_else_works_and_it_says_what_to_install() -
 import sys
 sys.modules["pystac"] = sys.modules["numpy"] = sys.modules["rasterio"] = None
 import holdfast.apps.catalog.commands
+assert "psycopg" not in sys.modules, "every `holdfast --help` and every worker would wait for it"
 from holdfast.apps.catalog.handlers import ensure_collection
 from holdfast import Permanent
 try:

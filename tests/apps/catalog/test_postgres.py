@@ -15,6 +15,7 @@ from holdfast import InvalidInput, NotFound, Unreachable
 from holdfast.apps.catalog.interface import InvalidItem, Upserted, all_items
 from holdfast.apps.catalog.postgres import PostgresCatalog
 from tests.apps.catalog.conftest import collection, item, sha256
+from tests.conftest import eventually
 
 MANY = 1924
 
@@ -162,12 +163,12 @@ BOXES: list[tuple[list[float], list[str]]] = [
     ([5, 5, 5, 5], ["here"]),
     ([10.1, 0, 20, 10], []),
     ([0, 10.1, 10, 20], []),
-    ([-180, -90, 180, 90], ["here", "over", "point"]),
+    ([-180, -90, 180, 90], ["beyond", "here", "over", "point"]),
     ([179, -90, 180, 90], ["over"]),
     ([-180, -90, -179, 90], ["over"]),
-    ([170, -90, -170, 90], ["over"]),
+    ([170, -90, -170, 90], ["beyond", "over"]),
     ([178, -90, 179.4, 90], []),
-    ([-179.4, -90, -170, 90], []),
+    ([-179.4, -90, -170, 90], ["beyond"]),
     ([100, 49, -100, 51], []),
     ([60, 50, 60, 50], ["point"]),
     ([59, 49, 0, 61, 51, 100], ["point"]),
@@ -183,6 +184,7 @@ def test_a_search_by_box_finds_what_touches_it(catalog: PostgresCatalog) -> None
         [
             item(1, id="here", bounds=[0, 0, 10, 10]),
             item(2, id="over", bounds=[179.5, -20, 180.5, -19]),
+            item(5, id="beyond", bounds=[-178, -60, -177, -59]),
             item(3, id="point", geometry=point, bounds=None),
             nowhere,
         ],
@@ -261,3 +263,32 @@ def test_searches_by_box_time_and_property_use_their_indexes(catalog: PostgresCa
 def test_a_database_that_does_not_answer_is_out_of_reach() -> None:
     with pytest.raises(Unreachable, match="does not answer"):
         PostgresCatalog("postgresql://nobody@127.0.0.1:1/nothing").summaries()
+
+
+@pytest.mark.anyio
+async def test_a_connection_that_dies_in_a_batch_leaves_nothing_of_it(
+    catalog: PostgresCatalog, database_url: str
+) -> None:
+    catalog.upsert_items("floods", [item(2)])
+    batch = [item(1), item(2, title="Depth"), item(3)]
+    with (
+        ThreadPoolExecutor(1) as pool,
+        psycopg.connect(database_url) as holder,
+        psycopg.connect(database_url, autocommit=True) as killer,
+    ):
+        holder.execute("select from stac.items where item_id = 'tile-0002' for update")
+        waiting = pool.submit(catalog.upsert_items, "floods", batch)
+
+        async def killed() -> bool:
+            ended = killer.execute(
+                "select pg_terminate_backend(pid) from pg_stat_activity"
+                " where datname = current_database() and application_name = 'holdfast catalog'"
+                " and wait_event_type = 'Lock'"
+            ).fetchall()
+            return bool(ended)
+
+        await eventually(killed)
+        with pytest.raises(Unreachable, match="does not answer"):
+            waiting.result()
+    assert ids(catalog) == ["tile-0002"]
+    assert catalog.upsert_items("floods", batch) == Upserted(created=2, updated=1)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
 from holdfast import InvalidInput, NotFound, Refused
-from holdfast.apps.catalog.export import export as write_copy
-from holdfast.apps.catalog.interface import Json, all_items
-from holdfast.apps.catalog.postgres import PostgresCatalog
-from holdfast.apps.catalog.rows import CONTENT_HASH, JOB, NODE
+from holdfast.apps.catalog.interface import CONTENT_HASH, JOB, NODE, Catalog, Json, all_items
 from holdfast.cli.extending import (
     DatabaseUrl,
     PlainCommand,
@@ -26,6 +24,9 @@ from holdfast.cli.extending import (
     use_database,
 )
 from holdfast.cli.extending import Json as AsJson
+
+if TYPE_CHECKING:
+    from rich.table import Table
 from holdfast.cli.extending import (
     show as display,
 )
@@ -42,8 +43,8 @@ Collection = Annotated[
 @app.command("list", cls=PlainCommand)
 def list_collections(as_json: AsJson = False, database_url: DatabaseUrl = None) -> int:
     """List the collections with their number of items and their extents."""
-    with use_database(database_url) as url:
-        summaries = [summary.to_json() for summary in PostgresCatalog(url).summaries()]
+    with _catalog(database_url) as catalog:
+        summaries = [summary.to_json() for summary in catalog.summaries()]
     if as_json:
         answer_json({"collections": summaries})
         return 0
@@ -68,8 +69,8 @@ def show(
     database_url: DatabaseUrl = None,
 ) -> int:
     """Show one item: where it lies, what it is, and which job made it."""
-    with use_database(database_url) as url:
-        found = PostgresCatalog(url).search(ids=[item], collections=collection or None).items
+    with _catalog(database_url) as catalog:
+        found = catalog.search(ids=[item], collections=collection or None).items
     if not found:
         raise NotFound(
             f"There is no item {item}.", remedy="See the collections with: holdfast stac list", instance=item
@@ -104,8 +105,7 @@ def find(
     """Find items by the job that made them, by the hash of their file, or by an id that somebody else gave them."""
     if job is None and content_hash is None and not external:
         raise InvalidInput("Nothing to look for.", remedy="Give --job JOB, --hash SHA256 or --external NAME=VALUE.")
-    with use_database(database_url) as url:
-        catalog = PostgresCatalog(url)
+    with _catalog(database_url) as catalog:
         wanted: dict[str, Any] = {"content_hash": content_hash.lower() if content_hash is not None else None}
         if job is not None:
             wanted["job_id"] = _job(catalog, job)
@@ -140,8 +140,10 @@ def export(
     database_url: DatabaseUrl = None,
 ) -> int:
     """Write the catalog as plain files that any STAC tool opens."""
-    with use_database(database_url) as url:
-        written = write_copy(PostgresCatalog(url), directory, storage or str(home() / "storage"), collection or None)
+    from holdfast.apps.catalog.export import export as write_copy
+
+    with _catalog(database_url) as catalog:
+        written = write_copy(catalog, directory, storage or str(home() / "storage"), collection or None)
     if as_json:
         answer_json(written.to_json())
     else:
@@ -150,7 +152,15 @@ def export(
     return 0
 
 
-def _job(catalog: PostgresCatalog, given: str) -> str:
+@contextmanager
+def _catalog(database_url: str | None) -> Iterator[Catalog]:
+    from holdfast.apps.catalog.postgres import PostgresCatalog
+
+    with use_database(database_url) as url:
+        yield PostgresCatalog(url)
+
+
+def _job(catalog: Catalog, given: str) -> str:
     """A job's id from its ending; of a job that made nothing, as it was given."""
     if len(given) < SHORTEST_ENDING:
         raise InvalidInput(f"'{given}' is too short for a job.", remedy="Give at least 6 characters of its id's end.")
@@ -160,7 +170,7 @@ def _job(catalog: PostgresCatalog, given: str) -> str:
     return found[0] if found else given
 
 
-def _with_properties(catalog: PostgresCatalog, wanted: dict[str, Any], external: list[str]) -> list[Json]:
+def _with_properties(catalog: Catalog, wanted: dict[str, Any], external: list[str]) -> list[Json]:
     """The items that fit everything; a value is taken as the text that it is, and as JSON."""
     fitting: dict[tuple[str, str], Json] | None = None
     assignments: list[str | None] = [*external] or [None]
@@ -208,6 +218,8 @@ def _counted(number: int, noun: str) -> str:
 
 
 def _table(*headings: str) -> Table:
+    from rich.table import Table
+
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
     for heading in headings:
         table.add_column(heading, overflow="fold")

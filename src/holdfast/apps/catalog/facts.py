@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.apps.catalog.extents import POLE, bbox_of, footprint, round_earth
-from holdfast.apps.catalog.interface import InvalidItem, Json
-from holdfast.apps.catalog.rows import CONTENT_HASH, JOB, NODE
+from holdfast.apps.catalog.interface import CONTENT_HASH, JOB, NODE, InvalidItem, Json
 
 STAC_VERSION = "1.1.0"
 PROJECTION = "https://stac-extensions.github.io/projection/v2.0.0/schema.json"
@@ -34,6 +33,8 @@ def item_from_facts(facts: Mapping[str, Any]) -> Json:
         return _item(facts)
     except ValueError as error:
         raise InvalidItem(str(facts.get("id")), str(error)) from None
+    except (TypeError, AttributeError) as error:
+        raise InvalidItem(str(facts.get("id")), f"a fact is not of the kind that it should be: {error}") from error
 
 
 def _item(facts: Mapping[str, Any]) -> Json:

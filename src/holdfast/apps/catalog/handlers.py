@@ -9,9 +9,7 @@ from typing import Any
 from holdfast import Context, HoldfastError, InvalidInput, NotFound, Permanent, Result, Transient, Unreachable, handler
 from holdfast.apps.catalog.collection import new_collection
 from holdfast.apps.catalog.facts import item_from_facts
-from holdfast.apps.catalog.interface import InvalidItem, Json, Upserted
-from holdfast.apps.catalog.postgres import PostgresCatalog
-from holdfast.apps.catalog.rows import JOB, NODE
+from holdfast.apps.catalog.interface import JOB, NODE, Catalog, InvalidItem, Json, Upserted
 from holdfast.apps.catalog.validating import MissingExtra, as_current, check_collection, check_item, unchecked
 
 STAC_INVALID = "STAC_INVALID"
@@ -39,7 +37,7 @@ def ensure_collection(
     collection = new_collection(collection_id, title, description, license, keywords, providers, properties)
     with _as_failures():
         check_collection(collection)
-        change = PostgresCatalog(ctx.database_url).ensure_collection(collection)
+        change = _catalog(ctx).ensure_collection(collection)
     return {"collection_id": collection_id, "change": change}
 
 
@@ -88,13 +86,20 @@ def register_items(
     return Result({"collection_id": collection_id, "items": len(given), **upserted.to_json()}, warnings=warnings)
 
 
+def _catalog(ctx: Context) -> Catalog:
+    # Every worker imports this module, also one that never registers anything.
+    from holdfast.apps.catalog.postgres import PostgresCatalog
+
+    return PostgresCatalog(ctx.database_url)
+
+
 def _register(
     collection_id: str, given: Sequence[Any], properties: Mapping[str, Any] | None, node: str, ctx: Context
 ) -> tuple[Upserted, tuple[str, ...]] | None:
     """What became of them, and what is worth a warning; None if it was told to stop before it registered anything."""
     common = {JOB: ctx.job_id, NODE: node}
     with _as_failures():
-        catalog = PostgresCatalog(ctx.database_url)
+        catalog = _catalog(ctx)
         items = [_prepared(one, collection_id, properties or {}, common) for one in given]
         changed = catalog.new_or_changed(collection_id, items)
         for number, item in enumerate(changed):

@@ -12,6 +12,8 @@ from holdfast import InvalidInput
 Json = dict[str, Any]
 Change = Literal["created", "updated", "unchanged"]
 
+JOB, NODE, CONTENT_HASH = "holdfast:job_id", "holdfast:node", "holdfast:content_hash"
+"""The properties that tell where an item comes from: which job and node made it, and the sha256 of its file."""
 PAGE_ITEMS = 1000
 
 

@@ -10,9 +10,8 @@ from typing import Any
 import orjson
 
 from holdfast.apps.catalog.extents import flat, moment, time_range
-from holdfast.apps.catalog.interface import InvalidItem, Json
+from holdfast.apps.catalog.interface import CONTENT_HASH, JOB, NODE, InvalidItem, Json
 
-JOB, NODE, CONTENT_HASH = "holdfast:job_id", "holdfast:node", "holdfast:content_hash"
 PROVENANCE = (JOB, NODE)
 PLACED_LINKS = ("self", "root", "parent", "collection", "item", "items", "child")
 """Links that say where an item lies among others: an export makes them, the tables do not keep them."""

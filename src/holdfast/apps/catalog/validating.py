@@ -34,10 +34,13 @@ def check_item(item: Mapping[str, Any]) -> None:
     # The schema wants a link wherever a collection is named; where the item lies is not known before an export.
     link = [COLLECTION_LINK] if "collection" in item else []
     placed = {**item, "links": [*item.get("links", ()), *link]}
-    for uri in (_core("item"), *(uri for uri in item.get("stac_extensions", ()) if uri not in unchecked(item))):
+    reason = _reason(_core("item"), placed)
+    if reason is not None:
+        raise InvalidItem(str(item.get("id")), _reason_in_geometry(item.get("geometry")) or reason)
+    for uri in set(item.get("stac_extensions", ())) - set(unchecked(item)):
         reason = _reason(uri, placed)
         if reason is not None:
-            raise InvalidItem(str(item.get("id")), _reason_in_geometry(item.get("geometry")) or reason)
+            raise InvalidItem(str(item.get("id")), reason)
 
 
 def _reason_in_geometry(geometry: Any) -> str | None:
