@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from rasterio import windows
 from rasterio.enums import MaskFlags, Resampling
 from rasterio.shutil import copy
 from rasterio.transform import Affine
@@ -50,9 +51,7 @@ class Grid:
     height: int
 
     def bounds(self, window: Window) -> list[float]:
-        left, top = self.transform @ (window.col_off, window.row_off)
-        right, bottom = self.transform @ (window.col_off + window.width, window.row_off + window.height)
-        return [min(left, right), min(bottom, top), max(left, right), max(bottom, top)]
+        return list(windows.bounds(window, self.transform))
 
 
 def grid_of(dataset: Any, recipe: Recipe, name: str) -> Grid:
@@ -93,7 +92,7 @@ def view(dataset: Any, grid: Grid, recipe: Recipe, window: Window | None, name: 
         dataset,
         src_crs=crs_of(dataset, recipe.source_crs, name),
         crs=grid.crs,
-        transform=grid.transform * Affine.translation(window.col_off, window.row_off),
+        transform=windows.transform(window, grid.transform),
         width=window.width,
         height=window.height,
         resampling=Resampling[recipe.resampling],

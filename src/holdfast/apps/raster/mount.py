@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from holdfast import Context, Permanent, Transient
-from holdfast.apps.raster.sources import CHUNK_BYTES, Source
+from holdfast.apps.raster.sources import CHUNK_BYTES, Reading, Source
 from holdfast.apps.raster.storage import part_of, settle, sha256_of
 
 COMPLETE, COPIED = "complete", "copied"
@@ -63,10 +63,15 @@ class Copy:
         saved = self._saved(COPIED)
         if saved is not None and self._has_prefix(out, saved):
             self.copied = self.resumed_from = saved["bytes"]
-        reading = self._source.read(self.copied)
-        if self.copied and saved is not None and reading.version != saved["version"]:
-            self.copied, self.resumed_from, self._digest = 0, 0, hashlib.sha256()
-            reading = self._source.read(0)
+        with self._source.read(self.copied) as reading:
+            if not self.copied or saved is None or reading.version == saved["version"]:
+                return self._take(reading, out, every_bytes)
+        # The source is no longer what the first part was copied from.
+        self.copied, self.resumed_from, self._digest = 0, 0, hashlib.sha256()
+        with self._source.read(0) as reading:
+            return self._take(reading, out, every_bytes)
+
+    def _take(self, reading: Reading, out: BinaryIO, every_bytes: int) -> bool:
         self._refuse_too_large(reading.size or 0)
         out.truncate(self.copied)
         out.seek(self.copied)

@@ -14,6 +14,7 @@ import re
 import socket
 import ssl
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -45,7 +46,7 @@ class Source(Protocol):
 
     label: str
 
-    def read(self, offset: int) -> Reading: ...
+    def read(self, offset: int) -> AbstractContextManager[Reading]: ...
 
 
 def source_of(name: str) -> Source:
@@ -102,16 +103,13 @@ class _File:
         self.label = name
         self._path = path
 
-    def read(self, offset: int) -> Reading:
-        file = self._path.open("rb")
-        found = os.fstat(file.fileno())
-        return Reading(found.st_size, f"{found.st_size}-{found.st_mtime_ns}", self._chunks(file, offset))
-
-    def _chunks(self, file: Any, offset: int) -> Iterator[bytes]:
-        with file:
+    @contextmanager
+    def read(self, offset: int) -> Iterator[Reading]:
+        with self._path.open("rb") as file:
+            found = os.fstat(file.fileno())
             file.seek(offset)
-            while chunk := file.read(CHUNK_BYTES):
-                yield chunk
+            chunks = iter(lambda: file.read(CHUNK_BYTES), b"")
+            yield Reading(found.st_size, f"{found.st_size}-{found.st_mtime_ns}", chunks)
 
 
 class _Object:
@@ -139,12 +137,13 @@ class _Object:
         except Exception as problem:
             raise Permanent(f"{self.label} cannot be opened: {scrubbed(problem)}", code="SOURCE_REFUSED") from None
 
-    def read(self, offset: int) -> Reading:
+    @contextmanager
+    def read(self, offset: int) -> Iterator[Reading]:
         try:
             found = self.library.get(self.store, self.key, options={"range": {"offset": offset}} if offset else None)
         except Exception as problem:
             raise self._failure(problem) from None
-        return Reading(found.meta["size"], str(found.meta["e_tag"] or found.meta["size"]), self._chunks(found))
+        yield Reading(found.meta["size"], str(found.meta["e_tag"] or found.meta["size"]), self._chunks(found))
 
     def _chunks(self, found: Any) -> Iterator[bytes]:
         try:
@@ -169,16 +168,18 @@ class _Web:
         self._address = address
         self._check(address)
 
-    def read(self, offset: int) -> Reading:
+    @contextmanager
+    def read(self, offset: int) -> Iterator[Reading]:
         try:
             answer = self._answer(offset)
         except (OSError, http.client.HTTPException) as problem:
             raise self._unavailable(problem) from None
-        size = _size(answer, offset)
-        version = answer.headers.get("ETag") or answer.headers.get("Last-Modified") or str(size)
-        # A server that knows no ranges begins at the beginning.
-        skip = 0 if answer.status == 206 else offset
-        return Reading(size, version, self._chunks(answer, skip))
+        with answer:
+            size = _size(answer)
+            version = answer.headers.get("ETag") or answer.headers.get("Last-Modified") or str(size)
+            # A server that knows no ranges begins at the beginning.
+            skip = 0 if answer.status == 206 else offset
+            yield Reading(size, version, self._chunks(answer, skip))
 
     def _answer(self, offset: int) -> http.client.HTTPResponse:
         address = self._address
@@ -228,14 +229,13 @@ class _Web:
         raise Permanent(told, code="SOURCE_FORBIDDEN")
 
     def _chunks(self, answer: http.client.HTTPResponse, skip: int) -> Iterator[bytes]:
-        with answer:
-            try:
-                while skip and (passed := answer.read(min(CHUNK_BYTES, skip))):
-                    skip -= len(passed)
-                while chunk := answer.read(CHUNK_BYTES):
-                    yield chunk
-            except (OSError, http.client.HTTPException) as problem:
-                raise self._unavailable(problem) from None
+        try:
+            while skip and (passed := answer.read(min(CHUNK_BYTES, skip))):
+                skip -= len(passed)
+            while chunk := answer.read(CHUNK_BYTES):
+                yield chunk
+        except (OSError, http.client.HTTPException) as problem:
+            raise self._unavailable(problem) from None
 
     def _unavailable(self, problem: Exception) -> Transient:
         return Transient(
@@ -243,7 +243,7 @@ class _Web:
         )
 
 
-def _size(answer: http.client.HTTPResponse, offset: int) -> int | None:
+def _size(answer: http.client.HTTPResponse) -> int | None:
     total = (answer.headers.get("Content-Range") or "").rpartition("/")[2]
     if total.isdigit():
         return int(total)

@@ -39,7 +39,8 @@ def readable(name: str) -> Path:
         path = _checked(name, (storage() / _relative(name)).resolve(), [storage()])
     if not path.is_file():
         raise Permanent(
-            f"There is no file '{name}'. A name is CONTAINER/BLOB, a file below {storage()}", code="FILE_NOT_FOUND"
+            f"There is no file '{name}'. A name is CONTAINER/BLOB: a file below HOLDFAST_HOME/storage",
+            code="FILE_NOT_FOUND",
         )
     return path
 
