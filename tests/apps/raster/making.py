@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy
 import orjson
 import rasterio
+from rasterio.errors import NotGeoreferencedWarning
 from rasterio.transform import from_origin
 
 from holdfast import Context
@@ -72,10 +74,12 @@ def make(path: Path, pixels: Any, crs: str | None = "EPSG:32630", **options: Any
     place = {"crs": crs, "transform": PLACES[crs]} if crs is not None else {}
     given = {"driver": "GTiff", "width": width, "height": height, "count": count, "dtype": pixels.dtype.name}
     names = options.pop("names", ())
-    with rasterio.open(path, "w", **given | place | options) as dataset:
-        dataset.write(pixels)
-        for number, name in enumerate(names, 1):
-            dataset.set_band_description(number, name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotGeoreferencedWarning)
+        with rasterio.open(path, "w", **given | place | options) as dataset:
+            dataset.write(pixels)
+            for number, name in enumerate(names, 1):
+                dataset.set_band_description(number, name)
     return path
 
 

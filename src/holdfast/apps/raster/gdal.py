@@ -36,11 +36,12 @@ DRIVER_OF = {
 }
 """What a file of each allowed kind begins with. COG is no kind of its own: it is read as GTiff."""
 
+PNG_END = b"\0\0\0\0IEND\xaeB`\x82"
+
 CONFIGURATION: dict[str, Any] = {
     # What lies beside a file (.aux.xml, .ovr, .msk, .tfw) is not looked for: it could be anybody's.
     "GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR",
     "GDAL_PAM_ENABLED": False,
-    "GDAL_GEOREF_SOURCES": "INTERNAL",
     # No network: not for files, not for the grids of a projection.
     "CPL_VSIL_CURL_ALLOWED_EXTENSIONS": "{none}",
     "PROJ_NETWORK": "OFF",
@@ -103,9 +104,18 @@ def driver_of(path: Path, name: str) -> str:
         raise Permanent(f"{name} is empty: it has no bytes at all", code="RASTER_CORRUPTED")
     for magic, driver in DRIVER_OF.items():
         if head.startswith(magic):
+            if driver == "PNG" and not _ends_with(path, PNG_END):
+                # GDAL would read what is missing as noise, without a word.
+                raise Permanent(f"{name} is cut off: a PNG without its end", code="RASTER_CORRUPTED")
             return driver
     kinds = ", ".join(sorted(set(DRIVER_OF.values())))
     raise Permanent(f"{name} is not a raster of a kind that is taken ({kinds})", code="RASTER_UNSUPPORTED")
+
+
+def _ends_with(path: Path, ending: bytes) -> bool:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - len(ending)))
+        return file.read() == ending
 
 
 def check_limits(dataset: Any, file_bytes: int, name: str, limits: Limits) -> None:
