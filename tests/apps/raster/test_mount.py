@@ -79,11 +79,15 @@ def test_what_is_there_is_verified_before_it_is_gone_on_with(
 
 
 def test_a_copy_that_was_finished_is_not_made_again(source: str, task: Task, storage: Path) -> None:
+    """Not even if it died right before it became visible."""
     task.dies_after = 1
     with pytest.raises(Died):
         blob_to_mount(source, "silver/x.tif", ctx=task.attempt())
+    assert visible(storage) == ["bronze/x.tif"]
     task.dies_after = None
-    assert blob_to_mount(source, "silver/x.tif", ctx=task.attempt()) is not None
+    done = blob_to_mount(source, "silver/x.tif", ctx=task.attempt())
+    assert done is not None
+    assert done["resumed_from"] == len(CONTENT)
     before = (storage / "silver" / "x.tif").stat()
     done = blob_to_mount(source, "silver/x.tif", ctx=task.attempt())
     another = blob_to_mount(source, "silver/x.tif", expected_sha256=DIGEST, ctx=Task(task._home).attempt())

@@ -144,6 +144,7 @@ def write_cog(
     with replacing(target, ctx) as temporary:
         with gdal.open_raster(source, name) as dataset:
             grid = grid_of(dataset, recipe, name)
+            refuse_outside(window, grid, name)
             with view(dataset, grid, recipe, window, name) as seen:
                 options = creation_options(seen, recipe)
                 _copy(seen, temporary, options, name)
@@ -160,6 +161,16 @@ def write_cog(
         check(temporary, name)
         found |= {"bytes": temporary.stat().st_size, "sha256": sha256_of(temporary)}
     return found
+
+
+def refuse_outside(window: Window | None, grid: Grid, name: str) -> None:
+    if window is not None and (
+        window.col_off + window.width > grid.width or window.row_off + window.height > grid.height
+    ):
+        raise Permanent(
+            f"The window {window.flatten()} is not inside {name}, which has {grid.width} x {grid.height} pixels",
+            code="TILES_REFUSED",
+        )
 
 
 def _copy(seen: Any, temporary: Path, options: dict[str, str], name: str) -> None:

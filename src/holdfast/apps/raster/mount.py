@@ -48,8 +48,13 @@ class Copy:
         """Whether an earlier attempt, or an earlier job, has finished this very copy."""
         saved = self._saved(COMPLETE)
         wanted = saved["sha256"] if saved else expected_sha256 and expected_sha256.lower()
-        if wanted is None or not self._target.is_file() or sha256_of(self._target) != wanted:
+        if wanted is None:
             return False
+        if not _has_hash(self._target, wanted):
+            if saved is None or not _has_hash(self._part, wanted):
+                return False
+            # It died between its last checkpoint and the rename.
+            settle(self._part, self._target)
         self.copied = self.resumed_from = self._target.stat().st_size
         self.sha256 = wanted
         self._part.unlink(missing_ok=True)
@@ -128,3 +133,7 @@ class Copy:
                 f"{self._source.label} is not what was expected: its sha256 is {self.sha256}, not {expected_sha256}",
                 code="CHECKSUM_MISMATCH",
             )
+
+
+def _has_hash(path: Path, sha256: str) -> bool:
+    return path.is_file() and sha256_of(path) == sha256
