@@ -102,6 +102,28 @@ def test_corners_that_a_reprojection_leaves_empty_have_no_value(storage: Path, t
         assert set(numpy.unique(dataset.read(4))) == {0, 255}
 
 
+def test_a_hole_in_one_band_is_not_mixed_into_its_neighbours(storage: Path, task: Task) -> None:
+    pixels = numpy.full((2, 300, 300), 5, "float32")
+    pixels[0, 100:200, 100:200] = -9999
+    make(storage / "bronze" / "x.tif", pixels, nodata=-9999)
+    _, path = made(task, crs="EPSG:4326", resampling="bilinear")
+    with rasterio.open(path) as dataset:
+        first, second = dataset.read(masked=True)
+        assert set(numpy.unique(first.compressed())) == set(numpy.unique(second.compressed())) == {5}
+        assert 9_000 < (second.count() - first.count()) < 11_000
+
+
+def test_an_internal_mask_comes_through(storage: Path, task: Task) -> None:
+    with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True):
+        make(storage / "bronze" / "x.tif", ramp(3, 300, 300, "uint8"), photometric="RGB")
+        with rasterio.open(storage / "bronze" / "x.tif", "r+") as dataset:
+            dataset.write_mask(numpy.indices((300, 300))[0] < 100)
+    for params in ({}, {"crs": "EPSG:3857"}, {"tier": "visualization"}):
+        _, path = made(task, **params)
+        with rasterio.open(path) as dataset:
+            assert (dataset.dataset_mask() > 0).mean() == pytest.approx(1 / 3, abs=0.02)
+
+
 def test_only_pictures_lose_detail_and_only_to_be_looked_at(storage: Path, task: Task) -> None:
     rgb, rgba = {"photometric": "RGB"}, {"photometric": "RGB", "alpha": "YES"}
     for bands, dtype, options, tier, compression in (

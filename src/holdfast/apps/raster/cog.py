@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from rasterio import windows
 from rasterio.enums import MaskFlags, Resampling
@@ -24,7 +24,6 @@ from holdfast.apps.raster import gdal
 from holdfast.apps.raster.storage import replacing, sha256_of
 from holdfast.apps.raster.validation import crs_of, data_bands, fits, is_rgb, parse_crs, short_name
 
-Tier = Literal["visualization", "analysis", "archive"]
 BLOCK = 512
 WARP_MEMORY_MB = 64
 
@@ -33,7 +32,7 @@ WARP_MEMORY_MB = 64
 class Recipe:
     """What is made of a raster."""
 
-    tier: Tier = "analysis"
+    tier: str = "analysis"
     crs: str | None = None
     source_crs: str | None = None
     resampling: str = "nearest"
@@ -102,6 +101,8 @@ def view(dataset: Any, grid: Grid, recipe: Recipe, window: Window | None, name: 
         warp_mem_limit=WARP_MEMORY_MB,
         # Pixels are taken where they are, to a thousandth: tiles must not depend on where they are cut.
         tolerance=0.001,
+        # Each band has its own holes. Together, a hole in one band would be mixed into its neighbours as a value.
+        UNIFIED_SRC_NODATA="NO",
     ) as warped:
         yield warped
 

@@ -47,13 +47,13 @@ def blob_to_mount(
 def validate(path: str, source_crs: str | None = None, *, ctx: Context) -> Result | None:
     """Tell what a raster is. Every block is read; what can be helped is a warning, what cannot an error."""
     _need_geo()
-    from holdfast.apps.raster.validation import validate
+    from holdfast.apps.raster import validation
 
     def look(done: int, total: int) -> bool:
         ctx.progress(done, total, "windows read")
         return not ctx.cancelled
 
-    found = validate(storage.readable(path), path, source_crs, look)
+    found = validation.validate(storage.readable(path), path, source_crs, look)
     return None if found is None else Result(found, warnings=tuple(found["warnings"]))
 
 
