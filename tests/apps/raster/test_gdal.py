@@ -122,6 +122,17 @@ def test_a_truncated_raster_is_found(layout: dict[str, object], share: float, st
         assert refusal("bronze/x.tif", task).code == "RASTER_CORRUPTED"
 
 
+def test_the_last_block_of_a_large_raster_is_read_too(storage: Path, task: Task) -> None:
+    """One that is read in several windows, and misses its last few bytes."""
+    make(storage / "bronze" / "whole.tif", ramp(1, 3000, 3000, "int16"))
+    create_cog("bronze/whole.tif", "gold/cog.tif", ctx=task.attempt())
+    content = (storage / "gold" / "cog.tif").read_bytes()
+    (storage / "bronze" / "x.tif").write_bytes(content[:-20])
+    with pytest.raises(Permanent) as refused:
+        validate("bronze/x.tif", ctx=task.attempt())
+    assert refused.value.code == "RASTER_CORRUPTED"
+
+
 def test_the_useful_part_of_an_error_is_told(storage: Path, task: Task) -> None:
     make(storage / "bronze" / "whole.tif", ramp(1, 700, 700, "int16"))
     create_cog("bronze/whole.tif", "gold/cog.tif", ctx=task.attempt())
