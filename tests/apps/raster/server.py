@@ -48,12 +48,14 @@ def serving(files: Files) -> Iterator[Files]:
         do_HEAD = do_GET  # noqa: N815 - the name is the library's.
 
         def tell(self, status: int, body: bytes, headers: dict[str, str]) -> None:
-            self.send_response(status)
-            for name, value in ({"Content-Length": str(len(body))} | headers | {"Connection": "close"}).items():
-                self.send_header(name, value)
-            self.end_headers()
+            length = str(len(body))
+            # Before the client can hear anything: its test may go on at once, and change what is wanted next.
             if files.breaks_after is not None:
                 body, files.breaks_after = body[: files.breaks_after], None
+            self.send_response(status)
+            for name, value in ({"Content-Length": length} | headers | {"Connection": "close"}).items():
+                self.send_header(name, value)
+            self.end_headers()
             self.wfile.write(body)
 
         def log_message(self, *args: object) -> None:
