@@ -1,0 +1,182 @@
+"""The handlers of rasters. GDAL and its friends are imported when the first of them runs, not when this module is.
+
+Those that open a file run in a process of their own: GDAL reads what strangers have made, and may crash or hang on it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from holdfast import Context, Permanent, Result, handler
+from holdfast.apps.raster import mount, sources, storage
+
+Tier = Literal["visualization", "analysis", "archive"]
+Resampling = Literal["nearest", "bilinear", "cubic", "cubic_spline", "lanczos", "average", "mode"]
+MEGABYTE = 1024 * 1024
+MEMORY_MB = 1024
+"""What an attempt may hold. Rasters may be larger: they are read block by block."""
+
+
+@handler("raster.blob_to_mount")
+def blob_to_mount(
+    source: str,
+    target: str | None = None,
+    expected_sha256: str | None = None,
+    checkpoint_mb: float = 64,
+    max_mb: int = 100 * 1024,
+    *,
+    ctx: Context,
+) -> dict[str, Any] | None:
+    """Copy a file into storage, by default into `scratch/JOB/`; a next attempt goes on where this one ended."""
+    found = sources.source_of(source)
+    name = target or f"scratch/{ctx.job_id}/{_file_name(found.label)}"
+    copying = mount.Copy(found, storage.writable(name), max_mb * MEGABYTE, ctx)
+    if not copying.run(int(checkpoint_mb * MEGABYTE), expected_sha256):
+        return None
+    return {
+        "path": name,
+        "source": found.label,
+        "bytes": copying.copied,
+        "size_mb": round(copying.copied / MEGABYTE, 3),
+        "sha256": copying.sha256,
+        "resumed_from": copying.resumed_from,
+    }
+
+
+@handler("raster.validate", isolation="process", memory_mb=MEMORY_MB)
+def validate(path: str, source_crs: str | None = None, *, ctx: Context) -> Result | None:
+    """Tell what a raster is. Every block is read; what can be helped is a warning, what cannot an error."""
+    _need_geo()
+    from holdfast.apps.raster import validation
+
+    def look(done: int, total: int) -> bool:
+        ctx.progress(done, total, "windows read")
+        return not ctx.cancelled
+
+    found = validation.validate(storage.readable(path), path, source_crs, look)
+    return None if found is None else Result(found, warnings=tuple(found["warnings"]))
+
+
+@handler("raster.create_cog", isolation="process", memory_mb=MEMORY_MB)
+def create_cog(
+    path: str,
+    target: str,
+    tier: Tier = "analysis",
+    crs: str | None = None,
+    resampling: Resampling = "nearest",
+    nodata: float | None = None,
+    overview_resampling: Resampling | None = None,
+    source_crs: str | None = None,
+    *,
+    ctx: Context,
+) -> Result:
+    """Make a Cloud-Optimized GeoTIFF of a raster, reprojected if a CRS is given."""
+    _need_geo()
+    from holdfast.apps.raster import cog, tiles
+
+    recipe = cog.Recipe(tier, crs, source_crs, resampling, overview_resampling, nodata)
+    done = ctx.resume_point[1] if ctx.resume_point else None
+    if done is None or done["path"] != target or not tiles.is_finished(done):
+        written = cog.write_cog(storage.readable(path), path, storage.writable(target), recipe, ctx)
+        done = {"path": target, "source": path} | written
+        ctx.checkpoint("written", done)
+    return Result(done, deliverables={"cogs": target})
+
+
+@handler("raster.generate_tiling_scheme", isolation="process", memory_mb=MEMORY_MB)
+def generate_tiling_scheme(
+    path: str,
+    tile_size_px: int | None = None,
+    tile_size_mb: float | None = None,
+    overlap_px: int = 0,
+    crs: str | None = None,
+    source_crs: str | None = None,
+) -> dict[str, Any]:
+    """Cut a raster, or its reprojection, into windows; one of the two sizes may be given."""
+    _need_geo()
+    from holdfast.apps.raster import cog, tiles
+
+    if tile_size_px is not None and tile_size_mb is not None:
+        raise Permanent("Give tile_size_px or tile_size_mb, not both", code="TILES_REFUSED")
+    recipe = cog.Recipe(crs=crs, source_crs=source_crs)
+    return tiles.scheme(storage.readable(path), path, recipe, tile_size_px, tile_size_mb, overlap_px)
+
+
+@handler("raster.process_tile", isolation="process", memory_mb=MEMORY_MB)
+def process_tile(
+    tile: dict[str, Any],
+    path: str,
+    target: str,
+    tile_index: int | None = None,
+    tier: Tier = "analysis",
+    crs: str | None = None,
+    resampling: Resampling = "nearest",
+    nodata: float | None = None,
+    overview_resampling: Resampling | None = None,
+    source_crs: str | None = None,
+    *,
+    ctx: Context,
+) -> Result:
+    """Make a COG of one tile of a scheme, in the folder `target`; `tile_index` says under which number."""
+    _need_geo()
+    from holdfast.apps.raster import cog, tiles
+
+    recipe = cog.Recipe(tier, crs, source_crs, resampling, overview_resampling, nodata)
+    chosen = tile if tile_index is None else tile | {"index": tile_index}
+    done = tiles.write_tile(storage.readable(path), path, chosen, target, recipe, ctx)
+    return Result(done, deliverables={"cogs": done["path"]})
+
+
+@handler("raster.process_tile_batch", isolation="process", memory_mb=MEMORY_MB)
+def process_tile_batch(
+    tiles: list[dict[str, Any]],
+    path: str,
+    target: str,
+    tier: Tier = "analysis",
+    crs: str | None = None,
+    resampling: Resampling = "nearest",
+    nodata: float | None = None,
+    overview_resampling: Resampling | None = None,
+    source_crs: str | None = None,
+    *,
+    ctx: Context,
+) -> Result | None:
+    """Make COGs of several tiles, with a checkpoint after each: a next attempt skips those that lie there."""
+    _need_geo()
+    from holdfast.apps.raster import cog
+    from holdfast.apps.raster.tiles import is_finished, write_tile
+
+    recipe = cog.Recipe(tier, crs, source_crs, resampling, overview_resampling, nodata)
+    saved = ctx.resume_point[1]["finished"] if ctx.resume_point else []
+    finished = {done["index"]: done for done in saved if is_finished(done)}
+    skipped = len(finished)
+    for tile in tiles:
+        if ctx.cancelled:
+            return None
+        if tile.get("index") not in finished:
+            done = write_tile(storage.readable(path), path, tile, target, recipe, ctx)
+            finished[done["index"]] = done
+            ctx.checkpoint("tile", {"finished": list(finished.values())})
+            ctx.progress(len(finished), len(tiles), "tiles")
+    results = [finished[tile["index"]] for tile in tiles]
+    return Result(
+        {"results": results, "count": len(results), "resumed_with": skipped},
+        deliverables={"cogs": target},
+    )
+
+
+def _need_geo() -> None:
+    try:
+        import numpy  # noqa: F401
+        import rasterio  # noqa: F401
+        import rio_cogeo  # noqa: F401
+    except ModuleNotFoundError as missing:
+        raise Permanent(
+            f"Rasters need the library {missing.name}. Install what they need with: pip install 'holdfast[geo]'",
+            code="EXTRA_MISSING",
+        ) from None
+
+
+def _file_name(label: str) -> str:
+    """The last part of a source's name, as storage takes it."""
+    return label.rstrip("/").rpartition("/")[2].lstrip(".") or "file"

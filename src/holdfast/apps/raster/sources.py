@@ -1,0 +1,271 @@
+"""Where bytes come from: files in storage, https addresses, object stores. Each can go on in the middle.
+
+What is read from a network is said by the operator, not by whoever submits a job: an https address must have public
+addresses only, and an object store, which is read with the worker's own credentials, must be named in
+HOLDFAST_RASTER_SOURCES. Of an address only host and path are ever shown: its query may be a signature.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import os
+import re
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import SplitResult, urljoin, urlsplit
+
+from holdfast import Permanent, RetryAfter, Transient
+from holdfast.apps.raster.storage import readable
+
+CHUNK_BYTES = 1024 * 1024
+TIMEOUT_SECONDS = 60.0
+MAX_REDIRECTS = 5
+OBJECT_STORES = ("s3", "gs", "az")
+_QUERY = re.compile(r"(?<=[\w/.=-])\?[^\s'\"<>]+")
+_USER = re.compile(r"(?<=://)[^/@\s]+@")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Bytes from some offset on; `version` changes when the source does, `size` is that of all of it."""
+
+    size: int | None
+    version: str
+    chunks: Iterator[bytes]
+
+
+class Source(Protocol):
+    """Something to be copied. The label may be shown to anybody."""
+
+    label: str
+
+    def read(self, offset: int) -> AbstractContextManager[Reading]: ...
+
+
+def source_of(name: str) -> Source:
+    """What a name or an address means; refused where it is nothing that may be read."""
+    if "://" not in name:
+        return _File(name, readable(name))
+    parts = urlsplit(name)
+    if parts.scheme in ("https", "http") and parts.hostname:
+        return _Web(name)
+    if parts.scheme in OBJECT_STORES and parts.netloc and parts.path.strip("/"):
+        return _Object(name)
+    raise Permanent(
+        f"The source {shown(name)} is refused: use CONTAINER/BLOB, https://, s3://, gs:// or az://",
+        code="SOURCE_REFUSED",
+    )
+
+
+def signed_url(name: str, seconds: int = 900) -> str:
+    """An address by which anybody can read an object for a while: hand it on, never return, print or store it.
+
+    For az:// with a token of Microsoft Entra it is a user delegation SAS.
+    """
+    found = _Object(name)
+    try:
+        signed: str = found.library.sign(found.store, "GET", found.key, timedelta(seconds=seconds))
+    except Exception as problem:
+        raise Permanent(
+            f"No signed address can be made for {found.label}: {scrubbed(problem)}", code="SOURCE_REFUSED"
+        ) from None
+    return signed
+
+
+def shown(address: str) -> str:
+    """Scheme, host and path of an address, nothing else."""
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
+
+
+def scrubbed(problem: object) -> str:
+    """What an error says, without queries and user names of addresses in it."""
+    return _USER.sub("", _QUERY.sub("?…", str(problem)))[:500]
+
+
+def _is_named(address: str) -> bool:
+    """Whether the operator has named this place; a prefix ends where a folder does."""
+    prefixes = (os.environ.get("HOLDFAST_RASTER_SOURCES") or "").split()
+    if ".." in urlsplit(address).path.split("/"):
+        return False
+    return any(address.split("?")[0].startswith(prefix.rstrip("/") + "/") for prefix in prefixes)
+
+
+class _File:
+    def __init__(self, name: str, path: Path) -> None:
+        self.label = name
+        self._path = path
+
+    @contextmanager
+    def read(self, offset: int) -> Iterator[Reading]:
+        with self._path.open("rb") as file:
+            found = os.fstat(file.fileno())
+            file.seek(offset)
+            chunks = iter(lambda: file.read(CHUNK_BYTES), b"")
+            yield Reading(found.st_size, f"{found.st_size}-{found.st_mtime_ns}", chunks)
+
+
+class _Object:
+    def __init__(self, address: str) -> None:
+        self.label = shown(address)
+        if not _is_named(address):
+            raise Permanent(
+                f"The source {self.label} is refused: the operator has not allowed it. "
+                "Name the bucket in HOLDFAST_RASTER_SOURCES of the workers, such as: s3://BUCKET/",
+                code="SOURCE_REFUSED",
+            )
+        try:
+            import obstore
+            from obstore.store import from_url
+        except ModuleNotFoundError:
+            raise Permanent(
+                f"{self.label} needs the library obstore. Install it with: pip install 'holdfast[storage]'",
+                code="EXTRA_MISSING",
+            ) from None
+        parts = urlsplit(address)
+        self.key = parts.path.strip("/")
+        self.library: Any = obstore
+        try:
+            self.store: Any = from_url(f"{parts.scheme}://{parts.netloc}")
+        except Exception as problem:
+            raise Permanent(f"{self.label} cannot be opened: {scrubbed(problem)}", code="SOURCE_REFUSED") from None
+
+    @contextmanager
+    def read(self, offset: int) -> Iterator[Reading]:
+        try:
+            found = self.library.get(self.store, self.key, options={"range": {"offset": offset}} if offset else None)
+        except Exception as problem:
+            raise self._failure(problem) from None
+        yield Reading(found.meta["size"], str(found.meta["e_tag"] or found.meta["size"]), self._chunks(found))
+
+    def _chunks(self, found: Any) -> Iterator[bytes]:
+        try:
+            for chunk in found.stream(min_chunk_size=CHUNK_BYTES):
+                yield bytes(chunk)
+        except Exception as problem:
+            raise self._failure(problem) from None
+
+    def _failure(self, problem: Exception) -> Exception:
+        from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
+
+        if isinstance(problem, FileNotFoundError):
+            return Permanent(f"There is no object {self.label}", code="SOURCE_NOT_FOUND")
+        if isinstance(problem, PermissionDeniedError | UnauthenticatedError):
+            return Permanent(f"{self.label} may not be read with the worker's credentials", code="SOURCE_FORBIDDEN")
+        return Transient(f"{self.label} cannot be read: {scrubbed(problem)}", code="SOURCE_UNAVAILABLE")
+
+
+class _Web:
+    def __init__(self, address: str) -> None:
+        self.label = shown(address)
+        self._address = address
+        self._check(address)
+
+    @contextmanager
+    def read(self, offset: int) -> Iterator[Reading]:
+        try:
+            answer = self._answer(offset)
+        except (OSError, http.client.HTTPException) as problem:
+            raise self._unavailable(problem) from None
+        with answer:
+            size = _size(answer)
+            version = answer.headers.get("ETag") or answer.headers.get("Last-Modified") or str(size)
+            # A server that knows no ranges begins at the beginning.
+            skip = 0 if answer.status == 206 else offset
+            yield Reading(size, version, self._chunks(answer, skip))
+
+    def _answer(self, offset: int) -> http.client.HTTPResponse:
+        address = self._address
+        for _ in range(MAX_REDIRECTS + 1):
+            answer = self._ask(address, offset)
+            location = answer.headers.get("Location")
+            if answer.status not in (301, 302, 303, 307, 308) or location is None:
+                self._refuse_failures(answer)
+                return answer
+            answer.close()
+            address = urljoin(address, location)
+            self._check(address)
+        raise Permanent(f"{self.label} leads from one address to the next", code="SOURCE_REFUSED")
+
+    def _check(self, address: str) -> None:
+        if urlsplit(address).scheme != "https" and not _is_named(address):
+            raise Permanent(
+                f"The source {shown(address)} is refused: it is not https. "
+                "An operator can allow it by naming it in HOLDFAST_RASTER_SOURCES",
+                code="SOURCE_REFUSED",
+            )
+
+    def _ask(self, address: str, offset: int) -> http.client.HTTPResponse:
+        parts = urlsplit(address)
+        connection = _connect(parts, trusted=_is_named(address))
+        try:
+            target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+            headers = {"User-Agent": "holdfast", "Accept-Encoding": "identity", "Connection": "close"}
+            connection.request("GET", target, headers=headers | ({"Range": f"bytes={offset}-"} if offset else {}))
+            return connection.getresponse()
+        except BaseException:
+            connection.close()
+            raise
+
+    def _refuse_failures(self, answer: http.client.HTTPResponse) -> None:
+        if answer.status in (200, 206):
+            return
+        told = f"{self.label} answers {answer.status} {answer.reason}"
+        answer.close()
+        if answer.status in (404, 410):
+            raise Permanent(told, code="SOURCE_NOT_FOUND")
+        if answer.status in (408, 425, 429) or answer.status >= 500:
+            pause = answer.headers.get("Retry-After") or ""
+            if pause.isdigit():
+                raise RetryAfter(min(int(pause), 3600), told, code="SOURCE_UNAVAILABLE")
+            raise Transient(told, code="SOURCE_UNAVAILABLE")
+        raise Permanent(told, code="SOURCE_FORBIDDEN")
+
+    def _chunks(self, answer: http.client.HTTPResponse, skip: int) -> Iterator[bytes]:
+        try:
+            while skip and (passed := answer.read(min(CHUNK_BYTES, skip))):
+                skip -= len(passed)
+            while chunk := answer.read(CHUNK_BYTES):
+                yield chunk
+        except (OSError, http.client.HTTPException) as problem:
+            raise self._unavailable(problem) from None
+
+    def _unavailable(self, problem: Exception) -> Transient:
+        return Transient(
+            f"{self.label} cannot be read: {type(problem).__name__}: {scrubbed(problem)}", code="SOURCE_UNAVAILABLE"
+        )
+
+
+def _size(answer: http.client.HTTPResponse) -> int | None:
+    total = (answer.headers.get("Content-Range") or "").rpartition("/")[2]
+    if total.isdigit():
+        return int(total)
+    return answer.length if answer.status == 200 else None
+
+
+def _connect(parts: SplitResult, trusted: bool) -> http.client.HTTPConnection:
+    """A connection to an address that was looked at: asking for the name twice could give two answers."""
+    host = parts.hostname or ""
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    if not trusted and not all(ipaddress.ip_address(one[4][0]).is_global for one in found):
+        raise Permanent(
+            f"The source {parts.scheme}://{host} is refused: it is not a public address. "
+            "An operator can allow it by naming it in HOLDFAST_RASTER_SOURCES",
+            code="SOURCE_REFUSED",
+        )
+    connected = socket.create_connection((str(found[0][4][0]), port), timeout=TIMEOUT_SECONDS)
+    if parts.scheme != "https":
+        connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
+        connection.sock = connected
+        return connection
+    secured = http.client.HTTPSConnection(host, port, timeout=TIMEOUT_SECONDS)
+    secured.sock = ssl.create_default_context().wrap_socket(connected, server_hostname=host)
+    return secured

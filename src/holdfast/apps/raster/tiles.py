@@ -1,0 +1,118 @@
+"""How a large raster is cut: a scheme of windows on the grid of the result, and the COG of one of them.
+
+Windows are of the result, not of the source: reprojected tiles have one grid in common, without gaps or seams.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy
+from rasterio.windows import Window
+
+from holdfast import Context, Permanent
+from holdfast.apps.raster import gdal
+from holdfast.apps.raster.cog import BLOCK, Recipe, grid_of, write_cog
+from holdfast.apps.raster.storage import sha256_of, writable
+
+SMALLEST_PX = 16
+MOST_TILES = 50_000
+MEGABYTE = 1024 * 1024
+
+
+def scheme(
+    path: Path, name: str, recipe: Recipe, size_px: int | None, size_mb: float | None, overlap_px: int
+) -> dict[str, Any]:
+    """The tiles of a raster, row by row from the upper left."""
+    with gdal.open_raster(path, name) as dataset:
+        grid = grid_of(dataset, recipe, name)
+        pixel_bytes = sum(numpy.dtype(dtype).itemsize for dtype in dataset.dtypes)
+        size = size_px if size_px is not None else _size_for(size_mb, pixel_bytes)
+    if size < SMALLEST_PX or not 0 <= overlap_px < size:
+        raise Permanent(
+            f"Tiles of {size} pixels with an overlap of {overlap_px} make no sense: "
+            f"at least {SMALLEST_PX} pixels, and less overlap than that",
+            code="TILES_REFUSED",
+        )
+    columns, rows = math.ceil(grid.width / size), math.ceil(grid.height / size)
+    if columns * rows > MOST_TILES:
+        raise Permanent(
+            f"{name} would be cut into {columns * rows:,} tiles, and at most {MOST_TILES:,} are made. Use larger ones",
+            code="TILES_REFUSED",
+        )
+    tiles = []
+    for index in range(columns * rows):
+        row, column = divmod(index, columns)
+        window = _window(column * size, row * size, size, overlap_px, grid.width, grid.height)
+        tiles.append(
+            {
+                "index": index,
+                "row": row,
+                "column": column,
+                "window": [window.col_off, window.row_off, window.width, window.height],
+                "bounds": grid.bounds(window),
+            }
+        )
+    return {
+        "path": name,
+        "tile_list": tiles,
+        "count": len(tiles),
+        "columns": columns,
+        "rows": rows,
+        "tile_size_px": size,
+        "overlap_px": overlap_px,
+        "width": grid.width,
+        "height": grid.height,
+    }
+
+
+def _size_for(size_mb: float | None, pixel_bytes: int) -> int:
+    """The side of a tile of about that many megabytes when decoded, in whole blocks."""
+    if size_mb is None:
+        return 4096
+    side = math.sqrt(size_mb * MEGABYTE / pixel_bytes)
+    return max(BLOCK, int(side) // BLOCK * BLOCK)
+
+
+def _window(column: int, row: int, size: int, overlap: int, width: int, height: int) -> Window:
+    """A tile and its overlap on every side, cut off at the edges of the grid."""
+    left, top = max(0, column - overlap), max(0, row - overlap)
+    right, bottom = min(width, column + size + overlap), min(height, row + size + overlap)
+    return Window(left, top, right - left, bottom - top)
+
+
+def tile_name(target: str, index: int) -> str:
+    return f"{target.rstrip('/')}/tile_{index:05d}.tif"
+
+
+def write_tile(
+    path: Path, name: str, tile: dict[str, Any], target: str, recipe: Recipe, ctx: Context
+) -> dict[str, Any]:
+    """One tile as a COG in the folder `target`."""
+    index, window = _read_tile(tile)
+    written = tile_name(target, index)
+    found = write_cog(path, name, writable(written), recipe, ctx, window)
+    return {"index": index, "path": written, "bounds": found["bounds"]} | {
+        key: found[key] for key in ("width", "height", "bytes", "sha256")
+    }
+
+
+def _read_tile(tile: dict[str, Any]) -> tuple[int, Window]:
+    try:
+        index = int(tile["index"])
+        left, top, width, height = (int(number) for number in tile["window"])
+    except (KeyError, TypeError, ValueError):
+        raise Permanent(
+            f"{str(tile)[:200]} is not a tile of raster.generate_tiling_scheme", code="TILES_REFUSED"
+        ) from None
+    if index < 0 or min(left, top) < 0 or min(width, height) < 1:
+        raise Permanent(f"Tile {index} has the impossible window {tile['window']}", code="TILES_REFUSED")
+    return index, Window(left, top, width, height)
+
+
+def is_finished(done: dict[str, Any]) -> bool:
+    """Whether what an earlier attempt has written is still what lies there."""
+    file = writable(done["path"])
+    return file.is_file() and file.stat().st_size == done["bytes"] and sha256_of(file) == done["sha256"]

@@ -1,0 +1,278 @@
+"""What a raster is, whether all of it can be read, and what is odd about it. A header is a promise: blocks are read."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy
+from rasterio.crs import CRS
+from rasterio.enums import ColorInterp
+from rasterio.errors import CRSError
+from rasterio.warp import transform_bounds
+
+from holdfast import Permanent
+from holdfast.apps.raster import gdal
+
+MEGABYTE = 1024 * 1024
+MANY_VALUES = 64
+"""A raster of integers with more values than that has measurements, not categories."""
+SAMPLES = 16
+ELEVATIONS = (-12_000.0, 9_000.0)
+EXTENSIONS = {
+    "GTiff": (".tif", ".tiff"),
+    "PNG": (".png",),
+    "JPEG": (".jpg", ".jpeg"),
+    "JP2OpenJPEG": (".jp2", ".j2k"),
+}
+
+
+@dataclass
+class Content:
+    """What reading every block has shown."""
+
+    lowest: float = math.inf
+    highest: float = -math.inf
+    valid: int = 0
+    values: set[float] | None = field(default_factory=set)
+    """The values of a single band of integers, until there are too many of them."""
+    raw_bytes: int = 0
+    packed_bytes: int = 0
+
+    def add(self, block: Any) -> None:
+        """A masked array of all bands."""
+        present = block.compressed()
+        present = present[numpy.isfinite(present)] if present.dtype.kind == "f" else present
+        self.valid += present.size
+        if present.size and present.dtype.kind != "c":
+            self.lowest = min(self.lowest, float(present.min()))
+            self.highest = max(self.highest, float(present.max()))
+        if self.values is not None:
+            whole = block.shape[0] == 1 and present.dtype.kind in "iu"
+            self.values = self.values | set(numpy.unique(present).tolist()) if whole else None
+            if self.values is not None and len(self.values) > MANY_VALUES:
+                self.values = None
+
+    def weigh(self, block: Any) -> None:
+        raw = numpy.ascontiguousarray(block.data).tobytes()[:MEGABYTE]
+        self.raw_bytes += len(raw)
+        self.packed_bytes += len(zlib.compress(raw, 6))
+
+
+def validate(path: Path, name: str, source_crs: str | None, look: Callable[[int, int], bool]) -> dict[str, Any] | None:
+    """Everything about a raster, with warnings for what can be helped; what cannot is an error.
+
+    `look` is told how far it is; when it answers False, the rest is left undone and the answer is None.
+    """
+    file_bytes = path.stat().st_size
+    with gdal.open_raster(path, name) as dataset:
+        content = read_all(dataset, look)
+        if content is None:
+            return None
+        crs = crs_of(dataset, source_crs, name)
+        detected = detect_type(dataset, content)
+        profile = suggested_profile(dataset, detected)
+        found = {
+            "path": name,
+            "driver": dataset.driver,
+            "file_size_bytes": file_bytes,
+            "file_size_mb": round(file_bytes / MEGABYTE, 3),
+            "width": dataset.width,
+            "height": dataset.height,
+            "band_count": dataset.count,
+            "bands": [one or f"band {n}" for n, one in enumerate(dataset.descriptions, 1)],
+            "dtype": dataset.dtypes[0],
+            "bit_depth": 8 * numpy.dtype(dataset.dtypes[0]).itemsize,
+            "nodata": plain(dataset.nodata),
+            "crs": None if crs is None else short_name(crs),
+            "transform": list(dataset.transform)[:6],
+            "resolution": list(dataset.res),
+            "bounds": list(dataset.bounds),
+            "bounds_4326": bounds_4326(dataset, crs),
+            "type": detected,
+            "minimum": plain(content.lowest),
+            "maximum": plain(content.highest),
+            "valid_share": round(content.valid / max(1, dataset.width * dataset.height * dataset.count), 6),
+            "compression": None if dataset.compression is None else dataset.compression.name.lower(),
+            "tiled": is_tiled(dataset),
+            "overviews": dataset.overviews(1) if dataset.count else [],
+            "decoded_mb": round(gdal.decoded_bytes(dataset) / MEGABYTE, 3),
+            "suggested_profile": profile,
+            "estimated_output_mb": round(estimated_bytes(dataset, content, profile) / MEGABYTE, 3),
+        }
+        warnings = oddities(dataset, path, content, crs, source_crs)
+    is_cog, cog_problems = cog_status(path) if found["driver"] == "GTiff" else (False, ["it is not a GeoTIFF"])
+    return found | {"is_cog": is_cog, "cog_problems": cog_problems, "warnings": warnings}
+
+
+def read_all(dataset: Any, look: Callable[[int, int], bool]) -> Content | None:
+    """Read every block once; a file that ends too early fails here."""
+    content = Content()
+    pieces = list(gdal.windows(dataset))
+    every = max(1, len(pieces) // SAMPLES)
+    for number, window in enumerate(pieces):
+        block = dataset.read(window=window, masked=True)
+        content.add(block)
+        if number % every == 0:
+            content.weigh(block)
+        if not look(number + 1, len(pieces)):
+            return None
+    return content
+
+
+def cog_status(path: Path) -> tuple[bool, list[str]]:
+    from rio_cogeo.cogeo import cog_validate
+
+    with gdal.confined():
+        valid, errors, remarks = cog_validate(path, quiet=True, strict=False)
+    return valid, [gdal.reason(ValueError(told), path) for told in (*errors, *remarks)]
+
+
+def crs_of(dataset: Any, declared: str | None, name: str) -> CRS | None:
+    """The file's own CRS; where it has none, the declared one."""
+    if dataset.crs is not None:
+        return dataset.crs
+    return None if declared is None else parse_crs(declared, name)
+
+
+def parse_crs(text: str, name: str) -> CRS:
+    try:
+        return CRS.from_user_input(text)
+    except CRSError:
+        raise Permanent(
+            f"{name}: {text[:100]!r} is not a coordinate reference system. Use for example EPSG:4326",
+            code="CRS_UNKNOWN",
+        ) from None
+
+
+def short_name(crs: CRS) -> str:
+    code = crs.to_epsg()
+    return f"EPSG:{code}" if code is not None else str(crs.to_wkt())
+
+
+def bounds_4326(dataset: Any, crs: CRS | None) -> list[float] | None:
+    if crs is None:
+        return None
+    try:
+        found = transform_bounds(crs, "EPSG:4326", *dataset.bounds, densify_pts=21)
+    except CRSError:
+        return None
+    return [float(edge) for edge in found] if all(map(math.isfinite, found)) else None
+
+
+def detect_type(dataset: Any, content: Content) -> str:
+    """One of rgb, rgba, categorical, dem, multispectral, singleband."""
+    colors = list(dataset.colorinterp)
+    if ColorInterp.palette in colors:
+        return "categorical"
+    data = data_bands(dataset)
+    if dataset.dtypes[0] in ("uint8", "uint16") and is_rgb(dataset):
+        return "rgba" if len(data) < dataset.count else "rgb"
+    if len(data) > 1:
+        return "multispectral"
+    if content.values is not None and content.valid:
+        return "categorical"
+    if dataset.dtypes[0] in ("int16", "int32", "float32", "float64") and looks_like_elevation(dataset, content):
+        return "dem"
+    return "singleband"
+
+
+def data_bands(dataset: Any) -> list[int]:
+    return [n for n, color in enumerate(dataset.colorinterp, 1) if color is not ColorInterp.alpha]
+
+
+def is_rgb(dataset: Any) -> bool:
+    colors = [dataset.colorinterp[n - 1] for n in data_bands(dataset)]
+    return colors == [ColorInterp.red, ColorInterp.green, ColorInterp.blue]
+
+
+def looks_like_elevation(dataset: Any, content: Content) -> bool:
+    """Metres of land and sea; a raster of at most 50 is rather something else, unless it says what it is."""
+    named = " ".join([*filter(None, dataset.descriptions), *map(str, dataset.tags().values())]).lower()
+    says_so = any(word in named for word in ("elevation", "dem", "dtm", "dsm"))
+    plausible = ELEVATIONS[0] <= content.lowest and content.highest <= ELEVATIONS[1]
+    return plausible and (says_so or content.highest > 50)
+
+
+def suggested_profile(dataset: Any, detected: str) -> str:
+    """The compression for looking at it, where that loses nothing that matters."""
+    if detected in ("rgb", "rgba") and dataset.dtypes[0] == "uint8" and dataset.nodata is None:
+        return "jpeg" if detected == "rgb" else "webp"
+    return "deflate"
+
+
+def estimated_bytes(dataset: Any, content: Content, profile: str) -> float:
+    """About how large a COG of it will be: a sample of its blocks, packed, and a third more for overviews."""
+    share = 0.1 if profile in ("jpeg", "webp") else content.packed_bytes / max(1, content.raw_bytes)
+    return gdal.decoded_bytes(dataset) * share * 4 / 3
+
+
+def is_tiled(dataset: Any) -> bool:
+    return bool(dataset.profile.get("tiled", False))
+
+
+def oddities(dataset: Any, path: Path, content: Content, crs: CRS | None, declared: str | None) -> list[str]:
+    """What can be helped, or what somebody should know."""
+    found = []
+    if crs is None:
+        found.append("no CRS: declare it with source_crs before it is used")
+    elif dataset.crs is None:
+        found.append(f"no CRS in the file: {declared} is taken, as declared")
+    elif declared is not None and dataset.crs != parse_crs(declared, path.name):
+        found.append(f"its own CRS {short_name(dataset.crs)} is taken, not the declared {declared}")
+    found += transform_oddities(dataset, path.name, crs)
+    if not content.valid:
+        found.append("all nodata: not one pixel has a value")
+    if len(set(dataset.dtypes)) > 1:
+        found.append(f"bands of different types: {', '.join(dict.fromkeys(dataset.dtypes))}")
+    if dataset.nodata is not None and not fits(dataset.nodata, dataset.dtypes[0]):
+        found.append(f"nodata {dataset.nodata} cannot be a value of {dataset.dtypes[0]}")
+    if not is_tiled(dataset) and max(dataset.shape) > 512:
+        found.append("not tiled")
+    if max(dataset.shape) > 512 and not dataset.overviews(1):
+        found.append("no overviews")
+    if path.suffix.lower() not in EXTENSIONS[dataset.driver]:
+        found.append(f"it is {dataset.driver}, whatever its name '{path.name}' says")
+    if dataset.subdatasets:
+        found.append(f"{len(dataset.subdatasets)} pictures in one file: the first is taken")
+    return found
+
+
+def transform_oddities(dataset: Any, name: str, crs: CRS | None) -> list[str]:
+    transform = dataset.transform
+    if transform.is_identity:
+        return ["no georeference: pixels have no place on the earth"]
+    if transform.determinant == 0 or not all(map(math.isfinite, transform)):
+        raise Permanent(f"{name}: its transform has no inverse", code="RASTER_CORRUPTED")
+    found = []
+    if transform.b or transform.d:
+        found.append("rotated or sheared grid")
+    if transform.e > 0:
+        found.append("south is up")
+    left, bottom, right, top = dataset.bounds
+    if (
+        crs is not None
+        and crs.is_geographic
+        and (min(left, right) < -361 or max(left, right) > 361 or max(map(abs, (bottom, top))) > 91)
+    ):
+        found.append("bounds beyond the earth for a CRS of degrees")
+    return found
+
+
+def fits(nodata: float, dtype: str) -> bool:
+    kind = numpy.dtype(dtype)
+    if kind.kind not in "iu":
+        return True
+    limits = numpy.iinfo(kind)
+    return math.isfinite(nodata) and limits.min <= nodata <= limits.max
+
+
+def plain(value: float | None) -> float | str | None:
+    """A number as JSON has it; what JSON has not becomes a word."""
+    if value is None or math.isfinite(value):
+        return value
+    return "nan" if math.isnan(value) else None

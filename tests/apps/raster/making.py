@@ -1,0 +1,104 @@
+"""Rasters for the tests, good and bad, and tasks whose attempts run right here."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy
+import orjson
+import rasterio
+from rasterio.errors import NotGeoreferencedWarning
+from rasterio.transform import from_origin
+
+from holdfast import Context
+from holdfast.store.interface import JobFacts, Lease
+from holdfast.worker.execute import begin
+from tests.worker.attempts import lease, means
+
+PLACES = {
+    "EPSG:4326": from_origin(-5.5, 6.5, 0.001, 0.001),
+    "EPSG:32630": from_origin(500_000, 700_000, 30, 30),
+    "EPSG:3857": from_origin(-600_000, 700_000, 30, 30),
+}
+
+
+class Died(Exception):
+    """Stands for whatever ends an attempt at a checkpoint."""
+
+
+class Task:
+    """A task and its checkpoints, which each next attempt finds. `dies_after` ends attempts at that checkpoint."""
+
+    def __init__(self, home: Path) -> None:
+        self.saved: list[tuple[str, Any]] = []
+        self.attempts = 0
+        self.dies_after: int | None = None
+        self.stops_after: int | None = None
+        self.holds = True
+        self._home = home
+
+    def attempt(self, **changes: Any) -> Context:
+        self.attempts += 1
+        point = self.saved[-1] if self.saved else None
+        running = begin(lease(resume_point=point, attempt=self.attempts, **changes), JobFacts(1, {}))
+        made = 0
+
+        async def save(lease: Lease, seq: int, name: str, data: bytes) -> bool:
+            nonlocal made
+            if not self.holds:
+                return False
+            self.saved.append((name, orjson.loads(data)))
+            made += 1
+            running.cancelled = self.stops_after is not None and made >= self.stops_after
+            if made == self.dies_after:
+                raise Died
+            return True
+
+        return Context(running, means(save, home=self._home), asyncio.run)
+
+
+def ramp(bands: int, height: int, width: int, dtype: str) -> Any:
+    """Values that grow from the upper left to the lower right, other ones in each band."""
+    rows, columns = numpy.mgrid[0:height, 0:width]
+    whole = numpy.stack([rows + columns * 2 + band * 5 for band in range(bands)])
+    return (whole % 251 if dtype == "uint8" else whole).astype(dtype)
+
+
+def make(path: Path, pixels: Any, crs: str | None = "EPSG:32630", **options: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    count, height, width = pixels.shape
+    place = {"crs": crs, "transform": PLACES[crs]} if crs is not None else {}
+    given = {"driver": "GTiff", "width": width, "height": height, "count": count, "dtype": pixels.dtype.name}
+    names = options.pop("names", ())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotGeoreferencedWarning)
+        with rasterio.open(path, "w", **given | place | options) as dataset:
+            dataset.write(pixels)
+            for number, name in enumerate(names, 1):
+                dataset.set_band_description(number, name)
+    return path
+
+
+def bomb(path: Path, side: int, rows_per_strip: int) -> Path:
+    """A TIFF of a few bytes that says it has side x side pixels, LZW."""
+    strips = -(-side // rows_per_strip)
+    tags = [
+        (256, 4, 1, side),
+        (257, 4, 1, side),
+        (258, 3, 1, 8),
+        (259, 3, 1, 5),
+        (262, 3, 1, 1),
+        (273, 4, 1, 8),
+        (277, 3, 1, 1),
+        (278, 4, 1, rows_per_strip),
+        (279, 4, 1, 64),
+    ]
+    assert strips == 1, "one strip is enough"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    directory = struct.pack("<H", len(tags)) + b"".join(struct.pack("<HHII", *tag) for tag in tags) + b"\0\0\0\0"
+    path.write_bytes(struct.pack("<2sHI", b"II", 42, 8 + 64) + b"\0" * 64 + directory)
+    return path

@@ -1,0 +1,130 @@
+"""Names: what they mean, and what they must never reach."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from holdfast import Permanent
+from holdfast.apps.raster.storage import part_of, readable, replacing, writable
+from tests.apps.raster.making import Task
+
+OUTSIDE = [
+    "../secret",
+    "bronze/../../secret",
+    "bronze/..",
+    "bronze//x",
+    "bronze/./x",
+    "/etc/passwd",
+    "/vsicurl/https://example.org/x.tif",
+    "/vsizip/bronze/x.zip/a.tif",
+    "/vsimem/x",
+    "GTIFF_DIR:1:/etc/passwd",
+    "GTIFF_DIR:1:bronze/x.tif",
+    "NETCDF:bronze/x.nc:depth",
+    "zip+file:bronze/x.zip",
+    "<VRTDataset>/x",
+    "bronze/.hidden",
+    "bronze/a\\b",
+    "bronze/a\0b",
+    "bronze/a\nb",
+    "x.tif",
+    "",
+    "~/x",
+]
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_a_name_that_leads_out_of_storage_is_refused(name: str, storage: Path) -> None:
+    for meaning in (readable, writable):
+        with pytest.raises(Permanent) as refusal:
+            meaning(name)
+        assert refusal.value.code == "PATH_REFUSED"
+
+
+def test_a_link_out_of_storage_is_refused(storage: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "x.tif").write_bytes(b"secret")
+    (storage / "bronze" / "link").symlink_to(tmp_path / "secret")
+    (storage / "bronze" / "x.tif").symlink_to(tmp_path / "secret" / "x.tif")
+    (storage / "door").symlink_to(tmp_path)
+    for name in ("bronze/link/x.tif", "bronze/x.tif", "door/secret/x.tif"):
+        with pytest.raises(Permanent, match="leads out"):
+            readable(name)
+    for name in ("bronze/link/new.tif", "door/secret/new.tif", "door/new/new.tif"):
+        with pytest.raises(Permanent, match="leads out"):
+            writable(name)
+    assert sorted(tmp_path.rglob("new*")) == []
+
+
+def test_a_blob_is_a_file_below_its_container(storage: Path) -> None:
+    (storage / "bronze" / "2024").mkdir()
+    file = storage / "bronze" / "2024" / "depth 12:00 (1).tif"
+    file.write_bytes(b"x")
+    assert readable("bronze/2024/depth 12:00 (1).tif") == file
+    assert writable("silver/a/b.tif") == storage / "silver" / "a" / "b.tif"
+    assert (storage / "silver" / "a").is_dir()
+
+
+def test_a_file_that_is_not_there_is_named(storage: Path) -> None:
+    with pytest.raises(Permanent, match=r"no file 'bronze/x\.tif'") as missing:
+        readable("bronze/x.tif")
+    assert missing.value.code == "FILE_NOT_FOUND"
+
+
+def test_an_absolute_path_is_read_only_below_a_root_that_the_operator_named(
+    storage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    (archive / "x.tif").write_bytes(b"x")
+    (archive / "out.tif").symlink_to("/etc/passwd")
+    with pytest.raises(Permanent, match="leads out"):
+        readable(str(archive / "x.tif"))
+    monkeypatch.setenv("HOLDFAST_RASTER_ROOTS", os.pathsep.join(["/nowhere", str(archive)]))
+    assert readable(str(archive / "x.tif")) == archive / "x.tif"
+    for name in (archive / "out.tif", archive / ".." / "archive2", Path("/etc/passwd")):
+        with pytest.raises(Permanent, match="leads out"):
+            readable(str(name))
+    with pytest.raises(Permanent, match="written into containers"):
+        writable(str(archive / "x.tif"))
+
+
+def fill_half(target: Path, task: Task) -> None:
+    with replacing(target, task.attempt()) as temporary:
+        temporary.write_bytes(b"half")
+        Path(f"{temporary}.ovr.tmp").write_bytes(b"beside")
+        raise OSError("the disk is full")
+
+
+def test_what_is_not_whole_is_never_visible(task: Task) -> None:
+    target = writable("silver/x.bin")
+    target.write_bytes(b"old")
+    with pytest.raises(OSError, match="disk"):
+        fill_half(target, task)
+    assert [file.name for file in target.parent.iterdir()] == ["x.bin"]
+    assert target.read_bytes() == b"old"
+    with replacing(target, task.attempt()) as temporary:
+        temporary.write_bytes(b"new")
+        assert target.read_bytes() == b"old"
+    assert target.read_bytes() == b"new"
+    assert [file.name for file in target.parent.iterdir()] == ["x.bin"]
+
+
+def test_an_attempt_that_was_given_up_cannot_publish_after_its_successor_has_begun(task: Task) -> None:
+    target = writable("silver/x.bin")
+    zombie = replacing(target, task.attempt())
+    zombie.__enter__().write_bytes(b"of the zombie")
+    with replacing(target, task.attempt()) as temporary:
+        with pytest.raises(FileNotFoundError):
+            zombie.__exit__(None, None, None)
+        temporary.write_bytes(b"of its successor")
+    assert target.read_bytes() == b"of its successor"
+
+
+def test_tasks_do_not_meet_in_one_temporary_file(task: Task) -> None:
+    target = writable("silver/x.bin")
+    parts = {part_of(target, task.attempt(item=item)) for item in (-1, 0, 1)}
+    assert len(parts) == 3
