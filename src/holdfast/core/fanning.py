@@ -10,6 +10,7 @@ from holdfast.core.limiting import limits_of
 from holdfast.core.states import JobState, NodeState, Status, StopCause, Trigger
 from holdfast.core.turn import Turn
 from holdfast.define.node import Aggregation, NodeType, OnItemFailure
+from holdfast.define.plain import kind_of, shortened
 from holdfast.errors import Bug, Code, PayloadRefused, TemplateError
 
 TOO_MANY_FAILED = "too_many_failed"
@@ -18,10 +19,10 @@ TOO_MANY_FAILED = "too_many_failed"
 def begin_fan_out(turn: Turn, node: NodeState, items: Any) -> None:
     """Fix source and width, once; then make the first chunk. An empty source completes at once."""
     if not isinstance(items, list):
-        shown = type(items).__name__ if items is not None else "null"
+        shown = f"{kind_of(items)}: {shortened(items)}" if items is not None else "null"
         error = failure(
             Code.CONTRACT_VIOLATION,
-            f"the source of fan-out {node.name} must be a list, but "
+            f"the source of fan-out {node.name} must be an array, but "
             f"{turn.state.program.nodes[node.name].node.source} is {shown}",
             permanent=True,
             at=turn.now,

@@ -274,6 +274,9 @@ class Work(Surface):
     rate: RateDocument | None = None
     """How many of these tasks may begin in a time."""
 
+    output_schema: dict[str, Any] | None = None
+    """A JSON Schema (2020-12) that every output must keep; one that does not is a permanent failure."""
+
 
 class ItemTaskDocument(Work):
     """What runs for each item of a fan-out; its params also see `item` and `index`."""

@@ -52,6 +52,7 @@ class TaskSpec:
     breaker: str | None = None
     concurrency: Concurrency | None = None
     rate: Rate | None = None
+    output_schema: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """What came later is left out where it is not used: a definition's hash does not change with our version."""
@@ -60,6 +61,7 @@ class TaskSpec:
             "breaker": self.breaker,
             "concurrency": self.concurrency.to_json() if self.concurrency is not None else None,
             "rate": self.rate.to_json() if self.rate is not None else None,
+            "output_schema": self.output_schema,
         }
         return {key: value for key, value in later.items() if value} | {
             "handler": self.handler,

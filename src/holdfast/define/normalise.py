@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from holdfast.define import output_schema
 from holdfast.define.condition import branch_condition, map_condition, normalise_condition
 from holdfast.define.definition import Definition, Input, InputType
 from holdfast.define.document import (
@@ -195,7 +196,17 @@ def _task_spec(work: Work, handler: str, workflow: WorkflowDocument, path: Path,
         breaker=_declared_breaker(work, workflow, path, report),
         concurrency=Concurrency(work.concurrency.limit, _key(work.concurrency.key)) if work.concurrency else None,
         rate=Rate(work.rate.limit, float(work.rate.per_seconds), _key(work.rate.key)) if work.rate else None,
+        output_schema=_output_schema(work, path, report),
     )
+
+
+def _output_schema(work: Work, path: Path, report: Report) -> dict[str, Any] | None:
+    """An empty schema asks for nothing."""
+    if not work.output_schema:
+        return None
+    for problem in output_schema.problems(work.output_schema):
+        report.at_value((*path, "output_schema", *problem.path), problem.message, problem.suggestion)
+    return work.output_schema
 
 
 def _key(written: str | None) -> str | None:

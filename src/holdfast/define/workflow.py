@@ -86,6 +86,7 @@ class Workflow:
         breaker: str | None = None,
         concurrency: Mapping[str, Any] | None = None,
         rate: Mapping[str, Any] | None = None,
+        output_schema: Mapping[str, Any] | None = None,
         importance: str | None = None,
         description: str | None = None,
     ) -> str:
@@ -103,6 +104,7 @@ class Workflow:
             breaker=breaker,
             concurrency=concurrency,
             rate=rate,
+            output_schema=output_schema,
             importance=importance,
             next=_names(next),
             depends_on=_depends_on(after, after_any),
@@ -127,6 +129,7 @@ class Workflow:
         breaker: str | None = None,
         concurrency: Mapping[str, Any] | None = None,
         rate: Mapping[str, Any] | None = None,
+        output_schema: Mapping[str, Any] | None = None,
         tolerate: Mapping[str, Any] | None = None,
         on_item_failure: str | None = None,
         importance: str | None = None,
@@ -144,6 +147,7 @@ class Workflow:
             breaker=breaker,
             concurrency=concurrency,
             rate=rate,
+            output_schema=output_schema,
         )
         return self._add(
             name,
@@ -176,6 +180,7 @@ class Workflow:
         breaker: str | None = None,
         concurrency: Mapping[str, Any] | None = None,
         rate: Mapping[str, Any] | None = None,
+        output_schema: Mapping[str, Any] | None = None,
         importance: str | None = None,
         description: str | None = None,
     ) -> str:
@@ -194,6 +199,7 @@ class Workflow:
             breaker=breaker,
             concurrency=concurrency,
             rate=rate,
+            output_schema=output_schema,
             importance=importance,
             next=_names(next),
             depends_on=_depends_on(after, after_any),
