@@ -314,6 +314,16 @@ DependsOn = Annotated[
 Importance = Literal["critical", "important", "optional"]
 
 
+class DeliverableDocument(Surface):
+    """What a node makes that is of use by itself, whatever becomes of the rest of the job."""
+
+    name: Name
+    """What it is called; no other node delivers under that name."""
+
+    location: Expression | None = None
+    """Where it lies, such as "{{ inputs.region }}/": a template over `inputs`, `nodes` and `job`."""
+
+
 class AnyNode(Surface):
     description: str | None = None
     """What the node is for."""
@@ -350,6 +360,9 @@ class TaskDocument(AnyNode, Work):
 
     importance: Importance | None = None
     """What its failure means for the job: critical fails it, important makes it partial. Default critical."""
+
+    deliverable: DeliverableDocument | None = None
+    """What it delivers: counted by its items that completed, and told with the job's outcome."""
 
     next: Names | None = None
     """The node or nodes that follow."""
@@ -448,6 +461,9 @@ class FanOutDocument(AnyNode):
     importance: Importance | None = None
     """What its failure means for the job: critical fails it, important makes it partial. Default critical."""
 
+    deliverable: DeliverableDocument | None = None
+    """What it delivers: counted by its items that completed, and told with the job's outcome."""
+
     next: Names | None = None
     """The node or nodes that follow."""
 
@@ -469,6 +485,9 @@ class FanInDocument(AnyNode, Work):
 
     importance: Importance | None = None
     """What its failure means for the job: critical fails it, important makes it partial. Default critical."""
+
+    deliverable: DeliverableDocument | None = None
+    """What it delivers: counted by its items that completed, and told with the job's outcome."""
 
     next: Names | None = None
     """The node or nodes that follow."""

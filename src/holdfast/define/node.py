@@ -113,6 +113,17 @@ class Tolerate:
 
 
 @dataclass(frozen=True, slots=True)
+class Deliverable:
+    """What a node makes that is of use by itself; its location is a template."""
+
+    name: str
+    location: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "location": self.location}
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """A node with its explicit dependencies; what `next` adds to others is worked out in graph.py."""
 
@@ -129,6 +140,7 @@ class Node:
     branches: tuple[Branch, ...] = ()
     tolerate: Tolerate = Tolerate()
     on_item_failure: OnItemFailure = OnItemFailure.FINISH
+    deliverable: Deliverable | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The pinned form: everything that decides how the node behaves, and nothing else."""
@@ -137,6 +149,8 @@ class Node:
             later["tolerate"] = self.tolerate.to_json()
         if self.on_item_failure is not OnItemFailure.FINISH:
             later["on_item_failure"] = str(self.on_item_failure)
+        if self.deliverable is not None:
+            later["deliverable"] = self.deliverable.to_json()
         return later | {
             "name": self.name,
             "type": str(self.type),
@@ -167,4 +181,5 @@ class Node:
             branches=tuple(Branch(tuple(b["targets"]), b["condition"]) for b in data["branches"]),
             tolerate=Tolerate(**data.get("tolerate", {})),
             on_item_failure=OnItemFailure(data.get("on_item_failure", "finish")),
+            deliverable=Deliverable(**data["deliverable"]) if "deliverable" in data else None,
         )

@@ -13,6 +13,7 @@ from holdfast.define.document import (
     BranchDocument,
     BreakerDocument,
     ConditionalDocument,
+    DeliverableDocument,
     ErrorRuleDocument,
     FanInDocument,
     FanOutDocument,
@@ -28,7 +29,17 @@ from holdfast.define.expression import ExpressionSyntaxError
 from holdfast.define.failures import ErrorRule
 from holdfast.define.gates import BreakerRules, Concurrency, Rate
 from holdfast.define.inputs import value_problems
-from holdfast.define.node import Aggregation, Branch, Importance, Node, NodeType, OnItemFailure, TaskSpec, Tolerate
+from holdfast.define.node import (
+    Aggregation,
+    Branch,
+    Deliverable,
+    Importance,
+    Node,
+    NodeType,
+    OnItemFailure,
+    TaskSpec,
+    Tolerate,
+)
 from holdfast.define.plain import canonical_size
 from holdfast.define.program import ROOTS
 from holdfast.define.retry import Backoff, Jitter, Retry
@@ -59,7 +70,7 @@ def normalise(document: WorkflowDocument, report: Report) -> Definition:
     if document.retry is not None:
         # Once by itself: its mistakes are reported where they stand, and not in every node.
         _retry(document.retry, ("retry",), report)
-    return Definition(
+    definition = Definition(
         workflow_id=document.workflow_id,
         version=document.version if document.version is not None else "1",
         name=_text(document.name),
@@ -71,6 +82,8 @@ def normalise(document: WorkflowDocument, report: Report) -> Definition:
         has_result="result" in document.model_fields_set,
         breakers=tuple(_breaker(name, one, report) for name, one in (document.breakers or {}).items()),
     )
+    _check_deliverables(definition, report)
+    return definition
 
 
 def _text(text: str | None) -> str:
@@ -149,7 +162,22 @@ def _node(name: str, document: Surface, workflow: WorkflowDocument, report: Repo
         branches=_branches(document, path, report) if isinstance(document, ConditionalDocument) else (),
         tolerate=_tolerate(document),
         on_item_failure=OnItemFailure(getattr(document, "on_item_failure", None) or OnItemFailure.FINISH),
+        deliverable=_deliverable(document),
     )
+
+
+def _deliverable(document: Surface) -> Deliverable | None:
+    declared: DeliverableDocument | None = getattr(document, "deliverable", None)
+    return Deliverable(declared.name, _key(declared.location)) if declared is not None else None
+
+
+def _check_deliverables(definition: Definition, report: Report) -> None:
+    first: dict[str, str] = {}
+    for node in definition.nodes:
+        if node.deliverable is not None and first.setdefault(node.deliverable.name, node.name) != node.name:
+            name = node.deliverable.name
+            message = f"The node '{first[name]}' delivers under the name '{name}' already."
+            report.at_value(("nodes", node.name, "deliverable", "name"), message, "Give it a name of its own.")
 
 
 def _tolerate(document: Surface) -> Tolerate:

@@ -88,6 +88,7 @@ class Workflow:
         rate: Mapping[str, Any] | None = None,
         output_schema: Mapping[str, Any] | None = None,
         importance: str | None = None,
+        deliverable: Mapping[str, Any] | None = None,
         description: str | None = None,
     ) -> str:
         """One piece of work for a worker."""
@@ -106,6 +107,7 @@ class Workflow:
             rate=rate,
             output_schema=output_schema,
             importance=importance,
+            deliverable=deliverable,
             next=_names(next),
             depends_on=_depends_on(after, after_any),
             description=description,
@@ -133,6 +135,7 @@ class Workflow:
         tolerate: Mapping[str, Any] | None = None,
         on_item_failure: str | None = None,
         importance: str | None = None,
+        deliverable: Mapping[str, Any] | None = None,
         description: str | None = None,
     ) -> str:
         """One task per item of `source`; the params also see `item` and `index`."""
@@ -157,6 +160,7 @@ class Workflow:
             tolerate=tolerate,
             on_item_failure=on_item_failure,
             importance=importance,
+            deliverable=deliverable,
             next=_names(next),
             depends_on=_depends_on(after, after_any),
             description=description,
@@ -182,6 +186,7 @@ class Workflow:
         rate: Mapping[str, Any] | None = None,
         output_schema: Mapping[str, Any] | None = None,
         importance: str | None = None,
+        deliverable: Mapping[str, Any] | None = None,
         description: str | None = None,
     ) -> str:
         """Brings the items of the fan-out before it together."""
@@ -201,6 +206,7 @@ class Workflow:
             rate=rate,
             output_schema=output_schema,
             importance=importance,
+            deliverable=deliverable,
             next=_names(next),
             depends_on=_depends_on(after, after_any),
             description=description,
