@@ -400,7 +400,7 @@ class ModelStore:
 
     async def job_facts(self, job_ids: Sequence[str]) -> dict[str, JobFacts]:
         await step()
-        return {j: JobFacts(self.db.jobs[j]["generation"], self.db.jobs[j]["inputs"]) for j in job_ids}
+        return {j: JobFacts(*(self.db.jobs[j][key] for key in JobFacts._fields)) for j in job_ids}
 
     async def results_page(self, job_id: str, node: str, after: int, until: int, limit: int) -> list[ItemResult] | None:
         await step()
@@ -588,6 +588,7 @@ def lease_ready(db: Database, wish: Handover, *, gated: bool = True) -> list[Lea
                 resume_point,
                 saved[-1][0] if saved else 0,
                 row["owner"],
+                has_contract=task["has_contract"],
             )
         )
     return leases
@@ -999,7 +1000,8 @@ def apply_batch(db: Database, me: int, batch: Batch) -> None:
         db.dirty.add(skip.job_id)
     for new in batch.tasks:
         assert (new.node, new.item) not in db.tasks[new.job_id], f"task {new[:3]} was made twice"
-        made = _task(status="ready", params=_json(new.params)) | {"epoch": new.epoch, "attempt": new.attempt}
+        kept = {"epoch": new.epoch, "attempt": new.attempt, "has_contract": new.has_contract}
+        made = _task(status="ready", params=_json(new.params)) | kept
         db.tasks[new.job_id][(new.node, new.item)] = made
     for refused in batch.failed_tasks:
         assert (refused.node, refused.item) not in db.tasks[refused.job_id], "a task was made twice"

@@ -740,7 +740,19 @@ async def test_a_lease_tells_what_to_do(stage: Stage) -> None:
     await stage.enqueue(me, job_id, timeout_seconds=7.5)
     (lease,) = await stage.claim(worker)
     assert lease == Lease(job_id, "n", -1, 1, 1, "work", 7.5, False, {"item": -1}, None, 0, me)
-    assert await stage.store.job_facts([job_id]) == {job_id: JobFacts(1, {"size": 3})}
+    facts = (await stage.store.job_facts([job_id]))[job_id]
+    assert facts == JobFacts(1, {"size": 3}, facts.definition_hash)
+    assert await stage.store.definition(facts.definition_hash)
+
+
+async def test_a_lease_tells_that_its_task_has_a_contract(stage: Stage) -> None:
+    me, worker = await stage.orchestrator(), await stage.worker()
+    job_id = await stage.owned_job(me)
+    cycle = stage.store.cycle(me)
+    await cycle.open(100, 100)
+    tasks = [TaskWrite(job_id, "n", 0, {}, has_contract=True), TaskWrite(job_id, "n", 1, {})]
+    await cycle.commit(Batch(tasks=tasks, enqueued=[enqueue_write(job_id, "n", 0, 1)]))
+    assert {lease.item: lease.has_contract for lease in await stage.claim(worker)} == {0: True, 1: False}
 
 
 async def test_a_task_is_claimed_once(stage: Stage) -> None:

@@ -187,8 +187,7 @@ def job_card(
     if status["result"] is not None:
         parts.append(_line("Result", value(status["result"], 3 * (width - _LABEL))))
     for name, found in status["outcome"]["deliverables"].items():
-        at = f" in {found['location']}" if found["location"] else ""
-        parts.append(_line("Delivered", cut(f"{name}: {found['count']:,}{at}", width - _LABEL)))
+        parts.append(_line("Delivered", cut(f"{name}: {_delivered(found)}", width - _LABEL)))
     if status["finished_at"] is None:
         parts.append(_line("Created", day_and_clock(status["created_at"])))
         parts.append(_line("Owner", owner_text(status["owner"])))
@@ -205,6 +204,13 @@ def job_card(
     parts += _failures(status, failed, width)
     parts += _next_commands(status, command, revive, resume)
     return Group(*parts)
+
+
+def _delivered(found: dict[str, Any]) -> str:
+    if not found["usable"]:
+        return "nothing so far"
+    at = f" in {found['location']}" if found["location"] else ""
+    return f"{found['count']:,}{at}"
 
 
 def task_summary(counts: dict[str, int], retries: int) -> str:
