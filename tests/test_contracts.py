@@ -9,6 +9,8 @@ import pytest
 
 from holdfast.core.signals import Request, Verb
 from holdfast.define.registry import Registry
+from holdfast.worker import loop
+from holdfast.worker.context import AsyncContext
 from tests.conftest import eventually
 from tests.running import client_of, nodes, registry, running, serving
 from tests.worker import isolated
@@ -92,6 +94,29 @@ async def test_the_contract_is_that_of_the_definition_which_the_job_has_pinned(d
         async with serving(database_url, registry(give=give)):
             ended = [(await engine.finished(job_id))["status"] for job_id in job_ids]
     assert ended == ["completed", "failed", "completed"] * 5
+
+
+async def test_a_worker_that_meets_more_jobs_than_it_remembers_mixes_up_nothing(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has claimed and not begun still needs its job's inputs and contracts, whatever it claims meanwhile."""
+    monkeypatch.setattr(loop, "KNOWN_JOBS", 3)
+    monkeypatch.setattr(loop, "KNOWN_DEFINITIONS", 2)
+
+    async def give(*, ctx: AsyncContext) -> Any:
+        return ctx.inputs.get("number")
+
+    workflow = "workflow_id: w\nversion: {}\nnodes: {{a: {{handler: give, output_schema: {{const: {}}}}}}}"
+    async with client_of(database_url) as engine:
+        job_ids = [
+            await engine.submit(workflow.format(n, n if n % 2 else "none"), {"number": n}, key=str(n))
+            for n in range(60)
+        ]
+        async with serving(database_url, registry(give=give), concurrency=2):
+            ended = [await engine.finished(job_id) for job_id in job_ids]
+    assert [status["status"] for status in ended] == ["failed", "completed"] * 30
+    assert [status["result"] for status in ended] == [n if n % 2 else None for n in range(60)]
+    assert all(f"got {n}" in status["error"]["message"] for n, status in enumerate(ended) if n % 2 == 0)
 
 
 async def test_a_recovered_task_is_checked_like_the_first_time(database_url: str) -> None:

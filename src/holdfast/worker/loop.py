@@ -187,19 +187,25 @@ class Worker:
             self._buffer.put_nowait(lease)
 
     async def _learn_facts(self, leases: Sequence[Lease]) -> None:
-        """Jobs whose handlers may ask for their inputs, or have contracts, once per job; the oldest are forgotten."""
+        """Of jobs whose handlers may ask for their inputs, or have contracts; once per job. What is held is kept."""
         asked = {lease.job_id for lease in leases if lease.has_contract or lease.handler in self._with_context}
         unknown = [job_id for job_id in asked if job_id not in self._facts]
         if unknown:
             if len(self._facts) + len(unknown) > KNOWN_JOBS:
-                self._facts = {job_id: self._facts[job_id] for job_id in asked & self._facts.keys()}
+                held = {key[0] for key in self._held}
+                self._facts = {job_id: facts for job_id, facts in self._facts.items() if job_id in held}
             self._facts |= await self._store.job_facts(unknown)
-        promising = {lease.job_id for lease in leases if lease.has_contract} & self._facts.keys()
-        for definition_hash in {self._facts[job_id].definition_hash for job_id in promising}:
-            if definition_hash not in self._contracts:
-                if len(self._contracts) >= KNOWN_DEFINITIONS:
-                    self._contracts.clear()
-                self._contracts[definition_hash] = Contracts(await self._store.definition(definition_hash))
+        await self._learn_contracts({lease.job_id for lease in leases if lease.has_contract})
+
+    async def _learn_contracts(self, job_ids: Iterable[str]) -> None:
+        """Once per definition."""
+        for definition_hash in {self._facts[job_id].definition_hash for job_id in job_ids if job_id in self._facts}:
+            if definition_hash in self._contracts:
+                continue
+            if len(self._contracts) >= KNOWN_DEFINITIONS:
+                needed = {facts.definition_hash for facts in self._facts.values()}
+                self._contracts = {known: found for known, found in self._contracts.items() if known in needed}
+            self._contracts[definition_hash] = Contracts(await self._store.definition(definition_hash))
 
     async def _register(self) -> WorkerIdentity:
         """Take a lease of our own; the clock that ends it starts before it was asked for."""
@@ -252,9 +258,8 @@ class Worker:
 
     async def _run(self, lease: Lease) -> None:
         attempt = begin(lease, self._facts.get(lease.job_id, NO_FACTS))
-        if lease.has_contract:
-            known = self._contracts.get(attempt.facts.definition_hash)
-            attempt.contract = known.of(lease.node, lease.item) if known is not None else None
+        if lease.has_contract and lease.job_id in self._facts:
+            attempt.contract = self._contracts[attempt.facts.definition_hash].of(lease.node, lease.item)
         key = _key(lease)
         self._held[key] = attempt
         task = asyncio.current_task()
