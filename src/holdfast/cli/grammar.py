@@ -66,7 +66,7 @@ Handlers = Annotated[
 ]
 Input = Annotated[list[str], typer.Option("--input", metavar="NAME=VALUE", help="One input; may be repeated.")]
 NodeName = Annotated[str, typer.Argument(metavar="NODE", help="Node, or the number of its stage.")]
-Items = Annotated[list[int], typer.Option("--item", metavar="N", help="Only this item; may be repeated.")]
+Items = Annotated[list[str], typer.Option("--item", metavar="N", help="Only this item; may be repeated.")]
 FailureCode = Annotated[str | None, typer.Option("--code", metavar="CODE", help="Only tasks with this code.")]
 Fingerprint = Annotated[
     str | None, typer.Option("--fingerprint", metavar="F", help="Only tasks that failed in this way.")

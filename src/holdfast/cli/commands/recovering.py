@@ -31,51 +31,81 @@ from holdfast.cli.grammar import (
 commands = typer.Typer()
 
 
-class RecoveryVerb(StrEnum):
+class PlannedVerb(StrEnum):
     RESUME = "resume"
     RETRY = "retry"
+    RETRY_STAGE = "retry-stage"
     CLEAR = "clear"
     RERUN = "rerun"
     SKIP = "skip"
     SET = "set"
+    CANCEL = "cancel"
+    PAUSE = "pause"
+    UNPAUSE = "unpause"
+
+
+VERBS = "|".join(verb for verb in PlannedVerb if verb is not PlannedVerb.RETRY_STAGE)
+UnusedYes = Annotated[bool, typer.Option("--yes", "-y", help="Every verb takes it; this one asks nothing.")]
+Output = Annotated[
+    Path, typer.Option("--output", metavar="FILE", help="JSON or YAML file with the node's output; - is stdin.")
+]
 
 
 @commands.command(cls=PlainCommand, rich_help_panel=STEER)
 def cancel(
     job: JobName,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it is kept with the job.")] = "",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Only record it; do not wait for the answer.")] = False,
+    show: ShowPlan = False,
+    plan_id: PlanId = None,
+    reason: Reason = "",
+    yes: Yes = False,
+    detach: Detach = False,
     as_json: Json = False,
     database_url: DatabaseUrl = None,
 ) -> int:
     """Stop a job; what it has finished is kept."""
+    if show:
+        return _show_steering(job, "cancel", as_json=as_json, database_url=database_url)
     from holdfast.cli.cancel import cancel_job
 
-    return cancel_job(job, reason=reason, yes=yes, detach=detach, as_json=as_json, database_url=database_url)
+    return cancel_job(
+        job, plan_id=plan_id, reason=reason, yes=yes, detach=detach, as_json=as_json, database_url=database_url
+    )
 
 
 @commands.command(cls=PlainCommand, rich_help_panel=LOOK)
 def plan(
     job: JobName,
     verb: Annotated[
-        RecoveryVerb,
-        typer.Argument(metavar="resume|retry|clear|rerun|skip|set", help="What would be done. Default: resume."),
-    ] = RecoveryVerb.RESUME,
+        PlannedVerb, typer.Argument(metavar=VERBS, help="What would be done. Default: resume.")
+    ] = PlannedVerb.RESUME,
     node: Annotated[str | None, typer.Argument(metavar="NODE", help="Node that the verb is about.")] = None,
     from_node: Annotated[str | None, typer.Option("--from", metavar="NODE", help="The same, for rerun.")] = None,
     item: Items = [],  # noqa: B006
     code: FailureCode = None,
     fingerprint: Fingerprint = None,
     only: Only = False,
+    output: Annotated[Path | None, typer.Option("--output", metavar="FILE", help="For set: the node's output.")] = None,
+    handlers: Handlers = [],  # noqa: B006
     as_json: Json = False,
     database_url: DatabaseUrl = None,
 ) -> int:
     """Show what a verb would keep and what it would run again; change nothing."""
-    from holdfast.cli.recover import asked, show_plan
+    from holdfast.cli.recover import asked, refuse_parts, show_plan
 
-    request = asked(verb, node or from_node, item, code, fingerprint, only=only)
-    return show_plan(job, request, as_json=as_json, database_url=database_url)
+    named = node or from_node
+    if verb in (PlannedVerb.CANCEL, PlannedVerb.PAUSE, PlannedVerb.UNPAUSE):
+        refuse_parts(verb, named, item, code, fingerprint, only=only)
+        return _show_steering(job, verb, as_json=as_json, database_url=database_url)
+    known = PlannedVerb.RETRY if verb is PlannedVerb.RETRY_STAGE else verb
+    typed = asked(known, named, item, code, fingerprint, only=only, output=output)
+    return show_plan(job, typed, handlers=handlers, as_json=as_json, database_url=database_url)
+
+
+def _show_steering(job: str, verb: str, *, as_json: bool, database_url: str | None) -> int:
+    from holdfast.cli.pause import show_steering
+    from holdfast.core.steering import SteeringVerb
+
+    return show_steering(job, SteeringVerb(verb), as_json=as_json, database_url=database_url)
 
 
 @commands.command(cls=PlainCommand, rich_help_panel=STEER)
@@ -120,6 +150,11 @@ def retry(
         job, asked("retry", node, only=only, plan_id=plan_id), show=show, reason=reason, handlers=handlers, yes=yes,
         detach=detach, as_json=as_json, database_url=database_url,
     )  # fmt: skip
+
+
+commands.command(
+    "retry-stage", cls=PlainCommand, rich_help_panel=STEER, help="The same as retry: run a failed stage again."
+)(retry)
 
 
 @commands.command(cls=PlainCommand, rich_help_panel=STEER)
@@ -197,9 +232,7 @@ def skip(
 def set_result(
     job: JobName,
     node: NodeName,
-    output: Annotated[
-        Path, typer.Option("--output", metavar="FILE", help="JSON or YAML file with the node's output; - is stdin.")
-    ],
+    output: Output,
     show: ShowPlan = False,
     plan_id: PlanId = None,
     reason: Reason = "",
@@ -210,12 +243,10 @@ def set_result(
     database_url: DatabaseUrl = None,
 ) -> int:
     """Give a node's result by hand; it is kept with who gave it."""
-    from holdfast.cli.given import read_data
     from holdfast.cli.recover import asked, recover_job
 
-    given = read_data(output, "output file")
     return recover_job(
-        job, asked("set", node, plan_id=plan_id, output=given), show=show, reason=reason,
+        job, asked("set", node, plan_id=plan_id, output=output), show=show, reason=reason,
         handlers=handlers, yes=yes, detach=detach, as_json=as_json, database_url=database_url,
     )  # fmt: skip
 
@@ -223,26 +254,44 @@ def set_result(
 @commands.command(cls=PlainCommand, rich_help_panel=STEER)
 def pause(
     job: JobName,
+    show: ShowPlan = False,
+    plan_id: PlanId = None,
     reason: Reason = "",
+    yes: UnusedYes = False,
     detach: Detach = False,
     as_json: Json = False,
     database_url: DatabaseUrl = None,
 ) -> int:
     """Let nothing new of a job begin; what runs goes on to its end."""
+    if show:
+        return _show_steering(job, "pause", as_json=as_json, database_url=database_url)
     from holdfast.cli.pause import pause_job
+    from holdfast.core.steering import SteeringVerb
 
-    return pause_job(job, is_paused=True, reason=reason, detach=detach, as_json=as_json, database_url=database_url)
+    return pause_job(
+        job, SteeringVerb.PAUSE, plan_id=plan_id, reason=reason, detach=detach, as_json=as_json,
+        database_url=database_url,
+    )  # fmt: skip
 
 
 @commands.command(cls=PlainCommand, rich_help_panel=STEER)
 def unpause(
     job: JobName,
+    show: ShowPlan = False,
+    plan_id: PlanId = None,
     reason: Reason = "",
+    yes: UnusedYes = False,
     detach: Detach = False,
     as_json: Json = False,
     database_url: DatabaseUrl = None,
 ) -> int:
     """Let a paused job go on."""
+    if show:
+        return _show_steering(job, "unpause", as_json=as_json, database_url=database_url)
     from holdfast.cli.pause import pause_job
+    from holdfast.core.steering import SteeringVerb
 
-    return pause_job(job, is_paused=False, reason=reason, detach=detach, as_json=as_json, database_url=database_url)
+    return pause_job(
+        job, SteeringVerb.UNPAUSE, plan_id=plan_id, reason=reason, detach=detach, as_json=as_json,
+        database_url=database_url,
+    )  # fmt: skip
