@@ -38,7 +38,8 @@ async def tell_plan(
     say(f"  → Do exactly this with: {await with_handlers(reader, text, definition, url, handlers)}")
     missing = not_installed(handlers_of(definition))
     if missing and not handlers and not await reader.orchestrators():
-        say(f"  → No orchestrator is alive, so it runs there: MODULE is the one that has {', '.join(missing)}.")
+        told = f"that command runs the tasks itself. MODULE is the one that has {', '.join(missing)}."
+        say(harmless(f"  → No orchestrator is alive: {told}"))
 
 
 def moved(plan: AnyPlan, url: str | None, *flags: str) -> Refused:
