@@ -132,6 +132,7 @@ CASES = [
     ("failed", "clear JOB split --item 0", 5, "split is no fan-out and has no items", "clear JOB split"),
     ("failed", "clear JOB nobody --item two", 5, "it has no node 'nobody'", "split, each"),
     ("failed", "clear JOB tell --item 0", 4, "tell was never reached", "holdfast retry"),
+    ("failed", "clear JOB split --item two", 2, "'two' is not the number of an item. split has no items.", "--item 0"),
     ("single", "clear JOB each --item 1", 5, "each has 1 item, 0.", "holdfast status"),
     ("empty", "clear JOB each --item 0", 5, "each has no items.", "holdfast status"),
     # what was never reached
@@ -142,6 +143,7 @@ CASES = [
     ("open", "retry JOB nap", 4, "nap was never reached", "Wait until it is reached"),
     # what is in the wrong state
     ("completed", "resume JOB", 4, "it is completed", "rerun JOB --from NODE"),
+    ("open", "resume JOB --plan-id 0123456789abcdef", 4, "it is pending", "holdfast why JOB"),
     ("open", "plan JOB resume", 4, "it is pending", "holdfast why JOB"),
     ("failed", "retry JOB split", 4, "split is completed", "rerun JOB --from split"),
     ("failed", "skip JOB split", 4, "split is completed", "rerun JOB --from split"),

@@ -29,6 +29,7 @@ from holdfast.client import Client
 from holdfast.core.recovering import BY_HAND, Refusal
 from holdfast.core.signals import Request, Verb
 from holdfast.core.states import JOB_TERMINAL
+from holdfast.define.node import NodeType
 from holdfast.define.registry import Registry, discover
 from holdfast.errors import ExitCode, InvalidInput, Refused
 from holdfast.plans import JobPlan, items_text, refused
@@ -145,7 +146,8 @@ async def _plan(client: Client, reader: Reader, job_id: str, typed: Asked) -> Jo
 async def _not_a_number(reader: Reader, job_id: str, node: str, text: str) -> InvalidInput:
     snapshot = await reader.snapshot(job_id, whole=False)
     name = next((n for n in snapshot.nodes if n == node or str(snapshot.graph.stage_number(n)) == node), node)
-    has = items_text(name, snapshot.nodes[name].width) if name in snapshot.nodes else ""
+    is_fan_out = any(n.name == name and n.type is NodeType.FAN_OUT for n in snapshot.definition.nodes)
+    has = items_text(name, snapshot.nodes[name].width if is_fan_out else 0)
     return InvalidInput(
         f"'{text}' is not the number of an item. {has}", remedy="Give one number: --item 0", instance=job_id
     )
@@ -167,7 +169,7 @@ async def _recover(
     async with open_database(settings) as store:
         client, reader = Client(store), Reader(store.connections, store.payloads)
         job_id = await reader.find_job(job)
-        if typed.request.verb is Verb.RESUME and not detach:
+        if typed.request.verb is Verb.RESUME and typed.request.plan_id is None and not detach:
             found = await reader.snapshot(job_id, whole=False)
             if found.job.status not in JOB_TERMINAL:
                 await refuse_unknown_handlers(found.definition, registry, reader)
