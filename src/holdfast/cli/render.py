@@ -171,7 +171,8 @@ def job_card(
     failed: dict[str, Sequence[FailedItems]],
     command: Command,
     revive: str | None,
-    resume: str | None,
+    resume: str,
+    plan: str,
     width: int,
 ) -> RenderableType:
     """The whole job: what ran, how it ended, what is wrong, and what to type next.
@@ -202,7 +203,7 @@ def job_card(
         parts.append(_line("Workflow", f"{status['unreadable']} Only nodes that have begun are known."))
         parts.append(_line("", UNREADABLE_REMEDY))
     parts += _failures(status, failed, width)
-    parts += _next_commands(status, command, revive, resume)
+    parts += _next_commands(status, command, revive, resume, plan)
     return Group(*parts)
 
 
@@ -252,7 +253,7 @@ def _failures(status: dict[str, Any], failed: dict[str, Sequence[FailedItems]], 
 
 
 def _next_commands(
-    status: dict[str, Any], command: Command, revive: str | None, resume: str | None
+    status: dict[str, Any], command: Command, revive: str | None, resume: str, plan: str
 ) -> Iterator[RenderableType]:
     job = short(status["job_id"])
     yield Text("")
@@ -266,9 +267,9 @@ def _next_commands(
         yield _line("Next", command(f"watch {job}"), note="follow it to its end")
         return
     bad = status["outcome"]["resume_from"]
-    if resume is not None:
+    if status["outcome"]["resumable"]:
         yield _line("Next", resume, note="run what is missing; what completed stays")
-        yield _line("", command(f"plan {job}"), note="what that would do")
+        yield _line("", plan, note="what that would do")
         if bad is not None:
             yield _line("", command(f"events {job} --node {bad}"), note=f"what happened in {bad}")
     else:

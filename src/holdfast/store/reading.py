@@ -443,6 +443,10 @@ class Reader:
     async def long_transactions(self, seconds: float) -> list[LongTransaction]:
         return [LongTransaction._make(row) for row in await self._fetch("long_transactions", seconds=seconds)]
 
+    async def now(self) -> float:
+        """By the database's clock."""
+        return float((await self._fetch("clock"))[0][0])
+
     async def server_facts(self) -> ServerFacts:
         return ServerFacts._make((await self._fetch("server_facts"))[0])
 
