@@ -27,7 +27,8 @@ from holdfast.store.interface import (
     WorkerIdentity,
 )
 from holdfast.store.postgres import PostgresStore
-from tests.simulation.model import Database, ModelStore
+from tests.simulation.database import Database
+from tests.simulation.store import ModelStore
 
 LEASE_SECONDS = 60.0
 LANE = Lane("default", "work")
