@@ -15,24 +15,27 @@ import orjson
 import uuid_utils
 
 from holdfast.core.breaking import Breaker, BreakerState, close_breaker, open_breaker
-from holdfast.core.recovering import Plan, Refusal, batches_asked, make_plan, plan_id
+from holdfast.core.recovering import Refusal, batches_asked, make_plan
 from holdfast.core.signals import BatchesAsked, Request, Verb
-from holdfast.core.states import JOB_TERMINAL, JobState, JobStatus, Rules
+from holdfast.core.states import JOB_TERMINAL, JobState, JobStatus, Rules, Status, StopCause
+from holdfast.core.steering import OpenJob, OpenNode, SteeringVerb, make_steering
 from holdfast.define.definition import Definition, read_pinned
 from holdfast.define.inputs import check_inputs
 from holdfast.define.program import Program, compile_pinned
 from holdfast.errors import InvalidInput, NotFound, PayloadRefused, Refused
 from holdfast.orchestrator.loading import job_state
+from holdfast.plans import JobPlan, SteeringPlan, refused, unknown_items
 from holdfast.store.gates import BreakerView, Gates, LimitView
 from holdfast.store.interface import JobRow, NewJob, NodeRow, SubmitAnswer
 from holdfast.store.migrate import ensure_schema
 from holdfast.store.payloads import LIMIT_BYTES
 from holdfast.store.planning import look
 from holdfast.store.postgres import PostgresStore
-from holdfast.store.reading import Reader, Stages
-from holdfast.store.status import epoch_moment
+from holdfast.store.reading import Reader, Snapshot, Stages, Standing
 
 MAX_KEY_LENGTH = 500
+LAST_ITEM = 2**31 - 1
+"""The last that a row can name."""
 
 BreakerVerb = Literal["open", "close", "reset"]
 
@@ -76,70 +79,6 @@ class Submission:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class JobPlan:
-    """What a verb would do to a job, as it was when the plan was made."""
-
-    job_id: str
-    request: Request
-    generation: int
-    made_at: float
-    plan: Plan
-
-    @property
-    def plan_id(self) -> str:
-        return plan_id(self.job_id, self.generation, self.request, self.plan)
-
-    @property
-    def asks(self) -> bool:
-        """Whether something runs again that had completed."""
-        return any(step.confirm for step in self.plan.steps)
-
-    @property
-    def command(self) -> str:
-        """What does exactly this."""
-        return f"{words(self.job_id, self.request)} --plan-id {self.plan_id}{' --yes' if self.asks else ''}"
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "plan_id": self.plan_id,
-            "job_id": self.job_id,
-            "verb": str(self.request.verb),
-            "generation": self.generation,
-            "made_at": epoch_moment(self.made_at),
-            "tasks": self.plan.tasks,
-            "steps": [
-                {
-                    "node": step.node,
-                    "action": str(step.action),
-                    "items": step.items,
-                    "reason": step.reason,
-                    "confirm": step.confirm,
-                }
-                for step in self.plan.steps
-            ],
-            "command": f"holdfast {self.command}",
-        }
-
-
-def words(job_id: str, request: Request) -> str:
-    """A verb with its arguments as people type it."""
-    parts = [str(request.verb), job_id]
-    if request.node is not None:
-        parts += ["--from", request.node] if request.verb is Verb.RERUN else [request.node]
-    parts += [f"--item {item}" for item in request.items]
-    parts += [f"--code {request.code}"] if request.code else []
-    parts += [f"--fingerprint {request.fingerprint}"] if request.fingerprint else []
-    return " ".join([*parts, *(["--only"] if request.only else [])])
-
-
-def refused(job_id: str, verb: str, refusal: Refusal) -> NotFound | Refused:
-    """A refusal for people."""
-    kind = NotFound if refusal.is_unknown else Refused
-    remedy = refusal.remedy.replace("JOB", job_id)
-    return kind(f"Job {job_id} was not changed by {verb}: {refusal.reason}.", remedy=remedy, instance=job_id)
-
-
 def _state(job: JobRow, nodes: list[NodeRow], definition: bytes) -> JobState:
     return job_state(job, nodes, compile_pinned(job.definition_hash, definition), Rules())
 
@@ -153,6 +92,27 @@ def _node_name(program: Program, given: str | None) -> str | None:
     if given is None or not given.isdecimal():
         return given
     return next((name for name in program.nodes if program.graph.stage_number(name) == int(given)), given)
+
+
+def _open_job(standing: Standing) -> OpenJob:
+    job = standing.snapshot.job
+    stop = StopCause(standing.stop_cause) if standing.stop_cause is not None else None
+    pause = job.pause or {}
+    return OpenJob(job.job_id, job.generation, JobStatus(job.status), stop, pause.get("name"), pause.get("since"))
+
+
+def _open_nodes(snapshot: Snapshot) -> list[OpenNode]:
+    nodes = []
+    for name in snapshot.graph.order:
+        view, queued = snapshot.nodes.get(name), snapshot.queue.get(name)
+        if view is None:
+            nodes.append(OpenNode(name, Status.PENDING))
+            continue
+        running = queued.running if queued is not None else 0
+        settled = view.completed + view.failed + view.skipped + view.cancelled
+        waiting = max(0, view.width - settled - running)
+        nodes.append(OpenNode(name, Status(view.status), view.completed, waiting, running))
+    return nodes
 
 
 def new_job(
@@ -292,7 +252,9 @@ class Client:
 
     async def plan(self, job_id: str, request: Request) -> JobPlan:
         """What a verb would keep and run again now; nothing is changed. Refused where it cannot be done."""
-        looked = await look(self._store, job_id, request, partial(_batches_asked, request))
+        known = tuple(item for item in request.items if 0 <= item <= LAST_ITEM)
+        asked = request._replace(items=known)
+        looked = await look(self._store, job_id, asked, partial(_batches_asked, asked))
         if looked is None:
             raise NotFound(f"There is no job {job_id}.", remedy="List the jobs with: holdfast status")
         state = _state(looked.job, looked.nodes, looked.definition)
@@ -300,10 +262,23 @@ class Client:
         name = _node_name(program, request.node)
         if name != request.node:
             return await self.plan(job_id, request._replace(node=name))
+        problem = unknown_items(state, request)
+        if problem is not None:
+            raise problem
         plan = make_plan(state, request, looked.selected)
         if isinstance(plan, Refusal):
             raise refused(job_id, request.verb, plan)
-        return JobPlan(job_id, request, state.generation, looked.now, plan)
+        return JobPlan(job_id, state.generation, looked.now, request, plan)
+
+    async def plan_steering(self, job_id: str, verb: SteeringVerb) -> SteeringPlan:
+        """What a cancel, a pause or an unpause would stop, hold or let go on now. Refused where it cannot be done."""
+        reader = Reader(self._store.connections)
+        standing, now = await reader.standing(job_id), await reader.now()
+        job, nodes = _open_job(standing), _open_nodes(standing.snapshot)
+        plan = make_steering(job, nodes, verb)
+        if isinstance(plan, Refusal):
+            raise refused(job_id, verb, plan)
+        return SteeringPlan(job_id, job.generation, now, job, plan)
 
     async def recover(self, job_id: str, request: Request, *, reason: str = "", actor: str | None = None) -> int:
         """Ask the job's owner to carry out a verb; returns the signal's id, whose answer tells what came of it."""

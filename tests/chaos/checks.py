@@ -16,7 +16,7 @@ from holdfast.core.states import JOB_TERMINAL
 from holdfast.store.interface import NewJob, NodeRow
 from tests.chaos.workload import expected
 from tests.simulation.checkers import Checkers
-from tests.simulation.model import Database
+from tests.simulation.database import Database
 
 Key = tuple[str, str, int]
 

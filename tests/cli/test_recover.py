@@ -148,31 +148,6 @@ def test_detach_only_records_it_and_says_what_to_start(database: Command, failed
     assert database("status", failed, "--json").json["status"] == "failed"
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        (("retry", "JOB", "nobody"), 5, "split, each, gather, tell"),
-        (("retry", "JOB", "9"), 5, "no node '9'"),
-        (("retry", "JOB", "split"), 4, "is completed"),
-        (("retry", "JOB", "tell"), 4, "never reached"),
-        (("clear", "JOB", "each", "--item", "77"), 4, "nothing of it would run"),
-        (("clear", "JOB", "each", "--item", "-1"), 2, "count from 0"),
-        (("clear", "JOB", "each", "--code", "OTHER"), 4, "nothing of it would run"),
-        (("plan", "JOB", "retry"), 2, "Which node"),
-        (("plan", "JOB", "explode"), 2, "explode"),
-        (("rerun", "JOB"), 2, "--from"),
-        (("resume", "ffffffffffff"), 5, "no job"),
-        (("resume", "JOB"), 2, "no handler 'repairable.work'"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_done_is_refused_with_a_reason_and_what_else_can(
-    database: Command, failed: str, words: tuple[str, ...], code: int, said: str
-) -> None:
-    answer = database(*(failed if word == "JOB" else word for word in words))
-    assert (answer.code, said in answer.err) == (code, True), answer.err
-    assert database("status", failed, "--json").json["generation"] == 1
-
-
 def test_the_status_of_a_failed_job_names_what_recovers_each_part(database: Command, failed: str) -> None:
     outcome = database("status", failed, "--json").json["outcome"]
     assert (outcome["resumable"], outcome["resume_from"]) == (True, "each")

@@ -91,6 +91,30 @@ def test_the_outcome_sorts_nodes_by_importance_and_names_where_to_resume(databas
     assert half["secondary"][0]["error"]["message"] == "no luck"
 
 
+def test_status_tells_what_is_declared_to_be_delivered(database: Command, tmp_path: Path) -> None:
+    (tmp_path / "maps.yaml").write_text("""
+workflow_id: maps
+inputs: {region: {type: string, default: CIV}}
+nodes:
+  draw:
+    type: fan_out
+    source: "{{ [1, 2, 3] }}"
+    task: {handler: echo}
+    deliverable: {name: maps, location: "{{ inputs.region | lower }}/"}
+  fail: {handler: fail, depends_on: draw, params: {error_message: x, permanent: true}, deliverable: {name: index}}
+""")
+    job_id = database("submit", "maps.yaml", "--json").json["job_id"]
+    assert "Delivered maps: nothing so far" in database("status", job_id).out
+    ended = run(database, "maps.yaml")
+    assert ended["outcome"]["deliverables"] == {
+        "maps": {"count": 3, "location": "civ/", "usable": True},
+        "index": {"count": 0, "location": None, "usable": False},
+    }
+    told = database("status", ended["job_id"]).out
+    assert "Delivered maps: 3 in civ/" in told
+    assert "Delivered index: nothing so far" in told
+
+
 def test_an_error_tells_its_time_as_rfc_3339(database: Command) -> None:
     error = run(database, "failing.yaml")["error"]
     assert list(error) == ["code", "class", "message", "fingerprint", "node", "index", "attempt", "at", "hint"]

@@ -457,3 +457,13 @@ def test_a_skip_does_not_go_on_with_a_fan_out_that_was_cancelled() -> None:
     assert actions(driver.plan("skip", "check")) == {"check": "skip 1"}
     assert driver.recover("skip", "check").applied
     assert (driver.status_of("each"), driver.state.status) == ("cancelled", "failed")
+
+
+def test_the_id_of_a_plan_does_not_depend_on_the_order_of_keys_in_a_given_output() -> None:
+    driver = pipeline()
+    run(driver, "register")
+    plan = driver.plan("set", "register")
+    assert isinstance(plan, Plan)
+    one, other = (Request(Verb.SET, "register", output=given) for given in ({"b": 1, "aa": {"d": 1, "c": 2}}, None))
+    other = other._replace(output={"aa": {"c": 2, "d": 1}, "b": 1})
+    assert plan_id("job", 1, one, plan) == plan_id("job", 1, other, plan)

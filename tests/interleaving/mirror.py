@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.store.interface import NodeRow
 from tests.interleaving.observer import Change
-from tests.simulation.model import Database
+from tests.simulation.database import Database
 
 _TIMES = ("_at", "_until")
 _COUNTS = ("expanded", "enqueued", "completed", "failed", "skipped", "cancelled", "waiting")

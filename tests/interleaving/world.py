@@ -19,7 +19,7 @@ from holdfast.store.interface import Lease, NewJob, Store
 from tests.interleaving.gate import GatedConnections, GatedStore
 from tests.interleaving.mirror import Mirror
 from tests.interleaving.observer import RECORDED, Observer
-from tests.simulation.model import IDLE_IN_TRANSACTION_SECONDS, Database
+from tests.simulation.database import IDLE_IN_TRANSACTION_SECONDS, Database
 from tests.simulation.world import HANDLERS, Process, World, check_results
 
 PATIENCE_SECONDS = 0.01

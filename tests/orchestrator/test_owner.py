@@ -13,7 +13,8 @@ from holdfast.core.states import Rules
 from holdfast.define.workflow import Workflow
 from holdfast.orchestrator.owner import Owner
 from holdfast.store.interface import Lease, Report, WorkerIdentity
-from tests.simulation.model import Database, ModelStore
+from tests.simulation.database import Database
+from tests.simulation.store import ModelStore
 
 
 def done(lease: Lease) -> Report:

@@ -12,7 +12,7 @@ from typing import Any
 from holdfast.define.node import Importance, NodeType
 from holdfast.define.program import Program, compile_pinned
 from holdfast.store.interface import Lane, NewJob, NodeRow
-from tests.simulation.model import TERMINAL, Database, Key
+from tests.simulation.database import TERMINAL, Database, Key
 
 BAD = ("failed", "cancelled")
 JOB_TERMINAL = ("completed", "partial", "failed", "cancelled")

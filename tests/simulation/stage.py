@@ -12,7 +12,8 @@ from holdfast.core.states import Rules
 from holdfast.define.workflow import Workflow
 from holdfast.orchestrator.owner import CycleResult, Owner
 from holdfast.store.interface import Report, WorkerIdentity
-from tests.simulation.model import Database, ModelStore
+from tests.simulation.database import Database
+from tests.simulation.store import ModelStore
 
 Answer = TypeVar("Answer")
 

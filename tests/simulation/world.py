@@ -22,8 +22,11 @@ from holdfast.orchestrator.owner import Owner
 from holdfast.store.interface import Handover, Lease, NewJob, Report, Store, WorkerIdentity
 from holdfast.store.work import in_lock_order
 from tests.simulation.checkers import Checkers
-from tests.simulation.model import Database, ModelCycle, ModelStore, select, step
+from tests.simulation.cycle import ModelCycle
+from tests.simulation.database import Database, step
+from tests.simulation.selection import select
 from tests.simulation.shapes import Script, draw_definition, draw_inputs
+from tests.simulation.store import ModelStore
 
 LEASE_SECONDS, RENEW_SECONDS = 10.0, 3.0
 OUTAGE_SECONDS = 15.0

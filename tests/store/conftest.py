@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from holdfast.store.postgres import PostgresStore
-from tests.simulation.model import Database, ModelStore
+from tests.simulation.database import Database
+from tests.simulation.store import ModelStore
 from tests.store.stage import ModelBackstage, PostgresBackstage, Stage
 
 

@@ -27,11 +27,14 @@ from holdfast.store.interface import (
     WorkerIdentity,
 )
 from holdfast.store.postgres import PostgresStore
-from tests.simulation.model import Database, ModelStore
+from tests.simulation.database import Database
+from tests.simulation.store import ModelStore
 
 LEASE_SECONDS = 60.0
 LANE = Lane("default", "work")
 DEFINITION = b'{"workflow_id": "w"}'
+ERROR = {"code": "CANCELLED", "message": "the job was cancelled"}
+"""What the withdrawals of these scenarios end tasks with."""
 
 
 class Backstage(Protocol):
@@ -326,3 +329,7 @@ def report_of(lease: Lease, outcome: str = "done", output: bytes | None = b"1", 
 
 def held(lease: Lease) -> tuple[str, str, int, int]:
     return (lease.job_id, lease.node, lease.item, lease.epoch)
+
+
+def items_of(leases: Sequence[Lease]) -> list[int]:
+    return [lease.item for lease in leases]

@@ -57,6 +57,18 @@ def add(a: int, b: int = 1) -> int:
 
 
 @isolated
+def tells_bands(bands: list[Any]) -> dict[str, Any]:
+    print("looking for bands")
+    return {"bands": bands}
+
+
+@isolated
+async def tells_bands_async(bands: list[Any]) -> dict[str, Any]:
+    print("looking for bands")
+    return {"bands": bands}
+
+
+@isolated
 def tells() -> Result:
     return Result({"a": 1}, warnings=("careful",), metrics={"seconds": 2})
 

@@ -9,11 +9,12 @@ from typing import Any
 import typer
 from rich.table import Table
 
-from holdfast.cli.session import begin, command, drive, has_database, open_database
+from holdfast.cli.gates import begin_on_gate, list_gates
+from holdfast.cli.session import command, drive, open_database
 from holdfast.cli.streams import answer, answer_json, harmless, say, show
 from holdfast.cli.words import counted, cut, day_and_clock
 from holdfast.client import BreakerVerb, Client
-from holdfast.errors import ExitCode, InvalidInput, NotFound, Refused
+from holdfast.errors import ExitCode, InvalidInput, Refused
 from holdfast.settings import Settings
 from holdfast.store.gates import BreakerView
 from holdfast.store.status import moment
@@ -22,17 +23,9 @@ DONE_WORDS = {"open": "is held open", "close": "is closed", "reset": "is closed 
 
 
 def list_breakers(*, as_json: bool, database_url: str | None) -> int:
-    settings = begin(database_url)
-    if not has_database(settings):
-        _tell([], as_json=as_json, database_url=database_url)
-        return ExitCode.DONE
-    return drive(_list(settings, as_json=as_json, database_url=database_url))
-
-
-async def _list(settings: Settings, *, as_json: bool, database_url: str | None) -> int:
-    async with open_database(settings) as store:
-        _tell(await Client(store).breakers(), as_json=as_json, database_url=database_url)
-    return ExitCode.DONE
+    return list_gates(
+        Client.breakers, lambda found: _tell(found, as_json=as_json, database_url=database_url), database_url
+    )
 
 
 def change_breaker(
@@ -42,9 +35,7 @@ def change_breaker(
         raise InvalidInput(
             f"Which breaker is to {verb}?", remedy=f"Name it: {command(f'breakers {verb} NAME', database_url)}"
         )
-    settings = begin(database_url)
-    if not has_database(settings):
-        raise NotFound(f"There is no breaker '{name}': there is no database yet.", instance=name)
+    settings = begin_on_gate("breaker", name, database_url)
     if not yes:
         _confirm(verb, name)
     return drive(_change(settings, verb, name, reason, as_json=as_json, database_url=database_url))

@@ -11,15 +11,17 @@ import typer
 
 from holdfast.bootstrap import Services
 from holdfast.cli.ending import say_unreadable
-from holdfast.cli.session import begin, command, drive, has_database, open_database
+from holdfast.cli.planning import declined, moved
+from holdfast.cli.session import begin_on, command, drive, open_database
 from holdfast.cli.streams import answer, answer_json, say
 from holdfast.cli.words import short
 from holdfast.client import Client
 from holdfast.core.states import JOB_TERMINAL
+from holdfast.core.steering import SteeringVerb
 from holdfast.errors import ExitCode, Refused
 from holdfast.settings import Settings
 from holdfast.store.postgres import PostgresStore
-from holdfast.store.reading import Reader, Snapshot, no_such_job
+from holdfast.store.reading import Reader, Snapshot
 
 ANSWER_SECONDS = 5.0
 LOOK_SECONDS = 0.05
@@ -27,47 +29,63 @@ LOOK_SECONDS = 0.05
 Answer = tuple[bool, str] | None
 
 
-def cancel_job(job: str, *, reason: str, yes: bool, detach: bool, as_json: bool, database_url: str | None) -> int:
-    settings = begin(database_url)
-    if not has_database(settings):
-        raise no_such_job(job)
-    return drive(_cancel(settings, job, reason, yes=yes, detach=detach, as_json=as_json, database_url=database_url))
+def cancel_job(
+    job: str, *, plan_id: str | None, reason: str, yes: bool, detach: bool, as_json: bool, database_url: str | None
+) -> int:
+    settings = begin_on(job, database_url)
+    return drive(_cancel(settings, job, plan_id, reason, yes=yes, detach=detach, as_json=as_json, url=database_url))
 
 
 async def _cancel(
-    settings: Settings, job: str, reason: str, *, yes: bool, detach: bool, as_json: bool, database_url: str | None
+    settings: Settings,
+    job: str,
+    plan_id: str | None,
+    reason: str,
+    *,
+    yes: bool,
+    detach: bool,
+    as_json: bool,
+    url: str | None,
 ) -> int:
     async with open_database(settings) as store:
-        reader = Reader(store.connections, store.payloads)
-        found = await reader.snapshot(await reader.find_job(job), whole=False)
-        _refuse_if_over(found)
+        reader, client = Reader(store.connections, store.payloads), Client(store)
+        job_id = await reader.find_job(job)
+        await agreed(client, job_id, SteeringVerb.CANCEL, plan_id, url)
+        found = await reader.snapshot(job_id, whole=False)
         if not yes:
             _confirm(found)
-        job_id = found.job.job_id
         alive = bool(await reader.orchestrators())
         if found.unreadable is not None and not alive and not detach:
             raise _only_another_version(job_id, found.unreadable)
-        signal_id = await Client(store).cancel(job_id, reason=reason)
+        signal_id = await client.cancel(job_id, reason=reason)
         told: Answer = None
         if not detach:
             told = await (wait_for_answer(store, signal_id) if alive else _drive(store, settings, signal_id, job_id))
-        if told is not None and not told[0]:
-            raise Refused(f"Job {job_id} was not cancelled: {told[1]}.", instance=job_id)
+        await refuse_if_told(client, job_id, SteeringVerb.CANCEL, told)
         status = (await reader.snapshot(job_id, whole=False)).job.status
-        _tell(job_id, signal_id, told, status, alive=alive, as_json=as_json, database_url=database_url)
+        _tell(job_id, signal_id, told, status, alive=alive, as_json=as_json, database_url=url)
         if found.unreadable is not None and told is None:
             say_unreadable(found.unreadable)
     return ExitCode.DONE
 
 
-def _refuse_if_over(found: Snapshot) -> None:
-    """A quick refusal; the owner looks again and its word counts."""
-    if found.job.status in JOB_TERMINAL:
-        raise Refused(
-            f"Job {found.job.job_id} cannot be cancelled: it is already {found.job.status}.",
-            remedy=f"See how it ended with: holdfast status {short(found.job.job_id)}",
-            instance=found.job.job_id,
-        )
+async def agreed(client: Client, job_id: str, verb: SteeringVerb, plan_id: str | None, url: str | None) -> None:
+    """A quick refusal of what cannot be done, or is not what was planned; the owner looks again and its word counts."""
+    plan = await client.plan_steering(job_id, verb)
+    if plan_id is not None and plan_id != plan.plan_id:
+        raise moved(plan, url)
+
+
+async def refuse_if_told(client: Client, job_id: str, verb: SteeringVerb, told: Answer) -> None:
+    """The owner's refusal, with what else can be done as the job is now."""
+    if told is None or told[0]:
+        return
+    await client.plan_steering(job_id, verb)
+    raise Refused(
+        f"Job {job_id} was not changed by {verb}: {told[1]}.",
+        remedy=f"See how it is now: holdfast status {short(job_id)}",
+        instance=job_id,
+    )
 
 
 def _only_another_version(job_id: str, problem: Refused) -> Refused:
@@ -80,12 +98,12 @@ def _confirm(found: Snapshot) -> None:
     if not sys.stdin.isatty():
         raise Refused(
             f"Job {found.job.job_id} was not cancelled: there is no terminal to ask on.",
-            remedy="Say that you mean it with: --yes",
+            remedy="See what would be done with --plan, and say that you mean it with: --yes",
             instance=found.job.job_id,
         )
     question = f"Cancel job {found.job.job_id} of {found.job.workflow_id}? What it has finished is kept"
     if not typer.confirm(question, default=False, err=True):
-        raise Refused(f"Job {found.job.job_id} was not cancelled.", instance=found.job.job_id)
+        raise declined(found.job.job_id, "cancelled")
 
 
 async def wait_for_answer(store: PostgresStore, signal_id: int) -> Answer:

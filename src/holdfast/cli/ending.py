@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from holdfast.cli.session import command
 from holdfast.cli.streams import answer_json, answers, harmless, say, show
 from holdfast.cli.words import short
 from holdfast.core.states import JOB_TERMINAL, JobStatus
+from holdfast.define.definition import Definition
 from holdfast.errors import ExitCode, Refused
 from holdfast.store.reading import FailedItems, Reader, Snapshot
 from holdfast.store.status import status_json
@@ -50,6 +52,7 @@ def say_unreadable(problem: Refused) -> None:
 async def show_card(reader: Reader, snapshot: Snapshot, database_url: str | None, handlers: Sequence[str] = ()) -> None:
     """The job for people, with what its failed items have in common."""
     status: dict[str, Any] = shown_status(snapshot)
+    job = short(snapshot.job.job_id)
     failed: dict[str, list[FailedItems]] = {}
     for node in status["nodes"]:
         if node["type"] == "fan_out" and node["counts"]["failed"]:
@@ -60,20 +63,25 @@ async def show_card(reader: Reader, snapshot: Snapshot, database_url: str | None
         failed=dict(failed),
         command=lambda text: command(text, database_url),
         revive=None if snapshot.job.status in JOB_TERMINAL else await _revival(reader, snapshot, database_url),
-        resume=await _resumption(reader, snapshot, database_url, handlers) if status["outcome"]["resumable"] else None,
+        resume=await with_handlers(reader, f"resume {job}", snapshot.definition, database_url, handlers),
+        plan=command(naming(f"plan {job}", handlers), database_url),
         width=answers().width,
     )
     show(card)
 
 
-async def _resumption(reader: Reader, snapshot: Snapshot, database_url: str | None, handlers: Sequence[str]) -> str:
-    """The one command that continues from here; where nobody serves, it has to bring the handlers itself."""
-    text = f"resume {short(snapshot.job.job_id)}"
-    if await reader.orchestrators():
-        return command(text, database_url)
-    if handlers:
-        return command(" ".join([text, *(f"--handlers {module}" for module in handlers)]), database_url)
-    return start(text, handlers_of(snapshot.definition), database_url)
+async def with_handlers(
+    reader: Reader, text: str, definition: Definition, database_url: str | None, handlers: Sequence[str]
+) -> str:
+    """A command that has tasks run: where nobody serves, it has to bring the handlers itself."""
+    if not handlers and not await reader.orchestrators():
+        return start(text, handlers_of(definition), database_url)
+    return command(naming(text, handlers), database_url)
+
+
+def naming(text: str, handlers: Sequence[str]) -> str:
+    """A command with the modules that were given to this one."""
+    return " ".join([text, *(f"--handlers {shlex.quote(module)}" for module in handlers)])
 
 
 async def _revival(reader: Reader, snapshot: Snapshot, database_url: str | None) -> str | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from holdfast.cli.app import DatabaseUrl, Json, PlainCommand
+from holdfast.cli.grammar import DatabaseUrl, Json, PlainCommand
 from holdfast.cli.streams import answer, answer_json, harmless, say, show
 from holdfast.errors import NotFound
 

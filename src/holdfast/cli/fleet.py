@@ -63,9 +63,14 @@ def unserved_remedy(one: UnservedTasks, database_url: str | None) -> str:
 def start(service: str, handlers: Iterable[str], database_url: str | None, *, queue: str | None = None) -> str:
     """The command that starts a service which can run these handlers."""
     text = service if queue is None else f"{service} --queue {queue}"
-    if not all(name in _installed() for name in handlers):
+    if not_installed(handlers):
         text += " --handlers MODULE"
     return command(text, database_url)
+
+
+def not_installed(handlers: Iterable[str]) -> list[str]:
+    """Those that only a module named by --handlers can have."""
+    return [name for name in handlers if name not in _installed()]
 
 
 @cache

@@ -50,7 +50,7 @@ def read_data(path: Path, what: str) -> Any:
     try:
         text = sys.stdin.read() if name == "stdin" else path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise InvalidInput(f"There is no {what} {name}.") from None
+        raise InvalidInput(f"There is no {what} {name}.", remedy="Name a file of JSON or YAML; - is stdin.") from None
     except OSError as error:
         raise InvalidInput(f"The {what} {name} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:

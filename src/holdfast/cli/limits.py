@@ -7,28 +7,21 @@ from typing import Any
 
 from rich.table import Table
 
-from holdfast.cli.session import begin, command, drive, has_database, open_database
+from holdfast.cli.gates import begin_on_gate, list_gates
+from holdfast.cli.session import begin, command, drive, open_database
 from holdfast.cli.streams import answer, answer_json, harmless, say, show
 from holdfast.cli.words import counted, cut
 from holdfast.client import Client
-from holdfast.errors import ExitCode, InvalidInput, NotFound
+from holdfast.errors import ExitCode, InvalidInput
 from holdfast.settings import Settings
 from holdfast.store.gates import LimitView
 from holdfast.store.status import moment
 
 
 def list_limits(*, as_json: bool, database_url: str | None) -> int:
-    settings = begin(database_url)
-    if not has_database(settings):
-        _tell([], as_json=as_json, database_url=database_url)
-        return ExitCode.DONE
-    return drive(_list(settings, as_json=as_json, database_url=database_url))
-
-
-async def _list(settings: Settings, *, as_json: bool, database_url: str | None) -> int:
-    async with open_database(settings) as store:
-        _tell(await Client(store).limits(), as_json=as_json, database_url=database_url)
-    return ExitCode.DONE
+    return list_gates(
+        Client.limits, lambda found: _tell(found, as_json=as_json, database_url=database_url), database_url
+    )
 
 
 def set_limit(
@@ -58,9 +51,7 @@ async def _set(settings: Settings, name: str, tenant: str | None, given: dict[st
 
 def drop_limit(name: str | None, *, tenant: str | None, as_json: bool, database_url: str | None) -> int:
     known = _named(name, "drop", database_url)
-    settings = begin(database_url)
-    if not has_database(settings):
-        raise NotFound(f"There is no limit '{known}': there is no database yet.", instance=known)
+    settings = begin_on_gate("limit", known, database_url)
     return drive(_drop(settings, known, tenant, as_json=as_json))
 
 

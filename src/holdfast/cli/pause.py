@@ -3,59 +3,90 @@
 from __future__ import annotations
 
 from holdfast.bootstrap import Services
-from holdfast.cli.cancel import wait_for_answer
-from holdfast.cli.session import begin, command, drive, has_database, open_database
+from holdfast.cli.cancel import agreed, refuse_if_told, wait_for_answer
+from holdfast.cli.planning import tell_plan
+from holdfast.cli.session import begin_on, command, drive, open_database
 from holdfast.cli.streams import answer, answer_json, say
 from holdfast.cli.words import short
 from holdfast.client import Client
-from holdfast.errors import ExitCode, Refused
+from holdfast.core.steering import SteeringVerb
+from holdfast.errors import ExitCode
 from holdfast.settings import Settings
-from holdfast.store.reading import Reader, no_such_job
+from holdfast.store.reading import Reader
 
 
-def pause_job(job: str, *, is_paused: bool, reason: str, detach: bool, as_json: bool, database_url: str | None) -> int:
-    settings = begin(database_url)
-    if not has_database(settings):
-        raise no_such_job(job)
-    return drive(
-        _pause(settings, job, reason, is_paused=is_paused, detach=detach, as_json=as_json, database_url=database_url)
-    )
+def show_steering(job: str, verb: SteeringVerb, *, as_json: bool, database_url: str | None) -> int:
+    """The plan of a cancel, a pause or an unpause."""
+    settings = begin_on(job, database_url)
+
+    async def work() -> int:
+        async with open_database(settings) as store:
+            reader = Reader(store.connections)
+            plan = await Client(store).plan_steering(await reader.find_job(job), verb)
+            await tell_plan(reader, plan, flags=(), handlers=(), as_json=as_json, url=database_url)
+        return ExitCode.DONE
+
+    return drive(work())
+
+
+def pause_job(
+    job: str,
+    verb: SteeringVerb,
+    *,
+    plan_id: str | None,
+    reason: str,
+    detach: bool,
+    as_json: bool,
+    database_url: str | None,
+) -> int:
+    settings = begin_on(job, database_url)
+    return drive(_pause(settings, job, verb, plan_id, reason, detach=detach, as_json=as_json, url=database_url))
 
 
 async def _pause(
-    settings: Settings, job: str, reason: str, *, is_paused: bool, detach: bool, as_json: bool, database_url: str | None
+    settings: Settings,
+    job: str,
+    verb: SteeringVerb,
+    plan_id: str | None,
+    reason: str,
+    *,
+    detach: bool,
+    as_json: bool,
+    url: str | None,
 ) -> int:
-    verb = "pause" if is_paused else "unpause"
     async with open_database(settings) as store:
-        reader, client = Reader(store.connections, store.payloads), Client(store)
+        reader, client = Reader(store.connections), Client(store)
         job_id = await reader.find_job(job)
-        send = client.pause if is_paused else client.unpause
+        await agreed(client, job_id, verb, plan_id, url)
+        send = client.pause if verb is SteeringVerb.PAUSE else client.unpause
+        is_alive = bool(await reader.orchestrators())
         signal_id = await send(job_id, reason=reason)
         told: tuple[bool, str] | None = None
-        if not detach and await reader.orchestrators():
+        if not detach and is_alive:
             told = await wait_for_answer(store, signal_id)
         elif not detach:
             # Nobody drives the job: an owner is needed for as long as it takes to answer.
             async with Services(store.connections.url, settings):
                 while told is None:
                     told = await wait_for_answer(store, signal_id)
-    if told is not None and not told[0]:
-        raise Refused(f"Job {job_id} was not changed by {verb}: {told[1]}.", instance=job_id)
+        await refuse_if_told(client, job_id, verb, told)
     if as_json:
         answer_json(
             {
                 "job_id": job_id,
-                "verb": verb,
+                "verb": str(verb),
                 "signal_id": signal_id,
                 "answer": "applied" if told is not None else "pending",
             }
         )
     elif told is None:
         answer(f"The {verb} of job {job_id} is recorded; its owner has not answered yet.")
-    elif is_paused:
+        if not is_alive:
+            say(f"  → No orchestrator is alive. Start one with: {command('up', url)}")
+    elif verb is SteeringVerb.PAUSE:
         answer(f"Job {job_id} is paused; tasks that run go on to their end.")
-        say(f"  → {command(f'unpause {short(job_id)}', database_url)}")
+        say(f"  → {command(f'unpause {short(job_id)}', url)}")
     else:
         answer(f"Job {job_id} goes on.")
-        say(f"  → {command(f'watch {short(job_id)}', database_url)}")
+        say(f"  → {command(f'watch {short(job_id)}', url)}")
     return ExitCode.DONE

@@ -3,33 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import typer
-from rich.table import Table
 
 from holdfast.bootstrap import Services
 from holdfast.cli.cancel import wait_for_answer
-from holdfast.cli.ending import end_with
+from holdfast.cli.ending import end_with, naming
 from holdfast.cli.fleet import start
-from holdfast.cli.given import handlers_of
+from holdfast.cli.given import handlers_of, read_data
+from holdfast.cli.planning import declined, moved, plan_table, tell_plan
 from holdfast.cli.problems import Interrupted
 from holdfast.cli.run import follow_served, refuse_unknown_handlers
-from holdfast.cli.session import begin, command, drive, has_database, open_database
-from holdfast.cli.streams import answer, answer_json, harmless, say
+from holdfast.cli.session import begin_on, command, drive, open_database
+from holdfast.cli.streams import answer, answer_json, say
 from holdfast.cli.streams import show as show_table
-from holdfast.cli.words import counted, cut, short
-from holdfast.client import Client, JobPlan, words
-from holdfast.core.recovering import Action
+from holdfast.cli.words import counted, short
+from holdfast.client import Client
+from holdfast.core.recovering import BY_HAND, Refusal
 from holdfast.core.signals import Request, Verb
 from holdfast.core.states import JOB_TERMINAL
+from holdfast.define.node import NodeType
 from holdfast.define.registry import Registry, discover
 from holdfast.errors import ExitCode, InvalidInput, Refused
+from holdfast.plans import JobPlan, items_text, refused
 from holdfast.settings import Settings
 from holdfast.store.postgres import PostgresStore
-from holdfast.store.reading import Reader, no_such_job
+from holdfast.store.reading import Reader
+
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 
 class Answered(NamedTuple):
@@ -39,32 +47,68 @@ class Answered(NamedTuple):
     signal_id: int
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A verb as it was typed. Items are numbers only if the node says so: whoever errs is told how many it has."""
+
+    request: Request
+    items: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    """What the request does not tell: where an output lies."""
+
+
 def asked(
     verb: str,
     node: str | None = None,
-    items: Sequence[int] = (),
+    items: Sequence[str] = (),
     code: str | None = None,
     fingerprint: str | None = None,
     *,
     only: bool = False,
     plan_id: str | None = None,
-    output: Any = None,
-) -> Request:
-    """A verb as it was typed; what it lacks is said at once."""
-    if verb != Verb.RESUME and node is None:
-        raise InvalidInput(f"Which node is to {verb}?", remedy=f"Name it: holdfast plan JOB {verb} NODE")
-    if any(item < 0 for item in items):
-        raise InvalidInput("Items count from 0.", remedy="See which failed with: holdfast status JOB")
-    return Request(Verb(verb), node, tuple(items), code, fingerprint, only, plan_id, output)
+    output: Path | None = None,
+) -> Asked:
+    """What was typed, understood as far as that goes without the job; what it lacks is said at once."""
+    known = Verb(verb)
+    if known is Verb.RESUME:
+        refuse_parts(verb, node, items, code, fingerprint, only=only)
+    elif node is None:
+        name = "--from NODE" if known is Verb.RERUN else "NODE"
+        raise InvalidInput(f"Which node is to {verb}?", remedy=f"Name it: holdfast plan JOB {verb} {name}")
+    if known is not Verb.CLEAR and (items or code or fingerprint):
+        raise InvalidInput(
+            f"{verb} takes the node whole: --item, --code and --fingerprint are not for it.",
+            remedy="Have some of its tasks run again with: holdfast clear JOB NODE --item N",
+        )
+    if known in BY_HAND and only:
+        raise InvalidInput(f"--only is not for {verb}.", remedy="What follows the node is decided anew; leave it out.")
+    if (known is Verb.SET) != (output is not None):
+        what = "What is the result to be?" if output is None else f"--output is not for {verb}."
+        raise InvalidInput(what, remedy="Give a node's result with: holdfast set JOB NODE --output FILE")
+    given = read_data(output, "output file") if output is not None else None
+    request = Request(known, node, (), code, fingerprint, only, plan_id, given)
+    return Asked(request, tuple(items), () if output is None else (f"--output {shlex.quote(str(output))}",))
 
 
-def show_plan(job: str, request: Request, *, as_json: bool, database_url: str | None) -> int:
-    settings = _known(job, database_url)
+def refuse_parts(
+    verb: str, node: str | None, items: Sequence[str], code: str | None, fingerprint: str | None, *, only: bool
+) -> None:
+    """Some verbs are about the whole job."""
+    if node is not None or items or code or fingerprint or only:
+        raise InvalidInput(
+            f"{verb} is about the whole job: it takes no node and nothing that chooses tasks.",
+            remedy="Have a part of it run again with: holdfast clear JOB NODE, or holdfast rerun JOB --from NODE",
+        )
+
+
+def show_plan(job: str, typed: Asked, *, handlers: Sequence[str], as_json: bool, database_url: str | None) -> int:
+    settings = begin_on(job, database_url)
 
     async def work() -> int:
         async with open_database(settings) as store:
-            plan = await Client(store).plan(await _job_id(store, job), request)
-            _tell_plan(plan, as_json=as_json, database_url=database_url)
+            reader = Reader(store.connections, store.payloads)
+            plan = await _plan(Client(store), reader, await reader.find_job(job), typed)
+            await tell_plan(reader, plan, flags=typed.flags, handlers=handlers, as_json=as_json, url=database_url)
         return ExitCode.DONE
 
     return drive(work())
@@ -72,7 +116,7 @@ def show_plan(job: str, request: Request, *, as_json: bool, database_url: str | 
 
 def recover_job(
     job: str,
-    request: Request,
+    typed: Asked,
     *,
     show: bool,
     reason: str,
@@ -83,28 +127,36 @@ def recover_job(
     database_url: str | None,
 ) -> int:
     if show:
-        return show_plan(job, request, as_json=as_json, database_url=database_url)
-    settings = _known(job, database_url)
+        return show_plan(job, typed, handlers=handlers, as_json=as_json, database_url=database_url)
+    settings = begin_on(job, database_url)
     return drive(
-        _recover(settings, job, request, handlers, reason, yes=yes, detach=detach, as_json=as_json, url=database_url)
+        _recover(settings, job, typed, handlers, reason, yes=yes, detach=detach, as_json=as_json, url=database_url)
     )
 
 
-def _known(job: str, database_url: str | None) -> Settings:
-    settings = begin(database_url)
-    if not has_database(settings):
-        raise no_such_job(job)
-    return settings
+async def _plan(client: Client, reader: Reader, job_id: str, typed: Asked) -> JobPlan:
+    wrong = next((text for text in typed.items if not _NUMBER.fullmatch(text)), None)
+    if wrong is not None:
+        # What else is wrong is said first: that there is no such node, or that it was never reached.
+        await client.plan(job_id, typed.request)
+        raise await _not_a_number(reader, job_id, typed.request.node or "", wrong)
+    return await client.plan(job_id, typed.request._replace(items=tuple(map(int, typed.items))))
 
 
-async def _job_id(store: PostgresStore, job: str) -> str:
-    return await Reader(store.connections, store.payloads).find_job(job)
+async def _not_a_number(reader: Reader, job_id: str, node: str, text: str) -> InvalidInput:
+    snapshot = await reader.snapshot(job_id, whole=False)
+    name = next((n for n in snapshot.nodes if n == node or str(snapshot.graph.stage_number(n)) == node), node)
+    is_fan_out = any(n.name == name and n.type is NodeType.FAN_OUT for n in snapshot.definition.nodes)
+    has = items_text(name, snapshot.nodes[name].width if is_fan_out else 0)
+    return InvalidInput(
+        f"'{text}' is not the number of an item. {has}", remedy="Give one number: --item 0", instance=job_id
+    )
 
 
 async def _recover(
     settings: Settings,
     job: str,
-    request: Request,
+    typed: Asked,
     handlers: Sequence[str],
     reason: str,
     *,
@@ -117,16 +169,16 @@ async def _recover(
     async with open_database(settings) as store:
         client, reader = Client(store), Reader(store.connections, store.payloads)
         job_id = await reader.find_job(job)
-        if request.verb is Verb.RESUME and not detach:
+        if typed.request.verb is Verb.RESUME and typed.request.plan_id is None and not detach:
             found = await reader.snapshot(job_id, whole=False)
             if found.job.status not in JOB_TERMINAL:
                 await refuse_unknown_handlers(found.definition, registry, reader)
                 say(f"Job {job_id} is {found.job.status}: driving it to its end from here.")
                 return await _drive(store, settings, registry, job_id, None, handlers, as_json=as_json, url=url)
-        plan = await client.plan(job_id, request)
-        wanted = request.plan_id
+        plan = await _plan(client, reader, job_id, typed)
+        wanted = typed.request.plan_id
         if wanted is not None and wanted != plan.plan_id:
-            raise _moved(plan, url)
+            raise moved(plan, url, *typed.flags)
         if plan.asks and not yes:
             _confirm(plan)
             wanted = plan.plan_id
@@ -137,7 +189,7 @@ async def _recover(
             )
         signal_id = await client.recover(plan.job_id, plan.request._replace(plan_id=wanted), reason=reason)
         if not is_alive and not detach:
-            say(f"No orchestrator is alive: driving the job from here; {counted(plan.plan.tasks, 'task')} to run.")
+            say(f"No orchestrator is alive: driving the job from here; {counted(plan.tasks, 'task')} to run.")
             answered = Answered(plan, signal_id)
             return await _drive(store, settings, registry, job_id, answered, handlers, as_json=as_json, url=url)
         told = await wait_for_answer(store, signal_id) if not detach else None
@@ -149,15 +201,6 @@ async def _recover(
     return ExitCode.DONE
 
 
-def _moved(plan: JobPlan, url: str | None) -> Refused:
-    asked = words(short(plan.job_id), plan.request._replace(plan_id=None))
-    return Refused(
-        f"Job {plan.job_id} was not changed: it has moved since the plan was made.",
-        remedy=f"Look at the plan again: {command(f'{asked} --plan', url)}",
-        instance=plan.job_id,
-    )
-
-
 def _confirm(plan: JobPlan) -> None:
     what = _what_asks(plan)
     if not sys.stdin.isatty():
@@ -166,9 +209,9 @@ def _confirm(plan: JobPlan) -> None:
             remedy="See what would be done with --plan, and say that you mean it with: --yes",
             instance=plan.job_id,
         )
-    show_table(_table(plan))
+    show_table(plan_table(plan))
     if not typer.confirm(f"{what[0].upper()}{what[1:]}. Go on?", default=False, err=True):
-        raise Refused(f"Job {plan.job_id} was not changed.", instance=plan.job_id)
+        raise declined(plan.job_id, "changed")
 
 
 def _what_asks(plan: JobPlan) -> str:
@@ -207,55 +250,31 @@ async def _drive(
                 _refuse_if_told(asked.plan, told)
             await follow_served(reader, job_id, services, finished, settings, as_json=as_json)
     except asyncio.CancelledError:
-        again = command(f"resume {short(job_id)}", url)
+        again = command(naming(f"resume {short(job_id)}", handlers), url)
         raise Interrupted(f"Interrupted. Job {job_id} stays as it is. Continue it with: {again}") from None
     return await end_with(reader, job_id, as_json=as_json, database_url=url, handlers=handlers)
 
 
 def _refuse_if_told(plan: JobPlan, told: tuple[bool, str] | None) -> None:
     if told is not None and not told[0]:
-        reason = told[1].replace("JOB", short(plan.job_id))
-        raise Refused(f"Job {plan.job_id} was not changed by {plan.request.verb}: {reason}", instance=plan.job_id)
+        reason, _, remedy = told[1].partition(". ")
+        raise refused(plan.job_id, plan.verb, Refusal(reason, remedy))
 
 
 def _tell(plan: JobPlan, signal_id: int, told: tuple[bool, str] | None, *, as_json: bool, url: str | None) -> None:
     if as_json:
         result: dict[str, Any] = {
             "job_id": plan.job_id,
-            "verb": str(plan.request.verb),
+            "verb": plan.verb,
             "signal_id": signal_id,
             "answer": "applied" if told is not None else "pending",
-            "tasks": plan.plan.tasks,
+            "tasks": plan.tasks,
         }
         answer_json(result)
         return
-    verb, work = plan.request.verb, counted(plan.plan.tasks, "task")
+    verb, work = plan.verb, counted(plan.tasks, "task")
     if told is None:
         answer(f"The {verb} of job {plan.job_id} is recorded; its owner has not answered yet.")
     else:
         answer(f"Job {plan.job_id} goes on: {work} to run, {told[1]}.")
         say(f"  → {command(f'watch {short(plan.job_id)}', url)}")
-
-
-def _tell_plan(plan: JobPlan, *, as_json: bool, database_url: str | None) -> None:
-    if as_json:
-        answer_json(plan.to_json())
-        return
-    show_table(_table(plan))
-    answer(f"{counted(plan.plan.tasks, 'task')} would run. Plan {plan.plan_id}; nothing was changed.")
-    say(f"  → Do exactly this with: {command(plan.command.replace(plan.job_id, short(plan.job_id)), database_url)}")
-
-
-def _table(plan: JobPlan) -> Table:
-    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
-    for heading in ("node", "action"):
-        table.add_column(heading, no_wrap=True, overflow="ellipsis")
-    table.add_column("tasks", justify="right")
-    table.add_column("why", overflow="fold")
-    for step in plan.plan.steps:
-        style = None if step.action is Action.KEEP else "yellow"
-        redone = step.confirm and step.action is Action.RERUN
-        note = f"{step.reason}; it had completed" if redone else step.reason
-        tasks = f"{step.items:,}" if step.items else ""
-        table.add_row(cut(harmless(step.node), 40), str(step.action), tasks, note, style=style)
-    return table

@@ -171,7 +171,8 @@ def job_card(
     failed: dict[str, Sequence[FailedItems]],
     command: Command,
     revive: str | None,
-    resume: str | None,
+    resume: str,
+    plan: str,
     width: int,
 ) -> RenderableType:
     """The whole job: what ran, how it ended, what is wrong, and what to type next.
@@ -187,8 +188,7 @@ def job_card(
     if status["result"] is not None:
         parts.append(_line("Result", value(status["result"], 3 * (width - _LABEL))))
     for name, found in status["outcome"]["deliverables"].items():
-        at = f" in {found['location']}" if found["location"] else ""
-        parts.append(_line("Delivered", cut(f"{name}: {found['count']:,}{at}", width - _LABEL)))
+        parts.append(_line("Delivered", cut(f"{name}: {_delivered(found)}", width - _LABEL)))
     if status["finished_at"] is None:
         parts.append(_line("Created", day_and_clock(status["created_at"])))
         parts.append(_line("Owner", owner_text(status["owner"])))
@@ -203,8 +203,15 @@ def job_card(
         parts.append(_line("Workflow", f"{status['unreadable']} Only nodes that have begun are known."))
         parts.append(_line("", UNREADABLE_REMEDY))
     parts += _failures(status, failed, width)
-    parts += _next_commands(status, command, revive, resume)
+    parts += _next_commands(status, command, revive, resume, plan)
     return Group(*parts)
+
+
+def _delivered(found: dict[str, Any]) -> str:
+    if not found["usable"]:
+        return "nothing so far"
+    at = f" in {found['location']}" if found["location"] else ""
+    return f"{found['count']:,}{at}"
 
 
 def task_summary(counts: dict[str, int], retries: int) -> str:
@@ -246,7 +253,7 @@ def _failures(status: dict[str, Any], failed: dict[str, Sequence[FailedItems]], 
 
 
 def _next_commands(
-    status: dict[str, Any], command: Command, revive: str | None, resume: str | None
+    status: dict[str, Any], command: Command, revive: str | None, resume: str, plan: str
 ) -> Iterator[RenderableType]:
     job = short(status["job_id"])
     yield Text("")
@@ -260,9 +267,9 @@ def _next_commands(
         yield _line("Next", command(f"watch {job}"), note="follow it to its end")
         return
     bad = status["outcome"]["resume_from"]
-    if resume is not None:
+    if status["outcome"]["resumable"]:
         yield _line("Next", resume, note="run what is missing; what completed stays")
-        yield _line("", command(f"plan {job}"), note="what that would do")
+        yield _line("", plan, note="what that would do")
         if bad is not None:
             yield _line("", command(f"events {job} --node {bad}"), note=f"what happened in {bad}")
     else:

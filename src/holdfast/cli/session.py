@@ -19,6 +19,7 @@ from holdfast.errors import ExitCode
 from holdfast.settings import Settings, load_settings
 from holdfast.store.cluster import place_of_data
 from holdfast.store.postgres import PostgresStore
+from holdfast.store.reading import no_such_job
 
 
 def begin(database_url: str | None = None, **overrides: Any) -> Settings:
@@ -91,6 +92,14 @@ class Drain:
 def has_database(settings: Settings) -> bool:
     """Whether there is anything to look at: looking must not set up a Postgres."""
     return settings.database_url is not None or (place_of_data(settings.home.resolve()) / "PG_VERSION").exists()
+
+
+def begin_on(job: str, database_url: str | None) -> Settings:
+    """The settings of a command about a job; where there is no database yet, there is no such job."""
+    settings = begin(database_url)
+    if not has_database(settings):
+        raise no_such_job(job)
+    return settings
 
 
 @asynccontextmanager

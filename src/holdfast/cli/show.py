@@ -12,14 +12,14 @@ from holdfast.cli.fleet import fleet_lines, start, unserved_remedy, unserved_tex
 from holdfast.cli.given import handlers_of
 from holdfast.cli.progress import LOOK_SECONDS, View, follow, make_view
 from holdfast.cli.render import attempt_text, event_line, job_list
-from holdfast.cli.session import begin, command, drive, has_database, open_database
+from holdfast.cli.session import begin, begin_on, command, drive, has_database, open_database
 from holdfast.cli.streams import answer, answer_json, answers, harmless, say, show
 from holdfast.cli.words import clock
 from holdfast.core.states import JOB_TERMINAL
 from holdfast.errors import ExitCode, NotFound
 from holdfast.settings import Settings
 from holdfast.store.fleet import NO_FLEET
-from holdfast.store.reading import Reader, Snapshot, no_such_job
+from holdfast.store.reading import Reader, Snapshot
 from holdfast.store.status import attempt_json, event_json, fleet_json, job_line_json, status_json
 
 LIST_LENGTH = 20
@@ -27,11 +27,9 @@ LOGS_LENGTH = 1000
 
 
 def show_status(job: str | None, *, as_json: bool, database_url: str | None) -> int:
-    settings = begin(database_url)
     if job is None:
-        return drive(_list(settings, as_json=as_json, database_url=database_url))
-    _refuse_without_database(settings, job)
-    return drive(_status(settings, job, as_json=as_json, database_url=database_url))
+        return drive(_list(begin(database_url), as_json=as_json, database_url=database_url))
+    return drive(_status(begin_on(job, database_url), job, as_json=as_json, database_url=database_url))
 
 
 async def _list(settings: Settings, *, as_json: bool, database_url: str | None) -> int:
@@ -87,8 +85,7 @@ async def _tell_what_is_missing(reader: Reader, snapshot: Snapshot, database_url
 
 
 def watch_job(job: str, *, as_json: bool, database_url: str | None) -> int:
-    settings = begin(database_url)
-    _refuse_without_database(settings, job)
+    settings = begin_on(job, database_url)
     return drive(_watch(settings, job, as_json=as_json, database_url=database_url))
 
 
@@ -125,8 +122,7 @@ async def _watch_as_json(reader: Reader, job_id: str) -> int:
 def show_events(
     job: str, *, follow: bool, after: int, node: str | None, as_json: bool, database_url: str | None
 ) -> int:
-    settings = begin(database_url)
-    _refuse_without_database(settings, job)
+    settings = begin_on(job, database_url)
     return drive(_events(settings, job, follow=follow, after=after, node=node, as_json=as_json))
 
 
@@ -148,8 +144,7 @@ async def _events(settings: Settings, job: str, *, follow: bool, after: int, nod
 
 
 def show_logs(job: str, *, node: str | None, item: int | None, as_json: bool, database_url: str | None) -> int:
-    settings = begin(database_url)
-    _refuse_without_database(settings, job)
+    settings = begin_on(job, database_url)
     return drive(_logs(settings, job, node=node, item=item, as_json=as_json))
 
 
@@ -188,8 +183,3 @@ def _check(snapshot: Snapshot, node: str | None) -> None:
     if node is None or node in known:
         return
     raise NotFound(f"The job's workflow has no node '{node}'.", remedy=f"Its nodes are: {', '.join(known[:20])}")
-
-
-def _refuse_without_database(settings: Settings, job: str) -> None:
-    if not has_database(settings):
-        raise no_such_job(job)

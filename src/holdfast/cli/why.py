@@ -8,13 +8,13 @@ from rich.text import Text
 
 from holdfast.cli.fleet import start
 from holdfast.cli.given import handlers_of
-from holdfast.cli.session import begin, command, drive, has_database, open_database
+from holdfast.cli.session import begin_on, command, drive, open_database
 from holdfast.cli.streams import answer_json, harmless, show
 from holdfast.cli.words import age, clock, counted, cut, elapsed, short
 from holdfast.core.states import JOB_TERMINAL
 from holdfast.errors import ExitCode
 from holdfast.settings import Settings
-from holdfast.store.reading import Reader, Standing, no_such_job
+from holdfast.store.reading import Reader, Standing
 from holdfast.store.status import moment
 from holdfast.store.why import Cause, Reason, reasons, why_json
 
@@ -23,10 +23,7 @@ WIDTH = 400
 
 
 def explain(job: str, *, as_json: bool, database_url: str | None) -> int:
-    settings = begin(database_url)
-    if not has_database(settings):
-        raise no_such_job(job)
-    return drive(_explain(settings, job, as_json=as_json, database_url=database_url))
+    return drive(_explain(begin_on(job, database_url), job, as_json=as_json, database_url=database_url))
 
 
 async def _explain(settings: Settings, job: str, *, as_json: bool, database_url: str | None) -> int:
@@ -87,7 +84,8 @@ def _command(standing: Standing, reason: Reason, database_url: str | None) -> st
         case Cause.PARTIAL | Cause.FAILED if reason.node is not None:
             return command(f"logs {job}{node}", database_url)
         case Cause.PARTIAL | Cause.FAILED | Cause.CANCELLED:
-            return command(f"resume {job}", database_url)
+            handlers = handlers_of(standing.snapshot.definition) if not standing.orchestrators else []
+            return start(f"resume {job}", handlers, database_url)
         case _:
             return None
 

@@ -13,7 +13,7 @@ MESSAGE_LIMIT = 2000
 
 HINTS = {
     "TEMPLATE_ERROR": "Correct the expression in the workflow, or give the missing value.",
-    "CONTRACT_VIOLATION": "Compare the node's params with the handler's arguments.",
+    "CONTRACT_VIOLATION": "Compare what the workflow declares with what the handler takes and returns.",
     "PAYLOAD_REFUSED": "Pass a reference instead: publish a file with ctx.publish, or page through ctx.results; "
     "HOLDFAST_PAYLOAD_LIMIT_BYTES is the limit.",
     "HANDLER_UNKNOWN": "Start a worker that has this handler: holdfast worker --handlers MODULE",
@@ -29,8 +29,9 @@ HINTS = {
 _VARYING = re.compile(r"(?<!\w)'[^']*'|\"[^\"]*\"|0x[0-9a-fA-F]+|[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|(?:/[\w.~-]+)+|\d+")
 
 
-# Where something lies on a server is nobody's business but its operators', who have the attempt's log.
-_PATH = re.compile(r"(?<![\w/:.~-])(?:~|[A-Za-z]:)?[/\\](?:[\w.~+-]+[/\\])+([\w.~+-]*)")
+# Where something lies on a server is nobody's business but its operators', who have the attempt's log. Where something
+# stands in an output is the business of whoever reads that it does not keep its schema.
+_PATH = re.compile(r"(?<![\w/:.~-])(?<!output_schema: at )(?:~|[A-Za-z]:)?[/\\](?:[\w.~+-]+[/\\])+([\w.~+-]*)")
 
 
 def without_paths(text: str) -> str:

@@ -24,6 +24,7 @@ from holdfast.core.limiting import limits_of
 from holdfast.core.states import JobState, NodeState, Status, StopCause, Trigger
 from holdfast.core.turn import Turn
 from holdfast.define.node import AUTO, Aggregation, NodeType, OnItemFailure
+from holdfast.define.plain import kind_of, shortened
 from holdfast.define.program import NodeProgram
 from holdfast.errors import Bug, Code, PayloadRefused, TemplateError
 
@@ -33,10 +34,10 @@ TOO_MANY_FAILED = "too_many_failed"
 def begin_fan_out(turn: Turn, node: NodeState, items: Any) -> None:
     """Fix source and width, once; then make the first chunk. An empty source completes at once."""
     if not isinstance(items, list):
-        shown = type(items).__name__ if items is not None else "null"
+        shown = f"{kind_of(items)}: {shortened(items)}" if items is not None else "null"
         error = failure(
             Code.CONTRACT_VIOLATION,
-            f"the source of fan-out {node.name} must be a list, but "
+            f"the source of fan-out {node.name} must be an array, but "
             f"{turn.state.program.nodes[node.name].node.source} is {shown}",
             permanent=True,
             at=turn.now,
@@ -120,7 +121,7 @@ def _batch_size(program: NodeProgram, width: int, scope: dict[str, Any]) -> int:
         return automatic_size(width)
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
         message = f"the size of a batch of {program.node.name} must be a whole number from 1 on, or auto"
-        raise TemplateError(f"{message}, not {str(size)[:60]!r}", expression=str(size)[:60])
+        raise TemplateError(f"{message}, not {shortened(size)}", expression=shortened(size))
     return size
 
 

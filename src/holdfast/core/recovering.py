@@ -114,10 +114,13 @@ def batches_asked(state: JobState, request: Request) -> list[BatchesAsked]:
 
 
 def plan_id(job_id: str, generation: int, request: Request, plan: Plan) -> str:
-    """The hash of what is done; what goes on beside it in a running job is no part of it."""
+    """The hash of what is done; what goes on beside it in a running job is no part of it.
+
+    Keys are sorted: a given output comes back from the database in another order.
+    """
     done = [(step.node, str(step.action), step.items) for step in plan.steps if step.action is not Action.KEEP]
     content = [job_id, generation, list(request._replace(plan_id=None)), done]
-    return hashlib.sha256(orjson.dumps(content)).hexdigest()[:16]
+    return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
 
 
 def _refusal(state: JobState, request: Request) -> Refusal | None:

@@ -53,10 +53,13 @@ def withdraw_strays(turn: Turn) -> None:
 
 
 def _stop_node(turn: Turn, node: NodeState, cause: StopCause) -> None:
-    """Nodes without open tasks end at once; the others when their last task is withdrawn or reported."""
+    """Nodes that wait or gather end at once; the others when their last task is withdrawn or reported.
+
+    Batches that wait with a fan-in are withdrawn, too: it waits for a fan-out whose tasks keep the job open until then.
+    """
     gathers = not turn.state.program.nodes[node.name].has_items
     match node.status:
-        case Status.PENDING if not node.open_tasks:
+        case Status.PENDING:
             turn.finish_node(node, Trigger.JOB_STOPPED, reason="job_stopped")
         case Status.RUNNING if gathers and cause is StopCause.TIMEOUT:
             turn.finish_node(node, Trigger.OPEN_TASKS_ENDED, error=job_timeout(turn, node.name))
@@ -99,8 +102,6 @@ def tasks_withdrawn(turn: Turn, signal: TasksWithdrawn) -> None:
                 turn.finish_node(node, Trigger.JOB_STOPPED, reason="job_stopped")
         elif node.status is Status.RUNNING:
             settle_items(turn, node)
-        elif node.status is Status.PENDING and not node.open_tasks:
-            turn.finish_node(node, Trigger.JOB_STOPPED, reason="job_stopped")
 
 
 def time_passed(turn: Turn) -> None:

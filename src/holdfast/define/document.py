@@ -286,6 +286,9 @@ class Work(Surface):
     rate: RateDocument | None = None
     """How many of these tasks may begin in a time."""
 
+    output_schema: dict[str, Any] | None = None
+    """A JSON Schema (2020-12) that every output must keep; one that does not is a permanent failure."""
+
 
 class ItemTaskDocument(Work):
     """What runs for each item of a fan-out; its params also see `item` and `index`."""
@@ -321,6 +324,16 @@ DependsOn = Annotated[
     ),
 ]
 Importance = Literal["critical", "important", "optional"]
+
+
+class DeliverableDocument(Surface):
+    """What a node makes that is of use by itself, whatever becomes of the rest of the job."""
+
+    name: Name
+    """What it is called; no other node delivers under that name."""
+
+    location: Expression | None = None
+    """Where it lies, such as "{{ inputs.region }}/": a template over `inputs`, `nodes` and `job`."""
 
 
 class AnyNode(Surface):
@@ -359,6 +372,9 @@ class TaskDocument(AnyNode, Work):
 
     importance: Importance | None = None
     """What its failure means for the job: critical fails it, important makes it partial. Default critical."""
+
+    deliverable: DeliverableDocument | None = None
+    """What it delivers: counted by its items that completed, and told with the job's outcome."""
 
     next: Names | None = None
     """The node or nodes that follow."""
@@ -457,6 +473,9 @@ class FanOutDocument(AnyNode):
     importance: Importance | None = None
     """What its failure means for the job: critical fails it, important makes it partial. Default critical."""
 
+    deliverable: DeliverableDocument | None = None
+    """What it delivers: counted by its items that completed, and told with the job's outcome."""
+
     next: Names | None = None
     """The node or nodes that follow."""
 
@@ -493,6 +512,9 @@ class FanInDocument(AnyNode, Work):
 
     importance: Importance | None = None
     """What its failure means for the job: critical fails it, important makes it partial. Default critical."""
+
+    deliverable: DeliverableDocument | None = None
+    """What it delivers: counted by its items that completed, and told with the job's outcome."""
 
     next: Names | None = None
     """The node or nodes that follow."""

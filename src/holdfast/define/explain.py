@@ -20,6 +20,7 @@ from holdfast.define.document import (
     BranchDocument,
     BreakerDocument,
     ConcurrencyDocument,
+    DeliverableDocument,
     DependsOnDocument,
     ErrorRuleDocument,
     InputDocument,
@@ -71,6 +72,7 @@ _PARTS: dict[str, type[Surface]] = {
     "concurrency": ConcurrencyDocument,
     "rate": RateDocument,
     "probe": ProbeDocument,
+    "deliverable": DeliverableDocument,
 }
 _MISPLACED = {
     ("conditional", "importance"): "A conditional is always critical.",

@@ -8,7 +8,7 @@ from copy import deepcopy
 from typing import Any
 
 from holdfast.define.definition import Definition, Input, InputType
-from holdfast.define.plain import faults, parse_json
+from holdfast.define.plain import faults, kind_of, parse_json
 from holdfast.define.source import did_you_mean, path_text
 from holdfast.errors import Detail, InvalidInput
 
@@ -72,7 +72,7 @@ def parse_assignments(definition: Definition, assignments: Iterable[str]) -> dic
 def value_problems(declared: Input, value: Any) -> Iterator[str]:
     """What is wrong with a plain value for this input, as ends of the sentence 'The input NAME …'."""
     if not has_type(declared.type, value):
-        yield f"must be {_ARTICLES[declared.type]}, not {_kind(value)}"
+        yield f"must be {_ARTICLES[declared.type]}, not {kind_of(value)}"
         return
     if declared.enum is not None and not any(_same(value, allowed) for allowed in declared.enum):
         yield f"must be one of {', '.join(map(_shown, declared.enum))}"
@@ -150,16 +150,6 @@ def _quoting_hint(name: str, text: str) -> str | None:
 def _same(value: Any, other: Any) -> bool:
     """Equal as JSON: Python holds True and 1 for equal, JSON does not."""
     return bool(value == other) and isinstance(value, bool) == isinstance(other, bool)
-
-
-def _kind(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "a boolean"
-    kinds = (str, int, float, list | tuple)
-    names = ("a string", "an integer", "a number", "an array")
-    return next((name for kind, name in zip(kinds, names, strict=True) if isinstance(value, kind)), "an object")
 
 
 def _shown(value: Any) -> str:

@@ -52,6 +52,7 @@ class TaskSpec:
     breaker: str | None = None
     concurrency: Concurrency | None = None
     rate: Rate | None = None
+    output_schema: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """What came later is left out where it is not used: a definition's hash does not change with our version."""
@@ -60,6 +61,7 @@ class TaskSpec:
             "breaker": self.breaker,
             "concurrency": self.concurrency.to_json() if self.concurrency is not None else None,
             "rate": self.rate.to_json() if self.rate is not None else None,
+            "output_schema": self.output_schema,
         }
         return {key: value for key, value in later.items() if value} | {
             "handler": self.handler,
@@ -130,6 +132,17 @@ class Batches:
 
 
 @dataclass(frozen=True, slots=True)
+class Deliverable:
+    """What a node makes that is of use by itself; its location is a template."""
+
+    name: str
+    location: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "location": self.location}
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """A node with its explicit dependencies; what `next` adds to others is worked out in graph.py."""
 
@@ -147,6 +160,7 @@ class Node:
     tolerate: Tolerate = Tolerate()
     on_item_failure: OnItemFailure = OnItemFailure.FINISH
     batches: Batches | None = None
+    deliverable: Deliverable | None = None
 
     @property
     def tasks(self) -> tuple[TaskSpec, ...]:
@@ -163,6 +177,8 @@ class Node:
             later["on_item_failure"] = str(self.on_item_failure)
         if self.batches is not None:
             later["batches"] = self.batches.to_json()
+        if self.deliverable is not None:
+            later["deliverable"] = self.deliverable.to_json()
         return later | {
             "name": self.name,
             "type": str(self.type),
@@ -194,4 +210,5 @@ class Node:
             tolerate=Tolerate(**data.get("tolerate", {})),
             on_item_failure=OnItemFailure(data.get("on_item_failure", "finish")),
             batches=Batches.from_json(data["batches"]) if "batches" in data else None,
+            deliverable=Deliverable(**data["deliverable"]) if "deliverable" in data else None,
         )

@@ -6,12 +6,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from holdfast.define import output_schema
 from holdfast.define.condition import branch_condition, map_condition, normalise_condition
 from holdfast.define.definition import Definition, Input, InputType
 from holdfast.define.document import (
     BranchDocument,
     BreakerDocument,
     ConditionalDocument,
+    DeliverableDocument,
     ErrorRuleDocument,
     FanInDocument,
     FanOutDocument,
@@ -31,6 +33,7 @@ from holdfast.define.node import (
     Aggregation,
     Batches,
     Branch,
+    Deliverable,
     Importance,
     Node,
     NodeType,
@@ -68,7 +71,7 @@ def normalise(document: WorkflowDocument, report: Report) -> Definition:
     if document.retry is not None:
         # Once by itself: its mistakes are reported where they stand, and not in every node.
         _retry(document.retry, ("retry",), report)
-    return Definition(
+    definition = Definition(
         workflow_id=document.workflow_id,
         version=document.version if document.version is not None else "1",
         name=_text(document.name),
@@ -80,6 +83,8 @@ def normalise(document: WorkflowDocument, report: Report) -> Definition:
         has_result="result" in document.model_fields_set,
         breakers=tuple(_breaker(name, one, report) for name, one in (document.breakers or {}).items()),
     )
+    _check_deliverables(definition, report)
+    return definition
 
 
 def _text(text: str | None) -> str:
@@ -159,11 +164,15 @@ def _node(name: str, document: Surface, workflow: WorkflowDocument, report: Repo
         tolerate=_tolerate(document),
         on_item_failure=OnItemFailure(getattr(document, "on_item_failure", None) or OnItemFailure.FINISH),
         batches=_batches(document, workflow, path, report),
+        deliverable=_deliverable(document),
     )
 
 
 def _batches(document: Surface, workflow: WorkflowDocument, path: Path, report: Report) -> Batches | None:
-    """A batch is what its node is, unless it says otherwise; it gets its page beside the params that it names."""
+    """A batch is what its node is, unless it says otherwise; it gets its page beside the params that it names.
+
+    What it returns is its own matter: its output is not the node's.
+    """
     if not isinstance(document, FanInDocument) or document.batch is None:
         return None
     batch, path = document.batch, (*path, "batch")
@@ -173,9 +182,24 @@ def _batches(document: Surface, workflow: WorkflowDocument, path: Path, report: 
     if "page" in params:
         report.at_key((*path, "params", "page"), "'page' is what every batch is given; name the param otherwise.")
     taken_over = {key: getattr(document, key) for key in Work.model_fields if getattr(batch, key) is None}
-    work = batch.model_copy(update={**taken_over, "params": {"page": "{{ item }}", **params}})
+    own = {"params": {"page": "{{ item }}", **params}, "output_schema": batch.output_schema}
+    work = batch.model_copy(update=taken_over | own)
     task = _task_spec(work, batch.handler, workflow, path, Report(report.source))
     return Batches(task, batch.size.strip() if isinstance(batch.size, str) else batch.size)
+
+
+def _deliverable(document: Surface) -> Deliverable | None:
+    declared: DeliverableDocument | None = getattr(document, "deliverable", None)
+    return Deliverable(declared.name, _key(declared.location)) if declared is not None else None
+
+
+def _check_deliverables(definition: Definition, report: Report) -> None:
+    first: dict[str, str] = {}
+    for node in definition.nodes:
+        if node.deliverable is not None and first.setdefault(node.deliverable.name, node.name) != node.name:
+            name = node.deliverable.name
+            message = f"The node '{first[name]}' delivers under the name '{name}' already."
+            report.at_value(("nodes", node.name, "deliverable", "name"), message, "Give it a name of its own.")
 
 
 def _tolerate(document: Surface) -> Tolerate:
@@ -222,7 +246,17 @@ def _task_spec(work: Work, handler: str, workflow: WorkflowDocument, path: Path,
         breaker=_declared_breaker(work, workflow, path, report),
         concurrency=Concurrency(work.concurrency.limit, _key(work.concurrency.key)) if work.concurrency else None,
         rate=Rate(work.rate.limit, float(work.rate.per_seconds), _key(work.rate.key)) if work.rate else None,
+        output_schema=_output_schema(work, path, report),
     )
+
+
+def _output_schema(work: Work, path: Path, report: Report) -> dict[str, Any] | None:
+    """An empty schema asks for nothing."""
+    if not work.output_schema:
+        return None
+    for problem in output_schema.problems(work.output_schema):
+        report.at_value((*path, "output_schema", *problem.path), problem.message, problem.suggestion)
+    return work.output_schema
 
 
 def _key(written: str | None) -> str | None:

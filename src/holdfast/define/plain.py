@@ -13,6 +13,7 @@ from holdfast.define.source import Path
 
 MAX_DEPTH = 64
 MAX_FAULTS = 20
+SHOWN_LENGTH = 100
 
 
 def faults(value: Any, path: Path = ()) -> list[tuple[Path, str]]:
@@ -28,6 +29,23 @@ def faults(value: Any, path: Path = ()) -> list[tuple[Path, str]]:
 def canonical_size(value: Any) -> int:
     """The size in bytes of a plain value as canonical JSON."""
     return len(orjson.dumps(value, option=orjson.OPT_SORT_KEYS))
+
+
+def shortened(value: Any) -> str:
+    """A plain value as JSON, for a sentence: no more of it than anybody reads."""
+    text = orjson.dumps(value, default=str).decode()
+    return text if len(text) <= SHOWN_LENGTH else f"{text[: SHOWN_LENGTH - 1]}…"
+
+
+def kind_of(value: Any) -> str:
+    """What a plain value is, in the words of JSON."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    kinds = (str, int, float, list | tuple)
+    names = ("a string", "an integer", "a number", "an array")
+    return next((name for kind, name in zip(kinds, names, strict=True) if isinstance(value, kind)), "an object")
 
 
 def parse_json(text: str) -> Any:

@@ -101,6 +101,10 @@ def _readings(document: WorkflowDocument, definition: Definition, report: Report
 
 def _node_readings(node: Node, document: Surface, report: Report) -> Iterator[Reading]:
     name, path = node.name, ("nodes", node.name)
+    if node.deliverable is not None:
+        # Rendered for whoever looks, at any time: it may read any node.
+        where = (*path, "deliverable", "location")
+        yield from _template_readings(node.deliverable.location, where, None, ROOTS, report)
     if isinstance(document, TaskDocument | FanInDocument):
         yield from _template_readings(document.params, (*path, "params"), name, ROOTS, report)
         yield from _key_readings(document, path, name, report)

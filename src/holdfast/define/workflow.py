@@ -86,7 +86,9 @@ class Workflow:
         breaker: str | None = None,
         concurrency: Mapping[str, Any] | None = None,
         rate: Mapping[str, Any] | None = None,
+        output_schema: Mapping[str, Any] | None = None,
         importance: str | None = None,
+        deliverable: Mapping[str, Any] | None = None,
         description: str | None = None,
     ) -> str:
         """One piece of work for a worker."""
@@ -103,7 +105,9 @@ class Workflow:
             breaker=breaker,
             concurrency=concurrency,
             rate=rate,
+            output_schema=output_schema,
             importance=importance,
+            deliverable=deliverable,
             next=_names(next),
             depends_on=_depends_on(after, after_any),
             description=description,
@@ -127,9 +131,11 @@ class Workflow:
         breaker: str | None = None,
         concurrency: Mapping[str, Any] | None = None,
         rate: Mapping[str, Any] | None = None,
+        output_schema: Mapping[str, Any] | None = None,
         tolerate: Mapping[str, Any] | None = None,
         on_item_failure: str | None = None,
         importance: str | None = None,
+        deliverable: Mapping[str, Any] | None = None,
         description: str | None = None,
     ) -> str:
         """One task per item of `source`; the params also see `item` and `index`."""
@@ -144,6 +150,7 @@ class Workflow:
             breaker=breaker,
             concurrency=concurrency,
             rate=rate,
+            output_schema=output_schema,
         )
         return self._add(
             name,
@@ -153,6 +160,7 @@ class Workflow:
             tolerate=tolerate,
             on_item_failure=on_item_failure,
             importance=importance,
+            deliverable=deliverable,
             next=_names(next),
             depends_on=_depends_on(after, after_any),
             description=description,
@@ -177,7 +185,9 @@ class Workflow:
         breaker: str | None = None,
         concurrency: Mapping[str, Any] | None = None,
         rate: Mapping[str, Any] | None = None,
+        output_schema: Mapping[str, Any] | None = None,
         importance: str | None = None,
+        deliverable: Mapping[str, Any] | None = None,
         description: str | None = None,
     ) -> str:
         """Brings the items of the fan-out before it together; with `batch={"handler": f, "size": 100}` page by page."""
@@ -196,7 +206,9 @@ class Workflow:
             breaker=breaker,
             concurrency=concurrency,
             rate=rate,
+            output_schema=output_schema,
             importance=importance,
+            deliverable=deliverable,
             next=_names(next),
             depends_on=_depends_on(after, after_any),
             description=description,

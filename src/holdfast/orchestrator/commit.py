@@ -57,10 +57,8 @@ def add_effects(batch: Batch, state: JobState, effects: Iterable[Effect]) -> lis
                 batch.events.append(EventWrite(job_id, *effect))
             case FinishTask():
                 batch.finished.append(FinishWrite(job_id, *effect))
-            case CreateTasks(node, first, params, epoch, attempt):
-                batch.tasks.extend(
-                    [TaskWrite(job_id, node, first + i, value, epoch + 1, attempt) for i, value in enumerate(params)]
-                )
+            case CreateTasks():
+                batch.tasks.extend(_tasks(state, effect))
             case EnqueueTasks():
                 batch.enqueued.append(_enqueue(state, effect))
             case RetryTask():
@@ -170,6 +168,15 @@ def _node(state: JobState, node: NodeState) -> NodeRow:
 def _lane(state: JobState, effect: EnqueueTasks | EnqueueWaiting | RetryTask) -> Lane:
     spec = effect.spec
     return Lane(spec.queue, spec.handler, state.tenant, spec.breaker or "", effect.limits)
+
+
+def _tasks(state: JobState, effect: CreateTasks) -> list[TaskWrite]:
+    node, first, params, epoch, attempt = effect
+    has_contract = state.program.nodes[node].task_of(first).spec.output_schema is not None
+    return [
+        TaskWrite(state.job_id, node, first + i, value, epoch + 1, attempt, has_contract)
+        for i, value in enumerate(params)
+    ]
 
 
 def _enqueue(state: JobState, effect: EnqueueTasks) -> EnqueueWrite:

@@ -239,6 +239,9 @@ class PostgresCycle:
                 parameters[field], parameters[f"{field}_ref"] = jsons(kept), references
             elif field in _JSON:
                 parameters[field] = jsons(values)
+            elif field == "has_contract":
+                # Where none has one, an array that is too short says it as well.
+                parameters[field] = plain(values) if any(values) else "{}"
             elif field in _TEXT:
                 parameters[field] = texts(values)
             elif field == "lane":

@@ -165,6 +165,7 @@ class TaskWrite(NamedTuple):
     params: Any
     epoch: int = 1
     attempt: int = 0
+    has_contract: bool = False
 
 
 class FailedTaskWrite(NamedTuple):
@@ -375,13 +376,16 @@ class Lease(NamedTuple):
     owner: int = 0
     params_ref: str | None = None
     """The digest of the params where they are too large for a row; `params` is None until they are read."""
+    has_contract: bool = False
+    """The output must keep the schema that the job's definition has for the node."""
 
 
 class JobFacts(NamedTuple):
-    """What a handler may ask of its job."""
+    """What a handler may ask of its job, and where the contracts of the job stand."""
 
     generation: int
     inputs: dict[str, Any]
+    definition_hash: str = ""
 
 
 class Report(NamedTuple):

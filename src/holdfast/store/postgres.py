@@ -387,7 +387,7 @@ class PostgresStore:
     async def job_facts(self, job_ids: Sequence[str]) -> dict[str, JobFacts]:
         """What handlers may ask of these jobs."""
         rows = await self._fetch("job_facts", jobs=plain(job_ids))
-        return {row[0]: JobFacts(row[1], orjson.loads(row[2])) for row in rows}
+        return {row[0]: JobFacts(row[1], orjson.loads(row[2]), row[3]) for row in rows}
 
     async def results_page(self, job_id: str, node: str, after: int, until: int, limit: int) -> list[ItemResult] | None:
         """The next completed items between `after` and `until`; None: there is no such node, or it has not ended."""

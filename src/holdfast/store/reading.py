@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 import orjson
 
-from holdfast.core.states import Status
+from holdfast.core.states import TERMINAL, Status
 from holdfast.define.definition import Definition, read_pinned
 from holdfast.define.graph import Graph, build_graph
 from holdfast.define.node import Node
 from holdfast.errors import InvalidInput, NotFound, Refused
-from holdfast.store.arrays import plain
+from holdfast.store.arrays import plain, texts
 from holdfast.store.connection import Connections
+from holdfast.store.delivering import Locations, scope_of
 from holdfast.store.fleet import Fleet, JobsWithoutOwner, OrchestratorView, UnservedTasks, WorkerView
 from holdfast.store.payloads import Payloads, value_or_name
 from holdfast.store.queries import query
@@ -135,6 +136,8 @@ class Snapshot(NamedTuple):
     unserved: dict[str, UnservedTasks]
     holds: dict[str, Hold]
     deliverables: list[Deliverable]
+    locations: dict[str, str | None]
+    """Where the deliverables lie that the definition declares, by their names; nothing if inputs were left out."""
 
 
 class Stages(NamedTuple):
@@ -343,15 +346,40 @@ class Reader:
         job = JobView._make((*columns[:9], *map(_parsed, columns[9:12]), *columns[12:-1], _parsed(columns[-1])))
         if reference is not None:
             job = job._replace(result=await value_or_name(self._payloads, job.job_id, reference))
+        definition, graph, unreadable = await self._definition(job, [r[0] for r in nodes])
+        views = {r[0]: NodeView._make((*r[:10], _parsed(r[10]), *r[11:])) for r in nodes}
         return Snapshot(
             job,
-            *await self._definition(job, [r[0] for r in nodes]),
-            {r[0]: NodeView._make((*r[:10], _parsed(r[10]), *r[11:])) for r in nodes},
+            definition,
+            graph,
+            unreadable,
+            views,
             {r[0]: QueueView._make((*r[:5], _parsed(r[5]), *r[6:])) for r in queue},
             {r[0]: UnservedTasks._make(r[1:]) for r in unserved},
             {r[0]: Hold._make((*r[:6], _parsed(r[6]))) for r in holds},
             [Deliverable._make(r) for r in deliverables],
+            await self._locations(job, definition, views) if job.inputs is not None else {},
         )
+
+    async def _locations(
+        self, job: JobView, definition: Definition, nodes: Mapping[str, NodeView]
+    ) -> dict[str, str | None]:
+        """Most jobs declare nothing, and of those that do most have no need of an output."""
+        if not any(node.deliverable for node in definition.nodes):
+            return {}
+        locations = Locations(definition)
+        ended = {name: view for name, view in nodes.items() if view.status in TERMINAL}
+        wanted = [name for name in locations.outputs if name in ended and ended[name].status == Status.COMPLETED]
+        outputs = await self.outputs(job.job_id, wanted) if wanted else {}
+        facts = {
+            "id": job.job_id,
+            "workflow_id": job.workflow_id,
+            "version": job.version,
+            "run": job.run,
+            "generation": job.generation,
+        }
+        seen = [(name, view.status, outputs.get(name)) for name, view in ended.items()]
+        return locations.render(scope_of(facts, job.inputs, seen))
 
     async def jobs(self, limit: int) -> list[JobLine]:
         """The newest jobs, newest first."""
@@ -378,11 +406,12 @@ class Reader:
     async def failed_items(self, job_id: str, node: str) -> list[FailedItems]:
         return [FailedItems._make(row) for row in await self._fetch("failed_items", job=job_id, node=node)]
 
-    async def outputs(self, job_id: str) -> dict[str, Any]:
-        """The outputs of the nodes that have begun, by name."""
+    async def outputs(self, job_id: str, nodes: Iterable[str] | None = None) -> dict[str, Any]:
+        """The outputs of the nodes that have begun, by name: of these, or of all."""
+        wanted = texts(nodes) if nodes is not None else None
         return {
             node: _parsed(output) if reference is None else await value_or_name(self._payloads, job_id, reference)
-            for node, output, reference in await self._fetch("node_outputs", job=job_id)
+            for node, output, reference in await self._fetch("node_outputs", job=job_id, nodes=wanted)
         }
 
     async def artifacts(self, job_id: str) -> list[ArtifactView]:
@@ -413,6 +442,10 @@ class Reader:
 
     async def long_transactions(self, seconds: float) -> list[LongTransaction]:
         return [LongTransaction._make(row) for row in await self._fetch("long_transactions", seconds=seconds)]
+
+    async def now(self) -> float:
+        """By the database's clock."""
+        return float((await self._fetch("clock"))[0][0])
 
     async def server_facts(self) -> ServerFacts:
         return ServerFacts._make((await self._fetch("server_facts"))[0])

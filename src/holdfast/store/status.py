@@ -307,12 +307,29 @@ def _outcome_json(status: str, snapshot: Snapshot, nodes: list[dict[str, Any]]) 
     bad = [node["node"] for node in nodes if node["stage"] is not None and node["status"] in _BAD]
     return {
         **outcome,
-        "deliverables": {one.name: _deliverable(one) for one in snapshot.deliverables},
+        "deliverables": _deliverables(snapshot),
         "stages": stages,
         "resumable": resumable,
         "resume_from": bad[0] if resumable and bad else None,
         "recovery": _recovery(snapshot.job.job_id, nodes) if resumable else [],
     }
+
+
+def _deliverables(snapshot: Snapshot) -> dict[str, dict[str, Any]]:
+    """What nodes declare, in the order of the file, then what else was delivered. Handlers know best."""
+    declared = {
+        node.deliverable.name: _declared(node, snapshot.nodes.get(node.name), snapshot.locations[node.deliverable.name])
+        for node in snapshot.definition.nodes
+        if node.deliverable is not None and node.deliverable.name in snapshot.locations
+    }
+    return declared | {one.name: _deliverable(one) for one in snapshot.deliverables}
+
+
+def _declared(node: Node, view: NodeView | None, location: str | None) -> dict[str, Any]:
+    count = 0
+    if view is not None:
+        count = view.completed if node.type is NodeType.FAN_OUT else int(view.status == Status.COMPLETED)
+    return {"count": count, "location": location, "usable": count > 0}
 
 
 def _deliverable(one: Deliverable) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 import orjson
 
+from holdfast.define.contract import Contract
 from holdfast.errors import Code, Permanent
 from holdfast.store.interface import ItemResult, JobFacts, Lease
 from holdfast.store.payloads import Payloads
@@ -83,6 +84,8 @@ class Attempt:
     has_workdir: bool = False
     calls: dict[str, list[bool]] = field(default_factory=dict)
     """What it found out about dependencies, by breaker: whether each call failed."""
+    contract: Contract | None = None
+    """What its output must keep."""
 
     LOG_LIMIT: ClassVar[int] = 64 * 1024
 

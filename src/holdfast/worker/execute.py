@@ -17,6 +17,7 @@ import orjson
 
 from holdfast import failpoint
 from holdfast.core.signals import Outcome
+from holdfast.define.contract import Contract
 from holdfast.define.registry import PROCESS, ContractViolation, Handler, Registry, Result
 from holdfast.errors import Code, DependencyDown, ErrorCode, FailureClass, HandlerFailure, HoldfastError, RetryAfter
 from holdfast.store.interface import JobFacts, Lease, Report
@@ -104,6 +105,8 @@ class Executor:
                 params = await self._means.payloads.get(attempt.lease.job_id, attempt.lease.params_ref)
                 attempt.lease = attempt.lease._replace(params=orjson.loads(params))
             report = await self._run(attempt)
+            if report is not None and attempt.contract is not None:
+                report = _kept(attempt, attempt.contract, report)
             if report is not None and report.output is not None:
                 size = len(report.output)
                 if size > self._means.payloads.inline_bytes:
@@ -213,6 +216,15 @@ def done(attempt: Attempt, returned: Any, limit_bytes: int = LIMIT_BYTES) -> Rep
     if attempt.artifacts:
         data["artifacts"] = list(attempt.artifacts.values())
     return _report(attempt, Outcome.DONE, output, data)
+
+
+def _kept(attempt: Attempt, contract: Contract, report: Report) -> Report:
+    """The report, or what it failed by: the handler would return the same again, so it is not asked again."""
+    breach = contract.breach(report.output) if report.output is not None else None
+    if breach is None:
+        return report
+    message = f"the output of {attempt.lease.node} does not keep its output_schema: {breach}"
+    return failed(attempt, Code.CONTRACT_VIOLATION, message, permanent=True)
 
 
 def _has_nul(json: bytes) -> bool:

@@ -14,6 +14,7 @@ import orjson
 from holdfast import failpoint
 from holdfast.core.breaking import BreakerState
 from holdfast.core.company import Company
+from holdfast.define.contract import Contracts
 from holdfast.define.registry import Registry
 from holdfast.errors import Unreachable
 from holdfast.store.interface import Handover, JobFacts, Lease, Report, WorkerIdentity
@@ -31,6 +32,7 @@ logger = logging.getLogger("holdfast.worker")
 RETREAT_SECONDS = 0.5
 END_ATTEMPTS = 20
 KNOWN_JOBS = 256
+KNOWN_DEFINITIONS = 256
 PREFETCH_SECONDS = 0.1
 """How much work may lie claimed but not begun: what the slots finish in this time. Its timeout is already running."""
 NARROW_BATCH = 10
@@ -81,6 +83,7 @@ class Worker:
         self._buffer: asyncio.Queue[Lease] = asyncio.Queue()
         self._reports: list[Report] = []
         self._facts: dict[str, JobFacts] = {}
+        self._contracts: dict[str, Contracts] = {}
         self._with_context = frozenset(registry.with_context)
         self._mean_seconds = 0.05
         self._company = Company()
@@ -191,13 +194,25 @@ class Worker:
             self._buffer.put_nowait(lease)
 
     async def _learn_facts(self, leases: Sequence[Lease]) -> None:
-        """Jobs whose handlers may ask for their inputs, once per job; the oldest are forgotten."""
-        asked = {lease.job_id for lease in leases if lease.handler in self._with_context}
+        """Of jobs whose handlers may ask for their inputs, or have contracts; once per job. What is held is kept."""
+        asked = {lease.job_id for lease in leases if lease.has_contract or lease.handler in self._with_context}
         unknown = [job_id for job_id in asked if job_id not in self._facts]
         if unknown:
             if len(self._facts) + len(unknown) > KNOWN_JOBS:
-                self._facts = {job_id: self._facts[job_id] for job_id in asked & self._facts.keys()}
+                held = {key[0] for key in self._held}
+                self._facts = {job_id: facts for job_id, facts in self._facts.items() if job_id in held}
             self._facts |= await self._store.job_facts(unknown)
+        await self._learn_contracts({lease.job_id for lease in leases if lease.has_contract})
+
+    async def _learn_contracts(self, job_ids: Iterable[str]) -> None:
+        """Once per definition."""
+        for definition_hash in {self._facts[job_id].definition_hash for job_id in job_ids if job_id in self._facts}:
+            if definition_hash in self._contracts:
+                continue
+            if len(self._contracts) >= KNOWN_DEFINITIONS:
+                needed = {facts.definition_hash for facts in self._facts.values()}
+                self._contracts = {known: found for known, found in self._contracts.items() if known in needed}
+            self._contracts[definition_hash] = Contracts(await self._store.definition(definition_hash))
 
     async def _register(self) -> WorkerIdentity:
         """Take a lease of our own; the clock that ends it starts before it was asked for."""
@@ -250,6 +265,8 @@ class Worker:
 
     async def _run(self, lease: Lease) -> None:
         attempt = begin(lease, self._facts.get(lease.job_id, NO_FACTS))
+        if lease.has_contract and lease.job_id in self._facts:
+            attempt.contract = self._contracts[attempt.facts.definition_hash].of(lease.node, lease.item)
         key = _key(lease)
         self._held[key] = attempt
         task = asyncio.current_task()

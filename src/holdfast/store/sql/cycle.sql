@@ -202,9 +202,9 @@ from unnest(%(job_id)s::uuid[], %(node)s::text[], %(status)s::text[], %(reason)s
 where n.job_id = any(array[w.job_id]) and n.node = w.node;
 
 -- name: create_tasks
-insert into tasks (job_id, node, item, params, epoch, attempt, params_ref)
+insert into tasks (job_id, node, item, params, epoch, attempt, has_contract, params_ref)
 select * from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(params)s::jsonb[], %(epoch)s::int[],
-    %(attempt)s::int[], %(params_ref)s::text[]);
+    %(attempt)s::int[], %(has_contract)s::boolean[], %(params_ref)s::text[]);
 
 -- name: create_failed_tasks
 insert into tasks (job_id, node, item, status, error, epoch, attempt, finished_at)

@@ -88,8 +88,9 @@ select count(*), min(f.item), (array_agg(f.error->>'code' order by f.item))[1],
 from failed f group by f.error->>'fingerprint' order by count(*) desc, min(f.item) limit 5;
 
 -- name: node_outputs
--- For those who want all of it: who tests a workflow.
-select n.node, n.output::text, n.output_ref from nodes n where n.job_id = %(job)s;
+-- For those who want all of it: who tests a workflow. Or of a few nodes, to tell where something lies.
+select n.node, n.output::text, n.output_ref from nodes n
+where n.job_id = %(job)s and (%(nodes)s::text[] is null or n.node = any(%(nodes)s::text[]));
 
 -- name: read_artifacts
 -- The files that a job's tasks have published.

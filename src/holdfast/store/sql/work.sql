@@ -83,7 +83,7 @@ claimed as (
         c.id, q.owner
 )
 select c.job_id::text, c.node, c.item, c.epoch, c.attempt, c.handler, c.timeout_seconds, c.suspect, t.params::text,
-    p.name, p.data::text, coalesce(p.seq, 0), c.owner, t.params_ref
+    p.name, p.data::text, coalesce(p.seq, 0), c.owner, t.params_ref, coalesce(t.has_contract, false)
 from claimed c
 join tasks t on t.job_id = any(array[c.job_id]) and t.node = c.node and t.item = c.item
 left join lateral (
@@ -94,8 +94,8 @@ left join lateral (
 order by c.priority desc, c.rank, c.id;
 
 -- name: job_facts
--- What handlers may ask of their job; read once per job, not once per task.
-select j.job_id::text, j.generation, j.inputs::text from jobs j where j.job_id = any(%(jobs)s::uuid[]);
+-- What handlers may ask of their job, and where its contracts stand; read once per job, not once per task.
+select j.job_id::text, j.generation, j.inputs::text, j.definition_hash from jobs j where j.job_id = any(%(jobs)s::uuid[]);
 
 -- name: results_page
 -- Outputs of a node's completed items, in item order; a page ends where it gets large, but has a row if there is one.

@@ -1,0 +1,79 @@
+"""The commands that look after the installation."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.grammar import INSTALL, DatabaseUrl, Json, PlainCommand
+
+commands = typer.Typer()
+
+
+class FinishedStatus(StrEnum):
+    COMPLETED = "completed"
+    PARTIAL = "partial"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@commands.command(cls=PlainCommand, rich_help_panel=INSTALL)
+def doctor(as_json: Json = False, database_url: DatabaseUrl = None) -> int:
+    """Check the installation and say what to do about what is wrong."""
+    from holdfast.cli.doctor import examine
+
+    return examine(as_json=as_json, database_url=database_url)
+
+
+@commands.command(cls=PlainCommand, rich_help_panel=INSTALL)
+def janitor(
+    once: Annotated[bool, typer.Option("--once", help="Look at everything now and have it repaired.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Look at everything now and change nothing.")] = False,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Show what was found wrong and repaired; look now with --once."""
+    from holdfast.cli.janitor import tidy
+
+    return tidy(once=once, dry_run=dry_run, as_json=as_json, database_url=database_url)
+
+
+@commands.command(cls=PlainCommand, rich_help_panel=INSTALL)
+def prune(
+    older_than: Annotated[
+        str, typer.Option("--older-than", metavar="AGE", help="Jobs that finished so long ago: 90s, 12h, 30d, 4w.")
+    ] = "30d",
+    status: Annotated[
+        list[FinishedStatus],
+        typer.Option("--status", metavar="STATUS", help="Only jobs that ended so; may be repeated. Default: all."),
+    ] = [],  # noqa: B006
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would go and delete nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Delete finished jobs that are old, with their payloads."""
+    from holdfast.cli.prune import prune_jobs
+
+    return prune_jobs(
+        older_than,
+        [one.value for one in status],
+        dry_run=dry_run,
+        yes=yes,
+        as_json=as_json,
+        database_url=database_url,
+    )
+
+
+@commands.command(cls=PlainCommand, rich_help_panel=INSTALL)
+def migrate(
+    ddl: Annotated[bool, typer.Option("--ddl", help="Print the statements; touch no database.")] = False,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Bring the database's schema up to date."""
+    from holdfast.cli.schema import apply_migrations, print_ddl
+
+    return print_ddl(as_json=as_json) if ddl else apply_migrations(as_json=as_json, database_url=database_url)

@@ -1,0 +1,70 @@
+"""The commands that show what happens to jobs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.grammar import LOOK, DatabaseUrl, JobName, Json, PlainCommand
+
+commands = typer.Typer()
+
+
+@commands.command(cls=PlainCommand, rich_help_panel=LOOK)
+def status(
+    job: Annotated[
+        str | None, typer.Argument(metavar="JOB", help="Job id, or its last 6 characters or more. Default: list.")
+    ] = None,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Show one job, or list the newest ones."""
+    from holdfast.cli.show import show_status
+
+    return show_status(job, as_json=as_json, database_url=database_url)
+
+
+@commands.command(cls=PlainCommand, rich_help_panel=LOOK)
+def watch(job: JobName, as_json: Json = False, database_url: DatabaseUrl = None) -> int:
+    """Follow a job to its end; the exit code tells how it ended."""
+    from holdfast.cli.show import watch_job
+
+    return watch_job(job, as_json=as_json, database_url=database_url)
+
+
+@commands.command(cls=PlainCommand, rich_help_panel=LOOK)
+def events(
+    job: JobName,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
+    after: Annotated[int, typer.Option("--after", metavar="SEQ", min=0, help="Only events after this number.")] = 0,
+    node: Annotated[str | None, typer.Option("--node", metavar="NODE", help="Only events of this node.")] = None,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Show everything that happened to a job, in order."""
+    from holdfast.cli.show import show_events
+
+    return show_events(job, follow=follow, after=after, node=node, as_json=as_json, database_url=database_url)
+
+
+@commands.command(cls=PlainCommand, rich_help_panel=LOOK)
+def why(job: JobName, as_json: Json = False, database_url: DatabaseUrl = None) -> int:
+    """Say why a job is not finished, or why it ended as it did, and what helps."""
+    from holdfast.cli.why import explain
+
+    return explain(job, as_json=as_json, database_url=database_url)
+
+
+@commands.command(cls=PlainCommand, rich_help_panel=LOOK)
+def logs(
+    job: JobName,
+    node: Annotated[str | None, typer.Option("--node", metavar="NODE", help="Only attempts of this node.")] = None,
+    item: Annotated[int | None, typer.Option("--item", metavar="N", min=0, help="Only this item of a fan-out.")] = None,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Show what handlers printed and how attempts failed, attempt by attempt."""
+    from holdfast.cli.show import show_logs
+
+    return show_logs(job, node=node, item=item, as_json=as_json, database_url=database_url)

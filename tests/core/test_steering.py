@@ -1,0 +1,150 @@
+"""What a cancel, a pause and an unpause would do, and that they are refused exactly where the owner refuses them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from holdfast.core.recovering import Refusal
+from holdfast.core.signals import CancelRequested, PauseRequested, Signal
+from holdfast.core.states import JobStatus, Rules, Status, StopCause
+from holdfast.core.steering import OpenJob, OpenNode, Steering, SteeringVerb, make_steering, steering_id
+from holdfast.define.workflow import Workflow
+from tests.core.driver import Driver
+
+CANCEL, PAUSE, UNPAUSE = SteeringVerb
+RUNNING = OpenJob("j", 1, JobStatus.RUNNING)
+NODES = [
+    OpenNode("a", Status.COMPLETED, completed=1),
+    OpenNode("b", Status.RUNNING, completed=2, queued=5, running=3),
+    OpenNode("c", Status.DISPATCHED, running=1),
+    OpenNode("d", Status.PENDING),
+]
+
+
+def job() -> Driver:
+    flow = Workflow("w", timeout_seconds=60)
+    flow.task("a", handler="h", retry={"max_retries": 0})
+    flow.task("b", handler="h")
+    driver = Driver(flow, rules=Rules(grace_seconds=30, drain_seconds=600))
+    driver.submit()
+    return driver
+
+
+def paused() -> Driver:
+    driver = job()
+    driver.send(PauseRequested(1, "ann", "", is_paused=True))
+    return driver
+
+
+def failing() -> Driver:
+    driver = job()
+    driver.claim("b")
+    driver.fail("a", permanent=True)
+    return driver
+
+
+def stopping() -> Driver:
+    driver = job()
+    driver.claim("b")
+    driver.cancel()
+    return driver
+
+
+def completed() -> Driver:
+    driver = job()
+    driver.done("a")
+    driver.done("b")
+    return driver
+
+
+def failed() -> Driver:
+    driver = failing()
+    driver.done("b")
+    return driver
+
+
+def timed_out() -> Driver:
+    driver = job()
+    driver.pass_time(61)
+    return driver
+
+
+def seen(driver: Driver) -> OpenJob:
+    state = driver.state
+    hold, stop = state.pause, state.stop
+    by, at = (hold.name, hold.since) if hold is not None else (None, None)
+    return OpenJob(state.job_id, state.generation, state.status, stop.cause if stop is not None else None, by, at)
+
+
+def signal(verb: SteeringVerb) -> Signal:
+    return CancelRequested(99, "ben", "") if verb is CANCEL else PauseRequested(99, "ben", "", is_paused=verb is PAUSE)
+
+
+@pytest.mark.parametrize("verb", SteeringVerb)
+@pytest.mark.parametrize("made", [job, paused, failing, stopping, completed, failed, timed_out])
+def test_a_plan_is_refused_where_the_owner_refuses_and_for_the_same_reason(
+    made: Callable[[], Driver], verb: SteeringVerb
+) -> None:
+    driver = made()
+    plan = make_steering(seen(driver), [], verb)
+    driver.send(signal(verb))
+    told = driver.answers[-1]
+    assert told.signal_id == 99
+    assert told.applied == isinstance(plan, Steering)
+    if isinstance(plan, Refusal):
+        assert told.reason == plan.reason
+        assert "holdfast" in plan.remedy and "JOB" in plan.remedy
+
+
+def steps(verb: SteeringVerb) -> list[tuple[str, str, int]]:
+    plan = make_steering(RUNNING if verb is not UNPAUSE else RUNNING._replace(paused_by="ann"), NODES, verb)
+    assert isinstance(plan, Steering)
+    assert (plan.tasks, plan.running) == (5, 4)
+    return [(step.node, str(step.action), step.items) for step in plan.steps]
+
+
+def test_a_cancel_archives_what_is_queued_and_leaves_what_runs_its_grace() -> None:
+    assert steps(CANCEL) == [
+        ("a", "keep", 1),
+        ("b", "cancel", 5),
+        ("b", "keep", 3),
+        ("c", "keep", 1),
+        ("d", "cancel", 0),
+    ]
+
+
+def test_a_pause_holds_what_is_queued_and_what_has_not_begun() -> None:
+    assert steps(PAUSE) == [("a", "keep", 1), ("b", "hold", 5), ("b", "keep", 3), ("c", "keep", 1), ("d", "hold", 0)]
+
+
+def test_an_unpause_lets_go_on_what_was_held() -> None:
+    assert steps(UNPAUSE) == [
+        ("a", "keep", 1),
+        ("b", "release", 5),
+        ("b", "keep", 3),
+        ("c", "keep", 1),
+        ("d", "keep", 0),
+    ]
+
+
+def test_only_a_cancel_has_to_be_meant() -> None:
+    plans = [make_steering(RUNNING, NODES, CANCEL), make_steering(RUNNING, NODES, PAUSE)]
+    asks = [any(step.confirm for step in plan.steps) for plan in plans if isinstance(plan, Steering)]
+    assert asks == [True, False]
+
+
+def test_progress_does_not_spoil_a_plan_and_what_people_do_does() -> None:
+    """A job that has begun is the same job; another generation, a stop or a pause is not."""
+    mine = steering_id(RUNNING, CANCEL)
+    assert steering_id(RUNNING._replace(status=JobStatus.PENDING), CANCEL) == mine
+    others = [
+        steering_id(RUNNING, PAUSE),
+        steering_id(RUNNING._replace(job_id="other"), CANCEL),
+        steering_id(RUNNING._replace(generation=2), CANCEL),
+        steering_id(RUNNING._replace(stop=StopCause.FAILED), CANCEL),
+        steering_id(RUNNING._replace(paused_by="ann", paused_at=1.0), CANCEL),
+        steering_id(RUNNING._replace(paused_by="ann", paused_at=2.0), CANCEL),
+    ]
+    assert len({mine, *others}) == len(others) + 1

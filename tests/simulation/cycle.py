@@ -1,0 +1,268 @@
+"""An owner's transaction on the model's database.
+
+Statements of other processes may run between any two steps of a cycle. What a cycle writes becomes visible at
+its commit; rows that it has locked are skipped or waited for, as Postgres does.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from holdfast.core.breaking import Breaker
+from holdfast.core.signals import BatchesAsked, Request, Selected
+from holdfast.errors import Fenced, LostRace
+from holdfast.store.interface import (
+    Batch,
+    Committed,
+    Examined,
+    Gathered,
+    Handover,
+    JobRow,
+    NodeRow,
+    Opened,
+    SignalRow,
+    Wide,
+    Withdrawal,
+)
+from tests.simulation.database import Database, Key, Transaction, step
+from tests.simulation.examination import examined
+from tests.simulation.leases import lease_ready
+from tests.simulation.reports import Handed, apply_report, is_taken, report_row
+from tests.simulation.selection import select
+from tests.simulation.writes import apply_batch, apply_withdrawal, withdrawn
+
+GATHER_ROWS = 3
+"""A page of results; small, so that gathering takes several."""
+Entry = Batch | Handed | tuple[Withdrawal, list[Key]]
+"""One of the writes that wait for the commit."""
+
+
+def apply_entry(db: Database, me: int, entry: Entry) -> None:
+    if isinstance(entry, Batch):
+        apply_batch(db, me, entry)
+    elif isinstance(entry, Handed):
+        apply_report(db, entry.worker, entry.report, entry.row, entry.signal_id)
+    else:
+        apply_withdrawal(db, *entry)
+
+
+class ModelCycle(Transaction):
+    """Keeps the promises of `interface.Cycle`: locks at once, writes at the commit."""
+
+    def __init__(self, database: Database, orchestrator_id: int) -> None:
+        super().__init__(database, orchestrator_id)
+        self._log: list[Entry] = []
+        self._handed: dict[int, dict[str, Any]] = {}
+        self._is_open = False
+
+    async def _step(self) -> None:
+        await step()
+        if not self._is_open:
+            raise LostRace("the transaction was ended while its process slept")
+        self.active_at = self.db.now
+
+    def abort(self) -> None:
+        super().abort()
+        self._is_open = False
+        self._log, self._handed = [], {}
+
+    async def open(
+        self,
+        claim_limit: int,
+        drain_limit: int,
+        aside: Sequence[str] = (),
+        handover: Handover | None = None,
+        wide: Wide | None = None,
+    ) -> Opened:
+        self.abort()
+        await step()
+        if self.db.orchestrators[self.me]["ended"]:
+            raise Fenced(f"orchestrator {self.me} was taken over")
+        self._is_open, self.active_at = True, self.db.now
+        self.db.transactions.append(self)
+        now = self.db.now
+        await self._step()
+        taken = await self._take(handover) if handover is not None else frozenset()
+        unowned = self._lock_signals(claim_limit, aside)
+        await self._step()
+        self._lock_jobs(unowned)
+        claimed = [self._job_row(job_id) for job_id in sorted(self.locked_jobs)]
+        signals = [self._signal(i) for i in unowned if self.db.inbox[i]["job_id"] in self.locked_jobs]
+        await self._step()
+        signals += [self._signal(i) for i in self._drained(drain_limit, aside, wide)]
+        return Opened(now, claimed, signals, taken)
+
+    async def _take(self, handover: Handover) -> frozenset[int]:
+        """The statement of a report inside this transaction: it waits for rows that others have locked."""
+        keys = [(r.job_id, r.node, r.item) for r in handover.reports]
+        while any(self.db.row_locked(key) for key in keys):
+            await self._step()
+        taken = set()
+        for number, report in enumerate(handover.reports):
+            if is_taken(self.db, handover.worker, report):
+                entry = Handed(handover.worker, report, report_row(self.db, handover.worker, report), self.db.new_id())
+                self.locked_rows.add(keys[number])
+                self._handed[entry.signal_id] = entry.row
+                self._log.append(entry)
+                taken.add(number)
+        await self._step()
+        return frozenset(taken)
+
+    def _lock_signals(self, limit: int, aside: Sequence[str]) -> list[int]:
+        """Signals of jobs that nobody owns; those that others have locked are skipped."""
+        locked = {row for t in self.db.transactions for row in t.locked_signals}
+        waiting = {i: r for i, r in sorted(self.db.inbox.items()) if r["job_id"] not in aside}
+        unowned = [i for i, r in waiting.items() if r["owner"] == 0 and i not in locked][:limit]
+        self.locked_signals = set(unowned)
+        return unowned
+
+    def _lock_jobs(self, unowned: Sequence[int]) -> None:
+        """The jobs of these signals, unless somebody was faster."""
+        others = {job for t in self.db.transactions if t is not self for job in t.locked_jobs}
+        for signal_id in unowned:
+            job_id = self.db.inbox[signal_id]["job_id"]
+            if self.db.jobs[job_id]["owner"] is None and job_id not in others:
+                self.locked_jobs.add(job_id)
+
+    def _drained(self, limit: int, aside: Sequence[str], wide: Wide | None) -> list[int]:
+        """Waiting signals of the jobs that are owned already; those of a wide job come last."""
+        visible = self.db.inbox | self._handed
+        waiting = {i: r for i, r in sorted(visible.items()) if r["job_id"] not in aside}
+        mine = [i for i, r in waiting.items() if r["owner"] == self.me]
+        of_wide = [i for i in mine if wide is not None and waiting[i]["job_id"] == wide.job_id]
+        rest = [i for i in mine if i not in set(of_wide)][:limit]
+        return rest + of_wide[: wide.limit if wide is not None else 0]
+
+    def looked_at(self, job_id: str) -> tuple[JobRow, list[NodeRow]]:
+        """The committed rows, for one who only looks."""
+        return self._job_row(job_id), list(self.db.nodes[job_id].values())
+
+    def _job_row(self, job_id: str) -> JobRow:
+        job = self.db.jobs[job_id]
+        return JobRow(
+            job_id, job["tenant"], job["definition_hash"], job["status"], job["priority"], job["run"],
+            job["generation"], job["owner"], job["epoch"], job["inputs"], job["error"], job["created_at"],
+            job["started_at"], job["deadline_at"], job["stop_cause"], job["stop_until"], job["stop_leases_ended"],
+            job["holds"],
+            self.db.events[job_id][-1][0],
+        )  # fmt: skip
+
+    def _signal(self, signal_id: int) -> SignalRow:
+        row = self._handed.get(signal_id) or self.db.inbox[signal_id]
+        task = self.db.tasks[row["job_id"]].get((row.get("node"), row.get("item")))  # type: ignore[arg-type]
+        view = (
+            {
+                "task_status": task["status"],
+                "task_epoch": task["epoch"],
+                "task_attempt": task["attempt"],
+                "task_retries": task["retries"],
+                "task_lost": task["lost"],
+                "task_crashes": task["crashes"],
+            }
+            if task
+            else {}
+        )
+        columns = {k: v for k, v in row.items() if k != "owner"}
+        if row.get("item", -1) >= 0:
+            columns["output"] = None
+        return SignalRow(id=signal_id, **columns, **view)
+
+    async def breakers(self, names: Sequence[str]) -> list[Breaker]:
+        """Waits for those that another transaction has locked."""
+        await self._step()
+        while any(set(names) & t.locked_breakers for t in self.db.transactions if t is not self):
+            await self._step()
+        self.locked_breakers |= set(names) & self.db.breakers.keys()
+        return [copy.deepcopy(self.db.breakers[name]) for name in names if name in self.db.breakers]
+
+    async def whole(self, report: SignalRow) -> SignalRow:
+        raise AssertionError("every output lies in its row here")
+
+    async def load(self, job_ids: Sequence[str]) -> tuple[list[JobRow], list[NodeRow]]:
+        await self._step()
+        jobs = [self._job_row(j) for j in job_ids if j in self.db.jobs and self.db.jobs[j]["owner"] == self.me]
+        await self._step()
+        nodes = [row for job_id in job_ids for row in self.db.nodes[job_id].values()]
+        return jobs, nodes
+
+    async def examine(self, job_ids: Sequence[str]) -> dict[str, Examined]:
+        await self._step()
+        signals = (self.db.inbox | self._handed).values()
+        return {job_id: examined(self.db, job_id, signals) for job_id in job_ids}
+
+    async def select(
+        self, job_id: str, request: Request, enqueued: int, batches: Sequence[BatchesAsked] = ()
+    ) -> dict[str, Selected]:
+        await self._step()
+        return select(self._seen(), job_id, request, enqueued, batches)
+
+    def _seen(self) -> Database:
+        """The tasks and the queue as this transaction sees them: the committed rows and its own writes."""
+        seen = self.db.snapshot()
+        for entry in self._log:
+            apply_entry(seen, self.me, entry)
+        return seen
+
+    async def results(self, job_id: str, node: str, after: int) -> tuple[list[Gathered], bool]:
+        await self._step()
+        tasks = {item: task for (name, item), task in self.db.tasks[job_id].items() if name == node and item > after}
+        page = [
+            Gathered(item, task["status"], task["output"], len(orjson.dumps(task["output"])))
+            for item, task in sorted(tasks.items())
+            if task["status"] in ("completed", "failed")
+        ]
+        return page[:GATHER_ROWS], len(page) > GATHER_ROWS
+
+    async def write(self, batch: Batch) -> None:
+        await self._step()
+        self._log.append(copy.deepcopy(batch))
+
+    async def withdraw(self, withdrawals: Sequence[Withdrawal]) -> dict[str, dict[str, list[int]]]:
+        await self._step()
+        ended: dict[str, dict[str, list[int]]] = {}
+        for wanted in withdrawals:
+            keys = withdrawn(self._seen(), wanted)
+            while any(key in t.locked_rows for t in self.db.transactions if t is not self for key in keys):
+                await self._step()
+                keys = withdrawn(self._seen(), wanted)
+            self.locked_rows |= set(keys)
+            self._log.append((wanted, keys))
+            # Two signals of one cycle may each stop the job: what the first withdrew counts too.
+            ended.setdefault(wanted.job_id, defaultdict(list))
+            for _, node, item in keys:
+                ended[wanted.job_id][node].append(item)
+        return ended
+
+    async def commit(self, batch: Batch, handover: Handover | None = None) -> Committed:
+        await self._step()
+        while self._waits_for([*self._log, batch]):
+            await self._step()
+        outcome = self.db.commit_outcome()
+        log = [*self._log, batch]
+        self.abort()
+        if outcome == "failed":
+            self.db.history.commits_failed += 1
+            raise LostRace("the commit failed")
+        for entry in log:
+            apply_entry(self.db, self.me, entry)
+        leases = lease_ready(self.db, handover, gated=False) if handover is not None else []
+        if outcome == "unknown":
+            self.db.history.commits_unknown += 1
+            raise LostRace("the connection broke before the commit was acknowledged")
+        return Committed(leases, handover.leaves(batch, len(leases)) if handover is not None else batch.makes_work)
+
+    def _waits_for(self, log: Sequence[Entry]) -> bool:
+        """Whether rows that the batch takes out of the queue are locked by others."""
+        taken = {
+            (row.job_id, row.node) for entry in log if isinstance(entry, Batch)
+            for row in (*entry.resets, *entry.restarts, *entry.skips)
+        }  # fmt: skip
+        return any(key[:2] in taken for t in self.db.transactions if t is not self for key in t.locked_rows)
+
+    async def rollback(self) -> None:
+        self.abort()

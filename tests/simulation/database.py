@@ -1,0 +1,133 @@
+"""All that the model of the store remembers: tables as dictionaries, the clock, open transactions, and what happened.
+
+What the statements do with it is elsewhere: store.py, cycle.py, and what these two call.
+"""
+
+from __future__ import annotations
+
+import copy
+import types
+from collections import defaultdict
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.core.breaking import Breaker
+from holdfast.store.interface import NodeRow
+
+Key = tuple[str, str, int]
+IDLE_IN_TRANSACTION_SECONDS = 20.0
+TERMINAL = ("completed", "failed", "skipped", "cancelled")
+
+
+@types.coroutine
+def step() -> Generator[None, None, None]:
+    """A point at which another process may go first."""
+    yield
+
+
+@dataclass
+class History:
+    """What happened, for the checkers: facts that no row keeps."""
+
+    claims: list[tuple[float, Key, int, int, float | None]] = field(default_factory=list)
+    accepted: list[tuple[float, Key, int, int]] = field(default_factory=list)
+    deaths: dict[Key, set[int]] = field(default_factory=lambda: defaultdict(set))
+    rejected: int = 0
+    ended: dict[tuple[Key, int], str] = field(default_factory=dict)
+    taken_over: int = 0
+    commits_unknown: int = 0
+    commits_failed: int = 0
+    set_aside: int = 0
+    handed: int = 0
+    asked: set[int] = field(default_factory=set)
+    reset: dict[Key, int] = field(default_factory=dict)
+    """Tasks that a verb has sent back, and the epoch that was their last before it."""
+    resets: list[Key] = field(default_factory=list)
+
+
+class Transaction:
+    """What others see of an owner's open transaction: whose it is, what it has locked, when it last did something."""
+
+    def __init__(self, database: Database, orchestrator_id: int) -> None:
+        self.db = database
+        self.me = orchestrator_id
+        self.active_at = 0.0
+        self._release()
+
+    def _release(self) -> None:
+        self.locked_jobs: set[str] = set()
+        self.locked_signals: set[int] = set()
+        self.locked_rows: set[Key] = set()
+        self.locked_breakers: set[str] = set()
+
+    def abort(self) -> None:
+        self._release()
+        if self in self.db.transactions:
+            self.db.transactions.remove(self)
+
+
+class Database:
+    """All tables, the clock, and the faults that the world asks for."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+        self.definitions: dict[str, bytes] = {}
+        self.jobs: dict[str, dict[str, Any]] = {}
+        self.by_identity: dict[str, str] = {}
+        self.nodes: dict[str, dict[str, NodeRow]] = defaultdict(dict)
+        self.tasks: dict[str, dict[tuple[str, int], dict[str, Any]]] = defaultdict(dict)
+        self.queue: dict[Key, dict[str, Any]] = {}
+        self.inbox: dict[int, dict[str, Any]] = {}
+        self.events: dict[str, list[Any]] = defaultdict(list)
+        self.answers: dict[int, tuple[bool, str]] = {}
+        self.orchestrators: dict[int, dict[str, Any]] = {}
+        self.workers: dict[int, dict[str, Any]] = {}
+        self.breakers: dict[str, Breaker] = {}
+        self.limits: dict[tuple[str, str], dict[str, Any]] = {}
+        self.checkpoints: dict[Key, list[tuple[int, str, bytes, int]]] = defaultdict(list)
+        self.transactions: list[Transaction] = []
+        self.next_id = 1
+        self.history = History()
+        self.dirty: set[str] = set()
+        self.commit_outcome: Any = lambda: "done"
+
+    def new_id(self) -> int:
+        self.next_id += 1
+        return self.next_id
+
+    def abort_idle(self) -> None:
+        """Postgres ends transactions whose process sleeps: no lock outlives its patience."""
+        for transaction in list(self.transactions):
+            if self.now - transaction.active_at > IDLE_IN_TRANSACTION_SECONDS:
+                transaction.abort()
+
+    def row_locked(self, key: Key) -> bool:
+        return any(key in t.locked_rows for t in self.transactions)
+
+    def send(self, job_id: str, kind: str, owner: int, **columns: Any) -> int:
+        signal_id = self.new_id()
+        self.inbox[signal_id] = {"job_id": job_id, "kind": kind, "owner": owner, **columns}
+        if kind in ("cancel", "recover", "pause", "unpause"):
+            self.history.asked.add(signal_id)
+        self.dirty.add(job_id)
+        return signal_id
+
+    def unqueue(self, key: Key, why: str) -> dict[str, Any] | None:
+        """Take a task out of the queue, leased or not; returns its row if there was one."""
+        row = self.queue.pop(key, None)
+        if row is not None:
+            self.history.ended[(key, row["epoch"])] = why
+        return row
+
+    def snapshot(self) -> Database:
+        """A copy of the rows that an owner writes, for it to see its own writes in before anybody else does."""
+        seen = Database()
+        for job in self.jobs:
+            seen.jobs[job], seen.nodes[job] = dict(self.jobs[job]), dict(self.nodes[job])
+            seen.tasks[job] = {key: dict(task) for key, task in self.tasks[job].items()}
+            seen.events[job] = self.events[job][-1:]
+        seen.queue = {key: dict(row) for key, row in self.queue.items()}
+        seen.inbox, seen.limits = dict(self.inbox), {key: dict(limit) for key, limit in self.limits.items()}
+        seen.breakers = {name: copy.copy(breaker) for name, breaker in self.breakers.items()}
+        return seen

@@ -1,0 +1,77 @@
+"""Who lives and holds what in the model's database, and what a claim leases."""
+
+from __future__ import annotations
+
+import orjson
+
+from holdfast.store.interface import Handover, Lease, WorkerIdentity
+from tests.simulation.database import Database, Key
+from tests.simulation.gates import Gates
+
+
+def worker_lives(db: Database, worker: WorkerIdentity) -> bool:
+    row = db.workers[worker.worker_id]
+    return not row["ended"] and row["until"] > db.now
+
+
+def holds(db: Database, worker: WorkerIdentity, key: Key, epoch: int) -> bool:
+    row = db.queue.get(key)
+    return row is not None and row["state"] == "leased" and row["holder"] == worker.worker_id and row["epoch"] == epoch
+
+
+def lease_ready(db: Database, wish: Handover, *, gated: bool = True) -> list[Lease]:
+    """What a claim does."""
+    if not worker_lives(db, wish.worker):
+        return []
+    ready = _ready(db, wish)
+    if not ready:
+        return []
+    gates = Gates(db)
+    leases: list[Lease] = []
+    for key in ready:
+        if len(leases) >= wish.limit:
+            break
+        lane = db.queue[key]["lane"]
+        if gates.of(lane) and (not gated or not gates.lets_through(lane)):
+            continue
+        leases.append(_lease(db, wish.worker, key))
+    return leases
+
+
+def _ready(db: Database, wish: Handover) -> list[Key]:
+    """What the worker serves and nobody has locked, by priority, rank and age."""
+    ready = [
+        (-row["priority"], row["rank"], row["id"], key)
+        for key, row in db.queue.items()
+        if row["state"] == "ready"
+        and row["lane"].handler in wish.handlers
+        and (wish.queues is None or row["lane"].queue in wish.queues)
+        and not db.row_locked(key)
+    ]
+    return [key for *_, key in sorted(ready)]
+
+
+def _lease(db: Database, worker: WorkerIdentity, key: Key) -> Lease:
+    row = db.queue[key]
+    row |= {
+        "state": "leased",
+        "holder": worker.worker_id,
+        "claimed_at": db.now,
+        "deadline_at": db.now + row["timeout_seconds"] + 2.0,
+    }
+    db.history.claims.append((db.now, key, row["epoch"], worker.worker_id, row["due_at"]))
+    db.dirty.add(key[0])
+    task, saved = db.tasks[key[0]][key[1:]], db.checkpoints[key]
+    return Lease(
+        *key,
+        epoch=row["epoch"],
+        attempt=row["attempt"],
+        handler=row["lane"].handler,
+        timeout_seconds=row["timeout_seconds"],
+        suspect=row["suspect"],
+        params=orjson.loads(orjson.dumps(task["params"])),
+        resume_point=(saved[-1][1], orjson.loads(saved[-1][2])) if saved else None,
+        checkpoint_seq=saved[-1][0] if saved else 0,
+        owner=row["owner"],
+        has_contract=task["has_contract"],
+    )

@@ -1,0 +1,76 @@
+"""How a lease ends in the model's database: by its holder's report, or without its holder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from holdfast.store.interface import Report, WorkerIdentity
+from tests.simulation.database import Database, Key
+from tests.simulation.leases import holds, worker_lives
+
+
+@dataclass
+class Handed:
+    """A report that an owner took inside its transaction: everybody else sees it after the commit."""
+
+    worker: WorkerIdentity
+    report: Report
+    row: dict[str, Any]
+    signal_id: int
+
+
+def is_taken(db: Database, worker: WorkerIdentity, report: Report) -> bool:
+    """The fence of a report."""
+    key = (report.job_id, report.node, report.item)
+    return worker_lives(db, worker) and holds(db, worker, key, report.epoch) and db.queue[key]["deadline_at"] > db.now
+
+
+def report_row(db: Database, worker: WorkerIdentity, report: Report) -> dict[str, Any]:
+    owner = db.queue[(report.job_id, report.node, report.item)]["owner"]
+    return {
+        "job_id": report.job_id, "kind": "report", "owner": owner,
+        "node": report.node, "item": report.item, "epoch": report.epoch, "attempt": report.attempt,
+        "outcome": report.outcome, "worker": worker.name, "alone": report.alone, "started_at": report.started_at,
+        "output": _parsed(report.output), "data": _parsed(report.data),
+    }  # fmt: skip
+
+
+def _parsed(data: bytes | None) -> Any:
+    return orjson.loads(data) if data is not None else None
+
+
+def apply_report(db: Database, worker: WorkerIdentity, report: Report, row: dict[str, Any], signal_id: int) -> None:
+    """The lease goes and the owner hears of it."""
+    key = (report.job_id, report.node, report.item)
+    del db.queue[key]
+    db.history.ended[(key, report.epoch)] = "reported"
+    db.history.accepted.append((db.now, key, report.epoch, worker.worker_id))
+    if report.alone:
+        db.history.deaths[key].add(report.epoch)
+    db.inbox[signal_id] = row
+    db.dirty.add(report.job_id)
+
+
+def reject_report(db: Database, worker: WorkerIdentity, report: Report) -> None:
+    """Nothing changes, and whoever owns the job hears of the attempt."""
+    db.history.rejected += 1
+    owner = db.jobs[report.job_id]["owner"] or 0
+    db.send(
+        report.job_id, "rejected", owner, node=report.node, item=report.item, epoch=report.epoch,
+        attempt=report.attempt, outcome=report.outcome, worker=worker.name,
+    )  # fmt: skip
+
+
+def end_lease(
+    db: Database, key: Key, why: str, *, worker: str, outcome: str, data: dict[str, Any] | None = None
+) -> None:
+    """A lease ends without a word of its holder, and the owner hears of it as of a report."""
+    row = db.unqueue(key, why)
+    assert row is not None and row["state"] == "leased", f"{key} is not leased"
+    db.send(
+        key[0], "report", row["owner"], node=key[1], item=key[2], epoch=row["epoch"], attempt=row["attempt"],
+        outcome=outcome, worker=worker, started_at=row["claimed_at"], output=None, data=data,
+    )  # fmt: skip

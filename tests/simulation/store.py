@@ -1,0 +1,319 @@
+"""The calls of the model of the store: the same statements on dictionaries, one step each, with three outcomes.
+
+An owner's transaction is in cycle.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from holdfast.core.breaking import Breaker, let_try
+from holdfast.define.gates import BreakerRules
+from holdfast.errors import Unreachable
+from holdfast.store.interface import (
+    Handover,
+    ItemResult,
+    JobFacts,
+    Lease,
+    NewJob,
+    OpenedGates,
+    Report,
+    SubmitAnswer,
+    WorkerIdentity,
+)
+from tests.simulation.cycle import ModelCycle
+from tests.simulation.database import TERMINAL, Database, step
+from tests.simulation.gates import Gates
+from tests.simulation.leases import holds, lease_ready, worker_lives
+from tests.simulation.reports import apply_report, end_lease, is_taken, reject_report, report_row
+
+
+class ModelStore:
+    """Keeps the promises of `interface.Store` on a Database that all processes share."""
+
+    def __init__(self, database: Database) -> None:
+        self.db = database
+
+    async def _statement(self) -> None:
+        """One step; the commit of a single statement has three outcomes, too."""
+        await step()
+        self.outcome = self.db.commit_outcome()
+        if self.outcome == "failed":
+            self.db.history.commits_failed += 1
+            raise Unreachable("the connection broke before the statement")
+
+    def _after(self) -> None:
+        if self.outcome == "unknown":
+            self.db.history.commits_unknown += 1
+            raise Unreachable("the connection broke before the answer")
+
+    def cycle(self, orchestrator_id: int) -> ModelCycle:
+        return ModelCycle(self.db, orchestrator_id)
+
+    async def submit(self, jobs: Sequence[NewJob]) -> list[SubmitAnswer]:
+        await self._statement()
+        answers = []
+        for job in jobs:
+            self.db.definitions[job.definition_hash] = job.definition
+            known = self.db.by_identity.get(job.identity)
+            run = 1
+            if known is not None:
+                row = self.db.jobs[known]
+                same = row["body_hash"] == job.body_hash
+                if not (job.force and same):
+                    answer = SubmitAnswer(known, False, same, row["status"], row["run"], row["result"], row["version"])
+                    answers.append(answer)
+                    continue
+                run = row["run"] + 1
+            self.db.by_identity[job.identity] = job.job_id
+            self.db.jobs[job.job_id] = {
+                "definition_hash": job.definition_hash, "body_hash": job.body_hash, "version": job.version,
+                "inputs": orjson.loads(orjson.dumps(job.inputs)), "status": "pending", "owner": None, "epoch": 0,
+                "priority": job.priority, "generation": 1, "reason": None, "result": None, "error": None,
+                "created_at": self.db.now, "started_at": None, "finished_at": None, "deadline_at": None,
+                "stop_cause": None, "stop_until": None, "stop_leases_ended": False, "holds": [], "tenant": job.tenant,
+                "run": run, "previous": known,
+            }  # fmt: skip
+            created = {"previous": known} if known is not None else None
+            self.db.events[job.job_id].append((1, "job_created", None, None, None, created))
+            self.db.send(job.job_id, "submitted", 0)
+            answers.append(SubmitAnswer(job.job_id, True, True, "pending", run, None, job.version))
+        self._after()
+        return answers
+
+    async def definition(self, definition_hash: str) -> bytes:
+        await step()
+        return self.db.definitions[definition_hash]
+
+    async def register_orchestrator(self, name: str, lease_seconds: float) -> int:
+        await self._statement()
+        orchestrator_id = self.db.new_id()
+        self.db.orchestrators[orchestrator_id] = {
+            "name": name,
+            "until": self.db.now + lease_seconds,
+            "ended": False,
+        }
+        self._after()
+        return orchestrator_id
+
+    async def renew_orchestrator(self, orchestrator_id: int, lease_seconds: float) -> bool:
+        await self._statement()
+        row = self.db.orchestrators[orchestrator_id]
+        if row["ended"]:
+            return False
+        row["until"] = self.db.now + lease_seconds
+        self._after()
+        return True
+
+    async def end_orchestrator(self, orchestrator_id: int) -> None:
+        await self._statement()
+        self.db.orchestrators[orchestrator_id]["ended"] = True
+        self._after()
+
+    async def set_aside(self, job_id: str, orchestrator_id: int, problem: str) -> None:
+        await self._statement()
+        job = self.db.jobs[job_id]
+        if job["finished_at"] is None and job["owner"] in (None, orchestrator_id):
+            job["reason"] = f"orchestrator_error: {problem}"
+        self.db.history.set_aside += 1
+        self._after()
+
+    async def take_over(self, orchestrator_id: int, limit: int) -> dict[str, str]:
+        await self._statement()
+        shared = {t.me for t in self.db.transactions}
+        for other, row in self.db.orchestrators.items():
+            if other != orchestrator_id and not row["ended"] and row["until"] < self.db.now and other not in shared:
+                row["ended"] = True
+        self._after()
+        await self._statement()
+        locked = {job for t in self.db.transactions for job in t.locked_jobs}
+        taken: dict[str, str] = {}
+        for job_id, job in self.db.jobs.items():
+            owner = job["owner"]
+            if owner is not None and self.db.orchestrators[owner]["ended"] and job_id not in locked:
+                job["owner"], job["epoch"] = orchestrator_id, job["epoch"] + 1
+                taken[job_id] = self.db.orchestrators[owner]["name"]
+                self.db.dirty.add(job_id)
+                self.db.history.taken_over += 1
+                if len(taken) >= limit:
+                    break
+        self._after()
+        return taken
+
+    async def sweep_inbox(self) -> int:
+        await self._statement()
+        locked = {row for t in self.db.transactions for row in t.locked_signals}
+        moved = 0
+        for signal_id, row in self.db.inbox.items():
+            rightful = self.db.jobs[row["job_id"]]["owner"] or 0
+            if row["owner"] != rightful and signal_id not in locked:
+                row["owner"] = rightful
+                moved += 1
+        self._after()
+        return moved
+
+    async def declare_breakers(self, breakers: Sequence[BreakerRules]) -> None:
+        await self._statement()
+        for rules in breakers:
+            known = self.db.breakers.setdefault(rules.name, Breaker(rules))
+            known.rules = rules
+        self._after()
+
+    async def open_gates(self) -> OpenedGates:
+        await self._statement()
+        locked = {name for t in self.db.transactions for name in t.locked_breakers}
+        tried = [let_try(found, self.db.now) for name, found in self.db.breakers.items() if name not in locked]
+        gates = Gates(self.db)
+        waits = any(
+            row["state"] == "ready" and gates.of(row["lane"]) & self.db.limits.keys() for row in self.db.queue.values()
+        )
+        found = self.db.breakers.items()
+        shut = {name: breaker.until for name, breaker in found if breaker.state != "closed"}
+        self._after()
+        return OpenedGates(any(tried) or waits, shut)
+
+    async def raise_floors(self) -> int:
+        await step()
+        return 0
+
+    async def wake_due(self) -> int:
+        await self._statement()
+        woken = 0
+        for key, row in self.db.queue.items():
+            if row["state"] == "waiting" and row["due_at"] <= self.db.now and not self.db.row_locked(key):
+                row["state"] = "ready"
+                woken += 1
+        self._after()
+        return woken
+
+    async def expire(self) -> int:
+        await self._statement()
+        expired = 0
+        for key, row in list(self.db.queue.items()):
+            if row["state"] == "leased" and not self.db.row_locked(key):
+                gone = self.db.workers[row["holder"]]["until"] < self.db.now
+                timed_out = row["deadline_at"] < self.db.now
+                if gone or timed_out:
+                    data = {"code": "TIMEOUT", "message": "outlived its timeout"} if timed_out else None
+                    outcome = "failed" if timed_out else "lost"
+                    end_lease(self.db, key, "expired", worker=f"w{row['holder']}", outcome=outcome, data=data)
+                    expired += 1
+        for worker in self.db.workers.values():
+            worker["ended"] = worker["ended"] or worker["until"] < self.db.now
+        self._after()
+        return expired
+
+    async def register_worker(
+        self,
+        name: str,
+        queues: Sequence[str] | None,
+        handlers: Sequence[str],
+        concurrency: int,
+        lease_seconds: float,
+    ) -> WorkerIdentity:
+        await self._statement()
+        worker_id = self.db.new_id()
+        self.db.workers[worker_id] = {
+            "name": name,
+            "until": self.db.now + lease_seconds,
+            "ended": False,
+        }
+        self._after()
+        return WorkerIdentity(worker_id, name)
+
+    async def renew_worker(
+        self, worker: WorkerIdentity, lease_seconds: float, held: Sequence[tuple[str, str, int, int]]
+    ) -> list[tuple[str, str, int, int]] | None:
+        await self._statement()
+        if not worker_lives(self.db, worker):
+            return None
+        self.db.workers[worker.worker_id]["until"] = self.db.now + lease_seconds
+        self._after()
+        return [h for h in held if holds(self.db, worker, h[:3], h[3])]
+
+    async def release_strays(
+        self, worker: WorkerIdentity, held: Sequence[tuple[str, str, int, int]], age_seconds: float
+    ) -> int:
+        await self._statement()
+        released = 0
+        for key, row in list(self.db.queue.items()):
+            if (
+                holds(self.db, worker, key, row["epoch"])
+                and (*key, row["epoch"]) not in held
+                and row["claimed_at"] < self.db.now - age_seconds
+                and not self.db.row_locked(key)
+            ):
+                end_lease(self.db, key, "released", worker=worker.name, outcome="given_back")
+                released += 1
+        self._after()
+        return released
+
+    async def end_worker(self, worker: WorkerIdentity) -> None:
+        await self._statement()
+        row = self.db.workers[worker.worker_id]
+        row["ended"], row["until"] = True, self.db.now
+        self._after()
+
+    async def report(self, worker: WorkerIdentity, reports: Sequence[Report]) -> int:
+        await self._statement()
+        while any(self.db.row_locked((r.job_id, r.node, r.item)) for r in reports):
+            await step()
+        taken = 0
+        for report in reports:
+            if is_taken(self.db, worker, report):
+                apply_report(self.db, worker, report, report_row(self.db, worker, report), self.db.new_id())
+                taken += 1
+            else:
+                reject_report(self.db, worker, report)
+        self._after()
+        return taken
+
+    async def claim(
+        self, worker: WorkerIdentity, queues: Sequence[str] | None, handlers: Sequence[str], limit: int
+    ) -> list[Lease]:
+        await self._statement()
+        leases = lease_ready(self.db, Handover(worker, (), queues, handlers, limit))
+        self._after()
+        return leases
+
+    async def job_facts(self, job_ids: Sequence[str]) -> dict[str, JobFacts]:
+        await step()
+        return {j: JobFacts(*(self.db.jobs[j][key] for key in JobFacts._fields)) for j in job_ids}
+
+    async def results_page(self, job_id: str, node: str, after: int, until: int, limit: int) -> list[ItemResult] | None:
+        await step()
+        known = self.db.nodes[job_id].get(node)
+        has_batches = known is not None and known.batch_size is not None
+        if known is None or known.status not in (*TERMINAL, *(("ready", "dispatched") if has_batches else ())):
+            return None
+        outputs = {
+            item: task["output"]
+            for (name, item), task in self.db.tasks[job_id].items()
+            if name == node and after < item < until and task["status"] == "completed"
+            and (item >= 0 or not has_batches)
+        }  # fmt: skip
+        return [ItemResult(item, orjson.dumps(output), None) for item, output in sorted(outputs.items())][:limit]
+
+    async def save_checkpoint(self, worker: WorkerIdentity, lease: Lease, seq: int, name: str, data: bytes) -> bool:
+        await self._statement()
+        key = (lease.job_id, lease.node, lease.item)
+        if not (worker_lives(self.db, worker) and holds(self.db, worker, key, lease.epoch)):
+            return False
+        others = [saved for saved in self.db.checkpoints[key] if saved[0] != seq]
+        self.db.checkpoints[key] = sorted([*others, (seq, name, data, lease.epoch)])
+        self._after()
+        return True
+
+    async def send(self, job_id: str, kind: str, actor: str, reason: str, data: dict[str, Any] | None = None) -> int:
+        await self._statement()
+        owner = self.db.jobs[job_id]["owner"] or 0
+        signal_id = self.db.send(job_id, kind, owner, actor=actor, reason=reason, data=data)
+        self._after()
+        return signal_id
+
+    async def answer(self, signal_id: int) -> tuple[bool, str] | None:
+        await step()
+        return self.db.answers.get(signal_id)

@@ -1,0 +1,277 @@
+"""What the writes of an owner do to the model's database once they are committed, guards included."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from holdfast.core.breaking import BreakerState
+from holdfast.store.interface import (
+    RANK_LIMIT,
+    AnswerWrite,
+    Batch,
+    BreakerWrite,
+    EnqueueWrite,
+    EventWrite,
+    FailedTaskWrite,
+    FinishWrite,
+    JobWrite,
+    NodeRow,
+    ReleaseWrite,
+    ResetWrite,
+    RestartWrite,
+    RetryWrite,
+    SkipWrite,
+    TaskWrite,
+    WaitingWrite,
+    Withdrawal,
+)
+from tests.simulation.database import Database, Key
+from tests.simulation.gates import declare_limits
+from tests.simulation.selection import can_be_reset, is_selected
+
+
+def apply_batch(db: Database, me: int, batch: Batch) -> None:
+    """The statements of a commit, in the order of the batch's fields; attempts are not modelled."""
+    _write_jobs(db, me, batch.jobs)
+    _write_nodes(db, batch.new_nodes, batch.nodes)
+    _finish(db, batch.finished)
+    _remove_handled(db, me, batch.handled)
+    _reset(db, batch.resets)
+    _restart(db, batch.restarts)
+    _skip(db, batch.skips)
+    _make_tasks(db, batch.tasks)
+    _make_failed_tasks(db, batch.failed_tasks)
+    for lane in batch.lanes:
+        declare_limits(db, lane)
+    _enqueue(db, me, batch.enqueued)
+    _enqueue_waiting(db, me, batch.waiting)
+    _retry(db, me, batch.retried)
+    _release(db, batch.releases)
+    _pause(db, batch.paused)
+    _write_events(db, batch.events)
+    _answer(db, batch.answers)
+    _write_breakers(db, batch.breakers)
+
+
+def _write_jobs(db: Database, me: int, jobs: Sequence[JobWrite]) -> None:
+    for job in jobs:
+        known = db.jobs[job.job_id]
+        if known["owner"] in (None, me):
+            known |= job._asdict()
+            db.dirty.add(job.job_id)
+
+
+def _write_nodes(db: Database, new: Sequence[NodeRow], known: Sequence[NodeRow]) -> None:
+    """Both lists at once: neither may have a node of the other."""
+    for node in new:
+        assert node.node not in db.nodes[node.job_id], f"the node {node[:2]} was made twice"
+    for node in known:
+        assert node.node in db.nodes[node.job_id], f"the node {node[:2]} was written before it was made"
+    for node in (*new, *known):
+        db.nodes[node.job_id][node.node] = node._replace(output=_json(node.output), taken=list(node.taken))
+        db.dirty.add(node.job_id)
+
+
+def _finish(db: Database, finished: Sequence[FinishWrite]) -> None:
+    for done in finished:
+        task = db.tasks[done.job_id].get((done.node, done.item))
+        report = db.inbox.get(done.signal_id, {}) if done.status == "completed" else {}
+        if task is not None and task["epoch"] == done.epoch and task["status"] == "ready":
+            task |= {
+                "status": str(done.status), "attempt": done.attempt, "output": _json(report.get("output")),
+                "error": done.error, "retries": done.retries, "lost": done.lost, "crashes": done.crashes,
+            }  # fmt: skip
+
+
+def _remove_handled(db: Database, me: int, handled: Sequence[int]) -> None:
+    for signal_id in handled:
+        row = db.inbox.get(signal_id)
+        if row is not None and row["owner"] in (0, me):
+            del db.inbox[signal_id]
+            db.dirty.add(row["job_id"])
+
+
+def _reset(db: Database, resets: Sequence[ResetWrite]) -> None:
+    for wanted in resets:
+        for (node, item), task in db.tasks[wanted.job_id].items():
+            if (
+                node == wanted.node
+                and is_selected(wanted.selection, item, task)
+                and can_be_reset(task, item, wanted.enqueued)
+            ):
+                _reset_task(db, (wanted.job_id, node, item), task)
+        db.dirty.add(wanted.job_id)
+
+
+def _reset_task(db: Database, key: Key, task: dict[str, Any]) -> None:
+    row = db.unqueue(key, "reset")
+    if task["status"] == "completed":
+        db.checkpoints.pop(key, None)
+    db.history.reset[key] = task["epoch"]
+    db.history.resets.append(key)
+    task |= _task("ready", task["params"]) | {
+        "epoch": task["epoch"] + 1, "waits": True,
+        "attempt": task["attempt"] + (row is not None and row["state"] == "leased"),
+    }  # fmt: skip
+
+
+def _restart(db: Database, restarts: Sequence[RestartWrite]) -> None:
+    for wanted in restarts:
+        for node, item in list(db.tasks[wanted.job_id]):
+            if node == wanted.node and (item < 0 or not wanted.own_only):
+                key = (wanted.job_id, node, item)
+                db.unqueue(key, "reset")
+                db.checkpoints.pop(key, None)
+                db.history.reset[key] = db.tasks[wanted.job_id].pop((node, item))["epoch"]
+                db.history.resets.append(key)
+        db.dirty.add(wanted.job_id)
+
+
+def _skip(db: Database, skips: Sequence[SkipWrite]) -> None:
+    for skip in skips:
+        for (node, item), task in db.tasks[skip.job_id].items():
+            if node == skip.node and task["status"] != "completed":
+                key = (skip.job_id, node, item)
+                db.unqueue(key, "skipped")
+                db.history.resets.append(key)
+                task |= {"status": "skipped", "waits": False}
+        db.dirty.add(skip.job_id)
+
+
+def _make_tasks(db: Database, tasks: Sequence[TaskWrite]) -> None:
+    for new in tasks:
+        assert (new.node, new.item) not in db.tasks[new.job_id], f"task {new[:3]} was made twice"
+        kept = {"epoch": new.epoch, "attempt": new.attempt, "has_contract": new.has_contract}
+        made = _task("ready", params=_json(new.params)) | kept
+        db.tasks[new.job_id][(new.node, new.item)] = made
+
+
+def _make_failed_tasks(db: Database, refused: Sequence[FailedTaskWrite]) -> None:
+    for new in refused:
+        assert (new.node, new.item) not in db.tasks[new.job_id], f"task {new[:3]} was made twice"
+        made = _task("failed", error=new.error) | {"epoch": new.epoch, "attempt": new.attempt}
+        db.tasks[new.job_id][(new.node, new.item)] = made
+
+
+def _enqueue(db: Database, me: int, ranges: Sequence[EnqueueWrite]) -> None:
+    for wanted in ranges:
+        for place, item in enumerate(range(wanted.first, wanted.last + 1)):
+            task = db.tasks[wanted.job_id][(wanted.node, item)]
+            if task["status"] == "ready":
+                _put(db, me, (wanted.job_id, wanted.node, item), wanted, task, place)
+
+
+def _enqueue_waiting(db: Database, me: int, waiting: Sequence[WaitingWrite]) -> None:
+    for wanted in waiting:
+        tasks = db.tasks[wanted.job_id]
+        found = [key for key, task in tasks.items() if key[0] == wanted.node and task["waits"]]
+        for place, (node, item) in enumerate(sorted(found)[: wanted.number]):
+            task = tasks[(node, item)]
+            task["waits"] = False
+            _put(db, me, (wanted.job_id, node, item), wanted, task, place)
+
+
+def _retry(db: Database, me: int, retried: Sequence[RetryWrite]) -> None:
+    for again in retried:
+        task = db.tasks[again.job_id][(again.node, again.item)]
+        if task["epoch"] < again.epoch and task["status"] == "ready":
+            task |= {
+                "epoch": again.epoch, "attempt": again.attempt, "error": again.error, "retries": again.retries,
+                "lost": again.lost, "crashes": again.crashes,
+            }  # fmt: skip
+            row = _put(db, me, (again.job_id, again.node, again.item), again, task)
+            row |= {
+                "state": "ready" if again.due_at is None else "waiting",
+                "due_at": again.due_at,
+                "suspect": again.suspect,
+            }
+
+
+def _put(
+    db: Database,
+    me: int,
+    key: Key,
+    wanted: EnqueueWrite | WaitingWrite | RetryWrite,
+    task: dict[str, Any],
+    place: int = 0,
+) -> dict[str, Any]:
+    """Put a task into the queue, so many places behind the first of its write."""
+    assert key not in db.queue, f"task {key} was queued twice"
+    db.queue[key] = {
+        "id": db.new_id(), "epoch": task["epoch"], "attempt": task["attempt"] + 1, "lane": wanted.lane,
+        "state": "ready", "priority": wanted.priority, "rank": min(wanted.rank + place, RANK_LIMIT),
+        "suspect": False, "owner": me, "timeout_seconds": wanted.timeout_seconds, "due_at": None, "holder": None,
+        "claimed_at": None, "deadline_at": None,
+    }  # fmt: skip
+    return db.queue[key]
+
+
+def _release(db: Database, releases: Sequence[ReleaseWrite]) -> None:
+    for release in releases:
+        for key, row in db.queue.items():
+            if key[0] == release.job_id and row["state"] == "paused":
+                is_due = row["due_at"] is None or row["due_at"] <= db.now
+                row |= {"state": "ready" if is_due else "waiting", "id": db.new_id()}
+
+
+def _pause(db: Database, paused: Sequence[str]) -> None:
+    for job_id in paused:
+        for key, row in db.queue.items():
+            if key[0] == job_id and row["state"] in ("ready", "waiting"):
+                row["state"] = "paused"
+
+
+def _write_events(db: Database, events: Sequence[EventWrite]) -> None:
+    for event in events:
+        known = db.events[event.job_id]
+        assert event.seq == known[-1][0] + 1, f"event {event.seq} of {event.job_id} follows {known[-1][0]}"
+        known.append(tuple(event[1:]))
+
+
+def _answer(db: Database, answers: Sequence[AnswerWrite]) -> None:
+    for answer in answers:
+        db.answers.setdefault(answer.signal_id, (answer.applied, answer.reason))
+
+
+def _write_breakers(db: Database, breakers: Sequence[BreakerWrite]) -> None:
+    for told in breakers:
+        breaker = db.breakers[told.name]
+        breaker.state, breaker.successes, breaker.changed_at = BreakerState(told.state), told.successes, told.changed_at
+        breaker.window = [(at, failed) for at, failed in told.calls]
+        breaker.until, breaker.held, breaker.reason = told.until, told.held, told.reason
+
+
+def withdrawn(db: Database, wanted: Withdrawal) -> list[Key]:
+    """What a withdrawal ends: what is queued, what never was, and what waits after a reset."""
+    tasks = db.tasks[wanted.job_id]
+    keys = [k[1:] for k in db.queue if k[0] == wanted.job_id and wanted.node in (None, k[1])]
+    keys = [k for k in keys if wanted.leases_too or db.queue[(wanted.job_id, *k)]["state"] != "leased"]
+    for node, first, last in wanted.unqueued:
+        keys += [(node, i) for i in range(first, last + 1) if (node, i) in tasks]
+    keys += [key for key, task in tasks.items() if key[0] in wanted.waiting and task["waits"]]
+    return [(wanted.job_id, *key) for key in dict.fromkeys(keys) if tasks[key]["status"] == "ready"]
+
+
+def apply_withdrawal(db: Database, wanted: Withdrawal, keys: Sequence[Key]) -> None:
+    for key in keys:
+        db.unqueue(key, "withdrawn")
+        task = db.tasks[key[0]][key[1:]]
+        assert task["status"] == "ready", f"{key} was withdrawn although it is {task['status']}"
+        task |= {"status": str(wanted.status), "error": wanted.error, "waits": False}
+    db.dirty.add(wanted.job_id)
+
+
+def _task(status: str, params: Any = None, error: Any = None) -> dict[str, Any]:
+    return {
+        "status": status, "epoch": 1, "attempt": 0, "retries": 0, "lost": 0, "crashes": 0, "params": params,
+        "output": None, "error": error, "waits": False,
+    }  # fmt: skip
+
+
+def _json(value: Any) -> Any:
+    if value is None:
+        return None
+    return orjson.loads(value if isinstance(value, bytes) else orjson.dumps(value))

@@ -1,0 +1,152 @@
+"""How an owner gets jobs and hears their signals, on both stores: a job has one owner, a signal is handled once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from holdfast.store.interface import AnswerWrite, Batch, TaskWrite, Wide
+from tests.store.stage import Stage, owned
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_an_open_cycle_claims_unowned_jobs_with_their_signals(stage: Stage) -> None:
+    job_id = (await stage.submit("a", size=3)).job_id
+    cycle = stage.store.cycle(await stage.orchestrator())
+    opened = await cycle.open(100, 100)
+    await cycle.rollback()
+    (row,), (signal,) = opened.claimed, opened.signals
+    assert (row.job_id, row.status, row.owner, row.epoch, row.last_seq) == (job_id, "pending", None, 0, 1)
+    assert (row.inputs, row.tenant, row.generation, row.created_at <= opened.now) == ({"size": 3}, "default", 1, True)
+    assert (signal.job_id, signal.kind) == (job_id, "submitted")
+
+
+async def test_a_commit_hands_the_job_over(stage: Stage) -> None:
+    me, other = await stage.orchestrator(), await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    assert await stage.behind.job_owner(job_id) == (me, 1)
+    assert await stage.behind.inbox(job_id) == []
+    opened = await stage.own(other)
+    assert (opened.claimed, opened.signals) == ([], [])
+
+
+async def test_a_rollback_gives_the_job_back(stage: Stage) -> None:
+    job_id = (await stage.submit()).job_id
+    first = stage.store.cycle(await stage.orchestrator())
+    await first.open(100, 100)
+    await first.rollback()
+    opened = await stage.own(await stage.orchestrator())
+    assert [row.job_id for row in opened.claimed] == [job_id]
+
+
+async def test_an_open_undoes_what_the_cycle_had_not_committed(stage: Stage) -> None:
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    cycle = stage.store.cycle(me)
+    await cycle.open(100, 100)
+    await cycle.write(Batch(tasks=[TaskWrite(job_id, "n", -1, {})]))
+    await cycle.open(100, 100)
+    await cycle.commit(Batch(tasks=[TaskWrite(job_id, "n", -1, {"second": True})]))
+    assert (await stage.behind.task(job_id, "n", -1))["status"] == "ready"
+
+
+async def test_invariant_2_two_open_cycles_never_get_the_same_job(stage: Stage) -> None:
+    jobs = {(await stage.submit()).job_id for _ in range(6)}
+    here, there = stage.store, stage.behind.another_store()
+    mine, theirs = here.cycle(await stage.orchestrator()), there.cycle(await stage.orchestrator())
+    first, second = await asyncio.gather(mine.open(3, 100), theirs.open(100, 100))
+    claimed = [row.job_id for row in (*first.claimed, *second.claimed)]
+    assert len(claimed) == len(set(claimed))
+    assert set(claimed) <= jobs
+    third = await stage.behind.another_store().cycle(await stage.orchestrator()).open(100, 100)
+    assert not {row.job_id for row in third.claimed} & set(claimed)
+    await mine.rollback()
+    await theirs.rollback()
+
+
+async def test_invariant_2_two_signals_of_one_job_do_not_give_it_to_two_owners(stage: Stage) -> None:
+    job_id = (await stage.submit()).job_id
+    await stage.store.send(job_id, "cancel", "someone", "at once")
+    me, other = await stage.orchestrator(), await stage.orchestrator()
+    mine, theirs = stage.store.cycle(me), stage.behind.another_store().cycle(other)
+    first = await mine.open(1, 100)
+    assert [row.job_id for row in first.claimed] == [job_id]
+    second = await theirs.open(100, 100)
+    assert (second.claimed, second.signals) == ([], [])
+    await theirs.rollback()
+    await mine.commit(Batch(handled=[s.id for s in first.signals], jobs=[owned(first.claimed[0], me)]))
+    await stage.store.sweep_inbox()
+    assert [s.kind for s in await stage.signals(me)] == ["cancel"]
+
+
+async def test_the_number_of_claims_and_of_drained_signals_is_bounded(stage: Stage) -> None:
+    me = await stage.orchestrator()
+    for _ in range(5):
+        await stage.submit()
+    cycle = stage.store.cycle(me)
+    assert len((await cycle.open(2, 100)).claimed) == 2
+    await cycle.rollback()
+    job_id = (await stage.own(me)).claimed[0].job_id
+    for number in range(3):
+        await stage.store.send(job_id, "cancel", "someone", str(number))
+    assert len((await cycle.open(100, 2)).signals) == 2
+    await cycle.rollback()
+
+
+async def test_the_signals_of_a_wide_job_come_last_and_not_all_at_once(stage: Stage) -> None:
+    me = await stage.orchestrator()
+    for _ in range(2):
+        await stage.submit()
+    wide, small = sorted(row.job_id for row in (await stage.own(me)).claimed)
+    for job_id in (wide, wide, wide, small):
+        await stage.store.send(job_id, "cancel", "someone", "enough")
+    cycle = stage.store.cycle(me)
+    heard = (await cycle.open(100, 100, wide=Wide(wide, 2))).signals
+    assert [row.job_id for row in heard] == [small, wide, wide]
+    assert heard[1].id < heard[2].id < heard[0].id
+    await cycle.rollback()
+    assert [row.job_id for row in (await cycle.open(100, 100)).signals] == [wide, wide, wide, small]
+    await cycle.rollback()
+
+
+async def test_signals_are_drained_oldest_first(stage: Stage) -> None:
+    me = await stage.orchestrator()
+    job_id, other_id = await stage.owned_job(me), await stage.owned_job(me)
+    sent = [await stage.store.send(j, "cancel", "someone", "why") for j in (job_id, other_id, job_id)]
+    assert [s.id for s in await stage.signals(me)] == sent == sorted(sent)
+
+
+async def test_a_signal_carries_who_sent_it_and_why(stage: Stage) -> None:
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    await stage.store.send(job_id, "cancel", "ann@host", 'no "longer" wanted, {really}')
+    (signal,) = await stage.signals(me)
+    assert (signal.kind, signal.actor, signal.reason) == ("cancel", "ann@host", 'no "longer" wanted, {really}')
+
+
+async def test_a_signal_is_handled_exactly_once(stage: Stage) -> None:
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    signal_id = await stage.store.send(job_id, "cancel", "someone", "")
+    assert await stage.store.answer(signal_id) is None
+    assert [s.id for s in await stage.signals(me)] == [signal_id]
+    answers = [AnswerWrite(signal_id, job_id, False, "it is too late")]
+    await stage.commit(me, Batch(handled=[signal_id], answers=answers))
+    assert await stage.signals(me) == []
+    assert await stage.store.answer(signal_id) == (False, "it is too late")
+
+
+async def test_a_signal_to_a_job_that_nobody_owns_makes_it_claimable(stage: Stage) -> None:
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    cycle = stage.store.cycle(me)
+    await cycle.open(100, 100)
+    (row,), _ = await cycle.load([job_id])
+    done = owned(row, None, epoch=1, status="completed", finished_at=row.created_at + 1)
+    await cycle.commit(Batch(jobs=[done]))
+    await stage.store.send(job_id, "cancel", "someone", "")
+    opened = await stage.own(await stage.orchestrator())
+    assert [(r.job_id, r.status, r.epoch) for r in opened.claimed] == [(job_id, "completed", 1)]
+    assert [s.kind for s in opened.signals] == ["cancel"]

@@ -1,0 +1,160 @@
+"""What a commit writes on both stores: jobs, nodes, events, and tasks that are queued, finished or retried."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.store.interface import Batch, FailedTaskWrite, TaskWrite
+from tests.store.stage import (
+    Stage,
+    enqueue_write,
+    event_write,
+    finish_write,
+    held,
+    node_row,
+    owned,
+    report_of,
+    retry_write,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_jobs_and_nodes_come_back_as_they_were_written(stage: Stage) -> None:
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    cycle = stage.store.cycle(me)
+    await cycle.open(100, 100)
+    (row,), nodes = await cycle.load([job_id])
+    assert nodes == []
+    written = owned(
+        row, me, status="running", epoch=1, reason="stopping", error={"code": "X", "message": "ä \"b\" {c}, \\d"},
+        started_at=row.created_at + 1, deadline_at=row.created_at + 60.5, stop_cause="failed",
+        stop_until=row.created_at + 2, stop_leases_ended=True,
+    )  # fmt: skip
+    node = node_row(
+        job_id, "n", status="running", reason="why, \"so\"", importance="important", output={"a": [1, None, "ü"]},
+        error={"code": "Y"}, attempt=2, width=9, expanded=8, enqueued=7, completed=1, failed=2, skipped=1, cancelled=3,
+        taken=["b", "c"], retry_at=1_000_000.5, started_at=1_000_001.25, finished_at=1_000_002.75,
+        spent={"f00d": 3},
+    )  # fmt: skip
+    await cycle.commit(Batch(jobs=[written], new_nodes=[node, node_row(job_id, "null", taken=["null"])]))
+    await cycle.open(100, 100)
+    (loaded,), nodes = await cycle.load([job_id])
+    await cycle.rollback()
+    for name in ("status", "owner", "epoch", "error", "stop_cause", "stop_leases_ended"):
+        assert getattr(loaded, name) == getattr(written, name)
+    for name in ("started_at", "deadline_at", "stop_until"):
+        assert getattr(loaded, name) == pytest.approx(getattr(written, name), abs=1e-5)
+    assert sorted(nodes, key=lambda n: n.node) == [node, node_row(job_id, "null", taken=["null"])]
+
+
+async def test_a_node_that_is_written_again_is_replaced(stage: Stage) -> None:
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    await stage.commit(me, Batch(new_nodes=[node_row(job_id, "n", width=2, expanded=2)]))
+    after = node_row(job_id, "n", status="completed", width=2, expanded=2, completed=2, output={"fan_out_count": 2})
+    await stage.commit(me, Batch(nodes=[after]))
+    cycle = stage.store.cycle(me)
+    await cycle.open(100, 100)
+    assert (await cycle.load([job_id]))[1] == [after]
+    await cycle.rollback()
+
+
+async def test_the_number_of_the_last_event_comes_with_the_job(stage: Stage) -> None:
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    await stage.commit(me, Batch(events=[event_write(job_id, 2, "job_started"), event_write(job_id, 3, "node_ready")]))
+    cycle = stage.store.cycle(me)
+    await cycle.open(100, 100)
+    assert (await cycle.load([job_id]))[0][0].last_seq == 3
+    await cycle.rollback()
+    assert await stage.behind.events(job_id) == [(1, "job_created"), (2, "job_started"), (3, "node_ready")]
+
+
+async def test_a_range_of_tasks_is_queued_without_the_refused_ones(stage: Stage) -> None:
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    tasks = [TaskWrite(job_id, "n", item, {"item": item}) for item in (0, 1, 3)]
+    refused = [FailedTaskWrite(job_id, "n", 2, {"code": "TEMPLATE_ERROR"})]
+    await stage.commit(me, Batch(tasks=tasks, failed_tasks=refused, enqueued=[enqueue_write(job_id, "n", 0, 2)]))
+    assert [(row["item"], row["epoch"], row["attempt"]) for row in await stage.behind.queue(job_id)] == [
+        (0, 1, 1),
+        (1, 1, 1),
+    ]
+    assert (await stage.behind.task(job_id, "n", 2))["status"] == "failed"
+    assert (await stage.behind.task(job_id, "n", 3))["status"] == "ready"
+
+
+async def test_what_was_rolled_back_is_not_claimable(stage: Stage) -> None:
+    me, worker = await stage.orchestrator(), await stage.worker()
+    job_id = await stage.owned_job(me)
+    cycle = stage.store.cycle(me)
+    await cycle.open(100, 100)
+    await cycle.write(Batch(tasks=[TaskWrite(job_id, "n", -1, {})], enqueued=[enqueue_write(job_id, "n", -1, -1)]))
+    assert await stage.claim(worker) == []
+    await cycle.rollback()
+    assert await stage.claim(worker) == []
+
+
+async def test_invariant_1_a_finish_of_an_old_epoch_changes_nothing(stage: Stage) -> None:
+    me, worker = await stage.orchestrator(), await stage.worker()
+    lease = await stage.leased(me, await stage.owned_job(me), worker)
+    await stage.store.report(worker, [report_of(lease, "given_back", None)])
+    (signal,) = await stage.signals(me)
+    await stage.commit(me, Batch(handled=[signal.id], retried=[retry_write(lease, None)]))
+    await stage.commit(me, Batch(finished=[finish_write(signal)]))
+    task = await stage.behind.task(*held(lease)[:3])
+    assert (task["status"], task["epoch"]) == ("ready", 2)
+
+
+async def test_invariant_4_a_finished_task_stays_as_it_is(stage: Stage) -> None:
+    me, worker = await stage.orchestrator(), await stage.worker()
+    lease = await stage.leased(me, await stage.owned_job(me), worker)
+    await stage.store.report(worker, [report_of(lease)])
+    (signal,) = await stage.signals(me)
+    await stage.commit(me, Batch(handled=[signal.id], finished=[finish_write(signal)]))
+    await stage.commit(me, Batch(finished=[finish_write(signal, "failed", error={"code": "X"})]))
+    await stage.commit(me, Batch(retried=[retry_write(lease, None)]))
+    task = await stage.behind.task(*held(lease)[:3])
+    assert (task["status"], task["output"], task["error"], task["epoch"]) == ("completed", 1, None, 1)
+    assert await stage.behind.queue(lease.job_id) == []
+
+
+async def test_a_retry_is_a_new_epoch_that_can_be_claimed_at_once(stage: Stage) -> None:
+    me, worker = await stage.orchestrator(), await stage.worker()
+    lease = await stage.leased(me, await stage.owned_job(me), worker)
+    await stage.store.report(worker, [report_of(lease, "failed", None)])
+    retry = retry_write(lease, None, error={"code": "X"}, retries=1, lost=2, crashes=1, suspect=True)
+    await stage.commit(me, Batch(handled=[s.id for s in await stage.signals(me)], retried=[retry]))
+    (again,) = await stage.claim(worker)
+    assert (again.epoch, again.attempt, again.suspect, again.params) == (2, 2, True, lease.params)
+    task = await stage.behind.task(*held(lease)[:3])
+    assert (task["status"], task["epoch"], task["attempt"], task["error"]) == ("ready", 2, 1, {"code": "X"})
+    assert (task["retries"], task["lost"], task["crashes"]) == (1, 2, 1)
+
+
+async def test_invariant_10_a_retry_is_not_claimable_before_its_time(stage: Stage) -> None:
+    me, worker = await stage.orchestrator(), await stage.worker()
+    lease = await stage.leased(me, await stage.owned_job(me), worker)
+    await stage.store.report(worker, [report_of(lease, "failed", None)])
+    opened = await stage.commit(me, Batch())
+    await stage.commit(me, Batch(retried=[retry_write(lease, opened.now + 3600)]))
+    assert await stage.store.wake_due() == 0
+    assert await stage.claim(worker) == []
+    await stage.behind.pass_due_time(lease.job_id)
+    assert await stage.claim(worker) == []
+    assert await stage.store.wake_due() == 1
+    assert [again.epoch for again in await stage.claim(worker)] == [2]
+    assert await stage.store.wake_due() == 0
+
+
+async def test_invariant_2_a_retry_of_an_epoch_that_is_over_changes_nothing(stage: Stage) -> None:
+    me, worker = await stage.orchestrator(), await stage.worker()
+    lease = await stage.leased(me, await stage.owned_job(me), worker)
+    await stage.store.report(worker, [report_of(lease, "failed", None)])
+    await stage.commit(me, Batch(retried=[retry_write(lease, None, epoch=5)]))
+    (again,) = await stage.claim(worker)
+    await stage.store.report(worker, [report_of(again, "failed", None)])
+    await stage.commit(me, Batch(retried=[retry_write(lease, None, epoch=5), retry_write(lease, None, epoch=4)]))
+    assert await stage.behind.queue(lease.job_id) == []
