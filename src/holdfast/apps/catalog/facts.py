@@ -9,13 +9,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast.apps.catalog.extensions import FILE, PROJECTION, RASTER
 from holdfast.apps.catalog.extents import POLE, bbox_of, footprint, round_earth
 from holdfast.apps.catalog.interface import CONTENT_HASH, JOB, NODE, InvalidItem, Json
 
 STAC_VERSION = "1.1.0"
-PROJECTION = "https://stac-extensions.github.io/projection/v2.0.0/schema.json"
-RASTER = "https://stac-extensions.github.io/raster/v2.0.0/schema.json"
-FILE = "https://stac-extensions.github.io/file/v2.1.0/schema.json"
 COG = "image/tiff; application=geotiff; profile=cloud-optimized"
 
 GEOGRAPHIC = ("EPSG:4326", "OGC:CRS84")

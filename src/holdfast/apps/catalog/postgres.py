@@ -12,7 +12,7 @@ import orjson
 import psycopg
 from psycopg.rows import dict_row
 
-from holdfast import HoldfastError, InvalidInput, NotFound, Unreachable
+from holdfast import HoldfastError, InvalidInput, NotFound, Refused, Unreachable
 from holdfast.apps.catalog.extents import flat, round_earth, searched_range, written
 from holdfast.apps.catalog.interface import PAGE_ITEMS, Change, CollectionSummary, Json, Page, Upserted
 from holdfast.apps.catalog.migrate import ensure_schema
@@ -140,6 +140,14 @@ class PostgresCatalog:
             ) as connection:
                 ensure_schema(connection)
                 yield connection
+        except psycopg.errors.ForeignKeyViolation:
+            raise
+        except psycopg.IntegrityError as error:
+            # What belongs together was looked at before: somebody has put a rule of their own on the table.
+            raise Refused(
+                f"The catalog's database refuses it: {' '.join(str(error).split())}",
+                remedy="Ask whoever looks after the catalog; then retry.",
+            ) from error
         except psycopg.DataError as error:
             raise InvalidInput(f"The catalog's database cannot store it: {' '.join(str(error).split())}") from error
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:

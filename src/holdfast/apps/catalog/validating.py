@@ -1,6 +1,7 @@
 """Whether an item or a collection is valid STAC, by the JSON Schemas that are on this machine. Never asks the network.
 
-The schemas of STAC itself are pystac's. Those of extensions are in `schemas/`; the fields of others are not checked.
+The schemas of STAC itself are pystac's; what we say of extensions is in `extensions.py`, and the fields of others are
+not checked.
 """
 
 from __future__ import annotations
@@ -8,15 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import cache
-from importlib import resources
 from typing import Any
 
 from holdfast import InvalidInput
+from holdfast.apps.catalog.extensions import extension_schemas
 from holdfast.apps.catalog.facts import STAC_VERSION
 from holdfast.apps.catalog.interface import InvalidItem, Json
 
 COLLECTION_LINK = {"rel": "collection", "href": "../collection.json", "type": "application/json"}
-DRAFT = "http://json-schema.org/draft-07/schema#"
 OLDER_VERSIONS = ("1.0.0", "1.0.1")
 GEOMETRY = "https://geojson.org/schema/Geometry.json"
 INSTALL = "Install what it needs with: pip install 'holdfast[geo]'"
@@ -86,14 +86,7 @@ def schemas() -> dict[str, Json]:
         from pystac.validation.local_validator import get_local_schema_cache
     except ModuleNotFoundError as error:
         raise MissingExtra(error.name) from error
-    known: dict[str, Json] = dict(get_local_schema_cache())
-    for file in resources.files("holdfast.apps.catalog").joinpath("schemas").iterdir():
-        if file.name.endswith(".json"):
-            schema = json.loads(file.read_text(encoding="utf-8"))
-            known[schema["$id"].rstrip("#")] = schema
-    # The projection extension refers to it; a coordinate system in that form is taken as it is.
-    known["https://proj.org/schemas/v0.7/projjson.schema.json"] = {"$schema": DRAFT, "type": "object"}
-    return known
+    return {**get_local_schema_cache(), **extension_schemas()}
 
 
 def _core(kind: str) -> str:
@@ -101,14 +94,25 @@ def _core(kind: str) -> str:
 
 
 def _reason(uri: str, found: Mapping[str, Any]) -> str | None:
+    """Why something does not keep a schema. Most do, and are found out to quickly; of the others it is told slowly."""
+    if _quick(uri).is_valid(found):
+        return None
     from jsonschema.exceptions import best_match  # type: ignore[import-untyped]
 
     error = best_match(_validator(uri).iter_errors(found))
     if error is None:
-        return None
+        return "it does not keep the schema"
     place = "/".join(str(part) for part in error.absolute_path)
     message = " ".join(error.message.split())[:300]
     return f"{place}: {message}" if place else message
+
+
+@cache
+def _quick(uri: str) -> Any:
+    from jsonschema_rs import Draft7Validator, Registry
+
+    known = schemas()
+    return Draft7Validator(known[uri], registry=Registry(list(known.items())), validate_formats=False)
 
 
 @cache

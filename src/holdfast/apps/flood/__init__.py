@@ -10,6 +10,17 @@ if missing := [name for name in ("numpy", "PIL", "rasterio", "rio_cogeo") if fin
         f"holdfast.apps.flood needs {', '.join(missing)}: install with pip install 'holdfast[geo]'", name=missing[0]
     )
 
-from holdfast.apps.flood.handlers import band_stack, inventory, merge, quicklook
+from holdfast.apps.catalog.registering import STAC_INVALID, STAC_REFUSED, STAC_UNREACHABLE
+from holdfast.apps.flood.handlers import band_stack, finalize, inventory, merge, quicklook, register_batch
 
-__all__ = ["band_stack", "inventory", "merge", "quicklook"]
+__all__ = [
+    "STAC_INVALID",
+    "STAC_REFUSED",
+    "STAC_UNREACHABLE",
+    "band_stack",
+    "finalize",
+    "inventory",
+    "merge",
+    "quicklook",
+    "register_batch",
+]

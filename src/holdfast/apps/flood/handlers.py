@@ -10,6 +10,7 @@ from holdfast.apps.flood.inventory import read_expected, take_inventory
 from holdfast.apps.flood.merge import merge as merge_stacks
 from holdfast.apps.flood.naming import Group
 from holdfast.apps.flood.quicklook import contact_sheet, footprint_map
+from holdfast.apps.flood.registering import finish, register_page
 from holdfast.apps.flood.stack import stack
 from holdfast.apps.flood.storage import below, located
 
@@ -32,6 +33,22 @@ def band_stack(group: Group, source: str, target: str, *, ctx: Context) -> Resul
     facts = stack(group, located(source), located(href), href)
     ctx.log("kept" if facts["reused"] else "stacked", href=href, bytes=facts["bytes"])
     return Result(facts, warnings=tuple(facts["warnings"]), deliverables={"cogs": href})
+
+
+@handler("flood.register_batch")
+def register_batch(
+    page: dict[str, Any], collection_id: str, title: str | None = None, *, ctx: Context
+) -> Result | None:
+    """Register one page of stacks in the catalog, all or none; those that are there already stay as they are."""
+    return register_page(page, collection_id, title, ctx)
+
+
+@handler("flood.finalize")
+def finalize(collection_id: str, node: str, title: str | None = None, *, ctx: Context) -> dict[str, Any]:
+    """See that every stack of `node` is registered, and tell the extent, the counts and the summaries of it all."""
+    found = finish(collection_id, title, node, ctx)
+    ctx.log("registered", items=found["items"], created=found["created"], unchanged=found["unchanged"])
+    return found
 
 
 @handler("flood.merge")

@@ -1,0 +1,126 @@
+"""Stacks as entries of the catalog: what is said of them, registered page by page, and that none is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from holdfast import Context, Permanent, Result
+from holdfast.apps.catalog.collection import new_collection
+from holdfast.apps.catalog.interface import Catalog, CollectionSummary, all_items
+from holdfast.apps.catalog.registering import as_failures, catalog_of, ensure, register
+from holdfast.apps.flood.naming import years_of
+
+NAMES_SHOWN = 5
+
+
+def item_id(stack: Mapping[str, Any]) -> str:
+    """The stack's id without slashes: it becomes the name of a file."""
+    return f"{stack['region']}-{stack['scenario']}-{stack['place']}"
+
+
+def facts_of(stack: Mapping[str, Any]) -> dict[str, Any]:
+    """What the stacking has told, in the words of the catalog."""
+    return {
+        "id": item_id(stack),
+        "title": f"{stack['scenario'].replace('_', ' ')} in {stack['place']}",
+        "href": stack["href"],
+        "asset_key": "stack",
+        "bbox": stack["bbox"],
+        "geometry": stack["footprint"],
+        "crs": stack["crs"],
+        "shape": stack["shape"],
+        "transform": stack["transform"],
+        "datetime": stack["datetime"],
+        "sha256": stack["sha256"],
+        "size_bytes": stack["bytes"],
+        "bands": [_band(band) for band in stack["bands"]],
+        "properties": {
+            "flood:region": stack["region"],
+            "flood:scenario": stack["scenario"],
+            "flood:place": stack["place"],
+            "flood:return_periods": stack["return_periods"],
+            "flood:max_depth_m": stack["max_depth_m"],
+        },
+    }
+
+
+def _band(band: Mapping[str, Any]) -> dict[str, Any]:
+    statistics = {name: band.get(name) for name in ("minimum", "maximum", "mean")}
+    return {
+        "name": band["name"],
+        "description": f"depth of water that is reached once in {years_of(band['name'])} years",
+        "dtype": band["dtype"],
+        "nodata": band["nodata"],
+        "unit": band["unit"],
+        "statistics": statistics | {"valid_percent": round(100 * band["valid_share"], 4)},
+        "flood:return_period": years_of(band["name"]),
+        "flood:wet_share": band["wet_share"],
+    }
+
+
+def register_page(page: Mapping[str, Any], collection_id: str, title: str | None, ctx: Context) -> Result | None:
+    """Register the stacks of one page of results, all or none; None if it was told to stop."""
+    stacks = [facts_of(stack) for stack in ctx.results(**page)]
+    if _summary(catalog_of(ctx), collection_id) is None:
+        ensure(new_collection(collection_id, title, None, "other", ["flood", "hazard"], None, None), ctx)
+    done = register(collection_id, stacks, None, page["node"], ctx)
+    if done is None:
+        return None
+    upserted, warnings = done
+    return Result({"items": len(stacks), **upserted.to_json()}, warnings=warnings)
+
+
+def finish(collection_id: str, title: str | None, node: str, ctx: Context) -> dict[str, Any]:
+    """See that every stack is registered as it is now, and tell what the collection has."""
+    batches = list(ctx.results(ctx.node))
+    with as_failures():
+        catalog = catalog_of(ctx)
+        registered = {item["id"]: item["properties"] for item in all_items(catalog, collections=[collection_id])}
+    stacks = {item_id(stack): stack["sha256"] for stack in ctx.results(node)}
+    missing = [name for name, digest in stacks.items() if _digest(registered.get(name)) != digest]
+    if missing:
+        shown = ", ".join(missing[:NAMES_SHOWN]) + (" and others" if len(missing) > NAMES_SHOWN else "")
+        raise Permanent(
+            f"{len(missing)} of {len(stacks)} stacks are not in the collection {collection_id} as they are: {shown}."
+            f" Register them again with: holdfast rerun {ctx.job_id} --from {ctx.node}",
+            code="FLOOD_UNREGISTERED",
+        )
+    ours = [registered[name] for name in stacks]
+    if stacks:
+        summaries = {"summaries": _summaries(ours)}
+        ensure(new_collection(collection_id, title, None, "other", ["flood", "hazard"], None, summaries), ctx)
+    found = _summary(catalog, collection_id)
+    return {
+        "collection_id": collection_id,
+        "items": found.items if found is not None else 0,
+        "registered": len(stacks),
+        **{change: sum(batch[change] for batch in batches) for change in ("created", "updated", "unchanged")},
+        "bbox": found.bbox if found is not None else None,
+        "interval": list(found.interval) if found is not None and found.interval is not None else None,
+        "scenarios": sorted({properties["flood:scenario"] for properties in ours}),
+        "max_depth_m": max(_depths(ours), default=None),
+    }
+
+
+def _digest(properties: Mapping[str, Any] | None) -> str | None:
+    return properties["holdfast:content_hash"] if properties is not None else None
+
+
+def _summary(catalog: Catalog, collection_id: str) -> CollectionSummary | None:
+    with as_failures():
+        return next(iter(catalog.summaries([collection_id])), None)
+
+
+def _summaries(properties: list[Any]) -> dict[str, Any]:
+    """What STAC calls summaries: the values that its items have."""
+    depths = list(_depths(properties))
+    found: dict[str, Any] = {
+        "flood:scenario": sorted({one["flood:scenario"] for one in properties}),
+        "flood:return_periods": sorted({years for one in properties for years in one["flood:return_periods"]}),
+    }
+    return found | ({"flood:max_depth_m": {"minimum": min(depths), "maximum": max(depths)}} if depths else {})
+
+
+def _depths(properties: list[Any]) -> Iterator[float]:
+    return (one["flood:max_depth_m"] for one in properties if one["flood:max_depth_m"] is not None)

@@ -1,0 +1,132 @@
+"""From source tiles to a catalog: every stack is registered, once, and a registration that fails costs nothing else."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from rio_cogeo import cog_validate
+
+import holdfast.apps.flood as flood
+from holdfast import load_file, load_text
+from holdfast.apps.catalog.interface import all_items
+from holdfast.apps.catalog.postgres import PostgresCatalog
+from holdfast.apps.catalog.validating import check_item
+from holdfast.core.signals import Request, Verb
+from holdfast.define.registry import Registry
+from tests.conftest import eventually
+from tests.running import Engine, nodes, running
+
+pytestmark = pytest.mark.anyio
+STACK = load_file(Path(flood.__file__).with_name("flood_stack.yaml"))
+FREEZE = "alter table stac.items add constraint the_catalog_is_frozen check (false) not valid"
+THAW = "alter table stac.items drop constraint the_catalog_is_frozen"
+
+
+@pytest.fixture
+async def engine(home: Path, database_url: str) -> AsyncIterator[Engine]:
+    handlers = Registry()
+    handlers.add_module(flood)
+    async with running(database_url, handlers) as found:
+        yield found
+
+
+def catalog(database_url: str) -> PostgresCatalog:
+    return PostgresCatalog(database_url)
+
+
+def execute(database_url: str, statement: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(statement)
+
+
+async def test_every_stack_is_in_the_catalog_valid_and_traced_to_its_job(
+    engine: Engine, home: Path, database_url: str
+) -> None:
+    job_id = await engine.submit(STACK, {"region": "CIV", "batch": 3})
+    status = await engine.finished(job_id, 120)
+    assert status["status"] == "completed", status["error"]
+    found = status["result"]["catalog"]
+    assert (found["items"], found["registered"], found["created"]) == (8, 8, 8)
+    assert found["scenarios"] == ["fluvial_undefended", "pluvial_defended"]
+    assert nodes(status)["register"]["progress"] == {"done": 3, "total": 3}
+    cogs = {"count": 8, "location": "silver/flood/CIV/", "usable": True}
+    assert status["outcome"]["deliverables"]["cogs"] == cogs
+    items = list(all_items(catalog(database_url), collections=["flood-civ"]))
+    for item in items:
+        check_item(item)
+        asset = item["assets"]["stack"]
+        assert cog_validate(home / "storage" / asset["href"], strict=True)[0]
+        assert item["properties"]["holdfast:job_id"] == job_id
+        assert item["properties"]["holdfast:node"] == "stack"
+        assert [band["flood:return_period"] for band in asset["bands"]] == [10, 100, 1000]
+    (summary,) = catalog(database_url).summaries(["flood-civ"])
+    assert summary.bbox == found["bbox"]
+    assert summary.collection["summaries"]["flood:return_periods"] == [10, 100, 1000]
+
+    again = await engine.submit(STACK, {"region": "CIV", "batch": 5})
+    found = (await engine.finished(again, 120))["result"]["catalog"]
+    assert (found["items"], found["created"], found["unchanged"]) == (8, 0, 8)
+
+
+async def test_a_registration_that_is_refused_leaves_usable_stacks_and_is_retried_alone(
+    engine: Engine, home: Path, database_url: str
+) -> None:
+    assert catalog(database_url).summaries() == [], "which makes the tables"
+    execute(database_url, FREEZE)
+    job_id = await engine.submit(STACK, {"region": "CIV", "batch": 3})
+    status = await engine.finished(job_id, 120)
+    assert (status["status"], nodes(status)["register"]["status"]) == ("partial", "failed")
+    assert status["error"]["code"] == "STAC_REFUSED"
+    assert (status["outcome"]["deliverables"]["cogs"]["count"], status["outcome"]["resume_from"]) == (8, "register")
+    made = {path: path.stat().st_mtime_ns for path in (home / "storage/silver").rglob("*.tif")}
+    execute(database_url, THAW)
+
+    plan = await engine.client.plan(job_id, Request(Verb.RETRY, "register"))
+    assert {step.node: step.items for step in plan.plan.reruns if step.items} == {"register": 4}
+    await engine.client.recover(job_id, plan.request)
+
+    async def is_completed() -> bool:
+        return bool((await engine.status(job_id))["status"] == "completed")
+
+    await eventually(is_completed)
+    assert (await engine.status(job_id))["result"]["catalog"]["created"] == 8
+    assert {path: path.stat().st_mtime_ns for path in (home / "storage/silver").rglob("*.tif")} == made
+
+
+async def test_a_stack_that_is_healed_is_registered_with_its_own_batch_alone(
+    engine: Engine, home: Path, database_url: str
+) -> None:
+    bad = sorted((home / "storage/bronze/flood/CIV/pluvial_defended").glob("*_RP0100.tif"))[0]
+    whole = bad.read_bytes()
+    bad.write_bytes(whole[: len(whole) // 2])
+    tolerant = load_text_with(failures=1)
+    job_id = await engine.submit(tolerant, {"region": "CIV", "batch": 3})
+    status = await engine.finished(job_id, 120)
+    assert (status["status"], status["result"]["catalog"]["registered"]) == ("partial", 7)
+    assert nodes(status)["stack"]["counts"]["failed"] == 1
+
+    bad.write_bytes(whole)
+    await engine.client.recover(job_id, Request(Verb.RESUME))
+
+    async def is_completed() -> bool:
+        return bool((await engine.status(job_id))["status"] == "completed")
+
+    await eventually(is_completed)
+    found = (await engine.status(job_id))["result"]["catalog"]
+    assert (found["items"], found["registered"]) == (8, 8)
+    ran = Counter(
+        (event["node"], event["index"])
+        for event in await engine.events(job_id)
+        if event["event"] == "task_completed" and event["node"] == "register"
+    )
+    assert sorted(ran.values()) == [1, 1, 2], "one batch of three ran again"
+
+
+def load_text_with(failures: int) -> Any:
+    text = Path(flood.__file__).with_name("flood_stack.yaml").read_text()
+    return load_text(text.replace('failures: "1%"', f"failures: {failures}"))
