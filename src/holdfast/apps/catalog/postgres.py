@@ -145,7 +145,7 @@ class PostgresCatalog:
         except psycopg.IntegrityError as error:
             # What belongs together was looked at before: somebody has put a rule of their own on the table.
             raise Refused(
-                f"The catalog's database refuses it: {' '.join(str(error).split())}",
+                f"The catalog's database refuses it: {error.diag.message_primary or type(error).__name__}.",
                 remedy="Ask whoever looks after the catalog; then retry.",
             ) from error
         except psycopg.DataError as error:

@@ -1,0 +1,299 @@
+"""`holdfast demo flood`: the flood pipeline on a small region, with a worker killed and a registration that fails.
+
+Everything that is done to the job is done by commands that anybody can type; they are shown as they run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from holdfast import HoldfastError
+from holdfast.apps.catalog.interface import all_items
+from holdfast.apps.catalog.postgres import PostgresCatalog
+from holdfast.apps.flood.naming import MANIFEST
+from holdfast.cli.extending import say, use_database
+
+WORKFLOW = Path(__file__).with_name("flood_stack.yaml")
+SOURCE, STACKS, PICTURES = "bronze/flood", "silver/flood", "gold/flood"
+SEED = 7
+RETURN_PERIODS = (10, 50, 100, 500)
+# Short leases, so that nobody has to wait long for the tasks of the worker that is killed.
+ENVIRONMENT = {"HOLDFAST_LEASE_SECONDS": "4", "HOLDFAST_RENEW_SECONDS": "1", "HOLDFAST_GRACE_SECONDS": "5"}
+FREEZE = "alter table stac.items add constraint the_catalog_is_frozen check (false) not valid"
+THAW = "alter table stac.items drop constraint if exists the_catalog_is_frozen"
+STOP_SECONDS = 20.0
+
+
+class DemoFailed(HoldfastError):
+    """The demo did not go as it should."""
+
+
+@dataclass
+class Demo:
+    """One run of the demo: its processes, and what was measured."""
+
+    home: Path
+    region: str
+    items: int
+    workers: int = field(default_factory=lambda: max(2, os.cpu_count() or 2))
+    seconds: dict[str, float] = field(default_factory=dict)
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def storage(self) -> Path:
+        return self.home / "storage"
+
+    @property
+    def outputs(self) -> Path:
+        return self.home / "demo" / self.region
+
+    @contextlib.contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        began = time.monotonic()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - began
+
+    def run(self) -> dict[str, Any]:
+        """All of it; gives back what was measured."""
+        with self.timed("generate"):
+            source_bytes = self._generate()
+        self._forget_earlier()
+        self.outputs.mkdir(parents=True, exist_ok=True)
+        _step("Starting Postgres, an orchestrator and workers, each a process of its own")
+        _output(["migrate"])
+        self._start("orchestrator")
+        first, *_ = [self._work() for _ in range(self.workers)]
+        with use_database(None) as url:
+            job_id = self._break_and_run(url, first)
+            with self.timed("retry"):
+                status = self._mend(url, job_id)
+            found = self._measured(url, job_id, status, source_bytes)
+        self._publish()
+        return found
+
+    def _generate(self) -> int:
+        manifest = self.storage / SOURCE / self.region / MANIFEST
+        if manifest.exists():
+            known = json.loads(manifest.read_text())
+            if (len(known["groups"]), known["seed"]) == (self.items, SEED):
+                _step(f"Taking the {self.items:,} groups of {self.region} that an earlier demo has generated")
+                return int(known["bytes"])
+            shutil.rmtree(manifest.parent)
+        from holdfast.apps.flood.generate import generate
+
+        _step(f"Generating source tiles of {self.region}: {self.items:,} groups of {len(RETURN_PERIODS)} rasters each")
+        made = generate(
+            self.region,
+            self.items,
+            self.storage / SOURCE,
+            SEED,
+            return_periods=RETURN_PERIODS,
+            workers=os.cpu_count() or 2,
+        )
+        say(f"    {made['bytes'] / 1e6:,.1f} MB in {self.storage / SOURCE / self.region}")
+        return int(made["bytes"])
+
+    def _forget_earlier(self) -> None:
+        for folder in (self.storage / STACKS / self.region, self.storage / PICTURES / self.region, self.outputs):
+            if folder.exists():
+                say(f"    Removing what an earlier demo made: {folder}")
+                shutil.rmtree(folder)
+
+    # The processes
+
+    def _start(self, *words: str) -> subprocess.Popen[bytes]:
+        log = self.outputs / f"{words[0]}-{len(self.processes)}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [*_holdfast(), *words],
+                env={**os.environ, **ENVIRONMENT},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        self.processes.append(process)
+        return process
+
+    def _work(self) -> subprocess.Popen[bytes]:
+        return self._start("worker", "--handlers", "holdfast.apps.flood", "--concurrency", "2")
+
+    def stop(self) -> None:
+        """End the processes, workers first; what they hold goes back."""
+        for process in reversed(self.processes):
+            if process.poll() is None:
+                process.terminate()
+        deadline = time.monotonic() + STOP_SECONDS
+        for process in reversed(self.processes):
+            try:
+                process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    # The story
+
+    def _break_and_run(self, url: str, victim: subprocess.Popen[bytes]) -> str:
+        catalog = PostgresCatalog(url)
+        known = [item["id"] for item in all_items(catalog, collections=[self._collection])]
+        if known:
+            catalog.delete_items(self._collection, known)
+        _execute(url, THAW)
+        _execute(url, FREEZE)
+        _step("Freezing the catalog: from now on its table refuses every new row")
+        inputs = {"region": self.region, "source": SOURCE, "stacks": STACKS, "pictures": PICTURES}
+        words = ["submit", str(WORKFLOW), *(f"--input={name}={value}" for name, value in inputs.items())]
+        job_id = str(_answer([*words, "--key", f"demo {uuid.uuid4()}"])["job_id"])
+        with self.timed("run"):
+            self._follow(job_id, victim)
+        _show(["status", job_id[-8:]], expected=0)
+        return job_id
+
+    def _follow(self, job_id: str, victim: subprocess.Popen[bytes]) -> None:
+        """Until the job ends; half-way one of the workers is killed, with everything that it runs."""
+        is_killed = False
+        with subprocess.Popen(
+            [*_holdfast(), "watch", job_id, "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as watching:
+            assert watching.stdout is not None
+            bar = _Bar()
+            for line in watching.stdout:
+                status = json.loads(line)
+                nodes = {node["node"]: node for node in status["nodes"]}
+                bar.show(nodes)
+                done = nodes["stack"]["counts"]["completed"]
+                if not is_killed and done >= self.items // 2 and nodes["stack"]["status"] == "running":
+                    is_killed = True
+                    os.killpg(victim.pid, signal.SIGKILL)
+                    victim.wait()
+                    bar.close()
+                    running = nodes["stack"]["counts"]["running"]
+                    _step(f"kill -9 of a worker, with {done:,} stacks done and {running} tasks running; another starts")
+                    self._work()
+            bar.close()
+        if not is_killed:
+            raise DemoFailed(
+                "The job was over before a worker could be killed.",
+                remedy="Take more items: holdfast demo flood --items 200",
+            )
+
+    def _mend(self, url: str, job_id: str) -> dict[str, Any]:
+        _show(["plan", job_id[-8:], "retry", "register"], expected=0)
+        _step("Opening the catalog again")
+        _execute(url, THAW)
+        retry = ["retry", job_id[-8:], "register", "--yes", "--reason", "the catalog is open again"]
+        _show(retry, expected=0)
+        _show(["watch", job_id[-8:]], expected=0)
+        return _answer(["status", job_id])
+
+    @property
+    def _collection(self) -> str:
+        return f"flood-{self.region.lower()}"
+
+    def _measured(self, url: str, job_id: str, status: dict[str, Any], source_bytes: int) -> dict[str, Any]:
+        events = _lines(["events", job_id])
+        ended = [event for event in events if event["event"] == "task_completed" and event["node"] == "stack"]
+        stacks = sorted((self.storage / STACKS / self.region).rglob("*.tif"))
+        (summary,) = PostgresCatalog(url).summaries([self._collection])
+        return {
+            "job_id": job_id,
+            "status": status["status"],
+            "generation": status["generation"],
+            "region": self.region,
+            "stacks": len(stacks),
+            "stack_bytes": sum(path.stat().st_size for path in stacks),
+            "source_bytes": source_bytes,
+            "stacked_twice": len(ended) - len({event["index"] for event in ended}),
+            "attempts_lost": sum(event["event"] == "worker_lost" for event in events),
+            "registered": summary.items,
+            "bbox": summary.bbox,
+            "seconds": {name: round(seconds, 1) for name, seconds in self.seconds.items()},
+        }
+
+    def _publish(self) -> None:
+        _show(["stac", "export", str(self.outputs / "catalog")], expected=0)
+        for picture in sorted((self.storage / PICTURES / self.region).glob("*.png")):
+            shutil.copy(picture, self.outputs / picture.name)
+
+
+class _Bar:
+    """One line that says how far the stages are; a new line now and then where there is no terminal."""
+
+    def __init__(self) -> None:
+        self._is_terminal = sys.stderr.isatty()
+        self._said_at = 0.0
+        self._last = ""
+
+    def show(self, nodes: dict[str, Any]) -> None:
+        text = "    " + "   ".join(
+            f"{name} {_progress(node)}" for name, node in nodes.items() if node["stage"] is not None
+        )
+        if text == self._last or (not self._is_terminal and time.monotonic() - self._said_at < 2):
+            return
+        self._last, self._said_at = text, time.monotonic()
+        print(f"\r\033[K{text}" if self._is_terminal else text, end="" if self._is_terminal else "\n", file=sys.stderr)  # noqa: T201
+        sys.stderr.flush()
+
+    def close(self) -> None:
+        if self._is_terminal and self._last:
+            print(file=sys.stderr)  # noqa: T201
+            self._last = ""
+
+
+def _progress(node: dict[str, Any]) -> str:
+    if node["progress"] is not None and node["type"] != "task":
+        return f"{node['progress']['done']:,}/{node['progress']['total']:,}"
+    return str(node["status"])
+
+
+def _step(text: str) -> None:
+    say(f"==> {text}")
+
+
+def _holdfast() -> list[str]:
+    """The command itself, as this very process was started."""
+    return [sys.executable, "-c", "from holdfast.cli import main; main()"]
+
+
+def _show(words: list[str], expected: int) -> None:
+    """A command as a person would type it, with what it prints."""
+    say(f"\n$ holdfast {shlex.join(words)}")
+    code = subprocess.run([*_holdfast(), *words], stdin=subprocess.DEVNULL, check=False).returncode
+    if code != expected:
+        raise DemoFailed(f"holdfast {shlex.join(words)} ended with exit code {code}, not {expected}.")
+
+
+def _answer(words: list[str]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(_output(words))
+    return found
+
+
+def _lines(words: list[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in _output(words).splitlines()]
+
+
+def _output(words: list[str]) -> bytes:
+    done = subprocess.run([*_holdfast(), *words, "--json"], capture_output=True, check=False, stdin=subprocess.DEVNULL)
+    if done.returncode != 0:
+        raise DemoFailed(f"holdfast {shlex.join(words)} failed: {done.stderr.decode(errors='replace').strip()}")
+    return done.stdout
+
+
+def _execute(url: str, statement: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(statement)
