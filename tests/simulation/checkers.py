@@ -17,6 +17,28 @@ from tests.simulation.database import TERMINAL, Database, Key
 BAD = ("failed", "cancelled")
 JOB_TERMINAL = ("completed", "partial", "failed", "cancelled")
 JOB_ENDS = frozenset(f"job_{status}" for status in JOB_TERMINAL)
+NODE_ENDS = frozenset(f"node_{status}" for status in TERMINAL)
+
+
+class _Told:
+    """The ends that the events of a job have told, since they last told that it was recovered."""
+
+    def __init__(self) -> None:
+        self.heard = 0
+        self.ends: dict[str, list[str]] = {}
+        self.job_ends = 0
+
+    def hear(self, events: list[Any]) -> None:
+        for _, event, who, *_, data in events[self.heard :]:
+            if event in NODE_ENDS:
+                self.ends.setdefault(who, []).append(event)
+            elif event in JOB_ENDS:
+                self.job_ends += 1
+            elif event == "job_recovered":
+                self.job_ends = 0
+                for name in data["rerun"]:
+                    self.ends.pop(name, None)
+        self.heard = len(events)
 
 
 class Checkers:
@@ -37,7 +59,7 @@ class Checkers:
         self._holders: dict[tuple[Key, int], int] = {}
         self._accepted: set[tuple[Key, int]] = set()
         self._executions: Counter[Key] = Counter()
-        self._finished_epoch: dict[Key, int] = {}
+        self._told: dict[str, _Told] = {}
 
     def executed(self, key: Key, epoch: int) -> None:
         self._executions[key] += 1
@@ -255,21 +277,14 @@ class Checkers:
         return worst
 
     def _check_events(self, job_id: str, job: dict[str, Any], nodes: dict[str, NodeRow]) -> None:
-        ends: Counter[tuple[str, str]] = Counter()
-        for _, event, who, *_, data in self.db.events[job_id]:
-            if event in ("node_completed", "node_failed", "node_skipped", "node_cancelled"):
-                ends[(event, who)] += 1
-            elif event == "job_recovered":
-                ends = Counter({end: n for end, n in ends.items() if end[1] not in data["rerun"]})
+        told = self._told.setdefault(job_id, _Told())
+        told.hear(self.db.events[job_id])
         for name, node in nodes.items():
-            told = sum(n for (_, who), n in ends.items() if who == name)
-            assert told == (node.status in TERMINAL), f"5: {job_id}/{name} is {node.status} and ended {told} times"
-            assert node.status not in TERMINAL or ends[(f"node_{node.status}", name)] == 1, f"5: {job_id}/{name}"
-        events = [event for _, event, *_ in self.db.events[job_id] if event in JOB_ENDS or event == "job_recovered"]
-        told = 0
-        for event in events:
-            told = told + 1 if event in JOB_ENDS else 0
-        assert told == (job["status"] in JOB_TERMINAL), f"5: {job_id} is {job['status']} and ended {told} times"
+            ends = told.ends.get(name, [])
+            wanted = [f"node_{node.status}"] if node.status in TERMINAL else []
+            assert ends == wanted, f"5: {job_id}/{name} is {node.status}, and it was told that {ends}"
+        is_over = job["status"] in JOB_TERMINAL
+        assert told.job_ends == is_over, f"5: {job_id} is {job['status']} and ended {told.job_ends} times"
 
     def _check_progress(self, job_id: str, job: dict[str, Any], nodes: dict[str, NodeRow], program: Program) -> None:
         """7: an open job has something queued, a signal that nobody has read, or something that its owner owes."""
