@@ -12,7 +12,8 @@ from holdfast.apps.flood.naming import Group
 from holdfast.apps.flood.quicklook import contact_sheet, footprint_map
 from holdfast.apps.flood.registering import finish, register_page
 from holdfast.apps.flood.stack import stack
-from holdfast.apps.flood.storage import below, located
+from holdfast.apps.flood.storage import below
+from holdfast.apps.raster.storage import place
 
 
 @handler("flood.inventory")
@@ -20,8 +21,8 @@ def inventory(
     region: str, source: str, expected: dict[str, Any] | str | None = None, *, ctx: Context
 ) -> dict[str, Any]:
     """Find and group the source tiles of a region; `expected` is what should be there, or a JSON file that says so."""
-    wanted = read_expected(located(expected)) if isinstance(expected, str) else expected
-    found = take_inventory(region, located(source), wanted)
+    wanted = read_expected(place(expected)) if isinstance(expected, str) else expected
+    found = take_inventory(region, place(source), wanted)
     ctx.log("inventory", **found["counts"], missing=found["missing"]["count"], empty=found["empty"]["count"])
     return found
 
@@ -30,7 +31,7 @@ def inventory(
 def band_stack(group: Group, source: str, target: str, *, ctx: Context) -> Result:
     """Make the stack of one group: `target/REGION/scenario/PLACE.tif`."""
     href = f"{target.rstrip('/')}/{group.id}.tif"
-    facts = stack(group, located(source), located(href), href)
+    facts = stack(group, place(source), place(href), href)
     ctx.log("kept" if facts["reused"] else "stacked", href=href, bytes=facts["bytes"])
     return Result(facts, warnings=tuple(facts["warnings"]), deliverables={"cogs": href})
 
@@ -62,7 +63,7 @@ def merge(
 ) -> Result:
     """Merge neighbouring stacks into the mosaic `target`: those named, or those that a node's items have made."""
     hrefs = [fact["href"] for fact in _facts(stacks, node, ctx) if scenario in (None, fact.get("scenario"))]
-    facts = {"scenario": scenario, **merge_stacks([(href, located(href)) for href in hrefs], located(target), target)}
+    facts = {"scenario": scenario, **merge_stacks([(href, place(href)) for href in hrefs], place(target), target)}
     ctx.log("kept" if facts["reused"] else "merged", href=target, stacks=len(hrefs), bytes=facts["bytes"])
     return Result(facts, warnings=tuple(facts["warnings"]), deliverables={"mosaics": target})
 
@@ -85,11 +86,11 @@ def quicklook(
     facts = sorted(_facts(stacks, node, ctx), key=lambda fact: str(fact["id"]))
     if not facts:
         raise Permanent("There is no stack to look at", code="FLOOD_GROUP")
-    folder = located(target)
+    folder = place(target)
     pictures = {
         "map": footprint_map(facts, below(folder, "footprints.png"), title),
         "sheet": contact_sheet(
-            facts, below(folder, "contact-sheet.png"), title, located, located(source) if source else None, thumbnails
+            facts, below(folder, "contact-sheet.png"), title, place, place(source) if source else None, thumbnails
         ),
     }
     hrefs = {name: f"{target.rstrip('/')}/{picture['name']}" for name, picture in pictures.items()}

@@ -11,7 +11,7 @@ from affine import Affine
 from holdfast import Permanent
 from holdfast.apps.flood.raster import Header, Piece, inputs_hash, make_cog, quietly, read_header, virtual
 from holdfast.apps.flood.stack import NEAR_PIXELS, same
-from holdfast.apps.flood.storage import sha256_of
+from holdfast.apps.raster.storage import sha256_of
 
 LARGEST_PIXELS = 4_000_000_000
 """Of one band: two stacks from far ends of the world are a mistake, not a mosaic."""

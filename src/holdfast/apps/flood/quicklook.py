@@ -17,7 +17,8 @@ from rasterio.errors import RasterioError
 
 from holdfast.apps.flood.naming import terrain_path
 from holdfast.apps.flood.raster import METRES, opened, quietly, valid
-from holdfast.apps.flood.storage import publishing, sha256_of
+from holdfast.apps.flood.storage import publishing
+from holdfast.apps.raster.storage import sha256_of
 
 Colour = tuple[int, int, int]
 Picture = Image.Image

@@ -31,7 +31,9 @@ from rio_cogeo.cogeo import cog_validate
 
 from holdfast import Permanent, Transient
 from holdfast.apps.flood.naming import years_of
-from holdfast.apps.flood.storage import publishing, sha256_of
+from holdfast.apps.flood.storage import publishing
+from holdfast.apps.raster.gdal import LIMITS, check_limits
+from holdfast.apps.raster.storage import sha256_of
 
 CACHE_BYTES = 64 * 1024 * 1024
 WINDOW_PIXELS = 512
@@ -94,9 +96,11 @@ def read_header(path: Path, name: str) -> Header:
 
 
 def opened(path: Path, name: str) -> DatasetReader:
-    """A GeoTIFF and nothing else: a file that only claims to be one must not send GDAL elsewhere."""
+    """A GeoTIFF and nothing else, of a size that can be: what only claims to be one must not send GDAL elsewhere."""
     try:
-        return rasterio.open(path, driver="GTiff")
+        file = rasterio.open(path, driver="GTiff")
+        check_limits(file, path.stat().st_size, name, LIMITS)
+        return file
     except RasterioError as error:
         if not path.is_file():
             raise Permanent(f"{name} is not there. Put it there, then retry", code="FLOOD_MISSING") from error

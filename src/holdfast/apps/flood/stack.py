@@ -18,7 +18,8 @@ from holdfast.apps.flood.raster import (
     read_header,
     virtual,
 )
-from holdfast.apps.flood.storage import below, sha256_of
+from holdfast.apps.flood.storage import below
+from holdfast.apps.raster.storage import sha256_of
 
 NEAR_PIXELS = 1e-3
 

@@ -1,8 +1,7 @@
-"""Where files lie and how they become visible: whole, under their name, or not at all. Knows no rasters."""
+"""How files become visible: whole, under their name, or not at all. Knows no rasters."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import uuid
 from collections.abc import Iterator
@@ -10,13 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from holdfast import Permanent
-
-CHUNK_BYTES = 1024 * 1024
-
-
-def located(path: str) -> Path:
-    """The file or folder that `container/blob` means: below `storage/` of the installation's home."""
-    return below(Path(os.environ.get("HOLDFAST_HOME") or ".holdfast").absolute() / "storage", path)
 
 
 def below(folder: Path, path: str) -> Path:
@@ -48,14 +40,6 @@ def publishing(target: Path) -> Iterator[Path]:
         _remove_drafts(target, draft.name)
         raise
     _remove_drafts(target, f".{target.name}.")
-
-
-def sha256_of(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _remove_drafts(target: Path, beginning: str) -> None:

@@ -31,12 +31,15 @@ def readable_roots() -> list[Path]:
     return [storage(), *(Path(root).resolve() for root in named if root)]
 
 
+def place(name: str) -> Path:
+    """The file or folder of a container that a name means, whether it is there or not."""
+    return _checked(name, (storage() / _relative(name)).resolve(), [storage()])
+
+
 def readable(name: str) -> Path:
     """The file that a name means; refused where it is none, or none that may be read."""
-    if name.startswith("/"):
-        path = _checked(name, Path(name).resolve(), readable_roots())
-    else:
-        path = _checked(name, (storage() / _relative(name)).resolve(), [storage()])
+    is_absolute = name.startswith("/")
+    path = _checked(name, Path(name).resolve(), readable_roots()) if is_absolute else place(name)
     if not path.is_file():
         raise Permanent(
             f"There is no file '{name}'. A name is CONTAINER/BLOB: a file below HOLDFAST_HOME/storage",
