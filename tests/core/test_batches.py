@@ -198,6 +198,8 @@ def test_a_fan_in_that_goes_on_keeps_the_size_of_its_batches() -> None:
     assert driver.recover("resume").applied
     assert run(driver) == [("stack", 149), ("register", 4), LAST, ("tell", -1)]
     assert driver.tasks[("register", 4)].params["page"] == {"node": "stack", "offset": 120, "limit": 30}
+    assert driver.recover("clear", "stack", items=(120,)).applied
+    assert run(driver) == [("stack", 120), ("register", 4), LAST, ("tell", -1)]
 
 
 def test_an_item_healed_while_batches_run_keeps_what_is_done_and_ends_the_leases() -> None:
