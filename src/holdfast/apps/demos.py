@@ -53,6 +53,8 @@ def flood(
         f" {found['generation']}.\n"
         f"  {found['attempts_lost']} attempts went with the worker that was killed, and ran again;"
         f" {found['stacked_twice']} finished stacks were made twice.\n"
+        f"  at most {_megabytes(found['peak_mb']['orchestrator'])} in the orchestrator and"
+        f" {_megabytes(found['peak_mb']['worker'])} in a worker; {found['database_bytes'] / 1e6:,.1f} MB of database\n"
         f"  generate {seconds['generate']} s, stack and fail to register {seconds['run']} s,"
         f" retry {seconds['retry']} s; all {seconds['all']} s\n"
         f"\n  stacks     {show.storage}/silver/flood/{found['region']}\n"
@@ -64,3 +66,7 @@ def flood(
         pids = " ".join(str(process.pid) for process in show.processes if process.poll() is None)
         say(f"\nThe orchestrator and the workers stay up. Look around: holdfast status; end them with: kill {pids}")
     return 0
+
+
+def _megabytes(size: float | None) -> str:
+    return f"{size:,.0f} MB" if size is not None else "an unknown amount of memory"

@@ -222,8 +222,16 @@ class Demo:
             "attempts_lost": sum(event["event"] == "worker_lost" for event in events),
             "registered": summary.items,
             "bbox": summary.bbox,
+            "database_bytes": _execute(url, "select pg_database_size(current_database())"),
+            "peak_mb": self._peaks(),
             "seconds": {name: round(seconds, 1) for name, seconds in self.seconds.items()},
         }
+
+    def _peaks(self) -> dict[str, float | None]:
+        """The most memory that the orchestrator, and any of the workers that live, have had; None where nobody tells."""
+        orchestrator, *workers = [_peak_mb(process.pid) for process in self.processes]
+        known = [peak for peak in workers if peak is not None]
+        return {"orchestrator": orchestrator, "worker": max(known, default=None)}
 
     def _publish(self) -> None:
         _show(["stac", "export", str(self.outputs / "catalog")], expected=0)
@@ -294,6 +302,17 @@ def _output(words: list[str]) -> bytes:
     return done.stdout
 
 
-def _execute(url: str, statement: str) -> None:
+def _execute(url: str, statement: str) -> Any:
+    """The one value that a statement gives, if it gives any."""
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(statement)
+        found = connection.execute(statement)
+        row = found.fetchone() if found.description is not None else None
+        return row[0] if row is not None else None
+
+
+def _peak_mb(pid: int) -> float | None:
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return round(int(line.split()[1]) / 1024, 1)
+    return None
