@@ -228,7 +228,7 @@ class Demo:
         }
 
     def _peaks(self) -> dict[str, float | None]:
-        """The most memory that the orchestrator, and any of the workers that live, have had; None where nobody tells."""
+        """The most memory that the orchestrator and any living worker have had; None where nobody tells."""
         orchestrator, *workers = [_peak_mb(process.pid) for process in self.processes]
         known = [peak for peak in workers if peak is not None]
         return {"orchestrator": orchestrator, "worker": max(known, default=None)}
