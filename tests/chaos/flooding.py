@@ -1,0 +1,139 @@
+"""`python -m tests.chaos.flooding [--items N] [--every SECONDS]`: the flood pipeline while its processes are killed.
+
+A calm run first, then the same with a worker and an orchestrator killed every few seconds: the files must have the same
+hashes, and nothing that was finished is made again. HOLDFAST_HOME says where; source data that lies there is used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import itertools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from holdfast.apps.flood.generate import generate
+
+HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
+WORKFLOW = Path(__file__).parents[2] / "src/holdfast/apps/flood/flood_stack.yaml"
+SETTINGS = {
+    "HOLDFAST_LEASE_SECONDS": "4",
+    "HOLDFAST_RENEW_SECONDS": "1",
+    "HOLDFAST_OWNER_LEASE_SECONDS": "4",
+    "HOLDFAST_OWNER_RENEW_SECONDS": "1",
+    "HOLDFAST_OWNER_SCAN_SECONDS": "1",
+}
+REGION, SEED, RETURN_PERIODS = "CIV", 7, (10, 50, 100, 500)
+WORKER = ("worker", "--handlers", "holdfast.apps.flood", "--concurrency", "2")
+
+
+class Fleet:
+    """Two orchestrators and two workers; whoever is killed is started again."""
+
+    def __init__(self) -> None:
+        self.roles = [("orchestrator",), ("orchestrator",), WORKER, WORKER]
+        self.processes = [self._start(role) for role in self.roles]
+        self.kills: Counter[str] = Counter()
+
+    def _start(self, words: tuple[str, ...]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [HOLDFAST, *words],
+            env={**os.environ, **SETTINGS},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def kill(self, place: int) -> None:
+        """The process and everything that it has started, at once."""
+        os.killpg(self.processes[place].pid, signal.SIGKILL)
+        self.processes[place].wait()
+        self.kills[self.roles[place][0]] += 1
+        self.processes[place] = self._start(self.roles[place])
+
+    def stop(self) -> None:
+        for process in reversed(self.processes):
+            process.terminate()
+        for process in reversed(self.processes):
+            process.wait(60)
+
+
+def answer(*words: str) -> Any:
+    done = subprocess.run([HOLDFAST, *words, "--json"], capture_output=True, check=True)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    return lines if words[0] == "events" else lines[0]
+
+
+def run(storage: Path, stacks: str, every_seconds: float | None) -> dict[str, Any]:
+    """One job to its end; gives back what became of it, with the hash of every file."""
+    shutil.rmtree(storage / stacks, ignore_errors=True)
+    fleet = Fleet()
+    began = time.monotonic()
+    try:
+        given = {"region": REGION, "stacks": stacks, "pictures": f"{stacks}-pictures"}
+        inputs = [f"--input={name}={value}" for name, value in given.items()]
+        job_id = answer("submit", str(WORKFLOW), *inputs, "--key", str(uuid.uuid4()))["job_id"]
+        places = itertools.cycle([(2, 0), (3, 1)])
+        next_kill = began + (every_seconds or float("inf"))
+        watching = subprocess.Popen([HOLDFAST, "watch", job_id, "--json"], stdout=subprocess.DEVNULL)
+        while watching.poll() is None:
+            if time.monotonic() >= next_kill:
+                for place in next(places):
+                    fleet.kill(place)
+                next_kill = time.monotonic() + (every_seconds or 0)
+            time.sleep(0.1)
+        seconds = time.monotonic() - began
+        events = answer("events", job_id)
+        status = answer("status", job_id)
+    finally:
+        fleet.stop()
+    completed = Counter((e["node"], e["index"]) for e in events if e["event"] == "task_completed")
+    files = sorted((storage / stacks).rglob("*.tif"))
+    return {
+        "job_id": job_id,
+        "status": status["status"],
+        "seconds": round(seconds, 1),
+        "kills": dict(fleet.kills),
+        "attempts_lost": sum(e["event"] == "worker_lost" for e in events),
+        "completed_twice": sum(n > 1 for n in completed.values()),
+        "drafts_left": len(list((storage / stacks).rglob(".*"))),
+        "files": {str(f.relative_to(storage / stacks)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files},
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.flooding")
+    parser.add_argument("--items", type=int, default=240)
+    parser.add_argument("--every", type=float, default=10.0, metavar="SECONDS")
+    given = parser.parse_args()
+    storage = Path(os.environ.get("HOLDFAST_HOME", ".holdfast")).absolute() / "storage"
+    manifest = storage / "bronze/flood" / REGION / "manifest.json"
+    if not manifest.exists() or len(json.loads(manifest.read_text())["groups"]) != given.items:
+        shutil.rmtree(manifest.parent, ignore_errors=True)
+        generate(REGION, given.items, storage / "bronze/flood", SEED, return_periods=RETURN_PERIODS)
+    subprocess.run([HOLDFAST, "migrate"], check=True, stdout=subprocess.DEVNULL)
+    calm = run(storage, "silver/calm", None)
+    killed = run(storage, "silver/killed", given.every)
+    for name, found in (("calm", calm), ("killed", killed)):
+        print(name, {key: value for key, value in found.items() if key != "files"}, len(found["files"]), "files")
+    is_well = (
+        calm["status"] == killed["status"] == "completed"
+        and calm["files"] == killed["files"]
+        and len(killed["files"]) == given.items
+        and killed["completed_twice"] == killed["drafts_left"] == 0
+    )
+    print("the same files by hash, nothing finished twice" if is_well else "NOT THE SAME")
+    return 0 if is_well else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
