@@ -231,6 +231,19 @@ def test_a_fan_out_that_fails_again_ends_the_batches_that_wait_and_a_resume_goes
     assert driver.state.status == "completed"
 
 
+def test_a_failure_that_stops_the_job_ends_the_batches_that_wait_and_a_resume_runs_the_last_task_invariant_8() -> None:
+    driver = stacks()
+    run(driver)
+    assert driver.recover("clear", "stack", items=(4,)).applied
+    assert batches(run(driver, ("stack", 4))) == []
+    node = driver.node("register")
+    assert (node.status, node.completed, node.cancelled, node.open_tasks) == ("cancelled", 3, 1, 0)
+    assert driver.state.status == "failed"
+    assert driver.recover("resume").applied
+    assert run(driver) == [("stack", 4), ("register", 1), LAST, ("tell", -1)]
+    assert (driver.state.status, node.cancelled) == ("completed", 0)
+
+
 def test_a_job_that_is_cancelled_while_batches_wait_for_the_fan_out_ends_them_all() -> None:
     driver = stacks(tolerate={"failures": 1})
     run(driver)

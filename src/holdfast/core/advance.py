@@ -116,7 +116,7 @@ def _settle(turn: Turn) -> None:
         ):
             stopping.stop_job(turn, StopCause.FAILED)
         for target in state.program.graph.outgoing[name]:
-            if state.nodes[target].status is Status.PENDING:
+            if state.stop is None and state.nodes[target].status is Status.PENDING:
                 _decide(turn, state.nodes[target])
     if all(n.status in TERMINAL for n in state.nodes.values()):
         _finish_job(turn)

@@ -53,12 +53,13 @@ def withdraw_strays(turn: Turn) -> None:
 
 
 def _stop_node(turn: Turn, node: NodeState, cause: StopCause) -> None:
-    """Nodes that wait or gather end at once; the others when their last task is withdrawn or reported.
-
-    Batches that wait with a fan-in are withdrawn, too: it waits for a fan-out whose tasks keep the job open until then.
+    """Nodes that wait or gather end at once; the others when their last task is withdrawn or reported. So does a
+    fan-in that has not begun and whose batches wait: the job must not be over before they are counted.
     """
     gathers = not turn.state.program.nodes[node.name].has_items
     match node.status:
+        case Status.PENDING if node.open_tasks:
+            pass
         case Status.PENDING:
             turn.finish_node(node, Trigger.JOB_STOPPED, reason="job_stopped")
         case Status.RUNNING if gathers and cause is StopCause.TIMEOUT:
@@ -95,7 +96,9 @@ def tasks_withdrawn(turn: Turn, signal: TasksWithdrawn) -> None:
             data |= {"code": str(Code.JOB_TIMEOUT)} if timed_out else {"reason": "job_stopped"}
             turn.emit("task_failed" if timed_out else "task_cancelled", name, data=data)
     for node in list(state.nodes.values()):
-        if node.status in (Status.READY, Status.DISPATCHED) and not node.open_tasks:
+        if node.status is Status.PENDING and not node.open_tasks:
+            turn.finish_node(node, Trigger.JOB_STOPPED, reason="job_stopped")
+        elif node.status in (Status.READY, Status.DISPATCHED) and not node.open_tasks:
             if timed_out:
                 turn.finish_node(node, Trigger.OPEN_TASKS_ENDED, error=job_timeout(turn, node.name))
             else:
