@@ -18,9 +18,9 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(READY) ## Run the example job on an embedded Postgres, with progress
-	@echo "==> Running examples/demo.yaml on an embedded Postgres (its data stays in .holdfast/)"
-	@$(BIN)/holdfast run examples/demo.yaml --handlers examples.demo_handlers
+demo: $(READY) ## Stack and register flood maps, with a worker killed and a registration that fails
+	@echo "==> Flood maps to a catalog, on an embedded Postgres; everything that is made stays in .holdfast/"
+	@$(BIN)/holdfast demo flood
 
 test: check ## Check the code, then run every test that needs only this machine
 	@echo "==> Tests"
