@@ -11,7 +11,7 @@ from pathlib import Path
 from bench import limits
 from bench.ageing import age, claim_milliseconds, held_snapshot, sizes
 from bench.fairness import alone_and_beside
-from bench.fleet import Fleet, run_child
+from bench.fleet import WORKERS, Fleet, run_child
 from bench.held import hold_back
 from bench.killing import Killed, kill_each
 from bench.recovering import cancel_and_resume
@@ -29,19 +29,29 @@ HELD_JOBS, HELD_TASKS = 5_000, 100_000
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench")
-    parser.add_argument("--serve", choices=["orchestrator", "worker", "both"])
+    parser.add_argument("--serve", choices=["orchestrator", *WORKERS])
     parser.add_argument("--url")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--widest", type=int, default=100_000, help="the widest fan-out (default: 100,000)")
     parser.add_argument("--results", action="store_true", help="only read the results of a wide fan-out")
     parser.add_argument("--aged", type=int, default=0, help="push so many tasks through, then measure W1 to W4 again")
+    parser.add_argument(
+        "--flooding",
+        type=int,
+        nargs="?",
+        const=200,
+        metavar="N",
+        help="only stack N groups of flood maps (default: 200)",
+    )
     given = parser.parse_args()
     if given.serve:
         run_child(given.serve, given.url)
         return
     folder = tempfile.TemporaryDirectory(prefix="holdfast-bench-", ignore_cleanup_errors=True)
     with folder as name, use_embedded(Path(name)) as url:
-        if given.results:
+        if given.flooding:
+            asyncio.run(flooding(url, Path(name), given.flooding, given.runs))
+        elif given.results:
             asyncio.run(results_alone(url, given.widest))
         else:
             asyncio.run(bench(url, given.runs, given.widest, given.aged))
@@ -52,6 +62,22 @@ async def results_alone(url: str, widest: int) -> None:
     store = PostgresStore(url, "bench")
     await results(store, widest)
     await store.close()
+
+
+async def flooding(url: str, home: Path, groups: int, runs: int) -> None:
+    # Rasters need libraries that nothing else here does.
+    from bench.flooding import compare
+
+    await migrate(url)
+    store = PostgresStore(url, "bench")
+    found = await compare(store, home, groups, runs)
+    await store.close()
+    print(
+        f"{'flooding':<12} {groups:,} stacks of {found.source_bytes / 1e6:.0f} MB by two processes, start-up excluded:"
+        f" plain {found.plain_rate:.1f} items/s, through the engine {found.engine_rate:.1f}; the engine's share of the"
+        f" time is {statistics.median(found.engine_shares):.1%} ({found.engine_shares[0]:.1%} to"
+        f" {found.engine_shares[-1]:.1%}; goal: at most 10 %); the same files"
+    )
 
 
 async def bench(url: str, runs: int, widest: int, aged: int) -> None:

@@ -17,16 +17,24 @@ from holdfast.define.registry import discover
 from holdfast.settings import load_settings
 
 CONCURRENCY = 100
+WORKERS = {
+    "worker": ("bench.handlers", CONCURRENCY),
+    "both": ("bench.handlers", CONCURRENCY),
+    "flooding": ("holdfast.apps.flood", 1),
+}
+"""The roles that work: which handlers, and how many tasks at a time."""
+ORCHESTRATORS = ("orchestrator", "both")
 
 
 async def serve(role: str, url: str) -> None:
     """What a child process of a fleet runs."""
+    module, concurrency = WORKERS.get(role, (None, None))
     services = Services(
         url,
         load_settings(),
-        registry=None if role == "orchestrator" else discover(["bench.handlers"]),
-        orchestrate=role != "worker",
-        concurrency=CONCURRENCY,
+        registry=discover([module]) if module is not None else None,
+        orchestrate=role in ORCHESTRATORS,
+        concurrency=concurrency,
     )
     await services.start()
     print("ready", flush=True)

@@ -9,16 +9,34 @@ from typing import Any
 import numpy
 import pytest
 import rasterio
+from rasterio.warp import transform_bounds
 from rio_cogeo.cogeo import cog_validate
 
 from holdfast import Workflow, load_file
 from holdfast.apps import raster
+from holdfast.apps.catalog.interface import all_items
+from holdfast.apps.catalog.postgres import PostgresCatalog
+from holdfast.apps.catalog.validating import check_item
+from holdfast.apps.raster.storage import sha256_of
 from holdfast.testing import run_workflow
 from tests.apps.raster import killing
 from tests.apps.raster.making import make, ramp
 from tests.apps.raster.server import SIGNATURE, Files, serving
 
 WORKFLOWS = Path(raster.__file__).parent / "workflows"
+
+
+DATED = {"datetime": "2024-06-01T00:00:00Z"}
+
+
+def registered(database_url: str, collection_id: str, job_id: str, node: str) -> list[dict[str, Any]]:
+    """The items of a collection, each of them valid and made by that node of that job."""
+    items = list(all_items(PostgresCatalog(database_url), collections=[collection_id]))
+    for item in items:
+        check_item(item)
+        made_by = item["properties"]["holdfast:job_id"], item["properties"]["holdfast:node"]
+        assert made_by == (job_id, node)
+    return items
 
 
 def is_cog(path: Path) -> bool:
@@ -36,20 +54,72 @@ def test_a_small_raster_becomes_one_cog_and_its_signature_is_told_nowhere(
     source = make(tmp_path / "x.tif", ramp(1, 300, 400, "float32"), nodata=-1)
     with serving(Files(files={"/x.tif": source.read_bytes()}, signed=True)) as files:
         monkeypatch.setenv("HOLDFAST_RASTER_SOURCES", files.url)
-        inputs = {"source": f"{files.url}/x.tif?{SIGNATURE}", "target": "silver/x", "crs": "EPSG:4326"}
+        inputs = {"source": f"{files.url}/x.tif?{SIGNATURE}", "target": "silver/x", "crs": "EPSG:4326"} | DATED
         job = run_workflow(WORKFLOWS / "raster_ingest.yaml", inputs, database_url=database_url, timeout=120)
     assert job.status == "completed", job.error
     assert (job.nodes["scheme"]["status"], job.result["tiles"]) == ("skipped", None)
     assert job.result["validation"]["crs"] == "EPSG:32630"
     assert job.result["cog"]["crs"] == "EPSG:4326"
     assert is_cog(storage / job.result["cog"]["path"])
+    item = job.result["item"]
+    assert (item["collection_id"], item["item_id"], item["change"]) == ("rasters", "silver-x-cog", "created")
     assert "s3cr3t" not in json.dumps([job.result, job.outputs, job.events, job.nodes, job.error])
+
+
+def test_one_cog_is_an_item_with_all_that_is_known_of_its_file(storage: Path, database_url: str) -> None:
+    source = make(storage / "bronze" / "x.tif", ramp(2, 300, 400, "float32"), nodata=-1, names=["depth", "speed"])
+    with rasterio.open(source, "r+") as dataset:
+        dataset.update_tags(TIFFTAG_DATETIME="2023:07:05 12:30:00")
+    inputs = {"source": "bronze/x.tif", "target": "silver/x", "collection": "depths", "collection_title": "Depths"}
+    job = run_workflow(WORKFLOWS / "raster_ingest.yaml", inputs, database_url=database_url, timeout=120)
+    assert job.status == "completed", job.error
+    (item,) = registered(database_url, "depths", job.job_id, "register")
+    path = storage / "silver" / "x" / "cog.tif"
+    asset, properties = item["assets"]["data"], item["properties"]
+    assert (asset["href"], asset["file:size"]) == ("silver/x/cog.tif", path.stat().st_size)
+    assert properties["holdfast:content_hash"] == sha256_of(path)
+    assert [(band["name"], band["data_type"], band["nodata"]) for band in asset["bands"]] == [
+        ("depth", "float32", -1),
+        ("speed", "float32", -1),
+    ]
+    assert properties["datetime"] == "2023-07-05T12:30:00Z"
+    with rasterio.open(path) as dataset:
+        assert properties["proj:code"] == "EPSG:32630"
+        assert properties["proj:shape"] == list(dataset.shape)
+        assert properties["proj:transform"] == list(dataset.transform)[:6]
+        assert item["bbox"] == pytest.approx(transform_bounds(dataset.crs, "EPSG:4326", *dataset.bounds), abs=1e-5)
+    (summary,) = PostgresCatalog(database_url).summaries(["depths"])
+    assert (summary.collection["title"], summary.items) == ("Depths", 1)
+
+
+def test_a_raster_of_an_unknown_time_leaves_its_cog_and_says_what_to_give(storage: Path, database_url: str) -> None:
+    make(storage / "bronze" / "x.tif", ramp(1, 300, 400, "uint8"))
+    inputs = {"source": "bronze/x.tif", "target": "silver/x"}
+    job = run_workflow(WORKFLOWS / "raster_ingest.yaml", inputs, database_url=database_url, timeout=120)
+    assert (job.status, job.nodes["register"]["status"]) == ("partial", "failed")
+    assert job.error is not None
+    assert job.error["code"] == "STAC_INVALID"
+    assert "datetime" in job.error["message"]
+    assert is_cog(storage / "silver" / "x" / "cog.tif")
+    assert list(all_items(PostgresCatalog(database_url))) == []
+
+
+def test_a_raster_in_a_crs_without_a_number_is_registered(storage: Path, database_url: str) -> None:
+    make(storage / "bronze" / "x.tif", ramp(1, 300, 400, "uint8"))
+    crs = "+proj=laea +lat_0=5 +lon_0=-3 +datum=WGS84 +units=m"
+    inputs = {"path": "bronze/x.tif", "target": "silver/x", "crs": crs} | DATED
+    job = run_workflow(WORKFLOWS / "raster_process.yaml", inputs, database_url=database_url, timeout=120)
+    assert job.status == "completed", job.error
+    (item,) = registered(database_url, "rasters", job.job_id, "cogs")
+    assert "proj:code" not in item["properties"]
+    assert "Lambert" in item["properties"]["proj:wkt2"]
 
 
 def test_a_large_raster_becomes_tiles(storage: Path, database_url: str) -> None:
     pixels = ramp(1, 600, 900, "int16")
     make(storage / "bronze" / "x.tif", pixels, nodata=-1)
-    inputs = {"source": "bronze/x.tif", "target": "silver/x", "tile_above_mb": 1, "tile_size_px": 512}
+    interval = {"start_datetime": "2024-01-01T00:00:00Z", "end_datetime": "2024-12-31T00:00:00Z"}
+    inputs = {"source": "bronze/x.tif", "target": "silver/x", "tile_above_mb": 1, "tile_size_px": 512} | interval
     job = run_workflow(WORKFLOWS / "raster_ingest.yaml", inputs, database_url=database_url, timeout=120, concurrency=2)
     assert job.status == "completed", job.error
     assert (job.nodes["cog"]["status"], job.result["cog"]) == ("skipped", None)
@@ -58,15 +128,23 @@ def test_a_large_raster_becomes_tiles(storage: Path, database_url: str) -> None:
     assert all(is_cog(storage / tile["path"]) for tile in tiles)
     with rasterio.open(storage / tiles[3]["path"]) as dataset:
         assert numpy.array_equal(dataset.read(1), pixels[0, 512:, 512:])
+    items = registered(database_url, "rasters", job.job_id, "tiles")
+    assert [item["id"] for item in items] == [f"silver-x-tiles-tile_0000{n}" for n in range(4)]
+    assert [item["properties"]["holdfast:content_hash"] for item in items] == [tile["sha256"] for tile in tiles]
+    assert all(item["properties"] | {"datetime": None} | interval == item["properties"] for item in items)
+    assert job.result["items"]["created"] == 4
 
 
 def test_a_raster_is_processed_for_every_tier(storage: Path, database_url: str) -> None:
     make(storage / "bronze" / "x.tif", ramp(3, 300, 400, "uint8"), photometric="RGB")
-    inputs = {"path": "bronze/x.tif", "target": "silver/x", "tiers": ["visualization", "archive"]}
+    inputs = {"path": "bronze/x.tif", "target": "silver/x", "tiers": ["visualization", "archive"]} | DATED
     job = run_workflow(WORKFLOWS / "raster_process.yaml", inputs, database_url=database_url, timeout=120, concurrency=2)
     assert job.status == "completed", job.error
     assert [cog["compression"] for cog in job.result["cogs"]] == ["jpeg", "zstd"]
     assert all(is_cog(storage / cog["path"]) for cog in job.result["cogs"])
+    items = registered(database_url, "rasters", job.job_id, "cogs")
+    assert [item["id"] for item in items] == ["silver-x-archive", "silver-x-visualization"]
+    assert {item["properties"]["datetime"] for item in items} == {DATED["datetime"]}
 
 
 def test_a_bad_raster_fails_its_job_at_once_and_says_why(storage: Path, database_url: str) -> None:

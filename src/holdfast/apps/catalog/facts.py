@@ -93,8 +93,10 @@ def _projection(facts: Mapping[str, Any]) -> Json:
     shape = facts.get("shape")
     if shape is None and facts.get("height") is not None and facts.get("width") is not None:
         shape = [facts["height"], facts["width"]]
+    crs = facts.get("crs")
     fields = {
-        "proj:code": facts.get("crs"),
+        # What no authority has numbered is told in full.
+        "proj:wkt2" if crs is not None and "[" in crs else "proj:code": crs,
         "proj:shape": shape,
         "proj:transform": facts.get("transform"),
         "proj:bbox": facts.get("bounds"),

@@ -74,12 +74,11 @@ class Demo:
             source_bytes = self._generate()
         self._forget_earlier()
         self.outputs.mkdir(parents=True, exist_ok=True)
-        _step("Starting Postgres, an orchestrator and workers, each a process of its own")
+        _step("Starting Postgres and an orchestrator, each a process of its own")
         _output(["migrate"])
         self._start("orchestrator")
-        first, *_ = [self._work() for _ in range(self.workers)]
         with use_database(None) as url:
-            job_id = self._break_and_run(url, first)
+            job_id = self._break_and_run(url)
             with self.timed("retry"):
                 status = self._mend(url, job_id)
             found = self._measured(url, job_id, status, source_bytes)
@@ -130,6 +129,12 @@ class Demo:
         self.processes.append(process)
         return process
 
+    def _start_workers(self) -> subprocess.Popen[bytes]:
+        """Gives back the one that will be killed."""
+        _step(f"Starting {self.workers} workers")
+        first, *_ = [self._work() for _ in range(self.workers)]
+        return first
+
     def _work(self) -> subprocess.Popen[bytes]:
         return self._start("worker", "--handlers", "holdfast.apps.flood", "--concurrency", "2")
 
@@ -148,7 +153,7 @@ class Demo:
 
     # The story
 
-    def _break_and_run(self, url: str, victim: subprocess.Popen[bytes]) -> str:
+    def _break_and_run(self, url: str) -> str:
         catalog = PostgresCatalog(url)
         known = [item["id"] for item in all_items(catalog, collections=[self._collection])]
         if known:
@@ -160,21 +165,25 @@ class Demo:
         words = ["submit", str(WORKFLOW), *(f"--input={name}={value}" for name, value in inputs.items())]
         job_id = str(_answer([*words, "--key", f"demo {uuid.uuid4()}"])["job_id"])
         with self.timed("run"):
-            self._follow(job_id, victim)
+            self._follow(job_id)
         _show(["status", job_id[-8:]], expected=0)
         return job_id
 
-    def _follow(self, job_id: str, victim: subprocess.Popen[bytes]) -> None:
-        """Until the job ends; half-way one of the workers is killed, with everything that it runs."""
+    def _follow(self, job_id: str) -> None:
+        """Until the job ends; half-way one of the workers is killed, with everything that it runs.
+
+        The workers start when it is watched: on a busy machine a small job could be over before anybody looks.
+        """
         is_killed = False
         with subprocess.Popen(
             [*_holdfast(), "watch", job_id, "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         ) as watching:
             assert watching.stdout is not None
             bar = _Bar()
+            victim: subprocess.Popen[bytes] | None = None
             for line in watching.stdout:
-                status = json.loads(line)
-                nodes = {node["node"]: node for node in status["nodes"]}
+                victim = victim or self._start_workers()
+                nodes = {node["node"]: node for node in json.loads(line)["nodes"]}
                 bar.show(nodes)
                 done = nodes["stack"]["counts"]["completed"]
                 if not is_killed and done >= self.items // 2 and nodes["stack"]["status"] == "running":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -13,13 +13,23 @@ from holdfast.apps.flood.naming import Group
 from holdfast.apps.flood.stack import stack
 
 
+def processes_to_stack(processes: int) -> ProcessPoolExecutor:
+    # A fresh interpreter has none of our threads; and GDAL must not be forked.
+    return ProcessPoolExecutor(processes, mp_context=get_context("spawn"))
+
+
 def stack_all(
-    groups: Iterable[Mapping[str, Any]], source: Path, target: Path, *, processes: int = 2
+    groups: Iterable[Mapping[str, Any]], source: Path, target: Path, *, processes: int = 2, pool: Executor | None = None
 ) -> list[dict[str, Any]]:
-    """Stack all groups of an inventory below `target`; the first failure ends it, and nothing is remembered."""
+    """Stack all groups of an inventory below `target`; the first failure ends it, and nothing is remembered.
+
+    With a `pool` of processes that is up already, none are started.
+    """
+    if pool is None:
+        with processes_to_stack(processes) as started:
+            return stack_all(groups, source, target, pool=started)
     work = [Group(**group) for group in groups]
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        return list(pool.map(partial(_one, source, target), work, chunksize=4))
+    return list(pool.map(partial(_one, source, target), work, chunksize=4))
 
 
 def _one(source: Path, target: Path, group: Group) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from rasterio.windows import Window
 
 from holdfast import Context, Permanent, Transient
 from holdfast.apps.raster import gdal
+from holdfast.apps.raster.facts import describe, time_of
 from holdfast.apps.raster.storage import replacing, sha256_of
 from holdfast.apps.raster.validation import crs_of, data_bands, fits, is_rgb, parse_crs, short_name
 
@@ -155,12 +156,14 @@ def write_cog(
                     "height": seen.height,
                     "band_count": seen.count,
                     "dtype": seen.dtypes[0],
-                    "bounds": list(seen.bounds),
                     "tier": recipe.tier,
                     "compression": options["COMPRESS"].lower(),
+                    "datetime": time_of(dataset),
+                    **describe(seen, grid.crs),
                 }
         check(temporary, name)
-        found |= {"bytes": temporary.stat().st_size, "sha256": sha256_of(temporary)}
+        size = temporary.stat().st_size
+        found |= {"bytes": size, "size_bytes": size, "sha256": sha256_of(temporary)}
     return found
 
 

@@ -67,20 +67,27 @@ def create_cog(
     nodata: float | None = None,
     overview_resampling: Resampling | None = None,
     source_crs: str | None = None,
+    datetime: str | None = None,
+    start_datetime: str | None = None,
+    end_datetime: str | None = None,
     *,
     ctx: Context,
 ) -> Result:
-    """Make a Cloud-Optimized GeoTIFF of a raster, reprojected if a CRS is given."""
+    """Make a Cloud-Optimized GeoTIFF of a raster, reprojected if a CRS is given.
+
+    The output has the facts that a catalog needs; of when it is, the file says unless `datetime` or an interval does.
+    """
     _need_geo()
-    from holdfast.apps.raster import cog, tiles
+    from holdfast.apps.raster import cog, facts, tiles
 
     recipe = cog.Recipe(tier, crs, source_crs, resampling, overview_resampling, nodata)
     done = ctx.resume_point[1] if ctx.resume_point else None
     if done is None or done["path"] != target or not tiles.is_finished(done):
         written = cog.write_cog(storage.readable(path), path, storage.writable(target), recipe, ctx)
-        done = {"path": target, "source": path} | written
+        done = {"id": facts.item_id(target), "path": target, "source": path} | written
         ctx.checkpoint("written", done)
-    return Result(done, deliverables={"cogs": target})
+    output, warnings = facts.dated(done, datetime, start_datetime, end_datetime)
+    return Result(output, warnings=warnings, deliverables={"cogs": target})
 
 
 @handler("raster.generate_tiling_scheme", isolation="process", memory_mb=MEMORY_MB)
@@ -114,17 +121,21 @@ def process_tile(
     nodata: float | None = None,
     overview_resampling: Resampling | None = None,
     source_crs: str | None = None,
+    datetime: str | None = None,
+    start_datetime: str | None = None,
+    end_datetime: str | None = None,
     *,
     ctx: Context,
 ) -> Result:
     """Make a COG of one tile of a scheme, in the folder `target`; `tile_index` says under which number."""
     _need_geo()
-    from holdfast.apps.raster import cog, tiles
+    from holdfast.apps.raster import cog, facts, tiles
 
     recipe = cog.Recipe(tier, crs, source_crs, resampling, overview_resampling, nodata)
     chosen = tile if tile_index is None else tile | {"index": tile_index}
     done = tiles.write_tile(storage.readable(path), path, chosen, target, recipe, ctx)
-    return Result(done, deliverables={"cogs": done["path"]})
+    output, warnings = facts.dated(done, datetime, start_datetime, end_datetime)
+    return Result(output, warnings=warnings, deliverables={"cogs": done["path"]})
 
 
 @handler("raster.process_tile_batch", isolation="process", memory_mb=MEMORY_MB)
@@ -138,12 +149,15 @@ def process_tile_batch(
     nodata: float | None = None,
     overview_resampling: Resampling | None = None,
     source_crs: str | None = None,
+    datetime: str | None = None,
+    start_datetime: str | None = None,
+    end_datetime: str | None = None,
     *,
     ctx: Context,
 ) -> Result | None:
     """Make COGs of several tiles, with a checkpoint after each: a next attempt skips those that lie there."""
     _need_geo()
-    from holdfast.apps.raster import cog
+    from holdfast.apps.raster import cog, facts
     from holdfast.apps.raster.tiles import is_finished, write_tile
 
     recipe = cog.Recipe(tier, crs, source_crs, resampling, overview_resampling, nodata)
@@ -158,9 +172,10 @@ def process_tile_batch(
             finished[done["index"]] = done
             ctx.checkpoint("tile", {"finished": list(finished.values())})
             ctx.progress(len(finished), len(tiles), "tiles")
-    results = [finished[tile["index"]] for tile in tiles]
+    told = [facts.dated(finished[tile["index"]], datetime, start_datetime, end_datetime) for tile in tiles]
     return Result(
-        {"results": results, "count": len(results), "resumed_with": skipped},
+        {"results": [output for output, _ in told], "count": len(told), "resumed_with": skipped},
+        warnings=tuple(dict.fromkeys(warning for _, warnings in told for warning in warnings)),
         deliverables={"cogs": target},
     )
 

@@ -15,6 +15,7 @@ from rasterio.windows import Window
 from holdfast import Context, Permanent
 from holdfast.apps.raster import gdal
 from holdfast.apps.raster.cog import BLOCK, Recipe, grid_of, write_cog
+from holdfast.apps.raster.facts import item_id
 from holdfast.apps.raster.storage import sha256_of, writable
 
 SMALLEST_PX = 16
@@ -94,9 +95,7 @@ def write_tile(
     index, window = _read_tile(tile)
     written = tile_name(target, index)
     found = write_cog(path, name, writable(written), recipe, ctx, window)
-    return {"index": index, "path": written, "bounds": found["bounds"]} | {
-        key: found[key] for key in ("width", "height", "bytes", "sha256")
-    }
+    return {"id": item_id(written), "index": index, "path": written} | found
 
 
 def _read_tile(tile: dict[str, Any]) -> tuple[int, Window]:

@@ -151,14 +151,15 @@ def parse_crs(text: str, name: str) -> CRS:
 
 def short_name(crs: CRS) -> str:
     code = crs.to_epsg()
-    return f"EPSG:{code}" if code is not None else str(crs.to_wkt())
+    return f"EPSG:{code}" if code is not None else str(crs.to_wkt(version="WKT2_2019"))
 
 
 def bounds_4326(dataset: Any, crs: CRS | None) -> list[float] | None:
     if crs is None:
         return None
     try:
-        found = transform_bounds(crs, "EPSG:4326", *dataset.bounds, densify_pts=21)
+        left, bottom, right, top = dataset.bounds
+        found = transform_bounds(crs, "EPSG:4326", left, min(bottom, top), right, max(bottom, top), densify_pts=21)
     except CRSError:
         return None
     return [float(edge) for edge in found] if all(map(math.isfinite, found)) else None

@@ -1,0 +1,80 @@
+"""`holdfast demo flood` as somebody types it in an empty folder, and then once more."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pystac
+import pytest
+
+from holdfast.store import watchdog
+from tests.store.test_embedded import wait_until
+
+HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
+ITEMS = 40
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    for process in processes_of(tmp_path):
+        process.kill()
+
+
+def processes_of(folder: Path) -> list[psutil.Process]:
+    """Whatever runs with this folder as its home, by whomever it was started."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            words, home = " ".join(process.cmdline()), process.environ().get("HOLDFAST_HOME")
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+        if home == str(folder / "home") or str(folder) in words:
+            found.append(process)
+    return found
+
+
+def demo(folder: Path) -> dict[str, Any]:
+    done = subprocess.run(
+        [HOLDFAST, "demo", "flood", "--region", "RWA", "--items", str(ITEMS), "--json"],
+        cwd=folder,
+        env=os.environ | {"HOLDFAST_HOME": str(folder / "home"), "NO_COLOR": "1"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    # What the commands that it runs have to say comes before its own answer.
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_the_demo_survives_what_it_does_to_itself_and_can_be_run_again(folder: Path) -> None:
+    jobs = {check_demo(folder) for _ in range(2)}
+    assert len(jobs) == 2
+    wait_until(lambda: watchdog.is_free(folder / "home" / "server.lock"))
+    wait_until(lambda: not processes_of(folder))
+
+
+def check_demo(folder: Path) -> str:
+    found = demo(folder)
+    assert (found["status"], found["generation"]) == ("completed", 2)
+    assert (found["stacks"], found["registered"], found["stacked_twice"]) == (ITEMS, ITEMS, 0)
+    assert found["attempts_lost"] >= 0
+    outputs = Path(found["outputs"])
+    items = list(pystac.Catalog.from_file(str(outputs / "catalog" / "catalog.json")).get_items(recursive=True))
+    assert len({item.id for item in items}) == ITEMS
+    assert {item.properties["holdfast:job_id"] for item in items} == {found["job_id"]}
+    for name in ("footprints.png", "contact-sheet.png"):
+        assert (outputs / name).read_bytes().startswith(b"\x89PNG")
+    assert not [path for path in (folder / "home" / "storage").rglob("*") if ".part" in path.name]
+    return str(found["job_id"])
