@@ -18,7 +18,7 @@ from bench.workloads import jobs_of, run_jobs
 from holdfast.apps.flood.direct import processes_to_stack, stack_all
 from holdfast.apps.flood.generate import generate
 from holdfast.apps.flood.inventory import take_inventory
-from holdfast.apps.flood.storage import sha256_of
+from holdfast.apps.raster.storage import sha256_of
 from holdfast.define.definition import Definition
 from holdfast.define.workflow import Workflow
 from holdfast.store.postgres import PostgresStore
