@@ -21,6 +21,7 @@ from holdfast.settings import Settings
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.reading import Reader
 from holdfast.store.status import event_json, status_json
+from holdfast.worker import builtin
 from tests.conftest import eventually
 
 HOME = Path(tempfile.mkdtemp(prefix="holdfast-tests-"))
@@ -39,7 +40,8 @@ SHORT_LEASES: dict[str, Any] = QUICK | {
 
 def registry(**handlers: Callable[..., Any]) -> Registry:
     """The built-in handlers and the given ones."""
-    found = discover()
+    found = Registry()
+    found.add_module(builtin)
     for name, function in handlers.items():
         found.add(describe(function, name))
     return found

@@ -13,7 +13,11 @@ from holdfast.errors import Bug
 from holdfast.store.queries import _all_queries, query
 
 SOURCE = Path(holdfast.__file__).parent
-CODE = "\n".join(path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py"))
+CODE = "\n".join(
+    path.read_text(encoding="utf-8")
+    for path in SOURCE.rglob("*.py")
+    if "apps" not in path.relative_to(SOURCE).parts  # They have statements of their own.
+)
 NAMES = sorted(_all_queries())
 
 
