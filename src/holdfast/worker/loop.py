@@ -35,6 +35,8 @@ KNOWN_JOBS = 256
 KNOWN_DEFINITIONS = 256
 PREFETCH_SECONDS = 0.1
 """How much work may lie claimed but not begun: what the slots finish in this time. Its timeout is already running."""
+SHORT_SECONDS = 0.5
+"""Where tasks are shorter than this, one lies ready in any case: a slot that waits for its next claim does nothing."""
 NARROW_BATCH = 10
 """How much is claimed at a time while a wide job has others beside it, which wait for the end of the claim."""
 BREAKER_MEMORY_SECONDS = 1.0
@@ -240,6 +242,8 @@ class Worker:
     def _room(self, reported: int) -> int:
         """How many leases more: the free slots, and what the slots will finish while they are busy."""
         soon = int(self._concurrency * PREFETCH_SECONDS / max(self._mean_seconds, 1e-4))
+        if self._mean_seconds < SHORT_SECONDS:
+            soon = max(soon, 1)
         batch = self._claim_batch
         if self._company.wide_job(time.monotonic()) is not None:
             batch = min(batch, NARROW_BATCH)
