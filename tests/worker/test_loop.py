@@ -383,6 +383,34 @@ async def test_a_report_whose_answer_was_lost_is_sent_again_and_counts_once(data
     assert [s.kind for s in found] == ["report", "rejected"]
 
 
+@pytest.mark.parametrize(("mean_seconds", "claimed"), [(0.3, 2), (3.0, 1)])
+async def test_where_tasks_are_short_one_more_lies_ready_and_where_they_are_long_none(
+    database_url: str, stage: Stage, mean_seconds: float, claimed: int
+) -> None:
+    begun, finish = asyncio.Event(), asyncio.Event()
+
+    async def work(item: int) -> int:
+        begun.set()
+        await finish.wait()
+        return item
+
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    async with serving(database_url, work, concurrency=1) as service:
+        service.worker._mean_seconds = mean_seconds
+        await stage.enqueue(me, job_id, items=range(5))
+        await asyncio.wait_for(begun.wait(), 10)
+
+        async def is_claimed() -> bool:
+            service.wake.set()
+            return await leases(stage, job_id) == claimed
+
+        await eventually(is_claimed)
+        assert service.worker._room(0) == 0
+        finish.set()
+        await reports(stage, me, 5)
+
+
 async def test_a_stop_gives_back_what_waits_and_lets_finish_what_runs(database_url: str, stage: Stage) -> None:
     begun, finish = asyncio.Event(), asyncio.Event()
 
