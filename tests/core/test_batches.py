@@ -135,6 +135,16 @@ def test_without_a_handler_the_outputs_of_the_batches_are_gathered() -> None:
     assert [one["did"][1] for one in driver.node("register").output["results"]] == [0, 1, 2, 3]
 
 
+def test_without_a_handler_a_plan_counts_the_batches_alone() -> None:
+    driver = stacks(handler=None, tolerate={"failures": 1})
+    run(driver, ("register", 1), ("stack", 9))
+    assert actions(driver.plan("retry", "register"))["register"] == "rerun 1"
+    assert actions(driver.plan("resume"))["register"] == "rerun 2", "the one that failed, and that of the healed item"
+    assert driver.recover("resume").applied
+    assert batches(run(driver)) == [1, 3]
+    assert driver.node("register").output["count"] == 4
+
+
 def test_a_failed_batch_fails_the_node_and_the_last_task_does_not_run() -> None:
     driver = stacks()
     assert batches(run(driver, ("register", 1))) == [0, 1, 2, 3]

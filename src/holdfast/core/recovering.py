@@ -216,7 +216,7 @@ def _step(
         if request.only and node.status is Status.COMPLETED:
             return Step(name, Action.STALE, node.completed, f"{above[0]} runs again, and this stays as it is")
         if _keeps_batches(state, node, rerun, above):
-            return _batches_above(node, found, above[0])
+            return _batches_above(state, node, found, above[0])
         return Step(name, Action.RERUN, _width(state, node), f"{above[0]} runs again", confirm=_has_done(state, node))
     if chosen is not None:
         selection, reason = chosen
@@ -226,7 +226,7 @@ def _step(
         if selection is None:
             return Step(name, Action.RERUN, _width(state, node), reason, confirm=_has_done(state, node))
         if node.batch_size is not None:
-            return _batches_step(node, found, selection._replace(items_only=True), reason)
+            return _batches_step(state, node, found, selection._replace(items_only=True), reason)
         number = found.number(selection)
         number += node.width - node.expanded if node.status in TERMINAL else 0
         if number:
@@ -244,15 +244,15 @@ def _keeps_batches(state: JobState, node: NodeState, rerun: Mapping[str, Step], 
     return has_batches and above == [fan_out] and rerun[above[0]].selection is not None
 
 
-def _batches_above(node: NodeState, found: Selected, above: str) -> Step:
+def _batches_above(state: JobState, node: NodeState, found: Selected, above: str) -> Step:
     """The batches whose items run again, those that have not completed, and the task behind them all."""
     selection = Selection(NOT_COMPLETED, also=found.touched, items_only=True)
-    number = found.number(selection) + _never_made(node) + 1
+    number = found.number(selection) + _never_made(node) + _last_tasks(state, node)
     redone = found.chosen.get(Status.COMPLETED, 0) > 0 or node.status is Status.COMPLETED
     return Step(node.name, Action.RERUN, number, f"{above} runs again", selection, confirm=redone)
 
 
-def _batches_step(node: NodeState, found: Selected, selection: Selection, reason: str) -> Step:
+def _batches_step(state: JobState, node: NodeState, found: Selected, selection: Selection, reason: str) -> Step:
     """Some batches, and with them the task behind them; or that one alone, if it is what failed."""
     number = found.number(selection)
     if node.status in (Status.FAILED, Status.CANCELLED):
@@ -260,7 +260,13 @@ def _batches_step(node: NodeState, found: Selected, selection: Selection, reason
     if not number and not _means_last_task(node, selection):
         return Step(node.name, Action.KEEP, node.completed, "none of its tasks is meant")
     redone = found.chosen_of(selection, Status.COMPLETED) > 0 or node.status is Status.COMPLETED
-    return Step(node.name, Action.RERUN, number + 1, reason, selection, confirm=redone)
+    number += _last_tasks(state, node)
+    return Step(node.name, Action.RERUN, number, reason, selection, confirm=redone)
+
+
+def _last_tasks(state: JobState, node: NodeState) -> int:
+    """One behind the batches, if it has a handler for that; else its owner gathers what they gave."""
+    return 0 if state.program.nodes[node.name].task is None else 1
 
 
 def _never_made(node: NodeState) -> int:
@@ -289,7 +295,7 @@ def _is_bad(state: JobState, source: str, target: str) -> bool:
 def _width(state: JobState, node: NodeState) -> int:
     """How many tasks it had; one that never ran may have one, or as many as its fan-out has batches."""
     program = state.program.nodes[node.name]
-    last = 0 if program.task is None else 1
+    last = _last_tasks(state, node)
     if node.batch_size is not None:
         return node.width + last
     if node.expanded:

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import orjson
 import psycopg
 import pytest
 from rio_cogeo import cog_validate
 
 import holdfast.apps.flood as flood
-from holdfast import load_file, load_text
+from holdfast import Permanent, load_file, load_text
 from holdfast.apps.catalog.interface import all_items
 from holdfast.apps.catalog.postgres import PostgresCatalog
 from holdfast.apps.catalog.validating import check_item
+from holdfast.apps.flood.registering import finish, item_id
 from holdfast.core.signals import Request, Verb
 from holdfast.define.registry import Registry
 from tests.conftest import eventually
@@ -130,3 +133,25 @@ async def test_a_stack_that_is_healed_is_registered_with_its_own_batch_alone(
 def load_text_with(failures: int) -> Any:
     text = Path(flood.__file__).with_name("flood_stack.yaml").read_text()
     return load_text(text.replace('failures: "1%"', f"failures: {failures}"))
+
+
+async def test_a_stack_that_is_not_in_the_catalog_as_it_is_fails_the_end_and_is_named(
+    engine: Engine, database_url: str
+) -> None:
+    job_id = await engine.submit(STACK, {"region": "CIV"})
+    assert (await engine.finished(job_id, 120))["status"] == "completed"
+    stacks = [
+        orjson.loads(one.output or b"") for one in await engine.store.results_page(job_id, "stack", -1, 99, 99) or ()
+    ]
+    assert len(stacks) == 8
+
+    def seen(node: str) -> Any:
+        return iter(stacks if node == "stack" else [])
+
+    context: Any = SimpleNamespace(database_url=database_url, node="register", job_id=job_id, results=seen)
+    assert finish("flood-civ", None, "stack", context)["registered"] == 8
+    catalog(database_url).delete_items("flood-civ", [item_id(stacks[0])])
+    stacks[1]["sha256"] = "0" * 64
+    with pytest.raises(Permanent, match=f"2 of 8 stacks .*: {item_id(stacks[0])}, {item_id(stacks[1])}") as failed:
+        finish("flood-civ", None, "stack", context)
+    assert failed.value.code == "FLOOD_UNREGISTERED"
