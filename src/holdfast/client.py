@@ -265,7 +265,7 @@ class Client:
         problem = unknown_items(state, request)
         if problem is not None:
             raise problem
-        plan = make_plan(state, request, looked.selected)
+        plan = make_plan(state, request, looked.selected, looked.now)
         if isinstance(plan, Refusal):
             raise refused(job_id, request.verb, plan)
         return JobPlan(job_id, state.generation, looked.now, request, plan)

@@ -32,6 +32,18 @@ EMPTY = """
 workflow_id: empty
 nodes: {each: {type: fan_out, source: "{{ [] }}", task: {handler: echo}}}
 """
+GUARDED = """
+workflow_id: guarded
+nodes:
+  each:
+    type: fan_out
+    source: "{{ [1, 2] }}"
+    tolerate: {failures: 1}
+    task: {handler: echo, params: {n: "{{ item }}"}}
+    rerun: {within_hours: 24}
+    next: tell
+  tell: {handler: echo, rerun: {safe: never}}
+"""
 HOLDS = """
 workflow_id: holds
 nodes:
@@ -50,9 +62,10 @@ Job = Callable[[str], str]
 
 
 @pytest.fixture
-def job(database: Command) -> Job:
+def job(database: Command, database_url: str) -> Job:
     """A job in the state that is named."""
-    for name, text in {"refusing": REFUSING, "single": SINGLE, "empty": EMPTY, "holds": HOLDS}.items():
+    texts = {"refusing": REFUSING, "single": SINGLE, "empty": EMPTY, "guarded": GUARDED, "holds": HOLDS}
+    for name, text in texts.items():
         Path(f"{name}.yaml").write_text(text)
     Path("stubborn.py").write_text(STUBBORN)
     Path("given.json").write_text("{}")
@@ -62,9 +75,14 @@ def job(database: Command) -> Job:
             case "none":
                 database("status")
                 return NO_JOB
-            case "failed" | "single" | "empty" | "completed":
+            case "failed" | "single" | "empty" | "guarded" | "completed":
                 file = {"failed": "refusing", "completed": "flow"}.get(state, state)
                 return str(database("run", f"{file}.yaml", "--json").json["job_id"])
+            case "old":
+                job_id = make("guarded")
+                with psycopg.connect(database_url) as connection:
+                    connection.execute("update tasks set finished_at = finished_at - interval '25 hours'")
+                return job_id
             case "stopping":
                 process = spawn("run", "holds.yaml", "--handlers", "stubborn", HOLDFAST_GRACE_SECONDS="500")
                 assert process.stderr is not None
@@ -182,6 +200,12 @@ CASES = [
     ("failed", "skip JOB each", 4, "each would be skipped", "--yes"),
     ("failed", "set JOB gather --output given.json", 4, "would be the one that you give", "--yes"),
     ("open", "cancel JOB", 4, "no terminal to ask on", "--yes"),
+    # what completed and may not run again, or no longer
+    ("guarded", "rerun JOB --from tell", 4, "what tell has completed may never run again", "submit guarded --force"),
+    ("guarded", "plan JOB rerun --from each", 4, "tell has completed may never run again", "same command and --only"),
+    ("guarded", "clear JOB each --item 1 --yes", 4, "tell has completed may never", "the same command and --only"),
+    ("old", "rerun JOB --from each --only --yes", 4, "may run again for 24 hours, and these are over", "--force"),
+    ("old", "clear JOB each --item 1 --only", 4, "may run again for 24 hours, and these are over", "--force"),
     # what makes no sense
     ("failed", "plan JOB retry", 2, "Which node is to retry?", "plan JOB retry NODE"),
     ("failed", "plan JOB rerun", 2, "Which node is to rerun?", "plan JOB rerun --from NODE"),

@@ -77,6 +77,7 @@ class Task:
     output: Any = None
     error: dict[str, Any] | None = None
     waits: bool = False
+    finished_at: float = 0.0
 
     def view(self) -> TaskView:
         return TaskView(self.status, self.epoch, self.attempt, self.retries, self.lost, self.crashes)
@@ -227,11 +228,14 @@ class Driver:
             is_named = request.node in (None, node) and _names(request, item, task)
             can_run = _can_be_reset(task, item, meant.enqueued if meant else 0)
             known.chosen[task.status] = known.chosen.get(task.status, 0) + (is_named and can_run)
+            meant_too = is_named and can_run
             found[node] = Selected(
                 known.chosen,
                 known.refused + (is_named and not can_run and task.status != "ready"),
                 max(known.last_epoch, task.epoch),
                 max(known.last_attempt, task.attempt + bool(queued and queued.leased)),
+                completed_since=_earlier(known.completed_since, task) if meant_too else known.completed_since,
+                node_completed_since=_earlier(known.node_completed_since, task),
             )
         for asked in batches_asked(self.state, request):
             found[asked.node] = self._select_batches(asked, found[asked.node])
@@ -246,16 +250,19 @@ class Driver:
         }  # fmt: skip
         touched &= {item for node, item in self.tasks if node == asked.node}
         selection = asked.selection._replace(also=tuple(sorted(touched)))
-        meant = [
-            task.status
-            for (node, item), task in self.tasks.items()
-            if node == asked.node and _is_selected(selection, item, task) and _can_be_reset(task, item, asked.enqueued)
-        ]
-        return known._replace(chosen=dict(Counter(meant)), touched=selection.also)
+        meant: Counter[str] = Counter()
+        since = None
+        for (node, item), task in self.tasks.items():
+            if node != asked.node:
+                continue
+            is_meant = _is_selected(selection, item, task) and _can_be_reset(task, item, asked.enqueued)
+            meant[task.status] += is_meant
+            since = _earlier(since, task) if is_meant or item < 0 else since
+        return known._replace(chosen=+meant, touched=selection.also, completed_since=since)
 
     def plan(self, verb: str, node: str | None = None, **more: Any) -> Plan | Refusal:
         request = Request(Verb(verb), node, **more)
-        return make_plan(self.state, request, self.select(request))
+        return make_plan(self.state, request, self.select(request), self.now)
 
     def recover(self, verb: str, node: str | None = None, **more: Any) -> AnswerSignal:
         """A person wants a part of the job to run again; gives back what the owner answers."""
@@ -416,6 +423,7 @@ class Driver:
                 task.output = self._outputs[effect.signal_id] if effect.status is Status.COMPLETED else None
                 task.error, task.retries = effect.error, effect.retries
                 task.lost, task.crashes = effect.lost, effect.crashes
+                task.finished_at = self.now
             case WithdrawTasks():
                 self._stopped = self._stopped or effect.node is None
                 return self._withdraw(effect)
@@ -519,6 +527,12 @@ def _names(wanted: Request | Selection, item: int, task: Task) -> bool:
         and wanted.code in (None, error.get("code"))
         and wanted.fingerprint in (None, error.get("fingerprint"))
     )
+
+
+def _earlier(since: float | None, task: Task) -> float | None:
+    if task.status != "completed":
+        return since
+    return task.finished_at if since is None else min(since, task.finished_at)
 
 
 def _is_selected(selection: Selection, item: int, task: Task) -> bool:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.define.node import Importance, NodeType
+from holdfast.define.node import Importance, NodeType, Safe
 from holdfast.define.program import Program, compile_pinned
 from holdfast.store.interface import Lane, NewJob, NodeRow
 from tests.simulation.database import TERMINAL, Database, Key
@@ -18,6 +18,7 @@ BAD = ("failed", "cancelled")
 JOB_TERMINAL = ("completed", "partial", "failed", "cancelled")
 JOB_ENDS = frozenset(f"job_{status}" for status in JOB_TERMINAL)
 NODE_ENDS = frozenset(f"node_{status}" for status in TERMINAL)
+COMMIT_SECONDS = 2.0
 
 
 class _Told:
@@ -49,6 +50,7 @@ class Checkers:
         self._crash_limit = crash_limit
         self._epochs: dict[Key, int] = {}
         self._final: dict[Key, tuple[str, Any]] = {}
+        self._completed_at: dict[Key, float] = {}
         self._final_nodes: dict[tuple[str, str], tuple[str, Any]] = {}
         self._final_jobs: dict[str, str] = {}
         self._owner_epochs: dict[str, int] = {}
@@ -89,8 +91,20 @@ class Checkers:
             self._events_seen[job_id] = len(events)
         for key in self.db.history.resets[self._resets_seen :]:
             assert key[:2] in named, f"12: {key} was sent back, and no plan had named its node"
-            self._final.pop(key, None)
+            status, _ = self._final.pop(key, ("ready", None))
+            if status == "completed":
+                self._check_guard(key)
         self._resets_seen = len(self.db.history.resets)
+
+    def _check_guard(self, key: Key) -> None:
+        """12: what had completed was sent back only where and while its node lets it; a commit takes its time."""
+        job = self.db.jobs[key[0]]
+        program = compile_pinned(job["definition_hash"], self.db.definitions[job["definition_hash"]])
+        guard = program.nodes[key[1]].node.rerun
+        assert guard.safe is not Safe.NEVER, f"12: {key} ran again, and that is never safe"
+        if guard.within_hours is not None:
+            ago = self.db.now - self._completed_at[key]
+            assert ago <= guard.within_hours * 3600 + COMMIT_SECONDS, f"12: {key} ran again after {ago:.1f} s"
 
     # History
 
@@ -179,6 +193,7 @@ class Checkers:
                 self._final[key] = now
                 assert key not in self.db.queue, f"11: {key} is {task['status']} and still queued"
                 if task["status"] == "completed":
+                    self._completed_at[key] = self.db.now
                     assert (key, task["epoch"]) in self._accepted, f"1: {key} completed by an epoch that did not report"
                 self._check_crashes(key, task)
             queued = self.db.queue.get(key)

@@ -24,6 +24,13 @@ def can_be_reset(task: dict[str, Any], item: int, enqueued: int) -> bool:
     return task["params"] is not None and not task["waits"] and (task["status"] != "ready" or item < enqueued)
 
 
+def earlier(since: float | None, task: dict[str, Any]) -> float | None:
+    """Since when there are results, with this task's among them."""
+    if task["status"] != "completed":
+        return since
+    return task["finished_at"] if since is None else min(since, task["finished_at"])
+
+
 def is_selected(selection: Selection, item: int, task: dict[str, Any]) -> bool:
     if item < 0 and selection.items_only:
         return False
@@ -37,17 +44,19 @@ def select(
     found: dict[str, Selected] = {}
     for (node, item), task in db.tasks[job_id].items():
         known = found.setdefault(node, Selected({}))
-        chosen, refused = known.chosen, known.refused
+        chosen, refused, since = known.chosen, known.refused, known.completed_since
         chosen.setdefault(task["status"], 0)
         if request.node in (None, node) and names(request, item, task):
             if can_be_reset(task, item, enqueued):
                 chosen[task["status"]] += 1
+                since = earlier(since, task)
             elif task["status"] != "ready":
                 refused += 1
         leased = db.queue.get((job_id, node, item), {}).get("state") == "leased"
         found[node] = Selected(
-            chosen, refused, max(known.last_epoch, task["epoch"]), max(known.last_attempt, task["attempt"] + leased)
-        )
+            chosen, refused, max(known.last_epoch, task["epoch"]), max(known.last_attempt, task["attempt"] + leased),
+            completed_since=since, node_completed_since=earlier(known.node_completed_since, task),
+        )  # fmt: skip
     for asked in batches:
         found[asked.node] = select_batches(db, job_id, asked, found[asked.node])
     return found
@@ -64,11 +73,14 @@ def select_batches(db: Database, job_id: str, asked: BatchesAsked, known: Select
     touched &= {item for node, item in tasks if node == asked.node}
     selection = asked.selection._replace(also=tuple(sorted(touched)))
     chosen: Counter[str] = Counter()
-    refused = 0
+    refused, since = 0, None
     for (node, item), task in tasks.items():
         if node == asked.node and is_selected(selection, item, task):
             if can_be_reset(task, item, asked.enqueued):
                 chosen[task["status"]] += 1
+                since = earlier(since, task)
             else:
                 refused += task["status"] != "ready"
-    return known._replace(chosen=dict(chosen), refused=refused, touched=selection.also)
+        elif node == asked.node and item < 0:
+            since = earlier(since, task)
+    return known._replace(chosen=dict(chosen), refused=refused, touched=selection.also, completed_since=since)

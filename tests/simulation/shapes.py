@@ -44,6 +44,7 @@ def _add_piece(
 
     piece = chance.choice(["task", "task", "fan", "fan", "branch", "diamond"])
     common = {"retry": _retry(chance), "queue": chance.choice(["default", "heavy"]), **_gates(chance)}
+    common |= _guard(chance)
     match piece:
         case "task":
             flow.task(
@@ -62,7 +63,8 @@ def _add_piece(
             batches = _batches(chance)
             if "handler" in batches:
                 aggregation = "collect"
-            flow.fan_in(gather, after=[name], aggregation=aggregation, importance=drawn(), **batches)
+            guard = _guard(chance) if batches else {}
+            flow.fan_in(gather, after=[name], aggregation=aggregation, importance=drawn(), **batches, **guard)
             return [gather]
         case "branch":
             low, high, join = f"{name}_low", f"{name}_high", f"{name}_join"
@@ -123,6 +125,13 @@ def _batches(chance: random.Random) -> dict[str, Any]:
     batch = {"handler": "work", "size": drawn.choice([1, 2, 3, 5, "auto"]), "retry": _retry(drawn)}
     last = {"handler": "work", "retry": _retry(drawn)} if drawn.random() < 0.8 else {}
     return {"batch": batch, **last}
+
+
+def _guard(chance: random.Random) -> dict[str, Any]:
+    """Now and then what completed may not run again, or not after a while."""
+    drawn = random.Random(zlib.crc32(repr(chance.getstate()[1][-6:]).encode()))
+    guards = [{"safe": "never"}, {"within_hours": 5 / 3600}, {"within_hours": 30 / 3600}, {"safe": "always"}]
+    return {"rerun": drawn.choice(guards)} if drawn.random() < 0.25 else {}
 
 
 def draw_inputs(chance: random.Random) -> dict[str, Any]:

@@ -425,7 +425,7 @@ class World:
         state = job_state(job, nodes, self._program(job_id), self.rules)
         node = state.nodes.get(request.node or "")
         selected = select(self.db, job_id, request, node.enqueued if node else 0, batches_asked(state, request))
-        plan = make_plan(state, request, selected)
+        plan = make_plan(state, request, selected, self.db.now)
         return plan_id(job_id, state.generation, request, plan) if isinstance(plan, Plan) else None
 
     async def _orchestrate(self) -> None:

@@ -83,6 +83,7 @@ def _finish(db: Database, finished: Sequence[FinishWrite]) -> None:
             task |= {
                 "status": str(done.status), "attempt": done.attempt, "output": _json(report.get("output")),
                 "error": done.error, "retries": done.retries, "lost": done.lost, "crashes": done.crashes,
+                "finished_at": db.now,
             }  # fmt: skip
 
 
@@ -267,7 +268,7 @@ def apply_withdrawal(db: Database, wanted: Withdrawal, keys: Sequence[Key]) -> N
 def _task(status: str, params: Any = None, error: Any = None) -> dict[str, Any]:
     return {
         "status": status, "epoch": 1, "attempt": 0, "retries": 0, "lost": 0, "crashes": 0, "params": params,
-        "output": None, "error": error, "waits": False,
+        "output": None, "error": error, "waits": False, "finished_at": None,
     }  # fmt: skip
 
 

@@ -50,6 +50,8 @@ class Backstage(Protocol):
 
     async def pass_due_time(self, job_id: str) -> None: ...
 
+    async def end_earlier(self, job_id: str, node: str, item: int, seconds: float) -> None: ...
+
     async def task(self, job_id: str, node: str, item: int) -> dict[str, Any]: ...
 
     async def queue(self, job_id: str) -> list[dict[str, Any]]: ...
@@ -99,6 +101,16 @@ class PostgresBackstage:
 
     async def pass_due_time(self, job_id: str) -> None:
         await self._run(b"update queue set due_at = now() - interval '1 s' where job_id = %s", job_id)
+
+    async def end_earlier(self, job_id: str, node: str, item: int, seconds: float) -> None:
+        await self._run(
+            b"update tasks set finished_at = finished_at - make_interval(secs => %s)"
+            b" where job_id = %s and node = %s and item = %s",
+            seconds,
+            job_id,
+            node,
+            item,
+        )
 
     async def task(self, job_id: str, node: str, item: int) -> dict[str, Any]:
         rows = await self._run(
@@ -157,6 +169,9 @@ class ModelBackstage:
         for key, row in self._db.queue.items():
             if key[0] == job_id:
                 row["due_at"] = self._db.now - 1
+
+    async def end_earlier(self, job_id: str, node: str, item: int, seconds: float) -> None:
+        self._db.tasks[job_id][(node, item)]["finished_at"] -= seconds
 
     async def task(self, job_id: str, node: str, item: int) -> dict[str, Any]:
         return dict(self._db.tasks[job_id][(node, item)])

@@ -91,6 +91,30 @@ async def test_what_a_verb_means_of_the_batches_is_counted_by_status(stage: Stag
         assert (found.touched, found.last_epoch, found.last_attempt) == (touched, 1, 1)
 
 
+async def test_since_when_there_are_results_is_told_of_the_batches_that_are_meant_and_of_the_task_behind_them(
+    stage: Stage,
+) -> None:
+    play = await batched(stage)
+    await play.work()
+    state = await play.state()
+    for batch, hours in enumerate((5, 4, 3)):
+        await stage.behind.end_earlier(play.job_id, "all", batch, hours * 3600)
+    await stage.behind.end_earlier(play.job_id, *LAST, 1 * 3600)
+    for request, hours in (
+        (Request(Verb.CLEAR, "each", (7,)), 3),
+        (Request(Verb.CLEAR, "each", (4, 7)), 4),
+        (Request(Verb.CLEAR, "all", (1, 2)), 4),
+        (Request(Verb.CLEAR, "each", code="OTHER"), 1),
+    ):
+        cycle = stage.store.cycle(play.owner.orchestrator_id)
+        opened = await cycle.open(10, 10)
+        found = (await cycle.select(play.job_id, request, 8, batches_asked(state, request)))["all"]
+        await cycle.rollback()
+        assert found.completed_since is not None and found.node_completed_since is not None
+        assert round((opened.now - found.completed_since) / 3600) == hours, request
+        assert round((opened.now - found.node_completed_since) / 3600) == 5
+
+
 async def test_a_lease_of_the_last_task_dies_when_a_batch_is_cleared_and_its_report_is_refused_invariant_1(
     stage: Stage,
 ) -> None:

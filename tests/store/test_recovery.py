@@ -180,6 +180,24 @@ async def test_what_a_verb_names_is_counted_by_status(stage: Stage) -> None:
     assert {status: number for status, number in some.chosen.items() if number} == {"completed": 1, "ready": 1}
 
 
+async def test_since_when_there_are_results_is_told_of_what_a_verb_names_and_of_the_whole_node(stage: Stage) -> None:
+    play = await begun(stage, 4)
+    await play.report((await stage.claim(play.worker))[:3], 2)
+    await play.cycle()
+    for item, hours in enumerate((2, 1, 3)):
+        await stage.behind.end_earlier(play.job_id, "each", item, hours * 3600)
+    cycle = stage.store.cycle(play.owner.orchestrator_id)
+    opened = await cycle.open(10, 10)
+    found = [
+        (await cycle.select(play.job_id, Request(Verb.CLEAR, "each", items), 4))["each"]
+        for items in ((), (1,), (2, 3))
+    ]  # fmt: skip
+    await cycle.rollback()
+    ago = [round((opened.now - one.completed_since) / 3600) if one.completed_since else None for one in found]
+    assert ago == [2, 1, None], "what failed, or runs, has no result"
+    assert {round((opened.now - (one.node_completed_since or 0)) / 3600) for one in found} == {2}
+
+
 async def test_a_refused_verb_changes_nothing_and_says_why(stage: Stage) -> None:
     play = await begun(stage, 2)
     applied, why = await play.ask("resume")

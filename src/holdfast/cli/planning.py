@@ -14,7 +14,7 @@ from holdfast.cli.session import command
 from holdfast.cli.streams import answer, answer_json, harmless, say
 from holdfast.cli.streams import show as show_table
 from holdfast.cli.words import counted, cut, short
-from holdfast.core.recovering import Action
+from holdfast.core.recovering import Action, Step
 from holdfast.core.steering import Change, SteeringVerb
 from holdfast.errors import Refused
 from holdfast.plans import AnyPlan, JobPlan, SteeringPlan
@@ -66,7 +66,7 @@ def plan_table(plan: AnyPlan) -> Table:
     table.add_column("why", overflow="fold")
     for step in plan.steps:
         style = None if step.action in (Action.KEEP, Change.KEEP) else "yellow"
-        redone = step.confirm and step.action is Action.RERUN
+        redone = isinstance(step, Step) and step.redone
         note = f"{step.reason}; it had completed" if redone else step.reason
         tasks = f"{step.items:,}" if step.items else ""
         table.add_row(cut(harmless(step.node), 40), str(step.action), tasks, note, style=style)

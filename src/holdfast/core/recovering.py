@@ -19,7 +19,7 @@ from holdfast.core.readiness import SKIPPED_BY_PERSON, View, view
 from holdfast.core.signals import BatchesAsked, RecoveryRequested, Request, Selected, Selection, Verb
 from holdfast.core.states import JOB_TERMINAL, TERMINAL, JobState, JobStatus, NodeState, Status, Trigger
 from holdfast.core.turn import Turn
-from holdfast.define.node import NodeType
+from holdfast.define.node import NodeType, Rerun, Safe
 
 RESUMABLE = frozenset({JobStatus.FAILED, JobStatus.PARTIAL, JobStatus.CANCELLED})
 UNFINISHED = (str(Status.FAILED), str(Status.CANCELLED))
@@ -46,6 +46,8 @@ class Step(NamedTuple):
     reason: str
     selection: Selection | None = None
     confirm: bool = False
+    """Whether a person has to mean it."""
+    redone: bool = False
     """Whether it runs again what had completed."""
 
 
@@ -71,7 +73,7 @@ class Refusal(NamedTuple):
     """It speaks of something that does not exist."""
 
 
-def make_plan(state: JobState, request: Request, selected: Mapping[str, Selected]) -> Plan | Refusal:
+def make_plan(state: JobState, request: Request, selected: Mapping[str, Selected], now: float) -> Plan | Refusal:
     """What the verb would do now, node by node in the order of the graph."""
     refusal = _refusal(state, request)
     if refusal is not None:
@@ -84,12 +86,46 @@ def make_plan(state: JobState, request: Request, selected: Mapping[str, Selected
             step = _ended_by_hand(state, request)
         else:
             step = _step(state, request, selected, chosen.get(name), name, changed)
+        if step.redone:
+            guard = state.program.nodes[name].node.rerun
+            reason = _guarded(guard, step, selected.get(name, NOTHING_SELECTED), now)
+            if reason is not None:
+                return Refusal(reason, _way_around(state, request, chosen, name, changed))
+            step = step._replace(confirm=guard.safe is Safe.CONFIRM)
         if step.action in (Action.RERUN, Action.SKIP):
             changed[name] = step
         steps.append(step)
     if not changed:
         return Refusal("nothing of it would run again", "Name other tasks, or see what there is: holdfast status JOB")
     return Plan(request.verb, tuple(steps))
+
+
+def _guarded(guard: Rerun, step: Step, found: Selected, now: float) -> str | None:
+    """Why what completed of the node may not run again."""
+    if guard.safe is Safe.NEVER:
+        return f"what {step.node} has completed may never run again"
+    since = found.node_completed_since if step.selection is None else found.completed_since
+    if guard.within_hours is None or since is None or now - since <= guard.within_hours * 3600:
+        return None
+    hours = f"{guard.within_hours:g} hour{'' if guard.within_hours == 1 else 's'}"
+    return f"what {step.node} has completed may run again for {hours}, and these are over"
+
+
+def _way_around(
+    state: JobState, request: Request, chosen: Mapping[str, Any], name: str, changed: Mapping[str, Step]
+) -> str:
+    """What can be done where a node may not run again: as much as does not touch it, or a new job."""
+    node = state.nodes[name]
+    if name in chosen and _lacks_items(node):
+        return f"Run only what has not completed of it: holdfast retry JOB {name}"
+    if name not in chosen and node.status is Status.COMPLETED and request.verb not in BY_HAND:
+        if request.verb is not Verb.RESUME:
+            return f"Leave {name} as it is, with the same command and --only."
+        cause = name
+        while cause not in chosen:
+            cause = next(source for source in state.program.graph.sources[cause] if source in changed)
+        return f"Leave {name} as it is: holdfast retry JOB {cause} --only"
+    return f"Begin a new job with its inputs: holdfast submit {state.program.definition.workflow_id} --force"
 
 
 def batches_asked(state: JobState, request: Request) -> list[BatchesAsked]:
@@ -217,21 +253,21 @@ def _step(
             return Step(name, Action.STALE, node.completed, f"{above[0]} runs again, and this stays as it is")
         if _keeps_batches(state, node, rerun, above):
             return _batches_above(state, node, found, above[0])
-        return Step(name, Action.RERUN, _width(state, node), f"{above[0]} runs again", confirm=_has_done(state, node))
+        return Step(name, Action.RERUN, _width(state, node), f"{above[0]} runs again", redone=_has_done(state, node))
     if chosen is not None:
         selection, reason = chosen
         bad = next((s for s in state.program.graph.sources[name] if s not in rerun and _is_bad(state, s, name)), None)
         if bad is not None:
             return Step(name, Action.KEEP, node.completed, f"{bad} stays {state.nodes[bad].status}")
         if selection is None:
-            return Step(name, Action.RERUN, _width(state, node), reason, confirm=_has_done(state, node))
+            return Step(name, Action.RERUN, _width(state, node), reason, redone=_has_done(state, node))
         if node.batch_size is not None:
             return _batches_step(state, node, found, selection._replace(items_only=True), reason)
         number = found.number(selection)
         number += node.width - node.expanded if node.status in TERMINAL else 0
         if number:
             redone = found.chosen_of(selection, Status.COMPLETED) > 0
-            return Step(name, Action.RERUN, number, reason, selection, confirm=redone)
+            return Step(name, Action.RERUN, number, reason, selection, redone=redone)
         refused = f"{found.refused} of its items cannot run: their params were refused" if found.refused else None
         return Step(name, Action.KEEP, node.completed, refused or "none of its tasks is meant")
     return Step(name, Action.KEEP, node.completed, f"it is {node.status}")
@@ -249,7 +285,7 @@ def _batches_above(state: JobState, node: NodeState, found: Selected, above: str
     selection = Selection(NOT_COMPLETED, also=found.touched, items_only=True)
     number = found.number(selection) + _never_made(node) + _last_tasks(state, node)
     redone = found.chosen.get(Status.COMPLETED, 0) > 0 or node.status is Status.COMPLETED
-    return Step(node.name, Action.RERUN, number, f"{above} runs again", selection, confirm=redone)
+    return Step(node.name, Action.RERUN, number, f"{above} runs again", selection, redone=redone)
 
 
 def _batches_step(state: JobState, node: NodeState, found: Selected, selection: Selection, reason: str) -> Step:
@@ -261,7 +297,7 @@ def _batches_step(state: JobState, node: NodeState, found: Selected, selection: 
         return Step(node.name, Action.KEEP, node.completed, "none of its tasks is meant")
     redone = found.chosen_of(selection, Status.COMPLETED) > 0 or node.status is Status.COMPLETED
     number += _last_tasks(state, node)
-    return Step(node.name, Action.RERUN, number, reason, selection, confirm=redone)
+    return Step(node.name, Action.RERUN, number, reason, selection, redone=redone)
 
 
 def _last_tasks(state: JobState, node: NodeState) -> int:
@@ -309,7 +345,7 @@ def _width(state: JobState, node: NodeState) -> int:
 def reset(turn: Turn, signal: RecoveryRequested) -> Refusal | None:
     """Carry out the plan: what it names goes back to the start, everything else stays, with its epoch and its lease."""
     state = turn.state
-    plan = make_plan(state, signal.request, signal.selected)
+    plan = make_plan(state, signal.request, signal.selected, turn.now)
     if isinstance(plan, Refusal):
         return plan
     wanted = signal.request.plan_id

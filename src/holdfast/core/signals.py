@@ -240,6 +240,10 @@ class Selected(NamedTuple):
     last_attempt: int = 0
     touched: tuple[int, ...] = ()
     """Batches whose page holds a task that is sent back; they are among the chosen."""
+    completed_since: float | None = None
+    """When the first of the chosen tasks that completed did so; the one behind batches goes back with any of them."""
+    node_completed_since: float | None = None
+    """When the first of all its tasks that completed did so."""
 
     def number(self, selection: Selection) -> int:
         return sum(self.chosen_of(selection, status) for status in self.chosen)

@@ -97,6 +97,7 @@ Names = Annotated[list[str], BeforeValidator(_one_or_many), WithJsonSchema(_NAME
 Name = Annotated[str, Field(pattern=HANDLER_NAME, max_length=MAX_NAME_LENGTH)]
 Expression = Annotated[str, AfterValidator(_some_text)]
 Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
+Hours = Annotated[float, Field(gt=0, le=MAX_SECONDS / 3600, allow_inf_nan=False)]
 Delay = Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Length = Annotated[int, Field(ge=0)]
@@ -326,6 +327,16 @@ DependsOn = Annotated[
 Importance = Literal["critical", "important", "optional"]
 
 
+class RerunDocument(Surface):
+    """What guards the tasks that have completed; those that failed may always run again."""
+
+    safe: Literal["always", "confirm", "never"] = "confirm"
+    """Whether they may run again: always, after a confirmation, or never. Default confirm."""
+
+    within_hours: Hours | None = None
+    """How long after they completed. Default: without limit."""
+
+
 class DeliverableDocument(Surface):
     """What a node makes that is of use by itself, whatever becomes of the rest of the job."""
 
@@ -375,6 +386,9 @@ class TaskDocument(AnyNode, Work):
 
     deliverable: DeliverableDocument | None = None
     """What it delivers: counted by its items that completed, and told with the job's outcome."""
+
+    rerun: RerunDocument | None = None
+    """Whether what completed of it may run again when a person asks for it. Default: after a confirmation."""
 
     next: Names | None = None
     """The node or nodes that follow."""
@@ -476,6 +490,9 @@ class FanOutDocument(AnyNode):
     deliverable: DeliverableDocument | None = None
     """What it delivers: counted by its items that completed, and told with the job's outcome."""
 
+    rerun: RerunDocument | None = None
+    """Whether what completed of it may run again when a person asks for it. Default: after a confirmation."""
+
     next: Names | None = None
     """The node or nodes that follow."""
 
@@ -515,6 +532,9 @@ class FanInDocument(AnyNode, Work):
 
     deliverable: DeliverableDocument | None = None
     """What it delivers: counted by its items that completed, and told with the job's outcome."""
+
+    rerun: RerunDocument | None = None
+    """Whether what completed of it may run again when a person asks for it. Default: after a confirmation."""
 
     next: Names | None = None
     """The node or nodes that follow."""

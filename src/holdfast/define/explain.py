@@ -28,6 +28,7 @@ from holdfast.define.document import (
     JitterRange,
     ProbeDocument,
     RateDocument,
+    RerunDocument,
     RetryDocument,
     Surface,
     WorkflowDocument,
@@ -73,6 +74,7 @@ _PARTS: dict[str, type[Surface]] = {
     "rate": RateDocument,
     "probe": ProbeDocument,
     "deliverable": DeliverableDocument,
+    "rerun": RerunDocument,
 }
 _MISPLACED = {
     ("conditional", "importance"): "A conditional is always critical.",

@@ -112,6 +112,30 @@ class Tolerate:
         return {"failures": self.failures, "percent": self.percent}
 
 
+class Safe(StrEnum):
+    """Whether what completed may run again when a person asks for it."""
+
+    ALWAYS = "always"
+    CONFIRM = "confirm"
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class Rerun:
+    """What guards the tasks of a node that have completed; those that have not may always run again."""
+
+    safe: Safe = Safe.CONFIRM
+    within_hours: float | None = None
+    """How long after they completed; None: without limit."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"safe": str(self.safe), "within_hours": self.within_hours}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Rerun:
+        return cls(Safe(data["safe"]), data["within_hours"])
+
+
 AUTO = "auto"
 
 
@@ -161,6 +185,7 @@ class Node:
     on_item_failure: OnItemFailure = OnItemFailure.FINISH
     batches: Batches | None = None
     deliverable: Deliverable | None = None
+    rerun: Rerun = Rerun()
 
     @property
     def tasks(self) -> tuple[TaskSpec, ...]:
@@ -179,6 +204,8 @@ class Node:
             later["batches"] = self.batches.to_json()
         if self.deliverable is not None:
             later["deliverable"] = self.deliverable.to_json()
+        if self.rerun != Rerun():
+            later["rerun"] = self.rerun.to_json()
         return later | {
             "name": self.name,
             "type": str(self.type),
@@ -211,4 +238,5 @@ class Node:
             on_item_failure=OnItemFailure(data.get("on_item_failure", "finish")),
             batches=Batches.from_json(data["batches"]) if "batches" in data else None,
             deliverable=Deliverable(**data["deliverable"]) if "deliverable" in data else None,
+            rerun=Rerun.from_json(data["rerun"]) if "rerun" in data else Rerun(),
         )

@@ -19,6 +19,7 @@ from holdfast.define.document import (
     FanOutDocument,
     InputDocument,
     JitterRange,
+    RerunDocument,
     RetryDocument,
     Surface,
     TaskDocument,
@@ -38,6 +39,8 @@ from holdfast.define.node import (
     Node,
     NodeType,
     OnItemFailure,
+    Rerun,
+    Safe,
     TaskSpec,
     Tolerate,
 )
@@ -165,6 +168,7 @@ def _node(name: str, document: Surface, workflow: WorkflowDocument, report: Repo
         on_item_failure=OnItemFailure(getattr(document, "on_item_failure", None) or OnItemFailure.FINISH),
         batches=_batches(document, workflow, path, report),
         deliverable=_deliverable(document),
+        rerun=_rerun(document, path, report),
     )
 
 
@@ -191,6 +195,18 @@ def _batches(document: Surface, workflow: WorkflowDocument, path: Path, report: 
 def _deliverable(document: Surface) -> Deliverable | None:
     declared: DeliverableDocument | None = getattr(document, "deliverable", None)
     return Deliverable(declared.name, _key(declared.location)) if declared is not None else None
+
+
+def _rerun(document: Surface, path: Path, report: Report) -> Rerun:
+    declared: RerunDocument | None = getattr(document, "rerun", None)
+    if declared is None:
+        return Rerun()
+    if isinstance(document, FanInDocument) and document.handler is None and document.batch is None:
+        report.at_key((*path, "rerun"), "'rerun' needs a handler: without one nothing is run.")
+    if declared.safe == "never" and declared.within_hours is not None:
+        message = "What may never run again has no time in which it may."
+        report.at_key((*path, "rerun", "within_hours"), message, "Remove the key, or use safe: confirm.")
+    return Rerun(Safe(declared.safe), _float(declared.within_hours))
 
 
 def _check_deliverables(definition: Definition, report: Report) -> None:

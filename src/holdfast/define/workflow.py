@@ -89,6 +89,7 @@ class Workflow:
         output_schema: Mapping[str, Any] | None = None,
         importance: str | None = None,
         deliverable: Mapping[str, Any] | None = None,
+        rerun: Mapping[str, Any] | None = None,
         description: str | None = None,
     ) -> str:
         """One piece of work for a worker."""
@@ -108,6 +109,7 @@ class Workflow:
             output_schema=output_schema,
             importance=importance,
             deliverable=deliverable,
+            rerun=rerun,
             next=_names(next),
             depends_on=_depends_on(after, after_any),
             description=description,
@@ -136,6 +138,7 @@ class Workflow:
         on_item_failure: str | None = None,
         importance: str | None = None,
         deliverable: Mapping[str, Any] | None = None,
+        rerun: Mapping[str, Any] | None = None,
         description: str | None = None,
     ) -> str:
         """One task per item of `source`; the params also see `item` and `index`."""
@@ -161,6 +164,7 @@ class Workflow:
             on_item_failure=on_item_failure,
             importance=importance,
             deliverable=deliverable,
+            rerun=rerun,
             next=_names(next),
             depends_on=_depends_on(after, after_any),
             description=description,
@@ -188,6 +192,7 @@ class Workflow:
         output_schema: Mapping[str, Any] | None = None,
         importance: str | None = None,
         deliverable: Mapping[str, Any] | None = None,
+        rerun: Mapping[str, Any] | None = None,
         description: str | None = None,
     ) -> str:
         """Brings the items of the fan-out before it together; with `batch={"handler": f, "size": 100}` page by page."""
@@ -209,6 +214,7 @@ class Workflow:
             output_schema=output_schema,
             importance=importance,
             deliverable=deliverable,
+            rerun=rerun,
             next=_names(next),
             depends_on=_depends_on(after, after_any),
             description=description,

@@ -23,6 +23,7 @@ from holdfast.core.signals import (
     TaskView,
     UnqueuedTask,
 )
+from holdfast.core.states import Status
 from holdfast.define.gates import BreakerRules
 from holdfast.errors import Fenced, LostRace, Unreachable
 from holdfast.store.arrays import jsons, plain, texts
@@ -321,10 +322,10 @@ def selecting(job_id: str, request: Request, enqueued: int) -> dict[str, Any]:
 def selected_from(rows: Rows) -> dict[str, Selected]:
     """What `select_tasks` found, by node."""
     found: dict[str, Selected] = {}
-    for node, status, chosen, refused, epoch, attempt in rows:
+    for node, status, chosen, refused, epoch, attempt, *since in rows:
         known = found.setdefault(node, Selected({}))
         known.chosen[status] = chosen
-        found[node] = known._replace(
+        found[node] = _since(known, status, since)._replace(
             refused=known.refused + refused,
             last_epoch=max(known.last_epoch, epoch),
             last_attempt=max(known.last_attempt, attempt),
@@ -349,13 +350,23 @@ def selecting_batches(job_id: str, asked: BatchesAsked) -> dict[str, Any]:
 
 def batches_from(rows: Rows) -> Selected:
     """What `select_batches` found."""
-    return Selected(
-        chosen={status: chosen for status, chosen, *_ in rows},
-        refused=sum(refused for _, _, refused, *_ in rows),
-        last_epoch=max((epoch for *_, epoch, _, _ in rows), default=0),
-        last_attempt=max((attempt for *_, attempt, _ in rows), default=0),
-        touched=tuple(sorted(batch for *_, touched in rows for batch in touched or ())),
-    )
+    found = Selected({})
+    for status, chosen, refused, epoch, attempt, touched, *since in rows:
+        found.chosen[status] = chosen
+        found = _since(found, status, since)._replace(
+            refused=found.refused + refused,
+            last_epoch=max(found.last_epoch, epoch),
+            last_attempt=max(found.last_attempt, attempt),
+            touched=tuple(sorted((*found.touched, *(touched or ())))),
+        )
+    return found
+
+
+def _since(found: Selected, status: str, since: Sequence[float | None]) -> Selected:
+    """Since when there are results, of the tasks that are meant and of all."""
+    if status != Status.COMPLETED:
+        return found
+    return found._replace(completed_since=since[0], node_completed_since=since[1])
 
 
 class InboxFloor:

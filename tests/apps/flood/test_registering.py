@@ -114,6 +114,7 @@ async def test_a_stack_that_is_healed_is_registered_with_its_own_batch_alone(
     assert nodes(status)["stack"]["counts"]["failed"] == 1
 
     bad.write_bytes(whole)
+    assert not (await engine.client.plan(job_id, Request(Verb.RESUME))).asks, "nothing of it is worth a question"
     await engine.client.recover(job_id, Request(Verb.RESUME))
 
     async def is_completed() -> bool:

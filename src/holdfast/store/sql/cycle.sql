@@ -354,7 +354,9 @@ returning t.job_id::text, t.node, t.item;
 -- be queued, and would be again; what waits after a reset is on its way; what was never queued needs no reset.
 select t.node, t.status, count(*) filter (where c.is_named and c.can_run)::int,
     count(*) filter (where c.is_named and t.status <> 'ready' and not c.can_run)::int, max(t.epoch),
-    max(t.attempt + (q.state is not distinct from 'leased')::int)
+    max(t.attempt + (q.state is not distinct from 'leased')::int),
+    extract(epoch from min(t.finished_at) filter (where c.is_named and c.can_run))::float8,
+    extract(epoch from min(t.finished_at))::float8
 from tasks t
 left join queue q on q.job_id = any(array[t.job_id]) and q.node = t.node and q.item = t.item
 cross join lateral (
@@ -384,7 +386,9 @@ with touched as materialized (
 select t.status, count(*) filter (where c.is_meant and c.can_run)::int,
     count(*) filter (where c.is_meant and t.status <> 'ready' and not c.can_run)::int, max(t.epoch),
     max(t.attempt + (q.state is not distinct from 'leased')::int),
-    array_agg(t.item) filter (where k.batch is not null)
+    array_agg(t.item) filter (where k.batch is not null),
+    extract(epoch from min(t.finished_at) filter (where c.is_meant and c.can_run or t.item < 0))::float8,
+    extract(epoch from min(t.finished_at))::float8
 from tasks t
 left join touched k on k.batch = t.item
 left join queue q on q.job_id = any(array[t.job_id]) and q.node = t.node and q.item = t.item

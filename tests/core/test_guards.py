@@ -1,0 +1,145 @@
+"""What a node says about running again what it has completed: always, after a confirmation, for a while, or never."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast.core.recovering import Plan, Refusal
+from holdfast.define.workflow import Workflow
+from tests.core.driver import Driver, Fails
+
+BAD = Fails("as scripted", permanent=True)
+HOUR = 3600.0
+OVER = "what register has completed may run again for 24 hours, and these are over"
+
+
+def pipeline(register: dict[str, Any] | None = None, stack: dict[str, Any] | None = None, **batched: Any) -> Driver:
+    """Stack five items, of which some may fail, register them, tell of it."""
+    flow = Workflow("floods")
+    flow.fan_out(
+        "stack", source="{{ [0, 1, 2, 3, 4] }}", handler="h", tolerate={"failures": 5}, rerun=stack
+    )  # fmt: skip
+    flow.fan_in("register", after="stack", handler="h", rerun=register, **batched)
+    flow.task("tell", handler="h", after="register", importance="important")
+    driver = Driver(flow)
+    driver.submit()
+    return driver
+
+
+def run(driver: Driver, *bad: Any) -> list[tuple[str, int]]:
+    ran: list[tuple[str, int]] = []
+
+    def work(node: str, item: int, attempt: int, params: Any) -> Any:
+        ran.append((node, item))
+        return BAD if node in bad or (node, item) in bad else {}
+
+    driver.run(work)
+    return ran
+
+
+def refusal(plan: Plan | Refusal) -> tuple[str, str]:
+    assert isinstance(plan, Refusal), plan
+    return plan.reason, plan.remedy
+
+
+def asking(plan: Plan | Refusal) -> dict[str, tuple[bool, bool]]:
+    assert isinstance(plan, Plan), plan
+    return {step.node: (step.confirm, step.redone) for step in plan.reruns}
+
+
+def test_what_completed_runs_again_after_a_confirmation_unless_its_node_says_that_it_is_always_safe() -> None:
+    driver = pipeline(register={"safe": "always"})
+    run(driver)
+    assert asking(driver.plan("rerun", "stack")) == {
+        "stack": (True, True),
+        "register": (False, True),
+        "tell": (True, True),
+    }
+
+
+def test_what_completed_may_run_again_for_a_while_and_the_owner_looks_at_the_time_as_well() -> None:
+    driver = pipeline(register={"within_hours": 24})
+    run(driver)
+    driver.now += 24 * HOUR
+    assert asking(driver.plan("rerun", "register")) == {"register": (True, True), "tell": (True, True)}
+    driver.now += 1
+    reason, remedy = refusal(driver.plan("rerun", "register"))
+    assert (reason, remedy) == (OVER, "Begin a new job with its inputs: holdfast submit floods --force")
+    answer = driver.recover("rerun", "register")
+    assert (answer.applied, driver.state.generation, driver.state.status) == (False, 1, "completed")
+    assert OVER in answer.reason
+
+
+def test_what_failed_may_always_run_again() -> None:
+    driver = pipeline(register={"safe": "never"}, stack={"safe": "never"})
+    run(driver, ("stack", 3), "register")
+    driver.now += 1000 * HOUR
+    assert driver.recover("retry", "register").applied
+    assert run(driver) == [("register", -1), ("tell", -1)]
+
+
+def test_a_guarded_node_behind_the_one_that_runs_again_is_refused_too_and_the_way_around_works() -> None:
+    driver = pipeline(register={"safe": "never"})
+    run(driver, ("stack", 3))
+    reason, remedy = refusal(driver.plan("resume"))
+    assert reason == "what register has completed may never run again"
+    assert remedy == "Leave register as it is: holdfast retry JOB stack --only"
+    assert refusal(driver.plan("retry", "stack"))[1] == "Leave register as it is, with the same command and --only."
+    assert driver.recover("retry", "stack", only=True).applied
+    assert run(driver) == [("stack", 3)]
+    assert (driver.status_of("register"), driver.state.status) == ("completed", "completed")
+
+
+def test_of_a_node_that_may_not_run_again_as_a_whole_what_failed_still_may() -> None:
+    driver = pipeline(stack={"within_hours": 1})
+    run(driver, ("stack", 3))
+    driver.now += 2 * HOUR
+    reason, remedy = refusal(driver.plan("rerun", "stack"))
+    assert reason == "what stack has completed may run again for 1 hour, and these are over"
+    assert remedy == "Run only what has not completed of it: holdfast retry JOB stack"
+    assert driver.recover("retry", "stack").applied
+    assert run(driver) == [("stack", 3), ("register", -1), ("tell", -1)]
+
+
+def test_the_time_of_an_item_counts_and_not_that_of_its_node() -> None:
+    driver = pipeline(stack={"within_hours": 1})
+    run(driver, ("stack", 3))
+    driver.now += 2 * HOUR
+    driver.recover("retry", "stack")
+    run(driver)
+    driver.now += HOUR / 2
+    assert asking(driver.plan("clear", "stack", items=(3,)))["stack"] == (True, True)
+    assert "over" in refusal(driver.plan("clear", "stack", items=(2,)))[0]
+    assert "over" in refusal(driver.plan("clear", "stack", items=(2, 3)))[0]
+    assert "over" in refusal(driver.plan("rerun", "stack"))[0]
+
+
+def test_of_batches_those_count_that_would_run_again_and_the_task_behind_them() -> None:
+    driver = pipeline(register={"within_hours": 1}, batch={"handler": "h", "size": 2})
+    run(driver, ("stack", 4), ("register", 1))
+    driver.now += 2 * HOUR
+    assert asking(driver.plan("retry", "register"))["register"] == (False, False)
+    driver.recover("retry", "register")
+    assert run(driver) == [("register", 1), ("register", -1), ("tell", -1)]
+    driver.now += HOUR / 2
+    assert asking(driver.plan("clear", "stack", items=(2,)))["register"] == (True, True), (
+        "its batch is half an hour old"
+    )
+    assert "register" in refusal(driver.plan("clear", "stack", items=(4,)))[0], "its batch is older"
+    driver.now += HOUR
+    assert "register" in refusal(driver.plan("clear", "stack", items=(2,)))[0]
+
+
+@pytest.mark.parametrize("verb", ["skip", "set"])
+def test_what_is_ended_by_hand_does_not_bring_a_guarded_node_to_run_again(verb: str) -> None:
+    flow = Workflow("w")
+    flow.task("split", handler="h", importance="important")
+    flow.task("tell", handler="h", importance="important")
+    flow.task("all", handler="h", after_any=["split", "tell"], rerun={"safe": "never"})
+    driver = Driver(flow)
+    run(driver, "split")
+    reason, remedy = refusal(driver.plan(verb, "split"))
+    assert reason == "what all has completed may never run again"
+    assert remedy == "Begin a new job with its inputs: holdfast submit w --force"
