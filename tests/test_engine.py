@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.core.steering import SteeringVerb
 from holdfast.define.load import load_file, load_text
 from holdfast.errors import Permanent, Transient
 from holdfast.worker.context import AsyncContext, Context
@@ -420,6 +421,26 @@ nodes:
     assert status["error"]["message"] == "cancelled by ann: changed my mind"
     assert statuses(status) == {"spread": "cancelled", "after": "cancelled"}
     assert seen == [("cancelled", 20)]
+
+
+async def test_a_plan_of_a_cancel_that_the_job_has_outrun_is_refused_by_its_owner_invariant_12(
+    database_url: str,
+) -> None:
+    async with running(database_url, registry()) as engine:
+        job_id = await engine.submit("workflow_id: later\nnodes: {a: {handler: sleep, params: {duration_seconds: 60}}}")
+
+        async def answer(signal_id: int) -> Any:
+            async def answered() -> Any:
+                return await engine.store.answer(signal_id)
+
+            return await eventually(answered)
+
+        shown = await engine.client.plan_steering(job_id, SteeringVerb.CANCEL)
+        assert (await answer(await engine.client.pause(job_id)))[0]
+        told = await answer(await engine.client.cancel(job_id, plan_id=shown.plan_id))
+        assert told == (False, "it has moved since the plan was made")
+        shown = await engine.client.plan_steering(job_id, SteeringVerb.CANCEL)
+        assert (await answer(await engine.client.cancel(job_id, plan_id=shown.plan_id)))[0]
 
 
 async def test_a_job_that_takes_too_long_fails_at_its_timeout(database_url: str) -> None:

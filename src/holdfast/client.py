@@ -238,17 +238,30 @@ class Client:
             )
         return read_pinned(found)
 
-    async def cancel(self, job_id: str, *, reason: str = "", actor: str | None = None) -> int:
-        """Ask the job's owner to stop it; returns the signal's id, whose answer tells what came of it."""
-        return await self._store.send(job_id, "cancel", actor or current_actor(), reason)
+    async def cancel(
+        self, job_id: str, *, reason: str = "", actor: str | None = None, plan_id: str | None = None
+    ) -> int:
+        """Ask the job's owner to stop it; returns the signal's id, whose answer tells what came of it.
 
-    async def pause(self, job_id: str, *, reason: str = "", actor: str | None = None) -> int:
+        With the id of a plan it does exactly that, or refuses because the job has moved.
+        """
+        return await self._steer(job_id, SteeringVerb.CANCEL, reason, actor, plan_id)
+
+    async def pause(
+        self, job_id: str, *, reason: str = "", actor: str | None = None, plan_id: str | None = None
+    ) -> int:
         """Ask the job's owner to begin nothing new of it; returns the signal's id."""
-        return await self._store.send(job_id, "pause", actor or current_actor(), reason)
+        return await self._steer(job_id, SteeringVerb.PAUSE, reason, actor, plan_id)
 
-    async def unpause(self, job_id: str, *, reason: str = "", actor: str | None = None) -> int:
+    async def unpause(
+        self, job_id: str, *, reason: str = "", actor: str | None = None, plan_id: str | None = None
+    ) -> int:
         """Ask the job's owner to let it go on; returns the signal's id."""
-        return await self._store.send(job_id, "unpause", actor or current_actor(), reason)
+        return await self._steer(job_id, SteeringVerb.UNPAUSE, reason, actor, plan_id)
+
+    async def _steer(self, job_id: str, verb: SteeringVerb, reason: str, actor: str | None, plan_id: str | None) -> int:
+        given = {"plan_id": plan_id} if plan_id is not None else None
+        return await self._store.send(job_id, str(verb), actor or current_actor(), reason, given)
 
     async def plan(self, job_id: str, request: Request) -> JobPlan:
         """What a verb would keep and run again now; nothing is changed. Refused where it cannot be done."""

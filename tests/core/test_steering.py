@@ -9,7 +9,7 @@ import pytest
 from holdfast.core.recovering import Refusal
 from holdfast.core.signals import CancelRequested, PauseRequested, Signal
 from holdfast.core.states import JobStatus, Rules, Status, StopCause
-from holdfast.core.steering import OpenJob, OpenNode, Steering, SteeringVerb, make_steering, steering_id
+from holdfast.core.steering import OpenJob, OpenNode, Steering, SteeringVerb, make_steering, open_job, steering_id
 from holdfast.define.workflow import Workflow
 from tests.core.driver import Driver
 
@@ -71,15 +71,10 @@ def timed_out() -> Driver:
     return driver
 
 
-def seen(driver: Driver) -> OpenJob:
-    state = driver.state
-    hold, stop = state.pause, state.stop
-    by, at = (hold.name, hold.since) if hold is not None else (None, None)
-    return OpenJob(state.job_id, state.generation, state.status, stop.cause if stop is not None else None, by, at)
-
-
-def signal(verb: SteeringVerb) -> Signal:
-    return CancelRequested(99, "ben", "") if verb is CANCEL else PauseRequested(99, "ben", "", is_paused=verb is PAUSE)
+def signal(verb: SteeringVerb, plan_id: str | None = None) -> Signal:
+    if verb is CANCEL:
+        return CancelRequested(99, "ben", "", plan_id)
+    return PauseRequested(99, "ben", "", is_paused=verb is PAUSE, plan_id=plan_id)
 
 
 @pytest.mark.parametrize("verb", SteeringVerb)
@@ -88,7 +83,7 @@ def test_a_plan_is_refused_where_the_owner_refuses_and_for_the_same_reason(
     made: Callable[[], Driver], verb: SteeringVerb
 ) -> None:
     driver = made()
-    plan = make_steering(seen(driver), [], verb)
+    plan = make_steering(open_job(driver.state), [], verb)
     driver.send(signal(verb))
     told = driver.answers[-1]
     assert told.signal_id == 99
@@ -96,6 +91,44 @@ def test_a_plan_is_refused_where_the_owner_refuses_and_for_the_same_reason(
     if isinstance(plan, Refusal):
         assert told.reason == plan.reason
         assert "holdfast" in plan.remedy and "JOB" in plan.remedy
+
+
+def is_paused(driver: Driver) -> None:
+    driver.send(PauseRequested(1, "cleo", "", is_paused=True))
+
+
+def is_paused_anew(driver: Driver) -> None:
+    driver.send(PauseRequested(1, "cleo", "", is_paused=False))
+    driver.now += 1
+    is_paused(driver)
+
+
+def is_recovered(driver: Driver) -> None:
+    assert driver.recover("clear", "a").applied
+
+
+@pytest.mark.parametrize(
+    ("verb", "made", "moves"),
+    [
+        (CANCEL, job, is_paused),
+        (CANCEL, job, is_recovered),
+        (PAUSE, job, is_recovered),
+        (UNPAUSE, paused, is_paused_anew),
+    ],
+)
+def test_a_plan_that_the_job_has_outrun_is_refused_by_its_owner_invariant_12(
+    verb: SteeringVerb, made: Callable[[], Driver], moves: Callable[[Driver], None]
+) -> None:
+    driver = made()
+    shown = steering_id(open_job(driver.state), verb)
+    moves(driver)
+    before = len(driver.events)
+    driver.send(signal(verb, shown))
+    told = driver.answers[-1]
+    assert (told.applied, told.reason) == (False, "it has moved since the plan was made")
+    assert len(driver.events) == before
+    driver.send(signal(verb, steering_id(open_job(driver.state), verb)))
+    assert driver.answers[-1].applied
 
 
 def steps(verb: SteeringVerb) -> list[tuple[str, str, int]]:

@@ -14,7 +14,8 @@ import orjson
 from holdfast.client import new_job
 from holdfast.core.recovering import Plan, batches_asked, make_plan, plan_id
 from holdfast.core.signals import Request, Verb
-from holdfast.core.states import Rules
+from holdfast.core.states import JobState, Rules
+from holdfast.core.steering import SteeringVerb, open_job, steering_id
 from holdfast.define.program import Program, compile_pinned
 from holdfast.errors import Fenced, LostRace, Unreachable
 from holdfast.orchestrator.loading import job_state
@@ -395,7 +396,9 @@ class World:
             job_id = self.helping.choice(known)
             with contextlib.suppress(Unreachable):
                 if self.helping.random() < 0.3:
-                    await store.send(job_id, self.helping.choice(["pause", "unpause"]), "someone", "as drawn")
+                    verb = self.helping.choice(["pause", "unpause"])
+                    given = {"plan_id": self._steering_id(job_id, verb)} if self.helping.random() < 0.3 else None
+                    await store.send(job_id, verb, "someone", "as drawn", given)
                 else:
                     await store.send(job_id, "recover", "someone", "as drawn", self._draw_verb(job_id))
         while paused := [job_id for job_id in sorted(self.db.jobs) if self._may_be_paused(job_id)]:
@@ -421,12 +424,18 @@ class World:
     def _plan_id(self, job_id: str, drawn: dict[str, Any]) -> str | None:
         """Of what the verb would do now; when its owner hears of it, the job may have moved."""
         request = Request(**drawn | {"verb": Verb(drawn["verb"]), "items": tuple(drawn["items"])})
-        job, nodes = ModelCycle(self.db, 0).looked_at(job_id)
-        state = job_state(job, nodes, self._program(job_id), self.rules)
+        state = self._state(job_id)
         node = state.nodes.get(request.node or "")
         selected = select(self.db, job_id, request, node.enqueued if node else 0, batches_asked(state, request))
         plan = make_plan(state, request, selected, self.db.now)
         return plan_id(job_id, state.generation, request, plan) if isinstance(plan, Plan) else None
+
+    def _steering_id(self, job_id: str, verb: str) -> str:
+        return steering_id(open_job(self._state(job_id)), SteeringVerb(verb))
+
+    def _state(self, job_id: str) -> JobState:
+        job, nodes = ModelCycle(self.db, 0).looked_at(job_id)
+        return job_state(job, nodes, self._program(job_id), self.rules)
 
     async def _orchestrate(self) -> None:
         """The loop of orchestrator/loop.py on virtual time."""

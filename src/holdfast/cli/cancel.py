@@ -57,7 +57,7 @@ async def _cancel(
         alive = bool(await reader.orchestrators())
         if found.unreadable is not None and not alive and not detach:
             raise _only_another_version(job_id, found.unreadable)
-        signal_id = await client.cancel(job_id, reason=reason)
+        signal_id = await client.cancel(job_id, reason=reason, plan_id=plan_id)
         told: Answer = None
         if not detach:
             told = await (wait_for_answer(store, signal_id) if alive else _drive(store, settings, signal_id, job_id))

@@ -60,7 +60,7 @@ async def _pause(
         await agreed(client, job_id, verb, plan_id, url)
         send = client.pause if verb is SteeringVerb.PAUSE else client.unpause
         is_alive = bool(await reader.orchestrators())
-        signal_id = await send(job_id, reason=reason)
+        signal_id = await send(job_id, reason=reason, plan_id=plan_id)
         told: tuple[bool, str] | None = None
         if not detach and is_alive:
             told = await wait_for_answer(store, signal_id)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, assert_never
 
-from holdfast.core import fanning, holding, rechecking, recovering, reporting, stopping
+from holdfast.core import fanning, holding, rechecking, recovering, reporting, steering, stopping
 from holdfast.core.breaking import BreakerState
 from holdfast.core.dispatching import dispatch
 from holdfast.core.effects import AnswerSignal, Effect
@@ -33,6 +33,7 @@ from holdfast.core.signals import (
     WorkContinued,
 )
 from holdfast.core.states import TERMINAL, JobState, JobStatus, NodeState, Status, StopCause, Trigger
+from holdfast.core.steering import SteeringVerb
 from holdfast.core.turn import Turn
 from holdfast.define.node import Importance, NodeType
 from holdfast.errors import Bug, Code, PayloadRefused, TemplateError
@@ -248,16 +249,23 @@ def _recheck(turn: Turn, signal: InconsistencyFound) -> None:
 
 
 def _cancel(turn: Turn, signal: CancelRequested) -> None:
-    refusal = stopping.cancel(turn, signal.actor, signal.reason)
+    refusal = steering.refusal_now(turn.state, SteeringVerb.CANCEL, signal.plan_id)
+    if refusal is None:
+        stopping.cancel(turn, signal.actor, signal.reason)
     if signal.signal_id is not None:
-        turn.effects.append(AnswerSignal(signal.signal_id, refusal is None, refusal or "cancelled"))
+        told = refusal.reason if refusal is not None else "cancelled"
+        turn.effects.append(AnswerSignal(signal.signal_id, refusal is None, told))
 
 
 def _pause(turn: Turn, signal: PauseRequested) -> None:
-    refusal = holding.pause(turn, signal)
+    verb = SteeringVerb.PAUSE if signal.is_paused else SteeringVerb.UNPAUSE
+    refusal = steering.refusal_now(turn.state, verb, signal.plan_id)
+    if refusal is None:
+        holding.pause(turn, signal)
     if signal.signal_id is not None:
-        told = "paused" if signal.is_paused else "released"
-        turn.effects.append(AnswerSignal(signal.signal_id, refusal is None, refusal or told))
+        done = "paused" if signal.is_paused else "released"
+        told = refusal.reason if refusal is not None else done
+        turn.effects.append(AnswerSignal(signal.signal_id, refusal is None, told))
 
 
 def _recover(turn: Turn, signal: RecoveryRequested) -> None:

@@ -115,15 +115,9 @@ def breaker_seen(turn: Turn, signal: BreakerSeen) -> None:
     state.job_touched = True
 
 
-def pause(turn: Turn, signal: PauseRequested) -> str | None:
-    """Hold everything back that is queued, or let it go on; answers why not, or None when it is done."""
+def pause(turn: Turn, signal: PauseRequested) -> None:
+    """Hold everything back that is queued, or let it go on."""
     state, hold = turn.state, turn.state.pause
-    if state.is_terminal:
-        return f"it is already {state.status}"
-    if state.stop is not None:
-        return f"it is stopping ({state.stop.cause})"
-    if signal.is_paused == (hold is not None):
-        return f"{hold.name} has paused it already" if hold is not None else "it is not paused"
     told = {"by": PAUSE, "name": signal.actor, "reason": signal.reason}
     if hold is None:
         state.holds.append(Hold(PAUSE, signal.actor, turn.now))
@@ -136,4 +130,3 @@ def pause(turn: Turn, signal: PauseRequested) -> str | None:
         turn.effects.append(ReleaseTasks(seconds))
         turn.emit("job_released", data=told | {"since": hold.since})
     state.job_touched = True
-    return None

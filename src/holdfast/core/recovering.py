@@ -73,6 +73,9 @@ class Refusal(NamedTuple):
     """It speaks of something that does not exist."""
 
 
+MOVED = Refusal("it has moved since the plan was made", "Look at the plan again, and use its new id.")
+
+
 def make_plan(state: JobState, request: Request, selected: Mapping[str, Selected], now: float) -> Plan | Refusal:
     """What the verb would do now, node by node in the order of the graph."""
     refusal = _refusal(state, request)
@@ -351,7 +354,7 @@ def reset(turn: Turn, signal: RecoveryRequested) -> Refusal | None:
     wanted = signal.request.plan_id
     current = plan_id(state.job_id, state.generation, signal.request, plan)
     if wanted is not None and wanted != current:
-        return Refusal("it has moved since the plan was made", "Look at the plan again, and use its new id.")
+        return MOVED
     state.generation += 1
     state.scope["job"]["generation"] = state.generation
     turn.emit("job_recovered", data=_told(state, signal, plan, current))

@@ -99,6 +99,7 @@ class CancelRequested(NamedTuple):
     signal_id: int | None = None
     actor: str = ""
     reason: str = ""
+    plan_id: str | None = None
 
 
 class PauseRequested(NamedTuple):
@@ -108,6 +109,7 @@ class PauseRequested(NamedTuple):
     actor: str
     reason: str
     is_paused: bool
+    plan_id: str | None = None
 
 
 class TimePassed(NamedTuple):

@@ -1,5 +1,5 @@
-"""What a cancel, a pause or an unpause would do, told before it is done. Doing it is not decided here: `stopping` and
-`holding` do, and they refuse for the same reasons."""
+"""What a cancel, a pause or an unpause would do, told before it is done, and why it cannot be; `stopping` and `holding`
+do it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import orjson
 
-from holdfast.core.recovering import RESUMABLE, Refusal
-from holdfast.core.states import JOB_TERMINAL, TERMINAL, JobStatus, Status, StopCause
+from holdfast.core.recovering import MOVED, RESUMABLE, Refusal
+from holdfast.core.states import JOB_TERMINAL, TERMINAL, JobState, JobStatus, Status, StopCause
 
 
 class SteeringVerb(StrEnum):
@@ -84,6 +84,21 @@ def make_steering(job: OpenJob, nodes: Sequence[OpenNode], verb: SteeringVerb) -
         return refusal
     steps = tuple(step for node in nodes for step in _steps(node, verb))
     return Steering(verb, steps, sum(node.running for node in nodes))
+
+
+def open_job(state: JobState) -> OpenJob:
+    pause = state.pause
+    stop = state.stop.cause if state.stop is not None else None
+    paused_by, paused_at = (pause.name, pause.since) if pause is not None else (None, None)
+    return OpenJob(state.job_id, state.generation, state.status, stop, paused_by, paused_at)
+
+
+def refusal_now(state: JobState, verb: SteeringVerb, plan_id: str | None) -> Refusal | None:
+    """Why its owner does not carry out the verb; with a plan's id it does exactly that or nothing."""
+    job = open_job(state)
+    if plan_id is not None and plan_id != steering_id(job, verb):
+        return steering_refusal(job, verb) or MOVED
+    return steering_refusal(job, verb)
 
 
 def steering_refusal(job: OpenJob, verb: SteeringVerb) -> Refusal | None:

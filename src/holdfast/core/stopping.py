@@ -122,21 +122,15 @@ def time_passed(turn: Turn) -> None:
         _withdraw(turn, leases_too=True)
 
 
-def cancel(turn: Turn, actor: str, reason: str) -> str | None:
-    """Stop for a person; answers why not, or None when it is done."""
-    state = turn.state
-    if state.is_terminal:
-        return f"it is already {state.status}"
-    if state.stop is not None and state.stop.cause is not StopCause.FAILED:
-        return f"it is already stopping ({state.stop.cause})"
-    state.error = failure(
+def cancel(turn: Turn, actor: str, reason: str) -> None:
+    """Stop for a person."""
+    turn.state.error = failure(
         Code.CANCELLED,
         f"cancelled by {actor or 'someone'}" + (f": {reason}" if reason else ""),
         permanent=True,
         at=turn.now,
     )
     stop_job(turn, StopCause.CANCELLED)
-    return None
 
 
 def ended_status(cause: StopCause) -> Status:

@@ -93,9 +93,10 @@ def signal(row: SignalRow, now: float, chance: float, program: Program) -> Signa
             assert row.node is not None and row.item is not None and row.epoch is not None
             return ReportRejected(row.node, row.item, row.epoch, row.worker or "")
         case "cancel":
-            return CancelRequested(row.id, row.actor or "", row.reason or "")
+            return CancelRequested(row.id, row.actor or "", row.reason or "", (row.data or {}).get("plan_id"))
         case "pause" | "unpause":
-            return PauseRequested(row.id, row.actor or "", row.reason or "", is_paused=row.kind == "pause")
+            plan_id = (row.data or {}).get("plan_id")
+            return PauseRequested(row.id, row.actor or "", row.reason or "", row.kind == "pause", plan_id)
         case _:
             raise Bug(f"signal {row.id} of job {row.job_id} has an unknown kind: {row.kind}")
 
