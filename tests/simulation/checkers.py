@@ -18,7 +18,7 @@ BAD = ("failed", "cancelled")
 JOB_TERMINAL = ("completed", "partial", "failed", "cancelled")
 JOB_ENDS = frozenset(f"job_{status}" for status in JOB_TERMINAL)
 NODE_ENDS = frozenset(f"node_{status}" for status in TERMINAL)
-COMMIT_SECONDS = 10.0
+COMMIT_SECONDS = 15.0
 
 
 class _Told:
