@@ -18,7 +18,6 @@ BAD = ("failed", "cancelled")
 JOB_TERMINAL = ("completed", "partial", "failed", "cancelled")
 JOB_ENDS = frozenset(f"job_{status}" for status in JOB_TERMINAL)
 NODE_ENDS = frozenset(f"node_{status}" for status in TERMINAL)
-COMMIT_SECONDS = 15.0
 
 
 class _Told:
@@ -97,8 +96,8 @@ class Checkers:
         self._resets_seen = len(self.db.history.resets)
 
     def _check_guard(self, key: Key) -> None:
-        """12: what had completed was sent back only where and while its node lets it; a commit takes its time. Where a
-        person gave the result, nothing runs."""
+        """12: what had completed was sent back only where and while its node lets it. Where a person gave the result,
+        nothing runs."""
         if self.db.nodes[key[0]][key[1]].reason == "set_by_person":
             return
         job = self.db.jobs[key[0]]
@@ -106,8 +105,8 @@ class Checkers:
         guard = program.nodes[key[1]].node.rerun
         assert guard.safe is not Safe.NEVER, f"12: {key} ran again, and that is never safe"
         if guard.within_hours is not None:
-            ago = self.db.now - self._completed_at[key]
-            assert ago <= guard.within_hours * 3600 + COMMIT_SECONDS, f"12: {key} ran again after {ago:.1f} s"
+            ago = self.db.history.decided_at - self._completed_at[key]
+            assert ago <= guard.within_hours * 3600, f"12: {key} ran again after {ago:.1f} s"
 
     # History
 
@@ -196,7 +195,7 @@ class Checkers:
                 self._final[key] = now
                 assert key not in self.db.queue, f"11: {key} is {task['status']} and still queued"
                 if task["status"] == "completed":
-                    self._completed_at[key] = self.db.now
+                    self._completed_at[key] = task["finished_at"]
                     assert (key, task["epoch"]) in self._accepted, f"1: {key} completed by an epoch that did not report"
                 self._check_crashes(key, task)
             queued = self.db.queue.get(key)
@@ -442,7 +441,9 @@ class Checkers:
         told = [data or {} for *_, data in self.db.events[job_id]]
         if any(data.get("reason") == "too_many_failed" or data.get("verb") in ("skip", "set") for data in told):
             return True
-        return any((t["error"] or {}).get("code") in ("LEASE_LOST", "TIMEOUT") for t in self.db.tasks[job_id].values())
+        codes = {(task["error"] or {}).get("code") for task in self.db.tasks[job_id].values()}
+        was_cut_short = "CANCELLED" in codes and self.ran_to_its_end(job_id)
+        return was_cut_short or not codes.isdisjoint(("LEASE_LOST", "TIMEOUT"))
 
     def ran_to_its_end(self, job_id: str) -> bool:
         """A job that a failure stopped leaves the others wherever they are: only its status can be compared."""

@@ -59,6 +59,7 @@ class ModelCycle(Transaction):
         self._log: list[Entry] = []
         self._handed: dict[int, dict[str, Any]] = {}
         self._is_open = False
+        self._opened_at = 0.0
 
     async def _step(self) -> None:
         await step()
@@ -85,7 +86,7 @@ class ModelCycle(Transaction):
             raise Fenced(f"orchestrator {self.me} was taken over")
         self._is_open, self.active_at = True, self.db.now
         self.db.transactions.append(self)
-        now = self.db.now
+        now = self._opened_at = self.db.now
         await self._step()
         taken = await self._take(handover) if handover is not None else frozenset()
         unowned = self._lock_signals(claim_limit, aside)
@@ -204,6 +205,7 @@ class ModelCycle(Transaction):
     def _seen(self) -> Database:
         """The tasks and the queue as this transaction sees them: the committed rows and its own writes."""
         seen = self.db.snapshot()
+        seen.history.decided_at = self._opened_at
         for entry in self._log:
             apply_entry(seen, self.me, entry)
         return seen
@@ -248,6 +250,7 @@ class ModelCycle(Transaction):
         if outcome == "failed":
             self.db.history.commits_failed += 1
             raise LostRace("the commit failed")
+        self.db.history.decided_at = self._opened_at
         for entry in log:
             apply_entry(self.db, self.me, entry)
         leases = lease_ready(self.db, handover, gated=False) if handover is not None else []

@@ -44,6 +44,8 @@ class History:
     reset: dict[Key, int] = field(default_factory=dict)
     """Tasks that a verb has sent back, and the epoch that was their last before it."""
     resets: list[Key] = field(default_factory=list)
+    decided_at: float = 0.0
+    """When the transaction began that committed last: what it decided, it decided then."""
 
 
 class Transaction:

@@ -83,7 +83,7 @@ def _finish(db: Database, finished: Sequence[FinishWrite]) -> None:
             task |= {
                 "status": str(done.status), "attempt": done.attempt, "output": _json(report.get("output")),
                 "error": done.error, "retries": done.retries, "lost": done.lost, "crashes": done.crashes,
-                "finished_at": db.now,
+                "finished_at": db.history.decided_at,
             }  # fmt: skip
 
 
