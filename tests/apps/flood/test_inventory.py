@@ -44,6 +44,7 @@ def test_what_does_not_belong_there_is_named(source: Path) -> None:
         (scenario / name).write_text("x")
     (source / "CIV/readme.md").write_text("x")
     (source / "CIV/Odd Folder").mkdir()
+    (source / "CIV/Odd Folder/x.tif").write_text("x")
     assert take_inventory("CIV", source)["unexpected"]["names"] == [
         "CIV/Odd Folder",
         "CIV/pluvial_defended/N0000W00000_RP0100.tif.aux.xml",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from holdfast import Context, Permanent, Result, handler
@@ -13,7 +14,7 @@ from holdfast.apps.flood.quicklook import contact_sheet, footprint_map
 from holdfast.apps.flood.registering import finish, register_page
 from holdfast.apps.flood.stack import stack
 from holdfast.apps.flood.storage import below
-from holdfast.apps.raster.storage import place
+from holdfast.apps.raster.storage import fetched, place
 
 
 @handler("flood.inventory")
@@ -21,7 +22,7 @@ def inventory(
     region: str, source: str, expected: dict[str, Any] | str | None = None, *, ctx: Context
 ) -> dict[str, Any]:
     """Find and group the source tiles of a region; `expected` is what should be there, or a JSON file that says so."""
-    wanted = read_expected(place(expected)) if isinstance(expected, str) else expected
+    wanted = read_expected(fetched(place(expected))) if isinstance(expected, str) else expected
     found = take_inventory(region, place(source), wanted)
     ctx.log("inventory", **found["counts"], missing=found["missing"]["count"], empty=found["empty"]["count"])
     return found
@@ -63,7 +64,7 @@ def merge(
 ) -> Result:
     """Merge neighbouring stacks into the mosaic `target`: those named, or those that a node's items have made."""
     hrefs = [fact["href"] for fact in _facts(stacks, node, ctx) if scenario in (None, fact.get("scenario"))]
-    facts = {"scenario": scenario, **merge_stacks([(href, place(href)) for href in hrefs], place(target), target)}
+    facts = {"scenario": scenario, **merge_stacks([(href, _found(href)) for href in hrefs], place(target), target)}
     ctx.log("kept" if facts["reused"] else "merged", href=target, stacks=len(hrefs), bytes=facts["bytes"])
     return Result(facts, warnings=tuple(facts["warnings"]), deliverables={"mosaics": target})
 
@@ -90,12 +91,16 @@ def quicklook(
     pictures = {
         "map": footprint_map(facts, below(folder, "footprints.png"), title),
         "sheet": contact_sheet(
-            facts, below(folder, "contact-sheet.png"), title, place, place(source) if source else None, thumbnails
+            facts, below(folder, "contact-sheet.png"), title, _found, place(source) if source else None, thumbnails
         ),
     }
     hrefs = {name: f"{target.rstrip('/')}/{picture['name']}" for name, picture in pictures.items()}
     output = {name: {"href": hrefs[name], **picture} for name, picture in pictures.items()}
     return Result(output, deliverables={"pictures": f"{target.rstrip('/')}/"})
+
+
+def _found(href: str) -> Path:
+    return fetched(place(href))
 
 
 def _facts(stacks: list[Any] | None, node: str | None, ctx: Context) -> Iterator[dict[str, Any]]:

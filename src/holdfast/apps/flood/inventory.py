@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from holdfast import Permanent
 from holdfast.apps.flood.naming import MANIFEST, SCENARIO, TERRAIN, TILE, checked_region, group_id, group_of, tile_path
+from holdfast.apps.raster.storage import sizes_below
 
 NAMES_SHOWN = 200
 """How many names a list of an inventory has; its count tells of the others."""
@@ -35,13 +35,14 @@ def take_inventory(region: str, source: Path, expected: Mapping[str, Any] | None
     file is there, and then needs no new inventory.
     """
     folder = source / checked_region(region)
-    if not folder.is_dir():
+    files = sizes_below(folder)
+    if not files and not folder.is_dir():
         raise Permanent(
             f"There is no folder {region} in the source {source.name}."
             f" Put its tiles there, as {region}/scenario/PLACE_RPnnnn.tif",
             code="FLOOD_MISSING",
         )
-    found = _look(region, folder)
+    found = _look(region, files)
     wanted = dict(expected or {})
     years = sorted(wanted.get("return_periods") or set().union(*found.tiles.values()))
     ids = {group_id(region, scenario, place): (scenario, place) for scenario, place in found.tiles}
@@ -84,33 +85,33 @@ def read_expected(path: Path) -> dict[str, Any]:
         ) from error
 
 
-def _look(region: str, folder: Path) -> Found:
+def _look(region: str, files: Mapping[str, int]) -> Found:
     found = Found()
-    for scenario in sorted(os.scandir(folder), key=lambda entry: entry.name):
-        if scenario.name in (TERRAIN, MANIFEST):
+    unexpected: set[str] = set()
+    for file, size in files.items():
+        scenario, _, name = file.partition("/")
+        if scenario in (TERRAIN, MANIFEST) or PurePosixPath(file).name.startswith("."):
             continue
-        if not scenario.is_dir() or not SCENARIO.fullmatch(scenario.name):
-            found.unexpected.append(f"{region}/{scenario.name}")
-            continue
-        with os.scandir(scenario) as entries:
-            for entry in entries:
-                _take(found, region, scenario.name, entry)
+        if not name or not SCENARIO.fullmatch(scenario):
+            unexpected.add(f"{region}/{scenario}")
+        elif not _take(found, region, scenario, name, size):
+            unexpected.add(f"{region}/{scenario}/{name.partition('/')[0]}")
+    found.unexpected.extend(sorted(unexpected))
     return found
 
 
-def _take(found: Found, region: str, scenario: str, entry: os.DirEntry[str]) -> None:
-    name = TILE.fullmatch(entry.name)
-    path = f"{region}/{scenario}/{entry.name}"
+def _take(found: Found, region: str, scenario: str, file: str, size: int) -> bool:
+    name = TILE.fullmatch(file)
+    path = f"{region}/{scenario}/{file}"
     # A tile has one name only: RP0100, never RP100 beside it.
-    if name is None or not entry.is_file() or path != tile_path(region, scenario, name["place"], int(name["years"])):
-        found.unexpected.append(path)
-        return
-    size = entry.stat().st_size
+    if name is None or path != tile_path(region, scenario, name["place"], int(name["years"])):
+        return False
     found.files += 1
     found.size += size
     found.tiles.setdefault((scenario, name["place"]), set()).add(int(name["years"]))
     if size == 0:
         found.empty.append(path)
+    return True
 
 
 def _named(names: list[str]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from rasterio.errors import RasterioError
 from holdfast.apps.flood.naming import terrain_path
 from holdfast.apps.flood.raster import METRES, opened, quietly, valid
 from holdfast.apps.flood.storage import publishing
-from holdfast.apps.raster.storage import sha256_of
+from holdfast.apps.raster.storage import fetched, sha256_of
 
 Colour = tuple[int, int, int]
 Picture = Image.Image
@@ -105,7 +105,7 @@ def _thumbnail(fact: dict[str, Any], path: Path, source: Path | None, top: float
         values = file.read(file.count, out_shape=shape, resampling=Resampling.nearest)
         known = valid(values, file.nodata)
         depth = np.where(known, values, 0).astype(np.float64) * METRES.get((file.units[0] or "").lower(), 1.0)
-        terrain = source / terrain_path(fact["region"], fact["place"]) if source and "region" in fact else None
+        terrain = fetched(source / terrain_path(fact["region"], fact["place"])) if source and "region" in fact else None
         ground = _hills(terrain)
     water = np.clip(depth / top, 0, 1)
     ramp = np.array(RAMP, float)

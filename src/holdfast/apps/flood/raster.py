@@ -33,7 +33,7 @@ from holdfast import Permanent, Transient
 from holdfast.apps.flood.naming import years_of
 from holdfast.apps.flood.storage import publishing
 from holdfast.apps.raster.gdal import LIMITS, check_limits
-from holdfast.apps.raster.storage import sha256_of
+from holdfast.apps.raster.storage import fetched, sha256_of
 
 CACHE_BYTES = 64 * 1024 * 1024
 WINDOW_PIXELS = 512
@@ -198,7 +198,7 @@ def make_cog(target: Path, href: str, inputs: str, sources: list[Header], drawn:
 
 def _kept(target: Path, href: str, inputs: str) -> dict[str, Any] | None:
     """The facts of what is there, if it is of the same inputs and wholly readable."""
-    if not target.is_file():
+    if not fetched(target).is_file():
         return None
     try:
         with opened(target, href) as file:

@@ -19,7 +19,7 @@ from holdfast.apps.flood.raster import (
     virtual,
 )
 from holdfast.apps.flood.storage import below
-from holdfast.apps.raster.storage import sha256_of
+from holdfast.apps.raster.storage import fetched, sha256_of
 
 NEAR_PIXELS = 1e-3
 
@@ -27,7 +27,7 @@ NEAR_PIXELS = 1e-3
 def stack(group: Group, source: Path, target: Path, href: str) -> dict[str, Any]:
     """Stack the files of a group, all below `source`, into `target`; gives back the facts that a catalog needs."""
     _check(group)
-    paths = [below(source, file) for file in group.files]
+    paths = [fetched(below(source, file)) for file in group.files]
     with quietly():
         headers = [read_header(path, file) for path, file in zip(paths, group.files, strict=True)]
         first = headers[0]

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from holdfast import Permanent
+from holdfast.apps.raster.storage import settle
 
 
 def below(folder: Path, path: str) -> Path:
@@ -33,8 +34,7 @@ def publishing(target: Path) -> Iterator[Path]:
     draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
     try:
         yield draft
-        _sync(draft)
-        draft.replace(target)
+        settle(draft, target)
         _sync(target.parent)
     except BaseException:
         _remove_drafts(target, draft.name)

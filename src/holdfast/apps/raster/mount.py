@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from holdfast import Context, Permanent, Transient
-from holdfast.apps.raster.sources import CHUNK_BYTES, Reading, Source
-from holdfast.apps.raster.storage import part_of, settle, sha256_of
+from holdfast.apps.raster.objects import CHUNK_BYTES
+from holdfast.apps.raster.sources import Reading, Source
+from holdfast.apps.raster.storage import fetched, part_of, settle, sha256_of
 
 COMPLETE, COPIED = "complete", "copied"
 
@@ -50,7 +51,7 @@ class Copy:
         wanted = saved["sha256"] if saved else expected_sha256 and expected_sha256.lower()
         if wanted is None:
             return False
-        if not _has_hash(self._target, wanted):
+        if not _has_hash(fetched(self._target), wanted):
             if saved is None or not _has_hash(self._part, wanted):
                 return False
             # It died between its last checkpoint and the rename.

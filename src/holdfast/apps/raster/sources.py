@@ -10,26 +10,21 @@ from __future__ import annotations
 import http.client
 import ipaddress
 import os
-import re
 import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from holdfast import Permanent, RetryAfter, Transient
+from holdfast.apps.raster.objects import CHUNK_BYTES, SCHEMES, Bucket, scrubbed, shown
 from holdfast.apps.raster.storage import readable
 
-CHUNK_BYTES = 1024 * 1024
 TIMEOUT_SECONDS = 60.0
 MAX_REDIRECTS = 5
-OBJECT_STORES = ("s3", "gs", "az")
-_QUERY = re.compile(r"(?<=[\w/.=-])\?[^\s'\"<>]+")
-_USER = re.compile(r"(?<=://)[^/@\s]+@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,38 +51,12 @@ def source_of(name: str) -> Source:
     parts = urlsplit(name)
     if parts.scheme in ("https", "http") and parts.hostname:
         return _Web(name)
-    if parts.scheme in OBJECT_STORES and parts.netloc and parts.path.strip("/"):
+    if parts.scheme in SCHEMES and parts.netloc and parts.path.strip("/"):
         return _Object(name)
     raise Permanent(
         f"The source {shown(name)} is refused: use CONTAINER/BLOB, https://, s3://, gs:// or az://",
         code="SOURCE_REFUSED",
     )
-
-
-def signed_url(name: str, seconds: int = 900) -> str:
-    """An address by which anybody can read an object for a while: hand it on, never return, print or store it.
-
-    For az:// with a token of Microsoft Entra it is a user delegation SAS.
-    """
-    found = _Object(name)
-    try:
-        signed: str = found.library.sign(found.store, "GET", found.key, timedelta(seconds=seconds))
-    except Exception as problem:
-        raise Permanent(
-            f"No signed address can be made for {found.label}: {scrubbed(problem)}", code="SOURCE_REFUSED"
-        ) from None
-    return signed
-
-
-def shown(address: str) -> str:
-    """Scheme, host and path of an address, nothing else."""
-    parts = urlsplit(address)
-    return f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
-
-
-def scrubbed(problem: object) -> str:
-    """What an error says, without queries and user names of addresses in it."""
-    return _USER.sub("", _QUERY.sub("?…", str(problem)))[:500]
 
 
 def _is_named(address: str) -> bool:
@@ -121,45 +90,13 @@ class _Object:
                 "Name the bucket in HOLDFAST_RASTER_SOURCES of the workers, such as: s3://BUCKET/",
                 code="SOURCE_REFUSED",
             )
-        try:
-            import obstore
-            from obstore.store import from_url
-        except ModuleNotFoundError:
-            raise Permanent(
-                f"{self.label} needs the library obstore. Install it with: pip install 'holdfast[storage]'",
-                code="EXTRA_MISSING",
-            ) from None
         parts = urlsplit(address)
-        self.key = parts.path.strip("/")
-        self.library: Any = obstore
-        try:
-            self.store: Any = from_url(f"{parts.scheme}://{parts.netloc}")
-        except Exception as problem:
-            raise Permanent(f"{self.label} cannot be opened: {scrubbed(problem)}", code="SOURCE_REFUSED") from None
+        self._key = parts.path.strip("/")
+        self._bucket = Bucket(f"{parts.scheme}://{parts.netloc}")
 
     @contextmanager
     def read(self, offset: int) -> Iterator[Reading]:
-        try:
-            found = self.library.get(self.store, self.key, options={"range": {"offset": offset}} if offset else None)
-        except Exception as problem:
-            raise self._failure(problem) from None
-        yield Reading(found.meta["size"], str(found.meta["e_tag"] or found.meta["size"]), self._chunks(found))
-
-    def _chunks(self, found: Any) -> Iterator[bytes]:
-        try:
-            for chunk in found.stream(min_chunk_size=CHUNK_BYTES):
-                yield bytes(chunk)
-        except Exception as problem:
-            raise self._failure(problem) from None
-
-    def _failure(self, problem: Exception) -> Exception:
-        from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
-
-        if isinstance(problem, FileNotFoundError):
-            return Permanent(f"There is no object {self.label}", code="SOURCE_NOT_FOUND")
-        if isinstance(problem, PermissionDeniedError | UnauthenticatedError):
-            return Permanent(f"{self.label} may not be read with the worker's credentials", code="SOURCE_FORBIDDEN")
-        return Transient(f"{self.label} cannot be read: {scrubbed(problem)}", code="SOURCE_UNAVAILABLE")
+        yield Reading(*self._bucket.get(self._key, offset))
 
 
 class _Web:

@@ -1,7 +1,11 @@
 """Where files lie: names as users give them become paths below allowed roots, and nothing half-written is visible.
 
 `container/blob` is a file below HOLDFAST_HOME/storage. An absolute path may be read where it lies below one of the
-folders in HOLDFAST_RASTER_ROOTS. Whatever would lead out of them is refused. It knows nothing of networks or rasters.
+folders in HOLDFAST_RASTER_ROOTS. Whatever would lead out of them is refused. It knows nothing of rasters.
+
+A container may lie in an object store: HOLDFAST_RASTER_CONTAINERS is NAME=ADDRESS, several with spaces between them.
+Its folder is then this machine's copy: what is read is fetched first, unless it is there as it is now, and what is
+written is in the store before it is seen here.
 """
 
 from __future__ import annotations
@@ -10,11 +14,14 @@ import hashlib
 import os
 import re
 import unicodedata
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from holdfast import Context, Permanent
+from holdfast.apps.raster.objects import SCHEMES, Bucket
 
 HASH_BYTES = 4 * 1024 * 1024
 _CONTAINER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -39,10 +46,11 @@ def place(name: str) -> Path:
 def readable(name: str) -> Path:
     """The file that a name means; refused where it is none, or none that may be read."""
     is_absolute = name.startswith("/")
-    path = _checked(name, Path(name).resolve(), readable_roots()) if is_absolute else place(name)
+    path = _checked(name, Path(name).resolve(), readable_roots()) if is_absolute else fetched(place(name))
     if not path.is_file():
         raise Permanent(
-            f"There is no file '{name}'. A name is CONTAINER/BLOB: a file below HOLDFAST_HOME/storage",
+            f"There is no file '{name}'. A name is CONTAINER/BLOB: a file below HOLDFAST_HOME/storage,"
+            " or an object where the container lies in a store",
             code="FILE_NOT_FOUND",
         )
     return path
@@ -106,10 +114,14 @@ def replacing(target: Path, ctx: Context) -> Iterator[Path]:
 
 
 def settle(temporary: Path, target: Path) -> None:
-    """Make a whole file visible under its name, on the disk before it is seen."""
+    """Make a whole file visible under its name: on the disk, and in its store, before it is seen."""
     with temporary.open("rb") as whole:
         os.fsync(whole.fileno())
+    remote = _remote(target)
+    version = remote.bucket.put(remote.key, temporary) if remote is not None else None
     temporary.replace(target)
+    if version is not None:
+        _note(target, version)
 
 
 def _task(ctx: Context) -> str:
@@ -126,3 +138,95 @@ def _sweep(folder: Path, prefix: str) -> None:
 def sha256_of(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# Containers that lie in object stores
+
+
+class Remote(NamedTuple):
+    bucket: Bucket
+    key: str
+
+
+def fetched(path: Path) -> Path:
+    """A place in storage; if its container lies in a store, the file is there now as the object is, or is gone."""
+    remote = _remote(path)
+    if remote is None:
+        return path
+    version = remote.bucket.version(remote.key)
+    if version is None:
+        path.unlink(missing_ok=True)
+    elif not _is_noted(path, version):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+        try:
+            found = remote.bucket.get(remote.key)
+            with draft.open("wb") as out:
+                for chunk in found.chunks:
+                    out.write(chunk)
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+        _note(path, found.version)
+    return path
+
+
+def sizes_below(folder: Path) -> dict[str, int]:
+    """Every file below a folder in storage, wherever its container lies, by its path from there; none is fetched."""
+    remote = _remote(folder)
+    if remote is not None:
+        return remote.bucket.sizes(remote.key)
+    found = {}
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            path = Path(parent, name)
+            found[path.relative_to(folder).as_posix()] = path.stat().st_size
+    return found
+
+
+def containers() -> dict[str, str]:
+    """The containers that lie in object stores, and where."""
+    found = {}
+    for entry in (os.environ.get("HOLDFAST_RASTER_CONTAINERS") or "").split():
+        name, _, address = entry.partition("=")
+        scheme, separator, rest = address.partition("://")
+        if not _CONTAINER.fullmatch(name) or scheme not in SCHEMES or not separator or not rest.strip("/"):
+            raise Permanent(
+                f"HOLDFAST_RASTER_CONTAINERS says '{name}={scheme}…', which is no container in a store."
+                " Write NAME=s3://BUCKET/FOLDER, or gs:// or az://",
+                code="CONTAINER_REFUSED",
+            )
+        found[name] = address
+    return found
+
+
+def _remote(path: Path) -> Remote | None:
+    """The object that a place in storage stands for, if its container lies in a store."""
+    known = containers()
+    if not known or not path.is_relative_to(storage()):
+        return None
+    container, *blob = path.relative_to(storage()).parts
+    return Remote(Bucket(known[container]), "/".join(blob)) if container in known else None
+
+
+def _note_of(path: Path) -> Path:
+    return path.with_name(f".{path.name}.version")
+
+
+def _note(path: Path, version: str) -> None:
+    """Remember which version of the object the file is, as long as nobody touches it."""
+    draft = _note_of(path).with_suffix(f".{uuid.uuid4().hex}.part")
+    draft.write_text(_noted(path, version))
+    draft.replace(_note_of(path))
+
+
+def _is_noted(path: Path, version: str) -> bool:
+    try:
+        return _note_of(path).read_text() == _noted(path, version)
+    except FileNotFoundError:
+        return False
+
+
+def _noted(path: Path, version: str) -> str:
+    found = path.stat()
+    return f"{version} {found.st_size} {found.st_mtime_ns}"

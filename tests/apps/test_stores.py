@@ -1,0 +1,216 @@
+"""Containers in object stores: what is read is the object as it is now, and what is written is there, whole."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import parse_qs
+
+import pytest
+
+import holdfast.apps.flood as flood
+from holdfast import Permanent, Transient, load_file
+from holdfast.apps.flood.generate import generate
+from holdfast.apps.flood.inventory import take_inventory
+from holdfast.apps.raster import storage
+from holdfast.apps.raster.handlers import blob_to_mount, create_cog, process_tile_batch, validate
+from holdfast.define.registry import Registry
+from tests.apps import stores
+from tests.apps.raster.making import Task, make, ramp
+from tests.running import running
+
+STACK = load_file(Path(flood.__file__).with_name("flood_stack.yaml"))
+SECRETS = ("s3cr3t", "sig=", "Bearer", "c2lnbmVk")
+
+
+@pytest.fixture(scope="session", params=["s3", "azure"])
+def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[stores.Bucket]:
+    if request.param == "s3":
+        with stores.s3() as found:
+            yield found
+    else:
+        with stores.azure(tmp_path_factory.mktemp("azure")) as found:
+            yield found
+
+
+@pytest.fixture
+def bucket(store: stores.Bucket, monkeypatch: pytest.MonkeyPatch) -> stores.Bucket:
+    """Emptied, and known to the worker as `bronze` and `silver`."""
+    for key in store.objects():
+        store.delete(key)
+    for name in [name for name in os.environ if name.startswith(("AWS_", "AZURE_"))]:
+        monkeypatch.delenv(name)
+    for name, value in store.environment.items():
+        monkeypatch.setenv(name, value)
+    lie = f"bronze={store.address}/in silver={store.address}/out/cogs"
+    monkeypatch.setenv("HOLDFAST_RASTER_CONTAINERS", lie)
+    return store
+
+
+@pytest.fixture
+def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Task:
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
+    return Task(tmp_path / "home")
+
+
+def raster(tmp_path: Path, value: int = 0) -> bytes:
+    return make(tmp_path / "made.tif", ramp(1, 600, 600, "float32") + value).read_bytes()
+
+
+def another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    home = tmp_path / "elsewhere"
+    monkeypatch.setenv("HOLDFAST_HOME", str(home))
+    return home
+
+
+def test_a_cog_goes_to_the_store_and_is_read_from_there_by_another_machine(
+    bucket: stores.Bucket, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket.put("in/a.tif", raster(tmp_path))
+    told = create_cog("bronze/a.tif", "silver/maps/a.tif", ctx=task.attempt()).output
+    objects = bucket.objects()
+    assert sorted(objects) == ["in/a.tif", "out/cogs/maps/a.tif"]
+    assert (told["path"], told["size_bytes"]) == ("silver/maps/a.tif", len(objects["out/cogs/maps/a.tif"]))
+    home = another_machine(tmp_path, monkeypatch)
+    found = validate("silver/maps/a.tif", ctx=task.attempt())
+    assert found is not None and found.output["is_cog"]
+    copy = home / "storage/silver/maps/a.tif"
+    assert storage.sha256_of(copy) == told["sha256"]
+    assert not any(secret in str([told, found, task.saved]) for secret in SECRETS)
+
+
+def test_an_object_is_fetched_once_and_again_when_it_has_changed_and_is_gone_when_it_is(
+    bucket: stores.Bucket, task: Task, tmp_path: Path
+) -> None:
+    bucket.put("in/a.bin", b"one")
+    path = storage.readable("bronze/a.bin")
+    first = path.stat()
+    assert storage.readable("bronze/a.bin").stat().st_ino == first.st_ino, "it was fetched a second time"
+    bucket.put("in/a.bin", b"two")
+    assert storage.readable("bronze/a.bin").read_bytes() == b"two"
+    path.write_bytes(b"spoilt")
+    assert storage.readable("bronze/a.bin").read_bytes() == b"two"
+    bucket.delete("in/a.bin")
+    with pytest.raises(Permanent, match=r"There is no file 'bronze/a\.bin'"):
+        storage.readable("bronze/a.bin")
+    assert not path.exists()
+
+
+def test_a_large_file_is_sent_in_parts_and_arrives_whole(bucket: stores.Bucket, task: Task, tmp_path: Path) -> None:
+    content = os.urandom(1024 * 1024) * 20
+    local = tmp_path / "home/storage/local/large.bin"
+    local.parent.mkdir(parents=True)
+    local.write_bytes(content)
+    told = blob_to_mount("local/large.bin", "silver/large.bin", ctx=task.attempt())
+    assert told is not None and told["bytes"] == len(content)
+    assert bucket.objects() == {"out/cogs/large.bin": content}
+
+
+def test_tiles_that_lie_in_the_store_are_not_made_again_by_another_machine(
+    bucket: stores.Bucket, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket.put("in/a.tif", raster(tmp_path))
+    tiles = [{"index": 0, "window": [0, 0, 512, 512]}, {"index": 1, "window": [512, 0, 88, 512]}]
+    task.stops_after = 1
+    assert process_tile_batch(tiles, "bronze/a.tif", "silver/tiles", ctx=task.attempt()) is None
+    another_machine(tmp_path, monkeypatch)
+    task.stops_after = None
+    found = process_tile_batch(tiles, "bronze/a.tif", "silver/tiles", ctx=task.attempt())
+    assert found is not None and (found.output["count"], found.output["resumed_with"]) == (2, 1)
+    assert sorted(bucket.objects())[1:] == ["out/cogs/tiles/tile_00000.tif", "out/cogs/tiles/tile_00001.tif"]
+
+
+def test_what_cannot_be_delivered_is_not_visible_here_either(
+    bucket: stores.Bucket, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket.put("in/a.tif", raster(tmp_path))
+    scheme = bucket.address.partition(":")[0]
+    monkeypatch.setenv(
+        "HOLDFAST_RASTER_CONTAINERS", f"bronze={bucket.address}/in silver={scheme}://there-is-no-such-bucket"
+    )
+    with pytest.raises((Permanent, Transient)) as refused:
+        create_cog("bronze/a.tif", "silver/a.tif", ctx=task.attempt())
+    assert refused.value.code in ("SOURCE_NOT_FOUND", "SOURCE_FORBIDDEN", "SOURCE_UNAVAILABLE")
+    assert "there-is-no-such-bucket/a.tif" in str(refused.value)
+    assert not any(secret in repr(refused.value) for secret in SECRETS)
+    assert list((tmp_path / "home/storage/silver").iterdir()) == []
+
+
+def test_a_source_in_a_store_is_copied_if_the_operator_has_named_it(
+    bucket: stores.Bucket, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket.put("deep/b.bin", b"bytes")
+    with pytest.raises(Permanent, match="has not allowed"):
+        blob_to_mount(f"{bucket.address}/deep/b.bin", "local/b.bin", ctx=task.attempt())
+    monkeypatch.setenv("HOLDFAST_RASTER_SOURCES", f"{bucket.address}/deep/")
+    told = blob_to_mount(f"{bucket.address}/deep/b.bin", "local/b.bin", ctx=task.attempt())
+    assert told is not None and (told["bytes"], told["source"]) == (5, f"{bucket.address}/deep/b.bin")
+
+
+@pytest.mark.parametrize("store", ["azure"], indirect=True)
+def test_on_azure_every_object_is_reached_by_a_delegated_signature_of_its_own(
+    bucket: stores.AzureBucket, task: Task, tmp_path: Path
+) -> None:
+    bucket.put("in/granted.tif", raster(tmp_path))
+    create_cog("bronze/granted.tif", "silver/granted.tif", ctx=task.attempt())
+    asked = bucket.data_requests(until="PUT", of="out/cogs/granted.tif")
+    reads = [one for one in asked if one.startswith(("GET", "HEAD")) and "/in/granted.tif" in one]
+    writes = [one for one in asked if one.startswith("PUT") and "/out/cogs/granted.tif" in one]
+    assert reads and writes
+    for request in reads + writes:
+        method, _, target = request.partition(" ")
+        signed = {name: values[0] for name, values in parse_qs(target.partition("?")[2]).items()}
+        assert signed["skoid"] == stores.PERSON, "it is signed by the key of an identity, not of the account"
+        assert (signed["sr"], signed["sp"]) == ("b", "r" if method in ("GET", "HEAD") else signed["sp"])
+        assert "r" not in signed["sp"] or method in ("GET", "HEAD")
+    lying = [file for file in (tmp_path / "home").rglob("*") if file.is_file()]
+    assert lying and not any(b"sig=" in file.read_bytes() or b"skoid" in file.read_bytes() for file in lying)
+
+
+@pytest.mark.parametrize("store", ["s3"], indirect=True)
+def test_an_inventory_of_a_store_fetches_nothing(bucket: stores.Bucket, task: Task, tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    generate("RWA", 2, made, 3, return_periods=(10, 100), workers=1)
+    for file in made.rglob("*"):
+        if file.is_file():
+            bucket.put(f"in/flood/{file.relative_to(made).as_posix()}", file.read_bytes())
+    assert take_inventory("RWA", storage.place("bronze/flood")) == take_inventory("RWA", made)
+    assert not (tmp_path / "home/storage/bronze/flood/RWA").exists()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("store", ["s3"], indirect=True)
+async def test_the_flood_pipeline_runs_from_store_to_store(
+    bucket: stores.Bucket, task: Task, tmp_path: Path, database_url: str
+) -> None:
+    made = tmp_path / "made"
+    generate("RWA", 2, made, 3, return_periods=(10, 100), workers=1)
+    for file in made.rglob("*"):
+        if file.is_file():
+            bucket.put(f"in/flood/{file.relative_to(made).as_posix()}", file.read_bytes())
+    handlers = Registry()
+    handlers.add_module(flood)
+    async with running(database_url, handlers) as engine:
+        job_id = await engine.submit(STACK, {"region": "RWA"})
+        status = await engine.finished(job_id, 120)
+        assert status["status"] == "completed", status["error"]
+        shutil.rmtree(tmp_path / "home/storage")
+        again = await engine.finished(await engine.submit(STACK, {"region": "RWA", "batch": 1}), 120)
+    assert again["result"]["catalog"]["unchanged"] == 2
+    stacks = [key for key in bucket.objects() if key.startswith("out/cogs/flood/RWA/")]
+    assert len(stacks) == 2
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["silver", "silver=maps", "silver=ftp://host/x", "../x=s3://b/x", "silver=s3://", "silver=https://x/?sig=1"],
+)
+def test_containers_that_make_no_sense_are_refused_without_telling_a_secret(
+    task: Task, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    monkeypatch.setenv("HOLDFAST_RASTER_CONTAINERS", given)
+    with pytest.raises(Permanent, match=r"Write NAME=s3://BUCKET/FOLDER") as refused:
+        storage.readable("bronze/a.tif")
+    assert refused.value.code == "CONTAINER_REFUSED" and "sig" not in str(refused.value)
