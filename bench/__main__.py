@@ -43,6 +43,14 @@ def main() -> None:
         metavar="N",
         help="only stack N groups of flood maps (default: 200)",
     )
+    parser.add_argument(
+        "--large",
+        type=int,
+        nargs="?",
+        const=4,
+        metavar="GB",
+        help="only make a COG of a raster of so many gigabytes when decoded (default: 4)",
+    )
     given = parser.parse_args()
     if given.serve:
         run_child(given.serve, given.url)
@@ -51,6 +59,8 @@ def main() -> None:
     with folder as name, use_embedded(Path(name)) as url:
         if given.flooding:
             asyncio.run(flooding(url, Path(name), given.flooding, given.runs))
+        elif given.large:
+            asyncio.run(large(url, Path(name), given.large))
         elif given.results:
             asyncio.run(results_alone(url, given.widest))
         else:
@@ -77,6 +87,21 @@ async def flooding(url: str, home: Path, groups: int, runs: int) -> None:
         f" plain {found.plain_rate:.1f} items/s, through the engine {found.engine_rate:.1f}; the engine's share of the"
         f" time is {statistics.median(found.engine_shares):.1%} ({found.engine_shares[0]:.1%} to"
         f" {found.engine_shares[-1]:.1%}; goal: at most 10 %); the same files"
+    )
+
+
+async def large(url: str, home: Path, gigabytes: int) -> None:
+    from bench.large import process
+
+    await migrate(url)
+    store = PostgresStore(url, "bench")
+    found = await process(store, home, gigabytes)
+    await store.close()
+    print(
+        f"{'large':<12} a raster of {found.decoded_bytes / 2**30:.1f} GB when decoded,"
+        f" {found.source_bytes / 1e6:,.0f} MB as a file: checked and made a COG of {found.cog_bytes / 1e6:,.0f} MB in {found.seconds:.0f} s,"
+        f" {found.decoded_bytes / 2**20 / found.seconds:.0f} MB/s; peak memory {found.peak_mb:.0f} MB of the"
+        f" {found.limit_mb:,} MB that are allowed"
     )
 
 

@@ -21,6 +21,7 @@ WORKERS = {
     "worker": ("bench.handlers", CONCURRENCY),
     "both": ("bench.handlers", CONCURRENCY),
     "flooding": ("holdfast.apps.flood", 1),
+    "rasters": ("holdfast.apps.raster.handlers", 1),
 }
 """The roles that work: which handlers, and how many tasks at a time."""
 ORCHESTRATORS = ("orchestrator", "both")
