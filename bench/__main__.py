@@ -98,10 +98,9 @@ async def large(url: str, home: Path, gigabytes: int) -> None:
     found = await process(store, home, gigabytes)
     await store.close()
     print(
-        f"{'large':<12} a raster of {found.decoded_bytes / 2**30:.1f} GB when decoded,"
-        f" {found.source_bytes / 1e6:,.0f} MB as a file: checked and made a COG of {found.cog_bytes / 1e6:,.0f} MB in {found.seconds:.0f} s,"
-        f" {found.decoded_bytes / 2**20 / found.seconds:.0f} MB/s; peak memory {found.peak_mb:.0f} MB of the"
-        f" {found.limit_mb:,} MB that are allowed"
+        f"{'large':<12} a raster of {found.decoded_bytes / 2**30:.1f} GB when decoded, checked and made a COG of"
+        f" {found.cog_bytes / 1e6:,.0f} MB in {found.seconds:.0f} s, {found.decoded_bytes / 2**20 / found.seconds:.0f} MB/s;"
+        f" peak memory {found.peak_mb:.0f} MB of the {found.limit_mb:,} MB that are allowed"
     )
 
 

@@ -29,7 +29,6 @@ SOURCE, TARGET = "bronze/large.tif", "silver/large.tif"
 @dataclass(frozen=True, slots=True)
 class Processed:
     decoded_bytes: int
-    source_bytes: int
     cog_bytes: int
     seconds: float
     peak_mb: float
@@ -39,8 +38,7 @@ class Processed:
 async def process(store: PostgresStore, home: Path, gigabytes: int) -> Processed:
     """Depths in metres on UTM, in so many gigabytes of floats, through the engine by one worker."""
     os.environ["HOLDFAST_HOME"] = str(home)
-    source, target = home / "storage" / SOURCE, home / "storage" / TARGET
-    decoded = make(source, gigabytes)
+    decoded = make(home / "storage" / SOURCE, gigabytes)
     with Fleet(store.connections.url, ("orchestrator", "rasters")) as fleet:
         (worker,) = fleet.pids("rasters")
         watched = _Peak(worker)
@@ -48,7 +46,7 @@ async def process(store: PostgresStore, home: Path, gigabytes: int) -> Processed
         await run_jobs(store, jobs_of(making(), [{}]))
         seconds = now() - started
         peak = watched.end()
-    return Processed(decoded, source.stat().st_size, target.stat().st_size, seconds, peak)
+    return Processed(decoded, (home / "storage" / TARGET).stat().st_size, seconds, peak)
 
 
 def make(path: Path, gigabytes: int) -> int:
