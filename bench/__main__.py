@@ -97,9 +97,10 @@ async def large(url: str, home: Path, gigabytes: int) -> None:
     store = PostgresStore(url, "bench")
     found = await process(store, home, gigabytes)
     await store.close()
+    rate = found.decoded_bytes / 2**20 / found.seconds
     print(
         f"{'large':<12} a raster of {found.decoded_bytes / 2**30:.1f} GB when decoded, checked and made a COG of"
-        f" {found.cog_bytes / 1e6:,.0f} MB in {found.seconds:.0f} s, {found.decoded_bytes / 2**20 / found.seconds:.0f} MB/s;"
+        f" {found.cog_bytes / 1e6:,.0f} MB in {found.seconds:.0f} s, {rate:.0f} MB/s;"
         f" peak memory {found.peak_mb:.0f} MB of the {found.limit_mb:,} MB that are allowed"
     )
 

@@ -6,10 +6,12 @@ import asyncio
 import ctypes
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -282,3 +284,35 @@ def guarded(name: str, *, ctx: Context) -> str:
 async def guarded_async(name: str, *, ctx: AsyncContext) -> str:
     async with ctx.breaker(name):
         return "well"
+
+
+def _reaches(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=10).close()
+    except PermissionError:
+        return False
+    return True
+
+
+def _tried(port: int, ctx: Context) -> dict[str, bool]:
+    with ThreadPoolExecutor(1) as pool:
+        by_a_thread = pool.submit(_reaches, port).result()
+    program = f"import socket; socket.create_connection(('127.0.0.1', {port}), timeout=10)"
+    by_a_program = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False).returncode == 0
+    one, other = socket.socketpair()
+    one.sendall(b"x")
+    within = other.recv(1) == b"x"
+    one.close()
+    other.close()
+    ctx.checkpoint("tried", {})
+    return {"here": _reaches(port), "by_a_thread": by_a_thread, "by_a_program": by_a_program, "within": within}
+
+
+@handler("isolated.reach", isolation="process")
+def reach(port: int, *, ctx: Context) -> dict[str, bool]:
+    return _tried(port, ctx)
+
+
+@handler("isolated.reach_nobody", isolation="process", network=False)
+def reach_nobody(port: int, *, ctx: Context) -> dict[str, bool]:
+    return _tried(port, ctx)

@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -24,7 +25,7 @@ from holdfast.errors import InvalidInput
 from holdfast.store.interface import JobFacts, Lease, Report
 from holdfast.store.payloads import digest_of
 from holdfast.store.postgres import PostgresStore
-from holdfast.worker import memory
+from holdfast.worker import memory, network
 from holdfast.worker.context import Attempt
 from holdfast.worker.execute import Executor, begin
 from tests.conftest import eventually
@@ -213,6 +214,21 @@ def test_an_isolation_that_does_not_exist_and_a_bound_that_nobody_keeps_are_refu
 
 
 # Checkpoints
+
+
+@pytest.mark.skipif(not network.is_enforced(), reason="nothing takes the network away here")
+async def test_a_handler_without_a_network_reaches_nobody_and_still_speaks_with_its_worker(desk: Desk) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        for name, reached in (("isolated.reach", True), ("isolated.reach_nobody", False)):
+            found = output(await desk.result(name, {"port": port}))
+            assert found == {"here": reached, "by_a_thread": reached, "by_a_program": reached, "within": True}
+    assert [checkpoint[1] for checkpoint in desk.checkpoints] == ["tried", "tried"]
+
+
+def test_the_network_can_be_taken_from_a_process_only() -> None:
+    with pytest.raises(InvalidInput, match="network=False"):
+        handler("x", network=False)(lambda: None)
 
 
 async def test_checkpoints_are_saved_by_the_worker_before_they_return(desk: Desk) -> None:

@@ -50,6 +50,7 @@ class Handler:
     isolation: str = THREAD
     timeout_seconds: float | None = None
     memory_mb: int | None = None
+    network: bool = True
     context_parameter: str | None = None
     is_async: bool = False
     takes_anything: bool = False
@@ -78,12 +79,13 @@ def handler(
     isolation: str = THREAD,
     timeout_seconds: float | None = None,
     memory_mb: int | None = None,
+    network: bool = True,
 ) -> Callable[[Function], Function]:
     """Make a function a handler. It stays an ordinary function and can be called as one."""
 
     def mark(function: Function) -> Function:
         known_as = name or function.__name__
-        _check_isolation(known_as, isolation, memory_mb)
+        _check_isolation(known_as, isolation, memory_mb, network=network)
         found = describe(
             function,
             known_as,
@@ -91,6 +93,7 @@ def handler(
             isolation=isolation,
             timeout_seconds=timeout_seconds,
             memory_mb=memory_mb,
+            network=network,
         )
         setattr(function, ATTRIBUTE, found)
         return function
@@ -98,7 +101,7 @@ def handler(
     return mark
 
 
-def _check_isolation(name: str, isolation: str, memory_mb: int | None) -> None:
+def _check_isolation(name: str, isolation: str, memory_mb: int | None, *, network: bool) -> None:
     if isolation not in (THREAD, PROCESS):
         raise InvalidInput(
             f"The handler '{name}' asks for isolation '{isolation}', which does not exist.",
@@ -108,6 +111,11 @@ def _check_isolation(name: str, isolation: str, memory_mb: int | None) -> None:
         raise InvalidInput(
             f"The handler '{name}' has memory_mb={memory_mb} and isolation='{isolation}'.",
             remedy=f"A bound of at least 1 MB can be kept for isolation='{PROCESS}' only.",
+        )
+    if not network and isolation != PROCESS:
+        raise InvalidInput(
+            f"The handler '{name}' has network=False and isolation='{isolation}'.",
+            remedy=f"The network can be taken away with isolation='{PROCESS}' only.",
         )
 
 

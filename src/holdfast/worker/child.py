@@ -31,6 +31,7 @@ from holdfast.define.registry import ATTRIBUTE, ContractViolation, Handler, code
 from holdfast.errors import Code
 from holdfast.store.interface import ItemResult, JobFacts, Lease, Report
 from holdfast.store.payloads import Payloads, open_objects
+from holdfast.worker import network
 from holdfast.worker.context import AsyncContext, Attempt, Context, Means
 from holdfast.worker.dependencies import SeenBreaker
 from holdfast.worker.execute import begin, done, failed, given_back, raised
@@ -143,7 +144,12 @@ def _run(task: dict[str, Any], attempt: Attempt, link: _Link) -> Report | None:
         message = f"handler {attempt.lease.handler} cannot be loaded in a process of its own: {reason}"
         return failed(attempt, Code.CONTRACT_VIOLATION, message, permanent=True)
     try:
+        # Only now: what a module needs when it is imported is its author's matter.
+        if not handler.network:
+            network.give_up()
         arguments = handler.arguments(attempt.lease.params)
+    except OSError as problem:
+        return failed(attempt, Code.CONTRACT_VIOLATION, f"handler {handler.name}: {problem}", permanent=True)
     except ContractViolation as problem:
         return failed(attempt, Code.CONTRACT_VIOLATION, str(problem), permanent=True)
     try:
