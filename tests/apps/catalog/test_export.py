@@ -106,6 +106,39 @@ def test_a_directory_of_somebody_else_is_left_alone(catalog: PostgresCatalog, tm
     assert files(tmp_path / "full") == {"catalog.json": content.encode()}
 
 
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("renames", [1, 2])
+def test_a_kill_at_the_last_moment_costs_nothing_that_was_there(
+    catalog: PostgresCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: int
+) -> None:
+    catalog.upsert_items("floods", [item(1)])
+    export(catalog, tmp_path / "copy", "here")
+    before = files(tmp_path / "copy")
+    catalog.upsert_items("floods", [item(2)])
+    rename, done = Path.rename, 0
+
+    def rename_and_die(self: Path, target: Path) -> Path:
+        nonlocal done
+        moved = rename(self, target)
+        done += 1
+        if done == renames:
+            raise Killed
+        return moved
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", rename_and_die)
+        with pytest.raises(Killed):
+            export(catalog, tmp_path / "copy", "here")
+    with pytest.raises(NotFound):
+        export(catalog, tmp_path / "copy", "here", ["nobody"])
+    assert (files(tmp_path / "copy") == before) == (renames == 1), "it is whole, the one before or the new one"
+    assert export(catalog, tmp_path / "copy", "here").items == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["copy"]
+
+
 def test_only_what_is_named_is_exported(catalog: PostgresCatalog, tmp_path: Path) -> None:
     catalog.ensure_collection(collection("droughts"))
     assert export(catalog, tmp_path / "copy", "storage", ["droughts"]).collections == 1

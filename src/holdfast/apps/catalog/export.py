@@ -37,6 +37,7 @@ def export(catalog: Catalog, directory: Path, storage: str, collections: Sequenc
     a URL, or a directory, to which the copy then has relative paths.
     """
     directory = directory.resolve()
+    _put_back(directory)
     _refuse_what_is_not_ours(directory)
     directory.parent.mkdir(parents=True, exist_ok=True)
     # Beside its place, so that a rename is all that is left to do; hidden, until then.
@@ -131,17 +132,30 @@ class _Assets:
         return os.path.relpath(Path(self.storage).resolve() / href, own)
 
 
+def _aside(directory: Path) -> Path:
+    return directory.with_name(f".{directory.name}.before")
+
+
 def _put_in_place(building: Path, directory: Path) -> None:
     """What was there steps aside first, for a directory cannot be renamed over another that is not empty."""
     if not directory.exists():
         building.rename(directory)
         return
-    aside = Path(tempfile.mkdtemp(prefix=f".{directory.name}.before.", dir=directory.parent))
-    directory.rename(aside / directory.name)
+    directory.rename(_aside(directory))
     try:
         building.rename(directory)
     except OSError:
-        (aside / directory.name).rename(directory)
-        aside.rmdir()
+        _aside(directory).rename(directory)
         raise
-    shutil.rmtree(aside, ignore_errors=True)
+    shutil.rmtree(_aside(directory), ignore_errors=True)
+
+
+def _put_back(directory: Path) -> None:
+    """What an export that was killed between its two renames has left aside is the copy that counts."""
+    aside = _aside(directory)
+    if not aside.exists():
+        return
+    if directory.exists():
+        shutil.rmtree(aside)
+    else:
+        aside.rename(directory)
