@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
@@ -26,22 +26,9 @@ PERSON = "23657296-5cd5-45b0-a809-d972a7f4dfe1"
 TENANT = "ab1f708d-50f6-404c-a006-d71b2ac7a606"
 
 
-class ObjectStore(Protocol):
-    """A bucket `maps`, empty at first."""
-
-    address: str
-    environment: dict[str, str]
-
-    def put(self, key: str, content: bytes) -> None: ...
-
-    def objects(self) -> dict[str, bytes]: ...
-
-    def delete(self, key: str) -> None: ...
-
-
 @dataclass
 class Bucket:
-    """Seen with obstore, past the code that is tested."""
+    """One of the name `maps`, empty at first, seen past the code that is tested."""
 
     address: str
     environment: dict[str, str]

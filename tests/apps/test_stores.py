@@ -59,6 +59,16 @@ def raster(tmp_path: Path, value: int = 0) -> bytes:
     return make(tmp_path / "made.tif", ramp(1, 600, 600, "float32") + value).read_bytes()
 
 
+def region_in(bucket: stores.Bucket, tmp_path: Path) -> Path:
+    """A small region in the store, and the folder that it was made in."""
+    made = tmp_path / "made"
+    generate("RWA", 2, made, 3, return_periods=(10, 100), workers=1)
+    for file in made.rglob("*"):
+        if file.is_file():
+            bucket.put(f"in/flood/{file.relative_to(made).as_posix()}", file.read_bytes())
+    return made
+
+
 def another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home = tmp_path / "elsewhere"
     monkeypatch.setenv("HOLDFAST_HOME", str(home))
@@ -171,11 +181,7 @@ def test_on_azure_every_object_is_reached_by_a_delegated_signature_of_its_own(
 
 @pytest.mark.parametrize("store", ["s3"], indirect=True)
 def test_an_inventory_of_a_store_fetches_nothing(bucket: stores.Bucket, task: Task, tmp_path: Path) -> None:
-    made = tmp_path / "made"
-    generate("RWA", 2, made, 3, return_periods=(10, 100), workers=1)
-    for file in made.rglob("*"):
-        if file.is_file():
-            bucket.put(f"in/flood/{file.relative_to(made).as_posix()}", file.read_bytes())
+    made = region_in(bucket, tmp_path)
     assert take_inventory("RWA", storage.place("bronze/flood")) == take_inventory("RWA", made)
     assert not (tmp_path / "home/storage/bronze/flood/RWA").exists()
 
@@ -185,11 +191,7 @@ def test_an_inventory_of_a_store_fetches_nothing(bucket: stores.Bucket, task: Ta
 async def test_the_flood_pipeline_runs_from_store_to_store(
     bucket: stores.Bucket, task: Task, tmp_path: Path, database_url: str
 ) -> None:
-    made = tmp_path / "made"
-    generate("RWA", 2, made, 3, return_periods=(10, 100), workers=1)
-    for file in made.rglob("*"):
-        if file.is_file():
-            bucket.put(f"in/flood/{file.relative_to(made).as_posix()}", file.read_bytes())
+    region_in(bucket, tmp_path)
     handlers = Registry()
     handlers.add_module(flood)
     async with running(database_url, handlers) as engine:
