@@ -250,6 +250,9 @@ class GatedWorld(World):
             self.blocked += 1
             place.was_blocked = True
             place.process.wake_at = float("inf")
+        elif place.is_blocked and not is_blocked:
+            # It moves again, and has its turn when it comes to its next gate.
+            place.process.wake_at = self.db.now
         place.is_blocked = is_blocked
 
     def _observe(self) -> None:

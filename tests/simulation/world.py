@@ -509,12 +509,15 @@ class World:
     async def _do_both(self, store: Store, owner: Owner, worker: WorkerIdentity, started: float) -> None:
         renew_at, lease_ends, scan_at = started + RENEW_SECONDS, started + LEASE_SECONDS, 0.0
         held: list[Lease] = []
+        doubts = False
         while True:
             if self.db.now >= renew_at:
                 asked, known = self.db.now, [(*h[:3], h.epoch) for h in held]
                 still = await store.renew_worker(worker, LEASE_SECONDS, known)
                 if still is None or not await store.renew_orchestrator(owner.orchestrator_id, LEASE_SECONDS):
                     return
+                if doubts:
+                    await store.release_strays(worker, known, LEASE_SECONDS)
                 held = [h for h in held if (*h[:3], h.epoch) in still]
                 lease_ends, renew_at = asked + LEASE_SECONDS, asked + RENEW_SECONDS
             if self.db.now >= lease_ends:
@@ -534,7 +537,7 @@ class World:
                 continue
             result = await owner.run_cycle(Handover(worker, reports, None, HANDLERS, 2))
             if result.taken is None:
-                await self._report(store, worker, reports)
+                doubts = await self._report(store, worker, reports) or doubts
             else:
                 self.db.history.handed += len(result.taken)
                 held += result.leases
@@ -583,7 +586,7 @@ class World:
             count = self.chance.randint(1, len(held))
             batch, held = held[:count], held[count:]
             reports = [await self._execute(store, lease) for lease in batch]
-            await self._report(store, worker, reports)
+            doubts = await self._report(store, worker, reports) or doubts
 
     async def _execute(self, store: Store, lease: Lease) -> Report:
         outcome = self.script.outcome(self.numbers[lease.job_id], lease.node, lease.item, *self._spent(lease))
@@ -629,17 +632,25 @@ class World:
             return False
         return self._program(lease.job_id).breaker_of(lease.node, lease.item) is not None
 
-    async def _report(self, store: Store, worker: WorkerIdentity, reports: list[Report]) -> None:
-        """Until it is known to be taken; a worker that does not hear the answer says it again."""
+    async def _report(self, store: Store, worker: WorkerIdentity, reports: list[Report]) -> bool:
+        """Until it is known to be taken; a worker that does not hear the answer says it again.
+
+        Whether an answer was lost: the claim that goes with a report may have leased something of which nobody knows.
+        """
+        doubts = False
         while True:
             try:
                 await store.report(worker, reports)
                 break
             except Unreachable:
+                doubts = True
                 await self._breathe()
         if self.troubled and self.chance.random() < self.mix.duplicate:
-            with contextlib.suppress(Unreachable):
+            try:
                 assert await store.report(worker, reports) == 0, "a report was taken twice"
+            except Unreachable:
+                doubts = True
+        return doubts
 
 
 def outcomes(world: World) -> dict[str, Any]:
