@@ -110,7 +110,7 @@ def test_no_worker_for_the_queue_and_none_for_the_handler(database: Command, sta
     assert reason["command"] == "holdfast worker --queue heavy --handlers MODULE"
     assert reason["details"] == {"tasks": 1, "first": [], "queue": "heavy", "handler": "tiles.render"}
     started("worker", "--queue", "heavy")
-    assert causes(database, job_id) == [("render", "no_worker_for_handler")]
+    until(lambda: causes(database, job_id) == [("render", "no_worker_for_handler")])
     assert "no live worker has the handler 'tiles.render'" in database("why", job_id).out
 
 
