@@ -108,6 +108,53 @@ def test_an_object_is_fetched_once_and_again_when_it_has_changed_and_is_gone_whe
     assert not path.exists()
 
 
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("renames", [0, 1])
+def test_a_kill_between_the_store_and_the_disk_costs_nothing(
+    bucket: stores.Bucket, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: int
+) -> None:
+    bucket.put("in/a.tif", raster(tmp_path))
+    replace, done = Path.replace, 0
+
+    def replace_and_die(self: Path, target: Path) -> Path:
+        nonlocal done
+        if target.name.lstrip(".").startswith("made.tif"):
+            done += 1
+            if done > renames:
+                raise Killed
+        return replace(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", replace_and_die)
+        with pytest.raises(Killed):
+            create_cog("bronze/a.tif", "silver/made.tif", ctx=task.attempt())
+    sent = bucket.objects()["out/cogs/made.tif"]
+    told = create_cog("bronze/a.tif", "silver/made.tif", ctx=task.attempt()).output
+    assert (told["size_bytes"], bucket.objects()["out/cogs/made.tif"]) == (len(sent), sent)
+    assert storage.readable("silver/made.tif").read_bytes() == sent
+
+
+def test_a_file_that_another_process_put_there_is_not_taken_for_the_version_that_we_fetched(
+    bucket: stores.Bucket, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket.put("in/a.bin", b"new")
+    replace = Path.replace
+
+    def replace_and_be_late(self: Path, target: Path) -> Path:
+        moved = replace(self, target)
+        if target.name == "a.bin":
+            target.write_bytes(b"old")
+        return moved
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", replace_and_be_late)
+        assert storage.readable("bronze/a.bin").read_bytes() == b"old"
+    assert storage.readable("bronze/a.bin").read_bytes() == b"new"
+
+
 def test_a_large_file_is_sent_in_parts_and_arrives_whole(bucket: stores.Bucket, task: Task, tmp_path: Path) -> None:
     content = os.urandom(1024 * 1024) * 20
     local = tmp_path / "home/storage/local/large.bin"

@@ -96,9 +96,10 @@ def open_job(state: JobState) -> OpenJob:
 def refusal_now(state: JobState, verb: SteeringVerb, plan_id: str | None) -> Refusal | None:
     """Why its owner does not carry out the verb; with a plan's id it does exactly that or nothing."""
     job = open_job(state)
-    if plan_id is not None and plan_id != steering_id(job, verb):
-        return steering_refusal(job, verb) or MOVED
-    return steering_refusal(job, verb)
+    refusal = steering_refusal(job, verb)
+    if refusal is None and plan_id is not None and plan_id != steering_id(job, verb):
+        return MOVED
+    return refusal
 
 
 def steering_refusal(job: OpenJob, verb: SteeringVerb) -> Refusal | None:

@@ -119,9 +119,7 @@ def settle(temporary: Path, target: Path) -> None:
         os.fsync(whole.fileno())
     remote = _remote(target)
     version = remote.bucket.put(remote.key, temporary) if remote is not None else None
-    temporary.replace(target)
-    if version is not None:
-        _note(target, version)
+    _put_in_place(temporary, target, version)
 
 
 def _task(ctx: Context) -> str:
@@ -164,10 +162,9 @@ def fetched(path: Path) -> Path:
             with draft.open("wb") as out:
                 for chunk in found.chunks:
                     out.write(chunk)
-            draft.replace(path)
+            _put_in_place(draft, path, found.version)
         finally:
             draft.unlink(missing_ok=True)
-        _note(path, found.version)
     return path
 
 
@@ -213,11 +210,14 @@ def _note_of(path: Path) -> Path:
     return path.with_name(f".{path.name}.version")
 
 
-def _note(path: Path, version: str) -> None:
-    """Remember which version of the object the file is, as long as nobody touches it."""
-    draft = _note_of(path).with_suffix(f".{uuid.uuid4().hex}.part")
-    draft.write_text(_noted(path, version))
-    draft.replace(_note_of(path))
+def _put_in_place(draft: Path, path: Path, version: str | None) -> None:
+    """Rename it, and remember which version of the object it is: this very file, as long as nobody touches it."""
+    noted = _noted(draft, version) if version is not None else None
+    draft.replace(path)
+    if noted is not None:
+        note = _note_of(path).with_suffix(f".{uuid.uuid4().hex}.part")
+        note.write_text(noted)
+        note.replace(_note_of(path))
 
 
 def _is_noted(path: Path, version: str) -> bool:
