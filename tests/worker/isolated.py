@@ -47,6 +47,52 @@ def where(*, ctx: Context) -> dict[str, Any]:
     }
 
 
+@handler(isolation="process", attempts_per_process=3)
+def shares(leaves: str = "", *, ctx: Context) -> dict[str, Any]:
+    """Tells what it finds of earlier attempts, and may leave something behind."""
+    print("attempt of", ctx.index)
+    ctx.progress(1, 2, f"item {ctx.index}")
+    ctx.checkpoint("begun", {"item": ctx.index})
+    if leaves == "thread":
+        threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+    elif leaves == "process":
+        subprocess.Popen(["sleep", "600"])
+    elif leaves == "directory":
+        os.chdir("/")
+    elif leaves == "failure":
+        raise Transient("later")
+    elif leaves == "nothing":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {"pid": os.getpid(), "cancelled": ctx.cancelled, "is_main": threading.current_thread().name == "MainThread"}
+
+
+@handler(isolation="process", attempts_per_process=100)
+def shares_async_too() -> int:
+    return os.getpid()
+
+
+@handler(isolation="process", attempts_per_process=100)
+async def shares_async(*, ctx: AsyncContext) -> int:
+    await ctx.checkpoint("one", {"pid": os.getpid()})
+    return os.getpid()
+
+
+@handler(isolation="process", attempts_per_process=100, memory_mb=200)
+def shares_memory(mb: int) -> int:
+    global HOARD
+    HOARD = [bytearray(os.urandom(1024)) * 1024 for _ in range(mb)]
+    return os.getpid()
+
+
+HOARD: list[bytearray] = []
+
+
+@handler(isolation="process", attempts_per_process=100, network=False)
+def shares_no_network(port: int) -> tuple[int, bool, int]:
+    filters = next(line for line in Path("/proc/self/status").read_text().splitlines() if "Seccomp_filters" in line)
+    return os.getpid(), _reaches(port), int(filters.split()[1])
+
+
 @isolated
 async def where_async(*, ctx: AsyncContext) -> int:
     await asyncio.sleep(0)

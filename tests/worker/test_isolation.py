@@ -25,7 +25,7 @@ from holdfast.errors import InvalidInput
 from holdfast.store.interface import JobFacts, Lease, Report
 from holdfast.store.payloads import digest_of
 from holdfast.store.postgres import PostgresStore
-from holdfast.worker import memory, network
+from holdfast.worker import memory, network, processes
 from holdfast.worker.context import Attempt
 from holdfast.worker.execute import Executor, begin
 from tests.conftest import eventually
@@ -213,6 +213,111 @@ def test_an_isolation_that_does_not_exist_and_a_bound_that_nobody_keeps_are_refu
         handler("x", memory_mb=5)(lambda: None)
 
 
+# Several attempts in one process
+
+
+async def test_a_process_runs_as_many_attempts_as_its_handler_says_each_as_if_it_were_alone(desk: Desk) -> None:
+    reports = [await desk.result("shares", item=item) for item in range(7)]
+    pids = [output(report)["pid"] for report in reports]
+    assert len(set(pids)) == 3
+    assert pids == [pids[0]] * 3 + [pids[3]] * 3 + [pids[6]]
+    assert [told(report)["log"] for report in reports] == [f"attempt of {item}\n" for item in range(7)]
+    assert [data["item"] for _, _, data in desk.checkpoints] == list(range(7))
+    assert all(output(report)["is_main"] and not output(report)["cancelled"] for report in reports)
+    await all_gone(pids[:6])
+
+
+async def test_a_process_is_for_one_handler_and_for_one_attempt_at_a_time(desk: Desk) -> None:
+    first = [output(await desk.result(name)) for name in ("shares_async", "shares_async_too")]
+    again = [output(await desk.result(name)) for name in ("shares_async", "shares_async_too")]
+    assert first == again and first[0] != first[1]
+    beside = await asyncio.gather(*(desk.result("shares_async_too") for _ in range(3)))
+    assert len({output(report) for report in beside}) == 3
+
+
+@pytest.mark.parametrize("leaves", ["thread", "process", "directory", "failure", "nothing"])
+async def test_a_process_in_which_an_attempt_has_left_something_or_failed_runs_no_other(
+    desk: Desk, leaves: str
+) -> None:
+    before = output(await desk.result("shares"))["pid"]
+    await desk.result("shares", {"leaves": leaves})
+    assert not lives(before)
+    assert output(await desk.result("shares"))["pid"] != before
+
+
+async def test_a_process_that_holds_half_of_its_memory_runs_no_other_attempt(desk: Desk) -> None:
+    pids = [output(await desk.result("shares_memory", {"mb": mb})) for mb in (1, 1, 80, 1)]
+    assert pids[0] == pids[1] == pids[2] != pids[3]
+
+
+async def test_a_task_that_may_have_killed_a_process_gets_one_that_nobody_else_has(desk: Desk) -> None:
+    shared = output(await desk.result("shares_async_too"))
+    alone = output(await desk.result("shares_async_too", suspect=True))
+    assert shared != alone
+    assert not lives(alone)
+    assert output(await desk.result("shares_async_too")) == shared
+
+
+@pytest.mark.skipif(not network.is_enforced(), reason="nothing takes the network away here")
+async def test_the_network_is_taken_once_from_a_process_for_several_attempts(desk: Desk) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        found = [output(await desk.result("shares_no_network", {"port": port})) for _ in range(3)]
+    pid, _, filters = found[0]
+    assert found == [[pid, False, filters]] * 3
+
+
+async def test_a_process_that_nobody_needs_any_more_ends(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "IDLE_SECONDS", 0.0)
+    pid = output(await desk.result("shares_async_too"))
+    await all_gone([pid])
+    assert output(await desk.result("shares_async_too")) != pid
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_a_process_that_was_killed_while_it_waited_costs_no_attempt(desk: Desk, is_known: bool) -> None:
+    pid = output(await desk.result("shares_async_too"))
+    # One that is held cannot begin, and is found dead only after it was lent.
+    os.kill(pid, signal.SIGKILL if is_known else signal.SIGSTOP)
+    if is_known:
+        await all_gone([pid])
+    attempt = asyncio.create_task(desk.result("shares_async_too"))
+    if not is_known:
+        await asyncio.sleep(0)
+        os.kill(pid, signal.SIGKILL)
+    assert output(await attempt) != pid
+
+
+async def test_a_cancel_that_comes_too_late_is_not_for_the_next_attempt(desk: Desk) -> None:
+    attempt = begin(lease("shares", item=1))
+    running_one = asyncio.create_task(desk.executor.run(attempt))
+
+    async def has_begun() -> bool:
+        return bool(desk.checkpoints)
+
+    await eventually(has_begun)
+    attempt.cancelled = True
+    await running_one
+    assert output(await desk.result("shares", item=2))["cancelled"] is False
+
+
+async def test_waiting_processes_end_with_the_worker_and_with_what_starts_them(desk: Desk) -> None:
+    pid = output(await desk.result("shares_async_too"))
+    await desk.executor.end_children()
+    await all_gone([pid])
+    pid = output(await desk.result("shares_async_too"))
+    await desk.result("kills_the_nursery")
+    await all_gone([pid])
+    assert output(await desk.result("shares_async_too")) != pid
+
+
+def test_several_attempts_need_a_process() -> None:
+    with pytest.raises(InvalidInput, match="attempts_per_process=2 and isolation='thread'"):
+        handler("x", attempts_per_process=2)(lambda: None)
+    with pytest.raises(InvalidInput, match="attempts_per_process=0"):
+        handler("x", isolation="process", attempts_per_process=0)(lambda: None)
+
+
 # Checkpoints
 
 
@@ -292,13 +397,23 @@ async def test_a_process_that_uses_too_much_memory_is_killed_with_its_children(d
 
 
 @pytest.mark.skipif(shutil.which("ps") is None, reason="needs ps")
-def test_memory_is_counted_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
-    group, nobody = os.getpgrp(), 2**22 + 1
-    counted = memory.resident_mb([group, nobody])
-    monkeypatch.setattr(memory, "_PROC", Path("/nowhere"))
-    for found in (counted, memory.resident_mb([group, nobody])):
-        assert found[group] > 10
-        assert found[nobody] == 0
+def test_memory_is_counted_with_that_of_children_and_also_where_there_is_no_proc(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
+    hoarding = "hoard = b'x' * 50_000_000; print('has it', flush=True); input()"
+    nobody = 2**22 + 1
+    with subprocess.Popen(
+        [sys.executable, "-c", program, hoarding], stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0
+    ) as leader:
+        assert leader.stdout is not None
+        leader.stdout.readline()
+        counted = memory.resident_mb([leader.pid, nobody])
+        monkeypatch.setattr(memory, "_PROC", Path("/nowhere"))
+        for found in (counted, memory.resident_mb([leader.pid, nobody])):
+            assert found[leader.pid] > 50
+            assert found[nobody] == 0
+        leader.communicate(b"\n")
 
 
 async def test_the_death_of_what_starts_the_processes_is_no_crash_of_the_task(desk: Desk) -> None:

@@ -51,6 +51,7 @@ class Handler:
     timeout_seconds: float | None = None
     memory_mb: int | None = None
     network: bool = True
+    attempts_per_process: int = 1
     context_parameter: str | None = None
     is_async: bool = False
     takes_anything: bool = False
@@ -80,12 +81,13 @@ def handler(
     timeout_seconds: float | None = None,
     memory_mb: int | None = None,
     network: bool = True,
+    attempts_per_process: int = 1,
 ) -> Callable[[Function], Function]:
     """Make a function a handler. It stays an ordinary function and can be called as one."""
 
     def mark(function: Function) -> Function:
         known_as = name or function.__name__
-        _check_isolation(known_as, isolation, memory_mb, network=network)
+        _check_isolation(known_as, isolation, memory_mb, attempts_per_process, network=network)
         found = describe(
             function,
             known_as,
@@ -94,6 +96,7 @@ def handler(
             timeout_seconds=timeout_seconds,
             memory_mb=memory_mb,
             network=network,
+            attempts_per_process=attempts_per_process,
         )
         setattr(function, ATTRIBUTE, found)
         return function
@@ -101,7 +104,9 @@ def handler(
     return mark
 
 
-def _check_isolation(name: str, isolation: str, memory_mb: int | None, *, network: bool) -> None:
+def _check_isolation(
+    name: str, isolation: str, memory_mb: int | None, attempts_per_process: int, *, network: bool
+) -> None:
     if isolation not in (THREAD, PROCESS):
         raise InvalidInput(
             f"The handler '{name}' asks for isolation '{isolation}', which does not exist.",
@@ -116,6 +121,11 @@ def _check_isolation(name: str, isolation: str, memory_mb: int | None, *, networ
         raise InvalidInput(
             f"The handler '{name}' has network=False and isolation='{isolation}'.",
             remedy=f"The network can be taken away with isolation='{PROCESS}' only.",
+        )
+    if attempts_per_process < 1 or (attempts_per_process > 1 and isolation != PROCESS):
+        raise InvalidInput(
+            f"The handler '{name}' has attempts_per_process={attempts_per_process} and isolation='{isolation}'.",
+            remedy=f"A process runs at least 1 attempt, and there are processes with isolation='{PROCESS}' only.",
         )
 
 

@@ -1,4 +1,4 @@
-"""The process of one attempt: it gets its task through a channel, runs the handler and tells how that ended.
+"""A handler's process: it gets a task through a channel, runs the handler, tells how that ended, waits for the next.
 
 It connects to no database: checkpoints go through the channel to the worker, which saves them under its lease, and the
 results of other nodes come through it. The object store it reads and writes itself.
@@ -12,6 +12,7 @@ import ctypes
 import io
 import logging
 import os
+import queue
 import selectors
 import signal
 import socket
@@ -27,6 +28,7 @@ from typing import Any, TextIO, TypeVar
 
 import orjson
 
+from holdfast.core.signals import Outcome
 from holdfast.define.registry import ATTRIBUTE, ContractViolation, Handler, codes_in, describe, locate
 from holdfast.errors import Code
 from holdfast.store.interface import ItemResult, JobFacts, Lease, Report
@@ -36,6 +38,7 @@ from holdfast.worker.context import AsyncContext, Attempt, Context, Means
 from holdfast.worker.dependencies import SeenBreaker
 from holdfast.worker.execute import begin, done, failed, given_back, raised
 from holdfast.worker.frames import frame, receive
+from holdfast.worker.memory import resident_mb
 from holdfast.worker.workdir import Workplace
 
 LOOK_SECONDS = 0.1
@@ -54,7 +57,7 @@ class NotAnswered(Exception):
 
 
 def live(channel: socket.socket, output: int, parent: int) -> None:
-    """Run the one attempt that comes through the channel; what is printed goes to `output`."""
+    """Run the attempts that come through the channel, one after the other; what is printed goes to `output`."""
     os.setpgid(0, 0)
     _die_with(parent)
     # Else the orphans of an attempt that runs would go to the nursery, as if they were left behind.
@@ -65,20 +68,37 @@ def live(channel: socket.socket, output: int, parent: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     _take_streams(output)
     link = _Link(channel)
-    task = receive(channel)
-    if task is None:
-        return
-    link.forward_logs(task["level"])
-    attempt = _begin(task)
-    threading.Thread(target=link.listen, args=(attempt,), name="holdfast channel", daemon=True).start()
-    report = _run(task, attempt, link)
-    _flush()
-    if report is None:
-        link.send({"report": None})
-    else:
-        data = orjson.loads(report.data) if report.data is not None else {}
-        size = len(report.output) if report.output is not None else None
-        link.send({"report": {"outcome": report.outcome, "data": data, "output_bytes": size}}, report.output or b"")
+    ours = {threading.current_thread(), link.listen()}
+    here = _working_directory()
+    while True:
+        task, attempt = link.next_task()
+        report = _run(task, attempt, link)
+        _flush()
+        is_fit = (
+            report is not None
+            and report.outcome == Outcome.DONE
+            and _is_fit(task["memory_mb"], ours)
+            and _working_directory() == here
+        )
+        link.report(report, is_fit=is_fit)
+        if not is_fit:
+            return
+
+
+def _working_directory() -> Path | None:
+    try:
+        return Path.cwd()
+    except OSError:
+        return None
+
+
+def _is_fit(memory_mb: int | None, ours: set[threading.Thread]) -> bool:
+    """Whether another attempt would find this process as the last one did: nothing runs on, little memory is held."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+        return False
+    me = os.getpid()
+    return ours.issuperset(threading.enumerate()) and (memory_mb is None or 2 * resident_mb([me])[me] <= memory_mb)
 
 
 def adopt_orphans() -> None:
@@ -144,8 +164,8 @@ def _run(task: dict[str, Any], attempt: Attempt, link: _Link) -> Report | None:
         message = f"handler {attempt.lease.handler} cannot be loaded in a process of its own: {reason}"
         return failed(attempt, Code.CONTRACT_VIOLATION, message, permanent=True)
     try:
-        # Only now: what a module needs when it is imported is its author's matter.
-        if not handler.network:
+        # Only now: what a module needs when it is imported is its author's matter. And once: it is for good.
+        if not handler.network and task["number"] == 1:
             network.give_up()
         arguments = handler.arguments(attempt.lease.params)
     except OSError as problem:
@@ -200,15 +220,44 @@ class _Link:
         self._channel = channel
         self._speaking = threading.Lock()
         self._asked: deque[Future[Any]] = deque()
+        self._tasks: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._number = 0
+        self._attempt: Attempt | None = None
 
-    def send(self, message: dict[str, Any], following: bytes = b"") -> None:
-        # All at once: the worker ends us as soon as it has read a report.
-        body = frame(message) + following
+    def next_task(self) -> tuple[dict[str, Any], Attempt]:
+        task = self._tasks.get()
+        if task["number"] == 1:
+            self._forward_logs(task["level"])
+        attempt = _begin(task)
+        with self._speaking:
+            self._number, self._attempt = task["number"], attempt
+            self._channel.sendall(frame({"begun": True}))
+        return task, attempt
+
+    def report(self, report: Report | None, *, is_fit: bool) -> None:
+        told, output = None, b""
+        if report is not None:
+            data = orjson.loads(report.data) if report.data is not None else {}
+            size = len(report.output) if report.output is not None else None
+            told = {"outcome": report.outcome, "data": data, "output_bytes": size}
+            output = report.output or b""
+        with self._speaking:
+            # From here on the channel is the next attempt's: no word of this one may come after its report.
+            self._attempt = None
+            self._channel.sendall(frame({"report": told, "is_fit": is_fit}) + output)
+
+    def send(self, message: dict[str, Any]) -> None:
+        body = frame(message)
         with self._speaking:
             self._channel.sendall(body)
 
-    def listen(self, attempt: Attempt) -> None:
-        """Hear answers and cancels, send progress; when the worker is gone, end everything that we started."""
+    def listen(self) -> threading.Thread:
+        thread = threading.Thread(target=self._listen, name="holdfast channel", daemon=True)
+        thread.start()
+        return thread
+
+    def _listen(self) -> None:
+        """Hear tasks, answers and cancels, send progress; when the worker is gone, end everything that we started."""
         waiting = selectors.DefaultSelector()
         waiting.register(self._channel, selectors.EVENT_READ)
         try:
@@ -217,16 +266,26 @@ class _Link:
                     message = receive(self._channel)
                     if message is None:
                         break
-                    self._hear(message, attempt)
-                if attempt.progress is not attempt.progress_sent:
-                    attempt.progress_sent = attempt.progress
-                    self.send({"progress": attempt.progress_sent})
+                    self._hear(message)
+                self._tell_progress()
         finally:
             os.killpg(0, signal.SIGKILL)
 
-    def _hear(self, message: dict[str, Any], attempt: Attempt) -> None:
-        if message.get("cancelled"):
-            attempt.cancelled = True
+    def _tell_progress(self) -> None:
+        with self._speaking:
+            attempt = self._attempt
+            if attempt is not None and attempt.progress is not attempt.progress_sent:
+                attempt.progress_sent = attempt.progress
+                self._channel.sendall(frame({"progress": attempt.progress_sent}))
+
+    def _hear(self, message: dict[str, Any]) -> None:
+        if "lease" in message:
+            self._tasks.put(message)
+            return
+        if "cancelled" in message:
+            # It may come when its attempt has just ended.
+            if self._attempt is not None and message["cancelled"] == self._number:
+                self._attempt.cancelled = True
             return
         answer = self._asked.popleft()
         if not answer.set_running_or_notify_cancel():
@@ -266,7 +325,7 @@ class _Link:
     async def breaker_and_wait(self, name: str) -> SeenBreaker | None:
         return SeenBreaker.from_json(self._ask({"breaker": name}).result())
 
-    def forward_logs(self, level: int) -> None:
+    def _forward_logs(self, level: int) -> None:
         """Records go where those of the worker go."""
         root = logging.getLogger()
         root.addHandler(_Forward(self))

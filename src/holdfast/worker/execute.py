@@ -24,7 +24,8 @@ from holdfast.store.interface import JobFacts, Lease, Report
 from holdfast.store.payloads import LIMIT_BYTES
 from holdfast.worker.causes import causes, waitable
 from holdfast.worker.context import AsyncContext, Attempt, Context, LeaseLost, Means
-from holdfast.worker.isolation import CannotBeIsolated, Children, NotStarted, ProcessDied
+from holdfast.worker.isolation import CannotBeIsolated, Isolation, ProcessDied
+from holdfast.worker.processes import NotStarted
 
 NO_FACTS = JobFacts(1, {})
 SPARE_THREADS = 8
@@ -73,17 +74,17 @@ class Executor:
     def __init__(self, registry: Registry, means: Means, threads: int) -> None:
         self._registry = registry
         self._means = means
-        self._children = Children(registry, means)
+        self._isolation = Isolation(registry, means)
         # A thread cannot be ended: one whose attempt timed out stays busy, so there are more of them than slots.
         self._threads = ThreadPoolExecutor(threads * SPARE_THREADS, thread_name_prefix="holdfast-handler")
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
-        self._children.close()
+        self._isolation.close()
 
     async def end_children(self) -> None:
         """Kill what runs in processes of its own; each attempt is interrupted as any other would be."""
-        await self._children.end()
+        await self._isolation.end()
 
     def is_isolated(self, lease: Lease) -> bool:
         """As its handler asks; and a task whose worker vanished, which might have been what killed it.
@@ -144,7 +145,7 @@ class Executor:
 
     async def _run_isolated(self, handler: Handler, attempt: Attempt) -> Report | None:
         try:
-            told = await self._children.run(handler, attempt)
+            told = await self._isolation.run(handler, attempt)
         except asyncio.CancelledError:
             return self._interrupted(attempt)
         except CannotBeIsolated as problem:

@@ -1,39 +1,57 @@
-"""How much memory process groups hold. Pages that processes of a group share count for each of them."""
+"""How much memory processes hold, with all that they have started. Pages that several of them share count for each."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 _PROC = Path("/proc")
-_GROUP, _PAGES = 2, 21
-"""Where these stand in /proc/PID/stat, counted from behind the process's name."""
+_PAGES = 1
+"""Where resident pages stand in /proc/PID/statm."""
 
 
-def resident_mb(groups: Collection[int]) -> dict[int, int]:
-    """Resident memory by process group, in MB."""
-    held = dict.fromkeys(groups, 0)
-    for group, size in _from_proc() if (_PROC / "self" / "stat").exists() else _from_ps():
-        if group in held:
-            held[group] += size
-    return {group: size // (1024 * 1024) for group, size in held.items()}
+def resident_mb(leaders: Collection[int]) -> dict[int, int]:
+    """Resident memory in MB, by the process that leads a group; where the kernel tells, also of who has left it."""
+    held = _by_family(leaders) if _knows_families() else _by_group(leaders)
+    return {leader: size // (1024 * 1024) for leader, size in held.items()}
 
 
-def _from_proc() -> Iterator[tuple[int, int]]:
+def _knows_families() -> bool:
+    return (_PROC / "self" / "task" / str(os.getpid()) / "children").exists()
+
+
+def _by_family(leaders: Collection[int]) -> dict[int, int]:
     page = os.sysconf("SC_PAGE_SIZE")
-    for entry in os.scandir(_PROC):
-        if entry.name.isdigit():
-            # Processes end while we look.
-            with contextlib.suppress(OSError):
-                fields = Path(entry.path, "stat").read_bytes().rpartition(b")")[2].split()
-                yield int(fields[_GROUP]), int(fields[_PAGES]) * page
+    return {leader: page * sum(_pages(pid) for pid in _family(leader)) for leader in leaders}
 
 
-def _from_ps() -> Iterator[tuple[int, int]]:
+def _family(leader: int) -> Iterator[int]:
+    """A process and what lives below it; some of them end while we look."""
+    found = [leader]
+    while found:
+        pid = found.pop()
+        yield pid
+        try:
+            for thread in (_PROC / str(pid) / "task").iterdir():
+                found += [int(child) for child in (thread / "children").read_text(encoding="ascii").split()]
+        except OSError:
+            continue
+
+
+def _pages(pid: int) -> int:
+    try:
+        return int((_PROC / str(pid) / "statm").read_bytes().split()[_PAGES])
+    except OSError:
+        return 0
+
+
+def _by_group(leaders: Collection[int]) -> dict[int, int]:
     listed = subprocess.run(["ps", "-A", "-o", "pgid=,rss="], capture_output=True, text=True, check=True).stdout
+    held = dict.fromkeys(leaders, 0)
     for line in listed.splitlines():
-        group, kilobytes = line.split()
-        yield int(group), int(kilobytes) * 1024
+        group, kilobytes = map(int, line.split())
+        if group in held:
+            held[group] += kilobytes * 1024
+    return held

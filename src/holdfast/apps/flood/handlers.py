@@ -14,6 +14,7 @@ from holdfast.apps.flood.quicklook import contact_sheet, footprint_map
 from holdfast.apps.flood.registering import finish, register_page
 from holdfast.apps.flood.stack import stack
 from holdfast.apps.flood.storage import below
+from holdfast.apps.raster.handlers import opening_rasters
 from holdfast.apps.raster.storage import fetched, place
 
 
@@ -28,7 +29,7 @@ def inventory(
     return found
 
 
-@handler("flood.band_stack")
+@opening_rasters("flood.band_stack")
 def band_stack(group: Group, source: str, target: str, *, ctx: Context) -> Result:
     """Make the stack of one group: `target/REGION/scenario/PLACE.tif`."""
     href = f"{target.rstrip('/')}/{group.id}.tif"
@@ -53,7 +54,7 @@ def finalize(collection_id: str, node: str, title: str | None = None, *, ctx: Co
     return found
 
 
-@handler("flood.merge")
+@opening_rasters("flood.merge")
 def merge(
     target: str,
     stacks: list[str] | None = None,
@@ -69,7 +70,7 @@ def merge(
     return Result(facts, warnings=tuple(facts["warnings"]), deliverables={"mosaics": target})
 
 
-@handler("flood.quicklook")
+@opening_rasters("flood.quicklook")
 def quicklook(
     target: str,
     stacks: list[dict[str, Any]] | None = None,

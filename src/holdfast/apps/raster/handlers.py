@@ -6,6 +6,7 @@ Those that open a file run in a process of their own: GDAL reads what strangers 
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any, Literal
 
 from holdfast import Context, Permanent, Result, handler
@@ -16,8 +17,18 @@ Resampling = Literal["nearest", "bilinear", "cubic", "cubic_spline", "lanczos", 
 MEGABYTE = 1024 * 1024
 MEMORY_MB = 1024
 """What an attempt may hold. Rasters may be larger: they are read block by block."""
-NETWORK = bool(os.environ.get("HOLDFAST_RASTER_CONTAINERS"))
-"""Only where the operator says that containers lie in stores do those that open rasters have a network."""
+ATTEMPTS_PER_PROCESS = 100
+"""To load GDAL takes longer than many a raster does."""
+
+opening_rasters = partial(
+    handler,
+    isolation="process",
+    memory_mb=MEMORY_MB,
+    # Only where the operator says that containers lie in stores.
+    network=bool(os.environ.get("HOLDFAST_RASTER_CONTAINERS")),
+    attempts_per_process=ATTEMPTS_PER_PROCESS,
+)
+"""A handler that opens rasters: in a process without a network."""
 
 
 @handler("raster.blob_to_mount")
@@ -46,7 +57,7 @@ def blob_to_mount(
     }
 
 
-@handler("raster.validate", isolation="process", memory_mb=MEMORY_MB, network=NETWORK)
+@opening_rasters("raster.validate")
 def validate(path: str, source_crs: str | None = None, *, ctx: Context) -> Result | None:
     """Tell what a raster is. Every block is read; what can be helped is a warning, what cannot an error."""
     _need_geo()
@@ -60,7 +71,7 @@ def validate(path: str, source_crs: str | None = None, *, ctx: Context) -> Resul
     return None if found is None else Result(found, warnings=tuple(found["warnings"]))
 
 
-@handler("raster.create_cog", isolation="process", memory_mb=MEMORY_MB, network=NETWORK)
+@opening_rasters("raster.create_cog")
 def create_cog(
     path: str,
     target: str,
@@ -93,7 +104,7 @@ def create_cog(
     return Result(output, warnings=warnings, deliverables={"cogs": target})
 
 
-@handler("raster.generate_tiling_scheme", isolation="process", memory_mb=MEMORY_MB, network=NETWORK)
+@opening_rasters("raster.generate_tiling_scheme")
 def generate_tiling_scheme(
     path: str,
     tile_size_px: int | None = None,
@@ -112,7 +123,7 @@ def generate_tiling_scheme(
     return tiles.scheme(storage.readable(path), path, recipe, tile_size_px, tile_size_mb, overlap_px)
 
 
-@handler("raster.process_tile", isolation="process", memory_mb=MEMORY_MB, network=NETWORK)
+@opening_rasters("raster.process_tile")
 def process_tile(
     tile: dict[str, Any],
     path: str,
@@ -141,7 +152,7 @@ def process_tile(
     return Result(output, warnings=warnings, deliverables={"cogs": done["path"]})
 
 
-@handler("raster.process_tile_batch", isolation="process", memory_mb=MEMORY_MB, network=NETWORK)
+@opening_rasters("raster.process_tile_batch")
 def process_tile_batch(
     tiles: list[dict[str, Any]],
     path: str,

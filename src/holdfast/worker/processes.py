@@ -1,0 +1,324 @@
+"""The processes of a worker's handlers: started, lent to one attempt or to several in turn, and ended for certain.
+
+A small single-threaded process with the handlers loaded forks them (`nursery.py`). The worker itself must not fork:
+its threads' locks and its database connections would come along. A new interpreter each time would take a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import contextlib
+import itertools
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from holdfast.define.registry import Handler, Registry
+from holdfast.worker.context import Attempt
+from holdfast.worker.frames import ENDED, FORK, KILL, NEWS, REQUEST, STARTED, frame
+from holdfast.worker.memory import resident_mb
+
+IDLE_SECONDS = 10.0
+"""A process that nobody needs for so long is ended."""
+MEMORY_LOOK_SECONDS = 0.2
+KILL_PATIENCE_SECONDS = 1.0
+"""A killed process is gone at once, unless the kernel holds it; then nobody can do more."""
+SEND_AGAIN_SECONDS = 0.01
+READ_BYTES = 1 << 20
+_BOOT = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[2]);"
+    " from holdfast.worker.nursery import main; main(int(sys.argv[1]))"
+)
+
+
+class NotStarted(Exception):
+    """The machine has no room for another process."""
+
+
+@dataclass(eq=False)
+class Process:
+    """A process for attempts of one handler. `ended` gets its exit code, or None if nobody can know it."""
+
+    number: int
+    handler: Handler
+    output: int
+    channel: socket.socket
+    ended: asyncio.Future[int | None]
+    reader: asyncio.StreamReader = field(init=False)
+    writer: asyncio.StreamWriter = field(init=False)
+    attempt: Attempt | None = None
+    attempts: int = 0
+    """How many it was lent to, with the one that has it now."""
+    has_begun: bool = False
+    """Whether it says that it has the attempt: if it dies before, the handler has seen nothing of it."""
+    is_fit: bool = False
+    """Whether it says that its last attempt has left nothing behind."""
+    is_back: asyncio.Event = field(default_factory=asyncio.Event)
+    dismissal: asyncio.TimerHandle | None = None
+    pid: int | None = None
+    used_mb: int = 0
+    start_problem: int | None = None
+    decoder: codecs.IncrementalDecoder = field(default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace"))
+
+    async def connect(self) -> None:
+        asyncio.get_running_loop().add_reader(self.output, self.read_output)
+        self.reader, self.writer = await asyncio.open_unix_connection(sock=self.channel, limit=READ_BYTES)
+
+    def read_output(self) -> None:
+        """Keep what was printed so far; a process that got away may hold the pipe open, so nothing is waited for."""
+        with contextlib.suppress(BlockingIOError):
+            while printed := os.read(self.output, 65_536):
+                if self.attempt is not None:
+                    self.attempt.write(self.decoder.decode(printed))
+            asyncio.get_running_loop().remove_reader(self.output)
+
+    def end(self, status: int | None) -> None:
+        if not self.ended.done():
+            self.ended.set_result(status)
+
+    def close(self) -> None:
+        """Our ends of its pipe and its channel. Without the channel it ends itself, with all that it has started."""
+        if hasattr(self, "writer"):
+            self.writer.close()
+        self.channel.close()
+        asyncio.get_running_loop().remove_reader(self.output)
+        self.read_output()
+        os.close(self.output)
+
+
+class Processes:
+    """Those of one worker: lent, and waiting to be lent again."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._numbers = itertools.count(1)
+        self._all: dict[int, Process] = {}
+        self._idle: list[Process] = []
+        self._nursery: _Nursery | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    @asynccontextmanager
+    async def lent(self, handler: Handler, attempt: Attempt) -> AsyncIterator[Process]:
+        """A process for one attempt; when this ends, it is gone, or waits for another attempt of the handler.
+
+        A task that may have killed a process before gets one that nobody else had: if it dies again, that was why.
+        """
+        is_shared = handler.attempts_per_process > 1 and not attempt.lease.suspect
+        process = self._waiting(handler) if is_shared else None
+        if process is None:
+            process = await self._started(handler)
+        process.attempt, process.has_begun, process.is_fit = attempt, False, False
+        process.attempts += 1
+        process.is_back.clear()
+        try:
+            yield process
+        finally:
+            try:
+                if is_shared and self._is_of_use(process):
+                    self._keep(process)
+                else:
+                    await self._end(process)
+            finally:
+                process.attempt = None
+                process.is_back.set()
+
+    async def end(self) -> None:
+        """Interrupt every attempt and wait until their processes are gone, and all others with them."""
+        lent = [process for process in self._all.values() if process.attempt is not None]
+        for process in lent:
+            if process.attempt is not None and process.attempt.cancel_running is not None:
+                process.attempt.cancel_running()
+        for process in lent:
+            await process.is_back.wait()
+        self._dismiss_all()
+
+    def close(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+        self._dismiss_all()
+        if self._nursery is not None:
+            self._nursery.close()
+
+    async def _started(self, handler: Handler) -> Process:
+        """A new process with a channel to it and a pipe for what it prints."""
+        nursery, loop = self._living_nursery(), asyncio.get_running_loop()
+        mine, theirs = socket.socketpair()
+        output, printing = os.pipe()
+        os.set_blocking(output, False)
+        process = Process(next(self._numbers), handler, output, mine, loop.create_future())
+        self._all[process.number] = process
+        try:
+            try:
+                await nursery.send(FORK, process, theirs.fileno(), printing)
+            finally:
+                theirs.close()
+                os.close(printing)
+            self._bound_memory(process)
+            await process.connect()
+        except BaseException:
+            await self._end(process)
+            raise
+        return process
+
+    async def _end(self, process: Process) -> None:
+        """Kill it with all its children; it is gone when this returns."""
+        try:
+            if self._nursery is not None:
+                await self._nursery.end(process)
+        finally:
+            del self._all[process.number]
+            process.close()
+
+    def _waiting(self, handler: Handler) -> Process | None:
+        """The one that was used last; those that died while they waited are put away."""
+        for process in reversed(self._idle):
+            if process.ended.done():
+                self._dismiss(process)
+            elif process.handler is handler:
+                self._take_back(process)
+                return process
+        return None
+
+    def _is_of_use(self, process: Process) -> bool:
+        is_spent = process.attempts >= process.handler.attempts_per_process
+        return process.is_fit and not process.ended.done() and not is_spent
+
+    def _keep(self, process: Process) -> None:
+        process.read_output()
+        process.dismissal = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._dismiss, process)
+        self._idle.append(process)
+
+    def _take_back(self, process: Process) -> None:
+        self._idle.remove(process)
+        if process.dismissal is not None:
+            process.dismissal.cancel()
+
+    def _dismiss(self, process: Process) -> None:
+        """It runs nothing: it need not be waited for."""
+        self._take_back(process)
+        del self._all[process.number]
+        process.close()
+
+    def _dismiss_all(self) -> None:
+        for process in list(self._idle):
+            self._dismiss(process)
+
+    def _living_nursery(self) -> _Nursery:
+        if self._nursery is None or not self._nursery.is_alive:
+            places = [self._registry.place(handler) for handler in self._registry]
+            modules = sorted({place[0] for place in places if place is not None})
+            try:
+                self._nursery = _Nursery(self._all, modules)
+            except OSError as problem:
+                raise NotStarted(f"no process could be started for it: {problem.strerror}") from None
+        return self._nursery
+
+    def _bound_memory(self, process: Process) -> None:
+        if process.handler.memory_mb is not None and (self._watching is None or self._watching.done()):
+            self._watching = asyncio.create_task(self._watch_memory(), name="holdfast memory")
+
+    async def _watch_memory(self) -> None:
+        """One look for all of them, as long as there are any."""
+        while bounded := [process for process in self._all.values() if process.handler.memory_mb is not None]:
+            alive = {process.pid: process for process in bounded if process.pid and not process.ended.done()}
+            used = await asyncio.to_thread(resident_mb, list(alive))
+            for pid, process in alive.items():
+                limit = process.handler.memory_mb
+                if limit is not None and used[pid] > limit and not process.ended.done():
+                    process.used_mb = used[pid]
+                    if self._nursery is not None:
+                        await self._nursery.send(KILL, process)
+            await asyncio.sleep(MEMORY_LOOK_SECONDS)
+
+
+class _Nursery:
+    """The process that forks: it is asked to start and to kill, and tells what became of its children."""
+
+    def __init__(self, children: Mapping[int, Process], modules: list[str]) -> None:
+        self._children = children
+        self._loop = asyncio.get_running_loop()
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            path = json.dumps([str(entry) for entry in sys.path])
+            # A group of its own: a Ctrl-C at the terminal is for the worker to handle.
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _BOOT, str(theirs.fileno()), path],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                process_group=0,
+            )
+        self._control.sendall(frame({"modules": modules}))
+        self._control.setblocking(False)
+        self._news = b""
+        self._loop.add_reader(self._control, self._hear)
+        self.is_alive = True
+
+    async def send(self, what: bytes, child: Process, *descriptors: int) -> None:
+        """A nursery that is gone needs not be told: it has ended its children, and `_hear` will notice."""
+        while self.is_alive:
+            try:
+                socket.send_fds(self._control, [REQUEST.pack(what, child.number)], descriptors)
+                return
+            except BlockingIOError:
+                await asyncio.sleep(SEND_AGAIN_SECONDS)
+            except ConnectionError:
+                return
+
+    async def end(self, child: Process) -> None:
+        """Kill the child with all its children; it is gone when this returns."""
+        if not child.ended.done():
+            await self.send(KILL, child)
+            await asyncio.wait({child.ended}, timeout=KILL_PATIENCE_SECONDS)
+
+    def _hear(self) -> None:
+        try:
+            self._news += (heard := self._control.recv(65_536))
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            heard = b""
+        if not heard:
+            self._bury()
+        while len(self._news) >= NEWS.size:
+            what, number, value = NEWS.unpack_from(self._news)
+            self._news = self._news[NEWS.size :]
+            child = self._children.get(number)
+            if child is None:
+                continue
+            if what == STARTED:
+                child.pid = value
+            elif what == ENDED:
+                child.end(value)
+            else:
+                child.start_problem = value
+                child.end(None)
+
+    def _bury(self) -> None:
+        """It was killed: what it has forked must not outlive it, and its number would lead nowhere."""
+        for child in self._children.values():
+            if child.pid is not None and not child.ended.done():
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(child.pid, signal.SIGKILL)
+            child.end(None)
+        self._process.kill()
+        self.close()
+
+    def close(self) -> None:
+        """Without us it ends by itself, after all that it has forked."""
+        if self.is_alive:
+            self.is_alive = False
+            self._loop.remove_reader(self._control)
+            self._control.close()
+            try:
+                self._process.wait(KILL_PATIENCE_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
