@@ -20,7 +20,7 @@ CONCURRENCY = 100
 WORKERS = {
     "worker": ("bench.handlers", CONCURRENCY),
     "both": ("bench.handlers", CONCURRENCY),
-    "flooding": ("holdfast.apps.flood", 1),
+    "flooding": ("holdfast.apps.flood", 2),
     "rasters": ("holdfast.apps.raster.handlers", 1),
 }
 """The roles that work: which handlers, and how many tasks at a time."""

@@ -1,7 +1,7 @@
 """What the engine costs on real work: the same flood stacks by plain processes, and through the engine.
 
-Two processes stack at a time in both. All of them are up, and have stacked something, before the clock starts; both
-begin with the inventory.
+Two processes stack at a time in both; the engine's are those of one worker with two slots, and have no network. All of
+them are up, and have stacked something, before the clock starts; both begin with the inventory.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ async def compare(store: PostgresStore, home: Path, groups: int, rounds: int) ->
     plain, engine, files = [], [], []
     with (
         processes_to_stack(PROCESSES) as pool,
-        Fleet(store.connections.url, ("orchestrator", *["flooding"] * PROCESSES)),
+        Fleet(store.connections.url, ("orchestrator", "flooding")),
     ):
         _by_processes(pool, storage, WARM_REGION, "warm/plain")
         await _by_engine(store, WARM_REGION, "warm/engine")

@@ -25,7 +25,7 @@ from holdfast.worker.context import Attempt
 from holdfast.worker.frames import ENDED, FORK, KILL, NEWS, REQUEST, STARTED, frame
 from holdfast.worker.memory import resident_mb
 
-IDLE_SECONDS = 10.0
+IDLE_SECONDS = 60.0
 """A process that nobody needs for so long is ended."""
 MEMORY_LOOK_SECONDS = 0.2
 KILL_PATIENCE_SECONDS = 1.0

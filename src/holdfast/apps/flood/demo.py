@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -237,10 +237,10 @@ class Demo:
         }
 
     def _peaks(self) -> dict[str, float | None]:
-        """The most memory that the orchestrator and any living worker have had; None where nobody tells."""
-        orchestrator, *workers = [_peak_mb(process.pid) for process in self.processes]
-        known = [peak for peak in workers if peak is not None]
-        return {"orchestrator": orchestrator, "worker": max(known, default=None)}
+        """The most memory that the orchestrator, a worker and a process of a handler have had, of those that live."""
+        orchestrator, *workers = [process.pid for process in self.processes]
+        started = [pid for worker in workers for pid in _below(worker)]
+        return {"orchestrator": _peak_mb([orchestrator]), "worker": _peak_mb(workers), "handler": _peak_mb(started)}
 
     def _publish(self) -> None:
         _show(["stac", "export", str(self.outputs / "catalog")], expected=0)
@@ -319,9 +319,20 @@ def _execute(url: str, statement: str) -> Any:
         return row[0] if row is not None else None
 
 
-def _peak_mb(pid: int) -> float | None:
+def _below(pid: int) -> Iterator[int]:
+    """The processes that a process has started, and theirs; none where nobody tells."""
     with contextlib.suppress(OSError):
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return round(int(line.split()[1]) / 1024, 1)
-    return None
+        for told in Path(f"/proc/{pid}/task").glob("*/children"):
+            for child in map(int, told.read_text().split()):
+                yield child
+                yield from _below(child)
+
+
+def _peak_mb(pids: Iterable[int]) -> float | None:
+    """The highest of their peaks; None where nobody tells."""
+    peaks = []
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+            peaks += [int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")]
+    return round(max(peaks), 1) if peaks else None

@@ -17,7 +17,7 @@ Resampling = Literal["nearest", "bilinear", "cubic", "cubic_spline", "lanczos", 
 MEGABYTE = 1024 * 1024
 MEMORY_MB = 1024
 """What an attempt may hold. Rasters may be larger: they are read block by block."""
-ATTEMPTS_PER_PROCESS = 100
+ATTEMPTS_PER_PROCESS = 500
 """To load GDAL takes longer than many a raster does."""
 
 opening_rasters = partial(
