@@ -1,4 +1,5 @@
-"""Object stores that run here: S3 by moto, and Azure Blob by Azurite, with identities and TLS as the real one has."""
+"""Object stores that run here: S3 by moto, Azure Blob by Azurite, and Google's behind a door of ours that lets in whom
+Google would. Identities and TLS are as the real ones have them."""
 
 from __future__ import annotations
 
@@ -16,12 +17,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
+from tests.apps import google_door
+
 AZURITE = "3.35.0"
 ACCOUNT = "devstoreaccount1"
+EMAIL = "worker@maps.test"
 PERSON = "00000000-0000-4000-8000-000000000001"
 TENANT = "00000000-0000-4000-8000-000000000002"
 
@@ -55,26 +59,57 @@ class Bucket:
 
 @contextmanager
 def s3() -> Iterator[Bucket]:
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    url = f"http://{host}:{port}"
-    try:
-        urllib.request.urlopen(urllib.request.Request(f"{url}/maps", method="PUT"), timeout=30).close()
+    with _moto() as (host, port):
         yield Bucket(
             "s3://maps",
             {
-                "AWS_ENDPOINT_URL": url,
+                "AWS_ENDPOINT_URL": f"http://{host}:{port}",
                 "AWS_ALLOW_HTTP": "true",
                 "AWS_REGION": "us-east-1",
                 "AWS_ACCESS_KEY_ID": "key",
                 "AWS_SECRET_ACCESS_KEY": "s3cr3t-of-s3",
             },
         )
+
+
+@contextmanager
+def _moto() -> Iterator[tuple[str, int]]:
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    try:
+        made = urllib.request.Request(f"http://{host}:{port}/maps", method="PUT")
+        urllib.request.urlopen(made, timeout=30).close()
+        yield host, port
     finally:
         server.stop()
+
+
+@contextmanager
+def google(folder: Path) -> Iterator[Bucket]:
+    """With the key of a service account. Google's XML interface is the dialect of S3: behind the door is moto."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    certificates = _certificates(folder)
+    account = folder / "account.json"
+    with _moto() as behind, google_door.opened(key.public_key(), EMAIL, behind, certificates.server) as port:
+        facts = {
+            "type": "service_account",
+            "client_email": EMAIL,
+            "private_key_id": "s3cr3t-of-google",
+            "private_key": key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            ).decode(),
+            "gcs_base_url": f"https://127.0.0.1:{port}",
+        }
+        account.write_text(json.dumps(facts))
+        yield Bucket(
+            "gs://maps", {"GOOGLE_SERVICE_ACCOUNT": str(account), "SSL_CERT_FILE": str(certificates.authority)}
+        )
 
 
 @dataclass
@@ -96,19 +131,12 @@ class AzureBucket(Bucket):
 @contextmanager
 def azure(folder: Path) -> Iterator[AzureBucket]:
     """With a token of an identity, as a managed identity has, and no key of the account."""
-    import trustme
-
     node, program = _azurite()
-    authority = trustme.CA()
-    server = authority.issue_cert("127.0.0.1")
-    names = {part: folder / f"{part}.pem" for part in ("authority", "certificate", "key")}
-    authority.cert_pem.write_to_path(str(names["authority"]))
-    server.cert_chain_pems[0].write_to_path(str(names["certificate"]))
-    server.private_key_pem.write_to_path(str(names["key"]))
+    certificates = _certificates(folder)
     port, log = _free_port(), folder / "azurite.log"
     command = [
         str(node), str(program), "--blobHost", "127.0.0.1", "--blobPort", str(port), "--oauth", "basic",
-        "--cert", str(names["certificate"]), "--key", str(names["key"]), "--inMemoryPersistence",
+        "--cert", str(certificates.server), "--key", str(certificates.key), "--inMemoryPersistence",
         "--skipApiVersionCheck", "--disableTelemetry",
     ]  # fmt: skip
     token = _token()
@@ -116,7 +144,7 @@ def azure(folder: Path) -> Iterator[AzureBucket]:
     with log.open("w") as out, subprocess.Popen(command, stdout=out, stderr=out, cwd=folder) as process:
         try:
             _wait_for(port, process, log)
-            trusted = ssl.create_default_context(cafile=str(names["authority"]))
+            trusted = ssl.create_default_context(cafile=str(certificates.authority))
             asked = urllib.request.Request(
                 f"{endpoint}/maps?restype=container",
                 method="PUT",
@@ -129,12 +157,31 @@ def azure(folder: Path) -> Iterator[AzureBucket]:
                     "AZURE_STORAGE_ACCOUNT_NAME": ACCOUNT,
                     "AZURE_STORAGE_ENDPOINT": endpoint,
                     "AZURE_STORAGE_TOKEN": token,
-                    "SSL_CERT_FILE": str(names["authority"]),
+                    "SSL_CERT_FILE": str(certificates.authority),
                 },
                 log,
             )
         finally:
             process.kill()
+
+
+class Certificates(NamedTuple):
+    authority: Path
+    server: Path
+    """With its key, as Python likes it."""
+    key: Path
+
+
+def _certificates(folder: Path) -> Certificates:
+    import trustme
+
+    authority = trustme.CA()
+    server = authority.issue_cert("127.0.0.1")
+    made = Certificates(folder / "authority.pem", folder / "server.pem", folder / "key.pem")
+    authority.cert_pem.write_to_path(str(made.authority))
+    server.private_key_and_cert_chain_pem.write_to_path(str(made.server))
+    server.private_key_pem.write_to_path(str(made.key))
+    return made
 
 
 def _azurite() -> tuple[Path, Path]:

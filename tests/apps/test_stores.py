@@ -25,14 +25,15 @@ STACK = load_file(Path(flood.__file__).with_name("flood_stack.yaml"))
 SECRETS = ("s3cr3t", "sig=", "Bearer", "c2lnbmVk")
 
 
-@pytest.fixture(scope="session", params=["s3", "azure"])
+@pytest.fixture(scope="session", params=["s3", "azure", "google"])
 def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[stores.Bucket]:
     if request.param == "s3":
         with stores.s3() as found:
             yield found
-    else:
-        with stores.azure(tmp_path_factory.mktemp("azure")) as found:
-            yield found
+        return
+    starts = {"azure": stores.azure, "google": stores.google}[request.param]
+    with starts(tmp_path_factory.mktemp(request.param)) as found:
+        yield found
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def bucket(store: stores.Bucket, monkeypatch: pytest.MonkeyPatch) -> stores.Buck
     """Emptied, and known to the worker as `bronze` and `silver`."""
     for key in store.objects():
         store.delete(key)
-    for name in [name for name in os.environ if name.startswith(("AWS_", "AZURE_"))]:
+    for name in [name for name in os.environ if name.startswith(("AWS_", "AZURE_", "GOOGLE_"))]:
         monkeypatch.delenv(name)
     for name, value in store.environment.items():
         monkeypatch.setenv(name, value)
@@ -226,6 +227,23 @@ def test_on_azure_every_object_is_reached_by_a_delegated_signature_of_its_own(
     assert lying and not any(b"sig=" in file.read_bytes() or b"skoid" in file.read_bytes() for file in lying)
 
 
+@pytest.mark.parametrize("store", ["google"], indirect=True)
+def test_a_worker_whom_the_store_does_not_let_in_is_told_so_for_good(
+    bucket: stores.Bucket, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket.put("in/a.tif", raster(tmp_path))
+    account = Path(bucket.environment["GOOGLE_SERVICE_ACCOUNT"])
+    stranger = tmp_path / "stranger.json"
+    stranger.write_text(account.read_text().replace(stores.EMAIL, "stranger@maps.test"))
+    monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT", str(stranger))
+    with pytest.raises(Permanent, match=r"gs://maps/in/a\.tif is not open to the worker's credentials") as refused:
+        create_cog("bronze/a.tif", "silver/a.tif", ctx=task.attempt())
+    assert refused.value.code == "SOURCE_FORBIDDEN"
+    with pytest.raises(Permanent, match=r"gs://maps/in/flood/RWA is not open to the worker's credentials") as refused:
+        take_inventory("RWA", storage.place("bronze/flood"))
+    assert refused.value.code == "SOURCE_FORBIDDEN"
+
+
 @pytest.mark.parametrize("store", ["s3"], indirect=True)
 def test_an_inventory_of_a_store_fetches_nothing(bucket: stores.Bucket, task: Task, tmp_path: Path) -> None:
     made = region_in(bucket, tmp_path)
@@ -234,7 +252,7 @@ def test_an_inventory_of_a_store_fetches_nothing(bucket: stores.Bucket, task: Ta
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("store", ["s3"], indirect=True)
+@pytest.mark.parametrize("store", ["s3", "google"], indirect=True)
 async def test_the_flood_pipeline_runs_from_store_to_store(
     bucket: stores.Bucket, task: Task, tmp_path: Path, database_url: str
 ) -> None:

@@ -24,6 +24,7 @@ GRANT = timedelta(minutes=15)
 PATIENCE = {"max_retries": 3, "retry_timeout": timedelta(seconds=60)}
 """Within one attempt; the task's own retries come after it."""
 _QUERY = re.compile(r"(?<=[\w/.=-])\?[^\s'\"<>]+")
+_REFUSED = re.compile(r"status code: 40[13]\b")
 _USER = re.compile(r"(?<=://)[^/@\s]+@")
 
 
@@ -122,7 +123,9 @@ class Bucket:
         name = f"{self.label.rstrip('/')}/{key}"
         if isinstance(problem, FileNotFoundError):
             return Permanent(f"There is no object {name}", code="SOURCE_NOT_FOUND")
-        if isinstance(problem, PermissionDeniedError | UnauthenticatedError):
+        # A listing that is refused comes without a type of its own.
+        is_refused = isinstance(problem, PermissionDeniedError | UnauthenticatedError) or _REFUSED.search(str(problem))
+        if is_refused:
             return Permanent(f"{name} is not open to the worker's credentials", code="SOURCE_FORBIDDEN")
         told = scrubbed(str(problem).partition("\n")[0])
         return Transient(f"{name} cannot be reached: {told}", code="SOURCE_UNAVAILABLE")
