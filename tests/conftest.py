@@ -6,6 +6,8 @@ import asyncio
 import os
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,6 +18,7 @@ from psycopg import sql
 from holdfast.store.embedded import use_embedded
 from holdfast.store.migrate import migrate
 from holdfast.store.postgres import PostgresStore
+from tests import stores
 
 Answer = TypeVar("Answer")
 
@@ -46,6 +49,18 @@ def hurry(url: str) -> None:
         connection.execute("alter system set synchronous_commit = off")
         connection.execute("alter system set full_page_writes = off")
         connection.execute("select pg_reload_conf()")
+
+
+@pytest.fixture(scope="session")
+def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], stores.Bucket]]:
+    """Object stores by their kind; each is started for whoever asks first."""
+    with ExitStack() as running:
+
+        @cache
+        def start(kind: str) -> stores.Bucket:
+            return running.enter_context(stores.started(kind, tmp_path_factory.mktemp(kind)))
+
+        yield start
 
 
 @pytest.fixture(scope="session")

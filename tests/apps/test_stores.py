@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import parse_qs
 
@@ -17,37 +17,23 @@ from holdfast.apps.flood.inventory import take_inventory
 from holdfast.apps.raster import storage
 from holdfast.apps.raster.handlers import blob_to_mount, create_cog, process_tile_batch, validate
 from holdfast.define.registry import Registry
-from tests.apps import stores
+from tests import stores
 from tests.apps.raster.making import Task, make, ramp
 from tests.running import running
 
 STACK = load_file(Path(flood.__file__).with_name("flood_stack.yaml"))
-SECRETS = ("s3cr3t", "sig=", "Bearer", "c2lnbmVk")
 
 
-@pytest.fixture(scope="session", params=["s3", "azure", "google"])
-def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[stores.Bucket]:
-    if request.param == "s3":
-        with stores.s3() as found:
-            yield found
-        return
-    starts = {"azure": stores.azure, "google": stores.google}[request.param]
-    with starts(tmp_path_factory.mktemp(request.param)) as found:
-        yield found
-
-
-@pytest.fixture
-def bucket(store: stores.Bucket, monkeypatch: pytest.MonkeyPatch) -> stores.Bucket:
+@pytest.fixture(params=stores.KINDS)
+def bucket(
+    request: pytest.FixtureRequest, object_store: Callable[[str], stores.Bucket], monkeypatch: pytest.MonkeyPatch
+) -> stores.Bucket:
     """Emptied, and known to the worker as `bronze` and `silver`."""
-    for key in store.objects():
-        store.delete(key)
-    for name in [name for name in os.environ if name.startswith(("AWS_", "AZURE_", "GOOGLE_"))]:
-        monkeypatch.delenv(name)
-    for name, value in store.environment.items():
-        monkeypatch.setenv(name, value)
-    lie = f"bronze={store.address}/in silver={store.address}/out/cogs"
+    found = object_store(request.param)
+    found.use(monkeypatch)
+    lie = f"bronze={found.address}/in silver={found.address}/out/cogs"
     monkeypatch.setenv("HOLDFAST_RASTER_CONTAINERS", lie)
-    return store
+    return found
 
 
 @pytest.fixture
@@ -89,7 +75,7 @@ def test_a_cog_goes_to_the_store_and_is_read_from_there_by_another_machine(
     assert found is not None and found.output["is_cog"]
     copy = home / "storage/silver/maps/a.tif"
     assert storage.sha256_of(copy) == told["sha256"]
-    assert not any(secret in str([told, found, task.saved]) for secret in SECRETS)
+    assert not any(secret in str([told, found, task.saved]) for secret in stores.SECRETS)
 
 
 def test_an_object_is_fetched_once_and_again_when_it_has_changed_and_is_gone_when_it_is(
@@ -192,7 +178,7 @@ def test_what_cannot_be_delivered_is_not_visible_here_either(
         create_cog("bronze/a.tif", "silver/a.tif", ctx=task.attempt())
     assert refused.value.code in ("SOURCE_NOT_FOUND", "SOURCE_FORBIDDEN", "SOURCE_UNAVAILABLE")
     assert "there-is-no-such-bucket/a.tif" in str(refused.value)
-    assert not any(secret in repr(refused.value) for secret in SECRETS)
+    assert not any(secret in repr(refused.value) for secret in stores.SECRETS)
     assert list((tmp_path / "home/storage/silver").iterdir()) == []
 
 
@@ -207,7 +193,7 @@ def test_a_source_in_a_store_is_copied_if_the_operator_has_named_it(
     assert told is not None and (told["bytes"], told["source"]) == (5, f"{bucket.address}/deep/b.bin")
 
 
-@pytest.mark.parametrize("store", ["azure"], indirect=True)
+@pytest.mark.parametrize("bucket", ["azure"], indirect=True)
 def test_on_azure_every_object_is_reached_by_a_delegated_signature_of_its_own(
     bucket: stores.AzureBucket, task: Task, tmp_path: Path
 ) -> None:
@@ -227,7 +213,7 @@ def test_on_azure_every_object_is_reached_by_a_delegated_signature_of_its_own(
     assert lying and not any(b"sig=" in file.read_bytes() or b"skoid" in file.read_bytes() for file in lying)
 
 
-@pytest.mark.parametrize("store", ["google"], indirect=True)
+@pytest.mark.parametrize("bucket", ["google"], indirect=True)
 def test_a_worker_whom_the_store_does_not_let_in_is_told_so_for_good(
     bucket: stores.Bucket, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,7 +230,7 @@ def test_a_worker_whom_the_store_does_not_let_in_is_told_so_for_good(
     assert refused.value.code == "SOURCE_FORBIDDEN"
 
 
-@pytest.mark.parametrize("store", ["s3"], indirect=True)
+@pytest.mark.parametrize("bucket", ["s3"], indirect=True)
 def test_an_inventory_of_a_store_fetches_nothing(bucket: stores.Bucket, task: Task, tmp_path: Path) -> None:
     made = region_in(bucket, tmp_path)
     assert take_inventory("RWA", storage.place("bronze/flood")) == take_inventory("RWA", made)
@@ -252,7 +238,7 @@ def test_an_inventory_of_a_store_fetches_nothing(bucket: stores.Bucket, task: Ta
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("store", ["s3", "google"], indirect=True)
+@pytest.mark.parametrize("bucket", ["s3", "google"], indirect=True)
 async def test_the_flood_pipeline_runs_from_store_to_store(
     bucket: stores.Bucket, task: Task, tmp_path: Path, database_url: str
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from holdfast.errors import InvalidInput, PayloadUnavailable
 from holdfast.store.payloads import Folder, Objects, Payloads, digest_of, open_objects
+from tests import stores
 
 pytestmark = pytest.mark.anyio
 
@@ -19,8 +20,17 @@ DATA = b"some bytes " * 100_000
 DIGEST = digest_of(DATA)
 
 
-@pytest.fixture(params=["folder", "file", "memory"])
-def objects(request: pytest.FixtureRequest, tmp_path: Path) -> Objects:
+@pytest.fixture(params=["folder", "file", "memory", *stores.KINDS])
+def objects(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    object_store: Callable[[str], stores.Bucket],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Objects:
+    if request.param in stores.KINDS:
+        bucket = object_store(request.param)
+        bucket.use(monkeypatch)
+        return open_objects(f"{bucket.address}/pay/loads")
     places = {"folder": str(tmp_path / "a" / "b"), "file": f"file://{tmp_path}/a/b", "memory": "memory:///"}
     return open_objects(places[request.param])
 
@@ -74,6 +84,25 @@ def test_what_is_missing_is_told_with_job_digest_place_and_remedy(objects: Objec
     assert JOB in str(problem.value) and DIGEST in str(problem.value)
     assert objects.place.removeprefix("file://") in str(problem.value)
     assert "HOLDFAST_STORAGE_URL" in str(problem.value.remedy)
+    assert "\n" not in str(problem.value)
+
+
+@pytest.mark.parametrize("kind", stores.KINDS)
+def test_a_store_that_refuses_is_told_in_a_line_without_a_secret(
+    kind: str, object_store: Callable[[str], stores.Bucket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = object_store(kind)
+    bucket.use(monkeypatch)
+    if kind == "azure":
+        monkeypatch.delenv("AZURE_STORAGE_TOKEN")
+        monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", "sv=2022-11-02&sr=c&sp=rwl&sig=c2lnbmVk")
+    nowhere = open_objects(bucket.address.replace("maps", "there-is-no-such-bucket"))
+    for refused in (lambda: nowhere.write(JOB, DIGEST, b"x"), lambda: nowhere.read(JOB, DIGEST)):
+        with pytest.raises(PayloadUnavailable, match=rf"^Payload {DIGEST} of job {JOB} cannot be ") as problem:
+            refused()
+        told = str(problem.value)
+        assert "there-is-no-such-bucket" in told and "\n" not in told
+        assert not any(secret in told for secret in stores.SECRETS)
 
 
 @pytest.mark.parametrize("opened", [Folder, lambda root: open_objects(f"file://{root}")])

@@ -30,7 +30,7 @@ class ObjectStorage:
             self._store: Any = store.from_url(url, mkdir=True) if url.startswith("file:") else store.from_url(url)
         except Exception as problem:
             raise InvalidInput(
-                f"HOLDFAST_STORAGE_URL={url} cannot be opened: {problem}",
+                f"HOLDFAST_STORAGE_URL={url} cannot be opened: {_said(problem)}.",
                 remedy="Give a URL such as s3://BUCKET/PREFIX, and the store's credentials as it expects them.",
             ) from None
 
@@ -49,7 +49,7 @@ class ObjectStorage:
             self._library.put(self._store, f"{job_id}/{digest}", content)
         except Exception as problem:
             raise PayloadUnavailable(
-                f"Payload {digest} of job {job_id} cannot be stored at {self.place}: {problem}",
+                f"Payload {digest} of job {job_id} cannot be stored at {self.place}: {_said(problem)}.",
                 remedy="Look whether the store can be reached and written with the credentials of this process.",
                 instance=job_id,
             ) from problem
@@ -68,7 +68,7 @@ class ObjectStorage:
             for part in found.stream(min_chunk_size=CHUNK_BYTES):
                 yield bytes(part)
         except Exception as problem:
-            raise missing(job_id, digest, f"{self.place}/{job_id}/{digest}", problem) from None
+            raise missing(job_id, digest, f"{self.place}/{job_id}/{digest}", _said(problem)) from None
 
     def remove_job(self, job_id: str) -> None:
         try:
@@ -78,4 +78,9 @@ class ObjectStorage:
             # Somebody else is removing it too: look again for what is left.
             self.remove_job(job_id)
         except Exception as problem:
-            raise not_removed(job_id, f"{self.place}/{job_id}", problem) from None
+            raise not_removed(job_id, f"{self.place}/{job_id}", _said(problem)) from None
+
+
+def _said(problem: Exception) -> str:
+    """What a store says, in one line; how the library came to know it follows in many."""
+    return str(problem).partition("\n")[0].rstrip(".: ")

@@ -86,7 +86,7 @@ class Folder:
         try:
             data = place.read_bytes()
         except OSError as problem:
-            raise missing(job_id, digest, str(place), problem) from None
+            raise missing(job_id, digest, str(place), _said(problem)) from None
         verify(job_id, digest, digest_of(data), str(place))
         return data
 
@@ -96,7 +96,7 @@ class Folder:
             with place.open("rb") as source:
                 receive(job_id, digest, _chunks(source), target, str(place))
         except OSError as problem:
-            raise missing(job_id, digest, str(place), problem) from None
+            raise missing(job_id, digest, str(place), _said(problem)) from None
 
     def remove_job(self, job_id: str) -> None:
         place = self._root / job_id
@@ -107,7 +107,7 @@ class Folder:
             if place.exists():
                 self.remove_job(job_id)
         except OSError as problem:
-            raise not_removed(job_id, str(place), problem) from None
+            raise not_removed(job_id, str(place), _said(problem)) from None
 
     def _take_in(self, folder: Path, parts: Iterable[bytes], target: Path | None = None) -> tuple[str, int]:
         """Nobody sees the file under its name before all of it is on the disk; a second one changes nothing."""
@@ -126,7 +126,7 @@ class Folder:
             _sync_folder(folder)
         except OSError as problem:
             raise PayloadUnavailable(
-                f"A payload of job {folder.name} cannot be stored in {folder}: {problem.strerror or problem}.",
+                f"A payload of job {folder.name} cannot be stored in {folder}: {_said(problem)}.",
                 remedy="Make room or give the process the right to write there, or set HOLDFAST_STORAGE_URL.",
                 instance=folder.name,
             ) from problem
@@ -168,6 +168,10 @@ def _chunks(source: BinaryIO) -> Iterator[bytes]:
         yield chunk
 
 
+def _said(problem: OSError) -> str:
+    return problem.strerror or str(problem)
+
+
 def verify(job_id: str, digest: str, found: str, place: str) -> None:
     if found != digest:
         raise PayloadUnavailable(
@@ -177,8 +181,7 @@ def verify(job_id: str, digest: str, found: str, place: str) -> None:
         )
 
 
-def missing(job_id: str, digest: str, place: str, problem: Exception) -> PayloadUnavailable:
-    reason = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
+def missing(job_id: str, digest: str, place: str, reason: str) -> PayloadUnavailable:
     return PayloadUnavailable(
         f"Payload {digest} of job {job_id} cannot be read from {place}: {reason}.",
         remedy="Let all processes use one object store: the same HOLDFAST_STORAGE_URL, or one shared HOLDFAST_HOME.",
@@ -186,8 +189,7 @@ def missing(job_id: str, digest: str, place: str, problem: Exception) -> Payload
     )
 
 
-def not_removed(job_id: str, place: str, problem: Exception) -> PayloadUnavailable:
-    reason = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
+def not_removed(job_id: str, place: str, reason: str) -> PayloadUnavailable:
     return PayloadUnavailable(
         f"The payloads of job {job_id} cannot be removed from {place}: {reason}.",
         remedy="Give the process the right to delete there; the next prune tries again.",

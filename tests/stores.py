@@ -14,14 +14,14 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from tests.apps import google_door
+from tests import google_door
 
 AZURITE = "3.35.0"
 ACCOUNT = "devstoreaccount1"
@@ -56,9 +56,27 @@ class Bucket:
     def delete(self, key: str) -> None:
         self.store.delete(key)
 
+    def use(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Empty it, and let whoever opens it for this test come in as its one user."""
+        for key in self.objects():
+            self.delete(key)
+        for name in [name for name in os.environ if name.startswith(("AWS_", "AZURE_", "GOOGLE_"))]:
+            monkeypatch.delenv(name)
+        for name, value in self.environment.items():
+            monkeypatch.setenv(name, value)
+
+
+KINDS = ("s3", "azure", "google")
+SECRETS = ("s3cr3t", "sig=", "Bearer", "c2lnbmVk")
+"""What must be nowhere in what is shown or kept."""
+
+
+def started(kind: str, folder: Path) -> AbstractContextManager[Bucket]:
+    return {"s3": s3, "azure": azure, "google": google}[kind](folder)
+
 
 @contextmanager
-def s3() -> Iterator[Bucket]:
+def s3(folder: Path) -> Iterator[Bucket]:
     with _moto() as (host, port):
         yield Bucket(
             "s3://maps",
