@@ -12,6 +12,7 @@ from pathlib import Path
 
 from holdfast.cli.grammar import DatabaseUrl, Json, PlainCommand
 from holdfast.cli.streams import answer, answer_json, harmless, say, show
+from holdfast.cli.words import counted, parse_duration, size
 from holdfast.errors import NotFound
 
 __all__ = [
@@ -20,10 +21,13 @@ __all__ = [
     "PlainCommand",
     "answer",
     "answer_json",
+    "counted",
     "harmless",
     "home",
+    "parse_duration",
     "say",
     "show",
+    "size",
     "use_database",
 ]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,10 +13,6 @@ from holdfast.define.load import check_file, valid
 from holdfast.define.plain import parse_json
 from holdfast.define.yaml import read_yaml
 from holdfast.errors import Detail, InvalidInput, NotFound
-
-LONGEST_SECONDS = 36_500 * 86_400
-_DURATION = re.compile(r"([0-9]{1,12})\s*([smhdw])")
-_UNIT_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
 def load_definition(path: Path) -> Definition:
@@ -75,19 +70,6 @@ def _parse_yaml(text: str, name: str, what: str) -> Any:
         details: list[Detail] = problems
         raise InvalidInput(f"The {what} {name} cannot be read.", errors=details)
     return source.data
-
-
-def parse_duration(text: str, flag: str) -> float:
-    """Seconds, from `90s`, `15m`, `12h`, `30d` or `4w`."""
-    found = _DURATION.fullmatch(text.strip())
-    seconds = int(found[1]) * _UNIT_SECONDS[found[2]] if found is not None else None
-    if seconds is None or seconds > LONGEST_SECONDS:
-        problem = "is not a duration" if seconds is None else "is longer than a hundred years"
-        raise InvalidInput(
-            f"{flag}: '{text}' {problem}.",
-            remedy=f"Write a number and its unit, s, m, h, d or w: {flag} 90s, {flag} 12h, {flag} 30d",
-        )
-    return float(seconds)
 
 
 def handlers_of(definition: Definition) -> dict[str, list[str]]:

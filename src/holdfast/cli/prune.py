@@ -9,10 +9,9 @@ from typing import Any
 import typer
 from rich.table import Table
 
-from holdfast.cli.given import parse_duration
 from holdfast.cli.session import begin, command, drive, has_database, open_database
 from holdfast.cli.streams import answer, answer_json, asides, harmless, say, show
-from holdfast.cli.words import counted, cut, day_and_clock, size
+from holdfast.cli.words import counted, cut, day_and_clock, parse_duration, size
 from holdfast.errors import ExitCode, Refused
 from holdfast.settings import Settings
 from holdfast.store.pruning import EVERY_STATUS, OldestLeft, Pruned, Pruning

@@ -1,19 +1,37 @@
-"""How numbers, times and values are written for people."""
+"""How numbers, times and values are written for people, and by them."""
 
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from typing import Any
 
 from holdfast.cli.streams import harmless
+from holdfast.errors import InvalidInput
 
 SHORT_ID = 8
+LONGEST_SECONDS = 36_500 * 86_400
+_DURATION = re.compile(r"([0-9]{1,12})\s*([smhdw])")
+_UNIT_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
 def short(job_id: str) -> str:
     """Enough of an id to find the job again: ids begin with the time, so their endings differ."""
     return job_id[-SHORT_ID:]
+
+
+def parse_duration(text: str, flag: str) -> float:
+    """Seconds, from `90s`, `15m`, `12h`, `30d` or `4w`."""
+    found = _DURATION.fullmatch(text.strip())
+    seconds = int(found[1]) * _UNIT_SECONDS[found[2]] if found is not None else None
+    if seconds is None or seconds > LONGEST_SECONDS:
+        problem = "is not a duration" if seconds is None else "is longer than a hundred years"
+        raise InvalidInput(
+            f"{flag}: '{text}' {problem}.",
+            remedy=f"Write a number and its unit, s, m, h, d or w: {flag} 90s, {flag} 12h, {flag} 30d",
+        )
+    return float(seconds)
 
 
 def duration(seconds: float) -> str:

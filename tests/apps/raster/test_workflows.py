@@ -61,6 +61,7 @@ def test_a_small_raster_becomes_one_cog_and_its_signature_is_told_nowhere(
     assert job.result["validation"]["crs"] == "EPSG:32630"
     assert job.result["cog"]["crs"] == "EPSG:4326"
     assert is_cog(storage / job.result["cog"]["path"])
+    assert list((storage / "scratch").iterdir()) == [], "the copy is needed no more"
     item = job.result["item"]
     assert (item["collection_id"], item["item_id"], item["change"]) == ("rasters", "silver-x-cog", "created")
     assert "s3cr3t" not in json.dumps([job.result, job.outputs, job.events, job.nodes, job.error])
@@ -97,6 +98,7 @@ def test_a_raster_of_an_unknown_time_leaves_its_cog_and_says_what_to_give(storag
     inputs = {"source": "bronze/x.tif", "target": "silver/x"}
     job = run_workflow(WORKFLOWS / "raster_ingest.yaml", inputs, database_url=database_url, timeout=120)
     assert (job.status, job.nodes["register"]["status"]) == ("partial", "failed")
+    assert (storage / "scratch" / job.job_id / "x.tif").exists(), "a retry may need it"
     assert job.error is not None
     assert job.error["code"] == "STAC_INVALID"
     assert "datetime" in job.error["message"]
@@ -133,6 +135,7 @@ def test_a_large_raster_becomes_tiles(storage: Path, database_url: str) -> None:
     assert [item["properties"]["holdfast:content_hash"] for item in items] == [tile["sha256"] for tile in tiles]
     assert all(item["properties"] | {"datetime": None} | interval == item["properties"] for item in items)
     assert job.result["items"]["created"] == 4
+    assert list((storage / "scratch").iterdir()) == []
 
 
 def test_a_raster_is_processed_for_every_tier(storage: Path, database_url: str) -> None:

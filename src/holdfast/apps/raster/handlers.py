@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Literal
 
 from holdfast import Context, Permanent, Result, handler
-from holdfast.apps.raster import mount, sources, storage
+from holdfast.apps.raster import mount, sources, storage, sweeping
 
 Tier = Literal["visualization", "analysis", "archive"]
 Resampling = Literal["nearest", "bilinear", "cubic", "cubic_spline", "lanczos", "average", "mode"]
@@ -43,7 +43,7 @@ def blob_to_mount(
 ) -> dict[str, Any] | None:
     """Copy a file into storage, by default into `scratch/JOB/`; a next attempt goes on where this one ended."""
     found = sources.source_of(source)
-    name = target or f"scratch/{ctx.job_id}/{_file_name(found.label)}"
+    name = target or f"{sweeping.scratch_of(ctx.job_id)}/{_file_name(found.label)}"
     copying = mount.Copy(found, storage.writable(name), max_mb * MEGABYTE, ctx)
     if not copying.run(int(checkpoint_mb * MEGABYTE), expected_sha256):
         return None
@@ -55,6 +55,13 @@ def blob_to_mount(
         "sha256": copying.sha256,
         "resumed_from": copying.resumed_from,
     }
+
+
+@handler("raster.remove_scratch")
+def remove_scratch(*, ctx: Context) -> dict[str, Any]:
+    """Remove what `raster.blob_to_mount` has copied into `scratch/JOB/` for this job."""
+    removed = sweeping.remove_scratch(ctx.job_id)
+    return {"files": removed.files, "bytes": removed.bytes}
 
 
 @opening_rasters("raster.validate")

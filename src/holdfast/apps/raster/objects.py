@@ -93,6 +93,17 @@ class Bucket:
             raise self._failure(problem, folder) from None
         return {path.removeprefix(below).lstrip("/"): size for path, size in found.items()}
 
+    def remove(self, folder: str) -> None:
+        """Every object below a folder."""
+        while names := self.sizes(folder):
+            try:
+                self._library.delete(self._store, [self._path(f"{folder}/{name}") for name in names])
+            except FileNotFoundError:
+                # Somebody else removes them too: look again for what is left.
+                continue
+            except Exception as problem:
+                raise self._failure(problem, folder) from None
+
     def _open(self, sas: str | None = None) -> Any:
         from obstore import store
 

@@ -13,10 +13,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
+import time
 import unicodedata
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -50,7 +52,8 @@ def readable(name: str) -> Path:
     if not path.is_file():
         raise Permanent(
             f"There is no file '{name}'. A name is CONTAINER/BLOB: a file below HOLDFAST_HOME/storage,"
-            " or an object where the container lies in a store",
+            " or an object where the container lies in a store. Scratch goes when its job is done:"
+            " to go on from it, run the node again that has copied it",
             code="FILE_NOT_FOUND",
         )
     return path
@@ -154,7 +157,10 @@ def fetched(path: Path) -> Path:
     version = remote.bucket.version(remote.key)
     if version is None:
         path.unlink(missing_ok=True)
-    elif not _is_noted(path, version):
+    elif _is_noted(path, version):
+        # Nobody sweeps away what was asked for a moment ago, also where a disk does not say when it was read.
+        os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
+    else:
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
         try:
@@ -166,6 +172,31 @@ def fetched(path: Path) -> Path:
         finally:
             draft.unlink(missing_ok=True)
     return path
+
+
+def remove(folder: Path) -> None:
+    """A folder in storage with all that is below it, in its store too."""
+    remote = _remote(folder)
+    if remote is not None:
+        remote.bucket.remove(remote.key)
+    with suppress(FileNotFoundError):
+        shutil.rmtree(folder)
+
+
+def forget(path: Path) -> None:
+    """A file on this machine; an object that it is a copy of stays."""
+    path.unlink(missing_ok=True)
+    _note_of(path).unlink(missing_ok=True)
+
+
+def is_copy(path: Path) -> bool:
+    """Whether it was fetched from a store, or sent there."""
+    return _note_of(path).exists()
+
+
+def is_draft(path: Path) -> bool:
+    """Whether it is something that was not finished."""
+    return path.name.startswith(".") and ".part" in path.name
 
 
 def sizes_below(folder: Path) -> dict[str, int]:

@@ -1,0 +1,137 @@
+"""Scratch goes with the job that needed it; what nobody has used for long can be swept away, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from holdfast.apps.raster import storage as places
+from holdfast.apps.raster.commands import app
+from holdfast.apps.raster.handlers import blob_to_mount, remove_scratch
+from holdfast.apps.raster.sweeping import Amount, amounts, leftovers, sweep
+from tests import stores
+from tests.apps.raster.making import Task
+
+DAY = 86_400.0
+
+
+def file(path: Path, days: float, content: bytes = b"12345") -> Path:
+    """One that was last used so many days ago."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    used_at = time.time() - days * DAY
+    os.utime(path, (used_at, used_at))
+    return path
+
+
+@pytest.mark.parametrize("kind", ["here", *stores.KINDS])
+def test_a_job_removes_its_own_scratch_wherever_it_lies(
+    storage: Path,
+    task: Task,
+    kind: str,
+    object_store: Callable[[str], stores.Bucket],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bucket = object_store(kind) if kind != "here" else None
+    if bucket is not None:
+        bucket.use(monkeypatch)
+        monkeypatch.setenv("HOLDFAST_RASTER_CONTAINERS", f"scratch={bucket.address}/tmp")
+    file(storage / "bronze/a.bin", 0)
+    told = blob_to_mount("bronze/a.bin", ctx=task.attempt())
+    assert told is not None and places.readable(told["path"]).read_bytes() == b"12345"
+    other = file(places.writable("scratch/another/b.bin"), 0)
+    if bucket is not None:
+        assert len(bucket.objects()) == 1
+        bucket.put("tmp/another/b.bin", b"12345")
+    assert remove_scratch(ctx=task.attempt()) == {"files": 1, "bytes": 5}
+    assert remove_scratch(ctx=task.attempt()) == {"files": 0, "bytes": 0}
+    assert other.exists() and not (storage / told["path"]).parent.exists()
+    assert bucket is None or list(bucket.objects()) == ["tmp/another/b.bin"]
+
+
+def test_scratch_goes_when_nothing_of_it_was_used_for_long_and_all_of_it(storage: Path) -> None:
+    old = [file(storage / f"scratch/old/{name}", days) for name, days in (("a.tif", 40), ("deep/b.tif", 31))]
+    new = [file(storage / f"scratch/new/{name}", days) for name, days in (("a.tif", 40), ("b.tif", 29))]
+    old.append(file(storage / "scratch/of-nobody.bin", 31))
+    kept = [file(storage / "silver/a.tif", 400), file(storage / "scratched/a.tif", 400)]
+    assert amounts(leftovers(30 * DAY))["scratch"] == Amount(3, 15)
+    assert sweep(30 * DAY) == {"scratch": Amount(3, 15), "drafts": Amount(0, 0), "copies": Amount(0, 0)}
+    assert not any(path.exists() for path in old) and not (storage / "scratch/old").exists()
+    assert all(path.exists() for path in [*new, *kept])
+
+
+def test_drafts_that_nobody_has_written_to_for_long_go(storage: Path) -> None:
+    old = file(storage / "silver/x/.a.tif.job.node-1.part", 2)
+    new = file(storage / "silver/x/.b.tif.job.node-1.part", 0)
+    assert sweep(1 * DAY)["drafts"] == Amount(1, 5)
+    assert not old.exists() and new.exists()
+
+
+def test_copies_of_objects_go_and_are_fetched_again(
+    storage: Path, object_store: Callable[[str], stores.Bucket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = object_store("s3")
+    bucket.use(monkeypatch)
+    monkeypatch.setenv("HOLDFAST_RASTER_CONTAINERS", f"maps={bucket.address}")
+    bucket.put("a.bin", b"object")
+    copy = places.readable("maps/a.bin")
+    nobodys = file(storage / "maps/by-hand.bin", 400)
+    assert sweep(1 * DAY)["copies"] == Amount(0, 0)
+    long_ago = time.time() - 2 * DAY
+    os.utime(copy, ns=(int(long_ago * 1e9), copy.stat().st_mtime_ns - int(2 * DAY * 1e9)))
+    assert sweep(1 * DAY)["copies"] == Amount(1, 6)
+    assert not copy.exists() and not list(copy.parent.glob(".*")) and nobodys.exists()
+    assert places.readable("maps/a.bin").read_bytes() == b"object"
+
+
+def test_whoever_asks_for_a_copy_has_used_it(
+    storage: Path, object_store: Callable[[str], stores.Bucket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = object_store("s3")
+    bucket.use(monkeypatch)
+    monkeypatch.setenv("HOLDFAST_RASTER_CONTAINERS", f"maps={bucket.address}")
+    bucket.put("a.bin", b"object")
+    copy = places.readable("maps/a.bin")
+    inode = copy.stat().st_ino
+    os.utime(copy, ns=(1, copy.stat().st_mtime_ns))
+    assert places.readable("maps/a.bin").stat().st_ino == inode, "it was fetched again"
+    assert copy.stat().st_atime_ns > 1
+
+
+def test_what_is_taken_up_at_the_last_moment_stays(storage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken, left = file(storage / "scratch/job/a.tif", 40), file(storage / "scratch/job/b.tif", 40)
+    found = list(leftovers(30 * DAY))
+    os.utime(taken)
+    monkeypatch.setattr("holdfast.apps.raster.sweeping.leftovers", lambda _: iter(found))
+    assert sweep(30 * DAY)["scratch"] == Amount(1, 5)
+    assert taken.exists() and not left.exists()
+
+
+def test_the_command_tells_first_and_removes_when_it_is_told_to(storage: Path) -> None:
+    old = file(storage / "scratch/old/a.tif", 40)
+    told = CliRunner().invoke(app, ["sweep"])
+    assert "scratch  1 file, 5 B" in told.stdout
+    assert "Do it with: holdfast raster sweep --older-than 30d --yes" in told.stderr
+    assert old.exists()
+    done = CliRunner().invoke(app, ["sweep", "--yes", "--json"])
+    assert json.loads(done.stdout) == {
+        "older_than_seconds": 30 * DAY,
+        "removed": True,
+        "scratch": {"files": 1, "bytes": 5},
+        "drafts": {"files": 0, "bytes": 0},
+        "copies": {"files": 0, "bytes": 0},
+    }
+    assert not old.exists()
+    assert "There is nothing to remove" in CliRunner().invoke(app, ["sweep"]).stdout
+
+
+def test_a_machine_without_storage_has_nothing_to_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "nowhere"))
+    assert amounts(leftovers(0)) == sweep(0) == dict.fromkeys(("scratch", "drafts", "copies"), Amount(0, 0))
+    assert not (tmp_path / "nowhere").exists()
