@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from holdfast.define.gates import BreakerRules
 from holdfast.define.registry import Registry, describe
 from holdfast.errors import ErrorCode
 from holdfast.store.interface import ItemResult, JobFacts, Lease, Report
-from holdfast.store.payloads import Folder, Payloads
+from holdfast.store.payloads import Folder, Objects, Payloads
 from holdfast.worker.context import Attempt, CheckpointStore, Means
 from holdfast.worker.dependencies import SeenBreaker
 from holdfast.worker.execute import Executor, begin
@@ -32,7 +32,13 @@ def lease(handler: str = "under_test", params: dict[str, Any] | None = None, **c
     return made._replace(**changes)
 
 
-def means(save: CheckpointStore, results: list[ItemResult] | None = None, home: Path = HOME, **sizes: int) -> Means:
+def executor(registry: Registry, save: CheckpointStore, objects: Objects | None = None, **sizes: int) -> Executor:
+    """As a worker has it, with a folder for the objects unless told."""
+    payloads = Payloads(objects or Folder(HOME / "payloads"), **sizes)
+    return Executor(registry, replace(means(save), objects=payloads.objects), payloads, 4)
+
+
+def means(save: CheckpointStore, results: list[ItemResult] | None = None, home: Path = HOME) -> Means:
     """What a worker gives its attempts; the node before them has these results."""
 
     async def pages(job_id: str, node: str, after: int, until: int, limit: int) -> list[ItemResult] | None:
@@ -44,8 +50,7 @@ def means(save: CheckpointStore, results: list[ItemResult] | None = None, home: 
         rules = BreakerRules("gateway", codes=("BUSY", "HANDLER_ERROR"))
         return {"gateway": SeenBreaker(rules, is_open=False), "down": SeenBreaker(rules, is_open=True)}.get(name)
 
-    payloads = Payloads(Folder(home / "payloads"), **sizes)
-    return Means(save, pages, payloads, Workplace(home / "work"), breaker, DATABASE_URL)
+    return Means(save, pages, Folder(home / "payloads"), Workplace(home / "work"), breaker, DATABASE_URL)
 
 
 @dataclass
@@ -63,11 +68,11 @@ class Bench:
         return self.holds
 
     async def run(self, attempt: Attempt) -> Report | None:
-        executor = Executor(self.registry, means(self._save, **self.sizes), 4)
+        running = executor(self.registry, self._save, **self.sizes)
         try:
-            return await executor.run(attempt)
+            return await running.run(attempt)
         finally:
-            executor.close()
+            running.close()
 
     async def result(self, params: dict[str, Any] | None = None, handler: str = "under_test", **changes: Any) -> Report:
         report = await self.run(begin(lease(handler, params, **changes), JobFacts(1, {"region": "CIV"})))

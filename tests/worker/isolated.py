@@ -303,6 +303,23 @@ def fetches(file: dict[str, Any], ctx: Context) -> dict[str, Any]:
     return {"bytes": place.read_bytes().decode()[:8], "name": place.name, "where": str(ctx.workdir)}
 
 
+@handler(isolation="process", network=False)
+def publishes_alone(ctx: Context) -> dict[str, Any]:
+    (ctx.workdir / "tile.bin").write_bytes(b"tile" * 1000)
+    return {"file": ctx.publish("tile.bin")}
+
+
+@handler(isolation="process", network=False)
+async def publishes_alone_async(ctx: AsyncContext) -> dict[str, Any]:
+    (ctx.workdir / "tile.bin").write_bytes(b"tile" * 1000)
+    return {"file": await ctx.publish("tile.bin")}
+
+
+@handler(isolation="process", network=False)
+def fetches_alone(file: dict[str, Any], ctx: Context) -> dict[str, Any]:
+    return {"bytes": ctx.fetch(file).read_bytes().decode()[:8]}
+
+
 @handler("weighs")
 def weighs(size: int) -> str:
     return os.urandom(size).hex()[:size]

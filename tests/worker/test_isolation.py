@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -23,15 +23,16 @@ import pytest
 from holdfast.define.registry import Registry, describe, discover, handler
 from holdfast.errors import InvalidInput
 from holdfast.store.interface import JobFacts, Lease, Report
-from holdfast.store.payloads import digest_of
+from holdfast.store.payloads import Objects, digest_of, open_objects
 from holdfast.store.postgres import PostgresStore
 from holdfast.worker import memory, network, processes
 from holdfast.worker.context import Attempt
-from holdfast.worker.execute import Executor, begin
+from holdfast.worker.execute import begin
+from tests import stores
 from tests.conftest import eventually
 from tests.running import SHORT_LEASES, Engine, client_of, nodes, running, serving
 from tests.worker import isolated
-from tests.worker.attempts import DATABASE_URL, JOB_ID, lease, means, output, told
+from tests.worker.attempts import DATABASE_URL, JOB_ID, executor, lease, output, told
 
 pytestmark = pytest.mark.anyio
 
@@ -44,8 +45,8 @@ ROOT = Path(__file__).parent.parent.parent
 class Desk:
     """Runs attempts as a worker does, without a database; `holds` says whether the lease is still held."""
 
-    def __init__(self, registry: Registry) -> None:
-        self.executor = Executor(registry, means(self._save), 4)
+    def __init__(self, registry: Registry, objects: Objects | None = None) -> None:
+        self.executor = executor(registry, self._save, objects)
         self.checkpoints: list[tuple[int, str, Any]] = []
         self.holds = True
 
@@ -329,6 +330,25 @@ async def test_a_handler_without_a_network_reaches_nobody_and_still_speaks_with_
             found = output(await desk.result(name, {"port": port}))
             assert found == {"here": reached, "by_a_thread": reached, "by_a_program": reached, "within": True}
     assert [checkpoint[1] for checkpoint in desk.checkpoints] == ["tried", "tried"]
+
+
+@pytest.mark.parametrize("kind", stores.KINDS)
+async def test_a_handler_without_a_network_stores_and_reads_objects_through_its_worker(
+    kind: str, object_store: Callable[[str], stores.Bucket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = object_store(kind)
+    bucket.use(monkeypatch)
+    registry = Registry()
+    registry.add_module(isolated)
+    desk = Desk(registry, open_objects(f"{bucket.address}/payloads"))
+    for name in ("publishes_alone", "publishes_alone_async"):
+        file = output(await desk.result(name))["file"]
+        found = output(await desk.result("fetches_alone", {"file": file}))
+        assert found["bytes"] == "tiletile"
+        data = told(await desk.result("fetches_alone", {"file": file | {"digest": "0" * 64}}))
+        assert data["message"].startswith("NotAnswered: PayloadUnavailable: Payload 000000")
+    assert list(bucket.objects()) == [f"payloads/{JOB_ID}/{file['digest']}"]
+    desk.executor.close()
 
 
 def test_the_network_can_be_taken_from_a_process_only() -> None:

@@ -31,13 +31,8 @@ AT_ONCE = 8
 KNOWN_LIMIT = 10_000
 
 
-class Objects(Protocol):
-    """Where bytes lie. Written once, whole or not at all; what is read is what its digest says, or an error."""
-
-    place: str
-    """What `open_objects` takes to find the same objects again, also in another process."""
-
-    def write(self, job_id: str, digest: str, data: bytes) -> None: ...
+class AttemptObjects(Protocol):
+    """The objects as an attempt uses them. What is read is what its digest says, or an error."""
 
     def write_file(self, job_id: str, file: Path) -> tuple[str, int]:
         """Store a file, never all of it in memory; returns its digest and its size."""
@@ -47,14 +42,28 @@ class Objects(Protocol):
 
     def read_file(self, job_id: str, digest: str, target: Path) -> None: ...
 
+
+class Objects(AttemptObjects, Protocol):
+    """Where bytes lie. Written once, whole or not at all."""
+
+    place: str
+    """What `open_objects` takes to find the same objects again, also in another process."""
+
+    def write(self, job_id: str, digest: str, data: bytes) -> None: ...
+
     def remove_job(self, job_id: str) -> None:
         """Remove all objects of a job, those that nobody refers to included."""
         ...
 
 
+def is_remote(place: str) -> bool:
+    """Whether whoever opens it needs a network."""
+    return "://" in place
+
+
 def open_objects(place: str) -> Objects:
     """A folder by its path, anything else by its URL."""
-    if "://" not in place:
+    if not is_remote(place):
         return Folder(Path(place))
     from holdfast.store.object_storage import ObjectStorage
 

@@ -32,7 +32,7 @@ from holdfast.core.signals import Outcome
 from holdfast.define.registry import ATTRIBUTE, ContractViolation, Handler, codes_in, describe, locate
 from holdfast.errors import Code
 from holdfast.store.interface import ItemResult, JobFacts, Lease, Report
-from holdfast.store.payloads import Payloads, open_objects
+from holdfast.store.payloads import AttemptObjects, is_remote, open_objects
 from holdfast.worker import network
 from holdfast.worker.context import AsyncContext, Attempt, Context, Means
 from holdfast.worker.dependencies import SeenBreaker
@@ -53,7 +53,7 @@ Answer = TypeVar("Answer")
 
 
 class NotAnswered(Exception):
-    """The worker could not save a checkpoint or read results, for the reason that it gives."""
+    """The worker could not do what it was asked for, for the reason that it gives."""
 
 
 def live(channel: socket.socket, output: int, parent: int) -> None:
@@ -188,17 +188,20 @@ def _handler(name: str, module: str, path: str) -> Handler:
 
 
 def _call(handler: Handler, attempt: Attempt, arguments: dict[str, Any], task: dict[str, Any], link: _Link) -> Any:
-    payloads = Payloads(open_objects(task["objects"]), limit_bytes=task["limit_bytes"])
+    place: str = task["objects"]
+    objects: AttemptObjects = (
+        open_objects(place) if handler.network or not is_remote(place) else _ObjectsOfTheWorker(link)
+    )
     url: str = task["database_url"]
     own = Path(task["workplace"]) if task["workplace"] is not None else None
     workplace = Workplace(own.parent if own is not None else Path(tempfile.gettempdir()), own)
     if not handler.is_async:
         if handler.context_parameter is not None:
-            means = Means(link.save_and_wait, link.page_and_wait, payloads, workplace, link.breaker_and_wait, url)
+            means = Means(link.save_and_wait, link.page_and_wait, objects, workplace, link.breaker_and_wait, url)
             arguments[handler.context_parameter] = Context(attempt, means, _finish)
         return handler.function(**arguments)
     if handler.context_parameter is not None:
-        means = Means(link.save, link.page, payloads, workplace, link.breaker, url)
+        means = Means(link.save, link.page, objects, workplace, link.breaker, url)
         arguments[handler.context_parameter] = AsyncContext(attempt, means)
     return asyncio.run(handler.function(**arguments))
 
@@ -304,11 +307,14 @@ class _Link:
             self._channel.sendall(question)
         return answer
 
+    def answer_to(self, message: dict[str, Any]) -> Any:
+        return self._ask(message).result()
+
     async def save(self, lease: Lease, seq: int, name: str, data: bytes) -> bool:
         return bool(await asyncio.wrap_future(self._ask(_checkpoint(seq, name, data))))
 
     async def save_and_wait(self, lease: Lease, seq: int, name: str, data: bytes) -> bool:
-        return bool(self._ask(_checkpoint(seq, name, data)).result())
+        return bool(self.answer_to(_checkpoint(seq, name, data)))
 
     async def page(self, job_id: str, node: str, after: int, until: int, limit: int) -> Sequence[ItemResult] | None:
         asked = {"results": node, "range": (after, until, limit)}
@@ -317,19 +323,39 @@ class _Link:
     async def page_and_wait(
         self, job_id: str, node: str, after: int, until: int, limit: int
     ) -> Sequence[ItemResult] | None:
-        return _page(self._ask({"results": node, "range": (after, until, limit)}).result())
+        return _page(self.answer_to({"results": node, "range": (after, until, limit)}))
 
     async def breaker(self, name: str) -> SeenBreaker | None:
         return SeenBreaker.from_json(await asyncio.wrap_future(self._ask({"breaker": name})))
 
     async def breaker_and_wait(self, name: str) -> SeenBreaker | None:
-        return SeenBreaker.from_json(self._ask({"breaker": name}).result())
+        return SeenBreaker.from_json(self.answer_to({"breaker": name}))
 
     def _forward_logs(self, level: int) -> None:
         """Records go where those of the worker go."""
         root = logging.getLogger()
         root.addHandler(_Forward(self))
         root.setLevel(level)
+
+
+class _ObjectsOfTheWorker:
+    """The objects of the attempt's own job, read and written by the worker: we have no network."""
+
+    def __init__(self, link: _Link) -> None:
+        self._link = link
+
+    def write_file(self, job_id: str, file: Path) -> tuple[str, int]:
+        digest, size = self._link.answer_to({"store": str(file)})
+        return digest, size
+
+    def read(self, job_id: str, digest: str) -> bytes:
+        with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
+            target = Path(folder, digest)
+            self.read_file(job_id, digest, target)
+            return target.read_bytes()
+
+    def read_file(self, job_id: str, digest: str, target: Path) -> None:
+        self._link.answer_to({"fetch": digest, "into": str(target)})
 
 
 def _checkpoint(seq: int, name: str, data: bytes) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import orjson
 from holdfast.define.contract import Contract
 from holdfast.errors import Code, Permanent
 from holdfast.store.interface import ItemResult, JobFacts, Lease
-from holdfast.store.payloads import Payloads
+from holdfast.store.payloads import AttemptObjects
 from holdfast.worker.dependencies import AsyncGuard, SeenBreaker, SyncGuard
 from holdfast.worker.workdir import Workplace
 
@@ -51,7 +51,7 @@ class Means:
 
     save: CheckpointStore
     pages: ResultPages
-    payloads: Payloads
+    objects: AttemptObjects
     workplace: Workplace
     breaker: BreakerLook
     database_url: str
@@ -198,7 +198,7 @@ class _ContextBase:
     def _read(self, result: ItemResult) -> Any:
         """One output; a large one is read only now, so that there is one of them at a time."""
         if result.output_ref is not None:
-            return orjson.loads(self._means.payloads.objects.read(self.job_id, result.output_ref))
+            return orjson.loads(self._means.objects.read(self.job_id, result.output_ref))
         return orjson.loads(result.output) if result.output is not None else None
 
     def _publish(self, path: str | PurePath, name: str | None) -> dict[str, Any]:
@@ -206,7 +206,7 @@ class _ContextBase:
         chosen = name if name is not None else file.name
         if not chosen or "\0" in chosen:
             raise ValueError(f"an artifact needs a name, and {chosen!r} is none")
-        digest, size = self._means.payloads.objects.write_file(self.job_id, file)
+        digest, size = self._means.objects.write_file(self.job_id, file)
         self._attempt.artifacts[chosen] = {"artifact": chosen, "digest": digest, "bytes": size}
         return dict(self._attempt.artifacts[chosen])
 
@@ -216,7 +216,7 @@ class _ContextBase:
         except (KeyError, TypeError):
             raise ValueError(f"{reference!r} is not what ctx.publish has returned") from None
         target = self.workdir / (name or digest)
-        self._means.payloads.objects.read_file(self.job_id, digest, target)
+        self._means.objects.read_file(self.job_id, digest, target)
         return target
 
 

@@ -21,7 +21,7 @@ from holdfast.define.contract import Contract
 from holdfast.define.registry import PROCESS, ContractViolation, Handler, Registry, Result
 from holdfast.errors import Code, DependencyDown, ErrorCode, FailureClass, HandlerFailure, HoldfastError, RetryAfter
 from holdfast.store.interface import JobFacts, Lease, Report
-from holdfast.store.payloads import LIMIT_BYTES
+from holdfast.store.payloads import LIMIT_BYTES, Payloads
 from holdfast.worker.causes import causes, waitable
 from holdfast.worker.context import AsyncContext, Attempt, Context, LeaseLost, Means
 from holdfast.worker.isolation import CannotBeIsolated, Isolation, ProcessDied
@@ -71,10 +71,11 @@ def capture_output() -> None:
 class Executor:
     """Runs attempts: async handlers on the loop, plain ones in threads, isolated ones in processes of their own."""
 
-    def __init__(self, registry: Registry, means: Means, threads: int) -> None:
+    def __init__(self, registry: Registry, means: Means, payloads: Payloads, threads: int) -> None:
         self._registry = registry
         self._means = means
-        self._isolation = Isolation(registry, means)
+        self._payloads = payloads
+        self._isolation = Isolation(registry, means, payloads)
         # A thread cannot be ended: one whose attempt timed out stays busy, so there are more of them than slots.
         self._threads = ThreadPoolExecutor(threads * SPARE_THREADS, thread_name_prefix="holdfast-handler")
 
@@ -103,15 +104,15 @@ class Executor:
         """
         try:
             if attempt.lease.params_ref is not None:
-                params = await self._means.payloads.get(attempt.lease.job_id, attempt.lease.params_ref)
+                params = await self._payloads.get(attempt.lease.job_id, attempt.lease.params_ref)
                 attempt.lease = attempt.lease._replace(params=orjson.loads(params))
             report = await self._run(attempt)
             if report is not None and attempt.contract is not None:
                 report = _kept(attempt, attempt.contract, report)
             if report is not None and report.output is not None:
                 size = len(report.output)
-                if size > self._means.payloads.inline_bytes:
-                    digest = await self._means.payloads.put(report.job_id, report.output)
+                if size > self._payloads.inline_bytes:
+                    digest = await self._payloads.put(report.job_id, report.output)
                     await failpoint.hit("run.stored")
                     report = _by_reference(report, digest, size)
             return report
@@ -141,7 +142,7 @@ class Executor:
             return self._interrupted(attempt)
         except Exception as error:
             return raised(attempt, error, self._registry.codes)
-        return done(attempt, returned, self._means.payloads.limit_bytes)
+        return done(attempt, returned, self._payloads.limit_bytes)
 
     async def _run_isolated(self, handler: Handler, attempt: Attempt) -> Report | None:
         try:

@@ -9,11 +9,13 @@ import logging
 import os
 import signal
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import orjson
 
 from holdfast.define.registry import Handler, Registry
+from holdfast.store.payloads import Payloads
 from holdfast.worker.context import Attempt, Means
 from holdfast.worker.frames import LENGTH, frame
 from holdfast.worker.processes import KILL_PATIENCE_SECONDS, NotStarted, Process, Processes
@@ -36,9 +38,10 @@ class ProcessDied(Exception):
 class Isolation:
     """Runs the attempts of one worker that need a process."""
 
-    def __init__(self, registry: Registry, means: Means) -> None:
+    def __init__(self, registry: Registry, means: Means, payloads: Payloads) -> None:
         self._registry = registry
         self._means = means
+        self._payloads = payloads
         self._processes = Processes(registry)
 
     async def run(self, handler: Handler, attempt: Attempt) -> dict[str, Any] | None:
@@ -50,7 +53,7 @@ class Isolation:
         attempt.has_workdir = True
         while True:
             async with self._processes.lent(handler, attempt) as process:
-                process.writer.write(frame(_task(process, attempt, self._means, *place)))
+                process.writer.write(frame(self._task(process, attempt, *place)))
                 told = await self._attend(process, attempt)
                 process.is_fit = told is not None and told["is_fit"]
             if told is not None:
@@ -86,48 +89,66 @@ class Isolation:
 
     async def _hear(self, process: Process, attempt: Attempt) -> dict[str, Any] | None:
         """Do what the process asks for, up to its report; None if it ends without."""
-        writer = process.writer
         while (message := await _message(process.reader)) is not None and "report" not in message:
-            if "checkpoint" in message:
-                writer.write(frame(await self._checkpoint(attempt, message)))
-            elif "results" in message:
-                writer.write(frame(await self._results(attempt, message)))
-            elif "breaker" in message:
-                writer.write(frame(await self._breaker(message["breaker"])))
-            elif "progress" in message:
+            if "progress" in message:
                 attempt.progress = message["progress"]
             elif "begun" in message:
                 process.has_begun = True
-            else:
+            elif "record" in message:
                 record = message["record"]
                 logging.getLogger(record["name"]).log(record["level"], "%s", record["text"])
+            else:
+                process.writer.write(frame(await self._answer(attempt, message)))
         return message
 
-    async def _checkpoint(self, attempt: Attempt, asked: Mapping[str, Any]) -> dict[str, Any]:
+    async def _answer(self, attempt: Attempt, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """As in a thread: what goes wrong is the handler's to hear, whatever it is."""
         try:
-            saved = await self._means.save(attempt.lease, asked["seq"], asked["checkpoint"], asked["data"].encode())
+            return {"answer": await self._asked(attempt, asked), "problem": None}
         except Exception as problem:
-            # As in a thread: the handler hears of it, whatever it is.
-            return {"answer": False, "problem": f"{type(problem).__name__}: {problem}"}
+            return {"answer": None, "problem": f"{type(problem).__name__}: {problem}"}
+
+    async def _asked(self, attempt: Attempt, asked: Mapping[str, Any]) -> Any:
+        job_id, objects = attempt.lease.job_id, self._means.objects
+        if "checkpoint" in asked:
+            return await self._checkpoint(attempt, asked)
+        if "results" in asked:
+            return await self._results(job_id, asked)
+        if "breaker" in asked:
+            found = await self._means.breaker(asked["breaker"])
+            return found.to_json() if found is not None else None
+        if "store" in asked:
+            return await asyncio.to_thread(objects.write_file, job_id, Path(asked["store"]))
+        return await asyncio.to_thread(objects.read_file, job_id, asked["fetch"], Path(asked["into"]))
+
+    async def _checkpoint(self, attempt: Attempt, asked: Mapping[str, Any]) -> bool:
+        saved = await self._means.save(attempt.lease, asked["seq"], asked["checkpoint"], asked["data"].encode())
         if not saved:
             attempt.cancelled = attempt.lost = True
-        return {"answer": saved, "problem": None}
+        return saved
 
-    async def _results(self, attempt: Attempt, asked: Mapping[str, Any]) -> dict[str, Any]:
+    async def _results(self, job_id: str, asked: Mapping[str, Any]) -> list[tuple[int, str | None, str | None]] | None:
         """A page goes through the channel as it is; large outputs the process reads itself."""
-        try:
-            page = await self._means.pages(attempt.lease.job_id, asked["results"], *asked["range"])
-        except Exception as problem:
-            return {"answer": None, "problem": f"{type(problem).__name__}: {problem}"}
-        rows = [(r.item, r.output.decode() if r.output is not None else None, r.output_ref) for r in page or ()]
-        return {"answer": rows if page is not None else None, "problem": None}
+        page = await self._means.pages(job_id, asked["results"], *asked["range"])
+        if page is None:
+            return None
+        return [(r.item, r.output.decode() if r.output is not None else None, r.output_ref) for r in page]
 
-    async def _breaker(self, name: str) -> dict[str, Any]:
-        try:
-            found = await self._means.breaker(name)
-        except Exception as problem:
-            return {"answer": None, "problem": f"{type(problem).__name__}: {problem}"}
-        return {"answer": found.to_json() if found is not None else None, "problem": None}
+    def _task(self, process: Process, attempt: Attempt, module: str, path: str) -> dict[str, Any]:
+        return {
+            "number": process.attempts,
+            "memory_mb": process.handler.memory_mb,
+            "module": module,
+            "path": path,
+            "lease": list(attempt.lease),
+            "generation": attempt.facts.generation,
+            "inputs": attempt.facts.inputs,
+            "objects": self._payloads.objects.place,
+            "limit_bytes": self._payloads.limit_bytes,
+            "workplace": self._means.workplace.own_or_none(),
+            "database_url": self._means.database_url,
+            "level": logging.getLogger(f"holdfast.handler.{attempt.lease.handler}").getEffectiveLevel(),
+        }
 
 
 async def _message(reader: asyncio.StreamReader) -> dict[str, Any] | None:
@@ -142,23 +163,6 @@ async def _message(reader: asyncio.StreamReader) -> dict[str, Any] | None:
     except (asyncio.IncompleteReadError, ConnectionError, ValueError):
         return None
     return message
-
-
-def _task(process: Process, attempt: Attempt, means: Means, module: str, path: str) -> dict[str, Any]:
-    return {
-        "number": process.attempts,
-        "memory_mb": process.handler.memory_mb,
-        "module": module,
-        "path": path,
-        "lease": list(attempt.lease),
-        "generation": attempt.facts.generation,
-        "inputs": attempt.facts.inputs,
-        "objects": means.payloads.objects.place,
-        "limit_bytes": means.payloads.limit_bytes,
-        "workplace": means.workplace.own_or_none(),
-        "database_url": means.database_url,
-        "level": logging.getLogger(f"holdfast.handler.{attempt.lease.handler}").getEffectiveLevel(),
-    }
 
 
 def _death(process: Process) -> Exception:

@@ -99,12 +99,12 @@ class Worker:
         means = Means(
             self._save_checkpoint,
             store.results_page,
-            payloads,
+            payloads.objects,
             workplace,
             self._look_at_breaker,
             store.connections.url,
         )
-        self._executor = Executor(registry, means, concurrency)
+        self._executor = Executor(registry, means, payloads, concurrency)
 
     @property
     def lease_count(self) -> int:
