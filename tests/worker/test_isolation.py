@@ -466,6 +466,15 @@ async def test_a_process_that_ignores_everything_is_killed_with_its_children(
         assert told(report).get("code") == ("TIMEOUT" if reason == "timed_out" else None)
 
 
+async def test_an_attempt_whose_process_only_starts_ends_with_the_others(desk: Desk, tmp_path: Path) -> None:
+    _, task = desk.begin("obeys", {"path": str(tmp_path / "ids")})
+    await asyncio.sleep(0)
+    await desk.executor.end_children()
+    report = await asyncio.wait_for(task, 30)
+    assert report is not None and report.outcome == "given_back"
+    assert not (tmp_path / "ids").exists()
+
+
 async def test_what_a_handler_leaves_behind_ends_with_it(desk: Desk) -> None:
     for falls in (False, True):
         report = await desk.result("leaves_a_child_behind", {"falls": falls})

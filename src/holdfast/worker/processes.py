@@ -51,9 +51,9 @@ class Process:
     output: int
     channel: socket.socket
     ended: asyncio.Future[int | None]
+    attempt: Attempt | None
     reader: asyncio.StreamReader = field(init=False)
     writer: asyncio.StreamWriter = field(init=False)
-    attempt: Attempt | None = None
     attempts: int = 0
     """How many it was lent to, with the one that has it now."""
     has_begun: bool = False
@@ -113,7 +113,7 @@ class Processes:
         is_shared = handler.attempts_per_process > 1 and not attempt.lease.suspect
         process = self._waiting(handler) if is_shared else None
         if process is None:
-            process = await self._started(handler)
+            process = await self._started(handler, attempt)
         process.attempt, process.has_begun, process.is_fit = attempt, False, False
         process.attempts += 1
         process.is_back.clear()
@@ -146,13 +146,13 @@ class Processes:
         if self._nursery is not None:
             self._nursery.close()
 
-    async def _started(self, handler: Handler) -> Process:
-        """A new process with a channel to it and a pipe for what it prints."""
+    async def _started(self, handler: Handler, attempt: Attempt) -> Process:
+        """A new process with a channel to it and a pipe for what it prints; whoever ends all of them finds it here."""
         nursery, loop = self._living_nursery(), asyncio.get_running_loop()
         mine, theirs = socket.socketpair()
         output, printing = os.pipe()
         os.set_blocking(output, False)
-        process = Process(next(self._numbers), handler, output, mine, loop.create_future())
+        process = Process(next(self._numbers), handler, output, mine, loop.create_future(), attempt)
         self._all[process.number] = process
         try:
             try:
@@ -163,7 +163,10 @@ class Processes:
             self._bound_memory(process)
             await process.connect()
         except BaseException:
-            await self._end(process)
+            try:
+                await self._end(process)
+            finally:
+                process.is_back.set()
             raise
         return process
 
