@@ -132,6 +132,26 @@ def test_of_batches_those_count_that_would_run_again_and_the_task_behind_them() 
     assert "register" in refusal(driver.plan("clear", "stack", items=(2,)))[0]
 
 
+def test_what_completed_before_a_person_gave_the_result_stays_guarded() -> None:
+    driver = pipeline(register={"safe": "never"}, batch={"handler": "h", "size": 2})
+    run(driver, ("register", 1))
+    assert driver.recover("set", "register", output={}).applied
+    run(driver)
+    reason, _ = refusal(driver.plan("rerun", "register"))
+    assert reason == "what register has completed may never run again"
+
+
+def test_the_time_since_a_person_gave_the_result_counts() -> None:
+    driver = pipeline(register={"within_hours": 1}, batch={"handler": "h", "size": 2})
+    run(driver, ("register", 1))
+    driver.recover("set", "register", output={})
+    run(driver)
+    driver.now += HOUR / 2
+    assert asking(driver.plan("rerun", "register"))["register"] == (True, True)
+    driver.now += HOUR
+    assert "over" in refusal(driver.plan("rerun", "register"))[0]
+
+
 @pytest.mark.parametrize("verb", ["skip", "set"])
 def test_what_is_ended_by_hand_does_not_bring_a_guarded_node_to_run_again(verb: str) -> None:
     flow = Workflow("w")

@@ -49,6 +49,7 @@ class Checkers:
         self._crash_limit = crash_limit
         self._epochs: dict[Key, int] = {}
         self._final: dict[Key, tuple[str, Any]] = {}
+        self._done_for_good: set[Key] = set()
         self._completed_at: dict[Key, float] = {}
         self._final_nodes: dict[tuple[str, str], tuple[str, Any]] = {}
         self._final_jobs: dict[str, str] = {}
@@ -97,12 +98,14 @@ class Checkers:
 
     def _check_guard(self, key: Key) -> None:
         """12: what had completed was sent back only where and while its node lets it. Where a person gave the result,
-        nothing runs."""
-        if self.db.nodes[key[0]][key[1]].reason == "set_by_person":
-            return
+        nothing runs; and what may never run again does not do so after that either."""
         job = self.db.jobs[key[0]]
         program = compile_pinned(job["definition_hash"], self.db.definitions[job["definition_hash"]])
         guard = program.nodes[key[1]].node.rerun
+        if self.db.nodes[key[0]][key[1]].reason == "set_by_person":
+            if guard.safe is Safe.NEVER:
+                self._done_for_good.add(key)
+            return
         assert guard.safe is not Safe.NEVER, f"12: {key} ran again, and that is never safe"
         if guard.within_hours is not None:
             ago = self.db.history.decided_at - self._completed_at[key]
@@ -118,6 +121,7 @@ class Checkers:
             lane = self.db.queue.get(key, {}).get("lane")
             if lane is not None:
                 self._check_gates(key, lane)
+            assert key not in self._done_for_good, f"12: {key} ran again, and that is never safe"
             assert key not in self._final, f"4: {key} was leased although it is {self._final[key][0]}"
             job = self.db.jobs[key[0]]
             assert job["stop_cause"] is None, f"11: {key} was leased after its job had stopped"

@@ -91,7 +91,7 @@ def make_plan(state: JobState, request: Request, selected: Mapping[str, Selected
             step = _step(state, request, selected, chosen.get(name), name, changed)
         if step.redone:
             guard = state.program.nodes[name].node.rerun
-            reason = _guarded(guard, step, selected.get(name, NOTHING_SELECTED), now)
+            reason = _guarded(guard, step, _done_since(state.nodes[name], step, selected), now)
             if reason is not None:
                 return Refusal(reason, _way_around(state, request, chosen, name, changed))
             step = step._replace(confirm=guard.safe is Safe.CONFIRM)
@@ -103,11 +103,17 @@ def make_plan(state: JobState, request: Request, selected: Mapping[str, Selected
     return Plan(request.verb, tuple(steps))
 
 
-def _guarded(guard: Rerun, step: Step, found: Selected, now: float) -> str | None:
+def _done_since(node: NodeState, step: Step, selected: Mapping[str, Selected]) -> float | None:
+    if node.reason == SET_BY_PERSON:
+        return node.finished_at
+    found = selected.get(node.name, NOTHING_SELECTED)
+    return found.node_completed_since if step.selection is None else found.completed_since
+
+
+def _guarded(guard: Rerun, step: Step, since: float | None, now: float) -> str | None:
     """Why what completed of the node may not run again."""
     if guard.safe is Safe.NEVER:
         return f"what {step.node} has completed may never run again"
-    since = found.node_completed_since if step.selection is None else found.completed_since
     if guard.within_hours is None or since is None or now - since <= guard.within_hours * 3600:
         return None
     hours = f"{guard.within_hours:g} hour{'' if guard.within_hours == 1 else 's'}"
@@ -323,7 +329,9 @@ def _means_last_task(node: NodeState, selection: Selection) -> bool:
 
 
 def _has_done(state: JobState, node: NodeState) -> bool:
-    return node.completed > 0 and bool(state.program.nodes[node.name].node.tasks)
+    """Where a person gave the result, what its tasks had completed before is history: it counts as done."""
+    has_done = node.completed > 0 or node.reason == SET_BY_PERSON
+    return has_done and bool(state.program.nodes[node.name].node.tasks)
 
 
 def _is_bad(state: JobState, source: str, target: str) -> bool:
