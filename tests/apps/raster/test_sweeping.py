@@ -73,14 +73,17 @@ def test_drafts_that_nobody_has_written_to_for_long_go(storage: Path) -> None:
     assert not old.exists() and new.exists()
 
 
-def test_copies_of_objects_go_and_are_fetched_again(
-    storage: Path, object_store: Callable[[str], stores.Bucket], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def copy(storage: Path, object_store: Callable[[str], stores.Bucket], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What was fetched from a store a moment ago."""
     bucket = object_store("s3")
     bucket.use(monkeypatch)
     monkeypatch.setenv("HOLDFAST_RASTER_CONTAINERS", f"maps={bucket.address}")
     bucket.put("a.bin", b"object")
-    copy = places.readable("maps/a.bin")
+    return places.readable("maps/a.bin")
+
+
+def test_copies_of_objects_go_and_are_fetched_again(storage: Path, copy: Path) -> None:
     nobodys = file(storage / "maps/by-hand.bin", 400)
     assert sweep(1 * DAY)["copies"] == Amount(0, 0)
     long_ago = time.time() - 2 * DAY
@@ -90,14 +93,7 @@ def test_copies_of_objects_go_and_are_fetched_again(
     assert places.readable("maps/a.bin").read_bytes() == b"object"
 
 
-def test_whoever_asks_for_a_copy_has_used_it(
-    storage: Path, object_store: Callable[[str], stores.Bucket], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bucket = object_store("s3")
-    bucket.use(monkeypatch)
-    monkeypatch.setenv("HOLDFAST_RASTER_CONTAINERS", f"maps={bucket.address}")
-    bucket.put("a.bin", b"object")
-    copy = places.readable("maps/a.bin")
+def test_whoever_asks_for_a_copy_has_used_it(copy: Path) -> None:
     inode = copy.stat().st_ino
     os.utime(copy, ns=(1, copy.stat().st_mtime_ns))
     assert places.readable("maps/a.bin").stat().st_ino == inode, "it was fetched again"
