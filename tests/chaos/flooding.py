@@ -1,7 +1,8 @@
 """`python -m tests.chaos.flooding [--items N] [--every SECONDS]`: the flood pipeline while its processes are killed.
 
-A calm run first, then the same with a worker and an orchestrator killed every few seconds: the files must have the same
-hashes, and nothing that was finished is made again. HOLDFAST_HOME says where; source data that lies there is used.
+A calm run first, then the same with a worker, an orchestrator and a process in which the other worker has a handler run
+killed every few seconds: the files must have the same hashes, and nothing that was finished is made again.
+HOLDFAST_HOME says where; source data that lies there is used.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import uuid
 from collections import Counter
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from holdfast.apps.flood.generate import generate
 
@@ -60,6 +63,14 @@ class Fleet:
         self.kills[self.roles[place][0]] += 1
         self.processes[place] = self._start(self.roles[place])
 
+    def kill_handler(self, place: int) -> None:
+        """One of the processes that a worker's nursery has forked, whatever it does just now."""
+        worker = psutil.Process(self.processes[place].pid)
+        forked = [process for nursery in worker.children() for process in nursery.children()]
+        if forked:
+            forked[0].kill()
+            self.kills["handler"] += 1
+
     def stop(self) -> None:
         for process in reversed(self.processes):
             process.terminate()
@@ -82,13 +93,15 @@ def run(storage: Path, stacks: str, every_seconds: float | None) -> dict[str, An
         given = {"region": REGION, "stacks": stacks, "pictures": f"{stacks}-pictures"}
         inputs = [f"--input={name}={value}" for name, value in given.items()]
         job_id = answer("submit", str(WORKFLOW), *inputs, "--key", str(uuid.uuid4()))["job_id"]
-        places = itertools.cycle([(2, 0), (3, 1)])
+        places = itertools.cycle([(0, 2, 3), (1, 3, 2)])
         next_kill = began + (every_seconds or float("inf"))
         watching = subprocess.Popen([HOLDFAST, "watch", job_id, "--json"], stdout=subprocess.DEVNULL)
         while watching.poll() is None:
             if time.monotonic() >= next_kill:
-                for place in next(places):
-                    fleet.kill(place)
+                orchestrator, worker, other = next(places)
+                fleet.kill(worker)
+                fleet.kill(orchestrator)
+                fleet.kill_handler(other)
                 next_kill = time.monotonic() + (every_seconds or 0)
             time.sleep(0.1)
         seconds = time.monotonic() - began
