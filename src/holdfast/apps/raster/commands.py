@@ -34,7 +34,7 @@ def sweep(
         answer_json({"older_than_seconds": seconds, "removed": yes, **told})
         return 0
     if not any(amount.files for amount in found.values()):
-        answer(f"There is nothing to remove: everything was used within {older_than}.")
+        answer(f"There is nothing to remove that nobody has used for {older_than}.")
         return 0
     for kind, amount in found.items():
         answer(f"{kind:<8} {counted(amount.files, 'file')}, {size(amount.bytes)}{' removed' if yes else ''}")
