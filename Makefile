@@ -9,6 +9,8 @@ JOBS ?= 20000
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Tests wait for other processes more often than not: one more of them than there are cores.
+AT_ONCE = $(shell $(BIN)/python -c "import os; print(1 + (os.cpu_count() or 1))")
 # Compiled modules make every start of the command half a second quicker.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -24,7 +26,7 @@ demo: $(READY) ## Stack and register flood maps, with a worker killed and a regi
 
 test: check ## Check the code, then run every test that needs only this machine
 	@echo "==> Tests"
-	@$(BIN)/pytest -q -n auto
+	@$(BIN)/pytest -q -n $(AT_ONCE)
 	@$(MAKE) --no-print-directory sim
 
 check: $(READY) ## Format, lint, types, import rules
