@@ -28,6 +28,7 @@ from holdfast.store.postgres import PostgresStore
 from holdfast.worker import memory, network, processes
 from holdfast.worker.context import Attempt
 from holdfast.worker.execute import begin
+from holdfast.worker.frames import frame
 from tests import stores
 from tests.conftest import eventually
 from tests.running import SHORT_LEASES, Engine, client_of, nodes, running, serving
@@ -290,16 +291,11 @@ async def test_a_process_that_was_killed_while_it_waited_costs_no_attempt(desk: 
 
 
 async def test_a_cancel_that_comes_too_late_is_not_for_the_next_attempt(desk: Desk) -> None:
-    attempt = begin(lease("shares", item=1))
-    running_one = asyncio.create_task(desk.executor.run(attempt))
-
-    async def has_begun() -> bool:
-        return bool(desk.checkpoints)
-
-    await eventually(has_begun)
-    attempt.cancelled = True
-    await running_one
-    assert output(await desk.result("shares", item=2))["cancelled"] is False
+    pid = output(await desk.result("shares", item=1))["pid"]
+    (waiting,) = desk.executor._isolation._processes._idle
+    waiting.writer.write(frame({"cancelled": True}))
+    found = output(await desk.result("shares", item=2))
+    assert (found["pid"], found["cancelled"]) == (pid, False)
 
 
 async def test_waiting_processes_end_with_the_worker_and_with_what_starts_them(desk: Desk) -> None:

@@ -224,7 +224,6 @@ class _Link:
         self._speaking = threading.Lock()
         self._asked: deque[Future[Any]] = deque()
         self._tasks: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        self._number = 0
         self._attempt: Attempt | None = None
 
     def next_task(self) -> tuple[dict[str, Any], Attempt]:
@@ -233,7 +232,7 @@ class _Link:
             self._forward_logs(task["level"])
         attempt = _begin(task)
         with self._speaking:
-            self._number, self._attempt = task["number"], attempt
+            self._attempt = attempt
             self._channel.sendall(frame({"begun": True}))
         return task, attempt
 
@@ -286,8 +285,8 @@ class _Link:
             self._tasks.put(message)
             return
         if "cancelled" in message:
-            # It may come when its attempt has just ended.
-            if self._attempt is not None and message["cancelled"] == self._number:
+            # It may come when its attempt has just ended; the task of the next one comes after it.
+            if self._attempt is not None:
                 self._attempt.cancelled = True
             return
         answer = self._asked.popleft()

@@ -79,7 +79,7 @@ class Isolation:
             while not hearing.done() and not process.ended.done():
                 await asyncio.wait(either, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
                 if attempt.cancelled and not knows_of_cancel:
-                    process.writer.write(frame({"cancelled": process.attempts}))
+                    process.writer.write(frame({"cancelled": True}))
                     knows_of_cancel = True
             # What it said just before its end is still on its way through the channel.
             await asyncio.wait({hearing}, timeout=KILL_PATIENCE_SECONDS)
