@@ -242,6 +242,7 @@ def _token() -> str:
     now = int(time.time())
     claims = {
         "aud": "https://storage.azure.com",
+        # Azurite takes the tokens of Microsoft Entra, and looks for their issuer.
         "iss": f"https://sts.windows.net/{TENANT}/",
         "iat": now - 60, "nbf": now - 60, "exp": now + 3600, "tid": TENANT, "oid": PERSON,
     }  # fmt: skip

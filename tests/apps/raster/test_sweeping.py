@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -98,6 +99,47 @@ def test_whoever_asks_for_a_copy_has_used_it(copy: Path) -> None:
     os.utime(copy, ns=(1, copy.stat().st_mtime_ns))
     assert places.readable("maps/a.bin").stat().st_ino == inode, "it was fetched again"
     assert copy.stat().st_atime_ns > 1
+
+
+def test_a_sweep_that_dies_between_a_copy_and_its_note_costs_a_fetch(copy: Path) -> None:
+    copy.unlink()
+    assert places.readable("maps/a.bin").read_bytes() == b"object"
+
+
+def test_a_copy_that_is_swept_away_while_it_is_asked_for_is_fetched_again(
+    copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    utime = os.utime
+
+    def be_late(path: Path, **given: Any) -> None:
+        places.forget(copy)
+        utime(path, **given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "utime", be_late)
+        assert places.readable("maps/a.bin").read_bytes() == b"object"
+
+
+def test_files_that_go_while_a_sweep_looks_are_in_nobodys_way(storage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone, left = file(storage / "silver/.a.tif.x-1.part", 40), file(storage / "silver/.b.tif.x-1.part", 40)
+    walk = os.walk
+
+    def walk_and_lose(folder: Path) -> Any:
+        found = list(walk(folder))
+        if folder == gone.parent:
+            gone.unlink()
+        return found
+
+    monkeypatch.setattr(os, "walk", walk_and_lose)
+    assert sweep(30 * DAY)["drafts"] == Amount(1, 5)
+    assert not left.exists()
+
+
+def test_the_folder_of_a_job_that_writes_again_stays(storage: Path) -> None:
+    file(storage / "scratch/job/deep/old.tif", 40)
+    (storage / "scratch/new/deep").mkdir(parents=True)
+    assert sweep(30 * DAY)["scratch"] == Amount(1, 5)
+    assert [path.name for path in (storage / "scratch").iterdir()] == ["new"]
 
 
 def test_what_is_taken_up_at_the_last_moment_stays(storage: Path, monkeypatch: pytest.MonkeyPatch) -> None:

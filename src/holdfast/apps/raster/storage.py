@@ -157,10 +157,7 @@ def fetched(path: Path) -> Path:
     version = remote.bucket.version(remote.key)
     if version is None:
         path.unlink(missing_ok=True)
-    elif _is_noted(path, version):
-        # Nobody sweeps away what was asked for a moment ago, also where a disk does not say when it was read.
-        os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
-    else:
+    elif not _is_taken_up(path, version):
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
         try:
@@ -251,11 +248,15 @@ def _put_in_place(draft: Path, path: Path, version: str | None) -> None:
         note.replace(_note_of(path))
 
 
-def _is_noted(path: Path, version: str) -> bool:
+def _is_taken_up(path: Path, version: str) -> bool:
+    """Whether that version lies here; then nobody sweeps it away, also where a disk does not say when it was read."""
     try:
-        return _note_of(path).read_text() == _noted(path, version)
+        if _note_of(path).read_text() != _noted(path, version):
+            return False
+        os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
     except FileNotFoundError:
         return False
+    return True
 
 
 def _noted(path: Path, version: str) -> str:

@@ -6,7 +6,8 @@ objects, which are fetched again when somebody asks for them.
 
 from __future__ import annotations
 
-import shutil
+import os
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,16 +56,7 @@ def leftovers(older_than_seconds: float) -> Iterator[Leftover]:
 
 def sweep(older_than_seconds: float) -> dict[str, Amount]:
     """Remove it; what somebody takes up at the last moment stays."""
-    removed = dict.fromkeys(KINDS, Amount(0, 0))
-    for found in leftovers(older_than_seconds):
-        now = _used_at(found.path)
-        if now is None or now > found.used_at:
-            continue
-        storage.forget(found.path)
-        files, size = removed[found.kind]
-        removed[found.kind] = Amount(files + 1, size + found.bytes)
-    _remove_empty_folders(storage.storage() / SCRATCH)
-    return removed
+    return amounts(found for found in leftovers(older_than_seconds) if _is_removed(found))
 
 
 def amounts(found: Iterator[Leftover]) -> dict[str, Amount]:
@@ -73,6 +65,26 @@ def amounts(found: Iterator[Leftover]) -> dict[str, Amount]:
         files, total = counted[kind]
         counted[kind] = Amount(files + 1, total + size)
     return counted
+
+
+def _is_removed(found: Leftover) -> bool:
+    now = _looked_at(found.path)
+    if now is None or now.used_at > found.used_at:
+        return False
+    storage.forget(found.path)
+    if found.kind == SCRATCH:
+        _remove_empty_folders(found.path.parent)
+    return True
+
+
+def _remove_empty_folders(folder: Path) -> None:
+    """A job's folders, from the inside; one that has something in it again stays."""
+    while folder != storage.storage() / SCRATCH:
+        try:
+            folder.rmdir()
+        except OSError:
+            return
+        folder = folder.parent
 
 
 def _found() -> Iterator[Leftover]:
@@ -94,24 +106,24 @@ def _found() -> Iterator[Leftover]:
                 yield Leftover("copies", path, size, used_at)
 
 
+class _Look(NamedTuple):
+    bytes: int
+    used_at: float
+
+
 def _files(folder: Path) -> Iterator[tuple[Path, int, float]]:
-    """Those below a folder; a file is its own."""
-    for path in [folder, *sorted(folder.rglob("*"))]:
-        used_at = _used_at(path)
-        if used_at is not None and path.is_file():
-            yield path, path.stat().st_size, used_at
+    """Those below a folder; a file is its own. Workers go on meanwhile, and some are gone when they are looked at."""
+    below = [Path(parent, name) for parent, _, names in os.walk(folder) for name in sorted(names)]
+    for path in [folder, *below]:
+        look = _looked_at(path)
+        if look is not None:
+            yield path, look.bytes, look.used_at
 
 
-def _used_at(path: Path) -> float | None:
-    """None where it is gone."""
+def _looked_at(path: Path) -> _Look | None:
+    """None where it is no file, or is gone."""
     try:
         found = path.lstat()
     except FileNotFoundError:
         return None
-    return max(found.st_atime, found.st_mtime)
-
-
-def _remove_empty_folders(folder: Path) -> None:
-    for job in folder.iterdir() if folder.is_dir() else ():
-        if job.is_dir() and not any(path.is_file() for path in job.rglob("*")):
-            shutil.rmtree(job, ignore_errors=True)
+    return _Look(found.st_size, max(found.st_atime, found.st_mtime)) if stat.S_ISREG(found.st_mode) else None
