@@ -22,18 +22,15 @@ import pytest
 
 from holdfast.define.registry import Registry, describe, discover, handler
 from holdfast.errors import InvalidInput
-from holdfast.store.interface import JobFacts, Lease, Report
-from holdfast.store.payloads import Objects, digest_of, open_objects
+from holdfast.store.payloads import digest_of, open_objects
 from holdfast.store.postgres import PostgresStore
-from holdfast.worker import memory, network, processes
-from holdfast.worker.context import Attempt
-from holdfast.worker.execute import begin
-from holdfast.worker.frames import frame
+from holdfast.worker import memory, network
 from tests import stores
 from tests.conftest import eventually
 from tests.running import SHORT_LEASES, Engine, client_of, nodes, running, serving
 from tests.worker import isolated
-from tests.worker.attempts import DATABASE_URL, JOB_ID, executor, lease, output, told
+from tests.worker.attempts import DATABASE_URL, JOB_ID, output, told
+from tests.worker.desk import Desk, all_gone, lives
 
 pytestmark = pytest.mark.anyio
 
@@ -41,44 +38,6 @@ HANDLERS = "tests.worker.isolated"
 STARTED = 4 if sys.platform == "linux" else 2
 """A stubborn handler's process and those that it starts."""
 ROOT = Path(__file__).parent.parent.parent
-
-
-class Desk:
-    """Runs attempts as a worker does, without a database; `holds` says whether the lease is still held."""
-
-    def __init__(self, registry: Registry, objects: Objects | None = None) -> None:
-        self.executor = executor(registry, self._save, objects)
-        self.checkpoints: list[tuple[int, str, Any]] = []
-        self.holds = True
-
-    async def _save(self, lease: Lease, seq: int, name: str, data: bytes) -> bool:
-        if name == "unlucky":
-            raise OSError("the disk is full")
-        if self.holds:
-            self.checkpoints.append((seq, name, orjson.loads(data)))
-        return self.holds
-
-    async def result(self, name: str, params: dict[str, Any] | None = None, **changes: Any) -> Report:
-        attempt = begin(lease(name, params, **changes), JobFacts(3, {"region": "CIV"}))
-        report = await asyncio.wait_for(self.executor.run(attempt), 60)
-        assert report is not None
-        return report
-
-    def begin(self, name: str, params: dict[str, Any]) -> tuple[Attempt, asyncio.Task[Report | None]]:
-        attempt = begin(lease(name, params, timeout_seconds=7.0))
-        task = asyncio.create_task(self.executor.run(attempt))
-        attempt.cancel_running = task.cancel
-        return attempt, task
-
-
-@pytest.fixture
-async def desk(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
-    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
-    registry = Registry()
-    registry.add_module(isolated)
-    made = Desk(registry)
-    yield made
-    made.executor.close()
 
 
 async def told_ids(path: Path) -> list[int]:
@@ -89,21 +48,6 @@ async def told_ids(path: Path) -> list[int]:
 
     await eventually(written)
     return [int(number) for number in path.read_text().split()]
-
-
-def lives(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-async def all_gone(pids: list[int]) -> None:
-    async def gone() -> bool:
-        return not any(lives(pid) for pid in pids)
-
-    assert pids
-    await eventually(gone)
 
 
 # As in a thread
@@ -213,106 +157,6 @@ def test_an_isolation_that_does_not_exist_and_a_bound_that_nobody_keeps_are_refu
         handler("x", isolation="proces")(lambda: None)
     with pytest.raises(InvalidInput, match="memory_mb=5"):
         handler("x", memory_mb=5)(lambda: None)
-
-
-# Several attempts in one process
-
-
-async def test_a_process_runs_as_many_attempts_as_its_handler_says_each_as_if_it_were_alone(desk: Desk) -> None:
-    reports = [await desk.result("shares", item=item) for item in range(7)]
-    pids = [output(report)["pid"] for report in reports]
-    assert len(set(pids)) == 3
-    assert pids == [pids[0]] * 3 + [pids[3]] * 3 + [pids[6]]
-    assert [told(report)["log"] for report in reports] == [f"attempt of {item}\n" for item in range(7)]
-    assert [data["item"] for _, _, data in desk.checkpoints] == list(range(7))
-    assert all(output(report)["is_main"] and not output(report)["cancelled"] for report in reports)
-    await all_gone(pids[:6])
-
-
-async def test_a_process_is_for_one_handler_and_for_one_attempt_at_a_time(desk: Desk) -> None:
-    first = [output(await desk.result(name)) for name in ("shares_async", "shares_async_too")]
-    again = [output(await desk.result(name)) for name in ("shares_async", "shares_async_too")]
-    assert first == again and first[0] != first[1]
-    beside = await asyncio.gather(*(desk.result("shares_async_too") for _ in range(3)))
-    assert len({output(report) for report in beside}) == 3
-
-
-@pytest.mark.parametrize("leaves", ["thread", "process", "directory", "failure", "nothing"])
-async def test_a_process_in_which_an_attempt_has_left_something_or_failed_runs_no_other(
-    desk: Desk, leaves: str
-) -> None:
-    before = output(await desk.result("shares"))["pid"]
-    await desk.result("shares", {"leaves": leaves})
-    assert not lives(before)
-    assert output(await desk.result("shares"))["pid"] != before
-
-
-async def test_a_process_that_holds_half_of_its_memory_runs_no_other_attempt(desk: Desk) -> None:
-    pids = [output(await desk.result("shares_memory", {"mb": mb})) for mb in (1, 1, 80, 1)]
-    assert pids[0] == pids[1] == pids[2] != pids[3]
-
-
-async def test_a_task_that_may_have_killed_a_process_gets_one_that_nobody_else_has(desk: Desk) -> None:
-    shared = output(await desk.result("shares_async_too"))
-    alone = output(await desk.result("shares_async_too", suspect=True))
-    assert shared != alone
-    assert not lives(alone)
-    assert output(await desk.result("shares_async_too")) == shared
-
-
-@pytest.mark.skipif(not network.is_enforced(), reason="nothing takes the network away here")
-async def test_the_network_is_taken_once_from_a_process_for_several_attempts(desk: Desk) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        found = [output(await desk.result("shares_no_network", {"port": port})) for _ in range(3)]
-    pid, _, filters = found[0]
-    assert found == [[pid, False, filters]] * 3
-
-
-async def test_a_process_that_nobody_needs_any_more_ends(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "IDLE_SECONDS", 0.0)
-    pid = output(await desk.result("shares_async_too"))
-    await all_gone([pid])
-    assert output(await desk.result("shares_async_too")) != pid
-
-
-@pytest.mark.parametrize("is_known", [True, False])
-async def test_a_process_that_was_killed_while_it_waited_costs_no_attempt(desk: Desk, is_known: bool) -> None:
-    pid = output(await desk.result("shares_async_too"))
-    # One that is held cannot begin, and is found dead only after it was lent.
-    os.kill(pid, signal.SIGKILL if is_known else signal.SIGSTOP)
-    if is_known:
-        await all_gone([pid])
-    attempt = asyncio.create_task(desk.result("shares_async_too"))
-    if not is_known:
-        await asyncio.sleep(0)
-        os.kill(pid, signal.SIGKILL)
-    assert output(await attempt) != pid
-
-
-async def test_a_cancel_that_comes_too_late_is_not_for_the_next_attempt(desk: Desk) -> None:
-    pid = output(await desk.result("shares", item=1))["pid"]
-    (waiting,) = desk.executor._isolation._processes._idle
-    waiting.writer.write(frame({"cancelled": True}))
-    found = output(await desk.result("shares", item=2))
-    assert (found["pid"], found["cancelled"]) == (pid, False)
-
-
-async def test_waiting_processes_end_with_the_worker_and_with_what_starts_them(desk: Desk) -> None:
-    pid = output(await desk.result("shares_async_too"))
-    await desk.executor.end_children()
-    await all_gone([pid])
-    pid = output(await desk.result("shares_async_too"))
-    await desk.result("kills_the_nursery")
-    await all_gone([pid])
-    assert output(await desk.result("shares_async_too")) != pid
-
-
-def test_several_attempts_need_a_process() -> None:
-    with pytest.raises(InvalidInput, match="attempts_per_process=2 and isolation='thread'"):
-        handler("x", attempts_per_process=2)(lambda: None)
-    with pytest.raises(InvalidInput, match="attempts_per_process=0"):
-        handler("x", isolation="process", attempts_per_process=0)(lambda: None)
 
 
 # Checkpoints

@@ -1,6 +1,6 @@
 """The handlers of rasters. GDAL and its friends are imported when the first of them runs, not when this module is.
 
-Those that open a file run in a process of their own: GDAL reads what strangers have made, and may crash or hang on it.
+Those that open a raster run in processes: GDAL reads what strangers have made, and may crash or hang on it.
 """
 
 from __future__ import annotations
