@@ -12,7 +12,8 @@ HoldfastError                something that a person can act on; becomes the pro
 │   └── SchemaMismatch       it answers, but its schema is not ours
 └── TemplateError            an expression failed while a job ran
 LostRace                     someone else won; the loser forgets what it knew and reads again
-└── Fenced                   this process is no longer the owner or the holder
+├── Fenced                   this process is no longer the owner or the holder
+└── HistoryChanged           the database is not, or may not be, as this process remembers it
 HandlerFailure               raised by handlers, on purpose
 ├── Permanent                never tried again
 ├── Transient                tried again while the budget lasts
@@ -212,6 +213,10 @@ class LostRace(Exception):
 
 class Fenced(LostRace):
     """This process is no longer the owner or the holder: it must write nothing more."""
+
+
+class HistoryChanged(LostRace):
+    """The database may have another history than the one that was remembered: nothing that was remembered counts."""
 
 
 class Bug(Exception):

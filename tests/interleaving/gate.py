@@ -137,6 +137,10 @@ class GatedStore(PostgresStore):
         self._ahead: dict[int, list[Lease]] = {}
         place.connections.append(self.connections)
 
+    def _draw_id(self) -> int:
+        """The same for the same seed: events tell the names of owners."""
+        return self._world.db.draw()
+
     async def register_orchestrator(self, name: str, lease_seconds: float) -> int:
         orchestrator_id = await super().register_orchestrator(name, lease_seconds)
         self.connections.orchestrators.append(orchestrator_id)

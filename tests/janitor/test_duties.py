@@ -328,11 +328,17 @@ async def test_ended_processes_and_old_lines_are_forgotten(scene: Bench) -> None
         "insert into workers (name, handlers, concurrency, lease_until, ended_at)"
         " values ('old', '{}', 1, now() - interval '2 h', now() - interval '2 h')"
     )
+    await scene.damage(
+        "with old as (insert into orchestrators (name, lease_until, ended_at)"
+        " values ('old', now() - interval '2 h', now() - interval '2 h') returning orchestrator_id)"
+        " insert into last_commits select orchestrator_id, 1 from old"
+    )
     (done,) = await scene.janitor().run_once()
     assert (done.duty, done.before) == (
         "retention",
-        {"workers": 1, "orchestrators": 0, "answers": 0, "janitor_actions": 3},
+        {"workers": 1, "orchestrators": 1, "answers": 0, "janitor_actions": 3},
     )
+    assert await scene.engine.query("select 1 from holdfast.last_commits where mark = 1") == []
     assert await scene.tidy() == []
 
 

@@ -5,6 +5,7 @@ The numbers are those of the invariants in docs/explanation/invariants.md.
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -62,6 +63,13 @@ class Checkers:
         self._accepted: set[tuple[Key, int]] = set()
         self._executions: Counter[Key] = Counter()
         self._told: dict[str, _Told] = {}
+
+    def memory(self) -> dict[str, Any]:
+        """A copy of what was seen, for the day on which the database goes back to this moment."""
+        return {name: copy.deepcopy(value) for name, value in vars(self).items() if name != "db"}
+
+    def go_back_to(self, memory: dict[str, Any]) -> None:
+        vars(self).update(copy.deepcopy(memory))
 
     def executed(self, key: Key, epoch: int) -> None:
         self._executions[key] += 1
@@ -447,7 +455,7 @@ class Checkers:
             return True
         codes = {(task["error"] or {}).get("code") for task in self.db.tasks[job_id].values()}
         was_cut_short = "CANCELLED" in codes and self.ran_to_its_end(job_id)
-        return was_cut_short or not codes.isdisjoint(("LEASE_LOST", "TIMEOUT"))
+        return was_cut_short or not codes.isdisjoint(("LEASE_LOST", "TIMEOUT", "JOB_TIMEOUT"))
 
     def ran_to_its_end(self, job_id: str) -> bool:
         """A job that a failure stopped leaves the others wherever they are: only its status can be compared."""

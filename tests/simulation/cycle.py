@@ -15,7 +15,7 @@ import orjson
 
 from holdfast.core.breaking import Breaker
 from holdfast.core.signals import BatchesAsked, Request, Selected
-from holdfast.errors import Fenced, LostRace
+from holdfast.errors import Fenced, HistoryChanged, LostRace
 from holdfast.store.interface import (
     Batch,
     Committed,
@@ -60,10 +60,13 @@ class ModelCycle(Transaction):
         self._handed: dict[int, dict[str, Any]] = {}
         self._is_open = False
         self._opened_at = 0.0
+        self._mark: int | None = None
+        self._reconnects = False
 
     async def _step(self) -> None:
         await step()
         if not self._is_open:
+            self._reconnects = True
             raise LostRace("the transaction was ended while its process slept")
         self.active_at = self.db.now
 
@@ -82,8 +85,9 @@ class ModelCycle(Transaction):
     ) -> Opened:
         self.abort()
         await step()
-        if self.db.orchestrators[self.me]["ended"]:
+        if self.db.orchestrators.get(self.me, {"ended": True})["ended"]:
             raise Fenced(f"orchestrator {self.me} was taken over")
+        self._compare_histories()
         self._is_open, self.active_at = True, self.db.now
         self.db.transactions.append(self)
         now = self._opened_at = self.db.now
@@ -97,6 +101,17 @@ class ModelCycle(Transaction):
         await self._step()
         signals += [self._signal(i) for i in self._drained(drain_limit, aside, wide)]
         return Opened(now, claimed, signals, taken)
+
+    def _compare_histories(self) -> None:
+        if self._mark is None or (self.db.marks.get(self.me) == self._mark and not self._reconnects):
+            return
+        self._mark = None
+        raise HistoryChanged("another connection, or another database")
+
+    async def owned(self, after: str | None, limit: int) -> list[str]:
+        await self._step()
+        mine = [j for j, row in self.db.jobs.items() if row["owner"] == self.me and row["finished_at"] is None]
+        return sorted(j for j in mine if j > (after or ""))[:limit]
 
     async def _take(self, handover: Handover) -> frozenset[int]:
         """The statement of a report inside this transaction: it waits for rows that others have locked."""
@@ -249,14 +264,18 @@ class ModelCycle(Transaction):
         self.abort()
         if outcome == "failed":
             self.db.history.commits_failed += 1
+            self._reconnects = True
             raise LostRace("the commit failed")
         self.db.history.decided_at = self._opened_at
         for entry in log:
             apply_entry(self.db, self.me, entry)
         leases = lease_ready(self.db, handover, gated=False) if handover is not None else []
+        mark = self.db.marks[self.me] = self.db.draw()
         if outcome == "unknown":
+            self._reconnects = True
             self.db.history.commits_unknown += 1
             raise LostRace("the connection broke before the commit was acknowledged")
+        self._mark, self._reconnects = mark, False
         return Committed(leases, handover.leaves(batch, len(leases)) if handover is not None else batch.makes_work)
 
     def _waits_for(self, log: Sequence[Entry]) -> bool:

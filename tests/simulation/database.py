@@ -18,6 +18,8 @@ from holdfast.store.interface import NodeRow
 Key = tuple[str, str, int]
 IDLE_IN_TRANSACTION_SECONDS = 20.0
 TERMINAL = ("completed", "failed", "skipped", "cancelled")
+NO_ROWS = frozenset({"now", "transactions", "drawn", "commit_outcome", "dirty"})
+"""What of a Database is no table: it does not go back with them."""
 
 
 @types.coroutine
@@ -40,6 +42,7 @@ class History:
     commits_failed: int = 0
     set_aside: int = 0
     handed: int = 0
+    gone_back: int = 0
     asked: set[int] = field(default_factory=set)
     reset: dict[Key, int] = field(default_factory=dict)
     """Tasks that a verb has sent back, and the epoch that was their last before it."""
@@ -84,19 +87,39 @@ class Database:
         self.events: dict[str, list[Any]] = defaultdict(list)
         self.answers: dict[int, tuple[bool, str]] = {}
         self.orchestrators: dict[int, dict[str, Any]] = {}
+        self.marks: dict[int, int] = {}
         self.workers: dict[int, dict[str, Any]] = {}
         self.breakers: dict[str, Breaker] = {}
         self.limits: dict[tuple[str, str], dict[str, Any]] = {}
         self.checkpoints: dict[Key, list[tuple[int, str, bytes, int]]] = defaultdict(list)
         self.transactions: list[Transaction] = []
         self.next_id = 1
+        self.drawn = 0
         self.history = History()
         self.dirty: set[str] = set()
         self.commit_outcome: Any = lambda: "done"
 
     def new_id(self) -> int:
+        """The next number of a sequence: it goes back with the tables, and is then drawn again."""
         self.next_id += 1
         return self.next_id
+
+    def draw(self) -> int:
+        """A number that no process draws twice, whatever happens to the tables; random ones are like this."""
+        self.drawn += 1
+        return 1_000_000 + self.drawn
+
+    def rows(self) -> dict[str, Any]:
+        """A copy of everything that a commit can change, as a backup has it."""
+        return {name: copy.deepcopy(value) for name, value in vars(self).items() if name not in NO_ROWS}
+
+    def go_back_to(self, rows: dict[str, Any]) -> None:
+        """The tables are those of an earlier moment; the clock, and what processes know, are not."""
+        for transaction in list(self.transactions):
+            transaction.abort()
+        vars(self).update(copy.deepcopy(rows))
+        self.history.gone_back += 1
+        self.dirty = set(self.jobs)
 
     def abort_idle(self) -> None:
         """Postgres ends transactions whose process sleeps: no lock outlives its patience."""

@@ -10,8 +10,8 @@ from tests.simulation.gates import Gates
 
 
 def worker_lives(db: Database, worker: WorkerIdentity) -> bool:
-    row = db.workers[worker.worker_id]
-    return not row["ended"] and row["until"] > db.now
+    row = db.workers.get(worker.worker_id)
+    return row is not None and not row["ended"] and row["until"] > db.now
 
 
 def holds(db: Database, worker: WorkerIdentity, key: Key, epoch: int) -> bool:

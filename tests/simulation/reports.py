@@ -56,6 +56,8 @@ def apply_report(db: Database, worker: WorkerIdentity, report: Report, row: dict
 
 def reject_report(db: Database, worker: WorkerIdentity, report: Report) -> None:
     """Nothing changes, and whoever owns the job hears of the attempt."""
+    if report.job_id not in db.jobs:
+        return
     db.history.rejected += 1
     owner = db.jobs[report.job_id]["owner"] or 0
     db.send(

@@ -12,7 +12,7 @@ import orjson
 
 from holdfast.core.breaking import Breaker, let_try
 from holdfast.define.gates import BreakerRules
-from holdfast.errors import Unreachable
+from holdfast.errors import NotFound, Unreachable
 from holdfast.store.interface import (
     Handover,
     ItemResult,
@@ -90,7 +90,7 @@ class ModelStore:
 
     async def register_orchestrator(self, name: str, lease_seconds: float) -> int:
         await self._statement()
-        orchestrator_id = self.db.new_id()
+        orchestrator_id = self.db.draw()
         self.db.orchestrators[orchestrator_id] = {
             "name": name,
             "until": self.db.now + lease_seconds,
@@ -101,8 +101,8 @@ class ModelStore:
 
     async def renew_orchestrator(self, orchestrator_id: int, lease_seconds: float) -> bool:
         await self._statement()
-        row = self.db.orchestrators[orchestrator_id]
-        if row["ended"]:
+        row = self.db.orchestrators.get(orchestrator_id)
+        if row is None or row["ended"]:
             return False
         row["until"] = self.db.now + lease_seconds
         self._after()
@@ -110,13 +110,14 @@ class ModelStore:
 
     async def end_orchestrator(self, orchestrator_id: int) -> None:
         await self._statement()
-        self.db.orchestrators[orchestrator_id]["ended"] = True
+        if orchestrator_id in self.db.orchestrators:
+            self.db.orchestrators[orchestrator_id]["ended"] = True
         self._after()
 
     async def set_aside(self, job_id: str, orchestrator_id: int, problem: str) -> None:
         await self._statement()
-        job = self.db.jobs[job_id]
-        if job["finished_at"] is None and job["owner"] in (None, orchestrator_id):
+        job = self.db.jobs.get(job_id)
+        if job is not None and job["finished_at"] is None and job["owner"] in (None, orchestrator_id):
             job["reason"] = f"orchestrator_error: {problem}"
         self.db.history.set_aside += 1
         self._after()
@@ -131,15 +132,17 @@ class ModelStore:
         await self._statement()
         locked = {job for t in self.db.transactions for job in t.locked_jobs}
         taken: dict[str, str] = {}
+        if self.db.orchestrators.get(orchestrator_id, {"ended": True})["ended"]:
+            limit = 0
         for job_id, job in self.db.jobs.items():
+            if len(taken) >= limit:
+                break
             owner = job["owner"]
             if owner is not None and self.db.orchestrators[owner]["ended"] and job_id not in locked:
                 job["owner"], job["epoch"] = orchestrator_id, job["epoch"] + 1
                 taken[job_id] = self.db.orchestrators[owner]["name"]
                 self.db.dirty.add(job_id)
                 self.db.history.taken_over += 1
-                if len(taken) >= limit:
-                    break
         self._after()
         return taken
 
@@ -215,7 +218,7 @@ class ModelStore:
         lease_seconds: float,
     ) -> WorkerIdentity:
         await self._statement()
-        worker_id = self.db.new_id()
+        worker_id = self.db.draw()
         self.db.workers[worker_id] = {
             "name": name,
             "until": self.db.now + lease_seconds,
@@ -253,8 +256,8 @@ class ModelStore:
 
     async def end_worker(self, worker: WorkerIdentity) -> None:
         await self._statement()
-        row = self.db.workers[worker.worker_id]
-        row["ended"], row["until"] = True, self.db.now
+        if (row := self.db.workers.get(worker.worker_id)) is not None:
+            row["ended"], row["until"] = True, self.db.now
         self._after()
 
     async def report(self, worker: WorkerIdentity, reports: Sequence[Report]) -> int:
@@ -309,6 +312,8 @@ class ModelStore:
 
     async def send(self, job_id: str, kind: str, actor: str, reason: str, data: dict[str, Any] | None = None) -> int:
         await self._statement()
+        if job_id not in self.db.jobs:
+            raise NotFound(f"There is no job {job_id}.")
         owner = self.db.jobs[job_id]["owner"] or 0
         signal_id = self.db.send(job_id, kind, owner, actor=actor, reason=reason, data=data)
         self._after()

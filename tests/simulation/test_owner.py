@@ -136,6 +136,33 @@ def test_a_cycle_that_was_not_acknowledged_is_forgotten_and_read_again(outcome: 
     assert stage.job["status"] == "completed"
 
 
+def test_an_owner_counts_again_from_the_rows_when_the_database_went_back_invariant_19() -> None:
+    """As a standby that lacks the last commits does: what the owner has counted since then never happened."""
+    stage = fan()
+    stage.cycles()
+    earlier = stage.db.rows()
+    stage.work("f")
+    stage.cycles()
+    assert stage.owner.jobs[stage.job_id].nodes["f"].completed == 2
+    stage.db.go_back_to(earlier)
+    stage.cycles()
+    assert stage.owner.jobs[stage.job_id].nodes["f"].completed == 0
+    to_the_end(stage, "f")
+    assert stage.job["result"] == {"results": [{"value": i} for i in range(5)], "count": 5}
+
+
+def test_an_owner_takes_up_a_job_that_had_ended_before_the_database_went_back_invariant_19() -> None:
+    stage = Stage(chain())
+    stage.cycles()
+    earlier = stage.db.rows()
+    to_the_end(stage, "a", "b")
+    stage.db.go_back_to(earlier)
+    stage.cycles()
+    assert list(stage.owner.jobs) == [stage.job_id]
+    to_the_end(stage, "a", "b")
+    assert stage.job["status"] == "completed"
+
+
 def test_a_forgotten_job_is_read_again_even_if_nobody_signals() -> None:
     stage = fan(width=2)
     stage.cycle()

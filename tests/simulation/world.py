@@ -17,7 +17,7 @@ from holdfast.core.signals import Request, Verb
 from holdfast.core.states import JobState, Rules
 from holdfast.core.steering import SteeringVerb, open_job, steering_id
 from holdfast.define.program import Program, compile_pinned
-from holdfast.errors import Fenced, LostRace, Unreachable
+from holdfast.errors import Fenced, LostRace, NotFound, Unreachable
 from holdfast.orchestrator.loading import job_state
 from holdfast.orchestrator.owner import Owner
 from holdfast.store.interface import Handover, Lease, NewJob, Report, Store, WorkerIdentity
@@ -63,6 +63,7 @@ class Mix:
     doubt: float = 0.0
     vanish: float = 0.0
     verbs: float = 0.0
+    goes_back: float = 0.0
     troubled_seconds: float = 50.0
 
     @classmethod
@@ -156,6 +157,11 @@ class World:
         self.helping = random.Random(f"person {seed}")
         if self.helping.random() < 0.5:
             drawn.verbs = self.helping.choice([2.0, 8.0])
+        self.losing = random.Random(f"history {seed}")
+        if self.losing.random() < 0.25:
+            drawn.goes_back = self.losing.choice([0.004, 0.02])
+        self.saved: tuple[dict[str, Any], dict[str, Any]] | None = None
+        self.times_back = 0
         self.mix = mix or drawn
         self.db = Database()
         self.checkers = Checkers(self.db, self.mix.crash_limit)
@@ -305,9 +311,31 @@ class World:
         self.db.now += 0.001
         if self.troubled and self.mix.vanish and self.tidying.random() < self.mix.vanish:
             self._lose_a_row()
+        if self.troubled and self.mix.goes_back and self.losing.random() < self.mix.goes_back:
+            self._save_or_go_back()
+            return
         if self.troubled and process.name not in VISITORS and self._misfortune(process):
             return
         self._advance(process)
+
+    def _save_or_go_back(self) -> None:
+        """A copy of the database is made; or it takes the place of the database, and every process lives on.
+
+        What came after the copy is lost, submissions too: their client sends them again.
+        """
+        if self.saved is None or self.losing.random() < 0.5:
+            self.saved = (self.db.rows(), self.checkers.memory())
+            return
+        rows, memory = self.saved
+        self.times_back += 1
+        self.trace.append(f"{self.db.now:.3f} the database goes back")
+        self.db.go_back_to(rows)
+        self.checkers.go_back_to(memory)
+        client = next(process for process in self.processes if process.name == "client")
+        if client.running is not None:
+            self._kill(client)
+        client.wake_at = self.db.now
+        self._begin(client)
 
     def _lose_a_row(self) -> None:
         """Somebody who is no part of the engine deletes a queue row, leased or not."""
@@ -382,7 +410,7 @@ class World:
             for job in self.jobs:
                 row = self.db.jobs.get(job.job_id)
                 if row is not None and (row["finished_at"] is None or self.tidying.random() < 0.1):
-                    with contextlib.suppress(Unreachable):
+                    with contextlib.suppress(Unreachable, NotFound):
                         await store.send(job.job_id, "recheck", "stuck_tasks", "as drawn")
 
     async def _help(self) -> None:
@@ -394,7 +422,7 @@ class World:
             if not known or not self.troubled:
                 continue
             job_id = self.helping.choice(known)
-            with contextlib.suppress(Unreachable):
+            with contextlib.suppress(Unreachable, NotFound):
                 if self.helping.random() < 0.3:
                     verb = self.helping.choice(["pause", "unpause"])
                     given = {"plan_id": self._steering_id(job_id, verb)} if self.helping.random() < 0.3 else None
@@ -402,7 +430,7 @@ class World:
                 else:
                     await store.send(job_id, "recover", "someone", "as drawn", self._draw_verb(job_id))
         while paused := [job_id for job_id in sorted(self.db.jobs) if self._may_be_paused(job_id)]:
-            with contextlib.suppress(Unreachable):
+            with contextlib.suppress(Unreachable, NotFound):
                 await store.send(paused[0], "unpause", "someone", "it is calm")
             await self._sleep(2.0)
 
@@ -509,15 +537,13 @@ class World:
     async def _do_both(self, store: Store, owner: Owner, worker: WorkerIdentity, started: float) -> None:
         renew_at, lease_ends, scan_at = started + RENEW_SECONDS, started + LEASE_SECONDS, 0.0
         held: list[Lease] = []
-        doubts = False
         while True:
             if self.db.now >= renew_at:
                 asked, known = self.db.now, [(*h[:3], h.epoch) for h in held]
                 still = await store.renew_worker(worker, LEASE_SECONDS, known)
                 if still is None or not await store.renew_orchestrator(owner.orchestrator_id, LEASE_SECONDS):
                     return
-                if doubts:
-                    await store.release_strays(worker, known, LEASE_SECONDS)
+                await store.release_strays(worker, known, LEASE_SECONDS)
                 held = [h for h in held if (*h[:3], h.epoch) in still]
                 lease_ends, renew_at = asked + LEASE_SECONDS, asked + RENEW_SECONDS
             if self.db.now >= lease_ends:
@@ -537,7 +563,7 @@ class World:
                 continue
             result = await owner.run_cycle(Handover(worker, reports, None, HANDLERS, 2))
             if result.taken is None:
-                doubts = await self._report(store, worker, reports) or doubts
+                await self._report(store, worker, reports)
             else:
                 self.db.history.handed += len(result.taken)
                 held += result.leases
@@ -560,7 +586,6 @@ class World:
         """Claim, run, report, renew; a holder stops by its own clock, measured from before it asked."""
         lease_ends, renew_at = started + LEASE_SECONDS, started + RENEW_SECONDS
         held: list[Lease] = []
-        doubts = False
         while True:
             if self.db.now >= renew_at:
                 asked = self.db.now
@@ -568,25 +593,22 @@ class World:
                 still = await store.renew_worker(worker, LEASE_SECONDS, known)
                 if still is None:
                     return
-                if doubts:
-                    await store.release_strays(worker, known, LEASE_SECONDS)
+                await store.release_strays(worker, known, LEASE_SECONDS)
                 held = [h for h in held if (*h[:3], h.epoch) in still]
                 lease_ends, renew_at = asked + LEASE_SECONDS, asked + RENEW_SECONDS
             if self.db.now >= lease_ends:
                 return
             if not held:
-                try:
+                # Without an answer it may have been leased to us: it is given back when we renew.
+                with contextlib.suppress(Unreachable):
                     held = await store.claim(worker, None, HANDLERS, self.chance.randint(1, 4))
-                except Unreachable:
-                    # Perhaps it was leased to us and we do not know; a real worker lives on, too.
-                    doubts = True
             if not held:
                 await self._idle(self.poll_seconds)
                 continue
             count = self.chance.randint(1, len(held))
             batch, held = held[:count], held[count:]
             reports = [await self._execute(store, lease) for lease in batch]
-            doubts = await self._report(store, worker, reports) or doubts
+            await self._report(store, worker, reports)
 
     async def _execute(self, store: Store, lease: Lease) -> Report:
         outcome = self.script.outcome(self.numbers[lease.job_id], lease.node, lease.item, *self._spent(lease))
@@ -632,25 +654,19 @@ class World:
             return False
         return self._program(lease.job_id).breaker_of(lease.node, lease.item) is not None
 
-    async def _report(self, store: Store, worker: WorkerIdentity, reports: list[Report]) -> bool:
-        """Until it is known to be taken; a worker that does not hear the answer says it again.
-
-        Whether an answer was lost: the claim that goes with a report may have leased something of which nobody knows.
-        """
-        doubts = False
+    async def _report(self, store: Store, worker: WorkerIdentity, reports: list[Report]) -> None:
+        """Until it is known to be taken; a worker that does not get the answer sends it again."""
         while True:
             try:
                 await store.report(worker, reports)
                 break
             except Unreachable:
-                doubts = True
                 await self._breathe()
         if self.troubled and self.chance.random() < self.mix.duplicate:
-            try:
-                assert await store.report(worker, reports) == 0, "a report was taken twice"
-            except Unreachable:
-                doubts = True
-        return doubts
+            before = self.times_back
+            with contextlib.suppress(Unreachable):
+                taken = await store.report(worker, reports)
+                assert not taken or self.times_back > before, "a report was taken twice"
 
 
 def outcomes(world: World) -> dict[str, Any]:

@@ -46,6 +46,10 @@ class Backstage(Protocol):
 
     async def lapse_worker(self, worker: WorkerIdentity) -> None: ...
 
+    async def lose_last_commit(self, orchestrator_id: int) -> None: ...
+
+    async def lose_orchestrator(self, orchestrator_id: int) -> None: ...
+
     async def pass_deadline(self, lease: Lease) -> None: ...
 
     async def pass_due_time(self, job_id: str) -> None: ...
@@ -92,6 +96,12 @@ class PostgresBackstage:
         await self._run(
             b"update workers set lease_until = now() - interval '1 s' where worker_id = %s", worker.worker_id
         )
+
+    async def lose_last_commit(self, orchestrator_id: int) -> None:
+        await self._run(b"update last_commits set mark = mark / 2 where orchestrator_id = %s", orchestrator_id)
+
+    async def lose_orchestrator(self, orchestrator_id: int) -> None:
+        await self._run(b"delete from orchestrators where orchestrator_id = %s", orchestrator_id)
 
     async def pass_deadline(self, lease: Lease) -> None:
         await self._run(
@@ -161,6 +171,12 @@ class ModelBackstage:
 
     async def lapse_worker(self, worker: WorkerIdentity) -> None:
         self._db.workers[worker.worker_id]["until"] = self._db.now - 1
+
+    async def lose_last_commit(self, orchestrator_id: int) -> None:
+        self._db.marks[orchestrator_id] -= 1
+
+    async def lose_orchestrator(self, orchestrator_id: int) -> None:
+        del self._db.orchestrators[orchestrator_id]
 
     async def pass_deadline(self, lease: Lease) -> None:
         self._db.queue[(lease.job_id, lease.node, lease.item)]["deadline_at"] = self._db.now - 1

@@ -31,7 +31,7 @@ from holdfast.core.signals import (
 )
 from holdfast.core.states import JobState, Rules, Status
 from holdfast.define.program import Program, compile_pinned
-from holdfast.errors import Code, Fenced, LostRace, PayloadRefused, Unreachable
+from holdfast.errors import Code, Fenced, HistoryChanged, LostRace, PayloadRefused, Unreachable
 from holdfast.orchestrator.commit import add_effects, add_states, breaker_write
 from holdfast.orchestrator.loading import inconsistency, job_state, recovery, signal
 from holdfast.store.interface import (
@@ -123,6 +123,8 @@ class Owner:
         self._deadlines: list[tuple[float, str]] = []
         self._armed: dict[str, float] = {}
         self._now = 0.0
+        self._knows_its_jobs = True
+        self._known_until: str | None = None
         self._one_by_one: deque[str] = deque()
         self._aside: dict[str, _Aside] = {}
 
@@ -145,7 +147,8 @@ class Owner:
     @property
     def has_work(self) -> bool:
         """Whether the next cycle has something to do even without a signal."""
-        return bool(self._to_load or self._owing_rows or self._owing_results or self._one_by_one or self._noticed)
+        owes = self._to_load or self._owing_rows or self._owing_results or self._one_by_one or self._noticed
+        return bool(owes) or not self._knows_its_jobs
 
     async def run_cycle(self, handover: Handover | None = None) -> CycleResult:
         """One transaction. Whatever goes wrong, the states that it touched are forgotten and read again.
@@ -156,6 +159,10 @@ class Owner:
         involved: set[str] = set()
         try:
             return await self._run(involved, handover)
+        except HistoryChanged as reason:
+            logger.warning("memory_dropped: %s; what is known of %d jobs is read again", reason, len(self.jobs))
+            self.forget_everything()
+            return CycleResult(self._now, 0, 0, more=True, overflows=False, enqueued=False, due_at=None, finished=())
         except BaseException as problem:
             self.forget(involved)
             await self._cycle.rollback()
@@ -190,6 +197,24 @@ class Owner:
             self._owing_results.pop(job_id, None)
             self._to_load.add(job_id)
 
+    def forget_everything(self) -> None:
+        """Drop what was learned from another connection, or another history; the rows say which jobs are ours."""
+        self.jobs.clear()
+        self._programs.clear()
+        self._to_load.clear()
+        self._owing_rows.clear()
+        self._owing_results.clear()
+        self._noticed = {}
+        self._deadlines.clear()
+        self._armed.clear()
+        self._knows_its_jobs, self._known_until = False, None
+
+    async def _learn_own_jobs(self) -> None:
+        """The next page of them; they are loaded as those of a takeover are, some in each cycle."""
+        page = await self._cycle.owned(self._known_until, LOAD_LIMIT)
+        self._to_load.update(job_id for job_id in page if job_id not in self.jobs)
+        self._knows_its_jobs, self._known_until = len(page) < LOAD_LIMIT, page[-1] if page else None
+
     async def _run(self, involved: set[str], handover: Handover | None) -> CycleResult:
         due = [job_id for job_id, aside in self._aside.items() if aside.until <= self._now]
         self._one_by_one.extend(job_id for job_id in due if job_id not in self._one_by_one)
@@ -198,6 +223,8 @@ class Owner:
         wide = Wide(wide_job, NARROW_DRAIN_LIMIT) if wide_job is not None else None
         opened = await self._cycle.open(CLAIM_LIMIT, DRAIN_LIMIT, waits, handover, wide)
         now = self._now = opened.now
+        if not self._knows_its_jobs:
+            await self._learn_own_jobs()
         work: defaultdict[str, list[SignalRow | Signal]] = defaultdict(list)
         alone = self._one_by_one[0] if self._one_by_one else None
         claimed = {row.job_id: row for row in opened.claimed if alone in (None, row.job_id)}
@@ -213,7 +240,7 @@ class Owner:
         if not work and handover is None:
             # Woken in vain: unlike a commit, a rollback waits for no disk.
             await self._cycle.rollback()
-            return CycleResult(now, 0, 0, more=False, overflows=False, enqueued=False, due_at=None, finished=())
+            return CycleResult(now, 0, 0, more=self.has_work, overflows=False, enqueued=False, due_at=None, finished=())
         # A claimed job is ours only after the commit; if its outcome is unknown, the reload finds out.
         involved.update(work)
         doubted = self._doubt(work)

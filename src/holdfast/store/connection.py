@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import cache
@@ -293,7 +293,12 @@ class Connections:
         self._answer_seconds = lease_seconds * ANSWER_LEASES if lease_seconds is not None else None
         self._open: dict[str, Connection] = {}
         self._lines: dict[str, Line] = {}
+        self._line_numbers: Counter[str] = Counter()
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    def line_number(self, role: str) -> int:
+        """How often the role has connected: another number says that this is not the same connection as before."""
+        return self._line_numbers[role]
 
     async def exchange(self, role: str, *statements: Statement | None) -> list[Answer]:
         """Send statements together on the role's own line and wait for all answers: one round trip.
@@ -318,6 +323,7 @@ class Connections:
             line = None
         if line is None:
             line = self._lines[role] = Line(await self._connect(role))
+            self._line_numbers[role] += 1
         return await line.exchange(statements)
 
     @asynccontextmanager

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import time
+import uuid
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
@@ -25,7 +27,7 @@ from holdfast.core.signals import (
 )
 from holdfast.core.states import Status
 from holdfast.define.gates import BreakerRules
-from holdfast.errors import Fenced, LostRace, Unreachable
+from holdfast.errors import Fenced, HistoryChanged, LostRace, Unreachable
 from holdfast.store.arrays import jsons, plain, texts
 from holdfast.store.connection import SYNC, Connections, Rows, Statement, unreachable
 from holdfast.store.interface import (
@@ -71,6 +73,8 @@ class PostgresCycle:
         self._me = orchestrator_id
         self._lanes = lanes
         self._is_open = False
+        self._mark: int | None = None
+        self._line = 0
         self._floor = InboxFloor()
         self._floor_of_new = InboxFloor()
         self._large = LargeValues(payloads)
@@ -90,7 +94,7 @@ class PostgresCycle:
         handed = [report_statement(handover.worker, handover.reports)] if handover is not None else []
         _, fence, *told, unowned, waiting = await self._exchange(
             (b"begin", {}),
-            (query("fence"), {"me": self._me}),
+            (query("fence"), {"me": self._me, "mark": self._mark}),
             *handed,
             (
                 query("claim_jobs"),
@@ -111,6 +115,7 @@ class PostgresCycle:
         if not fence:
             await self.rollback()
             raise Fenced(f"orchestrator {self._me} was taken over")
+        await self._compare_histories(knows_our_last_commit=fence[0][1])
         width = len(SignalRow._fields)
         claimed = {row[1]: row[width:] for row in unowned}
         signals = [_signal_row(row[:width]) for row in unowned]
@@ -124,9 +129,31 @@ class PostgresCycle:
         taken = frozenset(told[0][0][0] or ()) if told else frozenset()
         return Opened(float(fence[0][0]), [job_row(row) for row in claimed.values()], signals + drained, taken)
 
+    async def _compare_histories(self, *, knows_our_last_commit: bool) -> None:
+        """Whether this is the database that our memory was learned from, on the connection on which it was learned.
+
+        A reconnection alone may lead to another server: a standby that lacks our last commits, a restored copy. One
+        behind a proxy or a pooler breaks no connection; but its rows do not have the random mark of our last commit.
+        That one mark is enough, whatever server, timeline or copy this is: only we write the rows that we remember.
+        """
+        line, self._line = self._line, self._connections.line_number(ROLE)
+        if self._mark is None or (knows_our_last_commit and line == self._line):
+            return
+        await self.rollback()
+        self._mark = None
+        self._floor, self._floor_of_new = InboxFloor(), InboxFloor()
+        self._lanes.forget()
+        if knows_our_last_commit:
+            raise HistoryChanged("the connection to the database is a new one")
+        raise HistoryChanged("this database does not have our last commit: it was restored, or a standby was promoted")
+
     async def whole(self, report: SignalRow) -> SignalRow:
         assert report.data is not None
         return report._replace(output=await self._large.value(report.job_id, report.data["output_ref"]))
+
+    async def owned(self, after: str | None, limit: int) -> list[str]:
+        asked = {"me": self._me, "after": after or str(uuid.UUID(int=0)), "limit": limit}
+        return [row[0] for row in await self._fetch("owned_jobs", **asked)]
 
     async def load(self, job_ids: Sequence[str]) -> tuple[list[JobRow], list[NodeRow]]:
         ids = plain(job_ids)
@@ -187,10 +214,13 @@ class PostgresCycle:
         statements = await self._statements(batch)
         announcement: list[Statement] = [(b"notify holdfast_task", {})] if batch.makes_work else []
         await failpoint.hit("commit.before")
+        mark = secrets.randbits(63)
+        statements += self._noting(mark)
         commit: Statement = (b"commit", {})
         last = [commit, *announcement] if handover is None else [claim_statement(handover, gated=False), commit]
         rows = await self._exchange(*statements, *last)
         self._is_open = False
+        self._mark = mark
         await failpoint.hit("commit.after")
         if handover is None:
             return Committed([], batch.makes_work)
@@ -199,6 +229,11 @@ class PostgresCycle:
         if work_left:
             await self._exchange(*announcement)
         return Committed(leases, work_left)
+
+    def _noting(self, mark: int) -> list[Statement]:
+        """Leave the mark of this commit in the place of the one before."""
+        noted = (query("note_commit"), {"me": self._me, "mark": mark, "former": self._mark})
+        return [noted] if self._mark is not None else [(query("forget_commits"), {"me": self._me}), noted]
 
     async def _statements(self, batch: Batch) -> list[Statement]:
         lane_ids = await self._lanes.of(batch.lanes)
@@ -430,6 +465,12 @@ class LaneIds:
             self._known |= {lane: ids[(*lane[:4], lane.limit_key)] for lane in missing}
         self._used |= lanes
         return self._known
+
+    def forget(self) -> None:
+        """In another history the same numbers may be those of other lanes."""
+        self._known.clear()
+        self._used.clear()
+        self._used_before.clear()
 
     def recently_used(self) -> list[int]:
         """The lanes that rows were put into since the last call but one: a floor is raised in two steps."""

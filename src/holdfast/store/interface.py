@@ -522,8 +522,12 @@ class Cycle(Protocol):
         """Lock the owner's own row, claim new jobs, read waiting signals, but none of the jobs that were set aside.
 
         The reports of a handover are taken first, as if the worker had reported, but inside this transaction.
-        Raises Fenced if someone took over.
+        Raises Fenced if someone took over, and HistoryChanged if what the owner remembers may not be what is here.
         """
+        ...
+
+    async def owned(self, after: str | None, limit: int) -> list[str]:
+        """The next open jobs of this owner behind `after`, by id."""
         ...
 
     async def whole(self, report: SignalRow) -> SignalRow:

@@ -6,8 +6,10 @@
 -- comes in, and still does when the table has a million rows. This spelling leaves only the look-up by key.
 
 -- name: fence
--- Keep the own row from being ended while the cycle lasts; no row: someone has taken over.
-select extract(epoch from now())::float8
+-- Keep the own row from being ended while the cycle lasts; no row: someone has taken over. And whether this database
+-- knows our last commit: nobody else writes our jobs' rows, so if it does, they are what we remember.
+select extract(epoch from now())::float8,
+    exists (select 1 from last_commits c where c.orchestrator_id = %(me)s and c.mark = %(mark)s)
 from orchestrators
 where orchestrator_id = %(me)s and ended_at is null
 for share;
@@ -64,6 +66,13 @@ select i.id, i.job_id::text, i.kind, i.node, i.item, i.epoch, i.attempt, i.outco
 from waiting i
 left join tasks t on t.job_id = any(array[i.job_id]) and t.node = i.node and t.item = i.item
 order by i.job_id is not distinct from %(wide)s::uuid, i.id;
+
+-- name: owned_jobs
+-- The next of the open jobs that are ours, for an owner that has forgotten which they are.
+select j.job_id::text from jobs j
+where j.finished_at is null and j.owner = %(me)s and j.job_id > %(after)s::uuid
+order by j.job_id
+limit %(limit)s;
 
 -- name: load_jobs
 -- Jobs of this owner as they were committed last; for one who only looks, anybody's.
@@ -527,3 +536,14 @@ set state = w.state, calls = w.calls, successes = w.successes, changed_at = to_t
     until = to_timestamp(w.until), held = w.held, reason = w.reason,
     actor = case when b.state <> w.state or w.actor is not null then w.actor else b.actor end
 from wanted w where b.name = w.name;
+
+-- name: forget_commits
+-- Marks that we no longer remember.
+delete from last_commits where orchestrator_id = %(me)s;
+
+-- name: note_commit
+-- This commit is our last one, and the one before is not any more.
+with former as (
+    delete from last_commits c where c.orchestrator_id = %(me)s and c.mark = %(former)s
+)
+insert into last_commits (orchestrator_id, mark) values (%(me)s, %(mark)s);

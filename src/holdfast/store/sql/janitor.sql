@@ -264,7 +264,10 @@ orchestrators_gone as (
     delete from orchestrators o
     where o.ended_at < now() - interval '1 hour'
         and not exists (select 1 from jobs j where j.finished_at is null and j.owner = o.orchestrator_id)
-    returning 1
+    returning o.orchestrator_id
+),
+last_commits_gone as (
+    delete from last_commits c using orchestrators_gone o where c.orchestrator_id = o.orchestrator_id
 ),
 answers_gone as (
     delete from answers a where a.answered_at < now() - interval '1 day' returning 1

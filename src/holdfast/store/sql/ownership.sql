@@ -1,9 +1,9 @@
 -- Orchestrators, their leases, and what the sweeps repair.
 
 -- name: register_orchestrator
-insert into orchestrators (name, version, lease_until)
-values (%(name)s, %(version)s, now() + make_interval(secs => %(lease)s))
-returning orchestrator_id;
+-- The id is random: a sequence that goes back with a restored database would give one id to two processes.
+insert into orchestrators (orchestrator_id, name, version, lease_until) overriding system value
+values (%(id)s, %(name)s, %(version)s, now() + make_interval(secs => %(lease)s));
 
 -- name: renew_orchestrator
 -- Zero rows: someone has ended us.
@@ -27,11 +27,13 @@ from lapsed l where o.orchestrator_id = l.orchestrator_id;
 
 -- name: take_jobs
 -- Jobs of ended orchestrators, each with its former owner's name; the new epoch fences whatever that one believes.
+-- Only for one that is registered itself: in a restored database it may not be, and its jobs would belong to nobody.
 with lost as (
     select j.job_id, j.owner as previous
     from jobs j
     where j.finished_at is null
         and j.owner in (select o.orchestrator_id from orchestrators o where o.ended_at is not null)
+        and exists (select 1 from orchestrators o where o.orchestrator_id = %(me)s and o.ended_at is null)
     order by j.job_id
     limit %(limit)s
     for update skip locked

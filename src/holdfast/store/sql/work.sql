@@ -1,10 +1,10 @@
 -- What workers do: register, renew, claim, report, keep checkpoints. Every write is fenced by the lease.
 
 -- name: register_worker
-insert into workers (name, version, queues, handlers, concurrency, lease_until)
-values (%(name)s, %(version)s, %(queues)s::text[], %(handlers)s::text[], %(concurrency)s,
-    now() + make_interval(secs => %(lease)s))
-returning worker_id;
+-- The id is random: a sequence that goes back with a restored database would give one id to two processes.
+insert into workers (worker_id, name, version, queues, handlers, concurrency, lease_until) overriding system value
+values (%(id)s, %(name)s, %(version)s, %(queues)s::text[], %(handlers)s::text[], %(concurrency)s,
+    now() + make_interval(secs => %(lease)s));
 
 -- name: renew_worker
 -- Zero rows: the worker was declared gone and holds nothing any more.
