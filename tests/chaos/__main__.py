@@ -20,6 +20,7 @@ from pathlib import Path
 from tests.chaos.case import Outcome, run_case
 from tests.chaos.faults import FAULTS, Fault, calm, can_mount, small_disk
 from tests.chaos.fleet import LEASE_SECONDS, Server
+from tests.chaos.replicated import ReplicatedServer
 
 _ROW = "{:<58} {:>4} {:>8} {:>8} {:>5} {:>8} {:>6} {:>9}"
 
@@ -59,11 +60,14 @@ def _run(chosen: Sequence[Fault], runs: int, scratch: Path, servers: ExitStack) 
             continue
         if fault.needs_small_disk and small is None:
             small = servers.enter_context(small_disk(scratch / "disk"))
-        used = small if fault.needs_small_disk and small is not None else server
         outcomes = []
         for number in range(runs):
             place = scratch / f"{chosen.index(fault)}-{number}"
-            outcomes.append(asyncio.run(run_case(fault.name, fault.strike, used, place, number)))
+            with ExitStack() as own:
+                used = small if fault.needs_small_disk and small is not None else server
+                if fault.needs_replicas:
+                    used = own.enter_context(ReplicatedServer(scratch / f"{place.name}-replicated"))
+                outcomes.append(asyncio.run(run_case(fault.name, fault.strike, used, place, number)))
         bad += _show(fault.name, outcomes)
         by_kind[fault.kind] += outcomes
     print("\nTogether, by kind")

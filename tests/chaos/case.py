@@ -51,6 +51,7 @@ class Case:
         self.number = number
         self.fleet = Fleet(url, scratch)
         self.jobs: list[NewJob] = []
+        self.lost_history = False
         self._broken_at: float | None = None
         self._affected: list[tuple[Any, ...]] = []
 
@@ -58,6 +59,13 @@ class Case:
         """Submit, again and again if the answer is lost: the key makes that one job."""
         wanted = list(jobs) if jobs is not None else workload.jobs()
         self.jobs += wanted
+        await self._send(wanted)
+
+    async def submit_again(self) -> None:
+        """What its clients do after a failover: they cannot know which of their jobs survived."""
+        await self._send(self.jobs)
+
+    async def _send(self, wanted: Sequence[NewJob]) -> None:
         store = PostgresStore(self.url, "holdfast chaos")
 
         async def submitted() -> bool:
@@ -158,7 +166,7 @@ async def run_case(
     finally:
         complaints = case.fleet.complaints()
         case.fleet.end()
-    verdict = judge(url, case.jobs, scratch / "effects")
+    verdict = judge(url, case.jobs, scratch / "effects", lost_history=case.lost_history)
     verdict.stuck += hindered
     server.drop_database(url)
     return Outcome(name, verdict, recovery, complaints)

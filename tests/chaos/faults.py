@@ -22,10 +22,13 @@ from tests.chaos import workload
 from tests.chaos.case import Case
 from tests.chaos.fleet import HOLDFAST, LEASE_SECONDS, SETTINGS, Process, Server, until
 from tests.chaos.proxy import BOTH, Direction, Proxy
+from tests.chaos.replicated import ReplicatedServer
 
 WORKER, ORCHESTRATOR = "worker", "orchestrator"
 OTHER = {WORKER: ORCHESTRATOR, ORCHESTRATOR: WORKER}
 SMALL_DISK = "160m"
+_COMPLETED = "select 1 where (select count(*) from tasks where status = 'completed') >="
+LOST_TASKS = 30
 LOAD_COPIES = 25
 """So much of everything that the work outlasts the fault."""
 
@@ -38,6 +41,7 @@ class Fault:
     where: str
     strike: Callable[[Case], Awaitable[None]]
     needs_small_disk: bool = False
+    needs_replicas: bool = False
 
     @property
     def name(self) -> str:
@@ -288,6 +292,46 @@ def _use_up_the_log(url: str) -> None:
             connection.execute("select pg_logical_emit_message(false, 'ballast', repeat('x', 1000000))")
 
 
+async def fail_over(case: Case) -> None:
+    """The server dies, and a standby takes its place that lacks the last commits. Every process lives on."""
+    server = _replicated(case)
+    await asyncio.to_thread(server.add_standby)
+    await _work_slowly(case)
+    await asyncio.to_thread(server.cut_off_standby)
+    await _lose_what_comes_now(case, server.fail_over)
+
+
+async def restore(case: Case) -> None:
+    """A copy takes the place of the database. Every process lives on."""
+    server = _replicated(case)
+    await _work_slowly(case)
+    copy = await asyncio.to_thread(server.copy)
+    await _lose_what_comes_now(case, partial(server.restore, copy))
+
+
+def _replicated(case: Case) -> ReplicatedServer:
+    assert isinstance(case.server, ReplicatedServer)
+    return case.server
+
+
+async def _work_slowly(case: Case) -> None:
+    """So that a copy can be made, and something can happen after it, before all is done."""
+    await case.fleet.up(ORCHESTRATOR, WORKER, WORKER, CHAOS_WORK_SECONDS="0.25")
+    await case.submit(workload.jobs(copies=LOAD_COPIES // 2))
+    await case.until_rows("completed work", f"{_COMPLETED} 10")
+
+
+async def _lose_what_comes_now(case: Case, lose: Callable[[], None]) -> None:
+    ((before,),) = await case.query("select count(*) from tasks where status = 'completed'")
+    await case.until_rows("more completed work", f"{_COMPLETED} {before + LOST_TASKS}")
+    await asyncio.to_thread(lose)
+    case.lost_history = True
+    case.broken()
+    ((after,),) = await case.query("select count(*) from tasks where status = 'completed'")
+    assert after < before + LOST_TASKS, "nothing was lost"
+    await case.submit_again()
+
+
 # Handlers
 
 
@@ -372,6 +416,8 @@ FAULTS = [
     Fault("kill backends", "", kill_backends),
     Fault("exhaust connections", "", exhaust_connections),
     Fault("fill the disk", "", fill_the_disk, needs_small_disk=True),
+    Fault("lose history", "by a failover to a standby that lacks commits", fail_over, needs_replicas=True),
+    Fault("lose history", "by a restored copy", restore, needs_replicas=True),
     Fault("hold the interpreter", "past the lease", hold_the_interpreter),
     Fault("crash a handler", "by a segfault", partial(crash, "chaos_segfault")),
     Fault("crash a handler", "by too much memory", partial(crash, "chaos_hoard")),

@@ -15,7 +15,7 @@ from holdfast import AsyncContext, Context, Permanent, Transient, handler
 
 EFFECTS = "CHAOS_EFFECTS"
 HOLD_SECONDS = "CHAOS_HOLD_SECONDS"
-WORK_SECONDS = 0.03
+WORK_SECONDS = float(os.environ.get("CHAOS_WORK_SECONDS", "0.03"))
 
 
 def _leave_a_line(ctx: Any, **more: Any) -> None:

@@ -24,6 +24,7 @@ from tests.chaos.faults import (
     small_disk,
 )
 from tests.chaos.fleet import Server
+from tests.chaos.replicated import ReplicatedServer
 
 CHOSEN = {
     "kill at report.after_commit",
@@ -37,6 +38,8 @@ CHOSEN = {
     "kill backends",
     "exhaust connections",
     "fill the disk",
+    "lose history by a failover to a standby that lacks commits",
+    "lose history by a restored copy",
     "hold the interpreter past the lease",
     "crash a handler by a segfault",
     "crash a handler with children of its own",
@@ -56,6 +59,12 @@ def chosen() -> Iterator[object]:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with Server(tmp_path_factory.mktemp("chaos") / "home", durable=False) as started:
+        yield started
+
+
+@pytest.fixture
+def replicated_server(tmp_path: Path) -> Iterator[Server]:
+    with ReplicatedServer(tmp_path / "replicated") as started:
         yield started
 
 
@@ -81,7 +90,8 @@ def test_every_failpoint_is_struck_in_every_way() -> None:
 
 @pytest.mark.parametrize("fault", list(chosen()))
 def test_nothing_is_lost_doubled_or_stuck(fault: Fault, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    server = request.getfixturevalue("small_server" if fault.needs_small_disk else "server")
+    needed = "small_server" if fault.needs_small_disk else "replicated_server" if fault.needs_replicas else "server"
+    server = request.getfixturevalue(needed)
     outcome = asyncio.run(run_case(fault.name, fault.strike, server, tmp_path / "case"))
     assert outcome.verdict.wrongs == [], outcome.complaints
 

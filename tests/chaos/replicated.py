@@ -1,0 +1,138 @@
+"""A Postgres that can lose its last commits: a standby that lacks them, or a copy, takes its place on the same port."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import psycopg
+
+from holdfast.store import watchdog
+from holdfast.store.cluster import Cluster
+from tests.chaos.fleet import Server
+
+SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "wal_level": "replica",
+    "max_wal_senders": "4",
+    "max_connections": "100",
+    "shared_buffers": "64MB",
+    "fsync": "off",
+    "max_parallel_workers_per_gather": "0",
+    "log_min_messages": "warning",
+}
+START_SECONDS = 60.0
+
+
+class ReplicatedServer(Server):
+    """Runs the binaries of the embedded Postgres, but without what keeps an embedded one to one process."""
+
+    def __init__(self, home: Path) -> None:
+        super().__init__(home)
+        self._copies = 0
+        self._standby: tuple[Path, subprocess.Popen[bytes]] | None = None
+
+    def start(self) -> None:
+        self.home.mkdir(parents=True, exist_ok=True)
+        lock = watchdog.try_lock(self.home / "server.lock")
+        assert lock is not None, "somebody else has this Postgres"
+        self._lock = lock
+        self._cluster = Cluster.prepare(self.home, None, lock)
+        self._password = (self.home / "postgres.password").read_text()
+        port = _free_port()
+        self.url = f"postgresql://holdfast:{self._password}@127.0.0.1:{port}/holdfast"
+        self._data = self._cluster.data
+        self._primary = self._launch(self._data, port)
+        self._await(port)
+
+    def __exit__(self, *error: object) -> None:
+        for process in (self._primary, *([self._standby[1]] if self._standby is not None else [])):
+            _stop_at_once(process)
+        watchdog.release(self._lock)
+
+    def copy(self, *options: str) -> Path:
+        """A backup of this moment, taken while the server works."""
+        self._copies += 1
+        folder = self._cluster.data.with_name(f"copy-{self._copies}")
+        folder.mkdir(mode=0o700)
+        account = self._cluster.account
+        if account.uid is not None and account.gid is not None:
+            os.chown(folder, account.uid, account.gid)
+        where = ["-h", "127.0.0.1", "-p", str(self.port), "-U", "holdfast", "-D", str(folder)]
+        how = account.options(self._lock)
+        subprocess.run(
+            [*account.prefix, self._program("pg_basebackup"), *where, "-X", "stream", "-c", "fast", *options],
+            check=True,
+            **(how | {"env": how["env"] | {"PGPASSWORD": self._password}}),
+        )
+        return folder
+
+    def restore(self, copy: Path) -> None:
+        """The copy takes the place of the server: whatever came after it never happened."""
+        _stop_at_once(self._primary)
+        self._primary = self._launch(copy, self.port)
+        self._await(self.port)
+
+    def add_standby(self) -> None:
+        """A server that follows this one, asynchronously."""
+        folder, port = self.copy("-R"), _free_port()
+        self._standby = (folder, self._launch(folder, port))
+        self._await(port)
+
+    def cut_off_standby(self) -> None:
+        """From here on it receives nothing any more."""
+        assert self._standby is not None
+        _stop_at_once(self._standby[1])
+
+    def fail_over(self) -> None:
+        """The server dies, and its standby is promoted; for a moment everybody meets a database that only reads."""
+        assert self._standby is not None
+        _stop_at_once(self._primary)
+        (folder, _), self._standby = self._standby, None
+        self._primary = self._launch(folder, self.port)
+        self._await(self.port)
+        with self.connect() as connection:
+            connection.execute("select pg_promote()")
+
+    def _launch(self, data: Path, port: int) -> subprocess.Popen[bytes]:
+        settings = [f"--{name}={value}" for name, value in (SETTINGS | {"port": str(port)}).items()]
+        account = self._cluster.account
+        with (self.home / "postgres.log").open("ab") as log:
+            return subprocess.Popen(
+                [*account.prefix, self._program("postgres"), "-D", str(data), *settings],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                **account.options(self._lock),
+            )
+
+    def _program(self, name: str) -> str:
+        return str(self._cluster.installation.directory / name)
+
+    def _await(self, port: int) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                url = f"postgresql://holdfast:{self._password}@127.0.0.1:{port}/postgres?connect_timeout=5"
+                psycopg.connect(url).close()
+                return
+            except psycopg.OperationalError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+
+
+def _stop_at_once(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGQUIT)
+    process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
