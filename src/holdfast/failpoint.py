@@ -25,6 +25,7 @@ POINTS = {
     "report.before": "attempts are over, their reports are not sent",
     "report.after_commit": "the reports are committed, the worker has just heard so",
     "drain.after_open": "an orchestrator has locked its row and read its signals",
+    "decide.job": "the core has decided about one job, which goes on; `~WORKFLOW`: one of that workflow",
     "decide.after_core": "the core has decided, nothing is written",
     "commit.stored": "large values lie in the object store, no row refers to them",
     "commit.before": "everything is ready to be written and committed in one round trip",
@@ -43,7 +44,10 @@ POINTS = {
 }
 ACTIONS = ("kill", "stop", "delay", "error")
 DELAY_SECONDS = 5.0
-_GIVEN = re.compile(r"(?P<name>[^:]+):(?P<action>[a-z]+)(?:=(?P<seconds>\d+(?:\.\d+)?))?(?:@(?P<only>[1-9]\d*))?")
+_GIVEN = re.compile(
+    r"(?P<name>[^:]+):(?P<action>[a-z]+)(?:=(?P<seconds>\d+(?:\.\d+)?))?(?:@(?P<only>[1-9]\d*))?"
+    r"(?:~(?P<about>[\w-]+))?"
+)
 
 
 @dataclass(slots=True)
@@ -54,16 +58,17 @@ class Fault:
     seconds: float
     only: int | None
     once: Path | None
+    about: str | None = None
     visits: int = 0
 
 
 _armed: dict[str, Fault] = {}
 
 
-async def hit(name: str) -> None:
-    """We are at that point: whatever was asked for happens now."""
+async def hit(name: str, about: str | None = None) -> None:
+    """We are at that point, with a job of that workflow: whatever was asked for happens now."""
     if _armed:
-        await _reach(name)
+        await _reach(name, about)
 
 
 def arm(given: str | None, once: Path | None = None) -> None:
@@ -76,7 +81,7 @@ def arm(given: str | None, once: Path | None = None) -> None:
 
 
 def parse(given: str, once: Path | None = None) -> dict[str, Fault]:
-    """From `name:action[=seconds][@visit],…` to faults; a word that we do not know is refused."""
+    """From `name:action[=seconds][@visit][~workflow],…` to faults; a word that we do not know is refused."""
     faults = {}
     for part in given.split(","):
         found = _GIVEN.fullmatch(part.strip())
@@ -89,6 +94,7 @@ def parse(given: str, once: Path | None = None) -> dict[str, Fault]:
             float(found["seconds"] or DELAY_SECONDS),
             int(found["only"]) if found["only"] else None,
             once / found["name"] if once is not None else None,
+            found["about"],
         )
     return faults
 
@@ -96,14 +102,15 @@ def parse(given: str, once: Path | None = None) -> dict[str, Fault]:
 def _refused(why: str) -> InvalidInput:
     return InvalidInput(
         f"HOLDFAST_FAILPOINT: {why}.",
-        remedy="Write NAME:ACTION, NAME:delay=SECONDS or NAME:ACTION@VISIT, separated by commas. "
+        remedy="Write NAME:ACTION, NAME:delay=SECONDS or NAME:ACTION@VISIT, with commas between them, "
+        "and ~WORKFLOW behind decide.job. "
         f"Actions: {', '.join(ACTIONS)}. Names: {', '.join(POINTS)}.",
     )
 
 
-async def _reach(name: str) -> None:
+async def _reach(name: str, about: str | None) -> None:
     fault = _armed.get(name)
-    if fault is None:
+    if fault is None or fault.about not in (None, about):
         return
     fault.visits += 1
     if (fault.only is None or fault.visits == fault.only) and _is_first(fault.once):

@@ -18,6 +18,7 @@ import psutil
 import psycopg
 
 from holdfast.failpoint import POINTS
+from holdfast.store.postgres import PostgresStore
 from tests.chaos import workload
 from tests.chaos.case import Case
 from tests.chaos.fleet import HOLDFAST, LEASE_SECONDS, SETTINGS, Process, Server, until
@@ -148,6 +149,35 @@ async def _strike_twice(case: Case, point: str, action: str, *words: str) -> Non
     assert await again.wait() == 0
     first.send_signal(signal.SIGCONT)
     await asyncio.to_thread(first.wait)
+
+
+async def die_of_a_job(case: Case) -> None:
+    """Every orchestrator dies when it advances one job. The others go on, and a person can cancel that one."""
+    await case.submit()
+    (deadly,) = workload.jobs([workload.DEADLY], copies=1)
+    store = PostgresStore(case.url, "holdfast chaos")
+    try:
+        await store.submit([deadly])
+        await case.fleet.up(WORKER)
+        case.fleet.kept.append(case.fleet.start(ORCHESTRATOR, HOLDFAST_FAILPOINT="decide.job:kill~deadly"))
+        case.broken()
+
+        async def is_left_alone() -> bool:
+            case.fleet.replace_the_dead()
+            return bool(await case.query("select 1 from jobs where reason like '%%died%%'"))
+
+        await until("the job is left alone", is_left_alone, seconds=60)
+        await until("the others", partial(_have_ended, case), seconds=60)
+        await store.send(deadly.job_id, "cancel", "somebody", "it kills orchestrators")
+        await case.all_done()
+    finally:
+        await store.close()
+    assert await case.query("select status from jobs where workflow_id = 'deadly'") == [("cancelled",)]
+
+
+async def _have_ended(case: Case) -> bool:
+    case.fleet.replace_the_dead()
+    return not await case.query("select 1 from jobs where finished_at is null and workflow_id <> 'deadly'")
 
 
 # The network
@@ -396,6 +426,7 @@ AT_POINTS = [point for point in POINTS if point not in BY_COMMAND and not point.
 FAULTS = [
     *(Fault("kill", f"at {point}", partial(kill_at, point)) for point in AT_POINTS),
     *(Fault("kill", f"at {point}", partial(strike, point, "kill")) for point, strike in BY_COMMAND.items()),
+    Fault("kill", "whoever advances a job", die_of_a_job),
     *(Fault("stop", f"at {point}", partial(stop_at, point)) for point in AT_POINTS),
     *(Fault("stop", f"at {point}", partial(strike, point, "stop")) for point, strike in BY_COMMAND.items()),
     *(Fault("lose the database", f"at {point}", partial(error_at, point)) for point in AT_POINTS),

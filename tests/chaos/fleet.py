@@ -124,6 +124,7 @@ class Process:
 
     def __init__(self, service: str, url: str, scratch: Path, environment: dict[str, str]) -> None:
         self.service = service
+        self.environment = environment
         self.log = scratch / f"{service}-{uuid.uuid4().hex[:6]}.log"
         arguments = ["--handlers", "tests.chaos.handlers"] if service == "worker" else []
         with self.log.open("wb") as log:
@@ -194,7 +195,7 @@ class Fleet:
         dead = [process for process in self.kept if not process.is_alive]
         for process in dead:
             self.kept.remove(process)
-            self.kept.append(self.start(process.service))
+            self.kept.append(self.start(process.service, **process.environment))
         return len(dead)
 
     def end(self) -> None:

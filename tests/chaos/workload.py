@@ -98,6 +98,12 @@ nodes:
   crash: {{handler: {handler}, retry: {{max_retries: 0}}, next: after}}
   after: {{handler: chaos_step, params: {{number: "{{{{ inputs.number }}}}"}}}}
 """
+DEADLY = """
+workflow_id: deadly
+inputs: {number: {type: integer}}
+nodes:
+  only: {handler: chaos_step, params: {number: "{{ inputs.number }}"}}
+"""
 MIXED = (CHAIN, FAN, CHOICE, RETRY, SAVER, LARGE, PARTIAL)
 RETRYING = tuple(workflow for workflow in MIXED if "max_retries: 0" not in workflow)
 """For a fault that is a failure of the handler; no other may cost a retry."""

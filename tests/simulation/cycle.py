@@ -51,6 +51,11 @@ def apply_entry(db: Database, me: int, entry: Entry) -> None:
         apply_withdrawal(db, *entry)
 
 
+def _counts(signal: dict[str, Any], aside: Sequence[str]) -> bool:
+    """Of a job that is set aside only a cancel counts."""
+    return signal["job_id"] not in aside or signal["kind"] == "cancel"
+
+
 class ModelCycle(Transaction):
     """Keeps the promises of `interface.Cycle`: locks at once, writes at the commit."""
 
@@ -132,7 +137,7 @@ class ModelCycle(Transaction):
     def _lock_signals(self, limit: int, aside: Sequence[str]) -> list[int]:
         """Signals of jobs that nobody owns; those that others have locked are skipped."""
         locked = {row for t in self.db.transactions for row in t.locked_signals}
-        waiting = {i: r for i, r in sorted(self.db.inbox.items()) if r["job_id"] not in aside}
+        waiting = {i: r for i, r in sorted(self.db.inbox.items()) if _counts(r, aside)}
         unowned = [i for i, r in waiting.items() if r["owner"] == 0 and i not in locked][:limit]
         self.locked_signals = set(unowned)
         return unowned
@@ -148,7 +153,7 @@ class ModelCycle(Transaction):
     def _drained(self, limit: int, aside: Sequence[str], wide: Wide | None) -> list[int]:
         """Waiting signals of the jobs that are owned already; those of a wide job come last."""
         visible = self.db.inbox | self._handed
-        waiting = {i: r for i, r in sorted(visible.items()) if r["job_id"] not in aside}
+        waiting = {i: r for i, r in sorted(visible.items()) if _counts(r, aside)}
         mine = [i for i, r in waiting.items() if r["owner"] == self.me]
         of_wide = [i for i in mine if wide is not None and waiting[i]["job_id"] == wide.job_id]
         rest = [i for i in mine if i not in set(of_wide)][:limit]
@@ -271,6 +276,8 @@ class ModelCycle(Transaction):
             apply_entry(self.db, self.me, entry)
         leases = lease_ready(self.db, handover, gated=False) if handover is not None else []
         mark = self.db.marks[self.me] = self.db.draw()
+        if batch.closes_cycle:
+            self.db.open_cycles.pop(self.me, None)
         if outcome == "unknown":
             self._reconnects = True
             self.db.history.commits_unknown += 1

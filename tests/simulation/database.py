@@ -43,6 +43,7 @@ class History:
     set_aside: int = 0
     handed: int = 0
     gone_back: int = 0
+    killed: int = 0
     asked: set[int] = field(default_factory=set)
     reset: dict[Key, int] = field(default_factory=dict)
     """Tasks that a verb has sent back, and the epoch that was their last before it."""
@@ -88,6 +89,7 @@ class Database:
         self.answers: dict[int, tuple[bool, str]] = {}
         self.orchestrators: dict[int, dict[str, Any]] = {}
         self.marks: dict[int, int] = {}
+        self.open_cycles: dict[int, list[str]] = {}
         self.workers: dict[int, dict[str, Any]] = {}
         self.breakers: dict[str, Breaker] = {}
         self.limits: dict[tuple[str, str], dict[str, Any]] = {}

@@ -13,6 +13,7 @@ import orjson
 from holdfast.core.breaking import Breaker, let_try
 from holdfast.define.gates import BreakerRules
 from holdfast.errors import NotFound, Unreachable
+from holdfast.store.dangers import Dangers
 from holdfast.store.interface import (
     Handover,
     ItemResult,
@@ -75,7 +76,7 @@ class ModelStore:
                 "priority": job.priority, "generation": 1, "reason": None, "result": None, "error": None,
                 "created_at": self.db.now, "started_at": None, "finished_at": None, "deadline_at": None,
                 "stop_cause": None, "stop_until": None, "stop_leases_ended": False, "holds": [], "tenant": job.tenant,
-                "run": run, "previous": known,
+                "run": run, "previous": known, "deaths": 0, "died_at": None,
             }  # fmt: skip
             created = {"previous": known} if known is not None else None
             self.db.events[job.job_id].append((1, "job_created", None, None, None, created))
@@ -95,6 +96,7 @@ class ModelStore:
             "name": name,
             "until": self.db.now + lease_seconds,
             "ended": False,
+            "left": False,
         }
         self._after()
         return orchestrator_id
@@ -111,7 +113,32 @@ class ModelStore:
     async def end_orchestrator(self, orchestrator_id: int) -> None:
         await self._statement()
         if orchestrator_id in self.db.orchestrators:
-            self.db.orchestrators[orchestrator_id]["ended"] = True
+            self.db.orchestrators[orchestrator_id] |= {"ended": True, "left": True}
+        self._after()
+
+    async def dangers(self, patience_seconds: float) -> Dangers:
+        await self._statement()
+        for me in [me for me in self.db.open_cycles if self.db.orchestrators.get(me, {"ended": True})["ended"]]:
+            jobs = self.db.open_cycles.pop(me)
+            for job in (self.db.jobs[job_id] for job_id in jobs if job_id in self.db.jobs):
+                if job["finished_at"] is None:
+                    job["deaths"] = max(job["deaths"], 1) + (len(jobs) == 1)
+                    job["died_at"] = self.db.now
+        died = any(row["ended"] and not row["left"] for row in self.db.orchestrators.values())
+        blamed = {j: row for j, row in self.db.jobs.items() if row["deaths"] and row["finished_at"] is None}
+        long_ago = self.db.now - patience_seconds
+        deaths = {j: 1 if row["died_at"] < long_ago else row["deaths"] for j, row in blamed.items()}
+        self._after()
+        return Dangers(died, deaths)
+
+    async def note_open_cycle(self, orchestrator_id: int, job_ids: Sequence[str]) -> None:
+        await self._statement()
+        self.db.open_cycles[orchestrator_id] = list(job_ids)
+        self._after()
+
+    async def forget_open_cycle(self, orchestrator_id: int) -> None:
+        await self._statement()
+        self.db.open_cycles.pop(orchestrator_id, None)
         self._after()
 
     async def set_aside(self, job_id: str, orchestrator_id: int, problem: str) -> None:

@@ -5,22 +5,24 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
 from holdfast.client import new_job
+from holdfast.core.breaking import Breaker
 from holdfast.core.recovering import Plan, batches_asked, make_plan, plan_id
-from holdfast.core.signals import Request, Verb
+from holdfast.core.signals import CancelRequested, Request, Signal, Verb
 from holdfast.core.states import JobState, Rules
 from holdfast.core.steering import SteeringVerb, open_job, steering_id
 from holdfast.define.program import Program, compile_pinned
 from holdfast.errors import Fenced, LostRace, NotFound, Unreachable
 from holdfast.orchestrator.loading import job_state
+from holdfast.orchestrator.loop import KILLS
 from holdfast.orchestrator.owner import Owner
-from holdfast.store.interface import Handover, Lease, NewJob, Report, Store, WorkerIdentity
+from holdfast.store.interface import Batch, Handover, Lease, NewJob, Report, Store, Withdrawal, WorkerIdentity
 from holdfast.store.work import in_lock_order
 from tests.simulation.checkers import Checkers
 from tests.simulation.cycle import ModelCycle
@@ -37,6 +39,7 @@ VISITORS = ("client", "person")
 SLOW_SECONDS = 6.0
 LONGEST_SECONDS = SLOW_SECONDS + 0.5
 ZOMBIE_SECONDS = 1.5 * LEASE_SECONDS
+KILLER_SECONDS = 30.0
 
 
 @dataclass
@@ -64,6 +67,7 @@ class Mix:
     vanish: float = 0.0
     verbs: float = 0.0
     goes_back: float = 0.0
+    deadly: int = 0
     troubled_seconds: float = 50.0
 
     @classmethod
@@ -138,6 +142,27 @@ class TakeoverUnknown(Exception):
     """The answer to a takeover was lost."""
 
 
+class Died(BaseException):
+    """A process is gone in the middle of a decision."""
+
+
+class MortalOwner(Owner):
+    """Some jobs are the death of it: nobody can advance them, but they can be cancelled."""
+
+    def __init__(self, deadly: set[str], *given: Any) -> None:
+        super().__init__(*given)
+        self._deadly = deadly
+
+    async def _advance(
+        self, batch: Batch, state: JobState, signals: Iterable[Signal], breakers: dict[str, Breaker], now: float
+    ) -> list[Withdrawal]:
+        signals = list(signals)
+        cancels = any(isinstance(one, CancelRequested) for one in signals)
+        if state.job_id in self._deadly and state.stop is None and not cancels:
+            raise Died
+        return await super()._advance(batch, state, signals, breakers, now)
+
+
 class World:
     """Runs one seed to its end; `trace` is the same, byte for byte, whenever the seed is the same.
 
@@ -162,6 +187,8 @@ class World:
             drawn.goes_back = self.losing.choice([0.004, 0.02])
         self.saved: tuple[dict[str, Any], dict[str, Any]] | None = None
         self.times_back = 0
+        if self.losing.random() < 0.1:
+            drawn.deadly = 1
         self.mix = mix or drawn
         self.db = Database()
         self.checkers = Checkers(self.db, self.mix.crash_limit)
@@ -176,6 +203,7 @@ class World:
             repeat_limit=2 if seed % 7 == 0 else 20,
         )
         self.jobs = jobs if jobs is not None else self._draw_jobs()
+        self.deadly = {job.job_id for job in self.jobs[: self.mix.deadly]}
         self.numbers = {job.job_id: number for number, job in enumerate(self.jobs)}
         self.troubled = self.mix.troubled_seconds > 0
         self.trace: list[str] = []
@@ -192,6 +220,8 @@ class World:
             self._add(Process("janitor", lambda: self._tidy()))
         if self.mix.verbs:
             self._add(Process("person", lambda: self._help()))
+        if self.deadly:
+            self._add(Process("operator", lambda: self._cancel_deadly()))
         self._add(Process("client", lambda: self._submit_all()))
 
     def _draw_jobs(self) -> list[NewJob]:
@@ -354,9 +384,7 @@ class World:
         """Crash: the process is gone and its locks with it. Pause: it sleeps, perhaps past its lease, unaware."""
         drawn = self.chance.random()
         if drawn < self.mix.crash:
-            self.trace.append(f"{self.db.now:.3f} {process.name} crashes")
-            self._kill(process)
-            process.wake_at = self.db.now + self.chance.choice([0.5, 3.0, 15.0])
+            self._die(process)
             return True
         if drawn < self.mix.crash + self.mix.pause:
             process.wake_at = self.db.now + self.chance.choice([2.0, 12.0, 25.0])
@@ -364,10 +392,19 @@ class World:
             return True
         return False
 
+    def _die(self, process: Process) -> None:
+        self.trace.append(f"{self.db.now:.3f} {process.name} crashes")
+        self._kill(process)
+        process.wake_at = self.db.now + self.chance.choice([0.5, 3.0, 15.0])
+
     def _advance(self, process: Process) -> None:
         self.current = process
         try:
             yielded = process.running.send(None)
+        except Died:
+            self.db.history.killed += 1
+            self._die(process)
+            return
         except StopIteration:
             process.running = None
             process.wake_at = float("inf")
@@ -402,6 +439,21 @@ class World:
             except Unreachable:
                 await self._sleep(0.5)
 
+    async def _cancel_deadly(self) -> None:
+        """Somebody sees that a job is set aside, and cancels it. The others must have gone on without that."""
+        store = self._new_store()
+        while True:
+            await self._sleep(5.0)
+            for job_id in sorted(self.deadly & self.db.jobs.keys()):
+                job = self.db.jobs[job_id]
+                others = [row["finished_at"] for other, row in self.db.jobs.items() if other not in self.deadly]
+                if self.troubled or job["finished_at"] is not None or None in others:
+                    continue
+                if (job["reason"] or "").endswith(KILLS):
+                    self.cancelled.add(job_id)
+                    with contextlib.suppress(Unreachable):
+                        await store.send(job_id, "cancel", "someone", "it kills")
+
     async def _tidy(self) -> None:
         """A janitor that doubts every job, again and again: where nothing is wrong, nothing may come of it."""
         store = self._new_store()
@@ -429,7 +481,7 @@ class World:
                     await store.send(job_id, verb, "someone", "as drawn", given)
                 else:
                     await store.send(job_id, "recover", "someone", "as drawn", self._draw_verb(job_id))
-        while paused := [job_id for job_id in sorted(self.db.jobs) if self._may_be_paused(job_id)]:
+        while paused := [job_id for job_id in sorted(self.db.jobs.keys() - self.deadly) if self._may_be_paused(job_id)]:
             with contextlib.suppress(Unreachable, NotFound):
                 await store.send(paused[0], "unpause", "someone", "it is calm")
             await self._sleep(2.0)
@@ -475,7 +527,7 @@ class World:
                     await store.end_orchestrator(former)
                     former = None
                 orchestrator_id = await store.register_orchestrator("orchestrator", LEASE_SECONDS)
-                owner = Owner(store, orchestrator_id, f"o{orchestrator_id}", self.rules, self._chance_or_bug)
+                owner = self._new_owner(store, orchestrator_id)
                 self.current.cycles = [owner._cycle]
                 await self._own(store, owner)
             except Fenced:
@@ -484,6 +536,9 @@ class World:
                 former = orchestrator_id
             except (Unreachable, LostRace):
                 await self._sleep(0.2)
+
+    def _new_owner(self, store: Store, orchestrator_id: int) -> Owner:
+        return MortalOwner(self.deadly, store, orchestrator_id, f"o{orchestrator_id}", self.rules, self._chance_or_bug)
 
     async def _own(self, store: Store, owner: Owner) -> None:
         renew_at = sweep_at = scan_at = 0.0
@@ -518,6 +573,10 @@ class World:
             owner.adopt(await store.take_over(owner.orchestrator_id, 100))
         except Unreachable:
             raise TakeoverUnknown from None
+        dangers = await store.dangers(KILLER_SECONDS)
+        owner.beware(dangers)
+        for job_id in dangers.killers:
+            await store.set_aside(job_id, owner.orchestrator_id, KILLS)
 
     async def _work_and_own(self) -> None:
         """A worker and an owner in one process: reports go to the owner by hand, the next leases come back."""
@@ -525,7 +584,7 @@ class World:
         while True:
             try:
                 orchestrator_id = await store.register_orchestrator("both", LEASE_SECONDS)
-                owner = Owner(store, orchestrator_id, f"o{orchestrator_id}", self.rules, self._chance_or_bug)
+                owner = self._new_owner(store, orchestrator_id)
                 self.current.cycles = [owner._cycle]
                 started = self.db.now
                 worker = await store.register_worker("worker", None, HANDLERS, 4, LEASE_SECONDS)

@@ -54,6 +54,8 @@ def apply_batch(db: Database, me: int, batch: Batch) -> None:
     _write_events(db, batch.events)
     _answer(db, batch.answers)
     _write_breakers(db, batch.breakers)
+    for job_id in batch.survived:
+        db.jobs[job_id]["deaths"] = 0
 
 
 def _write_jobs(db: Database, me: int, jobs: Sequence[JobWrite]) -> None:

@@ -50,6 +50,8 @@ class Backstage(Protocol):
 
     async def lose_orchestrator(self, orchestrator_id: int) -> None: ...
 
+    async def end_without_farewell(self, orchestrator_id: int) -> None: ...
+
     async def pass_deadline(self, lease: Lease) -> None: ...
 
     async def pass_due_time(self, job_id: str) -> None: ...
@@ -102,6 +104,9 @@ class PostgresBackstage:
 
     async def lose_orchestrator(self, orchestrator_id: int) -> None:
         await self._run(b"delete from orchestrators where orchestrator_id = %s", orchestrator_id)
+
+    async def end_without_farewell(self, orchestrator_id: int) -> None:
+        await self._run(b"update orchestrators set ended_at = now() where orchestrator_id = %s", orchestrator_id)
 
     async def pass_deadline(self, lease: Lease) -> None:
         await self._run(
@@ -177,6 +182,9 @@ class ModelBackstage:
 
     async def lose_orchestrator(self, orchestrator_id: int) -> None:
         del self._db.orchestrators[orchestrator_id]
+
+    async def end_without_farewell(self, orchestrator_id: int) -> None:
+        self._db.orchestrators[orchestrator_id]["ended"] = True
 
     async def pass_deadline(self, lease: Lease) -> None:
         self._db.queue[(lease.job_id, lease.node, lease.item)]["deadline_at"] = self._db.now - 1

@@ -22,6 +22,8 @@ SWEEP_SECONDS = 1.0
 TAKE_LIMIT = 2000
 RETREAT_SECONDS = 0.2
 DUE_GRAIN_SECONDS = 0.02
+KILLS = "orchestrators died whenever they advanced this job; it is tried once an hour, and can be cancelled"
+KILLER_SECONDS = 3600.0
 YIELD_SECONDS = 0.005
 """What a wide job leaves to others after each of its cycles, while there are others."""
 
@@ -56,6 +58,7 @@ class Orchestrator:
         self._on_finished = on_finished
         self._owner: Owner | None = None
         self._former: int | None = None
+        self._survived: int | None = None
         self._clock_offset = 0.0
         self._due: list[float] = []
         self._timers = {
@@ -97,6 +100,7 @@ class Orchestrator:
                     await self._turn()
                 except Fenced as reason:
                     logger.warning("orchestrator_fenced: %s; starting again under a new lease", reason)
+                    self._survived = self._owner.orchestrator_id if self._owner is not None else None
                     self._owner = None
                     self._decline()
                 except (LostRace, Unreachable) as reason:
@@ -127,6 +131,10 @@ class Orchestrator:
             if self._former is not None:
                 await self._store.end_orchestrator(self._former)
                 self._former = None
+            if self._survived is not None:
+                # It was declared dead, but no job was the death of it.
+                await self._store.forget_open_cycle(self._survived)
+                self._survived = None
             orchestrator_id = await self._store.register_orchestrator(self._name, self._lease_seconds)
             self._owner = Owner(self._store, orchestrator_id, self._name, self._rules, random.random, self._company)
             self.ready.set()
@@ -191,6 +199,10 @@ class Orchestrator:
         except Unreachable:
             self._owner, self._former = None, owner.orchestrator_id
             raise
+        dangers = await self._store.dangers(KILLER_SECONDS)
+        owner.beware(dangers)
+        for job_id in dangers.killers:
+            await self._store.set_aside(job_id, owner.orchestrator_id, KILLS)
 
     def _announce(self, result: CycleResult) -> None:
         """After the commit: wake the workers, here and elsewhere, and whoever waits for a job's end."""

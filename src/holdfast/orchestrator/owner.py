@@ -6,12 +6,14 @@ simulator runs the same code against its model of a store.
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import logging
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from holdfast import failpoint
 from holdfast.core.advance import advance, owed_results, owed_rows
 from holdfast.core.breaking import Breaker
 from holdfast.core.company import WIDE_FROM, Company
@@ -34,6 +36,7 @@ from holdfast.define.program import Program, compile_pinned
 from holdfast.errors import Code, Fenced, HistoryChanged, LostRace, PayloadRefused, Unreachable
 from holdfast.orchestrator.commit import add_effects, add_states, breaker_write
 from holdfast.orchestrator.loading import inconsistency, job_state, recovery, signal
+from holdfast.store.dangers import Dangers
 from holdfast.store.interface import (
     Batch,
     Cycle,
@@ -127,6 +130,14 @@ class Owner:
         self._known_until: str | None = None
         self._one_by_one: deque[str] = deque()
         self._aside: dict[str, _Aside] = {}
+        self._dangers = Dangers()
+
+    def beware(self, dangers: Dangers) -> None:
+        """Jobs in whose cycles orchestrators died are advanced alone; those that killed alone, not at all."""
+        self._dangers = dangers
+        for job_id in dangers.deaths:
+            self._drop(job_id)
+        self._one_by_one.extend(job_id for job_id in dangers.suspects if job_id not in self._one_by_one)
 
     def adopt(self, taken: Mapping[str, str]) -> None:
         """Jobs that were taken over, each from the named owner: they are loaded in the next cycles."""
@@ -147,8 +158,8 @@ class Owner:
     @property
     def has_work(self) -> bool:
         """Whether the next cycle has something to do even without a signal."""
-        owes = self._to_load or self._owing_rows or self._owing_results or self._one_by_one or self._noticed
-        return bool(owes) or not self._knows_its_jobs
+        owes = self._to_load - self._dangers.deaths.keys() or self._owing_rows or self._owing_results
+        return bool(owes or self._one_by_one or self._noticed) or not self._knows_its_jobs
 
     async def run_cycle(self, handover: Handover | None = None) -> CycleResult:
         """One transaction. Whatever goes wrong, the states that it touched are forgotten and read again.
@@ -166,6 +177,9 @@ class Owner:
         except BaseException as problem:
             self.forget(involved)
             await self._cycle.rollback()
+            if isinstance(problem, Exception) and involved and self._dangers.are_near:
+                with contextlib.suppress(Unreachable):
+                    await self._store.forget_open_cycle(self.orchestrator_id)
             if not isinstance(problem, Exception) or isinstance(problem, Fenced | LostRace | Unreachable):
                 raise
             if not involved:
@@ -192,10 +206,14 @@ class Owner:
     def forget(self, job_ids: Iterable[str]) -> None:
         """Drop what memory says of these jobs; the next cycle reads them from the store."""
         for job_id in job_ids:
-            self.jobs.pop(job_id, None)
-            self._owing_rows.pop(job_id, None)
-            self._owing_results.pop(job_id, None)
+            self._drop(job_id)
             self._to_load.add(job_id)
+
+    def _drop(self, job_id: str) -> None:
+        self.jobs.pop(job_id, None)
+        self._armed.pop(job_id, None)
+        self._owing_rows.pop(job_id, None)
+        self._owing_results.pop(job_id, None)
 
     def forget_everything(self) -> None:
         """Drop what was learned from another connection, or another history; the rows say which jobs are ours."""
@@ -218,7 +236,9 @@ class Owner:
     async def _run(self, involved: set[str], handover: Handover | None) -> CycleResult:
         due = [job_id for job_id, aside in self._aside.items() if aside.until <= self._now]
         self._one_by_one.extend(job_id for job_id in due if job_id not in self._one_by_one)
+        alone = self._one_by_one[0] if self._one_by_one else None
         waits = [job_id for job_id in self._aside if job_id not in due]
+        waits += [*self._dangers.killers, *(job_id for job_id in self._dangers.suspects if job_id != alone)]
         wide_job = self._company.wide_job(self._now)
         wide = Wide(wide_job, NARROW_DRAIN_LIMIT) if wide_job is not None else None
         opened = await self._cycle.open(CLAIM_LIMIT, DRAIN_LIMIT, waits, handover, wide)
@@ -226,10 +246,14 @@ class Owner:
         if not self._knows_its_jobs:
             await self._learn_own_jobs()
         work: defaultdict[str, list[SignalRow | Signal]] = defaultdict(list)
-        alone = self._one_by_one[0] if self._one_by_one else None
         claimed = {row.job_id: row for row in opened.claimed if alone in (None, row.job_id)}
         heard = [row for row in opened.signals if alone in (None, row.job_id)]
         heard, postponed = _leave_room(heard, wide_job)
+        if alone is None and (cancelled := {row.job_id for row in heard} & set(waits)):
+            # A cancel reaches a job that is set aside, too, but it is not carried out beside others.
+            self._one_by_one.extend(sorted(cancelled))
+            heard, postponed = [row for row in heard if row.job_id not in cancelled], True
+            claimed = {job_id: row for job_id, row in claimed.items() if job_id not in cancelled}
         for row in heard:
             work[row.job_id].append(row)
         self._company.saw({job_id: len(rows) for job_id, rows in work.items()}, now)
@@ -237,12 +261,17 @@ class Owner:
             self._add_own_work(work, now)
         else:
             work[alone]  # A key without signals: the job is loaded and looked at.
+            if alone in self._owing_rows:
+                del self._owing_rows[alone]
+                work[alone].append(WorkContinued(None))
         if not work and handover is None:
             # Woken in vain: unlike a commit, a rollback waits for no disk.
             await self._cycle.rollback()
             return CycleResult(now, 0, 0, more=self.has_work, overflows=False, enqueued=False, due_at=None, finished=())
         # A claimed job is ours only after the commit; if its outcome is unknown, the reload finds out.
         involved.update(work)
+        if self._dangers.are_near:
+            await self._store.note_open_cycle(self.orchestrator_id, sorted(involved))
         doubted = self._doubt(work)
         states = await self._states(work, claimed)
         examined = await self._cycle.examine(doubted) if doubted else {}
@@ -265,11 +294,17 @@ class Owner:
             if state.job_id in self._aside and not state.is_terminal:
                 state.job_touched = True
             add_states(batch, state, self.orchestrator_id)
+        batch.closes_cycle = self._dangers.are_near
+        tried = states.get(alone) if alone is not None and alone in self._dangers.deaths else None
+        has_survived = tried is not None and not (owed_rows(tried) or owed_results(tried))
+        batch.survived = [tried.job_id] if tried is not None and has_survived else []
         committed = await self._cycle.commit(batch, handover)
         self._remember(states.values())
         if alone is not None:
             self._one_by_one.popleft()
             self._aside.pop(alone, None)
+        if tried is not None:
+            self._tried_alone(tried.job_id, has_survived=has_survived)
         return CycleResult(
             now=now,
             signals=len(heard),
@@ -288,9 +323,17 @@ class Owner:
             yields=wide is not None and wide.job_id in states,
         )
 
+    def _tried_alone(self, job_id: str, *, has_survived: bool) -> None:
+        """A suspect that is not wanted any more, or that has more to do, which it does alone as well."""
+        if not has_survived:
+            self._one_by_one.append(job_id)
+            return
+        deaths = {other: count for other, count in self._dangers.deaths.items() if other != job_id}
+        self._dangers = self._dangers._replace(deaths=deaths)
+
     def _add_own_work(self, work: defaultdict[str, list[SignalRow | Signal]], now: float) -> None:
         """What the owner owes without being asked: loading, deadlines, the next chunk, gathered results."""
-        for job_id in list(self._to_load)[:LOAD_LIMIT]:
+        for job_id in list(self._to_load - self._dangers.deaths.keys())[:LOAD_LIMIT]:
             work[job_id]  # A key without signals: the job is loaded and looked at.
         while self._deadlines and self._deadlines[0][0] <= now:
             moment, job_id = heapq.heappop(self._deadlines)
@@ -413,6 +456,8 @@ class Owner:
         for node in owed:
             answer = await self._gather(state, node, now)
             withdrawals += add_effects(batch, state, advance(state, answer, now))
+        if state.stop is None:
+            await failpoint.hit("decide.job", state.program.definition.workflow_id)
         return withdrawals
 
     async def _gather(self, state: JobState, node: str, now: float) -> ItemsAggregated:

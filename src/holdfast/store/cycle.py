@@ -216,6 +216,8 @@ class PostgresCycle:
         await failpoint.hit("commit.before")
         mark = secrets.randbits(63)
         statements += self._noting(mark)
+        if batch.closes_cycle:
+            statements.append((query("forget_open_cycle"), {"me": self._me}))
         commit: Statement = (b"commit", {})
         last = [commit, *announcement] if handover is None else [claim_statement(handover, gated=False), commit]
         rows = await self._exchange(*statements, *last)
@@ -259,6 +261,7 @@ class PostgresCycle:
             *self._rows("write_events", batch.events),
             *self._rows("write_answers", batch.answers),
             *self._rows("write_breakers", batch.breakers),
+            *([(query("survived"), {"jobs": plain(batch.survived)})] if batch.survived else []),
         ]
         # The objects are there before any row refers to them; those of a cycle that fails go with their job.
         statements += await self._large.store(batch.finished)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from holdfast.core.breaking import Breaker
 from holdfast.core.signals import BatchesAsked, EndedTask, Request, Selected, Selection, TaskCounts, UnqueuedTask
 from holdfast.define.gates import BreakerRules, Limit
+from holdfast.store.dangers import Dangers
 
 NOBODY = 0
 """The owner of a signal whose job nobody owns yet."""
@@ -323,6 +324,9 @@ class Batch:
     answers: list[AnswerWrite] = field(default_factory=list)
     breakers: list[BreakerWrite] = field(default_factory=list)
 
+    survived: list[str] = field(default_factory=list)
+    closes_cycle: bool = False
+    """Whether the note of this cycle's jobs goes with its commit, and which job was advanced alone by it."""
     made_work: bool = False
     made_due: float | None = None
 
@@ -636,6 +640,21 @@ class Store(Protocol):
 
         Returns the jobs, each with the name of its former owner.
         """
+        ...
+
+    async def dangers(self, patience_seconds: float) -> Dangers:
+        """Note the jobs in whose cycles orchestrators died, and return all that are known.
+
+        One of which nobody has died for so long is a mere suspect again.
+        """
+        ...
+
+    async def note_open_cycle(self, orchestrator_id: int, job_ids: Sequence[str]) -> None:
+        """The jobs of a cycle that is about to be decided, for those who come after if we die of it."""
+        ...
+
+    async def forget_open_cycle(self, orchestrator_id: int) -> None:
+        """The cycle came to nothing, and we live."""
         ...
 
     async def set_aside(self, job_id: str, orchestrator_id: int, problem: str) -> None:

@@ -17,6 +17,7 @@ from holdfast.errors import BacklogFull, NotFound
 from holdfast.store.arrays import jsons, plain, texts
 from holdfast.store.connection import SYNC, Answer, Connections, Rows, Statement, unreachable
 from holdfast.store.cycle import LaneIds, PostgresCycle, breaker_of
+from holdfast.store.dangers import Dangers
 from holdfast.store.interface import (
     Handover,
     ItemResult,
@@ -195,6 +196,20 @@ class PostgresStore:
         """End orchestrators whose lease has run out and take up to `limit` of the jobs of ended ones."""
         await self._execute("end_lapsed_orchestrators", me=orchestrator_id)
         return {row[0]: row[1] for row in await self._fetch("take_jobs", me=orchestrator_id, limit=limit)}
+
+    async def dangers(self, patience_seconds: float) -> Dangers:
+        """Note the jobs in whose cycles orchestrators died, and return all that are known."""
+        await self._execute("blame_open_cycles")
+        ((are_near, deaths),) = await self._fetch("dangers", patience=patience_seconds)
+        return Dangers(are_near, orjson.loads(deaths) if deaths is not None else {})
+
+    async def note_open_cycle(self, orchestrator_id: int, job_ids: Sequence[str]) -> None:
+        """The jobs of a cycle that is about to be decided, for those who come after if we die of it."""
+        await self._execute("note_open_cycle", me=orchestrator_id, jobs=plain(job_ids))
+
+    async def forget_open_cycle(self, orchestrator_id: int) -> None:
+        """The cycle came to nothing, and we live."""
+        await self._execute("forget_open_cycle", me=orchestrator_id)
 
     async def set_aside(self, job_id: str, orchestrator_id: int, problem: str) -> None:
         """Tell people why nothing happens with a job."""

@@ -39,6 +39,7 @@ STORE = (
     "tests/store/test_owning.py",
     "tests/store/test_takeovers.py",
     "tests/store/test_history.py",
+    "tests/store/test_dangers.py",
     "tests/store/test_writing.py",
     "tests/store/test_reading.py",
     "tests/store/test_withdrawing.py",

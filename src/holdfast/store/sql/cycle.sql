@@ -15,11 +15,12 @@ where orchestrator_id = %(me)s and ended_at is null
 for share;
 
 -- name: claim_jobs
--- Signals of jobs that nobody owns, and these jobs, unless someone owns them by now or is about to.
+-- Signals of jobs that nobody owns, and these jobs, unless someone owns them by now or is about to. Of jobs that are
+-- set aside only a cancel counts.
 -- Whoever locks them first has them.
 with signal as materialized (
     select i.* from inbox i
-    where i.owner = 0 and i.id > %(floor)s and i.job_id <> all(%(aside)s::uuid[])
+    where i.owner = 0 and i.id > %(floor)s and (i.job_id <> all(%(aside)s::uuid[]) or i.kind = 'cancel')
     order by i.id
     limit %(limit)s
     for update skip locked
@@ -46,7 +47,7 @@ order by i.id;
 with waiting as (
     (
         select i.* from inbox i
-        where i.owner = %(me)s and i.id > %(floor)s and i.job_id <> all(%(aside)s::uuid[])
+        where i.owner = %(me)s and i.id > %(floor)s and (i.job_id <> all(%(aside)s::uuid[]) or i.kind = 'cancel')
             and (%(wide)s::uuid is null or i.job_id <> %(wide)s::uuid)
         order by i.id
         limit %(limit)s
@@ -55,7 +56,7 @@ with waiting as (
     (
         select i.* from inbox i
         where %(wide)s::uuid is not null and i.owner = %(me)s and i.id > %(floor)s
-            and i.job_id <> all(%(aside)s::uuid[]) and i.job_id = %(wide)s::uuid
+            and (i.job_id <> all(%(aside)s::uuid[]) or i.kind = 'cancel') and i.job_id = %(wide)s::uuid
         order by i.id
         limit %(wide_limit)s
     )
@@ -536,6 +537,10 @@ set state = w.state, calls = w.calls, successes = w.successes, changed_at = to_t
     until = to_timestamp(w.until), held = w.held, reason = w.reason,
     actor = case when b.state <> w.state or w.actor is not null then w.actor else b.actor end
 from wanted w where b.name = w.name;
+
+-- name: survived
+-- The job was advanced alone, and this orchestrator lives.
+update jobs set deaths = 0, died_at = null where job_id = any(%(jobs)s::uuid[]) and deaths > 0;
 
 -- name: forget_commits
 -- Marks that we no longer remember.

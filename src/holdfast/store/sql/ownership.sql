@@ -43,6 +43,45 @@ from lost l join orchestrators o on o.orchestrator_id = l.previous
 where j.job_id = any(array[l.job_id])
 returning j.job_id::text, o.name;
 
+-- name: blame_open_cycles
+-- An orchestrator that ended with its cycle open may have died of one of that cycle's jobs.
+with left_open as (
+    delete from open_cycles c
+    where not exists (
+        select 1 from orchestrators o where o.orchestrator_id = c.orchestrator_id and o.ended_at is null)
+    returning c.jobs
+),
+involved as (
+    select i.job_id, count(*) filter (where cardinality(l.jobs) = 1)::int as alone
+    from left_open l cross join lateral unnest(l.jobs) as i (job_id)
+    group by i.job_id
+)
+update jobs j set deaths = greatest(j.deaths, 1) + i.alone, died_at = now()
+from involved i where j.job_id = any(array[i.job_id]) and j.finished_at is null;
+
+-- name: dangers
+-- Whether an orchestrator died lately without a farewell, and the jobs in whose cycles some did. After a long time
+-- without a death a job is worth another try.
+select exists (
+        select 1 from orchestrators o
+        where o.lease_until > '-infinity'
+            and (o.ended_at > now() - interval '10 minutes' or (o.ended_at is null and o.lease_until < now()))),
+    (
+        select jsonb_object_agg(j.job_id::text, case
+            when j.died_at < now() - make_interval(secs => %(patience)s) then 1 else j.deaths end)
+        from jobs j where j.deaths > 0 and j.finished_at is null
+    )::text;
+
+-- name: note_open_cycle
+-- It has to survive the death of this process, not that of the server: no disk is waited for.
+with unhurried as materialized (select set_config('synchronous_commit', 'off', true))
+insert into open_cycles (orchestrator_id, jobs)
+select %(me)s, %(jobs)s::uuid[] from unhurried
+on conflict (orchestrator_id) do update set jobs = excluded.jobs;
+
+-- name: forget_open_cycle
+delete from open_cycles where orchestrator_id = %(me)s;
+
 -- name: set_aside
 -- Why nothing happens with a job; the next commit that moves it takes the words away.
 update jobs set reason = 'orchestrator_error: ' || left(%(problem)s, 500)
