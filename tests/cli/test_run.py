@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.cli.session import drive
+from holdfast.errors import Bug
 from tests.cli.conftest import Command, finished, line_that_has, spawn
 
 
@@ -84,6 +87,59 @@ def test_handlers_come_from_modules_in_the_working_directory(url: str, tmp_path:
     answer = finished(spawn("run", "mine.yaml", "--handlers", "mine_for_run", "--json"))
     assert answer.code == 0, answer.err
     assert answer.json["result"] == 42
+
+
+LEAVING = """
+import sys
+from holdfast import handler
+
+@handler("leave.thread")
+def thread(status: int): sys.exit(status)
+
+@handler("leave.loop")
+async def loop(status: int): sys.exit(status)
+
+@handler("leave.process", isolation="process")
+def process(status: int): sys.exit(status)
+"""
+
+LEAVES = """
+workflow_id: leaves
+nodes:
+""" + "".join(
+    f"  {kind}: {{handler: leave.{kind}, params: {{status: 3}}, importance: optional, next: last,"
+    " errors: [{exit_code: 3, class: permanent, code: E3}]}\n"
+    for kind in ("thread", "loop", "process")
+) + "  last: {handler: leave.thread, params: {status: 0}, retry: {max_retries: 0}}\n"  # fmt: skip
+
+
+def test_a_handler_that_calls_sys_exit_fails_and_run_ends_as_its_job_does(url: str, tmp_path: Path) -> None:
+    (tmp_path / "leaving_handlers.py").write_text(LEAVING)
+    (tmp_path / "leaves.yaml").write_text(LEAVES)
+    answer = finished(spawn("run", "leaves.yaml", "--handlers", "leaving_handlers", "--json"))
+    assert answer.code == 1
+    nodes = {node["node"]: node for node in answer.json["nodes"]}
+    assert {(nodes[kind]["error"]["code"], nodes[kind]["attempt"]) for kind in ("thread", "loop", "process")} == {
+        ("E3", 1)
+    }
+    assert nodes["last"]["error"]["message"] == "SystemExit: 0"
+
+
+def test_a_module_of_handlers_that_calls_sys_exit_is_told(database: Command, tmp_path: Path) -> None:
+    (tmp_path / "gone_handlers.py").write_text("raise SystemExit(0)\n")
+    answer = database("run", "flow.yaml", "--handlers", "gone_handlers")
+    assert answer.code == 2
+    assert "'gone_handlers' cannot be imported: SystemExit: 0" in answer.err
+
+
+def test_an_exit_that_reaches_the_loop_is_never_taken_for_the_end_of_the_job() -> None:
+    async def waits() -> int:
+        asyncio.get_running_loop().call_soon(sys.exit, 0)
+        await asyncio.Event().wait()
+        return 0
+
+    with pytest.raises(Bug, match="SystemExit: 0"):
+        drive(waits())
 
 
 @pytest.mark.parametrize(("name", "text"), [("in.json", '{"name": "Bea"}'), ("in.yaml", "name: Bea\n")])

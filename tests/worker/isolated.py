@@ -131,6 +131,33 @@ def raises(kind: str) -> None:
     }[kind]
 
 
+def _leaves(kind: str) -> Any:
+    if kind == "next":
+        return next(number for number in range(3) if number > 10)
+    raise {
+        "exit": SystemExit(3),
+        "interrupt": KeyboardInterrupt(),
+        "generator": GeneratorExit(),
+        "cancelled": asyncio.CancelledError(),
+        "group": BaseExceptionGroup("both", [SystemExit(4)]),
+    }[kind]
+
+
+@isolated
+def leaves(kind: str) -> Any:
+    return _leaves(kind)
+
+
+@isolated
+async def leaves_async(kind: str) -> Any:
+    return _leaves(kind)
+
+
+@isolated
+async def leaves_in_a_task() -> None:
+    await asyncio.gather(asyncio.to_thread(_leaves, "exit"), leaves_async("exit"))
+
+
 @isolated
 def gives(kind: str) -> Any:
     return {"object": object(), "nul": "a\0b", "large": "x" * (16 * 1024 * 1024)}[kind]
@@ -171,11 +198,6 @@ def segfaults() -> None:
 @isolated
 def exits(status: int) -> None:
     os._exit(status)
-
-
-@isolated
-def leaves(status: int) -> None:
-    sys.exit(status)
 
 
 @isolated

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, field_validator
 
 from holdfast.define.registry import Result
 from holdfast.errors import ErrorCode, FailureClass, Permanent, RetryAfter, Transient
-from holdfast.worker.context import AsyncContext, Context
+from holdfast.worker.context import AsyncContext, Context, LeaseLost
 from holdfast.worker.execute import begin, capture_output
 from tests.running import streams_kept
 from tests.worker.attempts import JOB_ID, bench, lease, output, started, told
@@ -95,6 +96,119 @@ async def test_any_other_exception_is_transient_and_its_traceback_is_kept_in_the
     assert (data["code"], data["message"], data.get("class")) == ("HANDLER_ERROR", "ValueError: bad value", None)
     assert data["log"].startswith("Traceback (most recent call last)")
     assert "raise ValueError" in data["log"]
+
+
+class Outside(BaseException):
+    """What many a library raises past every `except Exception`."""
+
+
+BEYOND_EXCEPTION = [
+    (lambda: SystemExit(3), "SystemExit: 3", 3),
+    (lambda: SystemExit(), "SystemExit", 0),
+    (lambda: SystemExit("no such file"), "SystemExit: no such file", 1),
+    (KeyboardInterrupt, "KeyboardInterrupt", None),
+    (GeneratorExit, "GeneratorExit", None),
+    (lambda: Outside("own"), "Outside: own", None),
+    (
+        lambda: BaseExceptionGroup("both", [SystemExit(4), ValueError("x")]),
+        "BaseExceptionGroup: both (2 sub-exceptions)",
+        4,
+    ),
+    (asyncio.CancelledError, "CancelledError", None),
+    (lambda: LeaseLost("it says so"), "LeaseLost: it says so", None),
+]
+
+
+@pytest.mark.parametrize("kind", ["async", "plain"])
+@pytest.mark.parametrize(("make", "message", "exit_code"), BEYOND_EXCEPTION, ids=[b[1] for b in BEYOND_EXCEPTION])
+async def test_whatever_a_handler_raises_is_its_own_failure(
+    kind: str, make: Callable[[], BaseException], message: str, exit_code: int | None
+) -> None:
+    def plain() -> None:
+        raise make()
+
+    async def asynchronous() -> None:
+        plain()
+
+    report = await asyncio.wait_for(bench(asynchronous if kind == "async" else plain).result(), 10)
+    data = told(report)
+    assert (report.outcome, data["code"], data["message"]) == ("failed", "HANDLER_ERROR", message)
+    assert data.get("exit_code") == exit_code
+    assert "raise make()" in data["log"]
+
+
+async def test_a_plain_function_that_finds_nothing_next_fails_at_once() -> None:
+    def looks() -> Any:
+        return next(number for number in range(3) if number > 10)
+
+    report = await asyncio.wait_for(bench(looks).result(), 10)
+    assert (report.outcome, told(report)["message"]) == ("failed", "StopIteration")
+
+
+async def test_a_task_that_a_coroutine_has_started_does_not_end_the_worker() -> None:
+    async def leaves() -> None:
+        sys.exit(5)
+
+    async def gathers() -> None:
+        await asyncio.gather(leaves())
+
+    async def groups() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(leaves())
+
+    async def goes_on() -> str:
+        left = asyncio.create_task(leaves())
+        await asyncio.wait([left])
+        return repr(left.exception())
+
+    for function in (gathers, groups):
+        data = told(await bench(function).result())
+        assert (data["code"], data["exit_code"]) == ("HANDLER_ERROR", 5)
+    assert output(await bench(goes_on).result()) == "Exited('SystemExit: 5')"
+
+
+async def test_a_coroutine_that_cancels_its_own_task_harms_no_other_attempt() -> None:
+    """A timeout made by hand fires when its attempt is long over."""
+
+    def mine() -> asyncio.Task[Any]:
+        task = asyncio.current_task()
+        assert task is not None
+        return task
+
+    async def cancels_itself() -> None:
+        mine().cancel()
+        await asyncio.sleep(0)
+
+    async def cancels_at_the_end() -> str:
+        mine().cancel()
+        return "done"
+
+    async def cancels_later() -> str:
+        asyncio.get_running_loop().call_soon(mine().cancel)
+        return "done"
+
+    desk = bench(cancels_itself)
+    assert told(await desk.result())["message"] == "CancelledError"
+    for function in (cancels_at_the_end, cancels_later):
+        assert output(await bench(function).result()) == "done"
+        await asyncio.sleep(0)
+    assert mine().cancelling() == 0
+
+
+async def test_a_check_of_the_arguments_may_raise_anything() -> None:
+    class Picky(BaseModel):
+        size: int
+
+        @field_validator("size")
+        @classmethod
+        def leave(cls, value: int) -> int:
+            raise SystemExit(2)
+
+    def typed(given: Picky) -> None: ...
+
+    typed.__annotations__["given"] = Picky
+    data = told(await bench(typed).result({"given": {"size": 1}}))
+    assert (data["code"], data["exit_code"]) == ("HANDLER_ERROR", 2)
 
 
 async def test_an_exception_without_words_is_named_by_its_type() -> None:
@@ -327,7 +441,7 @@ async def test_an_attempt_that_is_interrupted_goes_back_and_a_lost_one_reports_n
         attempt = begin(lease())
         task = asyncio.create_task(bench(waits).run(attempt))
         await started(task, begun)
-        attempt.lost = lost
+        attempt.cancelled, attempt.lost = True, lost
         task.cancel()
         report = await task
         assert report is None if lost else report is not None and report.outcome == "given_back"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -88,7 +89,15 @@ async def test_a_probe_that_raises_says_what_is_wrong() -> None:
     def broken() -> None:
         raise ConnectionError("no route")
 
+    async def leaves() -> None:
+        raise SystemExit(3)
+
+    async def is_cancelled() -> None:
+        raise asyncio.CancelledError
+
     assert await probe(*probing(broken)) == "ConnectionError: no route"
+    assert await probe(*probing(leaves)) == "SystemExit: 3"
+    assert await probe(*probing(is_cancelled)) == "CancelledError: "
 
 
 async def test_a_probe_cannot_ask_for_a_context() -> None:

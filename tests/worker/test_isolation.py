@@ -99,6 +99,25 @@ async def test_failures_are_those_of_a_thread(desk: Desk) -> None:
     assert other["log"].startswith("Traceback (most recent call last)")
 
 
+async def test_whatever_a_handler_raises_is_its_own_failure_as_in_a_thread(desk: Desk) -> None:
+    found = {}
+    for kind in ("exit", "interrupt", "generator", "cancelled", "group", "next"):
+        for name in ("leaves", "leaves_async"):
+            report = await desk.result(name, {"kind": kind})
+            assert (report.outcome, told(report)["code"]) == ("failed", "HANDLER_ERROR"), kind
+            assert "in _leaves" in told(report)["log"]
+            found[kind] = (told(report)["message"].split(":")[0], told(report).get("exit_code"))
+    assert found == {
+        "exit": ("SystemExit", 3),
+        "interrupt": ("KeyboardInterrupt", None),
+        "generator": ("GeneratorExit", None),
+        "cancelled": ("CancelledError", None),
+        "group": ("BaseExceptionGroup", 4),
+        "next": ("RuntimeError", None),
+    }
+    assert told(await desk.result("leaves_in_a_task"))["exit_code"] == 3
+
+
 async def test_limits_of_the_output_are_those_of_a_thread(desk: Desk) -> None:
     codes = {kind: told(await desk.result("gives", {"kind": kind}))["code"] for kind in ("object", "nul", "large")}
     assert codes == {"object": "CONTRACT_VIOLATION", "nul": "PAYLOAD_REFUSED", "large": "PAYLOAD_REFUSED"}
@@ -234,7 +253,6 @@ nodes:
     [
         ("segfaults", {}, "the handler's process was killed by signal 11 (SIGSEGV)", "about to fall"),
         ("exits", {"status": 3}, "the handler's process exited with status 3 without a result", None),
-        ("leaves", {"status": 4}, "the handler's process exited with status 4 without a result", None),
     ],
 )
 async def test_a_process_that_dies_takes_only_itself(

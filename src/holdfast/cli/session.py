@@ -15,7 +15,7 @@ from holdfast import failpoint
 from holdfast.bootstrap import open_store
 from holdfast.cli.logs import configure_logging
 from holdfast.cli.problems import Interrupted
-from holdfast.errors import ExitCode
+from holdfast.errors import Bug, ExitCode
 from holdfast.settings import Settings, load_settings
 from holdfast.store.cluster import place_of_data
 from holdfast.store.postgres import PostgresStore
@@ -32,7 +32,11 @@ def begin(database_url: str | None = None, **overrides: Any) -> Settings:
 
 def drive(work: Coroutine[Any, Any, int]) -> int:
     """Run a command to its end. The first Ctrl-C ends it in order, a second one at once."""
-    return asyncio.run(_driven(work))
+    try:
+        return asyncio.run(_driven(work))
+    except SystemExit as left:
+        # Its code would be read as how the job ended.
+        raise Bug(f"SystemExit: {left} reached the event loop, perhaps from a callback of a handler's") from left
 
 
 async def _driven(work: Coroutine[Any, Any, int]) -> int:

@@ -290,7 +290,7 @@ def _import(name: str) -> Any:
     module = name.removesuffix(".py").replace("/", ".") if name.endswith(".py") else name
     try:
         return importlib.import_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         # Whatever a user's module raises while it is imported is the user's to see, in one line.
         raise InvalidInput(
             f"The handlers module '{name}' cannot be imported: {type(error).__name__}: {error}",

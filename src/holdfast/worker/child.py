@@ -29,14 +29,14 @@ from typing import Any, TextIO, TypeVar
 import orjson
 
 from holdfast.core.signals import Outcome
-from holdfast.define.registry import ATTRIBUTE, ContractViolation, Handler, codes_in, describe, locate
+from holdfast.define.registry import ATTRIBUTE, Handler, codes_in, describe, locate
 from holdfast.errors import Code
 from holdfast.store.interface import ItemResult, JobFacts, Lease, Report
 from holdfast.store.payloads import AttemptObjects, is_remote, open_objects
 from holdfast.worker import network
 from holdfast.worker.context import AsyncContext, Attempt, Context, Means
 from holdfast.worker.dependencies import SeenBreaker
-from holdfast.worker.execute import begin, done, failed, given_back, raised
+from holdfast.worker.execute import arguments, begin, conclude, failed
 from holdfast.worker.frames import frame, receive
 from holdfast.worker.memory import resident_mb
 from holdfast.worker.workdir import Workplace
@@ -159,7 +159,7 @@ def _begin(task: dict[str, Any]) -> _Attempt:
 def _run(task: dict[str, Any], attempt: Attempt, link: _Link) -> Report | None:
     try:
         handler = _handler(attempt.lease.handler, task["module"], task["path"])
-    except Exception as problem:
+    except BaseException as problem:
         reason = f"{type(problem).__name__}: {problem}"
         message = f"handler {attempt.lease.handler} cannot be loaded in a process of its own: {reason}"
         return failed(attempt, Code.CONTRACT_VIOLATION, message, permanent=True)
@@ -167,17 +167,10 @@ def _run(task: dict[str, Any], attempt: Attempt, link: _Link) -> Report | None:
         # Only now: what a module needs when it is imported is its author's matter. And once: it is for good.
         if not handler.network and task["number"] == 1:
             network.give_up()
-        arguments = handler.arguments(attempt.lease.params)
     except OSError as problem:
         return failed(attempt, Code.CONTRACT_VIOLATION, f"handler {handler.name}: {problem}", permanent=True)
-    except ContractViolation as problem:
-        return failed(attempt, Code.CONTRACT_VIOLATION, str(problem), permanent=True)
-    try:
-        return done(attempt, _call(handler, attempt, arguments, task, link), task["limit_bytes"])
-    except asyncio.CancelledError:
-        return given_back(attempt)
-    except Exception as error:
-        return raised(attempt, error, {declared.code: declared for declared in codes_in(sys.modules[task["module"]])})
+    codes = {declared.code: declared for declared in codes_in(sys.modules[task["module"]])}
+    return conclude(attempt, lambda: _call(handler, attempt, task, link), codes, task["limit_bytes"])
 
 
 def _handler(name: str, module: str, path: str) -> Handler:
@@ -187,7 +180,7 @@ def _handler(name: str, module: str, path: str) -> Handler:
     return known if isinstance(known, Handler) and known.name == name else describe(function, name)
 
 
-def _call(handler: Handler, attempt: Attempt, arguments: dict[str, Any], task: dict[str, Any], link: _Link) -> Any:
+def _call(handler: Handler, attempt: Attempt, task: dict[str, Any], link: _Link) -> Any:
     place: str = task["objects"]
     objects: AttemptObjects = (
         open_objects(place) if handler.network or not is_remote(place) else _ObjectsOfTheWorker(link)
@@ -196,14 +189,10 @@ def _call(handler: Handler, attempt: Attempt, arguments: dict[str, Any], task: d
     own = Path(task["workplace"]) if task["workplace"] is not None else None
     workplace = Workplace(own.parent if own is not None else Path(tempfile.gettempdir()), own)
     if not handler.is_async:
-        if handler.context_parameter is not None:
-            means = Means(link.save_and_wait, link.page_and_wait, objects, workplace, link.breaker_and_wait, url)
-            arguments[handler.context_parameter] = Context(attempt, means, _finish)
-        return handler.function(**arguments)
-    if handler.context_parameter is not None:
-        means = Means(link.save, link.page, objects, workplace, link.breaker, url)
-        arguments[handler.context_parameter] = AsyncContext(attempt, means)
-    return asyncio.run(handler.function(**arguments))
+        means = Means(link.save_and_wait, link.page_and_wait, objects, workplace, link.breaker_and_wait, url)
+        return handler.function(**arguments(handler, attempt, Context(attempt, means, _finish)))
+    means = Means(link.save, link.page, objects, workplace, link.breaker, url)
+    return asyncio.run(handler.function(**arguments(handler, attempt, AsyncContext(attempt, means))))
 
 
 def _finish(work: Coroutine[Any, Any, Answer]) -> Answer:

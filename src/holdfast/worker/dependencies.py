@@ -108,7 +108,11 @@ async def probe(rules: BreakerRules, registry: Registry) -> str | None:
             await _call(rules.probe_handler, registry)
     except TimeoutError:
         return f"no answer within {PROBE_SECONDS:g} s"
-    except Exception as error:
+    except BaseException as error:
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise
+        # Whatever a handler raises, `sys.exit` too: the worker that asks goes on.
         return f"{type(error).__name__}: {error}"
     return None
 

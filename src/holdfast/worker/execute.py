@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import io
-import re
 import sys
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TextIO
 
@@ -22,15 +21,19 @@ from holdfast.define.registry import PROCESS, ContractViolation, Handler, Regist
 from holdfast.errors import Code, DependencyDown, ErrorCode, FailureClass, HandlerFailure, HoldfastError, RetryAfter
 from holdfast.store.interface import JobFacts, Lease, Report
 from holdfast.store.payloads import LIMIT_BYTES, Payloads
-from holdfast.worker.causes import causes, waitable
+from holdfast.worker.causes import attribute, causes, waitable
+from holdfast.worker.containing import contain_tasks, current
 from holdfast.worker.context import AsyncContext, Attempt, Context, LeaseLost, Means
 from holdfast.worker.isolation import CannotBeIsolated, Isolation, ProcessDied
 from holdfast.worker.processes import NotStarted
+from holdfast.worker.values import NotStorable, encoded
 
 NO_FACTS = JobFacts(1, {})
 SPARE_THREADS = 8
-_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
-_current: contextvars.ContextVar[Attempt | None] = contextvars.ContextVar("holdfast_attempt", default=None)
+MESSAGE_LIMIT = 16_384
+"""How much of a failure's message is kept, in characters: rules may look for words in all of it."""
+WORD_LIMIT = 100
+"""How long a code may be."""
 
 
 class _Captured(io.TextIOBase):
@@ -40,7 +43,7 @@ class _Captured(io.TextIOBase):
         self.real = real
 
     def write(self, text: str) -> int:
-        attempt = _current.get()
+        attempt = current.get()
         if attempt is None:
             return self.real.write(text)
         attempt.write(text)
@@ -117,7 +120,7 @@ class Executor:
                     report = _by_reference(report, digest, size)
             return report
         except asyncio.CancelledError:
-            return self._interrupted(attempt)
+            return interrupted(attempt)
         except HoldfastError as problem:
             # Where it lies is for operators: a message tells no path.
             attempt.write(f"{problem}\n")
@@ -128,27 +131,19 @@ class Executor:
         handler = self._registry.get(lease.handler)
         if handler is None:
             return failed(attempt, Code.HANDLER_UNKNOWN, f"this worker has no handler {lease.handler}")
-        if self.is_isolated(lease):
-            return await self._run_isolated(handler, attempt)
         try:
-            arguments = handler.arguments(lease.params)
-        except ContractViolation as problem:
-            return failed(attempt, Code.CONTRACT_VIOLATION, str(problem), permanent=True)
-        try:
+            if self.is_isolated(lease):
+                return await self._run_isolated(handler, attempt)
             await failpoint.hit("run.before")
-            returned = await self._call(handler, attempt, arguments)
+            report = await self._call(handler, attempt)
             await failpoint.hit("run.after")
         except asyncio.CancelledError:
-            return self._interrupted(attempt)
-        except Exception as error:
-            return raised(attempt, error, self._registry.codes)
-        return done(attempt, returned, self._payloads.limit_bytes)
+            return interrupted(attempt)
+        return report
 
     async def _run_isolated(self, handler: Handler, attempt: Attempt) -> Report | None:
         try:
             told = await self._isolation.run(handler, attempt)
-        except asyncio.CancelledError:
-            return self._interrupted(attempt)
         except CannotBeIsolated as problem:
             return failed(attempt, Code.CONTRACT_VIOLATION, str(problem), permanent=True)
         except NotStarted as problem:
@@ -159,65 +154,107 @@ class Executor:
             return None
         return _report(attempt, Outcome(told["outcome"]), told["output"], told["data"] | _log(attempt))
 
-    async def _call(self, handler: Handler, attempt: Attempt, arguments: dict[str, Any]) -> Any:
-        loop = asyncio.get_running_loop()
-        if handler.is_async:
-            if handler.context_parameter is not None:
-                arguments[handler.context_parameter] = AsyncContext(attempt, self._means)
-            token = _current.set(attempt)
-            try:
-                return await handler.function(**arguments)
-            finally:
-                _current.reset(token)
-        if handler.context_parameter is not None:
-            arguments[handler.context_parameter] = Context(
-                attempt, self._means, lambda work: asyncio.run_coroutine_threadsafe(work, loop).result()
-            )
+    async def _call(self, handler: Handler, attempt: Attempt) -> Report | None:
+        """Its report is made where the handler runs: looking at what it returned or raised runs code of its own."""
+        loop, codes, limit = asyncio.get_running_loop(), self._registry.codes, self._payloads.limit_bytes
         context = contextvars.copy_context()
-        context.run(_current.set, attempt)
-        return await loop.run_in_executor(self._threads, lambda: context.run(handler.function, **arguments))
+        context.run(current.set, attempt)
+        if handler.is_async:
+            contain_tasks(loop)
 
-    @staticmethod
-    def _interrupted(attempt: Attempt) -> Report | None:
-        """Cancelled from outside: by the time limit, a lost lease, or a worker that leaves."""
-        if attempt.timed_out:
-            seconds = attempt.limit_seconds or attempt.lease.timeout_seconds
-            return failed(attempt, Code.TIMEOUT, f"the attempt took longer than its {seconds:g} s")
-        if attempt.lost:
-            return None
-        return given_back(attempt)
+            async def work() -> Any:
+                return await handler.function(**arguments(handler, attempt, AsyncContext(attempt, self._means)))
+
+            reports: list[Report | None] = []
+            try:
+                # A task of its own: a handler that cancels the task in which it runs must not cancel ours.
+                await loop.create_task(concluded(attempt, work(), codes, limit, reports), context=context)
+            except asyncio.CancelledError:
+                # By the handler in its last step: what it has come to counts.
+                if not reports:
+                    raise
+            return reports[0]
+
+        def call() -> Any:
+            def wait(work: Coroutine[Any, Any, Any]) -> Any:
+                return asyncio.run_coroutine_threadsafe(work, loop).result()
+
+            return handler.function(**arguments(handler, attempt, Context(attempt, self._means, wait)))
+
+        return await loop.run_in_executor(self._threads, context.run, conclude, attempt, call, codes, limit)
+
+
+def arguments(handler: Handler, attempt: Attempt, context: Context | AsyncContext) -> dict[str, Any]:
+    """The params, checked, and the context where the handler takes one."""
+    given = handler.arguments(attempt.lease.params)
+    return given | {handler.context_parameter: context} if handler.context_parameter is not None else given
+
+
+def conclude(
+    attempt: Attempt, call: Callable[[], Any], codes: Mapping[str, ErrorCode], limit_bytes: int
+) -> Report | None:
+    """Call a handler; whatever it returns or raises is its attempt's report and goes no further."""
+    try:
+        return done(attempt, call(), limit_bytes)
+    except BaseException as error:
+        return raised(attempt, error, codes)
+
+
+async def concluded(
+    attempt: Attempt,
+    work: Coroutine[Any, Any, Any],
+    codes: Mapping[str, ErrorCode],
+    limit_bytes: int,
+    reports: list[Report | None],
+) -> None:
+    """The same for a coroutine; the report is put down, for a task that was cancelled returns nothing."""
+    try:
+        reports.append(done(attempt, await work, limit_bytes))
+    except BaseException as error:
+        reports.append(raised(attempt, error, codes))
+
+
+def interrupted(attempt: Attempt) -> Report | None:
+    """Cancelled from outside: by the time limit, a lost lease, or a worker that leaves."""
+    if attempt.timed_out:
+        seconds = attempt.limit_seconds or attempt.lease.timeout_seconds
+        return failed(attempt, Code.TIMEOUT, f"the attempt took longer than its {seconds:g} s")
+    if attempt.lost:
+        return None
+    return given_back(attempt)
 
 
 def done(attempt: Attempt, returned: Any, limit_bytes: int = LIMIT_BYTES) -> Report:
     """What a handler returned, if it can be stored. Nothing, after it saw `ctx.cancelled`, gives the task back."""
-    extra = None
-    if isinstance(returned, Result):
-        extra = {
-            "warnings": list(returned.warnings),
-            "deliverables": returned.deliverables,
-            "metrics": returned.metrics,
-        }
-        returned = returned.output
-    if returned is None and attempt.saw_cancelled:
+    result = returned if isinstance(returned, Result) else Result(returned)
+    if result.output is None and attempt.saw_cancelled:
         # It saw that it should stop, and had nothing to show: it has stopped early.
         return given_back(attempt)
     try:
-        output, told = orjson.dumps(returned), orjson.dumps(extra) if extra else b""
-    except (TypeError, ValueError) as error:
-        message = f"the output of {attempt.lease.handler} cannot be stored as JSON: {error}"
-        return failed(attempt, Code.CONTRACT_VIOLATION, message, permanent=True)
-    if len(output) + len(told) > limit_bytes:
-        message = f"the output has {len(output) + len(told):,} bytes; at most {limit_bytes:,} can be stored"
-        return failed(attempt, Code.PAYLOAD_REFUSED, message, permanent=True)
-    if _has_nul(output) or _has_nul(told):
-        message = "the output contains a NUL character, which Postgres cannot store"
-        return failed(attempt, Code.PAYLOAD_REFUSED, message, permanent=True)
+        extra = _told_by(result)
+        output = encoded(result.output, limit_bytes)
+        told = encoded([extra, list(attempt.artifacts.values())], limit_bytes) if extra or attempt.artifacts else b""
+        if len(output) + len(told) > limit_bytes:
+            message = f"has {len(output) + len(told):,} bytes; at most {limit_bytes:,} can be stored"
+            raise NotStorable(message, Code.PAYLOAD_REFUSED)
+    except NotStorable as problem:
+        return failed(attempt, problem.code, f"the output of {attempt.lease.handler} {problem}", permanent=True)
     data = _log(attempt)
-    if extra and any(extra.values()):
+    if extra:
         data["extra"] = extra
     if attempt.artifacts:
         data["artifacts"] = list(attempt.artifacts.values())
     return _report(attempt, Outcome.DONE, output, data)
+
+
+def _told_by(result: Result) -> dict[str, Any]:
+    """What a result tells beside its output; nothing if there is nothing to tell."""
+    extra = {"warnings": result.warnings, "deliverables": result.deliverables, "metrics": result.metrics}
+    for name, kinds in (("warnings", (list, tuple)), ("deliverables", (dict,)), ("metrics", (dict,))):
+        if not isinstance(extra[name], kinds):
+            wanted = " or ".join(kind.__name__ for kind in kinds)
+            raise NotStorable(f"cannot be stored: its {name} must be a {wanted}, not {type(extra[name]).__name__}")
+    return extra if any(extra.values()) else {}
 
 
 def _kept(attempt: Attempt, contract: Contract, report: Report) -> Report:
@@ -229,38 +266,49 @@ def _kept(attempt: Attempt, contract: Contract, report: Report) -> Report:
     return failed(attempt, Code.CONTRACT_VIOLATION, message, permanent=True)
 
 
-def _has_nul(json: bytes) -> bool:
-    """Whether a string in it has a NUL; the text of such an escape, behind an escaped backslash, is harmless."""
-    return b"\\u0000" in json and _NUL.search(json) is not None
-
-
-def raised(attempt: Attempt, error: Exception, codes: Mapping[str, ErrorCode]) -> Report | None:
-    """What a handler's exception means; None if it says that the lease is lost."""
-    if isinstance(error, LeaseLost):
-        return None
-    return _failed_as_told(attempt, error, codes) if isinstance(error, HandlerFailure) else _crashed(attempt, error)
+def raised(attempt: Attempt, error: BaseException, codes: Mapping[str, ErrorCode]) -> Report | None:
+    """What a handler's exception means. Only what the worker itself has decided (a cancel, a lost lease) is no failure:
+    what a handler raises of its own accord always is one, and spends a retry."""
+    try:
+        if isinstance(error, asyncio.CancelledError) and (attempt.cancelled or attempt.timed_out or attempt.lost):
+            return interrupted(attempt)
+        if isinstance(error, LeaseLost) and attempt.lost:
+            return None
+        if isinstance(error, ContractViolation):
+            return failed(attempt, Code.CONTRACT_VIOLATION, str(error), permanent=True)
+        if isinstance(error, HandlerFailure):
+            return _failed_as_told(attempt, error, codes)
+        return _crashed(attempt, error)
+    except BaseException as problem:
+        message = f"{attempt.lease.handler} raised what cannot be looked at: {type(problem).__name__}"
+        return failed(attempt, Code.HANDLER_ERROR, message)
 
 
 def _failed_as_told(attempt: Attempt, failure: HandlerFailure, codes: Mapping[str, ErrorCode]) -> Report:
-    told: dict[str, Any] = {"class": failure.failure_class}
-    if isinstance(failure, RetryAfter) and (seconds := waitable(failure.seconds)) is not None:
+    """A subclass may have set none of its attributes, or anything."""
+    message = str(attribute(failure, "message") or failure)
+    told: dict[str, Any] = {}
+    if (kind := attribute(failure, "failure_class")) in tuple(FailureClass):
+        told["class"] = FailureClass(kind)
+    if isinstance(failure, RetryAfter) and (seconds := waitable(attribute(failure, "seconds"))) is not None:
         told["retry_after_seconds"] = seconds
     if isinstance(failure, DependencyDown):
-        told["down"] = _storable(str(failure.name))
-    code, declared = failure.code, codes.get(failure.code)
-    if declared is not None:
+        told["down"] = _word(attribute(failure, "name"))
+    code = said = _word(attribute(failure, "code"))
+    if (declared := codes.get(said)) is not None:
         told["declared_class"] = declared.failure_class
         code = declared.public_code
-        if code != failure.code:
-            attempt.write(f"{failure.code}, seen by others as {code}: {failure.message}\n")
-    return failed(attempt, code, str(failure.message), **causes(failure) | told)
+        if code != said:
+            attempt.write(f"{said}, seen by others as {code}: {message}\n")
+    return failed(attempt, code, message, **causes(failure) | told)
 
 
-def _crashed(attempt: Attempt, error: Exception) -> Report:
+def _crashed(attempt: Attempt, error: BaseException) -> Report:
     """An exception that says nothing about itself is for the rules to judge; operators keep the whole traceback."""
-    attempt.write("".join(traceback.format_exception(error)))
+    for part in traceback.TracebackException.from_exception(error).format():
+        attempt.write(part)
     try:
-        words = str(error)
+        words = str(error)[:MESSAGE_LIMIT]
     except Exception:
         words = ""
     message = f"{type(error).__name__}: {words}" if words else type(error).__name__
@@ -269,7 +317,7 @@ def _crashed(attempt: Attempt, error: Exception) -> Report:
 
 def failed(attempt: Attempt, code: str, message: str, *, permanent: bool = False, **told: Any) -> Report:
     """`told` is what else the owner may judge by; what is None was not told."""
-    data: dict[str, Any] = {"code": _storable(str(code)), "message": _storable(message)}
+    data: dict[str, Any] = {"code": _word(code) or str(Code.HANDLER_ERROR), "message": _storable(message)}
     if permanent:
         data["class"] = FailureClass.PERMANENT
     data |= {name: value for name, value in told.items() if value is not None}
@@ -286,7 +334,7 @@ def _lost(attempt: Attempt, death: ProcessDied) -> Report:
 
 
 def _log(attempt: Attempt) -> dict[str, Any]:
-    return {"log": _storable("".join(attempt.log_lines))} if attempt.log_lines else {}
+    return {"log": _storable("".join(attempt.log_lines), 2 * attempt.LOG_LIMIT)} if attempt.log_lines else {}
 
 
 def _report(attempt: Attempt, outcome: Outcome, output: bytes | None, data: dict[str, Any]) -> Report:
@@ -314,8 +362,17 @@ def _by_reference(report: Report, digest: str, size: int) -> Report:
     return report._replace(output=None, data=told)
 
 
-def _storable(text: str) -> str:
+def _storable(text: str, limit: int = MESSAGE_LIMIT) -> str:
+    """Text that Postgres takes, and no more of it than anybody reads."""
+    if len(text) > limit:
+        text = f"{text[:limit]}… (cut off: it has {len(text):,} characters)"
     return text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
+
+
+def _word(given: Any) -> str:
+    """A code or a name: one line, and short."""
+    text = " ".join(_storable(str(given if given is not None else "")).split())
+    return text if len(text) <= WORD_LIMIT else f"{text[: WORD_LIMIT - 1]}…"
 
 
 def begin(lease: Lease, facts: JobFacts = NO_FACTS) -> Attempt:

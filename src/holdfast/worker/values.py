@@ -1,0 +1,114 @@
+"""What a handler hands over, as JSON that can be stored and read again; or why it cannot be.
+
+Outputs, what a Result tells, checkpoints: they all come through here, also from a handler's process.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
+from datetime import datetime, time
+from enum import Enum
+from types import NoneType
+from typing import Any
+
+import orjson
+
+from holdfast.errors import Code
+
+DEPTH_LIMIT = 128
+"""How many levels deep a value may be nested: a result or a fan-in that wraps it must still be written and read."""
+_LEAVES = frozenset((int, bool, NoneType))
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
+
+class NotStorable(Exception):
+    """What is wrong with a value: the rest of a sentence that begins with its name."""
+
+    def __init__(self, message: str, code: Code = Code.CONTRACT_VIOLATION) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def encoded(value: Any, limit_bytes: int) -> bytes:
+    """The value as JSON. It is looked at first: the encoder writes NaN as null, and makes no more than is allowed."""
+    try:
+        _look(value, limit_bytes)
+        text = orjson.dumps(value)
+    except NotStorable:
+        raise
+    except (TypeError, ValueError) as error:
+        raise NotStorable(f"cannot be stored as JSON: {error}") from None
+    except Exception as error:
+        # Whatever an object of the handler's own does when somebody looks at it.
+        raise NotStorable(f"cannot be stored as JSON: {type(error).__name__}: {error}") from None
+    return _fitting(text, limit_bytes)
+
+
+def checked(text: bytes, limit_bytes: int) -> bytes:
+    """JSON from a handler's process, if it is what `encoded` would have made."""
+    _fitting(text, limit_bytes)
+    try:
+        value = orjson.loads(text)
+    except ValueError as error:
+        raise NotStorable(f"is not JSON: {error}") from None
+    _look(value, limit_bytes)
+    return text
+
+
+def _fitting(text: bytes, limit_bytes: int) -> bytes:
+    if len(text) > limit_bytes:
+        raise NotStorable(f"has {len(text):,} bytes; at most {limit_bytes:,} can be stored", Code.PAYLOAD_REFUSED)
+    if b"\\u0000" in text and _NUL.search(text) is not None:
+        # Behind an escaped backslash it is the harmless text of such an escape.
+        raise NotStorable("contains a NUL character, which Postgres cannot store", Code.PAYLOAD_REFUSED)
+    return text
+
+
+def _look(value: Any, limit_bytes: int) -> None:
+    """Level by level, until one is too deep or there is more of it than fits; a value that contains itself ends too."""
+    level, size = [value], 0
+    for _ in range(DEPTH_LIMIT + 1):
+        deeper: list[Any] = []
+        for one in level:
+            kind = type(one)
+            if kind in _LEAVES:
+                continue
+            if kind is str:
+                size += len(one)
+            elif kind is dict:
+                deeper += one
+                deeper += one.values()
+            elif kind is list or kind is tuple:
+                deeper += one
+            elif kind is not float:
+                deeper += _parts(one)
+            elif not math.isfinite(one):
+                raise NotStorable("contains NaN or an infinity, which JSON does not have")
+            if size + len(deeper) > limit_bytes:
+                message = f"has more than {limit_bytes:,} bytes; no more can be stored"
+                raise NotStorable(message, Code.PAYLOAD_REFUSED)
+        if not deeper:
+            return
+        level, size = deeper, size + len(deeper)
+    raise NotStorable(f"is nested more than {DEPTH_LIMIT} levels deep")
+
+
+def _parts(value: Any) -> Sequence[Any]:
+    """What the encoder sees of a value that is not plain. Code of the handler's own runs and fails here, in Python: an
+    exception inside the encoder would end the process."""
+    if isinstance(value, Enum):
+        return (value.value,)
+    if isinstance(value, dict):
+        return (*dict.keys(value), *dict.values(value))
+    if isinstance(value, list):
+        return list.__getitem__(value, slice(None))
+    if isinstance(value, str):
+        return (str.__getitem__(value, slice(None)),)
+    if isinstance(value, datetime | time):
+        return (value.isoformat(),)
+    if is_dataclass(value) and not isinstance(value, type):
+        return [getattr(value, field.name) for field in fields(value)]
+    return ()
