@@ -88,6 +88,28 @@ async def test_one_of_everything_runs_to_its_end(database_url: str) -> None:
         assert set(statuses(full).values()) == {"completed"}
 
 
+async def test_an_output_as_deep_as_it_may_be_can_still_be_gathered_and_wrapped(database_url: str) -> None:
+    async def deep() -> Any:
+        value: Any = 1
+        for _ in range(128):
+            value = [value]
+        return value
+
+    wrapped = '"{{ nodes.gather.output }}"'
+    for _ in range(50):
+        wrapped = "{v: " + wrapped + "}"
+    flow = f"""
+workflow_id: deep
+nodes:
+  each: {{type: fan_out, source: "{{{{ [1, 2] }}}}", task: {{handler: deep}}, next: gather}}
+  gather: {{type: fan_in}}
+result: {wrapped}
+"""
+    async with running(database_url, registry(deep=deep)) as engine:
+        status = await engine.run(flow)
+    assert status["status"] == "completed", status["error"]
+
+
 async def test_the_older_spellings_run(database_url: str) -> None:
     taken = Counter[str]()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import subprocess
@@ -15,6 +16,8 @@ import typer
 
 from holdfast import __version__
 from holdfast.cli.app import app
+from holdfast.cli.logs import configure_logging
+from holdfast.settings import Settings
 from tests.cli.conftest import Command, finished, spawn
 
 UNREACHABLE = "postgresql://someone:hunter2@127.0.0.1:1/nowhere"
@@ -241,6 +244,21 @@ def test_log_lines_go_to_stderr_in_the_form_that_was_asked_for(database_url: str
     else:
         assert "�[1mnote" in line
     assert answer.json["status"] == "completed"
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_log_record_without_end_is_cut_and_says_so(capsys: pytest.CaptureFixture[str], form: str) -> None:
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    try:
+        configure_logging(Settings(log_format=form, log_level="info"))
+        logging.getLogger("holdfast.handler.talks").info("x" * 5_000_000)
+    finally:
+        root.handlers[:] = before
+        root.setLevel(level)
+    err = capsys.readouterr().err
+    assert len(err) < 70_000
+    assert "x… (cut off: it has 5,000,000 characters)" in err
 
 
 def test_an_installed_app_adds_its_own_commands(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

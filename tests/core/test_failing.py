@@ -65,6 +65,7 @@ def test_lines_and_spaces_are_folded_and_the_rest_is_cut() -> None:
     error = failure("E", "  first\n\tsecond \r\n third " + "x" * 10_000, permanent=False, at=1.0)
     assert error["message"].startswith("first second third xxx")
     assert len(error["message"]) == MESSAGE_LIMIT
+    assert error["message"].endswith("xxx… (cut off)")
 
 
 @pytest.mark.parametrize("message", ["", " \n\t "])

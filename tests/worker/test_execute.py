@@ -7,13 +7,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, tzinfo
+from enum import Enum
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, field_validator
 
 from holdfast.define.registry import Result
-from holdfast.errors import ErrorCode, FailureClass, Permanent, RetryAfter, Transient
+from holdfast.errors import DependencyDown, ErrorCode, FailureClass, Permanent, RetryAfter, Transient
 from holdfast.worker.context import AsyncContext, Context, LeaseLost
 from holdfast.worker.execute import begin, capture_output
 from tests.running import streams_kept
@@ -273,6 +275,152 @@ async def test_what_a_result_tells_must_be_json_too(extra: dict[str, Any]) -> No
     assert (data["code"], data["class"]) == ("CONTRACT_VIOLATION", "permanent")
 
 
+class Moody(Enum):
+    ONE = 1
+
+    @property
+    def value(self) -> int:
+        raise ZeroDivisionError("not today")
+
+
+class Nowhere(tzinfo):
+    def utcoffset(self, moment: datetime | None) -> timedelta:
+        raise LookupError("nobody knows")
+
+
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def laughs() -> Any:
+    """Little in memory, and more than any machine has as JSON."""
+    value: Any = ["ha" * 1000] * 10
+    for _ in range(60):
+        value = [value] * 10
+    return value
+
+
+def itself() -> Any:
+    value: list[Any] = []
+    value.append(value)
+    return value
+
+
+CONTRACT = "CONTRACT_VIOLATION"
+UNSTORABLE = [
+    ("warnings none", lambda: Result(1, warnings=None), CONTRACT, "its warnings must be a list or tuple"),  # type: ignore[arg-type]
+    ("warnings text", lambda: Result(1, warnings="careful"), CONTRACT, "its warnings must be a list or tuple"),  # type: ignore[arg-type]
+    ("deliverables", lambda: Result(1, deliverables=[1]), CONTRACT, "its deliverables must be a dict"),  # type: ignore[arg-type]
+    ("metrics", lambda: Result(1, metrics={"a": float("inf")}), CONTRACT, "contains NaN or an infinity"),
+    ("nan", lambda: float("nan"), CONTRACT, "contains NaN or an infinity"),
+    ("infinity", lambda: {"a": [1, -float("inf")]}, CONTRACT, "contains NaN or an infinity"),
+    ("deep", lambda: nested(129), CONTRACT, "is nested more than 128 levels deep"),
+    ("itself", itself, CONTRACT, "is nested more than 128 levels deep"),
+    ("laughs", laughs, "PAYLOAD_REFUSED", "has more than 16,777,216 bytes"),
+    ("enum", lambda: [Moody.ONE], CONTRACT, "cannot be stored as JSON: ZeroDivisionError: not today"),
+    ("zone", lambda: datetime(2026, 1, 1, tzinfo=Nowhere()), CONTRACT, "LookupError: nobody knows"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["async", "plain"])
+@pytest.mark.parametrize(("make", "code", "words"), [u[1:] for u in UNSTORABLE], ids=[u[0] for u in UNSTORABLE])
+async def test_what_a_handler_returns_is_checked_before_it_is_reported(
+    kind: str, make: Callable[[], Any], code: str, words: str
+) -> None:
+    def plain() -> Any:
+        return make()
+
+    async def asynchronous() -> Any:
+        return make()
+
+    report = await bench(asynchronous if kind == "async" else plain).result()
+    data = told(report)
+    assert (report.outcome, data["code"], data["class"]) == ("failed", code, "permanent")
+    assert words in data["message"]
+
+
+async def test_an_output_may_be_nested_as_deep_as_others_can_still_wrap_it() -> None:
+    def gives() -> Any:
+        return nested(128)
+
+    assert output(await bench(gives).result()) == nested(128)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("", "needs a name of 1 to 1,024 bytes"),
+        ("a\0b", "holds a NUL character"),
+        (b"caf\xe9".decode("utf-8", "surrogateescape"), "is not UTF-8"),
+        ("x" * 5000, "needs a name of 1 to 1,024 bytes"),
+        (7, "must be text, not int"),
+    ],
+)
+async def test_an_artifact_needs_a_name_that_can_be_stored(name: Any, message: str) -> None:
+    def publishes(*, ctx: Context) -> Any:
+        (ctx.workdir / "file").write_text("x")
+        return ctx.publish("file", name)
+
+    data = told(await bench(publishes).result())
+    assert (data["code"], data["class"]) == ("CONTRACT_VIOLATION", "permanent")
+    assert message in data["message"]
+
+
+@pytest.mark.parametrize("kind", ["async", "plain"])
+@pytest.mark.parametrize(
+    ("name", "value", "code", "message"),
+    [
+        ("half", float("nan"), "CONTRACT_VIOLATION", "checkpoint 'half' contains NaN"),
+        ("half", nested(129), "CONTRACT_VIOLATION", "checkpoint 'half' is nested more than 128 levels deep"),
+        ("half", "a\0b", "PAYLOAD_REFUSED", "checkpoint 'half' contains a NUL character"),
+        ("half", "x" * 1_048_575, "PAYLOAD_REFUSED", "checkpoint 'half' has 1,048,577 bytes; at most 1,048,576"),
+        ("", 1, "CONTRACT_VIOLATION", "a checkpoint needs a name of 1 to 200 bytes"),
+        ("x" * 201, 1, "CONTRACT_VIOLATION", "a checkpoint needs a name of 1 to 200 bytes"),
+        ("a\0b", 1, "CONTRACT_VIOLATION", "holds a NUL character"),
+    ],
+)
+async def test_a_checkpoint_that_cannot_be_stored_fails_its_attempt_for_good(
+    kind: str, name: str, value: Any, code: str, message: str
+) -> None:
+    def plain(*, ctx: Context) -> None:
+        ctx.checkpoint(name, value)
+
+    async def asynchronous(*, ctx: AsyncContext) -> None:
+        await ctx.checkpoint(name, value)
+
+    desk = bench(asynchronous if kind == "async" else plain)
+    data = told(await desk.result())
+    assert (data["code"], data["class"], desk.checkpoints) == (code, "permanent", [])
+    assert message in data["message"]
+
+
+async def test_a_checkpoint_may_have_a_mebibyte() -> None:
+    def saves(*, ctx: Context) -> None:
+        ctx.checkpoint("half", "x" * 1_048_574)
+
+    desk = bench(saves)
+    assert output(await desk.result()) is None
+    assert len(desk.checkpoints) == 1
+
+
+async def test_progress_is_bounded_and_has_numbers() -> None:
+    def goes_on(*, ctx: Context) -> Any:
+        ctx.progress(1, 2, "x" * 50_000)
+        return ctx._attempt.progress
+
+    def is_lost(*, ctx: Context) -> None:
+        ctx.progress(float("nan"), 2)
+
+    text = output(await bench(goes_on).result())["text"]
+    assert (len(text), text[-1]) == (1000, "…")
+    data = told(await bench(is_lost).result())
+    assert (data["code"], data["class"]) == ("CONTRACT_VIOLATION", "permanent")
+    assert data["message"] == "the progress contains NaN or an infinity, which JSON does not have"
+
+
 @pytest.mark.parametrize("value", ["a\0b", {"a\0": 1}, ["\\\0"]])
 async def test_a_nul_character_in_the_output_is_refused(value: Any) -> None:
     async def give() -> Any:
@@ -482,6 +630,95 @@ async def test_checkpoints_are_numbered_from_the_last_one(kind: str) -> None:
     assert desk.checkpoints == [(5, "one", {"step": 1}), (6, "two", None)]
 
 
+class _Unreadable(Exception):
+    @property
+    def response(self) -> Any:
+        raise KeyError("no response")
+
+    @property
+    def returncode(self) -> Any:
+        raise KeyError("no code")
+
+
+class _Large(Exception):
+    returncode = 10**30
+
+
+class _Unmade(Permanent):
+    def __init__(self) -> None:
+        pass
+
+
+class _Mute(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(0)
+
+
+class _Classless(Permanent):
+    failure_class = object()  # type: ignore[assignment]
+
+
+ODD = [
+    (_Unreadable("x"), {"code": "HANDLER_ERROR", "message": "_Unreadable: x"}),
+    (_Large("x"), {"code": "HANDLER_ERROR", "message": "_Large: x"}),
+    (_Unmade(), {"code": "HANDLER_ERROR", "message": "no words", "class": "permanent"}),
+    (_Mute(), {"code": "HANDLER_ERROR", "message": "_Mute"}),
+    (_Classless("x"), {"code": "HANDLER_ERROR", "message": "x"}),
+    (Permanent("x", code=["A", "B"]), {"code": "['A', 'B']", "message": "x", "class": "permanent"}),  # type: ignore[arg-type]
+    (Permanent("x", code="C" * 100_000), {"code": "C" * 99 + "…", "message": "x", "class": "permanent"}),
+    (Permanent("x", code="TWO\nLINES\r\n"), {"code": "TWO LINES", "message": "x", "class": "permanent"}),
+    (Permanent("x", code="\n"), {"code": "HANDLER_ERROR", "message": "x", "class": "permanent"}),
+    (
+        DependencyDown("a\0b"),
+        {"code": "DEPENDENCY_DOWN", "message": "ab is down", "class": "transient", "down": "ab"},
+    ),
+    (RetryAfter(float("inf"), "x"), {"message": "x", "retry_after_seconds": 366 * 86_400.0}),
+    (RetryAfter([], "x"), {"message": "x", "retry_after_seconds": None}),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize("kind", ["async", "plain"])
+@pytest.mark.parametrize(("error", "wanted"), ODD, ids=[type(odd[0]).__name__ + str(n) for n, odd in enumerate(ODD)])
+async def test_what_an_exception_says_of_itself_is_checked_too(
+    kind: str, error: Exception, wanted: dict[str, Any]
+) -> None:
+    def plain() -> None:
+        raise error
+
+    async def asynchronous() -> None:
+        raise error
+
+    report = await bench(asynchronous if kind == "async" else plain).result()
+    data = told(report)
+    assert report.outcome == "failed"
+    assert {key: data.get(key) for key in wanted} == wanted
+    assert "exit_code" not in data
+
+
+async def test_a_message_without_end_is_cut_and_says_so() -> None:
+    def crashes() -> None:
+        raise ValueError("x" * 5_000_000)
+
+    def tells() -> None:
+        raise Permanent("x" * 5_000_000)
+
+    for function in (crashes, tells):
+        report = await bench(function).result()
+        assert report.data is not None
+        assert len(report.data) < 100_000
+        assert "x… (cut off: it has 5,000,0" in told(report)["message"]
+
+
+async def test_only_text_can_be_printed(captured: Callable[[], None]) -> None:
+    captured()
+
+    def prints() -> None:
+        sys.stdout.write(b"bytes")  # type: ignore[arg-type]
+
+    data = told(await bench(prints).result())
+    assert data["message"].startswith("TypeError: ")
+
+
 # Codes that an app declares
 
 NOT_PDF = ErrorCode("NOT_PDF", FailureClass.PERMANENT, "The file is not a PDF.")
@@ -520,3 +757,15 @@ async def test_the_exit_code_of_a_command_is_told() -> None:
         subprocess.run([sys.executable, "-c", "raise SystemExit(183)"], check=True)
 
     assert told(await bench(fails).result())["exit_code"] == 183
+
+
+async def test_the_exit_code_of_sys_exit_is_as_a_shell_tells_it() -> None:
+    def leaves(status: int) -> None:
+        sys.exit(status)
+
+    assert [told(await bench(leaves).result({"status": n}))["exit_code"] for n in (0, 255, 256 + 3, -1)] == [
+        0,
+        255,
+        3,
+        255,
+    ]

@@ -11,6 +11,9 @@ from datetime import UTC, datetime
 from holdfast.cli.streams import asides, harmless, say
 from holdfast.settings import Settings
 
+TEXT_LIMIT = 65_536
+"""How much of one record is written, in characters."""
+
 
 def configure_logging(settings: Settings) -> None:
     """Send every record of this process to stderr; repeating it changes nothing."""
@@ -46,16 +49,23 @@ def _json_line(record: logging.LogRecord) -> str:
         "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "level": record.levelname.lower(),
         "logger": record.name,
-        "message": record.getMessage(),
+        "message": _bounded(record.getMessage()),
     }
     if record.exc_info:
-        fields["traceback"] = "".join(traceback.format_exception(*record.exc_info))
+        fields["traceback"] = _bounded("".join(traceback.format_exception(*record.exc_info)))
     return json.dumps(fields, ensure_ascii=False)
 
 
 def _text_line(record: logging.LogRecord) -> str:
     at = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
-    line = f"{at} {record.levelname.lower():<7} {record.name}: {record.getMessage()}"
+    line = f"{at} {record.levelname.lower():<7} {record.name}: {_bounded(record.getMessage())}"
     if record.exc_info:
-        line += "\n" + "".join(traceback.format_exception(*record.exc_info)).rstrip()
+        line += "\n" + _bounded("".join(traceback.format_exception(*record.exc_info)).rstrip())
     return line
+
+
+def _bounded(text: str) -> str:
+    """Each step that a record goes through copies it: one of a hundred megabytes would cost a gigabyte."""
+    if len(text) <= TEXT_LIMIT:
+        return text
+    return f"{text[:TEXT_LIMIT]}… (cut off: it has {len(text):,} characters)"

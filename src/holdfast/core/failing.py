@@ -9,6 +9,7 @@ from typing import Any
 from holdfast.errors import FailureClass
 
 MESSAGE_LIMIT = 2000
+CUT = "… (cut off)"
 
 
 HINTS = {
@@ -58,7 +59,9 @@ def failure(
     hint: str | None = None,
 ) -> dict[str, Any]:
     """An error as it is stored and shown. The message is one line, without a stack trace."""
-    text = without_paths(" ".join(message[: 4 * MESSAGE_LIMIT].split()))[:MESSAGE_LIMIT] or "no message"
+    text = without_paths(" ".join(message[: 4 * MESSAGE_LIMIT].split())) or "no message"
+    if len(text) > MESSAGE_LIMIT:
+        text = text[: MESSAGE_LIMIT - len(CUT)] + CUT
     return {
         "code": code,
         "class": str(FailureClass.PERMANENT if permanent else FailureClass.TRANSIENT),

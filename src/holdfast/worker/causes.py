@@ -59,7 +59,7 @@ def _exit_code(error: BaseException) -> int | None:
     """As a shell tells it: a command that signal 9 ended has 137, and `sys.exit("words")` ends with 1."""
     if isinstance(error, SystemExit):
         code = attribute(error, "code")
-        code = int(code) if isinstance(code, int) else int(code is not None)
+        code = int(code) & 0xFF if isinstance(code, int) else int(code is not None)
     else:
         code = attribute(error, "returncode")
     if not isinstance(code, int) or isinstance(code, bool) or abs(code) >= EXIT_CODE_LIMIT:

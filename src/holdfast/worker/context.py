@@ -16,6 +16,7 @@ from holdfast.errors import Code, Permanent
 from holdfast.store.interface import ItemResult, JobFacts, Lease
 from holdfast.store.payloads import AttemptObjects
 from holdfast.worker.dependencies import AsyncGuard, SeenBreaker, SyncGuard
+from holdfast.worker.values import ARTIFACT_NAME_BYTES, check_name, checkpoint, progress
 from holdfast.worker.workdir import Workplace
 
 Answer = TypeVar("Answer")
@@ -93,7 +94,8 @@ class Attempt:
         """Keep what the handler printed, up to a bound; the end of a flood is what gets lost."""
         if self.log_size >= self.LOG_LIMIT:
             return
-        kept = text[: self.LOG_LIMIT - self.log_size]
+        # Not text[…]: only text can be kept, whatever a subclass makes of itself.
+        kept = str.__getitem__(text, slice(self.LOG_LIMIT - self.log_size))
         self.log_lines.append(kept)
         self.log_size += len(kept)
         if self.log_size >= self.LOG_LIMIT:
@@ -167,11 +169,8 @@ class _ContextBase:
         return place
 
     def progress(self, done: float, total: float, text: str = "") -> None:
-        """Show how far the attempt is; sent with the next heartbeat."""
-        progress = {"done": done, "total": total, "text": text.replace("\0", "")}
-        # What is not JSON is refused here, where the handler hears of it, and not in the heartbeat.
-        orjson.dumps(progress)
-        self._attempt.progress = progress
+        """Show how far the attempt is; sent with the next heartbeat. Of the text, 1,000 characters are kept."""
+        self._attempt.progress = progress(done, total, text)
 
     def log(self, message: str, **fields: Any) -> None:
         """A line in the attempt's log."""
@@ -179,8 +178,9 @@ class _ContextBase:
         self._attempt.write(f"{message} {suffix}".rstrip() + "\n")
 
     async def _checkpoint(self, name: str, data: Any) -> None:
+        point = checkpoint(name, data)
         self._attempt.checkpoint_seq += 1
-        saved = await self._means.save(self._attempt.lease, self._attempt.checkpoint_seq, name, orjson.dumps(data))
+        saved = await self._means.save(self._attempt.lease, self._attempt.checkpoint_seq, name, point)
         if not saved:
             self._attempt.cancelled = self._attempt.lost = True
             raise LeaseLost(f"checkpoint '{name}' was refused: the lease is no longer held")
@@ -204,8 +204,7 @@ class _ContextBase:
     def _publish(self, path: str | PurePath, name: str | None) -> dict[str, Any]:
         file = self.workdir / path
         chosen = name if name is not None else file.name
-        if not chosen or "\0" in chosen:
-            raise ValueError(f"an artifact needs a name, and {chosen!r} is none")
+        check_name("an artifact", chosen, ARTIFACT_NAME_BYTES)
         digest, size = self._means.objects.write_file(self.job_id, file)
         self._attempt.artifacts[chosen] = {"artifact": chosen, "digest": digest, "bytes": size}
         return dict(self._attempt.artifacts[chosen])

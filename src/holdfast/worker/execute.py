@@ -286,9 +286,10 @@ def raised(attempt: Attempt, error: BaseException, codes: Mapping[str, ErrorCode
 
 def _failed_as_told(attempt: Attempt, failure: HandlerFailure, codes: Mapping[str, ErrorCode]) -> Report:
     """A subclass may have set none of its attributes, or anything."""
-    message = str(attribute(failure, "message") or failure)
+    message = str(attribute(failure, "message") or failure) or "no words"
     told: dict[str, Any] = {}
-    if (kind := attribute(failure, "failure_class")) in tuple(FailureClass):
+    kind = attribute(failure, "failure_class")
+    if isinstance(kind, str) and kind in tuple(FailureClass):
         told["class"] = FailureClass(kind)
     if isinstance(failure, RetryAfter) and (seconds := waitable(attribute(failure, "seconds"))) is not None:
         told["retry_after_seconds"] = seconds
@@ -308,8 +309,8 @@ def _crashed(attempt: Attempt, error: BaseException) -> Report:
     for part in traceback.TracebackException.from_exception(error).format():
         attempt.write(part)
     try:
-        words = str(error)[:MESSAGE_LIMIT]
-    except Exception:
+        words = str(error)
+    except BaseException:
         words = ""
     message = f"{type(error).__name__}: {words}" if words else type(error).__name__
     return failed(attempt, Code.HANDLER_ERROR, message, **causes(error))

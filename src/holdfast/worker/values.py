@@ -16,10 +16,15 @@ from typing import Any
 
 import orjson
 
-from holdfast.errors import Code
+from holdfast.errors import Code, Permanent
 
 DEPTH_LIMIT = 128
 """How many levels deep a value may be nested: a result or a fan-in that wraps it must still be written and read."""
+CHECKPOINT_BYTES = 1 << 20
+"""How large a checkpoint may be: it says where to go on, and comes with the claim of every further attempt."""
+CHECKPOINT_NAME_BYTES = 200
+ARTIFACT_NAME_BYTES = 1024
+PROGRESS_LENGTH = 1000
 _LEAVES = frozenset((int, bool, NoneType))
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
@@ -56,6 +61,43 @@ def checked(text: bytes, limit_bytes: int) -> bytes:
         raise NotStorable(f"is not JSON: {error}") from None
     _look(value, limit_bytes)
     return text
+
+
+def checkpoint(name: str, data: Any) -> bytes:
+    """The data of a checkpoint as JSON, if name and data can be stored."""
+    check_name("a checkpoint", name, CHECKPOINT_NAME_BYTES)
+    try:
+        return encoded(data, CHECKPOINT_BYTES)
+    except NotStorable as problem:
+        raise Permanent(f"checkpoint '{name}' {problem}", problem.code) from None
+
+
+def progress(done: Any, total: Any, text: Any) -> dict[str, Any]:
+    """How far an attempt is, as it is shown; of a long text the beginning."""
+    words = str(text).replace("\0", "")
+    if len(words) > PROGRESS_LENGTH:
+        words = f"{words[: PROGRESS_LENGTH - 1]}…"
+    found = {"done": done, "total": total, "text": words}
+    try:
+        # Refused here, where the handler hears of it, and not in the heartbeat.
+        encoded(found, 8 * PROGRESS_LENGTH)
+    except NotStorable as problem:
+        raise Permanent(f"the progress {problem}", problem.code) from None
+    return found
+
+
+def check_name(what: str, name: Any, limit_bytes: int) -> None:
+    if not isinstance(name, str):
+        fault = f"the name of {what} must be text, not {type(name).__name__}"
+    elif any("\ud800" <= letter <= "\udfff" for letter in name):
+        fault = f"the name of {what} is not UTF-8: {name!a}; give it another one"
+    elif not 1 <= len(name.encode()) <= limit_bytes:
+        fault = f"{what} needs a name of 1 to {limit_bytes:,} bytes, and this one has {len(name.encode()):,}"
+    elif "\0" in name:
+        fault = f"the name of {what} holds a NUL character: {name!a}"
+    else:
+        return
+    raise Permanent(fault, Code.CONTRACT_VIOLATION)
 
 
 def _fitting(text: bytes, limit_bytes: int) -> bytes:
