@@ -159,6 +159,35 @@ async def leaves_in_a_task() -> None:
 
 
 @isolated
+def speaks(raw: str) -> None:
+    """Says something to its worker that no handler has to say, and waits for its end."""
+    (mine,) = [int(entry.name) for entry in Path("/proc/self/fd").iterdir() if _is_socket(entry)]
+    socket.socket(fileno=mine).sendall(bytes.fromhex(raw))
+    time.sleep(600)
+
+
+def _is_socket(entry: Path) -> bool:
+    return entry.is_symlink() and str(entry.readlink()).startswith("socket:")
+
+
+@isolated
+def logs_without_end(*, ctx: Context) -> None:
+    ctx.logger.warning("x" * 5_000_000)
+
+
+@isolated
+def returns(kind: str) -> Any:
+    deep: Any = 1
+    for _ in range(129):
+        deep = [deep]
+    return {
+        "result": Result(1, warnings=None),  # type: ignore[arg-type]
+        "nan": float("nan"),
+        "deep": deep,
+    }[kind]
+
+
+@isolated
 def gives(kind: str) -> Any:
     return {"object": object(), "nul": "a\0b", "large": "x" * (16 * 1024 * 1024)}[kind]
 

@@ -39,10 +39,13 @@ from holdfast.worker.dependencies import SeenBreaker
 from holdfast.worker.execute import arguments, begin, conclude, failed
 from holdfast.worker.frames import frame, receive
 from holdfast.worker.memory import resident_mb
+from holdfast.worker.values import storable, word
 from holdfast.worker.workdir import Workplace
 
 LOOK_SECONDS = 0.1
 """How often news of the progress goes to the worker."""
+RECORD_LIMIT = 65_536
+"""How much of a log record goes to the worker, in characters."""
 KILLED_FIRST = "500"
 """Where memory runs out, this process goes before the worker does."""
 _SET_PARENT_DEATH_SIGNAL = 1
@@ -363,7 +366,9 @@ class _Forward(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            told = {"name": record.name, "level": record.levelno, "text": self.format(record)}
+            text = storable(self.format(record), RECORD_LIMIT)
+            level = max(0, min(record.levelno, logging.CRITICAL))
+            told = {"name": word(record.name) or "root", "level": level, "text": text}
             self._link.send({"record": told})
         except Exception:
             self.handleError(record)

@@ -25,15 +25,12 @@ from holdfast.worker.causes import attribute, causes, waitable
 from holdfast.worker.containing import contain_tasks, current
 from holdfast.worker.context import AsyncContext, Attempt, Context, LeaseLost, Means
 from holdfast.worker.isolation import CannotBeIsolated, Isolation, ProcessDied
+from holdfast.worker.messages import Heard, Malformed
 from holdfast.worker.processes import NotStarted
-from holdfast.worker.values import NotStorable, encoded
+from holdfast.worker.values import ARTIFACT_NAME_BYTES, NotStorable, check_name, checked, encoded, storable, word
 
 NO_FACTS = JobFacts(1, {})
 SPARE_THREADS = 8
-MESSAGE_LIMIT = 16_384
-"""How much of a failure's message is kept, in characters: rules may look for words in all of it."""
-WORD_LIMIT = 100
-"""How long a code may be."""
 
 
 class _Captured(io.TextIOBase):
@@ -150,9 +147,12 @@ class Executor:
             return failed(attempt, Code.HANDLER_ERROR, str(problem))
         except ProcessDied as death:
             return _lost(attempt, death)
-        if told is None:
-            return None
-        return _report(attempt, Outcome(told["outcome"]), told["output"], told["data"] | _log(attempt))
+        except Malformed as problem:
+            return _malformed(attempt, problem)
+        limit = self._payloads.limit_bytes
+        if told.output is not None and len(told.output) > self._payloads.inline_bytes:
+            return await asyncio.to_thread(taken, attempt, told, limit)
+        return taken(attempt, told, limit)
 
     async def _call(self, handler: Handler, attempt: Attempt) -> Report | None:
         """Its report is made where the handler runs: looking at what it returned or raised runs code of its own."""
@@ -231,20 +231,62 @@ def done(attempt: Attempt, returned: Any, limit_bytes: int = LIMIT_BYTES) -> Rep
         # It saw that it should stop, and had nothing to show: it has stopped early.
         return given_back(attempt)
     try:
-        extra = _told_by(result)
-        output = encoded(result.output, limit_bytes)
-        told = encoded([extra, list(attempt.artifacts.values())], limit_bytes) if extra or attempt.artifacts else b""
-        if len(output) + len(told) > limit_bytes:
-            message = f"has {len(output) + len(told):,} bytes; at most {limit_bytes:,} can be stored"
-            raise NotStorable(message, Code.PAYLOAD_REFUSED)
+        return _done(attempt, encoded(result.output, limit_bytes), _told_by(result), limit_bytes)
     except NotStorable as problem:
-        return failed(attempt, problem.code, f"the output of {attempt.lease.handler} {problem}", permanent=True)
-    data = _log(attempt)
-    if extra:
-        data["extra"] = extra
+        return _not_storable(attempt, problem)
+
+
+def taken(attempt: Attempt, told: Heard, limit_bytes: int) -> Report | None:
+    """What the process of an attempt reports, believed no more than what a handler returns or raises."""
+    report, output = told.message.report, told.output
+    is_asked = attempt.cancelled or attempt.timed_out or attempt.lost
+    if report is None:
+        # Its lease is lost, says the process; what we know of that counts.
+        return None if attempt.lost else _malformed(attempt, Malformed("reported nothing, and its lease is held"))
+    data, attempt.calls = report.data, dict(report.data.calls)
+    if report.outcome is Outcome.FAILED:
+        told_more: dict[str, Any] = {
+            "class": data.failure_class,
+            "declared_class": data.declared_class,
+            "exit_code": data.exit_code,
+            "retry_after_seconds": data.retry_after_seconds,
+            "down": word(data.down) if data.down is not None else None,
+        }
+        return failed(attempt, data.code, data.message or "no words", **told_more)
+    if report.outcome is Outcome.GIVEN_BACK and is_asked:
+        return given_back(attempt)
+    if report.outcome is not Outcome.DONE or output is None:
+        return _malformed(attempt, Malformed(f"reported '{report.outcome}', and nobody had asked it for that"))
+    try:
+        for artifact in data.artifacts:
+            check_name("an artifact", artifact.artifact, ARTIFACT_NAME_BYTES)
+            attempt.artifacts[artifact.artifact] = artifact.model_dump()
+        extra = data.extra.model_dump() if data.extra is not None else {}
+        return _done(attempt, checked(output, limit_bytes), extra, limit_bytes)
+    except NotStorable as problem:
+        return _not_storable(attempt, problem)
+    except HandlerFailure as problem:
+        return _malformed(attempt, Malformed(f"reported a file, but {problem}"))
+
+
+def _malformed(attempt: Attempt, problem: Malformed) -> Report:
+    message = f"the process of handler {attempt.lease.handler} {problem}"
+    return failed(attempt, Code.CONTRACT_VIOLATION, message, permanent=True)
+
+
+def _not_storable(attempt: Attempt, problem: NotStorable) -> Report:
+    return failed(attempt, problem.code, f"the output of {attempt.lease.handler} {problem}", permanent=True)
+
+
+def _done(attempt: Attempt, output: bytes, extra: dict[str, Any], limit_bytes: int) -> Report:
+    """Output, what the result tells and the files that were published are bounded together."""
+    data: dict[str, Any] = {"extra": extra} if extra else {}
     if attempt.artifacts:
         data["artifacts"] = list(attempt.artifacts.values())
-    return _report(attempt, Outcome.DONE, output, data)
+    size = len(output) + (len(encoded(data, limit_bytes)) if data else 0)
+    if size > limit_bytes:
+        raise NotStorable(f"has {size:,} bytes; at most {limit_bytes:,} can be stored", Code.PAYLOAD_REFUSED)
+    return _report(attempt, Outcome.DONE, output, data | _log(attempt))
 
 
 def _told_by(result: Result) -> dict[str, Any]:
@@ -294,8 +336,8 @@ def _failed_as_told(attempt: Attempt, failure: HandlerFailure, codes: Mapping[st
     if isinstance(failure, RetryAfter) and (seconds := waitable(attribute(failure, "seconds"))) is not None:
         told["retry_after_seconds"] = seconds
     if isinstance(failure, DependencyDown):
-        told["down"] = _word(attribute(failure, "name"))
-    code = said = _word(attribute(failure, "code"))
+        told["down"] = word(attribute(failure, "name"))
+    code = said = word(attribute(failure, "code"))
     if (declared := codes.get(said)) is not None:
         told["declared_class"] = declared.failure_class
         code = declared.public_code
@@ -318,7 +360,7 @@ def _crashed(attempt: Attempt, error: BaseException) -> Report:
 
 def failed(attempt: Attempt, code: str, message: str, *, permanent: bool = False, **told: Any) -> Report:
     """`told` is what else the owner may judge by; what is None was not told."""
-    data: dict[str, Any] = {"code": _word(code) or str(Code.HANDLER_ERROR), "message": _storable(message)}
+    data: dict[str, Any] = {"code": word(code) or str(Code.HANDLER_ERROR), "message": storable(message)}
     if permanent:
         data["class"] = FailureClass.PERMANENT
     data |= {name: value for name, value in told.items() if value is not None}
@@ -335,7 +377,7 @@ def _lost(attempt: Attempt, death: ProcessDied) -> Report:
 
 
 def _log(attempt: Attempt) -> dict[str, Any]:
-    return {"log": _storable("".join(attempt.log_lines), 2 * attempt.LOG_LIMIT)} if attempt.log_lines else {}
+    return {"log": storable("".join(attempt.log_lines), 2 * attempt.LOG_LIMIT)} if attempt.log_lines else {}
 
 
 def _report(attempt: Attempt, outcome: Outcome, output: bytes | None, data: dict[str, Any]) -> Report:
@@ -361,19 +403,6 @@ def _by_reference(report: Report, digest: str, size: int) -> Report:
     data = orjson.loads(report.data) if report.data is not None else {}
     told = orjson.dumps(data | {"output_ref": digest, "output_bytes": size})
     return report._replace(output=None, data=told)
-
-
-def _storable(text: str, limit: int = MESSAGE_LIMIT) -> str:
-    """Text that Postgres takes, and no more of it than anybody reads."""
-    if len(text) > limit:
-        text = f"{text[:limit]}… (cut off: it has {len(text):,} characters)"
-    return text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
-
-
-def _word(given: Any) -> str:
-    """A code or a name: one line, and short."""
-    text = " ".join(_storable(str(given if given is not None else "")).split())
-    return text if len(text) <= WORD_LIMIT else f"{text[: WORD_LIMIT - 1]}…"
 
 
 def begin(lease: Lease, facts: JobFacts = NO_FACTS) -> Attempt:

@@ -8,17 +8,24 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from holdfast.define.registry import Handler, Registry
+from holdfast.errors import Permanent
 from holdfast.store.payloads import Payloads
 from holdfast.worker.context import Attempt, Means
-from holdfast.worker.frames import LENGTH, frame
+from holdfast.worker.frames import frame
+from holdfast.worker.messages import Heard, Malformed, Message, ToldProgress, ToldRecord, heard
 from holdfast.worker.processes import KILL_PATIENCE_SECONDS, NotStarted, Process, Processes
+from holdfast.worker.values import (
+    CHECKPOINT_BYTES,
+    CHECKPOINT_NAME_BYTES,
+    check_name,
+    checked,
+    progress,
+    storable,
+)
 
 LOOK_SECONDS = 0.1
 
@@ -44,8 +51,8 @@ class Isolation:
         self._payloads = payloads
         self._processes = Processes(registry)
 
-    async def run(self, handler: Handler, attempt: Attempt) -> dict[str, Any] | None:
-        """What the attempt's process reports; None if its lease is lost. However this ends, it no longer runs."""
+    async def run(self, handler: Handler, attempt: Attempt) -> Heard:
+        """What the attempt's process reports. However this ends, it no longer runs."""
         place = self._registry.place(handler)
         if place is None:
             raise CannotBeIsolated(_not_importable(handler))
@@ -55,10 +62,9 @@ class Isolation:
             async with self._processes.lent(handler, attempt) as process:
                 process.writer.write(frame(self._task(process, attempt, *place)))
                 told = await self._attend(process, attempt)
-                process.is_fit = told is not None and told["is_fit"]
+                process.is_fit = told is not None and told.message.is_fit
             if told is not None:
-                report: dict[str, Any] | None = told["report"]
-                return report
+                return told
             # One that died while it waited for this attempt tells nothing about it: another one is taken.
             if process.has_begun or process.attempts == 1:
                 raise _death(process)
@@ -70,7 +76,7 @@ class Isolation:
     def close(self) -> None:
         self._processes.close()
 
-    async def _attend(self, process: Process, attempt: Attempt) -> dict[str, Any] | None:
+    async def _attend(self, process: Process, attempt: Attempt) -> Heard | None:
         """Serve the attempt until it reports or dies; None if it died."""
         hearing = asyncio.create_task(self._hear(process, attempt))
         either: set[asyncio.Future[Any]] = {hearing, process.ended}
@@ -87,49 +93,59 @@ class Isolation:
         finally:
             hearing.cancel()
 
-    async def _hear(self, process: Process, attempt: Attempt) -> dict[str, Any] | None:
+    async def _hear(self, process: Process, attempt: Attempt) -> Heard | None:
         """Do what the process asks for, up to its report; None if it ends without."""
-        while (message := await _message(process.reader)) is not None and "report" not in message:
-            if "progress" in message:
-                attempt.progress = message["progress"]
-            elif "begun" in message:
+        while (told := await heard(process.reader, self._payloads.limit_bytes)) is not None and not told.is_report:
+            message = told.message
+            if message.progress is not None:
+                attempt.progress = _progress(message.progress)
+            elif message.begun is not None:
                 process.has_begun = True
-            elif "record" in message:
-                record = message["record"]
-                logging.getLogger(record["name"]).log(record["level"], "%s", record["text"])
+            elif message.record is not None:
+                _log(attempt, message.record)
             else:
                 process.writer.write(frame(await self._answer(attempt, message)))
-        return message
+                try:
+                    # One that asks and asks and never listens must not fill our memory with answers.
+                    await process.writer.drain()
+                except ConnectionError:
+                    return None
+        return told
 
-    async def _answer(self, attempt: Attempt, asked: Mapping[str, Any]) -> dict[str, Any]:
+    async def _answer(self, attempt: Attempt, asked: Message) -> dict[str, Any]:
         """As in a thread: what goes wrong is the handler's to hear, whatever it is."""
         try:
             return {"answer": await self._asked(attempt, asked), "problem": None}
         except Exception as problem:
-            return {"answer": None, "problem": f"{type(problem).__name__}: {problem}"}
+            return {"answer": None, "problem": storable(f"{type(problem).__name__}: {problem}")}
 
-    async def _asked(self, attempt: Attempt, asked: Mapping[str, Any]) -> Any:
+    async def _asked(self, attempt: Attempt, asked: Message) -> Any:
         job_id, objects = attempt.lease.job_id, self._means.objects
-        if "checkpoint" in asked:
-            return await self._checkpoint(attempt, asked)
-        if "results" in asked:
-            return await self._results(job_id, asked)
-        if "breaker" in asked:
-            found = await self._means.breaker(asked["breaker"])
+        if asked.checkpoint is not None:
+            return await self._checkpoint(attempt, asked.seq, asked.checkpoint, asked.data.encode())
+        if asked.results is not None:
+            return await self._results(job_id, asked.results, asked.range)
+        if asked.breaker is not None:
+            found = await self._means.breaker(asked.breaker)
             return found.to_json() if found is not None else None
-        if "store" in asked:
-            return await asyncio.to_thread(objects.write_file, job_id, Path(asked["store"]))
-        return await asyncio.to_thread(objects.read_file, job_id, asked["fetch"], Path(asked["into"]))
+        if asked.store is not None:
+            return await asyncio.to_thread(objects.write_file, job_id, Path(asked.store))
+        if asked.fetch is not None:
+            return await asyncio.to_thread(objects.read_file, job_id, asked.fetch, Path(asked.into))
+        raise Malformed("sent what is neither a question nor a report")
 
-    async def _checkpoint(self, attempt: Attempt, asked: Mapping[str, Any]) -> bool:
-        saved = await self._means.save(attempt.lease, asked["seq"], asked["checkpoint"], asked["data"].encode())
+    async def _checkpoint(self, attempt: Attempt, seq: int, name: str, data: bytes) -> bool:
+        check_name("a checkpoint", name, CHECKPOINT_NAME_BYTES)
+        saved = await self._means.save(attempt.lease, seq, name, checked(data, CHECKPOINT_BYTES))
         if not saved:
             attempt.cancelled = attempt.lost = True
         return saved
 
-    async def _results(self, job_id: str, asked: Mapping[str, Any]) -> list[tuple[int, str | None, str | None]] | None:
+    async def _results(
+        self, job_id: str, node: str, pages: tuple[int, int, int]
+    ) -> list[tuple[int, str | None, str | None]] | None:
         """A page goes through the channel as it is; large outputs the process reads itself."""
-        page = await self._means.pages(job_id, asked["results"], *asked["range"])
+        page = await self._means.pages(job_id, node, *pages)
         if page is None:
             return None
         return [(r.item, r.output.decode() if r.output is not None else None, r.output_ref) for r in page]
@@ -151,18 +167,18 @@ class Isolation:
         }
 
 
-async def _message(reader: asyncio.StreamReader) -> dict[str, Any] | None:
-    """What the process says next; None if it is gone. An output follows as it is: it may be large, and is JSON."""
+def _progress(told: ToldProgress) -> dict[str, Any]:
     try:
-        size = LENGTH.unpack(await reader.readexactly(LENGTH.size))[0]
-        message: dict[str, Any] = orjson.loads(await reader.readexactly(size))
-        report = message.get("report")
-        if report is not None:
-            size = report.pop("output_bytes")
-            report["output"] = await reader.readexactly(size) if size is not None else None
-    except (asyncio.IncompleteReadError, ConnectionError, ValueError):
-        return None
-    return message
+        return progress(told.done, told.total, told.text)
+    except Permanent as problem:
+        raise Malformed(f"told its progress, but {problem}") from None
+
+
+def _log(attempt: Attempt, told: ToldRecord) -> None:
+    """As if it came from a logger of that name. There need not be one here: loggers stay for ever."""
+    logger = logging.getLogger(f"holdfast.handler.{attempt.lease.handler}")
+    if logger.isEnabledFor(told.level):
+        logger.handle(logger.makeRecord(told.name, told.level, "", 0, "%s", (told.text,), None))
 
 
 def _death(process: Process) -> Exception:

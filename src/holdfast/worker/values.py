@@ -1,6 +1,6 @@
 """What a handler hands over, as JSON that can be stored and read again; or why it cannot be.
 
-Outputs, what a Result tells, checkpoints: they all come through here, also from a handler's process.
+Outputs, checkpoints, names, messages: they all come through here, also from a handler's process.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ CHECKPOINT_BYTES = 1 << 20
 CHECKPOINT_NAME_BYTES = 200
 ARTIFACT_NAME_BYTES = 1024
 PROGRESS_LENGTH = 1000
+MESSAGE_LIMIT = 16_384
+"""How much of a failure's message is kept, in characters: rules may look for words in all of it."""
+WORD_LIMIT = 100
+"""How long a code may be."""
 _LEAVES = frozenset((int, bool, NoneType))
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
@@ -98,6 +102,19 @@ def check_name(what: str, name: Any, limit_bytes: int) -> None:
     else:
         return
     raise Permanent(fault, Code.CONTRACT_VIOLATION)
+
+
+def storable(text: str, limit: int = MESSAGE_LIMIT) -> str:
+    """Text that Postgres takes, and no more of it than anybody reads."""
+    if len(text) > limit:
+        text = f"{text[:limit]}… (cut off: it has {len(text):,} characters)"
+    return text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
+
+
+def word(given: Any) -> str:
+    """A code or a name: one line, and short."""
+    text = " ".join(storable(str(given if given is not None else "")).split())
+    return text if len(text) <= WORD_LIMIT else f"{text[: WORD_LIMIT - 1]}…"
 
 
 def _fitting(text: bytes, limit_bytes: int) -> bytes:
