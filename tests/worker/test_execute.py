@@ -489,7 +489,9 @@ async def test_a_param_cannot_stand_in_for_the_context() -> None:
     async def anything(*, ctx: AsyncContext, **params: Any) -> list[Any]:
         return [type(ctx).__name__, params]
 
-    assert output(await bench(anything).result({"ctx": "forged", "a": 1})) == ["AsyncContext", {"a": 1}]
+    assert output(await bench(anything).result({"a": 1})) == ["AsyncContext", {"a": 1}]
+    data = told(await bench(anything).result({"ctx": "forged", "a": 1}))
+    assert (data["code"], data["class"]) == ("CONTRACT_VIOLATION", "permanent")
 
 
 async def test_what_a_handler_prints_is_kept_with_its_attempt(

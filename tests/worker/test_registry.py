@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from holdfast.define.registry import ContractViolation, Handler, Registry, describe, discover, handler
 from holdfast.errors import InvalidInput
@@ -78,6 +79,60 @@ def test_rich_annotations_are_checked_and_converted_by_pydantic() -> None:
         function.arguments({"box": {"west": 1, "east": 2}, "mode": "middle"})
 
 
+def test_what_an_annotation_adds_to_a_type_is_checked_too() -> None:
+    def takes(
+        size: Annotated[int, Field(gt=0)], where: Annotated[Context, "the attempt"], tag: Annotated[str, "plain"] = ""
+    ) -> None: ...
+
+    function = found(takes)
+    assert function.context_parameter == "where"
+    assert function.arguments({"size": 3, "tag": "a"}) == {"size": 3, "tag": "a"}
+    with pytest.raises(ContractViolation, match="'size': Input should be greater than 0"):
+        function.arguments({"size": -5})
+
+
+def test_a_parameter_that_can_only_be_given_by_position_is_refused_where_the_handler_is_made() -> None:
+    def by_position(a: int, /, b: int = 1) -> None: ...
+
+    def has_a_default(a: int = 1, /, b: int = 1) -> None: ...
+
+    with pytest.raises(
+        InvalidInput, match=r"'maps\.stack' takes 'a' by position only, and params come by name"
+    ) as refused:
+        found(by_position)
+    assert refused.value.remedy == "Remove the '/' from its parameters."
+    assert found(has_a_default).arguments({"b": 2}) == {"b": 2}
+    with pytest.raises(ContractViolation, match="does not take 'a'"):
+        found(has_a_default).arguments({"a": 2})
+
+
+def test_a_param_with_the_name_of_the_context_is_refused() -> None:
+    def named(item: str, *, ctx: Any) -> None: ...
+
+    def anything(where: Context, **params: Any) -> None: ...
+
+    def without(**params: Any) -> None: ...
+
+    with pytest.raises(ContractViolation, match="gives it the context as 'ctx': name the param otherwise"):
+        found(named).arguments({"item": "a", "ctx": "forged"})
+    with pytest.raises(ContractViolation, match="gives it the context as 'where'"):
+        found(anything).arguments({"where": "forged"})
+    assert found(without).arguments({"ctx": 1}) == {"ctx": 1}
+
+
+def test_what_cannot_carry_a_mark_is_refused_with_what_to_do() -> None:
+    class Tool:
+        def run(self, size: int) -> int:
+            return size
+
+    for callable_, name in ((Tool().run, "tool"), (print, "print"), (max, "max")):
+        with pytest.raises(InvalidInput, match=rf"'{name}' cannot be made of .*: it is no function") as refused:
+            handler(name)(callable_)
+        assert refused.value.remedy == "Define a function that calls it, and mark that with @handler."
+    with pytest.raises(InvalidInput, match="has no name of its own"):
+        handler()(functools.partial(stack, item="a"))
+
+
 def test_params_collected_by_a_double_star_may_be_anything() -> None:
     def anything(**params: Any) -> None: ...
 
@@ -103,8 +158,6 @@ def test_a_context_is_found_by_its_annotation_or_by_the_name_ctx() -> None:
     assert found(without).context_parameter is None
     for function in (annotated, awaited, named):
         assert found(function).arguments({"item": "a"}) == {"item": "a"}
-    with pytest.raises(ContractViolation, match="does not take 'where'"):
-        found(annotated).arguments({"item": "a", "where": "forged"})
 
 
 def test_async_functions_are_told_from_plain_ones() -> None:

@@ -60,6 +60,9 @@ class Handler:
 
     def arguments(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """The params as keyword arguments; a missing, unknown or wrongly typed one is refused."""
+        if self.context_parameter in params:
+            given = f"the worker gives it the context as '{self.context_parameter}'"
+            raise ContractViolation(f"handler {self.name}: {given}: name the param otherwise")
         missing = self.required - params.keys()
         if missing:
             raise ContractViolation(f"handler {self.name} misses {_names(missing)}")
@@ -86,7 +89,9 @@ def handler(
     """Make a function a handler. It stays an ordinary function and can be called as one."""
 
     def mark(function: Function) -> Function:
-        known_as = name or function.__name__
+        known_as = name or getattr(function, "__name__", None)
+        if known_as is None:
+            raise InvalidInput(f"{function!r} has no name of its own.", remedy="Give it one: @handler('name')")
         _check_isolation(known_as, isolation, memory_mb, attempts_per_process, network=network)
         found = describe(
             function,
@@ -98,7 +103,10 @@ def handler(
             network=network,
             attempts_per_process=attempts_per_process,
         )
-        setattr(function, ATTRIBUTE, found)
+        try:
+            setattr(function, ATTRIBUTE, found)
+        except (AttributeError, TypeError):
+            raise _no_function(known_as, function) from None
         return function
 
     return mark
@@ -132,18 +140,28 @@ def _check_isolation(
 def describe(function: Callable[..., Any], name: str, **options: Any) -> Handler:
     """Read a function's signature once, at import, so that calls cost nothing."""
     try:
-        hints = typing.get_type_hints(function)
+        hints = typing.get_type_hints(function, include_extras=True)
     except (NameError, TypeError):
         hints = {}
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        raise _no_function(name, function) from None
     context, takes_anything = None, False
     required, checks = set(), {}
-    for parameter in inspect.signature(function).parameters.values():
+    for parameter in parameters:
         annotation = hints.get(parameter.name, parameter.annotation)
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             takes_anything = True
         elif parameter.kind is inspect.Parameter.VAR_POSITIONAL:
             continue
-        elif getattr(annotation, "__holdfast_context__", False) or parameter.name == "ctx":
+        elif parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+            if parameter.default is inspect.Parameter.empty:
+                raise InvalidInput(
+                    f"The handler '{name}' takes '{parameter.name}' by position only, and params come by name.",
+                    remedy="Remove the '/' from its parameters.",
+                )
+        elif _is_context(annotation) or parameter.name == "ctx":
             context = parameter.name
         else:
             checks[parameter.name] = _check(name, parameter.name, annotation)
@@ -158,6 +176,19 @@ def describe(function: Callable[..., Any], name: str, **options: Any) -> Handler
         required=frozenset(required),
         checks=checks,
         **options,
+    )
+
+
+def _is_context(annotation: Any) -> bool:
+    plain = typing.get_args(annotation)[0] if typing.get_origin(annotation) is typing.Annotated else annotation
+    return getattr(plain, "__holdfast_context__", False) is True
+
+
+def _no_function(name: str, given: Any) -> InvalidInput:
+    """Of a method of one object, a builtin: other processes would not find it, and it cannot be marked."""
+    return InvalidInput(
+        f"The handler '{name}' cannot be made of {given!r}: it is no function.",
+        remedy="Define a function that calls it, and mark that with @handler.",
     )
 
 
