@@ -376,7 +376,7 @@ async def test_an_artifact_needs_a_name_that_can_be_stored(name: Any, message: s
         ("half", float("nan"), "CONTRACT_VIOLATION", "checkpoint 'half' contains NaN"),
         ("half", nested(129), "CONTRACT_VIOLATION", "checkpoint 'half' is nested more than 128 levels deep"),
         ("half", "a\0b", "PAYLOAD_REFUSED", "checkpoint 'half' contains a NUL character"),
-        ("half", "x" * 1_048_575, "PAYLOAD_REFUSED", "checkpoint 'half' has 1,048,577 bytes; at most 1,048,576"),
+        ("half", "x" * 4_194_303, "PAYLOAD_REFUSED", "checkpoint 'half' has 4,194,305 bytes; at most 4,194,304"),
         ("", 1, "CONTRACT_VIOLATION", "a checkpoint needs a name of 1 to 200 bytes"),
         ("x" * 201, 1, "CONTRACT_VIOLATION", "a checkpoint needs a name of 1 to 200 bytes"),
         ("a\0b", 1, "CONTRACT_VIOLATION", "holds a NUL character"),
@@ -397,9 +397,9 @@ async def test_a_checkpoint_that_cannot_be_stored_fails_its_attempt_for_good(
     assert message in data["message"]
 
 
-async def test_a_checkpoint_may_have_a_mebibyte() -> None:
+async def test_a_checkpoint_may_have_four_mebibytes() -> None:
     def saves(*, ctx: Context) -> None:
-        ctx.checkpoint("half", "x" * 1_048_574)
+        ctx.checkpoint("half", "x" * 4_194_302)
 
     desk = bench(saves)
     assert output(await desk.result()) is None

@@ -348,14 +348,19 @@ def _failed_as_told(attempt: Attempt, failure: HandlerFailure, codes: Mapping[st
 
 def _crashed(attempt: Attempt, error: BaseException) -> Report:
     """An exception that says nothing about itself is for the rules to judge; operators keep the whole traceback."""
-    for part in traceback.TracebackException.from_exception(error).format():
-        attempt.write(part)
+    _write_traceback(attempt, error)
     try:
         words = str(error)
     except BaseException:
         words = ""
     message = f"{type(error).__name__}: {words}" if words else type(error).__name__
     return failed(attempt, Code.HANDLER_ERROR, message, **causes(error))
+
+
+def _write_traceback(attempt: Attempt, error: BaseException) -> None:
+    """Part by part: one whose message has no end is there once, and not once more for every step."""
+    for part in traceback.TracebackException.from_exception(error).format():
+        attempt.write(part)
 
 
 def failed(attempt: Attempt, code: str, message: str, *, permanent: bool = False, **told: Any) -> Report:

@@ -15,8 +15,9 @@ from holdfast.errors import FailureClass
 from holdfast.worker.causes import EXIT_CODE_LIMIT, RETRY_AFTER_LIMIT_SECONDS
 from holdfast.worker.dependencies import CALLS_LIMIT
 from holdfast.worker.frames import LENGTH
+from holdfast.worker.values import CHECKPOINT_BYTES
 
-FRAME_SLACK_BYTES = 4 << 20
+FRAME_SLACK_BYTES = 2 * CHECKPOINT_BYTES + (1 << 20)
 """What a message may have beyond the largest payload: a checkpoint with its quotes escaped, a log record, a failure."""
 
 Name = Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[^\x00]*\z")]

@@ -20,7 +20,7 @@ from holdfast.errors import Code, Permanent
 
 DEPTH_LIMIT = 128
 """How many levels deep a value may be nested: a result or a fan-in that wraps it must still be written and read."""
-CHECKPOINT_BYTES = 1 << 20
+CHECKPOINT_BYTES = 4 << 20
 """How large a checkpoint may be: it says where to go on, and comes with the claim of every further attempt."""
 CHECKPOINT_NAME_BYTES = 200
 ARTIFACT_NAME_BYTES = 1024
