@@ -183,7 +183,7 @@ async def test_params_and_outputs_that_are_too_large_fail_their_task_at_once(dat
         status = await engine.run(chain().definition(), {"size": 2000})
         error = nodes(status)["make"]["error"]
         assert (error["code"], error["class"], error["attempt"]) == ("PAYLOAD_REFUSED", "permanent", 1)
-        assert "the output has 2,011 bytes; at most 1,000" in error["message"]
+        assert "the output of make has 2,011 bytes; at most 1,000" in error["message"]
 
 
 def wide(aggregation: str = "collect") -> str:

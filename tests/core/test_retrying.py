@@ -294,6 +294,21 @@ def test_an_attempt_given_back_spends_nothing_invariant_9() -> None:
     assert driver.state.status == "completed"
 
 
+def test_a_task_that_is_given_back_without_end_waits_longer_and_longer_but_is_never_given_up() -> None:
+    driver = one({"max_retries": 0}, Rules(lost_limit=0, crash_limit=1))
+    pauses = []
+    for _ in range(200):
+        effect = retried(driver.give_back("a"))
+        assert (effect.retries, effect.lost, effect.crashes) == (0, 0, 0)
+        pauses.append(None if effect.due_at is None else effect.due_at - driver.now)
+        driver.now = max(driver.now, effect.due_at or 0.0)
+    assert pauses[:100] == [None] * 100
+    assert pauses[100:103] == [1.0, 2.0, 3.0]
+    assert pauses[160:] == [60.0] * 40
+    driver.done("a")
+    assert driver.state.status == "completed"
+
+
 def test_giving_back_keeps_what_was_spent_before() -> None:
     driver = one({"max_retries": 2}, Rules(lost_limit=5))
     driver.fail("a")

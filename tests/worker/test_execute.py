@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import subprocess
 import sys
 import threading
@@ -319,7 +320,7 @@ UNSTORABLE = [
     ("infinity", lambda: {"a": [1, -float("inf")]}, CONTRACT, "contains NaN or an infinity"),
     ("deep", lambda: nested(129), CONTRACT, "is nested more than 128 levels deep"),
     ("itself", itself, CONTRACT, "is nested more than 128 levels deep"),
-    ("laughs", laughs, "PAYLOAD_REFUSED", "has more than 16,777,216 bytes"),
+    ("laughs", laughs, "PAYLOAD_REFUSED", "has far more than 16,777,216 bytes"),
     ("enum", lambda: [Moody.ONE], CONTRACT, "cannot be stored as JSON: ZeroDivisionError: not today"),
     ("zone", lambda: datetime(2026, 1, 1, tzinfo=Nowhere()), CONTRACT, "LookupError: nobody knows"),
 ]  # fmt: skip
@@ -577,6 +578,25 @@ async def test_an_attempt_that_is_ended_by_its_time_limit_reports_a_timeout(kind
     assert report is not None
     assert (told(report)["code"], told(report).get("class")) == ("TIMEOUT", None)
     assert told(report)["message"] == "the attempt took longer than its 7 s"
+
+
+async def test_a_coroutine_that_returns_nothing_when_its_time_is_up_has_timed_out() -> None:
+    begun = asyncio.Event()
+
+    async def stops(*, ctx: AsyncContext) -> None:
+        begun.set()
+        while not ctx.cancelled:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+
+    attempt = begin(lease(timeout_seconds=7.0))
+    task = asyncio.create_task(bench(stops).run(attempt))
+    await started(task, begun)
+    attempt.timed_out = attempt.cancelled = True
+    task.cancel()
+    report = await task
+    assert report is not None
+    assert (report.outcome, told(report)["code"]) == ("failed", "TIMEOUT")
 
 
 async def test_an_attempt_that_is_interrupted_goes_back_and_a_lost_one_reports_nothing() -> None:

@@ -8,7 +8,7 @@ from holdfast.core import fanning
 from holdfast.core.effects import OWN_TASK, FinishTask, RecordAttempt, RetryTask
 from holdfast.core.failing import failure, is_permanent
 from holdfast.core.limiting import limits_of
-from holdfast.core.retrying import delay_seconds
+from holdfast.core.retrying import delay_seconds, return_pause_seconds
 from holdfast.core.signals import Outcome, TaskReported, TaskView
 from holdfast.core.states import TERMINAL, NodeState, Status, Trigger
 from holdfast.core.turn import Turn
@@ -34,7 +34,9 @@ def task_reported(turn: Turn, signal: TaskReported) -> None:
         case Outcome.LOST:
             _lost(turn, signal, task, node)
         case Outcome.GIVEN_BACK:
-            _again(turn, signal, task, node, None, task.retries, task.lost, task.crashes)
+            pause = return_pause_seconds(signal.attempt)
+            due_at = turn.now + pause if pause else None
+            _again(turn, signal, task, node, due_at, task.retries, task.lost, task.crashes)
 
 
 def reject(turn: Turn, node: str, item: int, epoch: int, worker: str | None) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from holdfast.define.retry import Backoff, Jitter, Retry
 
+FREE_RETURNS = 100
+LONGEST_RETURN_PAUSE_SECONDS = 60.0
+
 
 def delay_seconds(retry: Retry, number: int, chance: float) -> float:
     """The pause before retry `number` (from 1), within the policy's bounds; `chance` in [0, 1) is its jitter."""
@@ -30,3 +33,12 @@ def delay_seconds(retry: Retry, number: int, chance: float) -> float:
         case Jitter.RANGE:
             least, most = retry.jitter_seconds
             return base + least + (most - least) * chance
+
+
+def return_pause_seconds(attempt: int) -> float:
+    """The pause before a task that its worker gave back runs again: none, but for a task of very many attempts.
+
+    Giving back has no budget, for a worker that leaves is no fault of the task. Whatever makes workers give one task
+    back again and again is slowed down instead: a second more each time, up to a minute.
+    """
+    return min(float(max(0, attempt - FREE_RETURNS)), LONGEST_RETURN_PAUSE_SECONDS)

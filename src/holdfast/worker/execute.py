@@ -224,12 +224,12 @@ def interrupted(attempt: Attempt) -> Report | None:
     return given_back(attempt)
 
 
-def done(attempt: Attempt, returned: Any, limit_bytes: int = LIMIT_BYTES) -> Report:
+def done(attempt: Attempt, returned: Any, limit_bytes: int = LIMIT_BYTES) -> Report | None:
     """What a handler returned, if it can be stored. Nothing, after it saw `ctx.cancelled`, gives the task back."""
     result = returned if isinstance(returned, Result) else Result(returned)
     if result.output is None and attempt.saw_cancelled:
         # It saw that it should stop, and had nothing to show: it has stopped early.
-        return given_back(attempt)
+        return interrupted(attempt)
     try:
         return _done(attempt, encoded(result.output, limit_bytes), _told_by(result), limit_bytes)
     except NotStorable as problem:

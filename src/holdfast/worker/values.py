@@ -25,6 +25,8 @@ CHECKPOINT_BYTES = 4 << 20
 CHECKPOINT_NAME_BYTES = 200
 ARTIFACT_NAME_BYTES = 1024
 PROGRESS_LENGTH = 1000
+FAR_BEYOND = 4
+"""So many times too large, a value is not even encoded; below that, people hear how large it is."""
 MESSAGE_LIMIT = 16_384
 """How much of a failure's message is kept, in characters: rules may look for words in all of it."""
 WORD_LIMIT = 100
@@ -146,8 +148,8 @@ def _look(value: Any, limit_bytes: int) -> None:
                 deeper += _parts(one)
             elif not math.isfinite(one):
                 raise NotStorable("contains NaN or an infinity, which JSON does not have")
-            if size + len(deeper) > limit_bytes:
-                message = f"has more than {limit_bytes:,} bytes; no more can be stored"
+            if size + len(deeper) > FAR_BEYOND * limit_bytes:
+                message = f"has far more than {limit_bytes:,} bytes; no more can be stored"
                 raise NotStorable(message, Code.PAYLOAD_REFUSED)
         if not deeper:
             return
