@@ -168,7 +168,7 @@ class Executor:
             reports: list[Report | None] = []
             try:
                 # A task of its own: a handler that cancels the task in which it runs must not cancel ours.
-                await loop.create_task(concluded(attempt, work(), codes, limit, reports), context=context)
+                await loop.create_task(concluded(attempt, work, codes, limit, reports), context=context)
             except asyncio.CancelledError:
                 # By the handler in its last step: what it has come to counts.
                 if not reports:
@@ -202,14 +202,14 @@ def conclude(
 
 async def concluded(
     attempt: Attempt,
-    work: Coroutine[Any, Any, Any],
+    call: Callable[[], Coroutine[Any, Any, Any]],
     codes: Mapping[str, ErrorCode],
     limit_bytes: int,
     reports: list[Report | None],
 ) -> None:
     """The same for a coroutine; the report is put down, for a task that was cancelled returns nothing."""
     try:
-        reports.append(done(attempt, await work, limit_bytes))
+        reports.append(done(attempt, await call(), limit_bytes))
     except BaseException as error:
         reports.append(raised(attempt, error, codes))
 

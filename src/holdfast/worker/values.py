@@ -50,7 +50,7 @@ def encoded(value: Any, limit_bytes: int) -> bytes:
         text = orjson.dumps(value)
     except NotStorable:
         raise
-    except (TypeError, ValueError) as error:
+    except orjson.JSONEncodeError as error:
         raise NotStorable(f"cannot be stored as JSON: {error}") from None
     except Exception as error:
         # Whatever an object of the handler's own does when somebody looks at it.
