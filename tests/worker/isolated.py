@@ -59,6 +59,8 @@ def shares(leaves: str = "", *, ctx: Context) -> dict[str, Any]:
         subprocess.Popen(["sleep", "600"])
     elif leaves == "directory":
         os.chdir("/")
+    elif leaves == "stream":
+        sys.stdout.close()
     elif leaves == "failure":
         raise Transient("later")
     elif leaves == "nothing":
@@ -168,6 +170,15 @@ def speaks(raw: str) -> None:
 
 def _is_socket(entry: Path) -> bool:
     return entry.is_symlink() and str(entry.readlink()).startswith("socket:")
+
+
+@isolated
+def closes_its_streams(fails: bool) -> str:
+    sys.stdout.close()
+    sys.stderr = None  # type: ignore[assignment]
+    if fails:
+        raise ValueError("bad value")
+    return "fine"
 
 
 @isolated

@@ -141,6 +141,11 @@ async def test_all_that_is_printed_at_any_level_is_kept_in_its_order(desk: Desk)
     assert log.endswith("… the rest was cut off\n")
 
 
+async def test_a_handler_that_closes_its_streams_still_reports(desk: Desk) -> None:
+    assert output(await desk.result("closes_its_streams", {"fails": False})) == "fine"
+    assert told(await desk.result("closes_its_streams", {"fails": True}))["message"] == "ValueError: bad value"
+
+
 async def test_log_lines_go_to_the_attempt_and_records_to_the_worker(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -205,6 +210,7 @@ HOSTILE = {
     "calls that are none": report_of(data={"calls": {"gateway": 5}}),
     "progress that is none": framed(b'{"progress": 5}'),
     "progress with a large number": framed(b'{"progress": {"done": 1e999, "total": 1, "text": ""}}'),
+    "neither a question nor a report": framed(b'{"seq": 5}'),
     "a record that is none": framed(b'{"record": {"name": 5}}'),
 }
 

@@ -38,7 +38,7 @@ async def test_a_process_is_for_one_handler_and_for_one_attempt_at_a_time(desk: 
     assert len({output(report) for report in beside}) == 3
 
 
-@pytest.mark.parametrize("leaves", ["thread", "process", "directory", "failure", "nothing"])
+@pytest.mark.parametrize("leaves", ["thread", "process", "directory", "stream", "failure", "nothing"])
 async def test_a_process_in_which_an_attempt_has_left_something_or_failed_runs_no_other(
     desk: Desk, leaves: str
 ) -> None:

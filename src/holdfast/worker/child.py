@@ -71,7 +71,7 @@ def live(channel: socket.socket, output: int, parent: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     _take_streams(output)
     link = _Link(channel)
-    ours = {threading.current_thread(), link.listen()}
+    ours, streams = {threading.current_thread(), link.listen()}, (sys.stdout, sys.stderr)
     here = _working_directory()
     while True:
         task, attempt = link.next_task()
@@ -82,6 +82,8 @@ def live(channel: socket.socket, output: int, parent: int) -> None:
             and report.outcome == Outcome.DONE
             and _is_fit(task["memory_mb"], ours)
             and _working_directory() == here
+            and (sys.stdout, sys.stderr) == streams
+            and not any(stream.closed for stream in streams)
         )
         link.report(report, is_fit=is_fit)
         if not is_fit:
@@ -134,11 +136,12 @@ def _unbuffered(descriptor: int) -> TextIO:
 
 
 def _flush() -> None:
-    """What C code has printed but not yet written."""
+    """What C code has printed but not yet written. The handler may have closed its streams, or put others there."""
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).fflush(None)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
 
 
 @dataclass(slots=True)
@@ -148,7 +151,9 @@ class _Attempt(Attempt):
     stream: TextIO = field(default_factory=lambda: sys.stdout)
 
     def write(self, text: str) -> None:
-        self.stream.write(text)
+        # The handler may have closed it: then its words are lost, and not its report.
+        with contextlib.suppress(OSError, ValueError):
+            self.stream.write(text)
 
 
 def _begin(task: dict[str, Any]) -> _Attempt:

@@ -116,6 +116,8 @@ class Isolation:
         """As in a thread: what goes wrong is the handler's to hear, whatever it is."""
         try:
             return {"answer": await self._asked(attempt, asked), "problem": None}
+        except Malformed:
+            raise
         except Exception as problem:
             return {"answer": None, "problem": storable(f"{type(problem).__name__}: {problem}")}
 
