@@ -683,7 +683,7 @@ class _Classless(Permanent):
 ODD = [
     (_Unreadable("x"), {"code": "HANDLER_ERROR", "message": "_Unreadable: x"}),
     (_Large("x"), {"code": "HANDLER_ERROR", "message": "_Large: x"}),
-    (_Unmade(), {"code": "HANDLER_ERROR", "message": "no words", "class": "permanent"}),
+    (_Unmade(), {"code": "HANDLER_ERROR", "message": "no message", "class": "permanent"}),
     (_Mute(), {"code": "HANDLER_ERROR", "message": "_Mute"}),
     (_Classless("x"), {"code": "HANDLER_ERROR", "message": "x"}),
     (Permanent("x", code=["A", "B"]), {"code": "['A', 'B']", "message": "x", "class": "permanent"}),  # type: ignore[arg-type]

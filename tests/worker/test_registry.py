@@ -89,6 +89,8 @@ def test_what_an_annotation_adds_to_a_type_is_checked_too() -> None:
     assert function.arguments({"size": 3, "tag": "a"}) == {"size": 3, "tag": "a"}
     with pytest.raises(ContractViolation, match="'size': Input should be greater than 0"):
         function.arguments({"size": -5})
+    with pytest.raises(ContractViolation, match="'size' must be int, not str"):
+        function.arguments({"size": "5"})
 
 
 def test_a_parameter_that_can_only_be_given_by_position_is_refused_where_the_handler_is_made() -> None:

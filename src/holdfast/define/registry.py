@@ -23,6 +23,9 @@ ATTRIBUTE = "__holdfast_handler__"
 THREAD, PROCESS = "thread", "process"
 """Where a handler may run: in the worker, or in a process of its own."""
 
+PLAIN_TYPES = (str, int, bool, dict, list, float)
+"""Annotations that are checked exactly: no text becomes a number."""
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -161,7 +164,7 @@ def describe(function: Callable[..., Any], name: str, **options: Any) -> Handler
                     f"The handler '{name}' takes '{parameter.name}' by position only, and params come by name.",
                     remedy="Remove the '/' from its parameters.",
                 )
-        elif _is_context(annotation) or parameter.name == "ctx":
+        elif getattr(_without_extras(annotation), "__holdfast_context__", False) or parameter.name == "ctx":
             context = parameter.name
         else:
             checks[parameter.name] = _check(name, parameter.name, annotation)
@@ -179,9 +182,8 @@ def describe(function: Callable[..., Any], name: str, **options: Any) -> Handler
     )
 
 
-def _is_context(annotation: Any) -> bool:
-    plain = typing.get_args(annotation)[0] if typing.get_origin(annotation) is typing.Annotated else annotation
-    return getattr(plain, "__holdfast_context__", False) is True
+def _without_extras(annotation: Any) -> Any:
+    return typing.get_args(annotation)[0] if typing.get_origin(annotation) is typing.Annotated else annotation
 
 
 def _no_function(name: str, given: Any) -> InvalidInput:
@@ -196,7 +198,7 @@ def _check(handler_name: str, parameter: str, annotation: Any) -> Callable[[Any]
     """How a value is checked against an annotation; anything else than a plain type is left to pydantic."""
     if annotation in (inspect.Parameter.empty, Any):
         return _unchecked
-    if annotation in (str, int, bool, dict, list, float):
+    if annotation in PLAIN_TYPES:
         accepted = (int, float) if annotation is float else (annotation,)
 
         def check_plain(value: Any) -> Any:
@@ -209,10 +211,12 @@ def _check(handler_name: str, parameter: str, annotation: Any) -> Callable[[Any]
 
         return check_plain
     adapter = TypeAdapter(annotation)
+    base = _without_extras(annotation)
+    check_base = _check(handler_name, parameter, base) if base in PLAIN_TYPES else _unchecked
 
     def check_rich(value: Any) -> Any:
         try:
-            return adapter.validate_python(value)
+            return adapter.validate_python(check_base(value))
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join([parameter, *(str(part) for part in first["loc"])])

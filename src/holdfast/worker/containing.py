@@ -1,6 +1,6 @@
 """Where a handler's code ends and the worker's begins: which attempt runs, and that its tasks cannot end the loop.
 
-asyncio passes a SystemExit or a KeyboardInterrupt of any task on to whoever runs the loop. That is right for a program
+asyncio passes a SystemExit or a KeyboardInterrupt of any task on to the caller of the loop. That is right for a program
 and wrong for a worker: a library that calls `sys.exit` inside `asyncio.gather` would end the worker and all siblings.
 """
 

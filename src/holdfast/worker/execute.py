@@ -25,7 +25,7 @@ from holdfast.worker.causes import attribute, causes, waitable
 from holdfast.worker.containing import contain_tasks, current
 from holdfast.worker.context import AsyncContext, Attempt, Context, LeaseLost, Means
 from holdfast.worker.isolation import CannotBeIsolated, Isolation, ProcessDied
-from holdfast.worker.messages import Heard, Malformed
+from holdfast.worker.messages import Malformed, Received
 from holdfast.worker.processes import NotStarted
 from holdfast.worker.values import ARTIFACT_NAME_BYTES, NotStorable, check_name, checked, encoded, storable, word
 
@@ -140,7 +140,7 @@ class Executor:
 
     async def _run_isolated(self, handler: Handler, attempt: Attempt) -> Report | None:
         try:
-            told = await self._isolation.run(handler, attempt)
+            answer = await self._isolation.run(handler, attempt)
         except CannotBeIsolated as problem:
             return failed(attempt, Code.CONTRACT_VIOLATION, str(problem), permanent=True)
         except NotStarted as problem:
@@ -150,9 +150,9 @@ class Executor:
         except Malformed as problem:
             return _malformed(attempt, problem)
         limit = self._payloads.limit_bytes
-        if told.output is not None and len(told.output) > self._payloads.inline_bytes:
-            return await asyncio.to_thread(taken, attempt, told, limit)
-        return taken(attempt, told, limit)
+        if answer.output is not None and len(answer.output) > self._payloads.inline_bytes:
+            return await asyncio.to_thread(received, attempt, answer, limit)
+        return received(attempt, answer, limit)
 
     async def _call(self, handler: Handler, attempt: Attempt) -> Report | None:
         """Its report is made where the handler runs: looking at what it returned or raised runs code of its own."""
@@ -231,32 +231,35 @@ def done(attempt: Attempt, returned: Any, limit_bytes: int = LIMIT_BYTES) -> Rep
         # It saw that it should stop, and had nothing to show: it has stopped early.
         return interrupted(attempt)
     try:
-        return _done(attempt, encoded(result.output, limit_bytes), _told_by(result), limit_bytes)
+        return _done(attempt, encoded(result.output, limit_bytes), _extra_of(result), limit_bytes)
     except NotStorable as problem:
         return _not_storable(attempt, problem)
 
 
-def taken(attempt: Attempt, told: Heard, limit_bytes: int) -> Report | None:
+def received(attempt: Attempt, answer: Received, limit_bytes: int) -> Report | None:
     """What the process of an attempt reports, believed no more than what a handler returns or raises."""
-    report, output = told.message.report, told.output
+    report, output = answer.message.report, answer.output
     is_asked = attempt.cancelled or attempt.timed_out or attempt.lost
+    if report is None and attempt.lost:
+        return None
     if report is None:
-        # Its lease is lost, says the process; what we know of that counts.
-        return None if attempt.lost else _malformed(attempt, Malformed("reported nothing, and its lease is held"))
+        return _malformed(attempt, Malformed("reported a lost lease, but its worker holds the lease"))
     data, attempt.calls = report.data, dict(report.data.calls)
     if report.outcome is Outcome.FAILED:
-        told_more: dict[str, Any] = {
+        more: dict[str, Any] = {
             "class": data.failure_class,
             "declared_class": data.declared_class,
             "exit_code": data.exit_code,
             "retry_after_seconds": data.retry_after_seconds,
             "down": word(data.down) if data.down is not None else None,
         }
-        return failed(attempt, data.code, data.message or "no words", **told_more)
+        return failed(attempt, data.code, data.message or "no message", **more)
     if report.outcome is Outcome.GIVEN_BACK and is_asked:
         return given_back(attempt)
-    if report.outcome is not Outcome.DONE or output is None:
-        return _malformed(attempt, Malformed(f"reported '{report.outcome}', and nobody had asked it for that"))
+    if report.outcome is not Outcome.DONE:
+        return _malformed(attempt, Malformed(f"reported '{report.outcome}' without being asked for that"))
+    if output is None:
+        return _malformed(attempt, Malformed("reported its end without an output"))
     try:
         for artifact in data.artifacts:
             check_name("an artifact", artifact.artifact, ARTIFACT_NAME_BYTES)
@@ -289,7 +292,7 @@ def _done(attempt: Attempt, output: bytes, extra: dict[str, Any], limit_bytes: i
     return _report(attempt, Outcome.DONE, output, data | _log(attempt))
 
 
-def _told_by(result: Result) -> dict[str, Any]:
+def _extra_of(result: Result) -> dict[str, Any]:
     """What a result tells beside its output; nothing if there is nothing to tell."""
     extra = {"warnings": result.warnings, "deliverables": result.deliverables, "metrics": result.metrics}
     for name, kinds in (("warnings", (list, tuple)), ("deliverables", (dict,)), ("metrics", (dict,))):
@@ -322,13 +325,13 @@ def raised(attempt: Attempt, error: BaseException, codes: Mapping[str, ErrorCode
             return _failed_as_told(attempt, error, codes)
         return _crashed(attempt, error)
     except BaseException as problem:
-        message = f"{attempt.lease.handler} raised what cannot be looked at: {type(problem).__name__}"
+        message = f"{attempt.lease.handler} raised an exception that cannot be read: {type(problem).__name__}"
         return failed(attempt, Code.HANDLER_ERROR, message)
 
 
 def _failed_as_told(attempt: Attempt, failure: HandlerFailure, codes: Mapping[str, ErrorCode]) -> Report:
     """A subclass may have set none of its attributes, or anything."""
-    message = str(attribute(failure, "message") or failure) or "no words"
+    message = str(attribute(failure, "message") or failure) or "no message"
     told: dict[str, Any] = {}
     kind = attribute(failure, "failure_class")
     if isinstance(kind, str) and kind in tuple(FailureClass):

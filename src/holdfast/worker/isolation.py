@@ -16,7 +16,7 @@ from holdfast.errors import Permanent
 from holdfast.store.payloads import Payloads
 from holdfast.worker.context import Attempt, Means
 from holdfast.worker.frames import frame
-from holdfast.worker.messages import Heard, Malformed, Message, ToldProgress, ToldRecord, heard
+from holdfast.worker.messages import Malformed, Message, Received, SentProgress, SentRecord, next_message
 from holdfast.worker.processes import KILL_PATIENCE_SECONDS, NotStarted, Process, Processes
 from holdfast.worker.values import (
     CHECKPOINT_BYTES,
@@ -51,7 +51,7 @@ class Isolation:
         self._payloads = payloads
         self._processes = Processes(registry)
 
-    async def run(self, handler: Handler, attempt: Attempt) -> Heard:
+    async def run(self, handler: Handler, attempt: Attempt) -> Received:
         """What the attempt's process reports. However this ends, it no longer runs."""
         place = self._registry.place(handler)
         if place is None:
@@ -61,10 +61,10 @@ class Isolation:
         while True:
             async with self._processes.lent(handler, attempt) as process:
                 process.writer.write(frame(self._task(process, attempt, *place)))
-                told = await self._attend(process, attempt)
-                process.is_fit = told is not None and told.message.is_fit
-            if told is not None:
-                return told
+                answer = await self._attend(process, attempt)
+                process.is_fit = answer is not None and answer.message.is_fit
+            if answer is not None:
+                return answer
             # One that died while it waited for this attempt tells nothing about it: another one is taken.
             if process.has_begun or process.attempts == 1:
                 raise _death(process)
@@ -76,7 +76,7 @@ class Isolation:
     def close(self) -> None:
         self._processes.close()
 
-    async def _attend(self, process: Process, attempt: Attempt) -> Heard | None:
+    async def _attend(self, process: Process, attempt: Attempt) -> Received | None:
         """Serve the attempt until it reports or dies; None if it died."""
         hearing = asyncio.create_task(self._hear(process, attempt))
         either: set[asyncio.Future[Any]] = {hearing, process.ended}
@@ -93,10 +93,12 @@ class Isolation:
         finally:
             hearing.cancel()
 
-    async def _hear(self, process: Process, attempt: Attempt) -> Heard | None:
+    async def _hear(self, process: Process, attempt: Attempt) -> Received | None:
         """Do what the process asks for, up to its report; None if it ends without."""
-        while (told := await heard(process.reader, self._payloads.limit_bytes)) is not None and not told.is_report:
-            message = told.message
+        while (
+            received := await next_message(process.reader, self._payloads.limit_bytes)
+        ) is not None and not received.is_report:
+            message = received.message
             if message.progress is not None:
                 attempt.progress = _progress(message.progress)
             elif message.begun is not None:
@@ -110,7 +112,7 @@ class Isolation:
                     await process.writer.drain()
                 except ConnectionError:
                     return None
-        return told
+        return received
 
     async def _answer(self, attempt: Attempt, asked: Message) -> dict[str, Any]:
         """As in a thread: what goes wrong is the handler's to hear, whatever it is."""
@@ -169,18 +171,18 @@ class Isolation:
         }
 
 
-def _progress(told: ToldProgress) -> dict[str, Any]:
+def _progress(sent: SentProgress) -> dict[str, Any]:
     try:
-        return progress(told.done, told.total, told.text)
+        return progress(sent.done, sent.total, sent.text)
     except Permanent as problem:
-        raise Malformed(f"told its progress, but {problem}") from None
+        raise Malformed(f"sent a progress that cannot be shown: {problem}") from None
 
 
-def _log(attempt: Attempt, told: ToldRecord) -> None:
+def _log(attempt: Attempt, sent: SentRecord) -> None:
     """As if it came from a logger of that name. There need not be one here: loggers stay for ever."""
     logger = logging.getLogger(f"holdfast.handler.{attempt.lease.handler}")
-    if logger.isEnabledFor(told.level):
-        logger.handle(logger.makeRecord(told.name, told.level, "", 0, "%s", (told.text,), None))
+    if logger.isEnabledFor(sent.level):
+        logger.handle(logger.makeRecord(sent.name, sent.level, "", 0, "%s", (sent.text,), None))
 
 
 def _death(process: Process) -> Exception:

@@ -32,19 +32,19 @@ class _Strict(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-class ToldArtifact(_Strict):
+class PublishedFile(_Strict):
     artifact: Name
     digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}\z")]
     bytes: Annotated[int, Field(ge=0, lt=2**63)]
 
 
-class ToldExtra(_Strict):
+class ResultExtra(_Strict):
     warnings: list[Any]
     deliverables: dict[str, Any]
     metrics: dict[str, Any]
 
 
-class ToldData(_Strict):
+class ReportData(_Strict):
     code: str = ""
     message: str = ""
     failure_class: Annotated[FailureClass | None, Field(alias="class")] = None
@@ -52,26 +52,26 @@ class ToldData(_Strict):
     exit_code: Annotated[int | None, Field(ge=0, le=EXIT_CODE_LIMIT + 128)] = None
     retry_after_seconds: Annotated[float | None, Field(ge=0, le=RETRY_AFTER_LIMIT_SECONDS)] = None
     down: str | None = None
-    extra: ToldExtra | None = None
-    artifacts: list[ToldArtifact] = []
+    extra: ResultExtra | None = None
+    artifacts: list[PublishedFile] = []
     calls: dict[Name, Calls] = {}
 
 
-class Told(_Strict):
+class SentReport(_Strict):
     """How an attempt ended, as its process says; that it died is for others to say."""
 
     outcome: Outcome
-    data: ToldData
+    data: ReportData
     output_bytes: Annotated[int | None, Field(ge=0)]
 
 
-class ToldProgress(_Strict):
+class SentProgress(_Strict):
     done: Any
     total: Any
     text: str
 
 
-class ToldRecord(_Strict):
+class SentRecord(_Strict):
     name: Name
     level: Annotated[int, Field(ge=0, le=1000)]
     text: str
@@ -81,9 +81,9 @@ class Message(_Strict):
     """One of these; a question is answered in its turn."""
 
     begun: bool | None = None
-    progress: ToldProgress | None = None
-    record: ToldRecord | None = None
-    report: Told | None = None
+    progress: SentProgress | None = None
+    record: SentRecord | None = None
+    report: SentReport | None = None
     is_fit: bool = False
     checkpoint: str | None = None
     seq: Annotated[int, Field(ge=1, lt=2**31)] = 1
@@ -96,7 +96,7 @@ class Message(_Strict):
     into: str = ""
 
 
-class Heard(NamedTuple):
+class Received(NamedTuple):
     """A message, and the output that follows a report."""
 
     message: Message
@@ -107,7 +107,7 @@ class Heard(NamedTuple):
         return "report" in self.message.model_fields_set
 
 
-async def heard(reader: asyncio.StreamReader, limit_bytes: int) -> Heard | None:
+async def next_message(reader: asyncio.StreamReader, limit_bytes: int) -> Received | None:
     """The next message; None if the other end is gone. What is announced beyond the limit is not even read."""
     try:
         size = LENGTH.unpack(await reader.readexactly(LENGTH.size))[0]
@@ -118,10 +118,10 @@ async def heard(reader: asyncio.StreamReader, limit_bytes: int) -> Heard | None:
         message = _parsed(await reader.readexactly(size))
         announced = message.report.output_bytes if message.report is not None else None
         if announced is None:
-            return Heard(message)
+            return Received(message)
         if announced > limit_bytes:
             raise Malformed(f"announced an output of {announced:,} bytes; at most {limit_bytes:,} are read")
-        return Heard(message, await reader.readexactly(announced))
+        return Received(message, await reader.readexactly(announced))
     except (asyncio.IncompleteReadError, ConnectionError):
         return None
 
