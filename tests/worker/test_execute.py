@@ -415,8 +415,13 @@ async def test_progress_is_bounded_and_has_numbers() -> None:
     def is_lost(*, ctx: Context) -> None:
         ctx.progress(float("nan"), 2)
 
+    def reads(*, ctx: Context) -> Any:
+        ctx.progress(1, 2, b"caf\xe9\0".decode("utf-8", "surrogateescape"))
+        return ctx._attempt.progress
+
     text = output(await bench(goes_on).result())["text"]
     assert (len(text), text[-1]) == (1000, "…")
+    assert output(await bench(reads).result())["text"] == "caf?"
     data = told(await bench(is_lost).result())
     assert (data["code"], data["class"]) == ("CONTRACT_VIOLATION", "permanent")
     assert data["message"] == "the progress contains NaN or an infinity, which JSON does not have"

@@ -44,8 +44,8 @@ from holdfast.worker.workdir import Workplace
 
 LOOK_SECONDS = 0.1
 """How often news of the progress goes to the worker."""
-RECORD_LIMIT = 65_536
-"""How much of a log record goes to the worker, in characters."""
+RECORD_LIMIT = 65_000
+"""How much of a log record goes to the worker, in characters: a little less than the worker writes of one."""
 KILLED_FIRST = "500"
 """Where memory runs out, this process goes before the worker does."""
 _SET_PARENT_DEATH_SIGNAL = 1

@@ -80,10 +80,10 @@ def checkpoint(name: str, data: Any) -> bytes:
 
 def progress(done: Any, total: Any, text: Any) -> dict[str, Any]:
     """How far an attempt is, as it is shown; of a long text the beginning."""
-    words = str(text).replace("\0", "")
+    words = str(text)
     if len(words) > PROGRESS_LENGTH:
         words = f"{words[: PROGRESS_LENGTH - 1]}…"
-    found = {"done": done, "total": total, "text": words}
+    found = {"done": done, "total": total, "text": storable(words)}
     try:
         # Refused here, where the handler hears of it, and not in the heartbeat.
         encoded(found, 8 * PROGRESS_LENGTH)
