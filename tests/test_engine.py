@@ -88,6 +88,42 @@ async def test_one_of_everything_runs_to_its_end(database_url: str) -> None:
         assert set(statuses(full).values()) == {"completed"}
 
 
+async def test_a_handler_that_leaves_in_any_way_does_not_disturb_those_beside_it(database_url: str) -> None:
+    left = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    async def on_the_loop() -> None:
+        raise SystemExit(3)
+
+    def in_a_thread() -> None:
+        loop.call_soon_threadsafe(left.set)
+        raise KeyboardInterrupt
+
+    async def is_cancelled() -> None:
+        raise asyncio.CancelledError
+
+    async def beside() -> str:
+        await left.wait()
+        return "undisturbed"
+
+    flow = """
+workflow_id: leaving
+retry: {max_retries: 1, initial_delay_seconds: 0}
+nodes:
+  beside: {handler: beside}
+  on_the_loop: {handler: on_the_loop, importance: optional, next: in_a_thread}
+  is_cancelled: {handler: is_cancelled, importance: optional, next: in_a_thread}
+  in_a_thread: {handler: in_a_thread, importance: optional}
+"""
+    handlers = registry(on_the_loop=on_the_loop, in_a_thread=in_a_thread, is_cancelled=is_cancelled, beside=beside)
+    async with running(database_url, handlers) as engine:
+        status = await engine.run(flow)
+    found = nodes(status)
+    assert status["status"] == "completed"
+    assert found["beside"]["attempt"] == 1
+    assert {found[name]["attempt"] for name in ("on_the_loop", "in_a_thread", "is_cancelled")} == {2}
+
+
 async def test_an_output_as_deep_as_it_may_be_can_still_be_gathered_and_wrapped(database_url: str) -> None:
     async def deep() -> Any:
         value: Any = 1
