@@ -15,6 +15,7 @@ from holdfast.define.registry import Registry
 from holdfast.janitor.service import Janitor
 from holdfast.orchestrator.loop import Orchestrator
 from holdfast.settings import Settings
+from holdfast.store.connection import check_url
 from holdfast.store.embedded import use_embedded
 from holdfast.store.interface import Handover, Lease
 from holdfast.store.listener import ANYBODY, SIGNAL, TASK, Listener
@@ -37,6 +38,7 @@ HANDOVER_LIMIT = 16
 def database(settings: Settings) -> Iterator[str]:
     """The URL of the database to use: the configured one, or the embedded one for as long as we are in here."""
     if settings.database_url is not None:
+        check_url(settings.database_url)
         yield settings.database_url
     else:
         with use_embedded(settings.home, postgres_bin=settings.postgres_bin) as url:

@@ -10,6 +10,7 @@ HoldfastError                something that a person can act on; becomes the pro
 ├── PayloadUnavailable       a large value cannot be stored, or not be read where it should lie
 ├── Unreachable              the database or server does not answer
 │   └── SchemaMismatch       it answers, but its schema is not ours
+├── Unusable                 a directory, a file or a stream that the command needs cannot be used
 └── TemplateError            an expression failed while a job ran
 LostRace                     someone else won; the loser forgets what it knew and reads again
 ├── Fenced                   this process is no longer the owner or the holder
@@ -26,9 +27,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, ClassVar
+
+from holdfast.masking import masked
 
 CODE_PATTERN = re.compile(r"^[A-Z][A-Z0-9_]{0,99}\Z")
 
@@ -119,11 +122,12 @@ class HoldfastError(Exception):
         errors: Sequence[Detail] = (),
         instance: str | None = None,
     ) -> None:
-        super().__init__(message)
-        self.message = message
-        self.remedy = remedy
-        self.errors = tuple(errors)
-        self.instance = instance
+        # Every reader of the error is served here: the terminal, a log, a job's reason, a program that catches it.
+        self.message = masked(message)
+        super().__init__(self.message)
+        self.remedy = masked(remedy) if remedy is not None else None
+        self.errors = tuple(replace(one, message=masked(one.message)) for one in errors)
+        self.instance = masked(instance) if instance is not None else None
 
     def to_problem(self) -> dict[str, Any]:
         """The problem object: what an API answers and what `--json` prints when a command fails."""
@@ -194,6 +198,12 @@ class Unreachable(HoldfastError):
 class SchemaMismatch(Unreachable):
     code = "SCHEMA_MISMATCH"
     title = "The database's schema does not fit this version"
+
+
+class Unusable(HoldfastError):
+    code = "UNUSABLE"
+    title = "A directory, a file or a stream cannot be used"
+    exit_code = ExitCode.UNREACHABLE
 
 
 class TemplateError(HoldfastError):

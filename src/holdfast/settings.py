@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from holdfast.errors import Detail, InvalidInput
+from holdfast.masking import keep_secret, keep_secrets_of
+
+_CREDENTIAL = re.compile(r"(AWS|AZURE|GOOGLE)_\w*(KEY|TOKEN|SECRET|PASSWORD)|PGPASSWORD")
+"""Variables in which object stores and Postgres look for secrets."""
 
 
 class Settings(BaseModel):
@@ -41,7 +46,14 @@ class Settings(BaseModel):
 
 
 def load_settings(**overrides: Any) -> Settings:
-    """Settings from the environment, with the given ones (None: not given) on top; bad ones are refused."""
+    """Settings from the environment, with the given ones (None: not given) on top; bad ones are refused.
+
+    Secrets that stand in the environment are masked from now on.
+    """
+    for name, text in os.environ.items():
+        if _CREDENTIAL.fullmatch(name):
+            keep_secret(text)
+            keep_secrets_of(f"?{text}")
     try:
         settings = Settings(**_from_environment() | {k: v for k, v in overrides.items() if v is not None})
     except ValidationError as error:

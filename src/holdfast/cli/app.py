@@ -13,7 +13,7 @@ import typer
 from holdfast.cli.commands import gating, installing, looking, recovering, running, writing
 from holdfast.cli.grammar import APPS, GroupedCommands
 from holdfast.cli.problems import report
-from holdfast.cli.streams import answer, survive_any_encoding
+from holdfast.cli.streams import answer, close_streams, open_streams
 from holdfast.errors import ExitCode, InvalidInput
 from holdfast.version import __version__
 
@@ -51,12 +51,11 @@ def holdfast(
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and end the process with its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    survive_any_encoding()
+    open_streams()
     code = execute(given)
+    close_streams()
     # A handler that ignores its end would keep the interpreter waiting for its thread.
     if any(thread.name.startswith("holdfast-handler") for thread in threading.enumerate()):
-        sys.stdout.flush()
-        sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
 

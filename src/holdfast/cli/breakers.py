@@ -62,7 +62,7 @@ async def _change(
         answer_json({"verb": verb, "breaker": breaker_json(changed)})
         return ExitCode.DONE
     waiting = f"; {counted(changed.waiting, 'task')} behind it" if changed.waiting else ""
-    answer(harmless(f"Breaker {name} {DONE_WORDS[verb]}{waiting}."))
+    answer(f"Breaker {name} {DONE_WORDS[verb]}{waiting}.")
     if verb == "open":
         say(f"  → Close it with: {command(f'breakers close {name}', database_url)}")
     return ExitCode.DONE

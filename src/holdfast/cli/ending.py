@@ -11,7 +11,7 @@ from holdfast.cli.given import handlers_of
 from holdfast.cli.progress import shown_status
 from holdfast.cli.render import job_card
 from holdfast.cli.session import command
-from holdfast.cli.streams import answer_json, answers, harmless, say, show
+from holdfast.cli.streams import answer_json, answers, say, show
 from holdfast.cli.words import short
 from holdfast.core.states import JOB_TERMINAL, JobStatus
 from holdfast.define.definition import Definition
@@ -45,7 +45,7 @@ def exit_code(status: str) -> int:
 
 def say_unreadable(problem: Refused) -> None:
     """A job of another version: what can be told without its definition is told, and this."""
-    say(harmless(problem.message))
+    say(problem.message)
     say(f"  → {problem.remedy}")
 
 

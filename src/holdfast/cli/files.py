@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.cli.given import load_definition
-from holdfast.cli.streams import answer, answer_json, harmless, say
+from holdfast.cli.streams import answer, answer_json, say
 from holdfast.define.definition import Definition
 from holdfast.define.document import schema
 from holdfast.define.drawing import draw_mermaid, draw_svg, draw_text
@@ -35,7 +35,7 @@ def validate_files(files: Sequence[Path], *, handlers: Sequence[str], as_json: b
     for one in checked:
         answer(f"ok: {one['file']}: {one['workflow_id']}, version {one['version']}, {one['node_count']} nodes")
     for problem in problems:
-        say(harmless(str(problem)))
+        say(str(problem))
     return ExitCode.BAD_USAGE if problems else ExitCode.DONE
 
 

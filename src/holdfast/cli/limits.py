@@ -9,7 +9,7 @@ from rich.table import Table
 
 from holdfast.cli.gates import begin_on_gate, list_gates
 from holdfast.cli.session import begin, command, drive, open_database
-from holdfast.cli.streams import answer, answer_json, harmless, say, show
+from holdfast.cli.streams import answer, answer_json, say, show
 from holdfast.cli.words import counted, cut
 from holdfast.client import Client
 from holdfast.errors import ExitCode, InvalidInput
@@ -45,7 +45,7 @@ async def _set(settings: Settings, name: str, tenant: str | None, given: dict[st
     if as_json:
         answer_json({"verb": "set", "limit": limit_json(changed)})
     else:
-        answer(harmless(f"Limit {changed.name}{_of(changed)}: {terms(changed)}."))
+        answer(f"Limit {changed.name}{_of(changed)}: {terms(changed)}.")
     return ExitCode.DONE
 
 
@@ -61,10 +61,10 @@ async def _drop(settings: Settings, name: str, tenant: str | None, *, as_json: b
     if as_json:
         answer_json({"verb": "drop", "limit": limit_json(dropped)})
     elif dropped.is_declared:
-        answer(harmless(f"Limit {dropped.name}{_of(dropped)} is its workflow's again."))
+        answer(f"Limit {dropped.name}{_of(dropped)} is its workflow's again.")
         say(f"It stays at {terms(dropped)} until an orchestrator that starts anew meets the workflow.")
     else:
-        answer(harmless(f"Limit {dropped.name}{_of(dropped)} is gone; it was: {terms(dropped)}."))
+        answer(f"Limit {dropped.name}{_of(dropped)} is gone; it was: {terms(dropped)}.")
     return ExitCode.DONE
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import traceback
 from contextvars import Context
 from datetime import UTC, datetime
 
-from holdfast.cli.streams import asides, harmless, say
+from holdfast.cli.streams import asides, harmless, say_json
+from holdfast.masking import masked
 from holdfast.settings import Settings
 
 TEXT_LIMIT = 65_536
@@ -36,7 +36,7 @@ class _Handler(logging.Handler):
     def _write(self, record: logging.LogRecord) -> None:
         try:
             if self._as_json:
-                say(_json_line(record))
+                say_json(_fields(record))
             else:
                 # Through the console: a live display makes room for the line.
                 asides().print(harmless(_text_line(record)), soft_wrap=True)
@@ -44,16 +44,16 @@ class _Handler(logging.Handler):
             self.handleError(record)
 
 
-def _json_line(record: logging.LogRecord) -> str:
+def _fields(record: logging.LogRecord) -> dict[str, str]:
     fields = {
         "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "level": record.levelname.lower(),
         "logger": record.name,
-        "message": _bounded(record.getMessage()),
+        "message": masked(_bounded(record.getMessage())),
     }
     if record.exc_info:
-        fields["traceback"] = _bounded("".join(traceback.format_exception(*record.exc_info)))
-    return json.dumps(fields, ensure_ascii=False)
+        fields["traceback"] = masked(_bounded("".join(traceback.format_exception(*record.exc_info))))
+    return fields
 
 
 def _text_line(record: logging.LogRecord) -> str:

@@ -11,7 +11,7 @@ from holdfast.cli.ending import with_handlers
 from holdfast.cli.fleet import not_installed
 from holdfast.cli.given import handlers_of
 from holdfast.cli.session import command
-from holdfast.cli.streams import answer, answer_json, harmless, say
+from holdfast.cli.streams import answer, answer_json, say
 from holdfast.cli.streams import show as show_table
 from holdfast.cli.words import counted, cut, short
 from holdfast.core.recovering import Action, Step
@@ -39,7 +39,7 @@ async def tell_plan(
     missing = not_installed(handlers_of(definition))
     if missing and not handlers and not await reader.orchestrators():
         told = f"that command runs the tasks itself. MODULE is the one that has {', '.join(missing)}."
-        say(harmless(f"  → No orchestrator is alive: {told}"))
+        say(f"  → No orchestrator is alive: {told}")
 
 
 def moved(plan: AnyPlan, url: str | None, *flags: str) -> Refused:
@@ -69,7 +69,7 @@ def plan_table(plan: AnyPlan) -> Table:
         redone = isinstance(step, Step) and step.redone
         note = f"{step.reason}; it had completed" if redone else step.reason
         tasks = f"{step.items:,}" if step.items else ""
-        table.add_row(cut(harmless(step.node), 40), str(step.action), tasks, note, style=style)
+        table.add_row(cut(step.node, 40), str(step.action), tasks, note, style=style)
     return table
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import difflib
-import json
 import os
-import sys
 import traceback
 from typing import Any
 
 import typer
 
-from holdfast.cli.streams import OutputClosed, harmless, say
-from holdfast.errors import ExitCode, HoldfastError, InvalidInput, Unreachable
+from holdfast.cli.streams import OutputClosed, say, say_json
+from holdfast.errors import ExitCode, HoldfastError, InvalidInput, Unreachable, Unusable
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
 """What the parser raises for a wrong flag or argument; typer does not export it under its own name."""
@@ -34,7 +32,7 @@ def report(error: BaseException, *, as_json: bool) -> int:
     if problem is None:
         return _report_bug(error, as_json=as_json)
     if as_json:
-        say(json.dumps(problem.to_problem(), ensure_ascii=False))
+        say_json(problem.to_problem())
     else:
         _tell(problem)
     return problem.exit_code
@@ -51,15 +49,19 @@ def _as_problem(error: BaseException) -> HoldfastError | None:
             f"The database refused: {' '.join(str(error).split())}",
             remedy="Look at the whole installation with: holdfast doctor",
         )
+    if isinstance(error, OSError) and error.strerror:
+        # What a file, a folder or a stream refuses is no mistake of ours, and nothing that was typed is wrong.
+        what = f"{error.filename} cannot be used" if error.filename is not None else "The system refuses"
+        return Unusable(f"{what}: {error.strerror}.", remedy="Look at the directory, its rights and the disk.")
     return None
 
 
 def _tell(problem: HoldfastError) -> None:
-    say(harmless(f"error: {problem.message}"))
+    say(f"error: {problem.message}")
     for detail in problem.errors:
-        say(harmless(f"  {detail}"))
+        say(f"  {detail}")
     if problem.remedy:
-        say(harmless(f"  → {problem.remedy}"))
+        say(f"  → {problem.remedy}")
 
 
 def _usage_problem(error: Exception) -> HoldfastError:
@@ -93,11 +95,11 @@ def _report_bug(error: BaseException, *, as_json: bool) -> int:
     remedy = "Run it again with HOLDFAST_LOG_LEVEL=debug and report what it prints."
     if as_json:
         problem = HoldfastError(text, remedy=remedy).to_problem()
-        say(json.dumps({**problem, "type": "urn:holdfast:BUG", "code": "BUG", "title": "A bug in holdfast"}))
+        say_json({**problem, "type": "urn:holdfast:BUG", "code": "BUG", "title": "A bug in holdfast"})
     else:
-        say(harmless(f"error: {text}"))
+        say(f"error: {text}")
     if os.environ.get("HOLDFAST_LOG_LEVEL", "").lower() == "debug":
-        traceback.print_exception(error, file=sys.stderr)
+        say("".join(traceback.format_exception(error)).rstrip())
     elif not as_json:
         say(f"  → {remedy}")
     return ExitCode.BUG

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from holdfast.cli.session import begin, command, drive, has_database, open_database
-from holdfast.cli.streams import answer, answer_json, asides, harmless, say, show
+from holdfast.cli.streams import answer, answer_json, asides, say, show
 from holdfast.cli.words import counted, cut, day_and_clock, parse_duration, size
 from holdfast.errors import ExitCode, Refused
 from holdfast.settings import Settings
@@ -100,7 +100,7 @@ def _tell(pruned: Sequence[Pruned], left: OldestLeft | None, leftovers: int, aga
         answer("No finished job is left." if not dry_run else "No finished job would be left.")
     else:
         ended = day_and_clock(moment(left.finished_at))
-        answer(harmless(f"The oldest that is left: job {left.job_id} of {left.workflow_id}, finished {ended}."))
+        answer(f"The oldest that is left: job {left.job_id} of {left.workflow_id}, finished {ended}.")
     if leftovers:
         say(f"  → The payloads of {counted(leftovers, 'deleted job')} are still there; the next prune removes them.")
     if dry_run and pruned:

@@ -13,7 +13,7 @@ from holdfast.cli.given import handlers_of
 from holdfast.cli.progress import LOOK_SECONDS, View, follow, make_view
 from holdfast.cli.render import attempt_text, event_line, job_list
 from holdfast.cli.session import begin, begin_on, command, drive, has_database, open_database
-from holdfast.cli.streams import answer, answer_json, answers, harmless, say, show
+from holdfast.cli.streams import answer, answer_json, answers, say, show
 from holdfast.cli.words import clock
 from holdfast.core.states import JOB_TERMINAL
 from holdfast.errors import ExitCode, NotFound
@@ -80,8 +80,8 @@ async def _tell_what_is_missing(reader: Reader, snapshot: Snapshot, database_url
         say(f"Nothing drives it: no orchestrator is alive. Start one with: {how}")
         return
     for node, tasks in snapshot.unserved.items():
-        say(harmless(f"{node}: {unserved_text(tasks)}."))
-        say(harmless(f"  → {unserved_remedy(tasks, database_url)}"))
+        say(f"{node}: {unserved_text(tasks)}.")
+        say(f"  → {unserved_remedy(tasks, database_url)}")
 
 
 def watch_job(job: str, *, as_json: bool, database_url: str | None) -> int:

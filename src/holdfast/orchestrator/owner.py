@@ -34,6 +34,7 @@ from holdfast.core.signals import (
 from holdfast.core.states import JobState, Rules, Status
 from holdfast.define.program import Program, compile_pinned
 from holdfast.errors import Code, Fenced, HistoryChanged, LostRace, PayloadRefused, Unreachable
+from holdfast.masking import masked
 from holdfast.orchestrator.commit import add_effects, add_states, breaker_write
 from holdfast.orchestrator.loading import inconsistency, job_state, recovery, signal
 from holdfast.store.dangers import Dangers
@@ -201,7 +202,7 @@ class Owner:
         seconds = min(most, 2 * self._aside[job_id].seconds) if job_id in self._aside else least
         self._aside[job_id] = _Aside(self._now + seconds, seconds)
         logger.error("job_set_aside: %s for %g s, its neighbours go on", job_id, seconds, exc_info=problem)
-        await self._store.set_aside(job_id, self.orchestrator_id, f"{type(problem).__name__}: {problem}")
+        await self._store.set_aside(job_id, self.orchestrator_id, masked(f"{type(problem).__name__}: {problem}"))
 
     def forget(self, job_ids: Iterable[str]) -> None:
         """Drop what memory says of these jobs; the next cycle reads them from the store."""

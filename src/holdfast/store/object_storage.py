@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import InvalidInput, PayloadUnavailable
+from holdfast.masking import keep_secrets_of
 from holdfast.store.payloads import CHUNK_BYTES, digest_of, missing, not_removed, receive, verify
 
 
@@ -23,6 +24,7 @@ class ObjectStorage:
                 f"HOLDFAST_STORAGE_URL={url} needs the library obstore, which is not installed.",
                 remedy="Install it with: pip install 'holdfast[storage]'",
             ) from None
+        keep_secrets_of(url)
         self.place = url
         self._library: Any = obstore
         try:

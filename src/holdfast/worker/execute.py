@@ -19,6 +19,7 @@ from holdfast.core.signals import Outcome
 from holdfast.define.contract import Contract
 from holdfast.define.registry import PROCESS, ContractViolation, Handler, Registry, Result
 from holdfast.errors import Code, DependencyDown, ErrorCode, FailureClass, HandlerFailure, HoldfastError, RetryAfter
+from holdfast.masking import masked
 from holdfast.store.interface import JobFacts, Lease, Report
 from holdfast.store.payloads import LIMIT_BYTES, Payloads
 from holdfast.worker.causes import attribute, causes, waitable
@@ -392,6 +393,8 @@ def _report(attempt: Attempt, outcome: Outcome, output: bytes | None, data: dict
     lease = attempt.lease
     if attempt.calls:
         data = data | {"calls": attempt.calls}
+    # Here, and not where a message is made: a child process has made some, and does not know every secret.
+    data = data | {name: masked(data[name]) for name in ("message", "log") if name in data}
     return Report(
         lease.job_id,
         lease.node,

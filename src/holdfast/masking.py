@@ -1,0 +1,78 @@
+"""Which parts of a text are secrets, and what stands in their place before the text leaves the process or is stored.
+
+Knows the forms of secrets in addresses, and the secrets of this process by name. Knows no settings and no streams.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Any
+from urllib.parse import quote
+
+MASK = "***"
+SHORTEST = 4
+"""A shorter secret is part of too many words: masked wherever it occurs, it would be plain to see."""
+BOUNDED = 8
+"""A shorter secret is masked only where it stands as a word of its own."""
+_OUR_WORDS = frozenset({"holdfast", "postgres", "postgresql", "database", "password", "default", "localhost", "admin"})
+
+_secrets: set[str] = set()
+_pattern: re.Pattern[str] | None = None
+
+_USER_INFO = re.compile(r"(?i)\b([a-z][a-z0-9+.-]{0,20}://)([^\s/?#'\"@:\\]{0,500})(:[^\s/?#'\"\\]{0,500})?@")
+# A password with a slash ends the host of any other address; here it is far likelier that nobody escaped it.
+_DATABASE_USER_INFO = re.compile(r"(?i)\b(postgres(?:ql)?://)([^\s/?#'\"@:\\]{0,500}):[^\s'\"\\]{0,500}@")
+_PARAMETER = re.compile(
+    r"(?i)([?&;][\w.-]{0,40}(?:sig|signature|token|credential|secret|password|passwd|pwd|key)=)[^&;#\s'\"\\]+"
+)
+
+
+def masked(text: str) -> str:
+    """A message without secrets: those of this process, user info in addresses, signatures and tokens in queries."""
+    if "://" in text:
+        text = _DATABASE_USER_INFO.sub(rf"\1\2:{MASK}@", text)
+        text = _USER_INFO.sub(_without_password, text)
+    if "=" in text:
+        text = _PARAMETER.sub(rf"\1{MASK}", text)
+    return _pattern.sub(MASK, text) if _pattern is not None else text
+
+
+def without_secrets(value: Any) -> Any:
+    """The JSON value without the secrets of this process; addresses in it are somebody's data and stay as they are."""
+    if _pattern is None:
+        return value
+    if isinstance(value, str):
+        return _pattern.sub(MASK, value)
+    if isinstance(value, dict):
+        return {key: without_secrets(one) for key, one in value.items()}
+    return [without_secrets(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def keep_secret(secret: str | None, beside: Collection[str | None] = ()) -> None:
+    """Mask this text from now on, unless it is one of the names `beside` it, which have to be shown."""
+    global _pattern
+    if not secret or len(secret) < SHORTEST or secret in beside or secret.lower() in _OUR_WORDS or secret in _secrets:
+        return
+    _secrets.update((secret, quote(secret, safe="")))
+    _pattern = re.compile("|".join(_form(one) for one in sorted(_secrets, key=len, reverse=True)))
+
+
+def keep_secrets_of(address: str) -> None:
+    """Mask the password and the signature of an address wherever else they occur."""
+    for found in _USER_INFO.finditer(address):
+        keep_secret((found[3] or "")[1:], (found[2],))
+    for parameter in _PARAMETER.finditer(address):
+        keep_secret(parameter[0].partition("=")[2])
+
+
+def _without_password(found: re.Match[str]) -> str:
+    scheme, user, password = found.groups()
+    if password is not None:
+        return f"{scheme}{user}:{MASK}@"
+    # Where there is no password, the user may be a token; elsewhere it is a name, as in abfss://CONTAINER@ACCOUNT.
+    return f"{scheme}{MASK}@" if scheme.lower() in ("http://", "https://", "ftp://") else found[0]
+
+
+def _form(secret: str) -> str:
+    return rf"(?<!\w){re.escape(secret)}(?!\w)" if len(secret) < BOUNDED else re.escape(secret)
