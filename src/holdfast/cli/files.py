@@ -13,6 +13,7 @@ from holdfast.define.definition import Definition
 from holdfast.define.document import schema
 from holdfast.define.drawing import draw_mermaid, draw_svg, draw_text
 from holdfast.define.load import check_file
+from holdfast.define.named_file import shown_name
 from holdfast.define.registry import Registry, discover
 from holdfast.errors import Detail, ExitCode, InvalidDefinition, NotFound
 
@@ -47,7 +48,7 @@ def _check(file: Path, known: Registry | None) -> tuple[Definition | None, list[
     try:
         return check_file(file, names, codes)
     except NotFound:
-        return None, [Detail("There is no such file.", file=str(file))]
+        return None, [Detail("There is no such file.", file=shown_name(file))]
 
 
 def _described(file: Path, definition: Definition) -> dict[str, Any]:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from holdfast.define.definition import Definition
 from holdfast.define.inputs import check_inputs, parse_assignments
 from holdfast.define.load import check_file, valid
+from holdfast.define.named_file import read_named_file, read_up_to, shown_name
 from holdfast.define.plain import parse_json
 from holdfast.define.yaml import read_yaml
 from holdfast.errors import Detail, InvalidInput, NotFound
+from holdfast.settings import load_settings
+
+LARGEST_BYTES = 64 << 20
+"""What a file or stdin may have: more is not read."""
 
 
 def load_definition(path: Path) -> Definition:
@@ -20,8 +26,9 @@ def load_definition(path: Path) -> Definition:
     try:
         definition, problems = check_file(path)
     except NotFound:
-        raise InvalidInput(f"There is no file {path}.", instance=str(path)) from None
-    return valid(definition, problems, str(path))
+        name = shown_name(path)
+        raise InvalidInput(f"There is no file {name}.", instance=name) from None
+    return valid(definition, problems, shown_name(path))
 
 
 def read_inputs(definition: Definition, assignments: Sequence[str], file: Path | None) -> dict[str, Any]:
@@ -41,20 +48,35 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 def read_data(path: Path, what: str) -> Any:
     """What a file of JSON or YAML holds; - is stdin."""
-    name = _name(path)
+    name, limit = _name(path), _limit_bytes()
     try:
-        text = sys.stdin.read() if name == "stdin" else path.read_text(encoding="utf-8-sig")
+        is_stdin = str(path) == "-"
+        content = read_up_to(sys.stdin.buffer.read, limit) if is_stdin else read_named_file(path, limit)
+        text = content.decode("utf-8-sig")
     except FileNotFoundError:
         raise InvalidInput(f"There is no {what} {name}.", remedy="Name a file of JSON or YAML; - is stdin.") from None
     except OSError as error:
         raise InvalidInput(f"The {what} {name} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise InvalidInput(f"The {what} {name} is not UTF-8.") from None
-    return _parse_json(text, name, what) if path.suffix == ".json" else _parse_yaml(text, name, what)
+    if len(content) > limit:
+        raise InvalidInput(f"The {what} {name} is larger than {limit // 1024 // 1024} MiB.")
+    if path.suffix == ".json":
+        return _parse_json(text, name, what)
+    if path.suffix not in (".yaml", ".yml"):
+        # A stream has no name that says what it holds. JSON may be far larger than YAML.
+        with suppress(ValueError):
+            return parse_json(text)
+    return _parse_yaml(text, name, what)
 
 
 def _name(path: Path) -> str:
-    return "stdin" if str(path) == "-" else str(path)
+    return "stdin" if str(path) == "-" else shown_name(path)
+
+
+def _limit_bytes() -> int:
+    """Values beyond the payload's limit are refused later, with their size; written for people they may take more."""
+    return max(LARGEST_BYTES, 2 * load_settings().payload_limit_bytes)
 
 
 def _parse_json(text: str, name: str, what: str) -> Any:

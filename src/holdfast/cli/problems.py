@@ -5,11 +5,13 @@ from __future__ import annotations
 import difflib
 import os
 import traceback
+from pathlib import Path
 from typing import Any
 
 import typer
 
 from holdfast.cli.streams import OutputClosed, say, say_json
+from holdfast.define.named_file import shown_name
 from holdfast.errors import ExitCode, HoldfastError, InvalidInput, Unreachable, Unusable
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
@@ -50,10 +52,18 @@ def _as_problem(error: BaseException) -> HoldfastError | None:
             remedy="Look at the whole installation with: holdfast doctor",
         )
     if isinstance(error, OSError) and error.strerror:
-        # What a file, a folder or a stream refuses is no mistake of ours, and nothing that was typed is wrong.
-        what = f"{error.filename} cannot be used" if error.filename is not None else "The system refuses"
-        return Unusable(f"{what}: {error.strerror}.", remedy="Look at the directory, its rights and the disk.")
+        return _refusal(error)
     return None
+
+
+def _refusal(error: OSError) -> HoldfastError:
+    """What a file, a folder or a stream refuses is no mistake of ours, and nothing that was typed is wrong."""
+    try:
+        Path.cwd()
+    except OSError:
+        return Unusable("The working directory is gone.", remedy="Change to a directory that is there.")
+    what = f"{shown_name(error.filename)} cannot be used" if error.filename is not None else "The system refuses"
+    return Unusable(f"{what}: {error.strerror}.", remedy="Look at the directory, its rights and the disk.")
 
 
 def _tell(problem: HoldfastError) -> None:

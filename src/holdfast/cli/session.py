@@ -15,7 +15,8 @@ from holdfast import failpoint
 from holdfast.bootstrap import open_store
 from holdfast.cli.logs import configure_logging
 from holdfast.cli.problems import Interrupted
-from holdfast.errors import Bug, ExitCode
+from holdfast.define.named_file import shown_name
+from holdfast.errors import Bug, ExitCode, Unusable
 from holdfast.settings import Settings, load_settings
 from holdfast.store.cluster import place_of_data
 from holdfast.store.postgres import PostgresStore
@@ -26,8 +27,21 @@ def begin(database_url: str | None = None, **overrides: Any) -> Settings:
     """The settings of this command, with its flags on top; logging follows them."""
     settings = load_settings(database_url=database_url, **overrides)
     configure_logging(settings)
+    _check_home(settings)
     failpoint.arm(settings.failpoint, settings.failpoint_once)
     return settings
+
+
+def _check_home(settings: Settings) -> None:
+    """Refuse a home that no path leads to, before anything is made there."""
+    try:
+        settings.home.resolve()
+    except RuntimeError:
+        # That is how a loop of links is told, for it has no error of the system's.
+        raise Unusable(
+            f"The directory {shown_name(settings.home)} cannot be used: its links lead in a circle.",
+            remedy="Remove the link, or set HOLDFAST_HOME to another directory.",
+        ) from None
 
 
 def drive(work: Coroutine[Any, Any, int]) -> int:

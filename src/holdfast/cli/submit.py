@@ -89,7 +89,15 @@ def _check_key(key: str | None) -> None:
 
 def is_file_name(text: str) -> bool:
     """What looks like a file is one, even if it is not there: its name would be no help as a workflow's id."""
-    return text.endswith((".yaml", ".yml")) or "/" in text or Path(text).is_file()
+    return text.endswith((".yaml", ".yml")) or "/" in text or _is_file(text)
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except OSError:
+        # A name that no file can have, as one that is too long.
+        return False
 
 
 async def _heard(

@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 from holdfast.define.definition import Definition
 from holdfast.define.document import WorkflowDocument
 from holdfast.define.explain import explain, source_path
+from holdfast.define.named_file import read_named_file, shown_name
 from holdfast.define.node import Node, TaskSpec
 from holdfast.define.normalise import normalise
 from holdfast.define.references import check_templates
@@ -39,10 +40,9 @@ def check_file(
     known_codes: Collection[str] | None = None,
 ) -> tuple[Definition | None, list[Detail]]:
     """Like check_text. Raises NotFound when there is no such file."""
-    file = str(path)
+    file = shown_name(path)
     try:
-        with FilePath(path).open("rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
+        content = read_named_file(path, MAX_BYTES)
     except FileNotFoundError:
         raise NotFound(f"There is no file {file}.", instance=file) from None
     except OSError as error:

@@ -143,12 +143,18 @@ def export(
     from holdfast.apps.catalog.export import export as write_copy
 
     with _catalog(database_url) as catalog:
-        written = write_copy(catalog, directory, storage or str(home() / "storage"), collection or None)
+        try:
+            written = write_copy(catalog, directory, storage or str(home() / "storage"), collection or None)
+        except OSError as error:
+            raise InvalidInput(
+                f"The copy cannot be written to {str(directory)[:200]}: {error.strerror}.",
+                remedy="Name a directory whose parent can be written.",
+            ) from None
     if as_json:
         answer_json(written.to_json())
     else:
         told = f"{_counted(written.collections, 'collection')} with {_counted(written.items, 'item')}"
-        answer(harmless(f"Wrote {told} to {written.directory}."))
+        answer(f"Wrote {told} to {written.directory}.")
     return 0
 
 

@@ -36,7 +36,7 @@ def export(catalog: Catalog, directory: Path, storage: str, collections: Sequenc
     Assets stay where they are. One that is named by a path below the storage is named, in the copy, by where that is:
     a URL, or a directory, to which the copy then has relative paths.
     """
-    directory = directory.resolve()
+    directory = Path(os.path.realpath(directory))
     _put_back(directory)
     _refuse_what_is_not_ours(directory)
     directory.parent.mkdir(parents=True, exist_ok=True)
