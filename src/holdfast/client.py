@@ -20,8 +20,11 @@ from holdfast.core.signals import BatchesAsked, Request, Verb
 from holdfast.core.states import JOB_TERMINAL, JobState, JobStatus, Rules, Status, StopCause
 from holdfast.core.steering import OpenJob, OpenNode, SteeringVerb, make_steering
 from holdfast.define.definition import Definition, read_pinned
+from holdfast.define.document import MAX_NAME_LENGTH, MAX_SECONDS
 from holdfast.define.inputs import check_inputs
+from holdfast.define.named_file import shown_name
 from holdfast.define.program import Program, compile_pinned
+from holdfast.define.queues import checked_queue
 from holdfast.errors import InvalidInput, NotFound, PayloadRefused, Refused
 from holdfast.orchestrator.loading import job_state
 from holdfast.plans import JobPlan, SteeringPlan, refused, unknown_items
@@ -33,6 +36,8 @@ from holdfast.store.planning import look
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.reading import Reader, Snapshot, Stages, Standing
 
+MAX_LIMIT = 2_147_483_647
+MIN_RATE_SECONDS = 0.001
 MAX_KEY_LENGTH = 500
 LAST_ITEM = 2**31 - 1
 """The last that a row can name."""
@@ -339,20 +344,8 @@ class Client:
 
         `rate` is how many tasks may begin in how many seconds; `backlog` how many jobs of a tenant may be open.
         """
-        owner = _tenant_of_limit(name, tenant)
-        if concurrency is None and rate is None and backlog is None:
-            raise InvalidInput(f"What is the limit {name} to be?", remedy="Give a concurrency, a rate or a backlog.")
-        if backlog is not None and name != "tenant":
-            raise InvalidInput(
-                f"The limit {name} has no backlog: only a tenant's jobs are counted.",
-                remedy="Use: holdfast limits set tenant --backlog N",
-            )
+        owner = check_limit(name, tenant, concurrency=concurrency, rate=rate, backlog=backlog)
         burst, seconds = rate or (None, None)
-        if any(number is not None and number <= 0 for number in (concurrency, burst, seconds, backlog)):
-            raise InvalidInput(
-                f"The limit {name} must be above zero.",
-                remedy="Hold everything back with a breaker: holdfast breakers open NAME",
-            )
         return await Gates(self._store).set_limit(
             owner,
             name,
@@ -368,17 +361,57 @@ class Client:
         return await Gates(self._store).drop_limit(_tenant_of_limit(name, tenant), name)
 
 
+def check_limit(
+    name: str,
+    tenant: str | None,
+    *,
+    concurrency: int | None = None,
+    rate: tuple[int, float] | None = None,
+    backlog: int | None = None,
+) -> str:
+    """Refuse what no limit can be; returns whose limit it is."""
+    owner = _tenant_of_limit(name, tenant)
+    if concurrency is None and rate is None and backlog is None:
+        raise InvalidInput(f"What is the limit {name} to be?", remedy="Give a concurrency, a rate or a backlog.")
+    if backlog is not None and name != "tenant":
+        raise InvalidInput(
+            f"The limit {name} has no backlog: only a tenant's jobs are counted.",
+            remedy="Use: holdfast limits set tenant --backlog N",
+        )
+    burst, seconds = rate or (None, None)
+    if any(number is not None and number <= 0 for number in (concurrency, burst, seconds, backlog)):
+        raise InvalidInput(
+            f"The limit {name} must be above zero.",
+            remedy="Hold everything back with a breaker: holdfast breakers open NAME",
+        )
+    if any(number is not None and number > MAX_LIMIT for number in (concurrency, burst, backlog)):
+        raise InvalidInput(f"The limit {name} is too large.", remedy=f"Give at most {MAX_LIMIT:,}, or no limit.")
+    # Written so that NaN, which is neither, is refused too.
+    if seconds is not None and not MIN_RATE_SECONDS <= seconds <= MAX_SECONDS:
+        raise InvalidInput(
+            f"The rate of the limit {name} is not over a time that can be measured.",
+            remedy=f"Give between {MIN_RATE_SECONDS:g} and {MAX_SECONDS:,} seconds: 100/60",
+        )
+    return owner
+
+
 def _tenant_of_limit(name: str, tenant: str | None) -> str:
     """Whose limit it is; a queue is everybody's."""
+    if tenant is not None and not (0 < len(tenant) <= MAX_NAME_LENGTH and tenant.isprintable()):
+        raise InvalidInput(
+            f"'{shown_name(tenant)}' is not the name of a tenant.",
+            remedy=f"It has 1 to {MAX_NAME_LENGTH} characters that can be printed.",
+        )
     kind, _, rest = name.partition(":")
     if kind == "queue" and rest:
+        checked_queue(rest)
         if tenant is not None:
             raise InvalidInput(f"The limit {name} is one for all tenants.", remedy="Leave the tenant out.")
         return ""
     if name == "tenant" or (kind in ("node", "key") and rest):
         return tenant or "default"
     raise InvalidInput(
-        f"'{name}' is not the name of a limit.",
+        f"'{shown_name(name)}' is not the name of a limit.",
         remedy="Use queue:QUEUE, tenant, node:WORKFLOW.NODE or key:KEY; list them with: holdfast limits",
     )
 

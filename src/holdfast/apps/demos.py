@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast import InvalidInput
+from holdfast import InvalidInput, Permanent
 from holdfast.cli.extending import Json, PlainCommand, answer, answer_json, home, say
 
 MOST_ITEMS = 20_000
@@ -34,11 +34,16 @@ def flood(
     from holdfast.apps.flood.naming import checked_region
 
     began = time.monotonic()
-    show = Demo(home().absolute(), checked_region(region), items)
+    try:
+        show = Demo(home().absolute(), checked_region(region), items)
+    except Permanent as problem:
+        raise InvalidInput(f"--region: {problem}.") from None
     kept = False
     try:
         found = show.run()
         kept = keep
+    except Permanent as problem:
+        raise InvalidInput(f"{problem}.") from None
     finally:
         if not kept:
             show.stop()

@@ -18,6 +18,10 @@ RUN, LOOK, STEER, WRITE, INSTALL, APPS = (
 )
 
 
+MAX_NUMBER = 2_147_483_647
+"""Of whatever is counted: more does not fit into a row."""
+
+
 class PlainCommand(TyperCommand):
     """Arguments stand in the help under the names of the documentation, without braces and Python's types."""
 

@@ -11,7 +11,8 @@ from holdfast.cli.gates import begin_on_gate, list_gates
 from holdfast.cli.session import begin, command, drive, open_database
 from holdfast.cli.streams import answer, answer_json, say, show
 from holdfast.cli.words import counted, cut
-from holdfast.client import Client
+from holdfast.client import Client, check_limit
+from holdfast.define.named_file import shown_name
 from holdfast.errors import ExitCode, InvalidInput
 from holdfast.settings import Settings
 from holdfast.store.gates import LimitView
@@ -35,7 +36,13 @@ def set_limit(
     database_url: str | None,
 ) -> int:
     known = _named(name, "set", database_url)
-    given = {"concurrency": concurrency, "rate": _rate(rate) if rate is not None else None, "backlog": backlog}
+    given: dict[str, Any] = {
+        "concurrency": concurrency,
+        "rate": _rate(rate) if rate is not None else None,
+        "backlog": backlog,
+    }
+    # Refused before a database is started for it.
+    check_limit(known, tenant, **given)
     return drive(_set(begin(database_url), known, tenant, given, as_json=as_json))
 
 
@@ -81,7 +88,7 @@ def _rate(text: str) -> tuple[int, float]:
         return int(number), float(seconds)
     except ValueError:
         raise InvalidInput(
-            f"'{text}' is not a rate.", remedy="A rate is how many in how many seconds: --rate 100/60"
+            f"'{shown_name(text)}' is not a rate.", remedy="A rate is how many in how many seconds: --rate 100/60"
         ) from None
 
 
@@ -126,5 +133,5 @@ def _tell(limits: Sequence[LimitView], *, as_json: bool, database_url: str | Non
     for one in limits:
         numbers = (one.running, one.waiting, one.open_jobs or 0)
         shown = (f"{number:,}" if number else "" for number in numbers)
-        table.add_row(cut(one.name, 40), one.tenant, terms(one), *shown, cut(one.actor or "its workflow", 40))
+        table.add_row(cut(one.name, 40), cut(one.tenant, 40), terms(one), *shown, cut(one.actor or "its workflow", 40))
     show(table)

@@ -10,6 +10,7 @@ from holdfast.cli.problems import Interrupted
 from holdfast.cli.session import begin, draining, drive, open_database
 from holdfast.cli.streams import answer_json, say
 from holdfast.cli.words import counted, duration
+from holdfast.define.queues import checked_queue
 from holdfast.define.registry import Registry, discover
 from holdfast.errors import ExitCode
 from holdfast.settings import Settings
@@ -24,6 +25,8 @@ def serve(
     as_json: bool,
     database_url: str | None,
 ) -> int:
+    for queue in queues:
+        checked_queue(queue)
     settings = begin(database_url, concurrency=concurrency)
     registry = discover(handlers) if service != "orchestrator" else None
     return drive(_serve(service, settings, registry, list(queues) or None, as_json=as_json))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.grammar import STEER, DatabaseUrl, Json, PlainCommand
+from holdfast.cli.grammar import MAX_NUMBER, STEER, DatabaseUrl, Json, PlainCommand
 
 commands = typer.Typer()
 
@@ -56,13 +56,15 @@ def limits(
         typer.Argument(metavar="NAME", help="queue:QUEUE, tenant, or as listed: node:WORKFLOW.NODE, key:KEY."),
     ] = None,
     concurrency: Annotated[
-        int | None, typer.Option("--concurrency", metavar="N", min=1, help="Tasks that may run at once.")
+        int | None,
+        typer.Option("--concurrency", metavar="N", min=1, max=MAX_NUMBER, help="Tasks that may run at once."),
     ] = None,
     rate: Annotated[
         str | None, typer.Option("--rate", metavar="N/SECONDS", help="Tasks that may begin in so many seconds.")
     ] = None,
     backlog: Annotated[
-        int | None, typer.Option("--backlog", metavar="N", min=1, help="Jobs of a tenant that may be open.")
+        int | None,
+        typer.Option("--backlog", metavar="N", min=1, max=MAX_NUMBER, help="Jobs of a tenant that may be open."),
     ] = None,
     tenant: Annotated[
         str | None, typer.Option("--tenant", metavar="TENANT", help="Whose limit; default is the tenant default.")

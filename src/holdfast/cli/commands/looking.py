@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.grammar import LOOK, DatabaseUrl, JobName, Json, PlainCommand
+from holdfast.cli.grammar import LOOK, MAX_NUMBER, DatabaseUrl, JobName, Json, PlainCommand
 
 commands = typer.Typer()
 
@@ -37,7 +37,9 @@ def watch(job: JobName, as_json: Json = False, database_url: DatabaseUrl = None)
 def events(
     job: JobName,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
-    after: Annotated[int, typer.Option("--after", metavar="SEQ", min=0, help="Only events after this number.")] = 0,
+    after: Annotated[
+        int, typer.Option("--after", metavar="SEQ", min=0, max=MAX_NUMBER, help="Only events after this number.")
+    ] = 0,
     node: Annotated[str | None, typer.Option("--node", metavar="NODE", help="Only events of this node.")] = None,
     as_json: Json = False,
     database_url: DatabaseUrl = None,
@@ -60,7 +62,9 @@ def why(job: JobName, as_json: Json = False, database_url: DatabaseUrl = None) -
 def logs(
     job: JobName,
     node: Annotated[str | None, typer.Option("--node", metavar="NODE", help="Only attempts of this node.")] = None,
-    item: Annotated[int | None, typer.Option("--item", metavar="N", min=0, help="Only this item of a fan-out.")] = None,
+    item: Annotated[
+        int | None, typer.Option("--item", metavar="N", min=0, max=MAX_NUMBER, help="Only this item of a fan-out.")
+    ] = None,
     as_json: Json = False,
     database_url: DatabaseUrl = None,
 ) -> int:
