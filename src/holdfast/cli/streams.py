@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """What steers a terminal: control characters, and marks that change the direction in which text is shown."""
-_RAW_IN_JSON = re.compile(r"[\x7f-\x9f]")
-"""Control characters that JSON allows as they are."""
+_RAW_IN_JSON = re.compile(r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Those of them that JSON allows as they are."""
 
 
 class OutputClosed(Exception):
