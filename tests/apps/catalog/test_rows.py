@@ -31,6 +31,9 @@ from tests.apps.catalog.conftest import item
         ({"links": ["nowhere"]}, "its links must be objects"),
         ({"collection": "droughts"}, "belongs to the collection droughts"),
         ({"id": "tile-0001"}, "twice"),
+        ({"assets": {"data": {"href": "../../etc/passwd"}}}, "leads upwards"),
+        ({"assets": {"data": {"href": "silver/%2e%2e/%2E%2E/etc/passwd"}}}, "leads upwards"),
+        ({"assets": {"data": {"href": "silver\\..\\x"}}}, "leads upwards"),
     ],
 )
 def test_what_cannot_be_stored_is_named_with_the_reason(broken: dict[str, Any], reason: str) -> None:

@@ -196,3 +196,62 @@ def error_of(address: str, task: Task) -> str:
 def test_what_libraries_say_is_scrubbed() -> None:
     told = "GET https://user:pw@host/a.tif?sig=abc&x=1 failed (see https://host/b?token=def) why? nobody knows"
     assert sources.scrubbed(told) == "GET https://host/a.tif?… failed (see https://host/b?… why? nobody knows"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "64:ff9b::a9fe:a9fe",
+        "64:ff9b::10.0.0.1",
+        "2002:7f00:1::",
+        "2002:a9fe:a9fe::1",
+        "::127.0.0.1",
+        "::ffff:127.0.0.1",
+        "::ffff:169.254.169.254",
+        "::1",
+        "::",
+        "fe80::1%eth0",
+        "fec0::1",
+        "fd00::1",
+        "ff02::1",
+        "224.0.0.1",
+        "239.255.255.250",
+        "168.63.129.16",
+        "64:ff9b::168.63.129.16",
+        "169.254.169.254",
+        "100.64.0.1",
+        "0.0.0.0",
+        "255.255.255.255",
+    ],
+)
+def test_an_address_that_leads_to_a_private_one_counts_as_private(address: str) -> None:
+    assert not sources.is_public(address)
+
+
+@pytest.mark.parametrize("address", ["8.8.8.8", "64:ff9b::8.8.8.8", "2002:808:808::1", "2606:4700::1111"])
+def test_an_address_of_the_public_network_counts_as_public(address: str) -> None:
+    assert sources.is_public(address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://[::1/x.tif",
+        "https://host:99999/x.tif",
+        "https://host:port/x.tif",
+        f"https://{'a' * 70}.example/x.tif",
+        "https://a..b/x.tif",
+        "https://host/a b.tif",
+        "https://host/a\nb.tif",
+        f"https://host/{'x' * 10_000}",
+        "https://\ud800/x.tif",
+    ],
+)
+def test_an_address_that_cannot_be_understood_is_refused_for_good(address: str, task: Task, storage: Path) -> None:
+    assert refused(address, task).code == "SOURCE_REFUSED"
+
+
+@pytest.mark.parametrize("location", ["https://[::1/y", "https://host:port/y", "//[/y"])
+def test_a_redirect_that_cannot_be_understood_is_refused_for_good(files: Files, task: Task, location: str) -> None:
+    files.status, files.headers = 302, {"Location": location}
+    assert refused(f"{files.url}/data/away.tif", task).code == "SOURCE_REFUSED"

@@ -128,3 +128,29 @@ def test_tasks_do_not_meet_in_one_temporary_file(task: Task) -> None:
     target = writable("silver/x.bin")
     parts = {part_of(target, task.attempt(item=item)) for item in (-1, 0, 1)}
     assert len(parts) == 3
+
+
+@pytest.mark.parametrize("name", ["bronze/" + "x" * 300, "bronze/" + "x/" * 3000 + "y", "/" + "x" * 5000, "/a\0b"])
+def test_a_name_that_no_file_can_have_is_refused_for_good(name: str, storage: Path) -> None:
+    for use in (readable, writable):
+        with pytest.raises(Permanent) as refusal:
+            use(name)
+        assert refusal.value.code == "PATH_REFUSED"
+        assert len(str(refusal.value)) < 500
+
+
+def test_a_link_that_leads_to_itself_is_refused_for_good(storage: Path) -> None:
+    (storage / "bronze").mkdir(parents=True, exist_ok=True)
+    (storage / "bronze" / "loop").symlink_to("loop")
+    for name in ("bronze/loop", "bronze/loop/x.tif"):
+        with pytest.raises(Permanent) as refusal:
+            readable(name)
+        assert refusal.value.code == "PATH_REFUSED"
+
+
+def test_a_file_with_the_longest_name_is_written(task: Task, storage: Path) -> None:
+    target = writable("bronze/" + "x" * 196 + ".tif")
+    with replacing(target, task.attempt()) as temporary:
+        temporary.write_bytes(b"whole")
+    part_of(target, task.attempt()).write_bytes(b"")
+    assert target.read_bytes() == b"whole"

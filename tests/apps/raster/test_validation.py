@@ -13,6 +13,7 @@ from rasterio.enums import ColorInterp
 
 from holdfast import Permanent
 from holdfast.apps.raster.handlers import create_cog, validate
+from holdfast.apps.raster.validation import parse_crs
 from tests.apps.raster.making import PLACES, Task, make, ramp
 
 
@@ -161,3 +162,34 @@ def test_a_look_that_is_asked_to_stop_gives_the_task_back(storage: Path, task: T
     context = task.attempt()
     context._attempt.cancelled = True
     assert validate("bronze/x.tif", ctx=context) is None
+
+
+@pytest.mark.parametrize(
+    "crs",
+    [
+        "+proj=longlat +datum=WGS84 +nadgrids=@/etc/passwd",
+        "+proj=longlat +ellps=WGS84 +nadgrids=/etc/passwd",
+        "+proj=longlat +datum=WGS84 +geoidgrids = x.gtx",
+        "+init=/etc/passwd:4326",
+        "epsg:4326; drop",
+        "EPSG:99999999999999999999",
+        "EPSG:",
+        "{}",
+        '{"proj": 5}',
+        "[]",
+        "",
+        "\0",
+    ],
+)
+def test_an_odd_crs_is_refused_for_good(crs: str) -> None:
+    with pytest.raises(Permanent) as refusal:
+        parse_crs(crs, "bronze/x.tif")
+    assert refusal.value.code == "CRS_UNKNOWN"
+
+
+def test_a_crs_may_say_that_it_uses_no_grids() -> None:
+    mercator = (
+        "+proj=merc +a=6378137 +b=6378137 +lat_ts=0 +lon_0=0 +x_0=0 +y_0=0 +k=1 +units=m +nadgrids=@null +no_defs"
+    )
+    assert parse_crs(mercator, "x").is_projected
+    assert parse_crs("epsg:32630", "x").to_epsg() == 32630

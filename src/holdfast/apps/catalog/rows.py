@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote
 
 import orjson
 
@@ -70,10 +71,19 @@ def _kept(collection_id: str, item: Mapping[str, Any]) -> Json:
     if not isinstance(links, list) or not all(isinstance(link, dict) for link in links):
         raise ValueError("its links must be objects")
     links = [link for link in links if link.get("rel") not in PLACED_LINKS]
+    _check_hrefs(item.get("assets"))
     kept = {**item, "collection": collection_id, "properties": dict(item["properties"]), "links": links}
     if b"\\u0000" in orjson.dumps(kept):
         raise ValueError("it has text with a NUL character")
     return kept
+
+
+def _check_hrefs(assets: Any) -> None:
+    """A copy of the catalog names files by where they lie from there: none of them may lie outside the storage."""
+    for asset in assets.values() if isinstance(assets, Mapping) else ():
+        href = str(asset.get("href") or "") if isinstance(asset, Mapping) else ""
+        if ".." in re.split(r"[/\\?#]", unquote(href)):
+            raise ValueError(f"the address {href[:200]!r} of an asset leads upwards with '..'")
 
 
 def digest(content: Json) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from datetime import datetime
 from pathlib import PurePosixPath
@@ -10,6 +11,9 @@ from typing import Any
 from holdfast.apps.raster.validation import bounds_4326, plain
 
 ID_CHARACTERS = 200
+DIGEST_CHARACTERS = 10
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.]*(/[A-Za-z0-9_.]+)+\.tif")
+"""Names of which a slash becomes a hyphen, and nothing else does."""
 NO_TIME = (
     "no time is known, and a catalog wants one: the file has no TIFFTAG_DATETIME. "
     "Give datetime, or start_datetime and end_datetime"
@@ -17,8 +21,15 @@ NO_TIME = (
 
 
 def item_id(name: str) -> str:
-    """`silver/x/cog.tif` is `silver-x-cog`: no slashes, for it becomes a file's name and a part of a URL."""
-    return re.sub(r"[^A-Za-z0-9_.-]", "-", str(PurePosixPath(name).with_suffix("")))[-ID_CHARACTERS:]
+    """`silver/x/cog.tif` is `silver-x-cog`: no slashes, for it becomes a file's name and a part of a URL.
+
+    No two names have one id: where other names have the same plain form, a digest of the name follows.
+    """
+    plain_form = re.sub(r"[^A-Za-z0-9_.-]", "-", str(PurePosixPath(name).with_suffix("")))
+    if _PLAIN.fullmatch(name) and len(plain_form) <= ID_CHARACTERS and not plain_form.endswith(".json"):
+        return plain_form
+    digest = f"~{hashlib.sha256(name.encode()).hexdigest()[:DIGEST_CHARACTERS]}"
+    return plain_form.lstrip(".-")[-(ID_CHARACTERS - len(digest)) :].lstrip(".-") + digest
 
 
 def describe(seen: Any, crs: Any) -> dict[str, Any]:

@@ -24,6 +24,16 @@ from holdfast.apps.raster.objects import CHUNK_BYTES, SCHEMES, Bucket, scrubbed,
 from holdfast.apps.raster.storage import readable
 
 TIMEOUT_SECONDS = 60.0
+LONGEST_ADDRESS = 8000
+_PROVIDERS = frozenset({ipaddress.ip_address("168.63.129.16")})
+"""Public by its number, and a service of the machine's own cloud in truth."""
+_CARRIERS = (
+    (ipaddress.IPv6Network("64:ff9b::/96"), 0),
+    (ipaddress.IPv6Network("::ffff:0:0/96"), 0),
+    (ipaddress.IPv6Network("::/96"), 0),
+    (ipaddress.IPv6Network("2002::/16"), 80),
+)
+"""Networks of which an address has one of IPv4 in it, so many bits from its end: NAT64, mapped, compatible, 6to4."""
 MAX_REDIRECTS = 5
 
 
@@ -48,7 +58,7 @@ def source_of(name: str) -> Source:
     """What a name or an address means; refused where it is nothing that may be read."""
     if "://" not in name:
         return _File(name, readable(name))
-    parts = urlsplit(name)
+    parts = _split(name)
     if parts.scheme in ("https", "http") and parts.hostname:
         return _Web(name)
     if parts.scheme in SCHEMES and parts.netloc and parts.path.strip("/"):
@@ -57,6 +67,22 @@ def source_of(name: str) -> Source:
         f"The source {shown(name)} is refused: use CONTAINER/BLOB, https://, s3://, gs:// or az://",
         code="SOURCE_REFUSED",
     )
+
+
+def _split(address: str) -> SplitResult:
+    """The parts of an address; one that cannot be understood will never be."""
+    try:
+        parts = urlsplit(address)
+        # Each is looked at only now: a port that is no number, a name with a part that is empty or too long.
+        _ = parts.port, (parts.hostname or "").encode("idna")
+    except ValueError:
+        raise Permanent("The source is refused: it is no address that can be understood", "SOURCE_REFUSED") from None
+    if len(address) > LONGEST_ADDRESS or not address.isprintable() or " " in address:
+        raise Permanent(
+            f"The source {shown(address)[:200]!r} is refused: it is too long, or has characters that no address has",
+            code="SOURCE_REFUSED",
+        )
+    return parts
 
 
 def _is_named(address: str) -> bool:
@@ -127,12 +153,12 @@ class _Web:
                 self._refuse_failures(answer)
                 return answer
             answer.close()
-            address = urljoin(address, location)
+            address = _joined(address, location)
             self._check(address)
         raise Permanent(f"{self.label} leads from one address to the next", code="SOURCE_REFUSED")
 
     def _check(self, address: str) -> None:
-        if urlsplit(address).scheme != "https" and not _is_named(address):
+        if _split(address).scheme != "https" and not _is_named(address):
             raise Permanent(
                 f"The source {shown(address)} is refused: it is not https. "
                 "An operator can allow it by naming it in HOLDFAST_RASTER_SOURCES",
@@ -180,6 +206,14 @@ class _Web:
         )
 
 
+def _joined(address: str, location: str) -> str:
+    try:
+        return urljoin(address, location)
+    except ValueError:
+        # What it leads to is looked at as any address is.
+        return location
+
+
 def _size(answer: http.client.HTTPResponse) -> int | None:
     total = (answer.headers.get("Content-Range") or "").rpartition("/")[2]
     if total.isdigit():
@@ -187,12 +221,25 @@ def _size(answer: http.client.HTTPResponse) -> int | None:
     return answer.length if answer.status == 200 else None
 
 
+def is_public(address: str) -> bool:
+    """Whether an IP address is one of the public network; one that carries another one is what that is."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if found in _PROVIDERS or found.is_multicast or not found.is_global:
+        return False
+    if isinstance(found, ipaddress.IPv4Address):
+        return True
+    carried = next((shift for network, shift in _CARRIERS if found in network), None)
+    if carried is not None:
+        return is_public(str(ipaddress.IPv4Address(int(found) >> carried & 0xFFFFFFFF)))
+    return not found.is_site_local
+
+
 def _connect(parts: SplitResult, trusted: bool) -> http.client.HTTPConnection:
     """A connection to an address that was looked at: asking for the name twice could give two answers."""
     host = parts.hostname or ""
     port = parts.port or (443 if parts.scheme == "https" else 80)
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    if not trusted and not all(ipaddress.ip_address(one[4][0]).is_global for one in found):
+    if not trusted and not all(is_public(str(one[4][0])) for one in found):
         raise Permanent(
             f"The source {parts.scheme}://{host} is refused: it is not a public address. "
             "An operator can allow it by naming it in HOLDFAST_RASTER_SOURCES",

@@ -26,6 +26,8 @@ from holdfast import Context, Permanent
 from holdfast.apps.raster.objects import SCHEMES, Bucket
 
 HASH_BYTES = 4 * 1024 * 1024
+LONGEST_NAME_BYTES = 200
+SHORT_NAME_BYTES = 60
 _CONTAINER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -42,13 +44,13 @@ def readable_roots() -> list[Path]:
 
 def place(name: str) -> Path:
     """The file or folder of a container that a name means, whether it is there or not."""
-    return _checked(name, (storage() / _relative(name)).resolve(), [storage()])
+    return _checked(name, storage() / _relative(name), [storage()])
 
 
 def readable(name: str) -> Path:
     """The file that a name means; refused where it is none, or none that may be read."""
     is_absolute = name.startswith("/")
-    path = _checked(name, Path(name).resolve(), readable_roots()) if is_absolute else fetched(place(name))
+    path = _checked(name, Path(name), readable_roots()) if is_absolute else fetched(place(name))
     if not path.is_file():
         raise Permanent(
             f"There is no file '{name}'. A name is CONTAINER/BLOB: a file below HOLDFAST_HOME/storage,"
@@ -64,10 +66,12 @@ def writable(name: str) -> Path:
     if name.startswith("/"):
         raise _refused(name, "files are written into containers; name it CONTAINER/BLOB")
     path = storage() / _relative(name)
-    _checked(name, path.parent.resolve(), [storage()])
+    if len(os.fsencode(path.name)) > LONGEST_NAME_BYTES:
+        raise _refused(name, f"the name of a file may have {LONGEST_NAME_BYTES} bytes: drafts of it have longer ones")
+    _checked(name, path.parent, [storage()])
     path.parent.mkdir(parents=True, exist_ok=True)
     # Only now every folder is there, and a link among them cannot hide.
-    return _checked(name, path.parent.resolve(), [storage()]) / path.name
+    return _checked(name, path.parent, [storage()]) / path.name
 
 
 def _relative(name: str) -> PurePosixPath:
@@ -81,8 +85,14 @@ def _relative(name: str) -> PurePosixPath:
     return PurePosixPath(*parts)
 
 
-def _checked(name: str, resolved: Path, roots: list[Path]) -> Path:
+def _checked(name: str, path: Path, roots: list[Path]) -> Path:
     """What a path really means, links followed, must lie below a root."""
+    try:
+        resolved = path.resolve()
+        resolved.exists()
+    except (OSError, RuntimeError, ValueError):
+        # A link that leads to itself, a name that no file can have.
+        raise _refused(name, "no file can be found by it: it is too long, or its links lead in a circle") from None
     if not any(resolved.is_relative_to(root) for root in roots):
         raise _refused(
             name, "it leads out of the folders that may be used (storage, and HOLDFAST_RASTER_ROOTS to read)"
@@ -96,7 +106,14 @@ def _refused(name: str, reason: str) -> Permanent:
 
 def part_of(target: Path, ctx: Context) -> Path:
     """A hidden name beside the target, the same for every attempt of this task."""
-    return target.with_name(f".{target.name}.{_task(ctx)}.part")
+    return target.with_name(f".{_short(target.name)}.{_task(ctx)}.part")
+
+
+def _short(name: str) -> str:
+    """A name to which more can be added, and it still is one."""
+    if len(os.fsencode(name)) <= SHORT_NAME_BYTES:
+        return name
+    return hashlib.sha256(os.fsencode(name)).hexdigest()[:SHORT_NAME_BYTES]
 
 
 @contextmanager
@@ -106,7 +123,7 @@ def replacing(target: Path, ctx: Context) -> Iterator[Path]:
     What earlier attempts of the task left is removed first. One of them that still runs, although its lease is lost,
     can no longer rename its file.
     """
-    prefix = f".{target.name}.{_task(ctx)}-"
+    prefix = f".{_short(target.name)}.{_task(ctx)}-"
     _sweep(target.parent, prefix)
     temporary = target.with_name(f"{prefix}{ctx.attempt}.part")
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ MANY_VALUES = 64
 """A raster of integers with more values than that has measurements, not categories."""
 SAMPLES = 16
 ELEVATIONS = (-12_000.0, 9_000.0)
+_FILE_IN_CRS = re.compile(r"(?i)grids\s*=(?!\s*@null\b)|parameterfile|\b(file|catalog)\s*=|\binit\s*=\S*[/\\]")
+"""PROJ opens files that a definition names, wherever they lie; @null is the name of none."""
 EXTENSIONS = {
     "GTiff": (".tif", ".tiff"),
     "PNG": (".png",),
@@ -141,8 +144,11 @@ def crs_of(dataset: Any, declared: str | None, name: str) -> CRS | None:
 
 def parse_crs(text: str, name: str) -> CRS:
     try:
+        if _FILE_IN_CRS.search(text):
+            raise ValueError("it names a file")
         return CRS.from_user_input(text)
-    except CRSError:
+    except (CRSError, ValueError, TypeError):
+        # rasterio reads numbers and JSON in it without much ado.
         raise Permanent(
             f"{name}: {text[:100]!r} is not a coordinate reference system. Use for example EPSG:4326",
             code="CRS_UNKNOWN",

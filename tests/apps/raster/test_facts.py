@@ -1,0 +1,30 @@
+"""What a catalog is told of a raster."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.apps.catalog.rows import check_id
+from holdfast.apps.raster.facts import item_id
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("silver/x/cog.tif", "silver-x-cog"),
+        ("silver/a.tif", "silver-a"),
+        ("gold/v1.2/tile_00001.tif", "gold-v1.2-tile_00001"),
+    ],
+)
+def test_a_simple_name_is_its_id(name: str, expected: str) -> None:
+    assert item_id(name) == expected
+
+
+def test_no_two_names_have_one_id() -> None:
+    names = ["silver/a-b.tif", "silver/a/b.tif", "silver/a b.tif", "silver/a_b.tif", "silver/a.tiff", "silver/a.tif"]
+    names += ["silver/a", "silver/ä.tif", "silver/ö.tif", "silver-a/b.tif", "silver/x.json.tif", "-/x.tif"]
+    names += [f"silver/{'x' * 300}{letter}/cog.tif" for letter in "ab"]
+    ids = [check_id(item_id(name)) for name in names]
+    assert len(set(ids)) == len(names)
+    assert item_id("silver/a/b.tif") == "silver-a-b"
+    assert item_id("silver/a-b.tif").startswith("silver-a-b~")
