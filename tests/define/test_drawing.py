@@ -126,3 +126,17 @@ def test_an_expression_is_shortened_for_people() -> None:
     assert short_expression("(nodes.check.output.size) > 100") == "check.size > 100"
     assert short_expression("{{ nodes.a.output }}") == "a"
     assert short_expression("{{ inputs.x }}") == "inputs.x"
+
+
+@pytest.mark.parametrize(
+    ("expression", "shown"),
+    [
+        ("{{ nodes.check.output.size }} > 100", "check.size > 100"),
+        ("({{ nodes.check.output.size }}) > 100", "check.size > 100"),
+        ("{{ inputs.kind }} == 'alert(2)'", "inputs.kind == 'alert(2)'"),
+        ("{{ inputs.kind == 'a  (b) {{ nodes.x.output }}' }}", "inputs.kind == 'a  (b) {{ nodes.x.output }}'"),
+        ('{{ inputs.kind | default(5) }} == "it\'s (me)"', 'inputs.kind | default(5) == "it\'s (me)"'),
+    ],
+)
+def test_an_expression_is_shortened_but_not_what_it_quotes(expression: str, shown: str) -> None:
+    assert short_expression(expression) == shown

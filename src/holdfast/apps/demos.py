@@ -45,8 +45,7 @@ def flood(
     except Permanent as problem:
         raise InvalidInput(f"{problem}.") from None
     finally:
-        if not kept:
-            show.stop()
+        (show.keep if kept else show.stop)()
     found["seconds"]["all"] = round(time.monotonic() - began, 1)
     if as_json:
         answer_json(found | {"outputs": str(show.outputs)})

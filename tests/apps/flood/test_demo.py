@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import psycopg
 import pystac
 import pytest
 
@@ -78,3 +79,53 @@ def check_demo(folder: Path) -> str:
         assert (outputs / name).read_bytes().startswith(b"\x89PNG")
     assert not [path for path in (folder / "home" / "storage").rglob("*") if ".part" in path.name]
     return str(found["job_id"])
+
+
+_STARTS_A_SERVICE = """
+import sys, time
+from pathlib import Path
+from holdfast.apps.flood.demo import Demo
+
+demo = Demo(Path("home").absolute(), "RWA", 8)
+demo.outputs.mkdir(parents=True)
+print(demo._start("orchestrator").pid, flush=True)
+sys.stdin.readline()
+demo.keep()
+"""
+
+
+def _moment(url: str, which: str) -> Any:
+    with psycopg.connect(url) as connection:
+        (found,) = connection.execute(f"select {which} from holdfast.orchestrators").fetchone() or (None,)
+        return found
+
+
+@pytest.mark.parametrize("is_kept", [False, True], ids=["killed", "kept"])
+def test_services_of_a_demo_end_with_it_unless_they_are_kept(is_kept: bool, folder: Path, database_url: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", _STARTS_A_SERVICE],
+        cwd=folder,
+        env=os.environ
+        | {
+            "HOLDFAST_HOME": str(folder / "home"),
+            "HOLDFAST_DATABASE_URL": database_url,
+            "HOLDFAST_OWNER_RENEW_SECONDS": "0.2",
+        },
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as parent:
+        assert parent.stdin is not None and parent.stdout is not None
+        service = psutil.Process(int(parent.stdout.readline()))
+        log = folder / "home" / "demo" / "RWA" / "orchestrator-0.log"
+        wait_until(lambda: "is running" in log.read_text())
+        if is_kept:
+            parent.stdin.write(b"\n")
+            parent.stdin.close()
+        else:
+            parent.kill()
+        parent.wait()
+    if is_kept:
+        gone_at = _moment(database_url, "max(now())")
+        wait_until(lambda: _moment(database_url, "max(renewed_at)") > gone_at)
+        service.terminate()
+    wait_until(lambda: not service.is_running() or service.status() == psutil.STATUS_ZOMBIE)

@@ -26,6 +26,7 @@ from holdfast import HoldfastError
 from holdfast.apps.catalog.interface import all_items
 from holdfast.apps.catalog.postgres import PostgresCatalog
 from holdfast.apps.flood.naming import MANIFEST
+from holdfast.apps.flood.tether import release, tethered
 from holdfast.cli.extending import say, use_database
 
 WORKFLOW = Path(__file__).with_name("flood_stack.yaml")
@@ -118,12 +119,11 @@ class Demo:
     def _start(self, *words: str) -> subprocess.Popen[bytes]:
         log = self.outputs / f"{words[0]}-{len(self.processes)}.log"
         with log.open("wb") as output:
-            process = subprocess.Popen(
-                [*_holdfast(), *words],
+            process = tethered(
+                list(words),
                 env={**os.environ, **ENVIRONMENT},
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
         self.processes.append(process)
@@ -151,6 +151,12 @@ class Demo:
                 process.kill()
                 process.wait()
 
+    def keep(self) -> None:
+        """Let the processes go on without us."""
+        for process in self.processes:
+            if process.poll() is None:
+                release(process)
+
     # The story
 
     def _break_and_run(self, url: str) -> str:
@@ -175,9 +181,7 @@ class Demo:
         The workers start when it is watched: on a busy machine a small job could be over before anybody looks.
         """
         is_killed = False
-        with subprocess.Popen(
-            [*_holdfast(), "watch", job_id, "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        ) as watching:
+        with tethered(["watch", job_id, "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as watching:
             assert watching.stdout is not None
             bar = _Bar()
             victim: subprocess.Popen[bytes] | None = None
@@ -290,7 +294,9 @@ def _holdfast() -> list[str]:
 def _show(words: list[str], expected: int) -> None:
     """A command as a person would type it, with what it prints."""
     say(f"\n$ holdfast {shlex.join(words)}")
-    code = subprocess.run([*_holdfast(), *words], stdin=subprocess.DEVNULL, check=False).returncode
+    with tethered(words) as process:
+        # Not by leaving the block, which would close its stdin first.
+        code = process.wait()
     if code != expected:
         raise DemoFailed(f"holdfast {shlex.join(words)} ended with exit code {code}, not {expected}.")
 

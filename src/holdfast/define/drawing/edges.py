@@ -9,6 +9,7 @@ from holdfast.define.graph import Graph
 from holdfast.define.node import Node, NodeType
 
 OTHERWISE = "otherwise"
+_QUOTED = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +42,15 @@ def edges_from(graph: Graph, name: str) -> list[Edge]:
 
 def short_expression(expression: str) -> str:
     """`(nodes.check.output.size) > 100` becomes `check.size > 100`: for people, not for machines."""
-    text = re.sub(r"\{\{\s*(.*?)\s*\}\}", r"\1", expression)
+    parts = _QUOTED.split(expression)
+    # What stands between quotation marks is every second part, and stays as it is.
+    return "".join(part if number % 2 else _short(part) for number, part in enumerate(parts)).strip()
+
+
+def _short(part: str) -> str:
+    text = re.sub(r"\{\{\s*|\s*\}\}", "", part)
     text = re.sub(r"\bnodes\.([\w-]+)\.output\b", r"\1", text)
-    return re.sub(r"\(([\w.-]+)\)", r"\1", " ".join(text.split()))
+    return re.sub(r"(?<!\w)\(([\w.-]+)\)", r"\1", re.sub(r"\s+", " ", text))
 
 
 def node_details(node: Node) -> str:
