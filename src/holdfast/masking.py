@@ -20,9 +20,14 @@ _OUR_WORDS = frozenset({"holdfast", "postgres", "postgresql", "database", "passw
 _secrets: set[str] = set()
 _pattern: re.Pattern[str] | None = None
 
-_USER_INFO = re.compile(r"(?i)\b([a-z][a-z0-9+.-]{0,20}://)([^\s/?#'\"@:\\]{0,500})(:[^\s/?#'\"\\]{0,500})?@")
+# One slash is what is left of two when an address is taken for a path. PASSWORD stands for one, in our own advice.
+_USER_INFO = re.compile(
+    r"(?i)\b([a-z][a-z0-9+.-]{0,20}:/{1,2})([^\s/?#'\"@:\\]{0,500})(:(?!PASSWORD@)[^\s/?#'\"\\]{0,500})?@"
+)
 # A password with a slash ends the host of any other address; here it is far likelier that nobody escaped it.
-_DATABASE_USER_INFO = re.compile(r"(?i)\b(postgres(?:ql)?://)([^\s/?#'\"@:\\]{0,500}):[^\s'\"\\]{0,500}@")
+_DATABASE_USER_INFO = re.compile(
+    r"(?i)\b(postgres(?:ql)?:/{1,2})([^\s/?#'\"@:\\]{0,500}):(?!PASSWORD@)[^\s'\"\\]{0,500}@"
+)
 _PARAMETER = re.compile(
     r"(?i)([?&;][\w.-]{0,40}(?:sig|signature|token|credential|secret|password|passwd|pwd|key)=)[^&;#\s'\"\\]+"
 )
@@ -30,7 +35,7 @@ _PARAMETER = re.compile(
 
 def masked(text: str) -> str:
     """A message without secrets: those of this process, user info in addresses, signatures and tokens in queries."""
-    if "://" in text:
+    if ":/" in text:
         text = _DATABASE_USER_INFO.sub(rf"\1\2:{MASK}@", text)
         text = _USER_INFO.sub(_without_password, text)
     if "=" in text:
@@ -71,7 +76,7 @@ def _without_password(found: re.Match[str]) -> str:
     if password is not None:
         return f"{scheme}{user}:{MASK}@"
     # Where there is no password, the user may be a token; elsewhere it is a name, as in abfss://CONTAINER@ACCOUNT.
-    return f"{scheme}{MASK}@" if scheme.lower() in ("http://", "https://", "ftp://") else found[0]
+    return f"{scheme}{MASK}@" if scheme.lower().rstrip("/") in ("http:", "https:", "ftp:") else found[0]
 
 
 def _form(secret: str) -> str:

@@ -54,6 +54,6 @@ def read_up_to(read: Callable[[int], bytes], limit_bytes: int) -> bytes:
 
 
 def shown_name(path: Path | str) -> str:
-    """The name for a message: no more of it than anybody reads."""
-    name = str(path)
+    """The name for a message: in one line, and no more of it than anybody reads."""
+    name = "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in str(path)[: SHOWN_LENGTH + 1])
     return name if len(name) <= SHOWN_LENGTH else f"{name[: SHOWN_LENGTH - 1]}…"
