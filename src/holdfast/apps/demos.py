@@ -45,7 +45,10 @@ def flood(
     except Permanent as problem:
         raise InvalidInput(f"{problem}.") from None
     finally:
-        (show.keep if kept else show.stop)()
+        if kept:
+            show.keep()
+        else:
+            show.stop()
     found["seconds"]["all"] = round(time.monotonic() - began, 1)
     if as_json:
         answer_json(found | {"outputs": str(show.outputs)})

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -89,7 +89,8 @@ async def draining(stop: Callable[[], None], left_behind: Callable[[], str]) -> 
             loop.call_soon_threadsafe(stop)
             return
         # Not by sys.stderr: a handler that runs right now would get the line into its own log.
-        os.write(2, left_behind().encode())
+        with suppress(OSError):
+            os.write(2, left_behind().encode())
         os._exit(ExitCode.INTERRUPTED if number == signal.SIGINT else ExitCode.TERMINATED)
 
     before = {number: signal.signal(number, signalled) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -243,6 +243,7 @@ def test_an_address_of_the_public_network_counts_as_public(address: str) -> None
         "https://a..b/x.tif",
         "https://host/a b.tif",
         "https://host/a\nb.tif",
+        "https://host/ä.tif",
         f"https://host/{'x' * 10_000}",
         "https://\ud800/x.tif",
     ],

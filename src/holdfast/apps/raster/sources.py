@@ -73,13 +73,16 @@ def _split(address: str) -> SplitResult:
     """The parts of an address; one that cannot be understood will never be."""
     try:
         parts = urlsplit(address)
-        # Each is looked at only now: a port that is no number, a name with a part that is empty or too long.
-        _ = parts.port, (parts.hostname or "").encode("idna")
+        if parts.scheme in ("http", "https"):
+            # Each is looked at only now: a port that is no number, a host with a part that is empty or too long.
+            _ = parts.port, (parts.hostname or "").encode("idna")
     except ValueError:
         raise Permanent("The source is refused: it is no address that can be understood", "SOURCE_REFUSED") from None
-    if len(address) > LONGEST_ADDRESS or not address.isprintable() or " " in address:
+    asked = f"{parts.path}{parts.query}" if parts.scheme in ("http", "https") else ""
+    if len(address) > LONGEST_ADDRESS or not address.isprintable() or " " in asked or not asked.isascii():
         raise Permanent(
-            f"The source {shown(address)[:200]!r} is refused: it is too long, or has characters that no address has",
+            f"The source {shown(address)[:200]!r} is refused: it is too long, or has characters that no address has. "
+            "Percent-encode them",
             code="SOURCE_REFUSED",
         )
     return parts

@@ -10,6 +10,7 @@ written is in the store before it is seen here.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -90,8 +91,9 @@ def _checked(name: str, path: Path, roots: list[Path]) -> Path:
     try:
         resolved = path.resolve()
         resolved.exists()
-    except (OSError, RuntimeError, ValueError):
-        # A link that leads to itself, a name that no file can have.
+    except (OSError, RuntimeError, ValueError) as problem:
+        if isinstance(problem, OSError) and problem.errno not in (errno.ENAMETOOLONG, errno.ELOOP):
+            raise
         raise _refused(name, "no file can be found by it: it is too long, or its links lead in a circle") from None
     if not any(resolved.is_relative_to(root) for root in roots):
         raise _refused(
