@@ -172,6 +172,7 @@ def test_a_look_that_is_asked_to_stop_gives_the_task_back(storage: Path, task: T
         "+proj=longlat +datum=WGS84 +geoidgrids = x.gtx",
         "+init=/etc/passwd:4326",
         "epsg:4326; drop",
+        "EPSG:4978",
         "EPSG:99999999999999999999",
         "EPSG:",
         "{}",

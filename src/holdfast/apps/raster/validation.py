@@ -146,7 +146,10 @@ def parse_crs(text: str, name: str) -> CRS:
     try:
         if _FILE_IN_CRS.search(text):
             raise ValueError("it names a file")
-        return CRS.from_user_input(text)
+        crs = CRS.from_user_input(text)
+        if not (crs.is_geographic or crs.is_projected):
+            raise ValueError("it has no map: a point of it is not a place on one")
+        return crs
     except (CRSError, ValueError, TypeError):
         # rasterio reads numbers and JSON in it without much ado.
         raise Permanent(
