@@ -50,7 +50,8 @@ def test_a_known_secret_is_masked_wherever_it_stands_and_a_name_beside_it_is_not
 
 
 def test_an_error_is_masked_for_whoever_catches_it() -> None:
-    problem = InvalidInput(f"{STORAGE} is no place", remedy=STORAGE, errors=[Detail(STORAGE)], instance=STORAGE)
+    detail = Detail(STORAGE, file=STORAGE, path=STORAGE, suggestion=STORAGE)
+    problem = InvalidInput(f"{STORAGE} is no place", remedy=STORAGE, errors=[detail], instance=STORAGE)
     told = f"{problem} {problem.to_problem()} {''.join(traceback.format_exception(problem))}"
     assert "S3cr3t" not in told and "S1gnature" not in told
 

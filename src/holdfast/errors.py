@@ -100,10 +100,23 @@ class Detail:
             "suggestion": self.suggestion,
         }
 
+    def masked(self) -> Detail:
+        return replace(
+            self,
+            message=masked(self.message),
+            file=_masked(self.file),
+            path=_masked(self.path),
+            suggestion=_masked(self.suggestion),
+        )
+
     def __str__(self) -> str:
         place = ":".join(str(p) for p in (self.file, self.line, self.column) if p is not None)
         text = f"{place}: {self.message}" if place else self.message
         return f"{text} {self.suggestion}" if self.suggestion else text
+
+
+def _masked(text: str | None) -> str | None:
+    return masked(text) if text is not None else None
 
 
 class HoldfastError(Exception):
@@ -125,9 +138,9 @@ class HoldfastError(Exception):
         # Every reader of the error is served here: the terminal, a log, a job's reason, a program that catches it.
         self.message = masked(message)
         super().__init__(self.message)
-        self.remedy = masked(remedy) if remedy is not None else None
-        self.errors = tuple(replace(one, message=masked(one.message)) for one in errors)
-        self.instance = masked(instance) if instance is not None else None
+        self.remedy = _masked(remedy)
+        self.errors = tuple(one.masked() for one in errors)
+        self.instance = _masked(instance)
 
     def to_problem(self) -> dict[str, Any]:
         """The problem object: what an API answers and what `--json` prints when a command fails."""

@@ -32,7 +32,7 @@ def read_named_file(path: Path | str, limit_bytes: int) -> bytes:
         mode = os.fstat(descriptor).st_mode
         kind = next((name for is_kind, name in _KINDS if is_kind(mode)), None)
         if kind is not None and (stat.S_ISDIR(mode) or not _OPEN_ALREADY.fullmatch(str(path))):
-            hint = "" if stat.S_ISDIR(mode) else "; give its content to stdin instead"
+            hint = "" if stat.S_ISDIR(mode) else "; send its content to /dev/stdin instead"
             raise OSError(errno.EINVAL, f"it is {kind}, not a file{hint}", str(path))
         os.set_blocking(descriptor, kind is not None)
         return read_up_to(partial(os.read, descriptor), limit_bytes)
