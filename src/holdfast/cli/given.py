@@ -52,6 +52,8 @@ def read_data(path: Path, what: str) -> Any:
     try:
         is_stdin = str(path) == "-"
         content = read_up_to(sys.stdin.buffer.read, limit) if is_stdin else read_named_file(path, limit)
+        if len(content) > limit:
+            raise InvalidInput(f"The {what} {name} is larger than {limit >> 20} MiB.")
         text = content.decode("utf-8-sig")
     except FileNotFoundError:
         raise InvalidInput(f"There is no {what} {name}.", remedy="Name a file of JSON or YAML; - is stdin.") from None
@@ -59,8 +61,6 @@ def read_data(path: Path, what: str) -> Any:
         raise InvalidInput(f"The {what} {name} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise InvalidInput(f"The {what} {name} is not UTF-8.") from None
-    if len(content) > limit:
-        raise InvalidInput(f"The {what} {name} is larger than {limit // 1024 // 1024} MiB.")
     if path.suffix == ".json":
         return _parse_json(text, name, what)
     if path.suffix not in (".yaml", ".yml"):
