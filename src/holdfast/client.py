@@ -19,12 +19,11 @@ from holdfast.core.recovering import Refusal, batches_asked, make_plan
 from holdfast.core.signals import BatchesAsked, Request, Verb
 from holdfast.core.states import JOB_TERMINAL, JobState, JobStatus, Rules, Status, StopCause
 from holdfast.core.steering import OpenJob, OpenNode, SteeringVerb, make_steering
+from holdfast.define.bounds import MAX_NAME_LENGTH, MAX_SECONDS, checked_queue
 from holdfast.define.definition import Definition, read_pinned
-from holdfast.define.document import MAX_NAME_LENGTH, MAX_SECONDS
 from holdfast.define.inputs import check_inputs
 from holdfast.define.named_file import shown_name
 from holdfast.define.program import Program, compile_pinned
-from holdfast.define.queues import checked_queue
 from holdfast.errors import InvalidInput, NotFound, PayloadRefused, Refused
 from holdfast.orchestrator.loading import job_state
 from holdfast.plans import JobPlan, SteeringPlan, refused, unknown_items

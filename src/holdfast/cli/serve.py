@@ -10,7 +10,7 @@ from holdfast.cli.problems import Interrupted
 from holdfast.cli.session import begin, draining, drive, open_database
 from holdfast.cli.streams import answer_json, say
 from holdfast.cli.words import counted, duration
-from holdfast.define.queues import checked_queue
+from holdfast.define.bounds import checked_queue
 from holdfast.define.registry import Registry, discover
 from holdfast.errors import ExitCode
 from holdfast.settings import Settings

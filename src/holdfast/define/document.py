@@ -21,12 +21,11 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from holdfast.define.bounds import HANDLER_NAME, MAX_NAME_LENGTH, MAX_SECONDS
 from holdfast.errors import CODE_PATTERN
 
 MAX_NODES = 1000
 SHARE = r"^(100|\d{1,2}(\.\d{1,6})?)%$"
-MAX_NAME_LENGTH = 100
-MAX_SECONDS = 10 * 365 * 86_400
 MAX_RETRIES = 1000
 MAX_PATTERN_LENGTH = 500
 MAX_RULES = 100
@@ -36,7 +35,6 @@ INPUT_NAME = r"^[A-Za-z_][A-Za-z0-9_-]*$"
 WORKFLOW_ID = r"^[A-Za-z][A-Za-z0-9_.-]*$"
 FAILURE_CODE = CODE_PATTERN.pattern.replace(r"\Z", "$")
 PROBE_URL = r"^https?://[^\s/]+"
-HANDLER_NAME = r"^[A-Za-z_][A-Za-z0-9_.:-]*$"
 
 
 def _one_or_many(value: Any) -> Any:

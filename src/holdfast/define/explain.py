@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
+from holdfast.define.bounds import HANDLER_NAME
 from holdfast.define.document import (
     FAILURE_CODE,
-    HANDLER_NAME,
     INPUT_NAME,
     INPUT_TYPES,
     NODE_DOCUMENTS,

@@ -1,12 +1,18 @@
-"""What a queue may be called: the same wherever a person names one, in a file or on the command line."""
+"""How long names and times may be, and what a queue may be called: in a file, on the command line, in a program.
+
+Apart from the documents, whose models take a while to import.
+"""
 
 from __future__ import annotations
 
 import re
 
-from holdfast.define.document import HANDLER_NAME, MAX_NAME_LENGTH
 from holdfast.define.named_file import shown_name
 from holdfast.errors import InvalidInput
+
+MAX_NAME_LENGTH = 100
+MAX_SECONDS = 10 * 365 * 86_400
+HANDLER_NAME = r"^[A-Za-z_][A-Za-z0-9_.:-]*$"
 
 
 def checked_queue(name: str) -> str:
