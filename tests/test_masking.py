@@ -49,7 +49,7 @@ def test_a_known_secret_is_masked_wherever_it_stands_and_a_name_beside_it_is_not
     assert without_secrets(address) == address, "what a job has made can be used"
 
 
-def test_an_error_is_masked_for_whoever_catches_it() -> None:
+def test_an_error_is_masked_for_every_program_that_catches_it() -> None:
     detail = Detail(STORAGE, file=STORAGE, path=STORAGE, suggestion=STORAGE)
     problem = InvalidInput(f"{STORAGE} is no place", remedy=STORAGE, errors=[detail], instance=STORAGE)
     told = f"{problem} {problem.to_problem()} {''.join(traceback.format_exception(problem))}"

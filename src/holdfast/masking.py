@@ -24,7 +24,7 @@ _pattern: re.Pattern[str] | None = None
 _USER_INFO = re.compile(
     r"(?i)\b([a-z][a-z0-9+.-]{0,20}:/{1,2})([^\s/?#'\"@:\\]{0,500})(:(?!PASSWORD@)[^\s/?#'\"\\]{0,500})?@"
 )
-# A password with a slash ends the host of any other address; here it is far likelier that nobody escaped it.
+# In other addresses a slash ends the host. In this one it is far likelier part of a password that is not escaped.
 _DATABASE_USER_INFO = re.compile(
     r"(?i)\b(postgres(?:ql)?:/{1,2})([^\s/?#'\"@:\\]{0,500}):(?!PASSWORD@)[^\s'\"\\]{0,500}@"
 )

@@ -1,4 +1,4 @@
-"""Names from outside do not steer the terminal of whoever reads them."""
+"""Names from outside do not steer the terminal of the person who reads them."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def _check_home(settings: Settings) -> None:
     try:
         settings.home.resolve()
     except RuntimeError:
-        # That is how a loop of links is told, for it has no error of the system's.
+        # Python reports a loop of links by this, and not by an error of the system.
         raise Unusable(
             f"The directory {shown_name(settings.home)} cannot be used: its links lead in a circle.",
             remedy="Remove the link, or set HOLDFAST_HOME to another directory.",

@@ -31,7 +31,7 @@ class OutputClosed(Exception):
 
 
 class _Outlet(io.TextIOBase):
-    """One of the two streams, looked for anew at each write."""
+    """One of the two streams, looked up again at each write."""
 
     def __init__(self, name: str, clean: Callable[[str], str]) -> None:
         self._name = name
@@ -48,7 +48,7 @@ class _Outlet(io.TextIOBase):
         return len(text)
 
     def put(self, text: str) -> None:
-        """As it is, and at once. An answer that cannot be written fails the command; nobody misses a remark."""
+        """As it is, and at once. An answer that cannot be written fails the command; a remark does not."""
         try:
             self._stream.write(text)
             self._stream.flush()
@@ -152,7 +152,7 @@ def open_streams() -> None:
 
 
 def close_streams() -> None:
-    """Write what is left. What cannot be written was told before; the interpreter must not fail with it once more."""
+    """Write what is left. The command has reported what it cannot write: the interpreter must not fail with it, too."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

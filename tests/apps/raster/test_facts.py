@@ -1,4 +1,4 @@
-"""What a catalog is told of a raster."""
+"""What a catalog learns about a raster."""
 
 from __future__ import annotations
 
