@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tests.chaos.checks import Verdict, judge
 from tests.chaos.fleet import Fleet, OutOfTime, Process, Server, until
 
 PATIENCE_SECONDS = 60.0
+PORTION = 1000
 _OPEN_JOBS = "select count(*) from jobs where finished_at is null"
 _LEASED = "select job_id::text, node, item from queue where state = 'leased'"
 _FINISHED = """
@@ -68,13 +70,14 @@ class Case:
     async def _send(self, wanted: Sequence[NewJob]) -> None:
         store = PostgresStore(self.url, "holdfast chaos")
 
-        async def submitted() -> bool:
+        async def submitted(portion: Sequence[NewJob]) -> bool:
             with suppress(Unreachable):
-                return bool(await store.submit(wanted))
+                return bool(await store.submit(portion))
             return False
 
         try:
-            await until("the submission", submitted)
+            for first in range(0, len(wanted), PORTION):
+                await until("the submission", partial(submitted, wanted[first : first + PORTION]))
         finally:
             await store.close()
 

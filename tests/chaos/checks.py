@@ -19,6 +19,8 @@ from tests.simulation.checkers import Checkers
 from tests.simulation.database import Database
 
 Key = tuple[str, str, int]
+LATE_SECONDS = 0.1
+"""By how much the clocks of a handler and of the database may seem to differ on one machine."""
 
 
 @dataclass
@@ -47,14 +49,16 @@ def judge(url: str, jobs: Sequence[NewJob], effects: Path, *, lost_history: bool
     """
     verdict = Verdict()
     with psycopg.connect(url, autocommit=True, options="-c search_path=holdfast -c timezone=UTC") as connection:
-        database = _read(connection)
+        database, ended = _read(connection), _ended_leases(connection)
     ids = {(row["tenant"], row["identity"]): job_id for job_id, row in database.jobs.items()}
     if len(ids) < len(database.jobs):
         verdict.doubled.append(f"{len(database.jobs)} jobs for {len(ids)} submissions")
     executed = _executions(effects, verdict)
+    late = _began_late(effects, ended)
     if lost_history:
         verdict.doubled.clear()
         executed = Counter(dict.fromkeys(executed, 1))
+    verdict.doubled += late
     for job in jobs:
         job_id = ids.get((job.tenant, job.identity))
         if job_id is None:
@@ -85,9 +89,32 @@ def _judge_job(verdict: Verdict, database: Database, job_id: str, job: NewJob, e
         verdict.doubled.append(f"{name}: {broken}")
 
 
+def _ended_leases(connection: psycopg.Connection[Any]) -> dict[tuple[str, str, int, int], float]:
+    """When the owners noted that leases were over, by task and attempt."""
+    rows = connection.execute(
+        "select job_id::text, node, coalesce(item, -1), attempt, extract(epoch from at)::float8 from events"
+        " where event = 'worker_lost'"
+    )
+    return {(job_id, node, item, attempt): at for job_id, node, item, attempt, at in rows}
+
+
+def _began_late(effects: Path, ended: dict[tuple[str, str, int, int], float]) -> list[str]:
+    """Invariant 3: attempts whose handler began although their lease was over."""
+    return [
+        f"{line['job']}/{line['node']}/{line['item']} began {line['at'] - over:.1f} s after its lease had ended"
+        for line in _lines(effects)
+        if (over := ended.get((line["job"], line["node"], line["item"], line["attempt"]))) is not None
+        and line["at"] > over + LATE_SECONDS
+    ]
+
+
+def _lines(effects: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in effects.read_text().splitlines()] if effects.exists() else []
+
+
 def _executions(effects: Path, verdict: Verdict) -> Counter[Key]:
     """How often each task was executed. Once more is allowed only under a new epoch: its former lease was lost."""
-    lines = [json.loads(line) for line in effects.read_text().splitlines()] if effects.exists() else []
+    lines = _lines(effects)
     epochs = Counter((line["job"], line["node"], line["item"], line["epoch"]) for line in lines)
     for (job_id, node, item, epoch), times in epochs.items():
         if times > 1:

@@ -21,7 +21,8 @@ WORK_SECONDS = float(os.environ.get("CHAOS_WORK_SECONDS", "0.03"))
 def _leave_a_line(ctx: Any, **more: Any) -> None:
     """One write to a file that all workers append to: lines of several processes do not mix."""
     lease = ctx._attempt.lease
-    line = {"job": ctx.job_id, "node": ctx.node, "item": lease.item, "epoch": lease.epoch, "pid": os.getpid()} | more
+    task = {"job": ctx.job_id, "node": ctx.node, "item": lease.item, "epoch": lease.epoch, "attempt": lease.attempt}
+    line = task | {"pid": os.getpid(), "at": time.time()} | more
     file = os.open(os.environ[EFFECTS], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         os.write(file, (json.dumps(line) + "\n").encode())

@@ -72,9 +72,14 @@ class ReplicatedServer(Server):
         )
         return folder
 
+    def restart_at_once(self) -> None:
+        """What `pg_ctl restart -m immediate` does: no farewell, no last checkpoint."""
+        self.restore(self._data)
+
     def restore(self, copy: Path) -> None:
         """The copy takes the place of the server: whatever came after it never happened."""
         _stop_at_once(self._primary)
+        self._data = copy
         self._primary = self._launch(copy, self.port)
         self._await(self.port)
 
@@ -94,10 +99,14 @@ class ReplicatedServer(Server):
         assert self._standby is not None
         _stop_at_once(self._primary)
         (folder, _), self._standby = self._standby, None
+        self._data = folder
         self._primary = self._launch(folder, self.port)
         self._await(self.port)
         with self.connect() as connection:
             connection.execute("select pg_promote()")
+            # The copy may have been made while the settings of the other were changed.
+            connection.execute("alter system reset all")
+            connection.execute("select pg_reload_conf()")
 
     def _launch(self, data: Path, port: int) -> subprocess.Popen[bytes]:
         settings = [f"--{name}={value}" for name, value in (SETTINGS | {"port": str(port)}).items()]

@@ -1,7 +1,9 @@
 """A long time of trouble: `python -m tests.chaos.soak --minutes 30 --jobs 20000`.
 
-Three orchestrators and four workers; one of them is killed every five seconds, Postgres is restarted without a farewell
-every minute, and jobs keep coming. Afterwards every result must be what a calm run gives.
+Three orchestrators and four workers, while jobs keep coming. Every five seconds one of them is killed or stopped past
+its lease, somebody locks rows, or the database only reads for a while. Every minute Postgres is restarted without a
+farewell, and every third time a standby that lacks its last commits takes its place. Afterwards every result must be
+what a calm run gives.
 """
 
 from __future__ import annotations
@@ -13,19 +15,29 @@ import signal
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+
+import psycopg
 
 from holdfast.store.interface import NewJob
 from tests.chaos import workload
 from tests.chaos.case import Case
 from tests.chaos.checks import Verdict, judge
 from tests.chaos.faults import ORCHESTRATOR, WORKER
-from tests.chaos.fleet import OutOfTime, Server, until
+from tests.chaos.fleet import LEASE_SECONDS, OutOfTime, until
+from tests.chaos.replicated import ReplicatedServer
 
 FLEET = (*[ORCHESTRATOR] * 3, *[WORKER] * 4)
-KILL_SECONDS = 5.0
+TROUBLE_SECONDS = 5.0
 RESTART_SECONDS = 60.0
+RESTARTS_PER_FAILOVER = 3
+LACK_SECONDS = 0.5
+SPELL_SECONDS = 4.0
+LOCKABLE = ("jobs", "nodes", "tasks", "queue", "inbox", "workers", "orchestrators", "lanes")
 CALM_COPIES = 20
 SUBMITTING_SHARE = 0.9
 PATIENCE_SECONDS = 600.0
@@ -39,8 +51,9 @@ select coalesce(max(pause), 0) from (
 
 @dataclass
 class Troubles:
-    kills: int = 0
-    restarts: int = 0
+    """What was done to the fleet, by kind; and how many processes were started again."""
+
+    done: Counter[str] = field(default_factory=Counter)
     starts: int = 0
 
 
@@ -54,7 +67,7 @@ def main() -> int:
     print(f"{given.jobs} jobs in {given.minutes:g} minutes, seed {seed}", flush=True)
     with (
         tempfile.TemporaryDirectory(prefix="holdfast-soak-", ignore_cleanup_errors=True) as scratch,
-        Server(Path(scratch) / "home") as server,
+        ReplicatedServer(Path(scratch) / "home") as server,
     ):
         calm = asyncio.run(_calm(server, Path(scratch) / "calm"))
         if calm.wrongs:
@@ -63,7 +76,7 @@ def main() -> int:
         return asyncio.run(_soak(server, Path(scratch) / "soak", given.minutes * 60, given.jobs, seed))
 
 
-async def _calm(server: Server, scratch: Path) -> Verdict:
+async def _calm(server: ReplicatedServer, scratch: Path) -> Verdict:
     """The same jobs without any trouble: what they give is what is expected later."""
     scratch.mkdir()
     case = Case(server, server.new_database(), scratch)
@@ -76,7 +89,7 @@ async def _calm(server: Server, scratch: Path) -> Verdict:
     return judge(case.url, case.jobs, scratch / "effects")
 
 
-async def _soak(server: Server, scratch: Path, seconds: float, count: int, seed: int) -> int:
+async def _soak(server: ReplicatedServer, scratch: Path, seconds: float, count: int, seed: int) -> int:
     scratch.mkdir()
     case = Case(server, server.new_database(), scratch)
     copies = -(-count // len(workload.MIXED))
@@ -84,7 +97,7 @@ async def _soak(server: Server, scratch: Path, seconds: float, count: int, seed:
     troubles, began = Troubles(), time.monotonic()
     try:
         await case.fleet.up(*FLEET)
-        making = asyncio.create_task(_make_trouble(case, random.Random(seed), seconds, troubles))
+        making = asyncio.create_task(_make_trouble(case, server, random.Random(seed), seconds, troubles))
         await _submit_over(case, jobs, seconds * SUBMITTING_SHARE)
         await making
         stormy = time.monotonic() - began
@@ -92,11 +105,12 @@ async def _soak(server: Server, scratch: Path, seconds: float, count: int, seed:
         ((pause,),) = await case.query(_PAUSES)
     finally:
         case.fleet.end()
-    verdict = judge(case.url, jobs, scratch / "effects")
+    verdict = judge(case.url, jobs, scratch / "effects", lost_history=case.lost_history)
     calm = time.monotonic() - began - stormy
     print(
         f"{len(jobs)} jobs, {verdict.executions} executions in {stormy:.0f} s of trouble and {calm:.0f} s of calm:"
-        f" {troubles.kills} kills, {troubles.restarts} restarts of Postgres, {troubles.starts} processes started again"
+        f" {', '.join(f'{count} {kind}' for kind, count in sorted(troubles.done.items()))},"
+        f" {troubles.starts} processes started again"
     )
     print(
         f"lost {len(verdict.lost)}, doubled {len(verdict.doubled)}, stuck {len(verdict.stuck)},"
@@ -116,20 +130,77 @@ async def _submit_over(case: Case, jobs: list[NewJob], seconds: float) -> None:
         await case.submit(jobs[first : first + portion])
 
 
-async def _make_trouble(case: Case, chance: random.Random, seconds: float, troubles: Troubles) -> None:
+async def _make_trouble(
+    case: Case, server: ReplicatedServer, chance: random.Random, seconds: float, troubles: Troubles
+) -> None:
     began = time.monotonic()
-    next_kill, next_restart = began + KILL_SECONDS, began + RESTART_SECONDS
-    while (now := time.monotonic()) < began + seconds:
-        troubles.starts += case.fleet.replace_the_dead()
-        if now >= next_restart:
-            next_restart += RESTART_SECONDS
-            troubles.restarts += 1
-            await asyncio.to_thread(case.server.restart_at_once)
-        elif now >= next_kill:
-            next_kill += KILL_SECONDS
-            troubles.kills += 1
-            chance.choice(case.fleet.kept).send(signal.SIGKILL)
-        await asyncio.sleep(0.1)
+    next_trouble, next_restart = began + TROUBLE_SECONDS, began + RESTART_SECONDS
+    await asyncio.to_thread(server.add_standby)
+    restarts = 0
+    async with asyncio.TaskGroup() as spells:
+        while (now := time.monotonic()) < began + seconds:
+            troubles.starts += case.fleet.replace_the_dead()
+            if now >= next_restart:
+                next_restart = now + RESTART_SECONDS
+                restarts += 1
+                kind = "failovers" if restarts % RESTARTS_PER_FAILOVER == 0 else "restarts of Postgres"
+                troubles.done[kind] += 1
+                await (_fail_over(case, server) if kind == "failovers" else asyncio.to_thread(server.restart_at_once))
+            elif now >= next_trouble:
+                next_trouble = now + TROUBLE_SECONDS
+                kind, make = chance.choice(TROUBLES)
+                troubles.done[kind] += 1
+                spells.create_task(make(case, chance))
+            await asyncio.sleep(0.1)
+
+
+async def _kill(case: Case, chance: random.Random) -> None:
+    chance.choice(case.fleet.kept).send(signal.SIGKILL)
+
+
+async def _stop(case: Case, chance: random.Random) -> None:
+    """Longer than its lease; then it goes on as if nothing had happened."""
+    victim = chance.choice(case.fleet.kept)
+    victim.send(signal.SIGSTOP)
+    await asyncio.sleep(2 * LEASE_SECONDS)
+    victim.send(signal.SIGCONT)
+
+
+async def _lock(case: Case, chance: random.Random) -> None:
+    """Somebody forgets to commit: some rows of one table stay locked."""
+    table = chance.choice(LOCKABLE)
+    with suppress(psycopg.Error):
+        async with await psycopg.AsyncConnection.connect(case.url) as connection:
+            rows = f"select 1 from holdfast.{table} order by random() limit 5 for update skip locked"
+            await connection.execute(rows.encode())
+            await asyncio.sleep(SPELL_SECONDS)
+
+
+async def _read_only(case: Case, chance: random.Random) -> None:
+    """An administrator, or a provider whose disk is nearly full, lets nobody write."""
+    for value in ("on", "off"):
+        await case.query(f"alter system set default_transaction_read_only = {value}")
+        await case.query("select pg_reload_conf()")
+        await asyncio.sleep(SPELL_SECONDS if value == "on" else 0)
+
+
+async def _fail_over(case: Case, server: ReplicatedServer) -> None:
+    await asyncio.to_thread(server.cut_off_standby)
+    await asyncio.sleep(LACK_SECONDS)
+    await asyncio.to_thread(server.fail_over)
+    case.lost_history = True
+    await case.submit_again()
+    await asyncio.to_thread(server.add_standby)
+
+
+TROUBLES: list[tuple[str, Callable[[Case, random.Random], Awaitable[None]]]] = [
+    ("kills", _kill),
+    ("kills", _kill),
+    ("kills", _kill),
+    ("stops past the lease", _stop),
+    ("row locks", _lock),
+    ("read-only spells", _read_only),
+]
 
 
 async def _finish(case: Case) -> None:
