@@ -69,7 +69,7 @@ def test_retries_are_instant_unless_asked_otherwise() -> None:
 
 
 def test_a_handler_reaches_the_database_of_its_engine(database_url: str) -> None:
-    @handler("test.ask")
+    @handler("test.ask", database=True)
     def ask(*, ctx: Context) -> str:
         with psycopg.connect(ctx.database_url) as connection:
             found = connection.execute("select count(*) from holdfast.jobs where job_id = %s", (ctx.job_id,)).fetchone()

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
 
 import holdfast.apps.flood as flood
+import holdfast.apps.flood.handlers as flood_handlers
+import holdfast.apps.raster.handlers as raster_handlers
 from holdfast import Permanent, Transient, load_file
 from holdfast.apps.flood.generate import generate
 from holdfast.apps.flood.inventory import take_inventory
@@ -34,6 +37,22 @@ def bucket(
     lie = f"bronze={found.address}/in silver={found.address}/out/cogs"
     monkeypatch.setenv("HOLDFAST_RASTER_CONTAINERS", lie)
     return found
+
+
+@pytest.fixture
+def handlers(bucket: stores.Bucket, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
+    """Those of the flood app, imported as a worker does where containers lie in a store."""
+
+    def imported() -> Registry:
+        for module in (raster_handlers, flood_handlers, flood):
+            importlib.reload(module)
+        found = Registry()
+        found.add_module(flood)
+        return found
+
+    yield imported()
+    monkeypatch.delenv("HOLDFAST_RASTER_CONTAINERS")
+    imported()
 
 
 @pytest.fixture
@@ -240,11 +259,9 @@ def test_an_inventory_of_a_store_fetches_nothing(bucket: stores.Bucket, task: Ta
 @pytest.mark.anyio
 @pytest.mark.parametrize("bucket", ["s3", "google"], indirect=True)
 async def test_the_flood_pipeline_runs_from_store_to_store(
-    bucket: stores.Bucket, task: Task, tmp_path: Path, database_url: str
+    bucket: stores.Bucket, handlers: Registry, task: Task, tmp_path: Path, database_url: str
 ) -> None:
     region_in(bucket, tmp_path)
-    handlers = Registry()
-    handlers.add_module(flood)
     async with running(database_url, handlers) as engine:
         job_id = await engine.submit(STACK, {"region": "RWA"})
         status = await engine.finished(job_id, 120)

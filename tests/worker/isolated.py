@@ -43,8 +43,56 @@ def where(*, ctx: Context) -> dict[str, Any]:
         "thread": threading.current_thread() is threading.main_thread(),
         "seen": [ctx.job_id, ctx.node, ctx.index, ctx.attempt, ctx.generation, ctx.inputs, ctx.resume_point],
         "cancelled": ctx.cancelled,
-        "database_url": ctx.database_url,
     }
+
+
+def _surroundings() -> dict[str, Any]:
+    """What this process was given when it began, and what it sees now."""
+    given = Path("/proc/self/environ")
+    return {
+        "environment": dict(os.environ),
+        "given": given.read_bytes().decode().split("\0") if given.exists() else [],
+        "arguments": Path("/proc/self/cmdline").read_text().split("\0") if given.exists() else [],
+        "at_import": AT_IMPORT,
+    }
+
+
+AT_IMPORT = os.environ.get("MAPS_TOKEN")
+
+
+@isolated
+def sees_surroundings() -> dict[str, Any]:
+    return _surroundings()
+
+
+@handler(isolation="process", environment=("MAPS_TOKEN", "AWS_*"))
+def sees_declared() -> dict[str, Any]:
+    return _surroundings()
+
+
+@handler("in_a_thread")
+def in_a_thread() -> dict[str, Any]:
+    return _surroundings()
+
+
+@isolated
+def asks_for_the_database(*, ctx: Context) -> str:
+    return ctx.database_url
+
+
+@handler(isolation="process", database=True)
+def uses_the_database(*, ctx: Context) -> str:
+    return ctx.database_url
+
+
+@handler("asks_in_a_thread")
+def asks_in_a_thread(*, ctx: Context) -> str:
+    return ctx.database_url
+
+
+@handler("uses_in_a_thread", database=True)
+def uses_in_a_thread(*, ctx: Context) -> str:
+    return ctx.database_url
 
 
 @handler(isolation="process", attempts_per_process=3)

@@ -69,7 +69,6 @@ async def test_a_handler_sees_its_attempt_as_in_a_thread(desk: Desk) -> None:
     seen = output(report)
     assert seen["seen"] == [JOB_ID, "n", 4, 2, 3, {"region": "CIV"}, ["half", {"at": [1]}]]
     assert seen["cancelled"] is False
-    assert seen["database_url"] == DATABASE_URL
     assert (report.attempt, report.item, report.alone) == (2, 4, False)
 
 
@@ -244,6 +243,59 @@ async def test_a_process_has_no_connection_of_its_worker(desk: Desk, store: Post
     found = output(await desk.result("descriptors"))
     assert not set(found) & set(mine)
     assert sum(link.startswith("socket:") for link in found) == 1, "the channel to its worker and nothing else"
+
+
+SECRETS = {
+    "HOLDFAST_DATABASE_URL": "postgresql://holdfast:s3cr3t@db/holdfast",
+    "HOLDFAST_STORAGE_URL": "az://s3cr3t",
+    "AWS_SECRET_ACCESS_KEY": "s3cr3t-aws",
+    "PGPASSWORD": "s3cr3t-pg",
+    "MAPS_TOKEN": "s3cr3t-maps",
+}
+
+
+@pytest.fixture
+def secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
+
+
+async def test_a_process_sees_no_variable_that_might_be_a_secret(secrets: None, desk: Desk) -> None:
+    seen = output(await desk.result("sees_surroundings"))
+    assert "s3cr3t" not in str(seen)
+    assert seen["environment"]["PATH"] == os.environ["PATH"]
+
+
+async def test_a_process_sees_the_variables_that_its_handler_declares_also_while_it_is_imported(
+    secrets: None, desk: Desk
+) -> None:
+    seen = output(await desk.result("sees_declared"))
+    assert {name for name in SECRETS if name in seen["environment"]} == {"AWS_SECRET_ACCESS_KEY", "MAPS_TOKEN"}
+    assert seen["at_import"] == SECRETS["MAPS_TOKEN"]
+
+
+async def test_a_task_that_is_in_a_process_only_because_its_worker_vanished_sees_what_it_would_in_a_thread(
+    secrets: None, desk: Desk
+) -> None:
+    seen = output(await desk.result("in_a_thread", suspect=True))
+    assert SECRETS.items() <= seen["environment"].items()
+
+
+def test_variables_are_declared_by_their_names_and_for_processes_only() -> None:
+    with pytest.raises(InvalidInput, match="isolation='thread'"):
+        handler("x", environment=("AWS_*",))(lambda: None)
+    for wrong in ("AWS_*", ("A=b",), (7,)):
+        with pytest.raises(InvalidInput, match="no names of variables"):
+            handler("x", isolation="process", environment=wrong)(lambda: None)  # type: ignore[arg-type]
+
+
+async def test_only_a_handler_that_declares_it_gets_the_database(desk: Desk) -> None:
+    for name in ("uses_the_database", "uses_in_a_thread"):
+        assert output(await desk.result(name)) == DATABASE_URL
+    for name in ("asks_for_the_database", "asks_in_a_thread"):
+        refused = told(await desk.result(name))
+        assert (refused["code"], refused["class"]) == ("CONTRACT_VIOLATION", "permanent")
+        assert f"@handler('{name}', database=True)" in refused["message"]
 
 
 async def test_many_run_side_by_side(desk: Desk) -> None:

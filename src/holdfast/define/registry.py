@@ -6,9 +6,10 @@ import difflib
 import importlib
 import inspect
 import operator
+import re
 import sys
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -55,6 +56,8 @@ class Handler:
     memory_mb: int | None = None
     network: bool = True
     attempts_per_process: int = 1
+    environment: tuple[str, ...] = ()
+    database: bool = False
     context_parameter: str | None = None
     is_async: bool = False
     takes_anything: bool = False
@@ -88,6 +91,8 @@ def handler(
     memory_mb: int | None = None,
     network: bool = True,
     attempts_per_process: int = 1,
+    environment: Sequence[str] = (),
+    database: bool = False,
 ) -> Callable[[Function], Function]:
     """Make a function a handler. It stays an ordinary function and can be called as one."""
 
@@ -96,6 +101,7 @@ def handler(
         if known_as is None:
             raise InvalidInput(f"{function!r} has no name of its own.", remedy="Give it one: @handler('name')")
         _check_isolation(known_as, isolation, memory_mb, attempts_per_process, network=network)
+        _check_environment(known_as, isolation, environment)
         found = describe(
             function,
             known_as,
@@ -105,6 +111,8 @@ def handler(
             memory_mb=memory_mb,
             network=network,
             attempts_per_process=attempts_per_process,
+            environment=tuple(environment),
+            database=database,
         )
         try:
             setattr(function, ATTRIBUTE, found)
@@ -138,6 +146,23 @@ def _check_isolation(
             f"The handler '{name}' has attempts_per_process={attempts_per_process} and isolation='{isolation}'.",
             remedy=f"A process runs at least 1 attempt, and there are processes with isolation='{PROCESS}' only.",
         )
+
+
+def _check_environment(name: str, isolation: str, environment: Sequence[str]) -> None:
+    if environment and isolation != PROCESS:
+        raise InvalidInput(
+            f"The handler '{name}' declares environment={environment!r} and isolation='{isolation}'.",
+            remedy=f"A thread sees the worker's variables; declare them for isolation='{PROCESS}' only.",
+        )
+    if isinstance(environment, str) or not all(_is_variable(one) for one in environment):
+        raise InvalidInput(
+            f"The handler '{name}' declares environment={environment!r}, which are no names of variables.",
+            remedy="Give a tuple of names; a star stands for anything, such as: environment=('AWS_*', 'API_TOKEN')",
+        )
+
+
+def _is_variable(name: object) -> bool:
+    return isinstance(name, str) and re.fullmatch(r"[\w*]+", name) is not None
 
 
 def describe(function: Callable[..., Any], name: str, **options: Any) -> Handler:

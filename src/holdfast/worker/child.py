@@ -32,7 +32,7 @@ from holdfast.core.signals import Outcome
 from holdfast.define.registry import ATTRIBUTE, Handler, codes_in, describe, locate
 from holdfast.errors import Code
 from holdfast.store.interface import ItemResult, JobFacts, Lease, Report
-from holdfast.store.payloads import AttemptObjects, is_remote, open_objects
+from holdfast.store.payloads import AttemptObjects, open_objects
 from holdfast.worker import network
 from holdfast.worker.context import AsyncContext, Attempt, Context, Means
 from holdfast.worker.dependencies import SeenBreaker
@@ -173,7 +173,7 @@ def _run(task: dict[str, Any], attempt: Attempt, link: _Link) -> Report | None:
         return failed(attempt, Code.CONTRACT_VIOLATION, message, permanent=True)
     try:
         # Only now: what a module needs when it is imported is its author's matter. And once: it is for good.
-        if not handler.network and task["number"] == 1:
+        if not task["network"] and task["number"] == 1:
             network.give_up()
     except OSError as problem:
         return failed(attempt, Code.CONTRACT_VIOLATION, f"handler {handler.name}: {problem}", permanent=True)
@@ -189,11 +189,9 @@ def _handler(name: str, module: str, path: str) -> Handler:
 
 
 def _call(handler: Handler, attempt: Attempt, task: dict[str, Any], link: _Link) -> Any:
-    place: str = task["objects"]
-    objects: AttemptObjects = (
-        open_objects(place) if handler.network or not is_remote(place) else _ObjectsOfTheWorker(link)
-    )
-    url: str = task["database_url"]
+    place: str | None = task["objects"]
+    objects: AttemptObjects = open_objects(place) if place is not None else _ObjectsOfTheWorker(link)
+    url: str | None = task["database_url"]
     own = Path(task["workplace"]) if task["workplace"] is not None else None
     workplace = Workplace(own.parent if own is not None else Path(tempfile.gettempdir()), own)
     if not handler.is_async:
@@ -335,7 +333,7 @@ class _Link:
 
 
 class _ObjectsOfTheWorker:
-    """The objects of the attempt's own job, read and written by the worker: we have no network."""
+    """The objects of the attempt's own job, read and written by the worker, which has the keys to them."""
 
     def __init__(self, link: _Link) -> None:
         self._link = link

@@ -55,7 +55,8 @@ class Means:
     objects: AttemptObjects
     workplace: Workplace
     breaker: BreakerLook
-    database_url: str
+    database_url: str | None
+    """None where the handler does not declare that it needs it."""
 
 
 class LeaseLost(Exception):
@@ -157,7 +158,15 @@ class _ContextBase:
     @property
     def database_url(self) -> str:
         """The engine's database, for an app that keeps tables of its own in it: in another schema than the engine's."""
-        return self._means.database_url
+        url = self._means.database_url
+        if url is None:
+            name = self._attempt.lease.handler
+            raise Permanent(
+                f"handler {name} asks for ctx.database_url and does not declare it."
+                f" Write: @handler({name!r}, database=True)",
+                Code.CONTRACT_VIOLATION,
+            )
+        return url
 
     @property
     def workdir(self) -> Path:

@@ -10,6 +10,7 @@ import time
 import traceback
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, TextIO
 
 import orjson
@@ -75,6 +76,7 @@ class Executor:
     def __init__(self, registry: Registry, means: Means, payloads: Payloads, threads: int) -> None:
         self._registry = registry
         self._means = means
+        self._means_without_database = replace(means, database_url=None)
         self._payloads = payloads
         self._isolation = Isolation(registry, means, payloads)
         # A thread cannot be ended: one whose attempt timed out stays busy, so there are more of them than slots.
@@ -158,13 +160,14 @@ class Executor:
     async def _call(self, handler: Handler, attempt: Attempt) -> Report | None:
         """Its report is made where the handler runs: looking at what it returned or raised runs code of its own."""
         loop, codes, limit = asyncio.get_running_loop(), self._registry.codes, self._payloads.limit_bytes
+        means = self._means if handler.database else self._means_without_database
         context = contextvars.copy_context()
         context.run(current.set, attempt)
         if handler.is_async:
             contain_tasks(loop)
 
             async def work() -> Any:
-                return await handler.function(**arguments(handler, attempt, AsyncContext(attempt, self._means)))
+                return await handler.function(**arguments(handler, attempt, AsyncContext(attempt, means)))
 
             reports: list[Report | None] = []
             try:
@@ -180,7 +183,7 @@ class Executor:
             def wait(work: Coroutine[Any, Any, Any]) -> Any:
                 return asyncio.run_coroutine_threadsafe(work, loop).result()
 
-            return handler.function(**arguments(handler, attempt, Context(attempt, self._means, wait)))
+            return handler.function(**arguments(handler, attempt, Context(attempt, means, wait)))
 
         return await loop.run_in_executor(self._threads, context.run, conclude, attempt, call, codes, limit)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from holdfast.define.registry import Handler, Registry
 from holdfast.errors import Permanent
-from holdfast.store.payloads import Payloads
+from holdfast.store.payloads import Payloads, is_remote
 from holdfast.worker.context import Attempt, Means
 from holdfast.worker.frames import frame
 from holdfast.worker.messages import Malformed, Message, Received, SentProgress, SentRecord, next_message
@@ -163,10 +163,11 @@ class Isolation:
             "lease": list(attempt.lease),
             "generation": attempt.facts.generation,
             "inputs": attempt.facts.inputs,
-            "objects": self._payloads.objects.place,
+            "objects": self._payloads.objects.place if not is_remote(self._payloads.objects.place) else None,
             "limit_bytes": self._payloads.limit_bytes,
             "workplace": self._means.workplace.own_or_none(),
-            "database_url": self._means.database_url,
+            "network": process.handler.network,
+            "database_url": self._means.database_url if process.handler.database else None,
             "level": logging.getLogger(f"holdfast.handler.{attempt.lease.handler}").getEffectiveLevel(),
         }
 

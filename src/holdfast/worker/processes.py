@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 
 from holdfast.define.registry import Handler, Registry
 from holdfast.worker.context import Attempt
+from holdfast.worker.environment import declared, visible
 from holdfast.worker.frames import ENDED, FORK, KILL, NEWS, REQUEST, STARTED, frame
 from holdfast.worker.memory import resident_mb
 
@@ -48,6 +49,7 @@ class Process:
 
     number: int
     handler: Handler
+    nursery: _Nursery
     output: int
     channel: socket.socket
     ended: asyncio.Future[int | None]
@@ -101,7 +103,7 @@ class Processes:
         self._numbers = itertools.count(1)
         self._all: dict[int, Process] = {}
         self._idle: list[Process] = []
-        self._nursery: _Nursery | None = None
+        self._nurseries: dict[tuple[str, ...] | None, _Nursery] = {}
         self._watching: asyncio.Task[None] | None = None
 
     @asynccontextmanager
@@ -143,16 +145,16 @@ class Processes:
         if self._watching is not None:
             self._watching.cancel()
         self._dismiss_all()
-        if self._nursery is not None:
-            self._nursery.close()
+        for nursery in self._nurseries.values():
+            nursery.close()
 
     async def _started(self, handler: Handler, attempt: Attempt) -> Process:
         """A new process with a channel to it and a pipe for what it prints; whoever ends all of them finds it here."""
-        nursery, loop = self._living_nursery(), asyncio.get_running_loop()
+        nursery, loop = self._living_nursery(handler), asyncio.get_running_loop()
         mine, theirs = socket.socketpair()
         output, printing = os.pipe()
         os.set_blocking(output, False)
-        process = Process(next(self._numbers), handler, output, mine, loop.create_future(), attempt)
+        process = Process(next(self._numbers), handler, nursery, output, mine, loop.create_future(), attempt)
         self._all[process.number] = process
         try:
             try:
@@ -173,8 +175,7 @@ class Processes:
     async def _end(self, process: Process) -> None:
         """Kill it with all its children; it is gone when this returns."""
         try:
-            if self._nursery is not None:
-                await self._nursery.end(process)
+            await process.nursery.end(process)
         finally:
             del self._all[process.number]
             process.close()
@@ -213,15 +214,18 @@ class Processes:
         for process in list(self._idle):
             self._dismiss(process)
 
-    def _living_nursery(self) -> _Nursery:
-        if self._nursery is None or not self._nursery.is_alive:
-            places = [self._registry.place(handler) for handler in self._registry]
+    def _living_nursery(self, handler: Handler) -> _Nursery:
+        """One for all handlers that see the same variables: what a process was started with, it cannot forget."""
+        names = declared(handler)
+        nursery = self._nurseries.get(names)
+        if nursery is None or not nursery.is_alive:
+            places = [self._registry.place(one) for one in self._registry if declared(one) == names]
             modules = sorted({place[0] for place in places if place is not None})
             try:
-                self._nursery = _Nursery(self._all, modules)
+                nursery = self._nurseries[names] = _Nursery(self._all, modules, visible(names))
             except OSError as problem:
                 raise NotStarted(f"no process could be started for it: {problem.strerror}") from None
-        return self._nursery
+        return nursery
 
     def _bound_memory(self, process: Process) -> None:
         if process.handler.memory_mb is not None and (self._watching is None or self._watching.done()):
@@ -236,16 +240,15 @@ class Processes:
                 limit = process.handler.memory_mb
                 if limit is not None and used[pid] > limit and not process.ended.done():
                     process.used_mb = used[pid]
-                    if self._nursery is not None:
-                        await self._nursery.send(KILL, process)
+                    await process.nursery.send(KILL, process)
             await asyncio.sleep(MEMORY_LOOK_SECONDS)
 
 
 class _Nursery:
     """The process that forks: it is asked to start and to kill, and tells what became of its children."""
 
-    def __init__(self, children: Mapping[int, Process], modules: list[str]) -> None:
-        self._children = children
+    def __init__(self, processes: Mapping[int, Process], modules: list[str], environment: Mapping[str, str]) -> None:
+        self._processes = processes
         self._loop = asyncio.get_running_loop()
         self._control, theirs = socket.socketpair()
         with theirs:
@@ -257,6 +260,7 @@ class _Nursery:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 process_group=0,
+                env=environment,
             )
         self._control.sendall(frame({"modules": modules}))
         self._control.setblocking(False)
@@ -293,7 +297,7 @@ class _Nursery:
         while len(self._news) >= NEWS.size:
             what, number, value = NEWS.unpack_from(self._news)
             self._news = self._news[NEWS.size :]
-            child = self._children.get(number)
+            child = self._processes.get(number)
             if child is None:
                 continue
             if what == STARTED:
@@ -306,7 +310,7 @@ class _Nursery:
 
     def _bury(self) -> None:
         """It was killed: what it has forked must not outlive it, and its number would lead nowhere."""
-        for child in self._children.values():
+        for child in [process for process in self._processes.values() if process.nursery is self]:
             if child.pid is not None and not child.ended.done():
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(child.pid, signal.SIGKILL)

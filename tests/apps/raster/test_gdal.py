@@ -201,7 +201,7 @@ def test_no_other_module_opens_rasters() -> None:
 
 
 @pytest.mark.parametrize(("containers", "has_network"), [("", False), ("silver=s3://maps", True)])
-def test_what_opens_rasters_has_a_network_only_where_containers_lie_in_stores(
+def test_what_opens_rasters_has_a_network_and_the_keys_only_where_containers_lie_in_stores(
     containers: str, has_network: bool
 ) -> None:
     program = """
@@ -209,8 +209,8 @@ from holdfast.apps.raster import handlers
 from holdfast.define.registry import Registry
 registry = Registry()
 registry.add_module(handlers)
-print(sorted({found.network for found in registry if found.isolation == "process"}))
+print(sorted({(found.network, "AWS_*" in found.environment) for found in registry if found.isolation == "process"}))
 """
     environment = os.environ | {"HOLDFAST_RASTER_CONTAINERS": containers}
     told = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == f"[{has_network}]"
+    assert told.stdout.strip() == f"[({has_network}, {has_network})]"

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-@handler("raster.stac_ensure_collection")
+@handler("raster.stac_ensure_collection", database=True)
 def ensure_collection(
     collection_id: str,
     title: str | None = None,
@@ -46,7 +46,7 @@ def ensure_collection(
     return {"collection_id": collection_id, "change": ensure(collection, ctx)}
 
 
-@handler("raster.stac_register_item")
+@handler("raster.stac_register_item", database=True)
 def register_item(
     collection_id: str,
     item: dict[str, Any] | None = None,
@@ -68,7 +68,7 @@ def register_item(
     return Result({"collection_id": collection_id, "item_id": given["id"], "change": change}, warnings=warnings)
 
 
-@handler("raster.stac_register_items")
+@handler("raster.stac_register_items", database=True)
 def register_items(
     collection_id: str,
     items: list[dict[str, Any]] | None = None,

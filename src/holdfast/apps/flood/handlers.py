@@ -38,7 +38,7 @@ def band_stack(group: Group, source: str, target: str, *, ctx: Context) -> Resul
     return Result(facts, warnings=tuple(facts["warnings"]), deliverables={"cogs": href})
 
 
-@handler("flood.register_batch")
+@handler("flood.register_batch", database=True)
 def register_batch(
     page: dict[str, Any], collection_id: str, title: str | None = None, *, ctx: Context
 ) -> Result | None:
@@ -46,7 +46,7 @@ def register_batch(
     return register_page(page, collection_id, title, ctx)
 
 
-@handler("flood.finalize")
+@handler("flood.finalize", database=True)
 def finalize(collection_id: str, node: str, title: str | None = None, *, ctx: Context) -> dict[str, Any]:
     """See that every stack of `node` is registered, and tell the extent, the counts and the summaries of it all."""
     found = finish(collection_id, title, node, ctx)

@@ -20,15 +20,20 @@ MEMORY_MB = 1024
 ATTEMPTS_PER_PROCESS = 500
 """To load GDAL takes longer than many a raster does."""
 
+_STORES = bool(os.environ.get("HOLDFAST_RASTER_CONTAINERS"))
+"""Whether the operator says that containers lie in stores."""
+_KEYS_OF_STORES = ("AWS_*", "AZURE_*", "GOOGLE_*", "IDENTITY_*", "MSI_*", "*_PROXY", "*_proxy")
+
 opening_rasters = partial(
     handler,
     isolation="process",
     memory_mb=MEMORY_MB,
-    # Only where the operator says that containers lie in stores.
-    network=bool(os.environ.get("HOLDFAST_RASTER_CONTAINERS")),
+    # Both only where they are needed.
+    network=_STORES,
+    environment=(*storage.VARIABLES, *(_KEYS_OF_STORES if _STORES else ())),
     attempts_per_process=ATTEMPTS_PER_PROCESS,
 )
-"""A handler that opens rasters: in a process without a network."""
+"""A handler that opens rasters: in a process without a network, and without the worker's keys."""
 
 
 @handler("raster.blob_to_mount")

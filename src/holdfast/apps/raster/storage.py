@@ -26,6 +26,8 @@ from typing import NamedTuple
 from holdfast import Context, Permanent
 from holdfast.apps.raster.objects import SCHEMES, Bucket
 
+VARIABLES = ("HOLDFAST_HOME", "HOLDFAST_RASTER_ROOTS", "HOLDFAST_RASTER_CONTAINERS")
+"""What says where files lie: a handler in a process of its own that opens them declares these."""
 HASH_BYTES = 4 * 1024 * 1024
 LONGEST_NAME_BYTES = 200
 SHORT_NAME_BYTES = 60

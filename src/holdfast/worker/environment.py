@@ -1,0 +1,39 @@
+"""What of the worker's environment a handler's process sees: names that are known to be harmless, and those declared.
+
+Whatever else is set may be a secret: ours, a cloud's, or anybody's.
+"""
+
+from __future__ import annotations
+
+import os
+from fnmatch import fnmatchcase
+
+from holdfast.define.registry import PROCESS, Handler
+
+HARMLESS = frozenset({
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "HOSTNAME", "TZ", "TERM", "NO_COLOR", "TMPDIR", "TMP", "TEMP",
+    "LANG", "LANGUAGE", "LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_MONETARY", "LC_NUMERIC", "LC_TIME",
+    "VIRTUAL_ENV", "CONDA_PREFIX", "LD_LIBRARY_PATH", "LD_PRELOAD", "DYLD_LIBRARY_PATH", "MALLOC_ARENA_MAX",
+    "PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE",
+    "PYTHONUNBUFFERED", "PYTHONIOENCODING", "PYTHONUTF8", "PYTHONHASHSEED", "PYTHONWARNINGS", "PYTHONFAULTHANDLER",
+    "PYTHONDEVMODE", "PYTHONMALLOC", "PYTHONTRACEMALLOC",
+    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "NUMEXPR_MAX_THREADS",
+    "VECLIB_MAXIMUM_THREADS", "CUDA_VISIBLE_DEVICES",
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "GDAL_DATA", "PROJ_DATA", "PROJ_LIB",
+})  # fmt: skip
+
+
+def declared(handler: Handler) -> tuple[str, ...] | None:
+    """The names that the handler declares; None: it runs in threads, and a process of it sees all that they do."""
+    return tuple(sorted(handler.environment)) if handler.isolation == PROCESS else None
+
+
+def visible(names: tuple[str, ...] | None) -> dict[str, str]:
+    """The variables that a process sees for which these names are declared."""
+    if names is None:
+        return dict(os.environ)
+    return {
+        variable: value
+        for variable, value in os.environ.items()
+        if variable in HARMLESS or any(fnmatchcase(variable, name) for name in names)
+    }
