@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.cli.doctor import _isolation
+from holdfast.worker import landlock, network
 from tests.cli.conftest import Command, finished, line_that_has, spawn
 
 
@@ -19,8 +21,18 @@ def test_a_quiet_installation_is_told_as_it_is(database: Command) -> None:
     assert grades(answer.json) == {
         "versions": "ok", "settings": "ok", "disk": "ok", "database": "ok", "clock": "ok", "durability": "ok",
         "connections": "ok", "schema": "ok", "orchestrator": "warn", "worker": "warn", "inbox": "ok",
+        "isolation": "ok" if network.is_enforced() and landlock.version() else "warn",
     }  # fmt: skip
     assert "holdfast up" in database("doctor").out
+
+
+def test_a_kernel_that_cannot_close_folders_is_told_with_what_stays_in_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "is_enforced", lambda: True)
+    monkeypatch.setattr(landlock, "version", lambda: 0)
+    found = _isolation()
+    assert (found.grade, "HOLDFAST_HOME" in found.message, "5.19" in str(found.remedy)) == ("warn", True, True)
+    monkeypatch.setattr(network, "is_enforced", lambda: False)
+    assert _isolation().grade == "warn"
 
 
 def test_work_that_nobody_takes_is_named(database: Command, tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ from holdfast.store.migrate import status as schema_status
 from holdfast.store.reading import Reader, ServerFacts
 from holdfast.store.status import fleet_json, moment
 from holdfast.version import __version__
+from holdfast.worker import landlock, network
 
 OLDEST_POSTGRES = 15
 SKEW_SECONDS = 2.0
@@ -74,7 +75,7 @@ async def _examine(*, as_json: bool, database_url: str | None) -> int:
         findings.append(_failed("settings", error))
         code = ExitCode.BAD_USAGE
     else:
-        findings += _settings(settings)
+        findings += [*_settings(settings), _isolation()]
         fleet = await _database(settings, database_url, findings)
         if any(f.grade is Grade.FAIL for f in findings):
             code = ExitCode.UNREACHABLE
@@ -105,6 +106,18 @@ def _failed(check: str, error: HoldfastError) -> Finding:
 def _versions() -> Finding:
     packages = ", ".join(f"{name} {version(name)}" for name in ("psycopg", "pydantic", "orjson"))
     return Finding("versions", Grade.OK, f"holdfast {__version__}, Python {platform.python_version()}, {packages}")
+
+
+def _isolation() -> Finding:
+    if not network.is_enforced():
+        text = f"network=False takes nothing from a handler on {platform.system()} ({platform.machine()})"
+        return Finding("isolation", Grade.WARN, text, "Run handlers that open what strangers have made on Linux.")
+    if not landlock.version():
+        text = "this kernel has no Landlock: handlers with network=False can read HOLDFAST_HOME, its password too"
+        remedy = "Use Linux 5.19 or newer with Landlock, or a server of your own in HOLDFAST_DATABASE_URL."
+        return Finding("isolation", Grade.WARN, text, remedy)
+    text = "handlers with network=False reach neither a network, nor other processes, nor the secrets in HOLDFAST_HOME"
+    return Finding("isolation", Grade.OK, text)
 
 
 def _settings(settings: Settings) -> Iterator[Finding]:

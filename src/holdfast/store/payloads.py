@@ -6,6 +6,7 @@ Knows nothing of rows: who stores an object keeps its digest, and whoever has th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 import os
@@ -168,7 +169,8 @@ def receive(job_id: str, digest: str, parts: Iterable[bytes], target: Path, plac
             found, _ = copy(parts, file)
         verify(job_id, digest, found, place)
     except BaseException:
-        target.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            target.unlink()
         raise
 
 

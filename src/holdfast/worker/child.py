@@ -9,18 +9,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import importlib
 import io
 import logging
 import os
 import queue
 import selectors
+import shutil
 import signal
 import socket
 import sys
 import tempfile
 import threading
+import uuid
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,11 +36,12 @@ from holdfast.define.registry import ATTRIBUTE, Handler, codes_in, describe, loc
 from holdfast.errors import Code
 from holdfast.store.interface import ItemResult, JobFacts, Lease, Report
 from holdfast.store.payloads import AttemptObjects, open_objects
-from holdfast.worker import network
+from holdfast.worker import landlock, network, privileges
 from holdfast.worker.context import AsyncContext, Attempt, Context, Means
 from holdfast.worker.dependencies import SeenBreaker
 from holdfast.worker.execute import arguments, begin, conclude, failed
 from holdfast.worker.frames import frame, receive
+from holdfast.worker.hiding import show
 from holdfast.worker.memory import resident_mb
 from holdfast.worker.values import storable, word
 from holdfast.worker.workdir import Workplace
@@ -62,6 +66,7 @@ class NotAnswered(Exception):
 def live(channel: socket.socket, output: int, parent: int) -> None:
     """Run the attempts that come through the channel, one after the other; what is printed goes to `output`."""
     os.setpgid(0, 0)
+    show()
     _die_with(parent)
     # Else the orphans of an attempt that runs would go to the nursery, as if they were left behind.
     adopt_orphans()
@@ -71,11 +76,20 @@ def live(channel: socket.socket, output: int, parent: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     _take_streams(output)
     link = _Link(channel)
+    first = link.first_task()
+    if first is None:
+        return
+    # Before there is another thread, which would keep what is taken from this one.
+    problem = _confined(first)
     ours, streams = {threading.current_thread(), link.listen()}, (sys.stdout, sys.stderr)
     here = _working_directory()
     while True:
         task, attempt = link.next_task()
-        report = _run(task, attempt, link)
+        if problem is None:
+            report = _run(task, attempt, link)
+        else:
+            message = f"handler {attempt.lease.handler}: {problem}"
+            report = failed(attempt, Code.CONTRACT_VIOLATION, message, permanent=True)
         _flush()
         is_fit = (
             report is not None
@@ -88,6 +102,37 @@ def live(channel: socket.socket, output: int, parent: int) -> None:
         link.report(report, is_fit=is_fit)
         if not is_fit:
             return
+
+
+def _confined(task: dict[str, Any]) -> OSError | None:
+    """Take away from this process what its handler shall not have, once and for good; or why that cannot be."""
+    if task["network"]:
+        return None
+    # First: what a module needs when it is imported is its author's matter. Why it cannot be, the attempt will tell.
+    with contextlib.suppress(Exception):
+        importlib.import_module(task["module"])
+    try:
+        network.give_up()
+        privileges.give_up()
+        if network.is_enforced():
+            _close_home(task)
+    except OSError as problem:
+        return problem
+    return None
+
+
+def _close_home(task: dict[str, Any]) -> None:
+    """Of what is kept there, a handler needs its working directory, payloads, and the files that apps keep."""
+    closed = [Path(folder) for folder in task["closed"]]
+    own = Path(task["workplace"]) if task["workplace"] is not None else None
+    left_open = [closed[0] / "storage", closed[0] / "payloads", *([own] if own is not None else [])]
+    if own is not None and landlock.version():
+        for folder in left_open:
+            folder.mkdir(parents=True, exist_ok=True)
+        if closed[0].resolve().is_relative_to(Path(tempfile.gettempdir()).resolve()):
+            # Nothing new can be made above what is closed.
+            tempfile.tempdir = os.environ["TMPDIR"] = str(own)
+    landlock.close(closed, [folder.resolve() for folder in left_open])
 
 
 def _working_directory() -> Path | None:
@@ -171,12 +216,6 @@ def _run(task: dict[str, Any], attempt: Attempt, link: _Link) -> Report | None:
         reason = f"{type(problem).__name__}: {problem}"
         message = f"handler {attempt.lease.handler} cannot be loaded in a process of its own: {reason}"
         return failed(attempt, Code.CONTRACT_VIOLATION, message, permanent=True)
-    try:
-        # Only now: what a module needs when it is imported is its author's matter. And once: it is for good.
-        if not task["network"] and task["number"] == 1:
-            network.give_up()
-    except OSError as problem:
-        return failed(attempt, Code.CONTRACT_VIOLATION, f"handler {handler.name}: {problem}", permanent=True)
     codes = {declared.code: declared for declared in codes_in(sys.modules[task["module"]])}
     return conclude(attempt, lambda: _call(handler, attempt, task, link), codes, task["limit_bytes"])
 
@@ -190,10 +229,12 @@ def _handler(name: str, module: str, path: str) -> Handler:
 
 def _call(handler: Handler, attempt: Attempt, task: dict[str, Any], link: _Link) -> Any:
     place: str | None = task["objects"]
-    objects: AttemptObjects = open_objects(place) if place is not None else _ObjectsOfTheWorker(link)
     url: str | None = task["database_url"]
     own = Path(task["workplace"]) if task["workplace"] is not None else None
     workplace = Workplace(own.parent if own is not None else Path(tempfile.gettempdir()), own)
+    objects: AttemptObjects = (
+        open_objects(place) if place is not None else _ObjectsOfTheWorker(link, workplace.of(attempt.lease))
+    )
     if not handler.is_async:
         means = Means(link.save_and_wait, link.page_and_wait, objects, workplace, link.breaker_and_wait, url)
         return handler.function(**arguments(handler, attempt, Context(attempt, means, _finish)))
@@ -220,6 +261,13 @@ class _Link:
         self._asked: deque[Future[Any]] = deque()
         self._tasks: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._attempt: Attempt | None = None
+
+    def first_task(self) -> dict[str, Any] | None:
+        """Before anybody listens; None if the worker is gone. `next_task` gives it too."""
+        task = receive(self._channel)
+        if task is not None:
+            self._tasks.put(task)
+        return task
 
     def next_task(self) -> tuple[dict[str, Any], Attempt]:
         task = self._tasks.get()
@@ -335,21 +383,39 @@ class _Link:
 class _ObjectsOfTheWorker:
     """The objects of the attempt's own job, read and written by the worker, which has the keys to them."""
 
-    def __init__(self, link: _Link) -> None:
+    def __init__(self, link: _Link, folder: Path) -> None:
+        """The worker reads and writes in this folder only, and there only by a name."""
         self._link = link
+        self._folder = folder
 
     def write_file(self, job_id: str, file: Path) -> tuple[str, int]:
-        digest, size = self._link.answer_to({"store": str(file)})
+        with self._passing() as place:
+            try:
+                os.link(file, place)
+            except OSError:
+                shutil.copyfile(file, place)
+            digest, size = self._link.answer_to({"store": place.name})
         return digest, size
 
     def read(self, job_id: str, digest: str) -> bytes:
-        with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
-            target = Path(folder, digest)
-            self.read_file(job_id, digest, target)
-            return target.read_bytes()
+        with self._passing() as place:
+            self._link.answer_to({"fetch": digest, "into": place.name})
+            return place.read_bytes()
 
     def read_file(self, job_id: str, digest: str, target: Path) -> None:
-        self._link.answer_to({"fetch": digest, "into": str(target)})
+        with self._passing() as place:
+            self._link.answer_to({"fetch": digest, "into": place.name})
+            shutil.move(place, target)
+
+    @contextlib.contextmanager
+    def _passing(self) -> Iterator[Path]:
+        """A name for what goes to the worker, or comes from it."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        place = self._folder / f".passing-{uuid.uuid4().hex}"
+        try:
+            yield place
+        finally:
+            place.unlink(missing_ok=True)
 
 
 def _checkpoint(seq: int, name: str, data: bytes) -> dict[str, Any]:

@@ -7,13 +7,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import signal
-from pathlib import Path
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePath
 from typing import Any
 
 from holdfast.define.registry import Handler, Registry
 from holdfast.errors import Permanent
-from holdfast.store.payloads import Payloads, is_remote
+from holdfast.store.cluster import OUTSIDE
+from holdfast.store.payloads import AttemptObjects, Payloads, is_remote
 from holdfast.worker.context import Attempt, Means
 from holdfast.worker.frames import frame
 from holdfast.worker.messages import Malformed, Message, Received, SentProgress, SentRecord, next_message
@@ -132,10 +137,11 @@ class Isolation:
         if asked.breaker is not None:
             found = await self._means.breaker(asked.breaker)
             return found.to_json() if found is not None else None
+        folder = self._means.workplace.of(attempt.lease)
         if asked.store is not None:
-            return await asyncio.to_thread(objects.write_file, job_id, Path(asked.store))
+            return await asyncio.to_thread(_store, objects, job_id, folder, asked.store)
         if asked.fetch is not None:
-            return await asyncio.to_thread(objects.read_file, job_id, asked.fetch, Path(asked.into))
+            return await asyncio.to_thread(_fetch, objects, job_id, asked.fetch, folder, asked.into)
         raise Malformed("sent what is neither a question nor a report")
 
     async def _checkpoint(self, attempt: Attempt, seq: int, name: str, data: bytes) -> bool:
@@ -167,9 +173,51 @@ class Isolation:
             "limit_bytes": self._payloads.limit_bytes,
             "workplace": self._means.workplace.own_or_none(),
             "network": process.handler.network,
+            "closed": [str(self._means.workplace.home), str(OUTSIDE)],
             "database_url": self._means.database_url if process.handler.database else None,
             "level": logging.getLogger(f"holdfast.handler.{attempt.lease.handler}").getEffectiveLevel(),
         }
+
+
+def _store(objects: AttemptObjects, job_id: str, folder: Path, name: str) -> tuple[str, int]:
+    """Store a file of the attempt's working directory, and no other: the worker may read more than the process may."""
+    with _entered(folder, name) as entered, _opened(entered, name, os.O_RDONLY | os.O_NONBLOCK) as file:
+        return objects.write_file(job_id, file)
+
+
+def _fetch(objects: AttemptObjects, job_id: str, digest: str, folder: Path, name: str) -> None:
+    """Write an object of the job into a new file of the attempt's working directory, and nowhere else."""
+    if re.fullmatch("[0-9a-f]{64}", digest) is None:
+        raise ValueError(f"{digest[:100]!r} is no digest")
+    with _entered(folder, name) as entered, _opened(entered, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as file:
+        try:
+            objects.read_file(job_id, digest, file)
+        except BaseException:
+            os.unlink(name, dir_fd=entered)
+            raise
+
+
+@contextmanager
+def _entered(folder: Path, name: str) -> Iterator[int]:
+    if name != PurePath(name).name or name == "..":
+        raise ValueError(f"{name[:100]!r} is no file of the working directory")
+    entered = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        yield entered
+    finally:
+        os.close(entered)
+
+
+@contextmanager
+def _opened(folder: int, name: str, flags: int) -> Iterator[Path]:
+    """A path that leads to this very file, also when somebody puts another one, or a link, in its place."""
+    file = os.open(name, flags | os.O_NOFOLLOW, 0o600, dir_fd=folder)
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise ValueError(f"{name[:100]!r} is no file")
+        yield Path(f"/dev/fd/{file}")
+    finally:
+        os.close(file)
 
 
 def _progress(sent: SentProgress) -> dict[str, Any]:

@@ -1,5 +1,6 @@
-"""Takes the network away from this process, for good: on Linux no socket can be made any more but those within it.
+"""Takes the network away from this process, for good, and the calls that reach into other processes: on Linux.
 
+No socket can be made any more, to another machine or to a program on this one; pairs of sockets within the process can.
 What is open stays open, so that the channel to the worker does. It needs no privilege, and programs that are started
 from here have none either.
 """
@@ -10,7 +11,6 @@ import ctypes
 import errno
 import os
 import platform
-import socket
 import struct
 import sys
 
@@ -18,11 +18,16 @@ _NO_NEW_PRIVILEGES = 38
 _SET_MODE_FILTER, _ALL_THREADS = 1, 1
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | errno.EACCES
 _LOAD, _EQUALS, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
-_IO_URING_SETUP = 425
+_NUMBER, _ARCHITECTURE = 0, 4
 _FOREIGN_CALLS = 0x40000000
-# By machine: how the kernel calls it, and the numbers of its calls `socket` and `seccomp`.
-_MACHINES = {"x86_64": (0xC000003E, 41, 317), "aarch64": (0xC00000B7, 198, 277)}
+_IO_URING_SETUP, _PIDFD_GETFD = 425, 438
+"""These have one number on every machine."""
+# By machine: how the kernel calls it, the number of its call `seccomp`, and those of the calls that are refused:
+# socket, ptrace, process_vm_readv, process_vm_writev, kcmp, open_by_handle_at.
+_MACHINES = {
+    "x86_64": (0xC000003E, 317, (41, 101, 310, 311, 312, 304)),
+    "aarch64": (0xC00000B7, 277, (198, 117, 270, 271, 272, 265)),
+}
 
 
 def is_enforced() -> bool:
@@ -31,19 +36,17 @@ def is_enforced() -> bool:
 
 
 def give_up() -> None:
-    """From here on, in all threads, whoever asks for a socket to another machine is refused."""
+    """From here on, in all threads, whoever asks for a socket or for a part of another process is refused."""
     if not is_enforced():
         return
-    architecture, socket_call, seccomp_call = _MACHINES[platform.machine()]
+    architecture, seccomp_call, calls = _MACHINES[platform.machine()]
+    refused = (*calls, _IO_URING_SETUP, _PIDFD_GETFD)
     steps = [
         (_LOAD, 0, 0, _ARCHITECTURE),
-        (_EQUALS, 0, 7, architecture),
+        (_EQUALS, 0, len(refused) + 3, architecture),
         (_LOAD, 0, 0, _NUMBER),
-        (_AT_LEAST, 5, 0, _FOREIGN_CALLS),
-        (_EQUALS, 4, 0, _IO_URING_SETUP),
-        (_EQUALS, 0, 2, socket_call),
-        (_LOAD, 0, 0, _FIRST_ARGUMENT),
-        (_EQUALS, 0, 1, socket.AF_UNIX),
+        (_AT_LEAST, len(refused) + 1, 0, _FOREIGN_CALLS),
+        *((_EQUALS, len(refused) - number, 0, call) for number, call in enumerate(refused)),
         (_RETURN, 0, 0, _ALLOW),
         (_RETURN, 0, 0, _REFUSE),
     ]

@@ -22,6 +22,7 @@ from typing import NoReturn
 
 from holdfast.worker.child import adopt_orphans, live
 from holdfast.worker.frames import ENDED, FORK, KILL, NEWS, NOT_STARTED, REQUEST, STARTED, receive
+from holdfast.worker.hiding import hide
 
 
 def main(control: int) -> None:
@@ -29,6 +30,7 @@ def main(control: int) -> None:
     # What ends a service is often sent to all of its processes at once: who ends when is for the worker to say.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    hide()
     channel = socket.socket(fileno=control)
     wanted = receive(channel)
     if wanted is not None:

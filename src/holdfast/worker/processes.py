@@ -24,6 +24,7 @@ from holdfast.define.registry import Handler, Registry
 from holdfast.worker.context import Attempt
 from holdfast.worker.environment import declared, visible
 from holdfast.worker.frames import ENDED, FORK, KILL, NEWS, REQUEST, STARTED, frame
+from holdfast.worker.hiding import hide
 from holdfast.worker.memory import resident_mb
 
 IDLE_SECONDS = 60.0
@@ -219,6 +220,7 @@ class Processes:
         names = declared(handler)
         nursery = self._nurseries.get(names)
         if nursery is None or not nursery.is_alive:
+            hide()
             places = [self._registry.place(one) for one in self._registry if declared(one) == names]
             modules = sorted({place[0] for place in places if place is not None})
             try:

@@ -21,6 +21,7 @@ import orjson
 
 from holdfast.errors import Unreachable
 from holdfast.store.renewal import Renewal
+from holdfast.worker.hiding import hide
 
 LOOK_SECONDS = 1.0
 
@@ -151,6 +152,7 @@ def _is_stopped(process: int) -> bool:
 
 
 def main() -> None:
+    hide()
     with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
         Watcher(sys.stdin.fileno(), os.getppid()).run()
 

@@ -29,6 +29,11 @@ class Workplace:
         return self.own / f"{lease.job_id}.{lease.node}.{lease.item}.{lease.epoch}"
 
     @property
+    def home(self) -> Path:
+        """What holds the working directories, and beside them what is no handler's business."""
+        return self._root.parent
+
+    @property
     def own(self) -> Path:
         with self._making:
             if self._own is None:

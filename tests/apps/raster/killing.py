@@ -7,7 +7,7 @@ import signal
 from typing import Any
 
 from holdfast import Context, Result, handler
-from holdfast.apps.raster import handlers
+from holdfast.apps.raster import handlers, storage
 
 
 def dying(ctx: Context) -> Context:
@@ -24,11 +24,11 @@ def dying(ctx: Context) -> Context:
     return ctx
 
 
-@handler("killing.blob_to_mount", isolation="process")
+@handler("killing.blob_to_mount", isolation="process", environment=storage.VARIABLES)
 def blob_to_mount(source: str, target: str, *, ctx: Context) -> dict[str, Any] | None:
     return handlers.blob_to_mount(source, target, checkpoint_mb=0.25, ctx=dying(ctx))
 
 
-@handler("killing.process_tile_batch", isolation="process")
+@handler("killing.process_tile_batch", isolation="process", environment=storage.VARIABLES)
 def process_tile_batch(tiles: list[dict[str, Any]], path: str, target: str, *, ctx: Context) -> Result | None:
     return handlers.process_tile_batch(tiles, path, target, ctx=dying(ctx))
