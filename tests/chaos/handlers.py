@@ -96,7 +96,7 @@ def stubborn(*, ctx: Context) -> str:
     return "done"
 
 
-@handler("chaos_segfault", isolation="process")
+@handler("chaos_segfault", isolation="process", environment=(EFFECTS,))
 def segfault(*, ctx: Context) -> str:
     _leave_a_line(ctx)
     if ctx.attempt == 1:
@@ -104,7 +104,7 @@ def segfault(*, ctx: Context) -> str:
     return "done"
 
 
-@handler("chaos_hoard", isolation="process", memory_mb=150)
+@handler("chaos_hoard", isolation="process", environment=(EFFECTS,), memory_mb=150)
 def hoard(*, ctx: Context) -> str:
     """Its first attempt takes more memory than it may have, and would keep it."""
     _leave_a_line(ctx)
@@ -114,7 +114,7 @@ def hoard(*, ctx: Context) -> str:
     return "done"
 
 
-@handler("chaos_victim", isolation="process")
+@handler("chaos_victim", isolation="process", environment=(EFFECTS,))
 def victim(*, ctx: Context) -> str:
     """Its first attempt waits to be killed."""
     _leave_a_line(ctx)
@@ -123,7 +123,7 @@ def victim(*, ctx: Context) -> str:
     return "done"
 
 
-@handler("chaos_parent", isolation="process")
+@handler("chaos_parent", isolation="process", environment=(EFFECTS,))
 def parent(*, ctx: Context) -> str:
     """Its first attempt has children, one of them in a session of its own, and waits to be killed."""
     if ctx.attempt == 1:

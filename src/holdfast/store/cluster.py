@@ -23,6 +23,7 @@ from typing import Any
 from holdfast.errors import Unreachable
 from holdfast.store import watchdog
 from holdfast.store.binaries import Installation, find_installation
+from holdfast.store.origin import ORIGIN, fingerprint
 
 OUTSIDE = Path("/var/lib/holdfast")
 ATTEMPTS = 5
@@ -53,6 +54,27 @@ _SETTINGS = {
     "max_logical_replication_workers": "0",
     "lc_messages": "C",
 }
+
+
+# Whatever the files in the data directory say: no program is run, and no library loaded, because of a setting.
+_GUARDS = {
+    "archive_mode": "off",
+    "archive_command": "",
+    "archive_library": "",
+    "archive_cleanup_command": "",
+    "recovery_end_command": "",
+    "restore_command": "",
+    "shared_preload_libraries": "",
+    "session_preload_libraries": "",
+    "local_preload_libraries": "",
+    "jit_provider": "llvmjit",
+    "dynamic_library_path": "$libdir",
+    "ssl": "off",
+    "ssl_passphrase_command": "",
+    "logging_collector": "off",
+    "external_pid_file": "",
+}
+_RECOVERY = ("recovery.signal", "standby.signal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,20 +122,19 @@ class Cluster:
         """The cluster of `home`, made now if there is none, with a password that we know."""
         data, account = _choose_account(home)
         installation = _within_reach(find_installation(postgres_bin, data), account, _outside(home))
-        log = home / "postgres.log"
-        log.touch(mode=0o600)
-        if log.stat().st_size > watchdog.LOG_LIMIT_BYTES:
-            os.truncate(log, 0)
+        _refuse_recovery(data)
+        watchdog.shorten(home / "postgres.log")
         last_port = _forget_dead_server(home, data)
-        cluster = cls(home, data, account, installation, last_port, log.stat().st_size)
+        cluster = cls(home, data, account, installation, last_port, (home / "postgres.log").stat().st_size)
         password, chosen = home / "postgres.password", secrets.token_urlsafe(32)
         set_password = f"alter role holdfast password '{chosen}'"
         if not (data / "PG_VERSION").exists():
             password.unlink(missing_ok=True)
             cluster._create(server_lock, set_password)
-        elif password.exists() and re.fullmatch(r"[\w-]{32,}", password.read_text(errors="replace")):
-            return cluster
         else:
+            cluster._remember(data)
+            if password.exists() and re.fullmatch(r"[\w-]{32,}", password.read_text(errors="replace")):
+                return cluster
             cluster._execute(data, server_lock, set_password)
         write_secret(password, chosen)
         return cluster
@@ -131,14 +152,22 @@ class Cluster:
             options += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
         self._run("initdb", ["-D", str(aside), *options], server_lock)
         self._execute(aside, server_lock, "create database holdfast", set_password)
+        (self.home / ORIGIN).unlink(missing_ok=True)
+        self._remember(aside)
         aside.rename(self.data)
         parent = os.open(self.data.parent, os.O_RDONLY)
         os.fsync(parent)
         os.close(parent)
 
+    def _remember(self, data: Path) -> None:
+        """That it was made here; one that somebody has moved into place since is another matter."""
+        if not (self.home / ORIGIN).exists():
+            write_secret(self.home / ORIGIN, fingerprint(data))
+
     def _execute(self, data: Path, server_lock: int, *statements: str) -> None:
         """Run statements on a cluster that has no server."""
-        options = ["--single", "-D", str(data), "-c", "exit_on_error=on", "postgres"]
+        settings = [option for name, value in self._guards().items() for option in ("-c", f"{name}={value}")]
+        options = ["--single", "-D", str(data), "-c", "exit_on_error=on", *settings, "postgres"]
         self._run("postgres", options, server_lock, "".join(f"{statement}\n" for statement in statements))
 
     def _run(self, program: str, options: list[str], server_lock: int, text: str = "") -> None:
@@ -160,13 +189,17 @@ class Cluster:
     def launch(self, server_lock: int) -> None:
         """Start Postgres, which inherits the lock and tells in `postmaster.pid` how far it is."""
         port = _free_port(self.last_port)
-        settings = [f"--{name}={value}" for name, value in (_SETTINGS | {"port": str(port)}).items()]
-        log = os.open(self.home / "postgres.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        wanted = _SETTINGS | self._guards() | {"port": str(port)}
+        settings = [f"--{name}={value}" for name, value in wanted.items()]
+        log = os.open(self.home / "postgres.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             postgres = str(self.installation.directory / "postgres")
             launch_detached([postgres, "-D", str(self.data), *settings], self.account, server_lock, log)
         finally:
             os.close(log)
+
+    def _guards(self) -> dict[str, str]:
+        return _GUARDS | ({"oauth_validator_libraries": ""} if self.installation.major >= 18 else {})
 
     def for_another_attempt(self) -> Cluster:
         """The same, when its server lost a race for the port or was killed; else the reason is raised."""
@@ -194,6 +227,16 @@ def launch_detached(command: list[str], account: Account, lock: int, output: int
     detached = ["/bin/sh", "-c", '"$@" &', "sh", *account.prefix, *command]
     options = account.options(lock) | {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
     subprocess.run(detached, check=True, **options)
+
+
+def _refuse_recovery(data: Path) -> None:
+    """A recovery runs the commands that its settings name."""
+    for name in _RECOVERY:
+        if (data / name).exists():
+            raise Unreachable(
+                f"{data / name} asks for a recovery, which the embedded Postgres does not do.",
+                remedy=f"Recover with a Postgres of your own and name it in HOLDFAST_DATABASE_URL, or remove {name}.",
+            )
 
 
 def _outside(home: Path) -> Path:

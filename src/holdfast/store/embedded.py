@@ -22,14 +22,16 @@ from pathlib import Path
 
 from psycopg import pq
 
-from holdfast.errors import Unreachable
-from holdfast.store import watchdog
+from holdfast.errors import NotFound, Unreachable
+from holdfast.store import origin, watchdog
 from holdfast.store.cluster import Account, Cluster, launch_detached, place_of_data, write_secret
 
 LOCK_SECONDS = 180.0
 START_SECONDS = 120.0
 STOP_PATIENCE_SECONDS = 10.0
 ORPHAN_SECONDS = 3.0
+# Who takes over the port of a server that has died gets no password; older libraries do not know the word.
+_INSIST = "?require_auth=scram-sha-256" if pq.version() >= 160_000 else ""
 
 
 @contextmanager
@@ -41,6 +43,19 @@ def use_embedded(home: Path, *, postgres_bin: Path | None = None) -> Iterator[st
         yield url
     finally:
         postgres.leave()
+
+
+def adopt(home: Path) -> Path:
+    """Trust the database in `home` from now on, wherever it comes from; returns where it lies."""
+    home = home.resolve()
+    data = place_of_data(home)
+    if not (data / "PG_VERSION").exists():
+        raise NotFound(
+            f"There is no database in {home}.", remedy="Change to the folder that has it, or set HOLDFAST_HOME."
+        )
+    origin.check_owners(home)
+    write_secret(home / origin.ORIGIN, origin.fingerprint(data))
+    return data
 
 
 class EmbeddedPostgres:
@@ -55,6 +70,7 @@ class EmbeddedPostgres:
     def enter(self) -> str:
         """Return the URL of a server that is ready and stays until we leave."""
         try:
+            origin.check(self._home, place_of_data(self._home))
             self._home.mkdir(parents=True, exist_ok=True)
             with watchdog.locked(self._home / "lock", LOCK_SECONDS):
                 users = self._home / "users.lock"
@@ -149,7 +165,7 @@ class EmbeddedPostgres:
     def _publish(self, server: watchdog.Postmaster) -> str:
         """Keep `postgres.json` right for those who want to look into the database; we never rely on it."""
         password = (self._home / "postgres.password").read_text()
-        url = f"postgresql://holdfast:{password}@127.0.0.1:{server.port}/holdfast"
+        url = f"postgresql://holdfast:{password}@127.0.0.1:{server.port}/holdfast{_INSIST}"
         text = json.dumps({"url": url, "pid": server.pid, "port": server.port})
         public = self._home / "postgres.json"
         if not public.exists() or public.read_bytes() != text.encode():

@@ -41,7 +41,7 @@ os.register_at_fork(before=_guard.acquire, after_in_parent=_guard.release, after
 def try_lock(path: Path, kind: int = fcntl.LOCK_EX) -> int | None:
     """Take the lock and return its descriptor; None if someone else has it."""
     with _guard:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(lock, kind | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -170,14 +170,22 @@ def stop(home: Path, data: Path, patience_seconds: float) -> bool:
     return False
 
 
+def shorten(log: Path) -> None:
+    """Have a log, and an empty one if it has become long."""
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        if os.fstat(file).st_size > LOG_LIMIT_BYTES:
+            os.ftruncate(file, 0)
+    finally:
+        os.close(file)
+
+
 def watch(home: Path, data: Path, own_lock: int) -> None:
     """Return when the server has ended; end it when its last user is gone without having done so."""
     os.pwrite(own_lock, f"{os.getpid():<10}\n".encode(), 0)
     while True:
         time.sleep(POLL_SECONDS)
-        log = home / "postgres.log"
-        if log.exists() and log.stat().st_size > LOG_LIMIT_BYTES:
-            os.truncate(log, 0)
+        shorten(home / "postgres.log")
         with contextlib.suppress(TimeoutError), locked(home / "lock", timeout_seconds=3600):
             if is_free(home / "users.lock"):
                 stop(home, data, STOP_PATIENCE_SECONDS)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.grammar import INSTALL, DatabaseUrl, Json, PlainCommand
+from holdfast.cli.grammar import INSTALL, DatabaseUrl, Json, PlainCommand, UnusedDatabaseUrl
 
 commands = typer.Typer()
 
@@ -25,6 +25,14 @@ def doctor(as_json: Json = False, database_url: DatabaseUrl = None) -> int:
     from holdfast.cli.doctor import examine
 
     return examine(as_json=as_json, database_url=database_url)
+
+
+@commands.command(cls=PlainCommand, rich_help_panel=INSTALL)
+def adopt(as_json: Json = False, database_url: UnusedDatabaseUrl = None) -> int:
+    """Trust the database in HOLDFAST_HOME, although it was copied or unpacked there: it can run programs as you."""
+    from holdfast.cli.adopt import take_over
+
+    return take_over(as_json=as_json)
 
 
 @commands.command(cls=PlainCommand, rich_help_panel=INSTALL)

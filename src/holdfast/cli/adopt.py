@@ -1,0 +1,17 @@
+"""`holdfast adopt`: from now on, the database in this home is trusted."""
+
+from __future__ import annotations
+
+from holdfast.cli.session import begin
+from holdfast.cli.streams import answer_json, harmless, say
+from holdfast.errors import ExitCode
+from holdfast.store.embedded import adopt
+
+
+def take_over(*, as_json: bool) -> int:
+    data = adopt(begin().home)
+    if as_json:
+        answer_json({"adopted": str(data)})
+    else:
+        say(harmless(f"The database in {data} is trusted from now on."))
+    return ExitCode.DONE
