@@ -41,7 +41,7 @@ def main(control: int) -> None:
 def _load(modules: Sequence[str]) -> None:
     """A module that cannot be imported is left to the child that needs it, which can tell why."""
     for name in modules:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception, SystemExit):
             importlib.import_module(name)
     # Children share these pages for as long as nobody writes into them, not even the garbage collector.
     gc.collect()
