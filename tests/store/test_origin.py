@@ -174,8 +174,7 @@ class Impostor:
                     self.heard = b""
                     caller.sendall(b"N")
             caller.sendall(b"R\0\0\0\x08\0\0\0\x03")
-            while more := caller.recv(4096):
-                self.heard += more
+            self.heard += caller.recv(4096)
 
     def close(self) -> None:
         self._thread.join(30)
