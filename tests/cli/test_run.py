@@ -142,6 +142,22 @@ def test_an_exit_that_reaches_the_loop_is_never_taken_for_the_end_of_the_job() -
         drive(waits())
 
 
+def test_a_thread_that_a_handler_leaves_behind_does_not_keep_the_command(url: str, tmp_path: Path) -> None:
+    """Both kinds: one that the handler started, and one of the pool of the loop."""
+    (tmp_path / "leaving.py").write_text(
+        "import asyncio, threading\n"
+        "from holdfast import handler\n\n"
+        "@handler('leave')\n"
+        "async def leave():\n"
+        "    threading.Thread(target=threading.Event().wait, args=(600,)).start()\n"
+        "    asyncio.get_running_loop().run_in_executor(None, threading.Event().wait, 600)\n"
+        "    return 'left'\n"
+    )
+    (tmp_path / "leave.yaml").write_text("workflow_id: l\nnodes: {a: {handler: leave}}\n")
+    answer = finished(spawn("run", "leave.yaml", "--handlers", "leaving", "--json"))
+    assert (answer.code, answer.json["result"]) == (0, "left")
+
+
 @pytest.mark.parametrize(("name", "text"), [("in.json", '{"name": "Bea"}'), ("in.yaml", "name: Bea\n")])
 def test_inputs_come_from_a_file_and_flags_win(database: Command, tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)

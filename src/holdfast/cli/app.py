@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -54,8 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     open_streams()
     code = execute(given)
     close_streams()
-    # A handler that ignores its end would keep the interpreter waiting for its thread.
-    if any(thread.name.startswith("holdfast-handler") for thread in threading.enumerate()):
+    # The interpreter would wait for a thread that a handler has left behind, and for a handler that ignores its end.
+    if any(not thread.daemon and thread is not threading.main_thread() for thread in threading.enumerate()):
+        logging.shutdown()
         os._exit(code)
     sys.exit(code)
 

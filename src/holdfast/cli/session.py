@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
@@ -53,8 +54,16 @@ def drive(work: Coroutine[Any, Any, int]) -> int:
         raise Bug(f"SystemExit: {left} reached the event loop, perhaps from a callback of a handler's") from left
 
 
+class _Threads(ThreadPoolExecutor):
+    """For `asyncio.to_thread`: the end of a command waits for no thread that a handler has left in it."""
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        super().shutdown(wait=False, cancel_futures=cancel_futures)
+
+
 async def _driven(work: Coroutine[Any, Any, int]) -> int:
     loop = asyncio.get_running_loop()
+    loop.set_default_executor(_Threads())
     task = asyncio.ensure_future(work)
     presses = 0
 
