@@ -73,6 +73,16 @@ def process_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
+def _new_pulse(url: str, settings: Settings) -> Pulse:
+    return Pulse(
+        url,
+        lease_seconds=settings.lease_seconds,
+        renew_seconds=settings.renew_seconds,
+        grace_seconds=settings.grace_seconds,
+        hang_seconds=settings.hang_seconds,
+    )
+
+
 def new_janitor(store: PostgresStore, settings: Settings) -> Janitor:
     return Janitor(
         Tidying(store),
@@ -150,7 +160,7 @@ class Services:
                 payloads=self._payloads,
                 workplace=Workplace(settings.home / "work"),
                 shortcut=self._hand_over if orchestrate else None,
-                pulse=Pulse(url, settings.lease_seconds, settings.renew_seconds) if pulse else None,
+                pulse=_new_pulse(url, settings) if pulse else None,
             )
 
     def _signalled(self, owners: str) -> None:

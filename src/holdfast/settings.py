@@ -32,6 +32,7 @@ class Settings(BaseModel):
     claim_batch: int = Field(100, ge=1, le=10_000)
     concurrency: int = Field(16, ge=1, le=10_000)
     grace_seconds: float = Field(30, ge=0, le=86_400)
+    hang_seconds: float = Field(60, gt=0, le=86_400)
     poll_seconds: float = Field(5, gt=0, le=3600)
     lost_limit: int = Field(10, ge=0, le=1_000)
     crash_limit: int = Field(2, ge=1, le=100)

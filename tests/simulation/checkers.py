@@ -63,6 +63,7 @@ class Checkers:
         self._accepted: set[tuple[Key, int]] = set()
         self._executions: Counter[Key] = Counter()
         self._told: dict[str, _Told] = {}
+        self._has_gone_back = False
 
     def memory(self) -> dict[str, Any]:
         """A copy of what was seen, for the day on which the database goes back to this moment."""
@@ -70,9 +71,21 @@ class Checkers:
 
     def go_back_to(self, memory: dict[str, Any]) -> None:
         vars(self).update(copy.deepcopy(memory))
+        self._has_gone_back = True
 
     def executed(self, key: Key, epoch: int) -> None:
         self._executions[key] += 1
+
+    def begun(self, worker_id: int, key: Key, epoch: int) -> None:
+        """3: a handler begins only while the lease of its worker lives. On a real database only the world's clock ends
+        leases, and nobody looks at the workers' rows."""
+        worker = self.db.workers.get(worker_id)
+        if self._has_gone_back:
+            # In an earlier state of the database the lease may be over that its worker has renewed since.
+            return
+        assert worker is None or (not worker["ended"] and worker["until"] > self.db.now), (
+            f"3: epoch {epoch} of {key} began after the lease of worker {worker_id} had ended"
+        )
 
     def check_step(self) -> None:
         history = self.db.history

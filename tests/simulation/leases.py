@@ -5,6 +5,7 @@ from __future__ import annotations
 import orjson
 
 from holdfast.store.interface import Handover, Lease, WorkerIdentity
+from holdfast.store.work import LEASE_SLACK_SECONDS
 from tests.simulation.database import Database, Key
 from tests.simulation.gates import Gates
 
@@ -57,7 +58,7 @@ def _lease(db: Database, worker: WorkerIdentity, key: Key) -> Lease:
         "state": "leased",
         "holder": worker.worker_id,
         "claimed_at": db.now,
-        "deadline_at": db.now + row["timeout_seconds"] + 2.0,
+        "deadline_at": db.now + row["timeout_seconds"] + LEASE_SLACK_SECONDS,
     }
     db.history.claims.append((db.now, key, row["epoch"], worker.worker_id, row["due_at"]))
     db.dirty.add(key[0])

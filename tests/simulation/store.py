@@ -264,16 +264,13 @@ class ModelStore:
         self._after()
         return [h for h in held if holds(self.db, worker, h[:3], h[3])]
 
-    async def release_strays(
-        self, worker: WorkerIdentity, held: Sequence[tuple[str, str, int, int]], age_seconds: float
-    ) -> int:
+    async def release_strays(self, worker: WorkerIdentity, held: Sequence[tuple[str, str, int, int]]) -> int:
         await self._statement()
         released = 0
         for key, row in list(self.db.queue.items()):
             if (
                 holds(self.db, worker, key, row["epoch"])
                 and (*key, row["epoch"]) not in held
-                and row["claimed_at"] < self.db.now - age_seconds
                 and not self.db.row_locked(key)
             ):
                 end_lease(self.db, key, "released", worker=worker.name, outcome="given_back")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -602,7 +602,7 @@ class World:
                 still = await store.renew_worker(worker, LEASE_SECONDS, known)
                 if still is None or not await store.renew_orchestrator(owner.orchestrator_id, LEASE_SECONDS):
                     return
-                await store.release_strays(worker, known, LEASE_SECONDS)
+                await store.release_strays(worker, known)
                 held = [h for h in held if (*h[:3], h.epoch) in still]
                 lease_ends, renew_at = asked + LEASE_SECONDS, asked + RENEW_SECONDS
             if self.db.now >= lease_ends:
@@ -615,7 +615,7 @@ class World:
                 await store.wake_due()
             if not held:
                 held = await store.claim(worker, None, HANDLERS, 2)
-            reports = in_lock_order([await self._execute(store, lease) for lease in held[:2]])
+            reports = in_lock_order(await self._execute_all(store, worker, held[:2], lease_ends))
             held = held[2:]
             if not reports:
                 await self._advance_alone(owner)
@@ -652,7 +652,7 @@ class World:
                 still = await store.renew_worker(worker, LEASE_SECONDS, known)
                 if still is None:
                     return
-                await store.release_strays(worker, known, LEASE_SECONDS)
+                await store.release_strays(worker, known)
                 held = [h for h in held if (*h[:3], h.epoch) in still]
                 lease_ends, renew_at = asked + LEASE_SECONDS, asked + RENEW_SECONDS
             if self.db.now >= lease_ends:
@@ -666,8 +666,21 @@ class World:
                 continue
             count = self.chance.randint(1, len(held))
             batch, held = held[:count], held[count:]
-            reports = [await self._execute(store, lease) for lease in batch]
-            await self._report(store, worker, reports)
+            reports = await self._execute_all(store, worker, batch, lease_ends)
+            if reports:
+                await self._report(store, worker, reports)
+
+    async def _execute_all(
+        self, store: Store, worker: WorkerIdentity, leases: Sequence[Lease], lease_ends: float
+    ) -> list[Report]:
+        """One after the other: each looks at the clock before it begins, and what does not begin is a stray."""
+        reports = []
+        for lease in leases:
+            if self.db.now >= lease_ends:
+                break
+            self.checkers.begun(worker.worker_id, (lease.job_id, lease.node, lease.item), lease.epoch)
+            reports.append(await self._execute(store, lease))
+        return reports
 
     async def _execute(self, store: Store, lease: Lease) -> Report:
         outcome = self.script.outcome(self.numbers[lease.job_id], lease.node, lease.item, *self._spent(lease))

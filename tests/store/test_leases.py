@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.store.stage import LEASE_SECONDS, Stage, held, items_of, report_of
+from holdfast.store.postgres import PostgresStore
+from tests.store.stage import LEASE_SECONDS, PostgresBackstage, Stage, held, items_of, report_of
 
 pytestmark = pytest.mark.anyio
 
@@ -79,10 +80,27 @@ async def test_leases_that_the_worker_does_not_know_of_go_back_unspent(stage: St
     await stage.enqueue(me, await stage.owned_job(me), items=range(3))
     known, stray = await stage.claim(worker, 2)
     (foreign,) = await stage.claim(other)
-    assert await stage.store.release_strays(worker, [held(known)], 3600.0) == 0
-    assert await stage.store.release_strays(worker, [held(known)], -1.0) == 1
+    assert await stage.store.release_strays(worker, [held(known), held(stray)]) == 0
+    assert await stage.store.release_strays(worker, [held(known)]) == 1
     (signal,) = await stage.signals(me)
     assert (signal.kind, signal.outcome, signal.item, signal.epoch) == ("report", "given_back", stray.item, 1)
     assert await stage.store.report(worker, [report_of(stray)]) == 0
     assert await stage.store.report(worker, [report_of(known)]) == 1
     assert await stage.store.report(other, [report_of(foreign)]) == 1
+
+
+async def test_a_task_that_begins_late_has_its_whole_time_and_only_its_holder_may_begin_it(
+    store: PostgresStore,
+) -> None:
+    """On Postgres alone: the model's workers begin what they have claimed at once."""
+    stage = Stage(store, PostgresBackstage(store))
+    me, worker, other = await stage.orchestrator(), await stage.worker(), await stage.worker()
+    job_id = await stage.owned_job(me)
+    lease = await stage.leased(me, job_id, worker)
+    await stage.behind.pass_deadline(lease)
+    assert not await store.begin_late(other, held(lease))
+    assert not await store.begin_late(worker, (*held(lease)[:3], lease.epoch + 1))
+    assert await store.begin_late(worker, held(lease))
+    assert await store.expire() == 0
+    assert await store.report(worker, [report_of(lease)]) == 1
+    assert not await store.begin_late(worker, held(lease))

@@ -117,6 +117,7 @@ STATEMENTS: dict[str, dict[str, Any]] = {
     | columns(lane_id=[1] * NUMBER, priority=[0] * NUMBER, rank=[0] * NUMBER, suspect=[False] * NUMBER,
         timeout_seconds=[60] * NUMBER, item=list(range(2000, 2000 + NUMBER)), epoch=[2] * NUMBER),
     "still_held": ROWS | {"me": 1},
+    "release_strays": ROWS | {"me": 7, "worker": "w"},
     "delete_signals": {"me": 1, "ids": plain(range(NUMBER))},
     "load_jobs": {"me": 1, "jobs": plain(JOBS)},
     "enqueue_tasks": columns(job_id=[JOBS[0]], node=["n"], first=[2000], last=[2999], lane_id=[1], priority=[0],
@@ -190,6 +191,7 @@ MOST_ROWS = {
     "finish_tasks": NUMBER,
     "retry_tasks": NUMBER,
     "still_held": NUMBER,
+    "release_strays": NUMBER,
     "enqueue_tasks": 1000,
 }
 

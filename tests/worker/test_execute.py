@@ -17,9 +17,10 @@ from pydantic import BaseModel, field_validator
 
 from holdfast.define.registry import Result
 from holdfast.errors import DependencyDown, ErrorCode, FailureClass, Permanent, RetryAfter, Transient
+from holdfast.store.payloads import digest_of
 from holdfast.worker.context import AsyncContext, Context, LeaseLost
 from holdfast.worker.execute import begin, capture_output
-from tests.running import streams_kept
+from tests.running import HOME, streams_kept
 from tests.worker.attempts import JOB_ID, bench, lease, output, started, told
 
 pytestmark = pytest.mark.anyio
@@ -637,6 +638,35 @@ async def test_a_checkpoint_without_the_lease_ends_the_attempt_without_a_report(
     attempt = begin(lease())
     assert await desk.run(attempt) is None
     assert attempt.cancelled and attempt.lost
+
+
+@pytest.mark.parametrize("kind", ["async", "plain"])
+async def test_a_handler_does_not_begin_when_the_lease_is_over(kind: str) -> None:
+    ran: list[str] = []
+
+    async def asynchronous() -> None:
+        ran.append("async")
+
+    def plain() -> None:
+        ran.append("plain")
+
+    attempt = begin(lease())
+    attempt.holds_lease = lambda: False
+    assert await bench(asynchronous if kind == "async" else plain).run(attempt) is None
+    assert (attempt.lost, ran) == (True, [])
+
+
+async def test_nothing_is_published_when_the_lease_is_over() -> None:
+    attempt = begin(lease())
+
+    def publishes(ctx: Context) -> None:
+        (ctx.workdir / "late.bin").write_bytes(b"late")
+        attempt.holds_lease = lambda: False
+        ctx.publish("late.bin")
+
+    assert await bench(publishes).run(attempt) is None
+    assert (attempt.lost, attempt.artifacts) == (True, {})
+    assert not (HOME / "payloads" / JOB_ID / digest_of(b"late")).exists()
 
 
 @pytest.mark.parametrize("kind", ["async", "plain"])

@@ -16,6 +16,7 @@ from holdfast.errors import Unreachable
 from holdfast.store.interface import Batch, SignalRow, Withdrawal
 from holdfast.store.payloads import Folder, Payloads
 from holdfast.store.postgres import PostgresStore
+from holdfast.worker.clock import lease_clock
 from holdfast.worker.context import AsyncContext, Context
 from holdfast.worker.loop import Worker
 from holdfast.worker.workdir import Workplace
@@ -383,9 +384,9 @@ async def test_a_report_whose_answer_was_lost_is_sent_again_and_counts_once(data
     assert [s.kind for s in found] == ["report", "rejected"]
 
 
-@pytest.mark.parametrize(("mean_seconds", "claimed"), [(0.3, 2), (3.0, 1)])
-async def test_where_tasks_are_short_one_more_lies_ready_and_where_they_are_long_none(
-    database_url: str, stage: Stage, mean_seconds: float, claimed: int
+@pytest.mark.parametrize(("mean_seconds", "claimed"), [(0.04, 3), (0.3, 1), (None, 1)])
+async def test_only_where_tasks_are_known_to_be_short_some_more_lie_ready(
+    database_url: str, stage: Stage, mean_seconds: float | None, claimed: int
 ) -> None:
     begun, finish = asyncio.Event(), asyncio.Event()
 
@@ -409,6 +410,139 @@ async def test_where_tasks_are_short_one_more_lies_ready_and_where_they_are_long
         assert service.worker._room(0) == 0
         finish.set()
         await reports(stage, me, 5)
+
+
+async def test_invariant_20_what_waits_behind_a_long_task_goes_back_unspent(database_url: str, stage: Stage) -> None:
+    """Once it stayed where it was, beside workers that were free, and its timeout ran."""
+    begun, finish = asyncio.Event(), asyncio.Event()
+    ran: list[int] = []
+
+    async def work(item: int) -> int:
+        ran.append(item)
+        begun.set()
+        await finish.wait()
+        return item
+
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    async with serving(database_url, work, concurrency=1) as service:
+        service.worker._mean_seconds = 1e-3  # Believes that attempts are short, and claims ahead.
+        await stage.enqueue(me, job_id, items=range(5))
+        waited = await reports(stage, me, 4)
+        assert [(s.outcome, s.task_retries, s.task_lost) for s in waited] == [("given_back", 0, 0)] * 4
+        again = [retry_write(report_lease(s), None, retries=0) for s in waited]
+        await stage.commit(me, Batch(handled=[s.id for s in waited], retried=again))
+        assert service.worker._room(0) == 0, "a slot that is busy for long has nothing waiting for it"
+        assert ran == [0]
+        finish.set()
+        done = await reports(stage, me, 5)
+    assert sorted(s.item for s in done if s.outcome == "done") == [0, 1, 2, 3, 4]
+
+
+async def test_invariant_20_a_task_that_comes_late_to_its_slot_does_not_begin_if_its_job_is_paused(
+    database_url: str, stage: Stage, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.worker.loop.WAIT_SECONDS", -1.0)
+    ran: list[str] = []
+
+    async def work(item: int, *, ctx: AsyncContext) -> None:
+        ran.append(ctx.job_id)
+
+    me = await stage.orchestrator()
+    paused, other = await stage.owned_job(me), await stage.owned_job(me)
+    async with store.connections.use("stage") as connection:
+        held = '[{"by": "pause", "name": "someone", "since": 1.0}]'
+        await connection.execute("update jobs set holds = %s::jsonb where job_id = %s", (held, paused))
+    await stage.enqueue(me, paused)
+    await stage.enqueue(me, other)
+    async with serving(database_url, work):
+        found = await reports(stage, me, 2)
+    assert {(s.job_id, s.outcome) for s in found} == {(paused, "given_back"), (other, "done")}
+    assert ran == [other]
+
+
+async def test_invariant_3_nothing_begins_when_the_lease_is_over_by_the_workers_own_clock(
+    database_url: str, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine slept after the claim: its clock has gone on, and nobody has noticed yet."""
+    slept = 0.0
+    ran: list[int] = []
+
+    class Sleepy(PostgresStore):
+        async def report_and_claim(self, *given: Any) -> Any:
+            nonlocal slept
+            answer = await super().report_and_claim(*given)
+            slept = 3600.0 if answer[1] and not ran else 0.0
+            return answer
+
+    monkeypatch.setattr("holdfast.worker.loop.lease_clock", lambda: lease_clock() + slept)
+
+    async def work(item: int, *, ctx: AsyncContext) -> None:
+        ran.append(ctx.attempt)
+
+    me = await stage.orchestrator()
+    await stage.enqueue(me, await stage.owned_job(me))
+    async with serving(database_url, work, store=Sleepy(database_url), renew_seconds=5.0):
+        (unbegun,) = await reports(stage, me)
+    assert (unbegun.outcome, unbegun.task_lost, ran) == ("given_back", 0, [])
+
+
+async def test_leases_that_the_rows_give_to_a_worker_and_that_it_does_not_hold_go_back(
+    database_url: str, stage: Stage, store: PostgresStore
+) -> None:
+    """As in a copy of the database that was restored: it says what was true some time ago."""
+    ran: list[int] = []
+
+    async def work(item: int) -> None:
+        ran.append(item)
+
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    async with serving(database_url, work, queues=["none of these"]) as service:
+
+        async def registered() -> int:
+            return service.worker._worker.worker_id if service.worker._worker is not None else 0
+
+        worker_id = await eventually(registered)
+        await stage.enqueue(me, job_id)
+        async with store.connections.use("stage") as connection:
+            await connection.execute(
+                "update queue set state = 'leased', holder = %s, claimed_at = now(), deadline_at = now() + '1 h'",
+                (worker_id,),
+            )
+        (signal,) = await reports(stage, me)
+    assert (signal.kind, signal.outcome, ran) == ("report", "given_back", [])
+
+
+async def test_a_claim_that_gives_a_worker_what_it_holds_ends_the_older_attempt(
+    database_url: str, stage: Stage, store: PostgresStore
+) -> None:
+    """The database went back to the time before the first claim: only what is done under the second one counts."""
+    begun, cancelled = asyncio.Event(), asyncio.Event()
+    ran = 0
+
+    async def work(item: int) -> str:
+        nonlocal ran
+        ran += 1
+        if ran == 1:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cancelled.set()
+        return "second"
+
+    me = await stage.orchestrator()
+    await stage.enqueue(me, await stage.owned_job(me))
+    async with serving(database_url, work, renew_seconds=5.0) as service:
+        await asyncio.wait_for(begun.wait(), 10)
+        async with store.connections.use("stage") as connection:
+            await connection.execute("update queue set state = 'ready', holder = null")
+        service.wake.set()
+        await asyncio.wait_for(cancelled.wait(), 10)
+        (signal,) = await reports(stage, me)
+    assert (signal.outcome, signal.output, ran) == ("done", "second", 2)
+    assert len(await stage.signals(me)) == 1
 
 
 async def test_a_stop_gives_back_what_waits_and_lets_finish_what_runs(database_url: str, stage: Stage) -> None:

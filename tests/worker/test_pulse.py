@@ -1,4 +1,4 @@
-"""The watcher that renews a worker's lease while a handler holds the interpreter's lock; with real processes."""
+"""Workers that stand still, and the watcher that acts for them; with real processes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -22,7 +23,7 @@ LEASES = SHORT_LEASES | {"lease_seconds": 3.0, "renew_seconds": 0.5}
 HANDLERS = """
 import ctypes, os
 from pathlib import Path
-from holdfast import handler
+from holdfast import Context, handler
 
 @handler("hold")
 def hold(seconds, started):
@@ -31,11 +32,32 @@ def hold(seconds, started):
         file.write(f"{os.getpid()}\\n")
     ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
     return "held"
+
+@handler("note")
+def note(notes, *, ctx: Context):
+    with Path(notes).open("a") as file:
+        file.write(f"{os.getpid()} {ctx.index}\\n")
+
+@handler("hold_once")
+def hold_once(notes, *, ctx: Context):
+    "Its first attempt holds the interpreter's lock for ever, as an expression that backtracks does."
+    note(notes, ctx=ctx)
+    if ctx.index == 0 and ctx.attempt == 1:
+        ctypes.PyDLL(None).usleep(600_000_000)
 """
 HOLD = """
 workflow_id: hold
 inputs: {started: {type: string}, seconds: {type: number}}
 nodes: {a: {handler: hold, params: {seconds: "{{ inputs.seconds }}", started: "{{ inputs.started }}"}}}
+"""
+FAN = """
+workflow_id: fan
+inputs: {notes: {type: string}, items: {type: array}}
+nodes:
+  f:
+    type: fan_out
+    source: "{{ inputs['items'] }}"
+    task: {handler: HANDLER, params: {notes: "{{ inputs.notes }}"}}
 """
 
 
@@ -46,10 +68,10 @@ async def orchestrated(url: str) -> AsyncIterator[Engine]:
 
 
 @asynccontextmanager
-async def worker(url: str, folder: Path) -> AsyncIterator[psutil.Process]:
+async def worker(url: str, folder: Path, **settings: Any) -> AsyncIterator[psutil.Process]:
     """A `holdfast worker` of its own process, with short leases."""
     (folder / "holding.py").write_text(HANDLERS)
-    settings = {f"HOLDFAST_{name.upper()}": str(value) for name, value in LEASES.items()}
+    settings = {f"HOLDFAST_{name.upper()}": str(value) for name, value in (LEASES | settings).items()}
     process = await asyncio.create_subprocess_exec(
         *HOLDFAST, "worker", "--handlers", "holding",
         env=os.environ | settings | {"HOLDFAST_DATABASE_URL": url}, cwd=folder,
@@ -147,3 +169,69 @@ async def test_a_watcher_that_dies_is_replaced(database_url: str, tmp_path: Path
             return any(child.pid != watcher.pid for child in process.children()) and await has_watcher(process)
 
         await eventually(has_another, 20)
+
+
+def begun_by(notes: Path) -> dict[int, set[int]]:
+    """Which items each process has begun."""
+    found: dict[int, set[int]] = {}
+    for line in notes.read_text().splitlines() if notes.exists() else []:
+        pid, item = map(int, line.split())
+        found.setdefault(pid, set()).add(item)
+    return found
+
+
+async def test_invariant_3_a_worker_that_wakes_past_its_lease_begins_nothing(database_url: str, tmp_path: Path) -> None:
+    """One is stopped with tasks that it has just claimed, the other one when it is about to call a handler."""
+    notes, once = tmp_path / "notes", {"failpoint_once": tmp_path / "once", "concurrency": 1}
+    claimed, called = (once | {"failpoint": f"{point}:stop"} for point in ("claim.after_commit", "run.before"))
+    async with (
+        orchestrated(database_url) as engine,
+        worker(database_url, tmp_path, **claimed) as first,
+        worker(database_url, tmp_path, **called) as second,
+    ):
+        job_id = await engine.submit(FAN.replace("HANDLER", "note"), {"items": [0, 1], "notes": str(notes)})
+
+        async def both_are_stopped() -> bool:
+            return {first.status(), second.status()} == {psutil.STATUS_STOPPED}
+
+        await eventually(both_are_stopped, 30)
+        async with worker(database_url, tmp_path) as third:
+            status = await engine.finished(job_id, 60)
+        first.resume()
+        second.resume()
+
+        async def both_have_noticed() -> bool:
+            live = await engine.query("select 1 from holdfast.workers where ended_at is null and lease_until > now()")
+            return len(live) == 2
+
+        await eventually(both_have_noticed, 30)
+    assert status["status"] == "completed"
+    assert not {first.pid, second.pid} & begun_by(notes).keys()
+    assert set.union(*begun_by(notes).values()) == {0, 1}
+    assert third.pid not in (first.pid, second.pid)
+
+
+async def test_invariant_20_what_waits_in_a_worker_that_hangs_runs_elsewhere_unspent_and_a_signal_ends_it(
+    database_url: str, tmp_path: Path
+) -> None:
+    notes = tmp_path / "notes"
+    quick = {"concurrency": 2, "hang_seconds": 2, "grace_seconds": 1}
+    async with orchestrated(database_url) as engine, worker(database_url, tmp_path, **quick) as hangs:
+        inputs = {"items": list(range(40)), "notes": str(notes)}
+        await engine.finished(await engine.submit(FAN.replace("HANDLER", "note"), inputs), 30)
+        notes.unlink()
+        job_id = await engine.submit(FAN.replace("HANDLER", "hold_once"), inputs | {"items": list(range(12))})
+
+        async def holds() -> bool:
+            return 0 in begun_by(notes).get(hangs.pid, ())
+
+        await eventually(holds, 30)
+        async with worker(database_url, tmp_path, **quick):
+            status = await engine.finished(job_id, 60)
+        rows = await engine.query("select item from holdfast.tasks where job_id = %s and lost_count > 0", job_id)
+        hangs.terminate()
+        await eventually(lambda: gone(hangs), 20)
+    assert status["status"] == "completed"
+    # The second slot had called its handler, too, or was about to.
+    assert {0} <= {item for (item,) in rows} <= {0, 1}
+    assert begun_by(notes)[hangs.pid] <= {0, 1}

@@ -702,10 +702,8 @@ class Store(Protocol):
         """Those of the held leases that are still ours; None if the worker itself was declared gone."""
         ...
 
-    async def release_strays(
-        self, worker: WorkerIdentity, held: Sequence[tuple[str, str, int, int]], age_seconds: float
-    ) -> int:
-        """Give back leases of this worker that it does not know of and that are older than that."""
+    async def release_strays(self, worker: WorkerIdentity, held: Sequence[tuple[str, str, int, int]]) -> int:
+        """Give back the leases of this worker that it does not hold. None of its claims may be under way."""
         ...
 
     async def end_worker(self, worker: WorkerIdentity) -> None: ...

@@ -32,10 +32,16 @@ from holdfast.store.interface import (
 from holdfast.store.listener import ANYBODY, SIGNAL
 from holdfast.store.payloads import Payloads, value_or_name
 from holdfast.store.queries import query
-from holdfast.store.work import claim_statement, in_lock_order, lease_of, report_statement
+from holdfast.store.work import (
+    LEASE_SLACK_SECONDS,
+    Held,
+    claim_statement,
+    held_columns,
+    in_lock_order,
+    lease_of,
+    report_statement,
+)
 from holdfast.version import __version__
-
-Held = tuple[str, str, int, int]
 
 PAGE_BYTES = 1024 * 1024
 """Where a page of results ends, however few they are."""
@@ -318,29 +324,32 @@ class PostgresStore:
             return None
         if not held:
             return []
-        rows = await self._fetch("still_held", me=worker.worker_id, **_held_columns(held))
+        rows = await self._fetch("still_held", me=worker.worker_id, **held_columns(held))
         return [(row[0], row[1], row[2], row[3]) for row in rows]
 
     async def cancelled_among(self, held: Sequence[Held]) -> list[Held]:
         """Those of the leases whose job was cancelled by a person."""
         if not held:
             return []
-        rows = await self._fetch("cancelled_among", **_held_columns(held))
+        rows = await self._fetch("cancelled_among", **held_columns(held))
         return [(row[0], row[1], row[2], row[3]) for row in rows]
 
-    async def release_strays(self, worker: WorkerIdentity, held: Sequence[Held], age_seconds: float) -> int:
-        """Give back leases of this worker that it does not know of and that are older than that."""
-        columns = _held_columns(held)
-        released = await self._execute(
-            "release_strays", me=worker.worker_id, worker=worker.name, age=age_seconds, **columns
-        )
+    async def begin_late(self, worker: WorkerIdentity, held: Held) -> bool:
+        """Whether a task that was claimed some time ago may begin now; then its time runs from now on."""
+        job_id, node, item, epoch = held
+        key = {"job": job_id, "node": node, "item": item, "epoch": epoch}
+        return await self._execute("begin_late", me=worker.worker_id, slack=LEASE_SLACK_SECONDS, **key) == 1
+
+    async def release_strays(self, worker: WorkerIdentity, held: Sequence[Held]) -> int:
+        """Give back the leases of this worker that it does not hold. None of its claims may be under way."""
+        released = await self._execute("release_strays", me=worker.worker_id, worker=worker.name, **held_columns(held))
         if released:
             await self.notify_orchestrators()
         return released
 
     async def save_progress(self, worker: WorkerIdentity, progress: Sequence[tuple[Held, bytes]]) -> None:
         """Show how far attempts have come; fenced like every write of a worker."""
-        columns = _held_columns([held for held, _ in progress])
+        columns = held_columns([held for held, _ in progress])
         await self._execute("save_progress", me=worker.worker_id, progress=jsons(p for _, p in progress), **columns)
 
     async def end_worker(self, worker: WorkerIdentity) -> None:
@@ -484,15 +493,6 @@ def _first_definition(job: NewJob) -> dict[str, str]:
 def _is_open(job: NewJob, found: tuple[Any, ...] | None) -> bool:
     """Whether a job that was not made has no answer yet: none is there, or it is forced and may have the next run."""
     return found is None or (job.force and found[1] == job.body_hash)
-
-
-def _held_columns(held: Sequence[Held]) -> dict[str, str]:
-    return {
-        "job_id": plain(h[0] for h in held),
-        "node": texts(h[1] for h in held),
-        "item": plain(h[2] for h in held),
-        "epoch": plain(h[3] for h in held),
-    }
 
 
 def _jobs(number: int) -> str:

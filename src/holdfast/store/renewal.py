@@ -1,25 +1,37 @@
-"""Renewing a worker's lease without an event loop, for the process that does it when the worker cannot."""
+"""What is asked for a worker that cannot ask itself, without an event loop: renewals, and that leases go back."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import psycopg
 
 from holdfast.store.connection import CONNECT_TIMEOUT_SECONDS, unreachable
+from holdfast.store.interface import WorkerIdentity
+from holdfast.store.listener import SIGNAL
 from holdfast.store.queries import query
+from holdfast.store.work import Held, held_columns
 
 
 class Renewal:
-    """Connects when it is needed, and again after a loss."""
+    """Connects when it is needed, and again after a loss. Raises Unreachable; a silent network is one after a lease."""
 
     def __init__(self, url: str, lease_seconds: float) -> None:
         self._url = url
         self._lease_seconds = lease_seconds
         self._connection: psycopg.Connection[Any] | None = None
 
-    def renew(self, worker_id: int) -> bool:
-        """False: the worker was declared gone. Raises Unreachable; a silent network is one after a lease's time."""
+    def renew(self, worker: WorkerIdentity) -> bool:
+        """False: the worker was declared gone."""
+        return self._execute("renew_worker", me=worker.worker_id, lease=self._lease_seconds) == 1
+
+    def release_all_but(self, worker: WorkerIdentity, held: Sequence[Held]) -> None:
+        """Give back every lease of the worker but these."""
+        if self._execute("release_strays", me=worker.worker_id, worker=worker.name, **held_columns(held)):
+            self._execute("notify", channel=SIGNAL, payload="")
+
+    def _execute(self, statement: str, **parameters: Any) -> int:
         try:
             if self._connection is None:
                 self._connection = psycopg.connect(
@@ -30,8 +42,7 @@ class Renewal:
                     application_name="holdfast worker pulse",
                     options="-c search_path=holdfast",
                 )
-            parameters = {"me": worker_id, "lease": self._lease_seconds}
-            return self._connection.execute(query("renew_worker"), parameters).rowcount == 1
+            return self._connection.execute(query(statement), parameters).rowcount
         except psycopg.Error as error:
             self.disconnect()
             raise unreachable(self._url, error) from None

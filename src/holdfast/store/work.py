@@ -14,13 +14,27 @@ from holdfast.store.connection import Statement
 from holdfast.store.interface import Handover, Lease, Report, WorkerIdentity
 from holdfast.store.queries import query
 
-LEASE_SLACK_SECONDS = 2.0
-"""How much longer than its timeout an attempt's lease lives: time for the worker to end it itself."""
+Held = tuple[str, str, int, int]
+"""A lease by job, node, item and epoch."""
+
+LEASE_SLACK_SECONDS = 10.0
+"""How much longer than its timeout an attempt's lease lives. The worker's own timer, which starts when the handler
+begins, ends the attempt. The deadline in the row is there for a worker that does not. It is reckoned from the claim, so
+it leaves time for the claim's answer, for the bounded wait for a slot, and for the report."""
 
 
 def in_lock_order(reports: Iterable[Report]) -> list[Report]:
     """The order in which everybody locks queue rows that he must have: job, node, item."""
     return sorted(reports, key=itemgetter(0, 1, 2))
+
+
+def held_columns(held: Sequence[Held]) -> dict[str, str]:
+    return {
+        "job_id": plain(h[0] for h in held),
+        "node": texts(h[1] for h in held),
+        "item": plain(h[2] for h in held),
+        "epoch": plain(h[3] for h in held),
+    }
 
 
 def report_statement(worker: WorkerIdentity, reports: Sequence[Report], name: str = "report") -> Statement:

@@ -88,8 +88,16 @@ class Attempt:
     """What it found out about dependencies, by breaker: whether each call failed."""
     contract: Contract | None = None
     """What its output must keep."""
+    holds_lease: Callable[[], bool] = lambda: True
+    """Whether the worker's lease lives, by the worker's own clock."""
 
     LOG_LIMIT: ClassVar[int] = 64 * 1024
+
+    def require_lease(self, what: str) -> None:
+        """Raise before something is done that only the holder of the lease may do."""
+        if self.lost or not self.holds_lease():
+            self.cancelled = self.lost = True
+            raise LeaseLost(f"{what} was refused: the lease is no longer held")
 
     def write(self, text: str) -> None:
         """Keep what the handler printed, up to a bound; the end of a flood is what gets lost."""
@@ -191,8 +199,8 @@ class _ContextBase:
         self._attempt.checkpoint_seq += 1
         saved = await self._means.save(self._attempt.lease, self._attempt.checkpoint_seq, name, point)
         if not saved:
-            self._attempt.cancelled = self._attempt.lost = True
-            raise LeaseLost(f"checkpoint '{name}' was refused: the lease is no longer held")
+            self._attempt.lost = True
+            self._attempt.require_lease(f"checkpoint '{name}'")
 
     async def _look(self, name: str) -> SeenBreaker | None:
         return await self._means.breaker(name)
@@ -214,6 +222,7 @@ class _ContextBase:
         file = self.workdir / path
         chosen = name if name is not None else file.name
         check_name("an artifact", chosen, ARTIFACT_NAME_BYTES)
+        self._attempt.require_lease(f"artifact '{chosen}'")
         digest, size = self._means.objects.write_file(self.job_id, file)
         self._attempt.artifacts[chosen] = {"artifact": chosen, "digest": digest, "bytes": size}
         return dict(self._attempt.artifacts[chosen])

@@ -150,6 +150,8 @@ class Executor:
             return failed(attempt, Code.HANDLER_ERROR, str(problem))
         except ProcessDied as death:
             return _lost(attempt, death)
+        except LeaseLost:
+            return None
         except Malformed as problem:
             return _malformed(attempt, problem)
         limit = self._payloads.limit_bytes
@@ -167,7 +169,9 @@ class Executor:
             contain_tasks(loop)
 
             async def work() -> Any:
-                return await handler.function(**arguments(handler, attempt, AsyncContext(attempt, means)))
+                given = arguments(handler, attempt, AsyncContext(attempt, means))
+                attempt.require_lease("the beginning")
+                return await handler.function(**given)
 
             reports: list[Report | None] = []
             try:
@@ -183,7 +187,10 @@ class Executor:
             def wait(work: Coroutine[Any, Any, Any]) -> Any:
                 return asyncio.run_coroutine_threadsafe(work, loop).result()
 
-            return handler.function(**arguments(handler, attempt, Context(attempt, means, wait)))
+            given = arguments(handler, attempt, Context(attempt, means, wait))
+            # In the handler's thread: it may have been a long time since somebody wanted it to begin.
+            attempt.require_lease("the beginning")
+            return handler.function(**given)
 
         return await loop.run_in_executor(self._threads, context.run, conclude, attempt, call, codes, limit)
 

@@ -65,6 +65,7 @@ class Isolation:
         attempt.has_workdir = True
         while True:
             async with self._processes.lent(handler, attempt) as process:
+                attempt.require_lease("the beginning")
                 process.writer.write(frame(self._task(process, attempt, *place)))
                 answer = await self._attend(process, attempt)
                 process.is_fit = answer is not None and answer.message.is_fit
@@ -139,6 +140,7 @@ class Isolation:
             return found.to_json() if found is not None else None
         folder = self._means.workplace.of(attempt.lease)
         if asked.store is not None:
+            attempt.require_lease("an artifact")
             return await asyncio.to_thread(_store, objects, job_id, folder, asked.store)
         if asked.fetch is not None:
             return await asyncio.to_thread(_fetch, objects, job_id, asked.fetch, folder, asked.into)

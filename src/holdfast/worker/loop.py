@@ -19,8 +19,9 @@ from holdfast.define.registry import Registry
 from holdfast.errors import Unreachable
 from holdfast.store.interface import Handover, JobFacts, Lease, Report, WorkerIdentity
 from holdfast.store.payloads import Payloads
-from holdfast.store.postgres import Held, PostgresStore
-from holdfast.store.work import in_lock_order
+from holdfast.store.postgres import PostgresStore
+from holdfast.store.work import Held, in_lock_order
+from holdfast.worker.clock import lease_clock
 from holdfast.worker.context import Attempt, Means
 from holdfast.worker.dependencies import PROBE_SECONDS, SeenBreaker, probe
 from holdfast.worker.execute import NO_FACTS, Executor, begin, capture_output, given_back
@@ -33,10 +34,12 @@ RETREAT_SECONDS = 0.5
 END_ATTEMPTS = 20
 KNOWN_JOBS = 256
 KNOWN_DEFINITIONS = 256
-PREFETCH_SECONDS = 0.1
-"""How much work may lie claimed but not begun: what the slots finish in this time. Its timeout is already running."""
-SHORT_SECONDS = 0.5
-"""Where tasks are shorter than this, one lies ready in any case: a slot that waits for its next claim does nothing."""
+AHEAD_SECONDS = 0.1
+"""How much work may lie claimed and not begun: what the slots finish in this time. Longer tasks are not claimed ahead:
+a slot that waits for its next claim then loses next to nothing."""
+WAIT_SECONDS = 0.5
+"""How long a claimed task may wait for its slot, if the tasks before it take longer than was to be expected. Then it
+goes back: somebody else may be free, and its job may have been paused."""
 NARROW_BATCH = 10
 """How much is claimed at a time while a wide job has others beside it, which wait for the end of the claim."""
 BREAKER_MEMORY_SECONDS = 1.0
@@ -81,16 +84,18 @@ class Worker:
         self._grace_seconds = grace_seconds
         self._wake = wake
         self._worker: WorkerIdentity | None = None
-        self._held: dict[Held, Attempt | None] = {}
-        self._buffer: asyncio.Queue[Lease] = asyncio.Queue()
+        self._held: dict[Held, Lease | Attempt] = {}
+        """In the order of their claims: what has begun, then what waits for its slot, as it was claimed."""
+        self._buffer: asyncio.Queue[tuple[Lease, float]] = asyncio.Queue()
+        self._overdue: asyncio.TimerHandle | None = None
         self._reports: list[Report] = []
         self._facts: dict[str, JobFacts] = {}
         self._contracts: dict[str, Contracts] = {}
         self._with_context = frozenset(registry.with_context)
-        self._mean_seconds = 0.05
+        self._mean_seconds: float | None = None
         self._company = Company()
         self._lease_ends = 0.0
-        self._doubts_until = 0.0
+        self._may_have_strays = False
         self._pulse = pulse
         self._shortcut = shortcut
         self._probing: asyncio.Task[None] | None = None
@@ -150,17 +155,23 @@ class Worker:
         # Cleared before looking: what is announced while we look makes us look again.
         self._wake.clear()
         await self._gather()
+        await self._release_strays(worker)
         reports, self._reports = self._reports, []
         room = self._room(reported=len(reports))
-        try:
-            taken, leases = await self._report_and_claim(worker, reports, room)
-        except Unreachable:
-            # Nobody knows whether the claim was made: what it leased without our knowledge is given back later.
-            self._reports = reports + self._reports
-            self._doubts_until = time.monotonic() + 3 * self._lease_seconds
-            raise
-        self._settle(reports, taken)
-        await self._accept(leases)
+        leases: list[Lease] = []
+        if reports or room:
+            try:
+                taken, leases = await self._report_and_claim(worker, reports, room)
+            except Unreachable:
+                # Nobody knows whether the claim was made: what it leased without our knowledge is a stray.
+                if worker is self._worker:
+                    self._reports = reports + self._reports
+                raise
+            if worker is not self._worker:
+                # Meanwhile the lease has ended under which this was claimed.
+                return
+            self._settle(reports, taken)
+            await self._accept(leases)
         if len(leases) < room and not self._reports:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), self._poll_seconds)
@@ -183,17 +194,71 @@ class Worker:
         return await self._store.report_and_claim(worker, reports, self._queues, names, room, slots)
 
     async def _accept(self, leases: Sequence[Lease]) -> None:
+        if not leases:
+            return
+        accepted = lease_clock()
         for lease in leases:
-            self._held[_key(lease)] = None
-        if leases:
-            self._company.saw(Counter(lease.job_id for lease in leases), time.monotonic())
+            self._supersede(_key(lease))
+            self._held[_key(lease)] = lease
+        self._show_held()
+        self._company.saw(Counter(lease.job_id for lease in leases), time.monotonic())
         try:
             await self._learn_facts(leases)
         except Unreachable:
             self._reports += [given_back(begin(lease)) for lease in leases]
             raise
         for lease in leases:
-            self._buffer.put_nowait(lease)
+            if self._held.get(_key(lease)) is lease:
+                self._buffer.put_nowait((lease, accepted))
+        if self._overdue is None:
+            self._overdue = asyncio.get_running_loop().call_later(WAIT_SECONDS, self._forget_overdue)
+
+    def _supersede(self, key: Held) -> None:
+        """A claim gives us what we hold: the database went back to an earlier state, and the older attempt is lost."""
+        if key in self._held:
+            self._reports = [report for report in self._reports if _reported(report) != key]
+            self._lose(key)
+
+    def _forget_overdue(self) -> None:
+        """What has waited for too long goes back to the queue."""
+        self._overdue = None
+        waiting, latest = self._empty_buffer(), lease_clock() - WAIT_SECONDS
+        for lease, accepted in waiting:
+            if accepted > latest:
+                self._buffer.put_nowait((lease, accepted))
+            else:
+                self._forget(_key(lease), lease)
+        if not self._buffer.empty():
+            self._overdue = asyncio.get_running_loop().call_later(WAIT_SECONDS / 2, self._forget_overdue)
+
+    def _forget(self, key: Held, held: Lease | Attempt) -> None:
+        """It will not begin here: we hold it no longer, and what the rows still say of it goes as a stray."""
+        if self._held.get(key) is held:
+            del self._held[key]
+            self._show_held()
+            self._may_have_strays = True
+            self._wake.set()
+
+    def _show_held(self) -> None:
+        """To the pulse, which gives back what has not begun while we stand still. What it gave back we forget."""
+        if self._pulse is None:
+            return
+        begun = [key for key, held in self._held.items() if isinstance(held, Attempt)]
+        waiting = [key for key, held in self._held.items() if not isinstance(held, Attempt)]
+        if not self._pulse.show([*begun, *waiting], len(begun)):
+            for key in waiting:
+                del self._held[key]
+            self._may_have_strays = True
+            self._show_held()
+
+    async def _release_strays(self, worker: WorkerIdentity) -> None:
+        """Leases that the rows give to us and that we do not hold go back to the queue, unspent.
+
+        Only between two claims is it certain that we do not hold them: else the answer may be on its way.
+        """
+        if self._may_have_strays:
+            self._may_have_strays = False
+            await self._store.release_strays(worker, list(self._held))
 
     async def _learn_facts(self, leases: Sequence[Lease]) -> None:
         """Of jobs whose handlers may ask for their inputs, or have contracts; once per job. What is held is kept."""
@@ -218,7 +283,7 @@ class Worker:
 
     async def _register(self) -> WorkerIdentity:
         """Take a lease of our own; the clock that ends it starts before it was asked for."""
-        asked = time.monotonic()
+        asked = lease_clock()
         self._worker = await self._store.register_worker(
             self._name, self._queues, self._registry.names, self._concurrency, self._lease_seconds
         )
@@ -228,7 +293,7 @@ class Worker:
 
     def _tell_pulse(self, asked: float) -> None:
         if self._pulse is not None and self._worker is not None:
-            self._pulse.beat(self._worker.worker_id, asked)
+            self._pulse.beat(self._worker, asked)
 
     async def _gather(self) -> None:
         """While slots keep finishing, let a few more reports come together."""
@@ -240,19 +305,24 @@ class Worker:
                 break
 
     def _room(self, reported: int) -> int:
-        """How many leases more: the free slots, and what the slots will finish while they are busy."""
-        soon = int(self._concurrency * PREFETCH_SECONDS / max(self._mean_seconds, 1e-4))
-        if self._mean_seconds < SHORT_SECONDS:
-            soon = max(soon, 1)
+        """How many leases more: the free slots, and what the slots will finish in a moment."""
         batch = self._claim_batch
         if self._company.wide_job(time.monotonic()) is not None:
             batch = min(batch, NARROW_BATCH)
-        capacity = max(self._concurrency, min(batch, self._concurrency + soon))
+        capacity = max(self._concurrency, min(batch, self._concurrency + self._ahead()))
         return max(0, min(batch, capacity - len(self._held) + reported))
+
+    def _ahead(self) -> int:
+        """How many may wait for a slot: none without experience, and none for slots that are busy for longer."""
+        if self._mean_seconds is None or self._mean_seconds > AHEAD_SECONDS:
+            return 0
+        since = time.monotonic() - AHEAD_SECONDS
+        slow = sum(_runs_since(held, since) for held in self._held.values())
+        return int((self._concurrency - slow) * AHEAD_SECONDS / max(self._mean_seconds, 1e-4))
 
     def _settle(self, reports: Sequence[Report], taken: int) -> None:
         for report in reports:
-            self._held.pop((report.job_id, report.node, report.item, report.epoch), None)
+            self._held.pop(_reported(report), None)
         if taken < len(reports):
             logger.warning(
                 "reports_rejected: %d of %d came after their lease had ended",
@@ -263,19 +333,47 @@ class Worker:
     async def _slot(self) -> None:
         """One place in which attempts run, one after the other."""
         while True:
-            lease = await self._buffer.get()
-            if _key(lease) in self._held:
-                await self._run(lease)
+            lease, accepted = await self._buffer.get()
+            key = _key(lease)
+            if self._held.get(key) is not lease:
+                continue
+            self._held[key] = attempt = begin(lease, self._facts.get(lease.job_id, NO_FACTS))
+            if await self._may_begin(key, attempt, accepted):
+                await self._run(key, attempt)
+            else:
+                self._forget(key, attempt)
 
-    async def _run(self, lease: Lease) -> None:
-        attempt = begin(lease, self._facts.get(lease.job_id, NO_FACTS))
+    async def _may_begin(self, key: Held, attempt: Attempt, accepted: float) -> bool:
+        """Nothing begins when our lease is over. What comes late, because the loop stood still, asks whether it may."""
+        if not self._is_live() or (self._pulse is not None and not self._pulse.begin()):
+            return False
+        if lease_clock() - accepted <= WAIT_SECONDS:
+            return True
+        worker = self._worker
+        try:
+            may = worker is not None and await self._store.begin_late(worker, key)
+        except Unreachable:
+            return False
+        return may and not attempt.cancelled and self._held.get(key) is attempt
+
+    def _is_live(self) -> bool:
+        """Whether our lease lives by our own clock, which began before its last renewal was asked for.
+
+        While we could not renew, the pulse may have done so in our place. Handlers ask too, from their threads.
+        """
+        now = lease_clock()
+        return now < self._lease_ends or (
+            self._pulse is not None and now < self._pulse.renewed_at + self._lease_seconds
+        )
+
+    async def _run(self, key: Held, attempt: Attempt) -> None:
+        lease = attempt.lease
         if lease.has_contract and lease.job_id in self._facts:
             attempt.contract = self._contracts[attempt.facts.definition_hash].of(lease.node, lease.item)
-        key = _key(lease)
-        self._held[key] = attempt
         task = asyncio.current_task()
         assert task is not None
         attempt.cancel_running = task.cancel
+        attempt.holds_lease = self._is_live
         attempt.limit_seconds = self._time_limit(lease)
         limit = asyncio.get_running_loop().call_later(attempt.limit_seconds, self._time_out, attempt)
         try:
@@ -287,9 +385,12 @@ class Worker:
             attempt.cancel_running = None
         while task.uncancel() > 0:
             pass
-        self._mean_seconds += 0.1 * (time.monotonic() - attempt.started_monotonic - self._mean_seconds)
+        seconds = time.monotonic() - attempt.started_monotonic
+        mean = self._mean_seconds if self._mean_seconds is not None else seconds
+        self._mean_seconds = mean + 0.1 * (seconds - mean)
         if report is None or attempt.lost:
-            self._held.pop(key, None)
+            if self._held.get(key) is attempt:
+                del self._held[key]
         else:
             self._reports.append(report)
         self._wake.set()
@@ -311,23 +412,24 @@ class Worker:
         """Renew in time; if that fails until the lease is over, stop everything by our own clock."""
         while True:
             await asyncio.sleep(self._renew_seconds)
-            if self._worker is None:
+            worker = self._worker
+            if worker is None:
                 continue
-            asked, held = time.monotonic(), list(self._held)
+            asked, held = lease_clock(), list(self._held)
             if self._pulse is not None:
-                # While we could not, the pulse may have renewed in our place.
                 self._lease_ends = max(self._lease_ends, self._pulse.renewed_at + self._lease_seconds)
             try:
                 # A renewal that hangs must not outlive the lease: our own clock ends it.
                 async with asyncio.timeout(max(0.1, self._lease_ends - asked)):
-                    still = await self._store.renew_worker(self._worker, self._lease_seconds, held)
+                    still = await self._store.renew_worker(worker, self._lease_seconds, held)
                     await self._send_progress()
-                    await self._release_strays(held)
                     cancelled = await self._store.cancelled_among(held)
             except (Unreachable, TimeoutError) as reason:
                 logger.warning("heartbeat_failed: %s", reason)
-                if time.monotonic() >= self._lease_ends:
+                if worker is self._worker and not self._is_live():
                     self._lose_everything()
+                continue
+            if worker is not self._worker:
                 continue
             if still is None:
                 logger.warning("worker_declared_gone: %s; starting again under a new lease", self._name)
@@ -335,6 +437,8 @@ class Worker:
                 continue
             self._lease_ends = asked + self._lease_seconds
             self._tell_pulse(asked)
+            self._may_have_strays = True
+            self._wake.set()
             self._begin_probe()
             # Only what was asked about: a lease that was claimed meanwhile is not missing.
             for key in set(held) - set(still):
@@ -372,7 +476,7 @@ class Worker:
     def _tell_cancelled(self, key: Held) -> None:
         """The job was cancelled: a coroutine of ours is ended at once, all else sees `ctx.cancelled`."""
         attempt = self._held.get(key)
-        if attempt is not None and not attempt.cancelled:
+        if isinstance(attempt, Attempt) and not attempt.cancelled:
             attempt.cancelled = True
             if attempt.cancel_running is not None and self._is_on_the_loop(attempt.lease):
                 attempt.cancel_running()
@@ -381,16 +485,11 @@ class Worker:
         handler = self._registry.get(lease.handler)
         return handler is not None and handler.is_async and not self._executor.is_isolated(lease)
 
-    async def _release_strays(self, held: Sequence[Held]) -> None:
-        """After a claim whose answer was lost: leases that we hold without knowing go back to the queue."""
-        if self._worker is not None and time.monotonic() < self._doubts_until:
-            await self._store.release_strays(self._worker, held, self._lease_seconds)
-
     async def _send_progress(self) -> None:
         news = [
             (key, attempt)
             for key, attempt in self._held.items()
-            if attempt is not None and attempt.progress is not attempt.progress_sent
+            if isinstance(attempt, Attempt) and attempt.progress is not attempt.progress_sent
         ]
         if news and self._worker is not None:
             for _, attempt in news:
@@ -400,10 +499,10 @@ class Worker:
 
     def _lose(self, key: Held) -> None:
         """A lease that is gone: the attempt hears of it and will report to nobody."""
-        if any((r.job_id, r.node, r.item, r.epoch) == key for r in self._reports):
+        if any(_reported(report) == key for report in self._reports):
             return
         attempt = self._held.pop(key, None)
-        if attempt is not None:
+        if isinstance(attempt, Attempt):
             attempt.lost = attempt.cancelled = True
             if attempt.cancel_running is not None:
                 attempt.cancel_running()
@@ -417,16 +516,16 @@ class Worker:
         self._held.clear()
         self._wake.set()
 
-    def _empty_buffer(self) -> list[Lease]:
+    def _empty_buffer(self) -> list[tuple[Lease, float]]:
         return [self._buffer.get_nowait() for _ in range(self._buffer.qsize())]
 
     async def _save_checkpoint(self, lease: Lease, seq: int, name: str, data: bytes) -> bool:
         """While the database is out of reach, try again for as long as we have our lease; the heartbeat ends it."""
         worker = self._worker
-        while worker is not None and worker is self._worker:
+        while worker is not None and worker is self._worker and self._is_live():
             try:
                 # An answer that does not come is waited for no longer than our lease lasts.
-                async with asyncio.timeout(max(0.1, self._lease_ends - time.monotonic())):
+                async with asyncio.timeout(max(0.1, self._lease_ends - lease_clock())):
                     return await self._store.save_checkpoint(worker, lease, seq, name, data)
             except (Unreachable, TimeoutError) as reason:
                 why = str(reason) or "the database does not answer"
@@ -438,11 +537,11 @@ class Worker:
         """No new claims; what waits goes back at once, what runs may finish within the grace, then goes back too."""
         if self._worker is None:
             return
-        for lease in self._empty_buffer():
-            if _key(lease) in self._held:
+        for lease, _ in self._empty_buffer():
+            if self._held.get(_key(lease)) is lease:
                 self._reports.append(given_back(begin(lease)))
         for attempt in self._held.values():
-            if attempt is not None:
+            if isinstance(attempt, Attempt):
                 attempt.cancelled = True
         until = time.monotonic() + self._grace_seconds
         while self._held:
@@ -457,9 +556,10 @@ class Worker:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), remaining)
         await self._executor.end_children()
-        leftover = [given_back(a) for a in self._held.values() if a is not None]
+        leftover = [given_back(a) for a in self._held.values() if isinstance(a, Attempt)]
         if leftover:
             await self._store.report(self._worker, leftover)
+        await self._store.release_strays(self._worker, ())
 
 
 def _crash_with(tasks: Iterable[asyncio.Task[None]]) -> None:
@@ -483,3 +583,12 @@ async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
 
 def _key(lease: Lease) -> Held:
     return (lease.job_id, lease.node, lease.item, lease.epoch)
+
+
+def _reported(report: Report) -> Held:
+    return (report.job_id, report.node, report.item, report.epoch)
+
+
+def _runs_since(held: Lease | Attempt, moment: float) -> bool:
+    """Whether it has begun before that moment and has not ended."""
+    return isinstance(held, Attempt) and held.cancel_running is not None and held.started_monotonic < moment

@@ -1,68 +1,205 @@
-"""Keeps a worker's lease alive while the worker itself cannot.
+"""Keeps a worker's lease alive while the worker itself cannot, and acts for it where it cannot act.
 
 A handler that holds the interpreter's lock, inside some C code for instance, stops every thread of its process, the
-heartbeat too. So a small process of its own watches: as long as the worker renews by itself it does nothing and has no
-connection; when it hears nothing it renews in its place. It ends with the worker, and a worker that was stopped (by
-SIGSTOP, or a laptop's lid) gets no help: it would hold its tasks without working on them.
+heartbeat too. So a small process of its own watches. As long as the worker renews by itself it does nothing and has no
+connection. When the worker is silent it renews in its place, for a bounded time. What the worker has claimed and not
+begun goes back to the queue, and a worker that was asked to end and cannot is killed after its grace. The watcher ends
+with the worker. A worker that was stopped (by SIGSTOP, or a laptop's lid) is not renewed: it would hold its tasks
+without working on them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
+import mmap
 import os
 import select
+import signal
+import struct
 import subprocess
 import sys
-import time
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import orjson
 
 from holdfast.errors import Unreachable
+from holdfast.store.interface import WorkerIdentity
 from holdfast.store.renewal import Renewal
+from holdfast.store.work import Held
+from holdfast.worker.clock import lease_clock
 from holdfast.worker.hiding import hide
 
 LOOK_SECONDS = 1.0
+BOARD_BYTES = 4 * 1024 * 1024
+_SIGNAL_NOTE = b"most recent call first"
+_MOMENT, _NUMBER = struct.Struct("d"), struct.Struct("q")
+_RENEWED, _ALIVE, _RELEASES, _BEGUN, _LENGTH, _LEASES = 0, 8, 16, 24, 32, 40
+_UNKNOWN = -1
+
+
+class Board:
+    """Memory that a worker and its watcher share: each sees what the other wrote, and neither has to read it in time.
+
+    The watcher says that it gives back what waits before it looks at what has begun. The worker says that a task begins
+    before it looks whether the watcher gives back. So at least one of them sees the other, and leaves the task alone.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._memory = mmap.mmap(descriptor, BOARD_BYTES)
+
+    @property
+    def renewed_at(self) -> float:
+        """When the watcher last asked for a renewal that was granted."""
+        return self._moment(_RENEWED)
+
+    @renewed_at.setter
+    def renewed_at(self, moment: float) -> None:
+        _MOMENT.pack_into(self._memory, _RENEWED, moment)
+
+    @property
+    def alive_at(self) -> float:
+        """When the worker's loop last did something."""
+        return self._moment(_ALIVE)
+
+    @alive_at.setter
+    def alive_at(self, moment: float) -> None:
+        _MOMENT.pack_into(self._memory, _ALIVE, moment)
+
+    @property
+    def releases(self) -> int:
+        """How often the watcher has given back what waited."""
+        return self._number(_RELEASES)
+
+    def release(self) -> list[Held] | None:
+        """What has begun, as the watcher gives back everything else; None: not known, so nothing may go back."""
+        self._set(_RELEASES, self.releases + 1)
+        length, begun = self._number(_LENGTH), self._number(_BEGUN)
+        if length == _UNKNOWN:
+            return None
+        leases = orjson.loads(self._memory[_LEASES : _LEASES + length]) if length else []
+        return [(job_id, node, item, epoch) for job_id, node, item, epoch in leases[:begun]]
+
+    def show(self, leases: Sequence[Held], begun: int) -> None:
+        """What the worker holds, in the order in which it begins, and how many of these have begun."""
+        shown = orjson.dumps(leases)
+        self._set(_LENGTH, _UNKNOWN)
+        self._set(_BEGUN, begun)
+        if len(shown) <= BOARD_BYTES - _LEASES:
+            self._memory[_LEASES : _LEASES + len(shown)] = shown
+            self._set(_LENGTH, len(shown))
+
+    def begin(self) -> None:
+        """The next of what was shown begins."""
+        self._set(_BEGUN, self._number(_BEGUN) + 1)
+
+    def _moment(self, place: int) -> float:
+        moment: float = _MOMENT.unpack_from(self._memory, place)[0]
+        return moment
+
+    def _number(self, place: int) -> int:
+        number: int = _NUMBER.unpack_from(self._memory, place)[0]
+        return number
+
+    def _set(self, place: int, number: int) -> None:
+        _NUMBER.pack_into(self._memory, place, number)
 
 
 class Pulse:
-    """The worker's side: tells the watcher of every renewal, and hears of those that it made."""
+    """The worker's side: tells the watcher of every renewal and of what waits, and sees the renewals that it made."""
 
-    def __init__(self, url: str, lease_seconds: float, renew_seconds: float) -> None:
-        self._facts = {"url": url, "lease_seconds": lease_seconds, "renew_seconds": renew_seconds}
+    def __init__(
+        self, url: str, lease_seconds: float, renew_seconds: float, grace_seconds: float, hang_seconds: float
+    ) -> None:
+        self._facts = {
+            "url": url,
+            "lease_seconds": lease_seconds,
+            "renew_seconds": renew_seconds,
+            "grace_seconds": grace_seconds,
+            "hang_seconds": hang_seconds,
+        }
         self._watcher: subprocess.Popen[bytes] | None = None
         self._ended = asyncio.Event()
         self._last = b""
-        self.renewed_at = 0.0
+        # Both go when nobody has them open any more.
+        self._shared = tempfile.TemporaryFile()  # noqa: SIM115
+        self._signals = tempfile.TemporaryFile()  # noqa: SIM115
+        os.ftruncate(self._shared.fileno(), BOARD_BYTES)
+        self._board = Board(self._shared.fileno())
+        self._releases_seen = 0
+
+    @property
+    def renewed_at(self) -> float:
+        """When the watcher last asked for a renewal that was granted."""
+        return self._board.renewed_at
+
+    def show(self, leases: Sequence[Held], begun: int) -> bool:
+        """What the worker holds, in the order in which it begins; so many have begun.
+
+        False: what has not begun was given back. It has to be forgotten, and the rest shown again.
+        """
+        self._board.show(leases, begun)
+        seen, self._releases_seen = self._releases_seen, self._board.releases
+        return seen == self._releases_seen
+
+    def begin(self) -> bool:
+        """The next of what was shown begins; False: no, it has been given back."""
+        self._board.begin()
+        return self._releases_seen == self._board.releases
 
     async def keep(self) -> None:
         """Have a watcher for as long as the worker lives; one that dies is replaced."""
-        while True:
-            self._ended.clear()
-            with self._start() as watcher:
-                try:
-                    await self._ended.wait()
-                finally:
-                    self._end(watcher)
-            await asyncio.sleep(LOOK_SECONDS)
+        with self._noting_signals():
+            while True:
+                self._ended.clear()
+                with self._start() as watcher:
+                    try:
+                        await self._live_until_it_ends()
+                    finally:
+                        self._end(watcher)
+                await asyncio.sleep(LOOK_SECONDS)
 
-    def beat(self, worker_id: int, asked: float) -> None:
+    async def _live_until_it_ends(self) -> None:
+        while not self._ended.is_set():
+            self._board.alive_at = lease_clock()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), LOOK_SECONDS / 2)
+
+    @contextlib.contextmanager
+    def _noting_signals(self) -> Iterator[None]:
+        """Whoever is asked to end leaves a note for the watcher, also while Python code cannot run: faulthandler writes
+        it, as a traceback, before it calls the handler that was there."""
+        numbers = (signal.SIGTERM, signal.SIGINT)
+        for number in numbers:
+            faulthandler.register(number, self._signals, all_threads=False, chain=True)
+        try:
+            yield
+        finally:
+            for number in numbers:
+                faulthandler.unregister(number)
+
+    def beat(self, worker: WorkerIdentity, asked: float) -> None:
         """The worker has renewed by itself, and had asked for it then."""
-        self._last = b"%d %f\n" % (worker_id, asked)
+        self._last = orjson.dumps([worker.worker_id, worker.name, asked]) + b"\n"
         if self._watcher is not None:
             self._write(self._watcher, self._last)
 
     def _start(self) -> subprocess.Popen[bytes]:
+        shared = {"board": self._shared.fileno(), "signals": self._signals.fileno()}
+        self._board.alive_at = lease_clock()
         self._watcher = watcher = subprocess.Popen(
             [sys.executable, "-m", "holdfast.worker.pulse"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
             start_new_session=True,
+            pass_fds=tuple(shared.values()),
         )
         assert watcher.stdout is not None
-        self._write(watcher, orjson.dumps(self._facts) + b"\n" + self._last)
+        self._write(watcher, orjson.dumps(self._facts | shared) + b"\n" + self._last)
         asyncio.get_running_loop().add_reader(watcher.stdout, self._heard, watcher)
         return watcher
 
@@ -72,13 +209,10 @@ class Pulse:
             watcher.stdin.write(line)
 
     def _heard(self, watcher: subprocess.Popen[bytes]) -> None:
+        """It says nothing, so this is its end."""
         assert watcher.stdout is not None
-        lines = watcher.stdout.read(65536).split()
-        if lines:
-            self.renewed_at = max(self.renewed_at, float(lines[-1]))
-        else:
-            asyncio.get_running_loop().remove_reader(watcher.stdout)
-            self._ended.set()
+        asyncio.get_running_loop().remove_reader(watcher.stdout)
+        self._ended.set()
 
     def _end(self, watcher: subprocess.Popen[bytes]) -> None:
         self._watcher = None
@@ -88,58 +222,99 @@ class Pulse:
 
 
 class Watcher:
-    """The other side: a process that reads the worker's beats and makes the missing ones."""
+    """The other side: a process that reads the worker's beats, makes the missing ones, and knows when to stop."""
 
     def __init__(self, beats: int, parent: int) -> None:
-        self._beats = beats
         self._parent = parent
-        self._renew_seconds = LOOK_SECONDS
-        self._renewal: Renewal | None = None
-        self._worker_id: int | None = None
+        self._beats = beats
+        self._rest = b""
+        facts = orjson.loads(self._read_line())
+        self._lease_seconds: float = facts["lease_seconds"]
+        self._renew_seconds: float = facts["renew_seconds"]
+        self._grace_seconds: float = facts["grace_seconds"]
+        self._hang_seconds: float = facts["hang_seconds"]
+        self._renewal = Renewal(facts["url"], facts["lease_seconds"])
+        self._board = Board(facts["board"])
+        self._signals: int = facts["signals"]
+        self._asked_to_end_at: float | None = None
+        self._worker: WorkerIdentity | None = None
         self._renewed = 0.0
+        self._released_at = 0.0
 
     def run(self) -> None:
-        rest = b""
-        while os.getppid() == self._parent:
-            readable, _, _ = select.select([self._beats], [], [], min(LOOK_SECONDS, self._renew_seconds / 2))
-            if readable:
-                read = os.read(self._beats, 65536)
-                if not read:
-                    return
-                *lines, rest = (rest + read).split(b"\n")
-                for line in lines:
-                    self._hear(line)
-            elif self._is_missing() and not _is_stopped(self._parent):
-                self._renew()
+        with contextlib.suppress(BrokenPipeError):
+            while os.getppid() == self._parent:
+                if b"\n" in self._rest or self._has_news():
+                    self._hear(self._read_line())
+                else:
+                    self._look(lease_clock())
+        # It was killed: otherwise it would have ended us. What it had not begun is not its fault.
+        self._release_what_waits()
 
-    def _hear(self, line: bytes) -> None:
-        if line.startswith(b"{"):
-            facts = orjson.loads(line)
-            self._renew_seconds = facts["renew_seconds"]
-            self._renewal = Renewal(facts["url"], facts["lease_seconds"])
-        else:
-            worker_id, asked = line.split()
-            self._worker_id, self._renewed = int(worker_id), float(asked)
-            if self._renewal is not None:
-                self._renewal.disconnect()
+    def _has_news(self) -> bool:
+        readable, _, _ = select.select([self._beats], [], [], min(LOOK_SECONDS, self._renew_seconds / 2))
+        return bool(readable)
 
-    def _is_missing(self) -> bool:
-        """Half a beat late: the worker's own renewal, if it still comes, would have come."""
-        return self._worker_id is not None and time.monotonic() - self._renewed >= 1.5 * self._renew_seconds
+    def _read_line(self) -> bytes:
+        while b"\n" not in self._rest:
+            read = os.read(self._beats, 65536)
+            if not read:
+                raise BrokenPipeError
+            self._rest += read
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line
+
+    def _hear(self, beat: bytes) -> None:
+        """The worker has renewed by itself."""
+        worker_id, name, self._renewed = orjson.loads(beat)
+        self._worker = WorkerIdentity(worker_id, name)
+        self._renewal.disconnect()
+
+    def _look(self, now: float) -> None:
+        alive_at = self._board.alive_at
+        silent = now - alive_at
+        should_have_ended = self._should_have_ended(now)
+        if silent >= self._lease_seconds / 2 and self._released_at < alive_at:
+            self._released_at = now
+            self._release_what_waits()
+        if _is_stopped(self._parent):
+            return
+        # Half a beat late: the worker's own renewal, if it still comes, would have come.
+        is_missing = self._worker is not None and now - self._renewed >= 1.5 * self._renew_seconds
+        if is_missing and silent < self._hang_seconds:
+            self._renew()
+        if silent >= self._renew_seconds and should_have_ended:
+            self._release_what_waits()
+            os.kill(self._parent, signal.SIGKILL)
+
+    def _should_have_ended(self, now: float) -> bool:
+        """Whether somebody asked it to end and the grace is over. A second signal waives the grace."""
+        notes = os.pread(self._signals, 65536, 0).count(_SIGNAL_NOTE)
+        if notes and self._asked_to_end_at is None:
+            self._asked_to_end_at = now
+        return notes > 1 or (self._asked_to_end_at is not None and now - self._asked_to_end_at >= self._grace_seconds)
+
+    def _release_what_waits(self) -> None:
+        if self._worker is None:
+            return
+        begun = self._board.release()
+        if begun is not None:
+            with contextlib.suppress(Unreachable):
+                self._renewal.release_all_but(self._worker, begun)
 
     def _renew(self) -> None:
-        assert self._worker_id is not None and self._renewal is not None
-        asked = time.monotonic()
+        assert self._worker is not None
+        asked = lease_clock()
         try:
-            renewed = self._renewal.renew(self._worker_id)
+            renewed = self._renewal.renew(self._worker)
         except Unreachable:
             return
         if renewed:
             # The next one a whole beat later; what counts for the worker is when this one was asked for.
             self._renewed = asked - 0.5 * self._renew_seconds
-            os.write(sys.stdout.fileno(), b"%f\n" % asked)
+            self._board.renewed_at = asked
         else:
-            self._worker_id = None
+            self._worker = None
 
 
 def _is_stopped(process: int) -> bool:

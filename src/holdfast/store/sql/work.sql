@@ -118,9 +118,19 @@ left join lateral (
 where n.job_id = %(job)s and n.node = %(node)s
 order by r.item;
 
+-- name: begin_late
+-- A task that has waited in its worker for longer than a moment is about to begin: if it still may. Its time begins now.
+update queue q
+set claimed_at = now(), deadline_at = now() + make_interval(secs => q.timeout_seconds + %(slack)s)
+from jobs j
+where q.job_id = %(job)s and q.node = %(node)s and q.item = %(item)s and q.epoch = %(epoch)s
+    and q.state = 'leased' and q.holder = %(me)s
+    and j.job_id = q.job_id and j.stop_cause is null and not j.holds @> '[{"by": "pause"}]'
+    and exists (select 1 from workers w where w.worker_id = %(me)s and w.ended_at is null and w.lease_until > now());
+
 -- name: release_strays
--- Leases of ours that we do not know of, because the answer to their claim was lost: back to the queue, unspent.
--- Young ones are spared: their answer may still be on its way.
+-- Leases of ours that we do not hold: back to the queue, unspent. The answer to their claim was lost, they did not begin
+-- in time, or the database went back to an earlier state.
 with known as (
     select * from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[])
         as k (job_id, node, item, epoch)
@@ -128,10 +138,12 @@ with known as (
 stray as (
     select q.job_id, q.node, q.item
     from queue q
-    where q.state = 'leased' and q.holder = %(me)s and q.claimed_at < now() - make_interval(secs => %(age)s)
+    where q.state = 'leased' and q.holder + 0 between %(me)s and %(me)s
         and not exists (
             select 1 from known k
             where k.job_id = q.job_id and k.node = q.node and k.item = q.item and k.epoch = q.epoch)
+    -- A range and an order: else a plan that was made while the queue was empty walks another index in full.
+    order by q.holder + 0
     for update skip locked
 ),
 gone as (
