@@ -37,8 +37,7 @@ LOOK_SECONDS = 1.0
 BOARD_BYTES = 4 * 1024 * 1024
 _SIGNAL_NOTE = b"most recent call first"
 _MOMENT, _NUMBER = struct.Struct("d"), struct.Struct("q")
-_RENEWED, _ALIVE, _RELEASES, _BEGUN, _LENGTH, _LEASES = 0, 8, 16, 24, 32, 40
-_UNKNOWN = -1
+_RENEWED, _ALIVE, _RELEASES, _SHOWN, _BEGUN, _LENGTH, _LEASES = range(0, 56, 8)
 
 
 class Board:
@@ -77,20 +76,24 @@ class Board:
     def release(self) -> list[Held] | None:
         """What has begun, as the watcher gives back everything else; None: not known, so nothing may go back."""
         self._set(_RELEASES, self.releases + 1)
-        length, begun = self._number(_LENGTH), self._number(_BEGUN)
-        if length == _UNKNOWN:
+        version, begun, length = self._number(_SHOWN), self._number(_BEGUN), self._number(_LENGTH)
+        shown = self._memory[_LEASES : _LEASES + length]
+        if version % 2 or version != self._number(_SHOWN):
+            # The worker changes it, so it lives again.
             return None
-        leases = orjson.loads(self._memory[_LEASES : _LEASES + length]) if length else []
-        return [(job_id, node, item, epoch) for job_id, node, item, epoch in leases[:begun]]
+        return [(job_id, node, item, epoch) for job_id, node, item, epoch in orjson.loads(shown or b"[]")[:begun]]
 
     def show(self, leases: Sequence[Held], begun: int) -> None:
         """What the worker holds, in the order in which it begins, and how many of these have begun."""
         shown = orjson.dumps(leases)
-        self._set(_LENGTH, _UNKNOWN)
-        self._set(_BEGUN, begun)
+        version = self._number(_SHOWN) | 1
+        self._set(_SHOWN, version)
         if len(shown) <= BOARD_BYTES - _LEASES:
             self._memory[_LEASES : _LEASES + len(shown)] = shown
             self._set(_LENGTH, len(shown))
+            self._set(_BEGUN, begun)
+            # Odd while it changes, and for as long as there is too much to be shown.
+            self._set(_SHOWN, version + 1)
 
     def begin(self) -> None:
         """The next of what was shown begins."""
