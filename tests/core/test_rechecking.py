@@ -92,6 +92,16 @@ def test_a_retry_that_had_vanished_does_not_come_before_its_time() -> None:
     assert items.queue[("f", 1)].due_at == items.now + 60
 
 
+def test_a_retry_that_had_vanished_does_not_wait_for_a_clock_that_has_stepped_back() -> None:
+    driver = begun()
+    driver.chance = 0.5
+    driver.fail("a")
+    del driver.queue[("a", -1)]
+    driver.now -= 86_400
+    driver.doubt()
+    assert driver.queue[("a", -1)].due_at == driver.now + 60
+
+
 def test_lost_items_are_told_as_ranges() -> None:
     driver = spread()
     for item in (0, 1, 3):

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from holdfast.core.advance import owed_rows
-from holdfast.core.effects import AnswerSignal, EnqueueTasks, FinishTask, RetryTask, WithdrawTasks
-from holdfast.core.signals import Outcome, ReportRejected, TasksWithdrawn, TimePassed
+from holdfast.core.effects import AnswerSignal, EnqueueTasks, FinishTask, ReleaseTasks, RetryTask, WithdrawTasks
+from holdfast.core.signals import Outcome, PauseRequested, ReportRejected, TasksWithdrawn, TimePassed
 from holdfast.core.states import JobStatus, Rules, Status, Stop, StopCause
+from holdfast.core.stopping import bound_deadlines
 from holdfast.define.workflow import Workflow
 from tests.core.driver import START, Driver
 
@@ -559,3 +560,46 @@ def test_an_empty_withdrawal_of_leases_is_remembered() -> None:
     assert driver.state.stop.leases_ended
     assert driver.state.job_touched
     assert driver.state.status is JobStatus.RUNNING
+
+
+# The clock of the database steps back
+
+
+def test_a_job_that_ends_after_the_clock_stepped_back_ends_no_earlier_than_it_began() -> None:
+    driver = side_by_side()
+    driver.now += 50
+    driver.done("a")
+    driver.now -= 600
+    driver.done("b")
+    driver.done("c")
+    ended = [driver.node(name).finished_at for name in ("a", "b", "c")]
+    assert ended == [START + 50] * 3
+    assert (driver.state.started_at, driver.state.finished_at) == (START, START + 50)
+
+
+def test_a_retry_is_due_by_the_clock_that_has_stepped_back() -> None:
+    driver = side_by_side()
+    driver.now -= 600
+    (again,) = (e for e in driver.fail("a") if isinstance(e, RetryTask))
+    assert again.due_at == START - 600 + 1
+
+
+def test_no_deadline_is_further_away_than_its_own_time_once_the_clock_has_stepped_back() -> None:
+    driver = side_by_side(timeout_seconds=100)
+    bound_deadlines(driver.state, START + 40)
+    assert driver.state.deadline_at == START + 100, "as long as the clock goes on, it stays as it is"
+    bound_deadlines(driver.state, START - 600)
+    assert driver.state.deadline_at == START - 500
+    driver.claim("b")
+    driver.cancel()
+    assert driver.state.stop == Stop(StopCause.CANCELLED, START + 30)
+    bound_deadlines(driver.state, START - 600)
+    assert driver.state.stop == Stop(StopCause.CANCELLED, START - 570)
+
+
+def test_a_pause_that_ends_before_it_began_takes_no_time_away() -> None:
+    driver = side_by_side(timeout_seconds=100)
+    driver.send(PauseRequested(1, "ann", "", is_paused=True))
+    driver.now -= 600
+    (released,) = (e for e in driver.send(PauseRequested(2, "ann", "", is_paused=False)) if isinstance(e, ReleaseTasks))
+    assert (released.paused_seconds, driver.state.deadline_at) == (0.0, START + 100)

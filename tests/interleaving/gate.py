@@ -59,7 +59,7 @@ class GatedConnections(Connections):
     async def _pass(self, role: str, statements: Sequence[Statement | None]) -> list[Answer]:
         if self.is_dead:
             raise psycopg.OperationalError("this process is dead")
-        self._place.process.wake_at = self._world.db.now + self._nap(role, statements)
+        self._place.process.wake_at = self._world.db.time + self._nap(role, statements)
         await self._world.gate(self._place)
         fault = self._world.draw_fault()
         if fault == "failed":
@@ -71,7 +71,7 @@ class GatedConnections(Connections):
         try:
             answers = await super().exchange(role, *clock, *statements)
         finally:
-            self.active_at = self._world.db.now
+            self.active_at = self._world.db.time
             self._world.has_news = self._world.has_news or not self._is_in_transaction(role)
             if self._place.was_blocked:
                 # Somebody else moves at this moment: the answer is read when it is our turn.

@@ -25,7 +25,7 @@ def observer(empty_database_url: str) -> Iterator[Observer]:
 
 
 def test_every_invariant_holds_on_the_real_store(observer: Observer) -> None:
-    seen = {"cut": 0, "lost": 0, "handed": 0, "rejected": 0, "taken over": 0}
+    seen = {"cut": 0, "lost": 0, "handed": 0, "rejected": 0, "taken over": 0, "stepped back": 0}
     for seed in SEEDS:
         try:
             history = run_seed(seed, observer).db.history
@@ -36,6 +36,7 @@ def test_every_invariant_holds_on_the_real_store(observer: Observer) -> None:
         seen["handed"] += history.handed
         seen["rejected"] += history.rejected
         seen["taken over"] += history.taken_over
+        seen["stepped back"] += history.stepped_back
     assert all(seen.values()), f"some of the troubles never came: {seen}"
 
 

@@ -125,7 +125,7 @@ class GatedWorld(World):
 
     async def _sleep(self, seconds: float) -> None:
         place = _here.get()
-        place.process.wake_at = self.db.now + seconds
+        place.process.wake_at = self.db.time + seconds
         await self.gate(place)
 
     async def _idle(self, seconds: float) -> None:
@@ -183,7 +183,7 @@ class GatedWorld(World):
     def _end_idle_transactions(self) -> None:
         for place in self._places.values():
             for connections in place.connections:
-                if not place.is_moving and self.db.now - connections.active_at > IDLE_IN_TRANSACTION_SECONDS:
+                if not place.is_moving and self.db.time - connections.active_at > IDLE_IN_TRANSACTION_SECONDS:
                     self.observer.end(connections.idle_in_transaction())
         self._wait(self._settle())
 
@@ -208,7 +208,7 @@ class GatedWorld(World):
         place.gate = None
         self.current = process
         self._wait(self._settle())
-        self.trace.append(f"{self.db.now:.3f} {process.name}")
+        self.trace.append(f"{self.db.time:.3f} {process.name}")
         for other in list(self._places.values()):
             if other.process.running.done():
                 self._leave(other)
@@ -241,7 +241,7 @@ class GatedWorld(World):
         for place in self._places.values():
             if place.is_blocked and not place.is_moving:
                 place.is_blocked = False
-                place.process.wake_at = self.db.now
+                place.process.wake_at = self.db.time
 
     async def _movement(self) -> None:
         self._moved.clear()
@@ -255,7 +255,7 @@ class GatedWorld(World):
             place.process.wake_at = float("inf")
         elif place.is_blocked and not is_blocked:
             # It moves again, and has its turn when it comes to its next gate.
-            place.process.wake_at = self.db.now
+            place.process.wake_at = self.db.time
         place.is_blocked = is_blocked
 
     def _observe(self) -> None:
@@ -268,7 +268,7 @@ class GatedWorld(World):
             self.checkers.check_step()
             for place in self._places.values():
                 if place.is_idle and self.dice.random() < HEARING:
-                    place.process.wake_at = min(place.process.wake_at, self.db.now)
+                    place.process.wake_at = min(place.process.wake_at, self.db.time)
 
 
 def check_for_circles(waits: dict[int, list[int]]) -> None:

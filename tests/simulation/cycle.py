@@ -73,7 +73,7 @@ class ModelCycle(Transaction):
         if not self._is_open:
             self._reconnects = True
             raise LostRace("the transaction was ended while its process slept")
-        self.active_at = self.db.now
+        self.active_at = self.db.time
 
     def abort(self) -> None:
         super().abort()
@@ -93,7 +93,7 @@ class ModelCycle(Transaction):
         if self.db.orchestrators.get(self.me, {"ended": True})["ended"]:
             raise Fenced(f"orchestrator {self.me} was taken over")
         self._compare_histories()
-        self._is_open, self.active_at = True, self.db.now
+        self._is_open, self.active_at = True, self.db.time
         self.db.transactions.append(self)
         now = self._opened_at = self.db.now
         await self._step()

@@ -18,7 +18,7 @@ from holdfast.store.interface import NodeRow
 Key = tuple[str, str, int]
 IDLE_IN_TRANSACTION_SECONDS = 20.0
 TERMINAL = ("completed", "failed", "skipped", "cancelled")
-NO_ROWS = frozenset({"now", "transactions", "drawn", "commit_outcome", "dirty"})
+NO_ROWS = frozenset({"now", "behind", "transactions", "drawn", "commit_outcome", "dirty"})
 """What of a Database is no table: it does not go back with them."""
 
 
@@ -41,6 +41,7 @@ class History:
     commits_unknown: int = 0
     commits_failed: int = 0
     set_aside: int = 0
+    stepped_back: int = 0
     handed: int = 0
     gone_back: int = 0
     killed: int = 0
@@ -78,6 +79,7 @@ class Database:
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
+        self.behind = 0.0
         self.definitions: dict[str, bytes] = {}
         self.jobs: dict[str, dict[str, Any]] = {}
         self.by_identity: dict[str, str] = {}
@@ -101,6 +103,17 @@ class Database:
         self.dirty: set[str] = set()
         self.commit_outcome: Any = lambda: "done"
 
+    @property
+    def time(self) -> float:
+        """What never goes back, and by what processes wait; the clock of the database is `behind` it."""
+        return self.now + self.behind
+
+    def step_back(self, seconds: float) -> None:
+        """The clock of the database is set back, and nothing else changes."""
+        self.now -= seconds
+        self.behind += seconds
+        self.history.stepped_back += 1
+
     def new_id(self) -> int:
         """The next number of a sequence: it goes back with the tables, and is then drawn again."""
         self.next_id += 1
@@ -119,14 +132,16 @@ class Database:
         """The tables are those of an earlier moment; the clock, and what processes know, are not."""
         for transaction in list(self.transactions):
             transaction.abort()
+        stepped_back, killed = self.history.stepped_back, self.history.killed
         vars(self).update(copy.deepcopy(rows))
+        self.history.stepped_back, self.history.killed = stepped_back, killed
         self.history.gone_back += 1
         self.dirty = set(self.jobs)
 
     def abort_idle(self) -> None:
         """Postgres ends transactions whose process sleeps: no lock outlives its patience."""
         for transaction in list(self.transactions):
-            if self.now - transaction.active_at > IDLE_IN_TRANSACTION_SECONDS:
+            if self.time - transaction.active_at > IDLE_IN_TRANSACTION_SECONDS:
                 transaction.abort()
 
     def row_locked(self, key: Key) -> bool:

@@ -25,6 +25,7 @@ from holdfast.store.interface import (
     SubmitAnswer,
     WorkerIdentity,
 )
+from tests.simulation.clock import follow_clock
 from tests.simulation.cycle import ModelCycle
 from tests.simulation.database import TERMINAL, Database, step
 from tests.simulation.gates import Gates
@@ -95,6 +96,7 @@ class ModelStore:
         self.db.orchestrators[orchestrator_id] = {
             "name": name,
             "until": self.db.now + lease_seconds,
+            "renewed": self.db.now,
             "ended": False,
             "left": False,
         }
@@ -106,7 +108,7 @@ class ModelStore:
         row = self.db.orchestrators.get(orchestrator_id)
         if row is None or row["ended"]:
             return False
-        row["until"] = self.db.now + lease_seconds
+        row["until"], row["renewed"] = self.db.now + lease_seconds, self.db.now
         self._after()
         return True
 
@@ -126,8 +128,8 @@ class ModelStore:
                     job["died_at"] = self.db.now
         died = any(row["ended"] and not row["left"] for row in self.db.orchestrators.values())
         blamed = {j: row for j, row in self.db.jobs.items() if row["deaths"] and row["finished_at"] is None}
-        long_ago = self.db.now - patience_seconds
-        deaths = {j: 1 if row["died_at"] < long_ago else row["deaths"] for j, row in blamed.items()}
+        since, until = self.db.now - patience_seconds, self.db.now + 60
+        deaths = {j: row["deaths"] if since <= row["died_at"] <= until else 1 for j, row in blamed.items()}
         self._after()
         return Dangers(died, deaths)
 
@@ -219,6 +221,12 @@ class ModelStore:
         self._after()
         return woken
 
+    async def follow_clock(self, lease_seconds: float) -> int:
+        await self._statement()
+        followed = follow_clock(self.db)
+        self._after()
+        return followed
+
     async def expire(self) -> int:
         await self._statement()
         expired = 0
@@ -249,6 +257,7 @@ class ModelStore:
         self.db.workers[worker_id] = {
             "name": name,
             "until": self.db.now + lease_seconds,
+            "renewed": self.db.now,
             "ended": False,
         }
         self._after()
@@ -260,7 +269,7 @@ class ModelStore:
         await self._statement()
         if not worker_lives(self.db, worker):
             return None
-        self.db.workers[worker.worker_id]["until"] = self.db.now + lease_seconds
+        self.db.workers[worker.worker_id] |= {"until": self.db.now + lease_seconds, "renewed": self.db.now}
         self._after()
         return [h for h in held if holds(self.db, worker, h[:3], h[3])]
 

@@ -96,6 +96,49 @@ def test_a_successor_applies_the_timeout_that_its_predecessor_did_not_live_to_se
     assert stage.job["status"] == "failed"
 
 
+def test_a_deadline_comes_in_its_own_time_although_the_clock_stepped_back() -> None:
+    stage = Stage(chain(timeout_seconds=50), rules=RULES)
+    stage.cycle()
+    stage.db.now += 61
+    stage.job["deadline_at"] += 61
+    stage.owner.forget([stage.job_id])
+    stage.cycle()
+    assert not stage.owner.doubts_clock
+    stage.db.step_back(86_400)
+    stage.cycle()
+    assert stage.owner.doubts_clock, "rows may lie ahead of the clock"
+    stage.db.now += 51
+    stage.cycle()
+    assert stage.job["error"]["code"] == "JOB_TIMEOUT"
+
+
+def test_a_successor_bounds_the_deadline_that_its_predecessor_wrote_before_the_clock_stepped_back() -> None:
+    stage = Stage(chain(timeout_seconds=50), rules=RULES)
+    stage.cycle()
+    stage.db.step_back(86_400)
+    finish(stage.store.follow_clock(10.0))
+    stage.take_over()
+    stage.cycle()
+    stage.db.now += 51
+    stage.cycle()
+    assert stage.job["error"]["code"] == "JOB_TIMEOUT"
+
+
+def test_a_job_that_was_set_aside_is_tried_again_in_its_own_time_although_the_clock_stepped_back() -> None:
+    stage = Stage(chain(), rules=RULES)
+    kept = stage.db.definitions[stage.job["definition_hash"]]
+    stage.db.definitions[stage.job["definition_hash"]] = b"{}"
+    stage.cycles()
+    assert stage.job["reason"]
+    stage.db.definitions[stage.job["definition_hash"]] = kept
+    stage.db.step_back(86_400)
+    stage.cycle()
+    stage.db.now += 6
+    stage.cycle()
+    stage.cycles()
+    assert (stage.job["status"], stage.job["reason"]) == ("running", None)
+
+
 def test_the_owner_ends_the_leases_of_a_cancelled_job_when_its_grace_is_over_invariant_11() -> None:
     stage = Stage(chain(), rules=RULES)
     stage.cycle()

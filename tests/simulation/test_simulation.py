@@ -77,6 +77,7 @@ def test_the_simulation_has_the_troubles_that_it_claims() -> None:
         seen["commits of unknown outcome"] += history.commits_unknown
         seen["commits failed"] += history.commits_failed
         seen["jobs set aside"] += history.set_aside
+        seen["steps of the clock"] += history.stepped_back
         seen["reports handed over"] += history.handed
         seen["databases gone back"] += history.gone_back
         seen["deaths alone"] += sum(map(len, history.deaths.values()))
@@ -91,7 +92,8 @@ def test_the_simulation_has_the_troubles_that_it_claims() -> None:
         seen.update(event[1] for events in world.db.events.values() for event in events)
     often = [
         "reports rejected", "jobs taken over", "commits of unknown outcome", "commits failed", "expired", "withdrawn",
-        "jobs set aside", "reports handed over", "deaths alone", "quarantined", "databases gone back",
+        "jobs set aside", "steps of the clock", "reports handed over", "deaths alone", "quarantined",
+        "databases gone back",
         "completed", "partial", "failed", "cancelled", "stopped: failed", "stopped: cancelled", "stopped: timeout",
         "owner_changed", "worker_lost", "node_retry_scheduled", "task_retry_scheduled", "node_skipped", "task_failed",
         "task_cancelled", "report_rejected", "vanished", "janitor_acted", "job_held", "job_released",

@@ -68,6 +68,7 @@ class Mix:
     verbs: float = 0.0
     goes_back: float = 0.0
     deadly: int = 0
+    steps_back: float = 0.0
     troubled_seconds: float = 50.0
 
     @classmethod
@@ -189,6 +190,9 @@ class World:
         self.times_back = 0
         if self.losing.random() < 0.1:
             drawn.deadly = 1
+        self.clock = random.Random(f"clock {seed}")
+        if self.clock.random() < 0.3:
+            drawn.steps_back = self.clock.choice([0.001, 0.005])
         self.mix = mix or drawn
         self.db = Database()
         self.checkers = Checkers(self.db, self.mix.crash_limit)
@@ -298,29 +302,29 @@ class World:
                     self._kill(process)
 
     def _run(self, limit: int) -> None:
-        calm_at = self.db.now + self.mix.troubled_seconds
+        calm_at = self.db.time + self.mix.troubled_seconds
         ending = False
         for _ in range(limit):
-            if self.troubled and self.db.now > calm_at:
+            if self.troubled and self.db.time > calm_at:
                 self._calm_down()
             if not (ending and self.troubled) and self._is_done():
                 if not self.troubled:
                     self.checkers.check_end(self.jobs)
                     return
                 # Zombies may still come; after them nothing happens any more.
-                ending, calm_at = True, min(calm_at, self.db.now + ZOMBIE_SECONDS)
+                ending, calm_at = True, min(calm_at, self.db.time + ZOMBIE_SECONDS)
             self._take_step()
             self.checkers.check_step()
             if self.mix.troubled_seconds == 0:
                 # An owner that works, too, looks at its deadlines only between its tasks.
                 self.checkers.check_deadlines(patience=3.0 if not self.mix.together else 3.0 + 2 * LONGEST_SECONDS)
         open_jobs = {j: r["status"] for j, r in self.db.jobs.items() if r["finished_at"] is None}
-        raise AssertionError(f"not finished after {limit} steps at {self.db.now}: {open_jobs}")
+        raise AssertionError(f"not finished after {limit} steps at {self.db.time}: {open_jobs}")
 
     def _calm_down(self) -> None:
         self.troubled = False
         for process in self.processes:
-            process.wake_at = min(process.wake_at, self.db.now)
+            process.wake_at = min(process.wake_at, self.db.time)
             if process.running is None and process.name not in VISITORS:
                 self._begin(process)
 
@@ -331,9 +335,10 @@ class World:
 
     def _take_step(self) -> None:
         """Draw one process that is awake and let it run to its next step; if all sleep, let time pass."""
-        awake = [p for p in self.processes if p.running is not None and p.wake_at <= self.db.now]
+        awake = [p for p in self.processes if p.running is not None and p.wake_at <= self.db.time]
         if not awake:
-            self.db.now = min(p.wake_at for p in self.processes if p.running is not None or p.name not in VISITORS)
+            next_at = min(p.wake_at for p in self.processes if p.running is not None or p.name not in VISITORS)
+            self.db.now += next_at - self.db.time
             self._restart()
             self._end_idle_transactions()
             return
@@ -344,6 +349,8 @@ class World:
         if self.troubled and self.mix.goes_back and self.losing.random() < self.mix.goes_back:
             self._save_or_go_back()
             return
+        if self.troubled and self.mix.steps_back and self.clock.random() < self.mix.steps_back:
+            self.db.step_back(self.clock.choice([1.0, 30.0, 86_400.0]))
         if self.troubled and process.name not in VISITORS and self._misfortune(process):
             return
         self._advance(process)
@@ -358,13 +365,13 @@ class World:
             return
         rows, memory = self.saved
         self.times_back += 1
-        self.trace.append(f"{self.db.now:.3f} the database goes back")
+        self.trace.append(f"{self.db.time:.3f} the database goes back")
         self.db.go_back_to(rows)
         self.checkers.go_back_to(memory)
         client = next(process for process in self.processes if process.name == "client")
         if client.running is not None:
             self._kill(client)
-        client.wake_at = self.db.now
+        client.wake_at = self.db.time
         self._begin(client)
 
     def _lose_a_row(self) -> None:
@@ -377,7 +384,7 @@ class World:
 
     def _restart(self) -> None:
         for process in self.processes:
-            if process.running is None and process.wake_at <= self.db.now and process.name not in VISITORS:
+            if process.running is None and process.wake_at <= self.db.time and process.name not in VISITORS:
                 self._begin(process)
 
     def _misfortune(self, process: Process) -> bool:
@@ -387,15 +394,15 @@ class World:
             self._die(process)
             return True
         if drawn < self.mix.crash + self.mix.pause:
-            process.wake_at = self.db.now + self.chance.choice([2.0, 12.0, 25.0])
-            self.trace.append(f"{self.db.now:.3f} {process.name} sleeps until {process.wake_at:.3f}")
+            process.wake_at = self.db.time + self.chance.choice([2.0, 12.0, 25.0])
+            self.trace.append(f"{self.db.time:.3f} {process.name} sleeps until {process.wake_at:.3f}")
             return True
         return False
 
     def _die(self, process: Process) -> None:
-        self.trace.append(f"{self.db.now:.3f} {process.name} crashes")
+        self.trace.append(f"{self.db.time:.3f} {process.name} crashes")
         self._kill(process)
-        process.wake_at = self.db.now + self.chance.choice([0.5, 3.0, 15.0])
+        process.wake_at = self.db.time + self.chance.choice([0.5, 3.0, 15.0])
 
     def _advance(self, process: Process) -> None:
         self.current = process
@@ -410,8 +417,8 @@ class World:
             process.wake_at = float("inf")
             return
         if isinstance(yielded, Sleep):
-            process.wake_at = self.db.now + yielded.seconds
-        self.trace.append(f"{self.db.now:.3f} {process.name}")
+            process.wake_at = self.db.time + yielded.seconds
+        self.trace.append(f"{self.db.time:.3f} {process.name}")
 
     # The processes
 
@@ -531,7 +538,7 @@ class World:
                 self.current.cycles = [owner._cycle]
                 await self._own(store, owner)
             except Fenced:
-                self.trace.append(f"{self.db.now:.3f} fenced")
+                self.trace.append(f"{self.db.time:.3f} fenced")
             except TakeoverUnknown:
                 former = orchestrator_id
             except (Unreachable, LostRace):
@@ -544,15 +551,17 @@ class World:
         renew_at = sweep_at = scan_at = 0.0
         while True:
             try:
-                if self.db.now >= renew_at:
+                if self.db.time >= renew_at:
                     if not await store.renew_orchestrator(owner.orchestrator_id, LEASE_SECONDS):
                         raise Fenced("ended by another")
-                    renew_at = self.db.now + RENEW_SECONDS
-                if self.db.now >= scan_at:
-                    scan_at = self.db.now + 2.0
+                    renew_at = self.db.time + RENEW_SECONDS
+                if self.db.time >= scan_at:
+                    scan_at = self.db.time + 2.0
                     await self._take_over(store, owner)
-                if self.db.now >= sweep_at:
-                    sweep_at = self.db.now + 1.0
+                if self.db.time >= sweep_at:
+                    sweep_at = self.db.time + 1.0
+                    if self.mix.steps_back and owner.doubts_clock:
+                        await store.follow_clock(LEASE_SECONDS)
                     await store.sweep_inbox()
                     await store.expire()
                     owner.notice((await store.open_gates()).shut)
@@ -586,7 +595,7 @@ class World:
                 orchestrator_id = await store.register_orchestrator("both", LEASE_SECONDS)
                 owner = self._new_owner(store, orchestrator_id)
                 self.current.cycles = [owner._cycle]
-                started = self.db.now
+                started = self.db.time
                 worker = await store.register_worker("worker", None, HANDLERS, 4, LEASE_SECONDS)
                 await self._do_both(store, owner, worker, started)
             except (Unreachable, LostRace, Fenced, TakeoverUnknown):
@@ -597,19 +606,21 @@ class World:
         renew_at, lease_ends, scan_at = started + RENEW_SECONDS, started + LEASE_SECONDS, 0.0
         held: list[Lease] = []
         while True:
-            if self.db.now >= renew_at:
-                asked, known = self.db.now, [(*h[:3], h.epoch) for h in held]
+            if self.db.time >= renew_at:
+                asked, known = self.db.time, [(*h[:3], h.epoch) for h in held]
                 still = await store.renew_worker(worker, LEASE_SECONDS, known)
                 if still is None or not await store.renew_orchestrator(owner.orchestrator_id, LEASE_SECONDS):
                     return
                 await store.release_strays(worker, known)
                 held = [h for h in held if (*h[:3], h.epoch) in still]
                 lease_ends, renew_at = asked + LEASE_SECONDS, asked + RENEW_SECONDS
-            if self.db.now >= lease_ends:
+            if self.db.time >= lease_ends:
                 return
-            if self.db.now >= scan_at:
-                scan_at = self.db.now + 2.0
+            if self.db.time >= scan_at:
+                scan_at = self.db.time + 2.0
                 await self._take_over(store, owner)
+                if self.mix.steps_back and owner.doubts_clock:
+                    await store.follow_clock(LEASE_SECONDS)
                 await store.sweep_inbox()
                 owner.notice((await store.open_gates()).shut)
                 await store.wake_due()
@@ -635,7 +646,7 @@ class World:
         store = self._new_store()
         while True:
             try:
-                started = self.db.now
+                started = self.db.time
                 worker = await store.register_worker("worker", None, HANDLERS, 4, LEASE_SECONDS)
                 await self._serve(store, worker, started)
             except Unreachable:
@@ -646,8 +657,8 @@ class World:
         lease_ends, renew_at = started + LEASE_SECONDS, started + RENEW_SECONDS
         held: list[Lease] = []
         while True:
-            if self.db.now >= renew_at:
-                asked = self.db.now
+            if self.db.time >= renew_at:
+                asked = self.db.time
                 known = [(*h[:3], h.epoch) for h in held]
                 still = await store.renew_worker(worker, LEASE_SECONDS, known)
                 if still is None:
@@ -655,7 +666,7 @@ class World:
                 await store.release_strays(worker, known)
                 held = [h for h in held if (*h[:3], h.epoch) in still]
                 lease_ends, renew_at = asked + LEASE_SECONDS, asked + RENEW_SECONDS
-            if self.db.now >= lease_ends:
+            if self.db.time >= lease_ends:
                 return
             if not held:
                 # Without an answer it may have been leased to us: it is given back when we renew.
@@ -676,7 +687,7 @@ class World:
         """One after the other: each looks at the clock before it begins, and what does not begin is a stray."""
         reports = []
         for lease in leases:
-            if self.db.now >= lease_ends:
+            if self.db.time >= lease_ends:
                 break
             self.checkers.begun(worker.worker_id, (lease.job_id, lease.node, lease.item), lease.epoch)
             reports.append(await self._execute(store, lease))
@@ -684,7 +695,7 @@ class World:
 
     async def _execute(self, store: Store, lease: Lease) -> Report:
         outcome = self.script.outcome(self.numbers[lease.job_id], lease.node, lease.item, *self._spent(lease))
-        started = self.db.now
+        started = self.db.time
         await self._sleep(self.chance.random() * 0.5)
         self.checkers.executed((lease.job_id, lease.node, lease.item), lease.epoch)
         if outcome == "slow":
@@ -696,13 +707,13 @@ class World:
             return Report(*common, "failed", started, None, down)
         if outcome == "done":
             did = {"did": [lease.node, lease.item], "params": lease.params}
-            return Report(*common, "done", self.db.now, orjson.dumps(did | await self._read(store, lease)))
+            return Report(*common, "done", self.db.time, orjson.dumps(did | await self._read(store, lease)))
         if outcome == "dies":
             data = orjson.dumps({"code": "WORKER_LOST", "message": "as scripted"})
-            return Report(*common, "lost", self.db.now, None, data, alone=True)
+            return Report(*common, "lost", self.db.time, None, data, alone=True)
         told = "permanent" if outcome == "permanent" else None
         data = orjson.dumps({"code": "HANDLER_ERROR", "message": "as scripted", "class": told})
-        return Report(*common, "failed", self.db.now, None, data)
+        return Report(*common, "failed", self.db.time, None, data)
 
     async def _read(self, store: Store, lease: Lease) -> dict[str, Any]:
         """A batch reads its page, and the task behind the batches what these gave."""
@@ -722,7 +733,7 @@ class World:
 
     def _is_down(self, lease: Lease) -> bool:
         """Whether the dependency of the task is down just now; then its handler could only wait."""
-        if self.seed % 3 or not self.troubled or self.db.now >= 1_000_000.0 + OUTAGE_SECONDS:
+        if self.seed % 3 or not self.troubled or self.db.time >= 1_000_000.0 + OUTAGE_SECONDS:
             return False
         return self._program(lease.job_id).breaker_of(lease.node, lease.item) is not None
 

@@ -207,7 +207,7 @@ def _put(
         "id": db.new_id(), "epoch": task["epoch"], "attempt": task["attempt"] + 1, "lane": wanted.lane,
         "state": "ready", "priority": wanted.priority, "rank": min(wanted.rank + place, RANK_LIMIT),
         "suspect": False, "owner": me, "timeout_seconds": wanted.timeout_seconds, "due_at": None, "holder": None,
-        "claimed_at": None, "deadline_at": None,
+        "claimed_at": None, "deadline_at": None, "queued_at": db.history.decided_at,
     }  # fmt: skip
     return db.queue[key]
 

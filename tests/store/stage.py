@@ -6,6 +6,8 @@ import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+from psycopg import sql
+
 from holdfast.store.interface import (
     Batch,
     EnqueueWrite,
@@ -57,6 +59,10 @@ class Backstage(Protocol):
     async def pass_due_time(self, job_id: str) -> None: ...
 
     async def end_earlier(self, job_id: str, node: str, item: int, seconds: float) -> None: ...
+
+    async def step_back(self, seconds: float) -> None: ...
+
+    async def waits(self, job_id: str) -> float: ...
 
     async def task(self, job_id: str, node: str, item: int) -> dict[str, Any]: ...
 
@@ -116,6 +122,25 @@ class PostgresBackstage:
 
     async def pass_due_time(self, job_id: str) -> None:
         await self._run(b"update queue set due_at = now() - interval '1 s' where job_id = %s", job_id)
+
+    async def step_back(self, seconds: float) -> None:
+        """As if the clock had: every time that the rows tell lies so much later."""
+        columns = await self._run(
+            b"select table_name, array_agg(column_name) from information_schema.columns where table_schema = 'holdfast'"
+            b" and data_type = 'timestamp with time zone' and table_name <> 'migrations' group by table_name"
+        )
+        for table, names in columns:
+            moved = sql.SQL(", ").join(
+                sql.SQL("{0} = {0} + make_interval(secs => {1})").format(sql.Identifier(name), seconds)
+                for name in names.strip("{}").split(",")
+            )
+            await self._run(sql.SQL("update {} set {}").format(sql.Identifier(table), moved).as_bytes(None))
+
+    async def waits(self, job_id: str) -> float:
+        found = await self._run(
+            b"select extract(epoch from due_at - now())::float8 from queue where job_id = %s", job_id
+        )
+        return float(found[0][0])
 
     async def end_earlier(self, job_id: str, node: str, item: int, seconds: float) -> None:
         await self._run(
@@ -193,6 +218,13 @@ class ModelBackstage:
         for key, row in self._db.queue.items():
             if key[0] == job_id:
                 row["due_at"] = self._db.now - 1
+
+    async def step_back(self, seconds: float) -> None:
+        self._db.step_back(seconds)
+
+    async def waits(self, job_id: str) -> float:
+        (row,) = (row for key, row in self._db.queue.items() if key[0] == job_id)
+        return float(row["due_at"] - self._db.now)
 
     async def end_earlier(self, job_id: str, node: str, item: int, seconds: float) -> None:
         self._db.tasks[job_id][(node, item)]["finished_at"] -= seconds

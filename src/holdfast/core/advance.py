@@ -304,7 +304,7 @@ def _finish_job(turn: Turn) -> None:
     state = turn.state
     status = job_status(state)
     if state.status is JobStatus.PENDING:
-        state.started_at = turn.now
+        state.started_at = turn.moment()
     if status in (JobStatus.COMPLETED, JobStatus.PARTIAL):
         try:
             state.result = state.program.result.render(state.scope) if state.program.result else default_result(state)
@@ -315,6 +315,6 @@ def _finish_job(turn: Turn) -> None:
         state.error = first_error(state) or _not_run_again(turn)
     state.move(status)
     state.holds.clear()
-    state.finished_at = turn.now
+    state.finished_at = turn.moment()
     data = {"code": state.error["code"], "message": state.error["message"]} if state.error else None
     turn.emit(f"job_{status}", data=data)

@@ -16,6 +16,10 @@ class Company:
         self._wide_job = self._other_job = ""
         self._wide_until = self._other_until = float("-inf")
 
+    def forget(self) -> None:
+        """The clock has stepped back: what was lately is not known any more."""
+        self._wide_until = self._other_until = float("-inf")
+
     def saw(self, entries: Mapping[str, int], now: float) -> None:
         """A batch, as job -> how much of it was that job's."""
         if not entries:

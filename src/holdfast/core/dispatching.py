@@ -22,7 +22,7 @@ def dispatch(turn: Turn, node: NodeState) -> None:
     turn.effects.append(EnqueueTasks(node.name, program.spec, OWN_TASK, OWN_TASK, rank, limits))
     node.move(Trigger.DISPATCHED)
     if node.batch_size is None:
-        node.started_at = turn.now
+        node.started_at = turn.moment()
     turn.state.touch(node)
     turn.emit("node_dispatched", node.name, data={"queue": program.spec.queue, "handler": program.spec.handler})
     turn.start_job()

@@ -52,7 +52,7 @@ def begin_fan_out(turn: Turn, node: NodeState, items: Any) -> None:
 
 def _begin_items(turn: Turn, node: NodeState, items: Sequence[Any], told: dict[str, Any]) -> None:
     node.move(Trigger.EXPANDED)
-    node.started_at = turn.now
+    node.started_at = turn.moment()
     turn.state.touch(node)
     turn.emit("node_dispatched", node.name, data=told)
     turn.start_job()
@@ -349,7 +349,7 @@ def begin_fan_in(turn: Turn, node: NodeState) -> None:
     if fan_out.status is Status.COMPLETED and fan_out.width != fan_out.settled:
         raise Bug(f"fan-in {node.name} fired although {fan_out.name} has {fan_out.width - fan_out.settled} open items")
     node.move(Trigger.GATHERING)
-    node.started_at = turn.now
+    node.started_at = turn.moment()
     turn.state.touch(node)
     turn.effects.append(AggregateItems(node.name))
 

@@ -124,7 +124,7 @@ def pause(turn: Turn, signal: PauseRequested) -> None:
         turn.emit("job_held", data=told | {"until": None})
     else:
         state.holds.remove(hold)
-        seconds = turn.now - hold.since
+        seconds = max(0.0, turn.now - hold.since)
         if state.deadline_at is not None:
             state.deadline_at += seconds
         turn.effects.append(ReleaseTasks(seconds))

@@ -86,8 +86,11 @@ def _requeue(turn: Turn, signal: InconsistencyFound) -> dict[str, list[list[int]
 
 
 def _due_at(turn: Turn, node: NodeState, lost: UnqueuedTask) -> float | None:
-    """Not before its time, if it waited for a retry: when that was has gone with the row, the longest pause is safe."""
-    if lost.item == OWN_TASK:
+    """Not before its time, if it waited for a retry: when that was has gone with the row, the longest pause is safe.
+
+    So it is where the clock has stepped back, and the node's own word is worth nothing.
+    """
+    if lost.item == OWN_TASK and not turn.clock_stepped_back:
         return node.retry_at if node.retry_at is not None and node.retry_at > turn.now else None
     if lost.task.retries == 0:
         return None

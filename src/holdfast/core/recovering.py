@@ -464,7 +464,7 @@ def _send_back(turn: Turn, node: NodeState, selection: Selection, found: Selecte
     node.skipped -= found.chosen_of(selection, Status.SKIPPED)
     node.waiting += found.number(selection)
     node.output = node.error = node.reason = node.retry_at = node.finished_at = None
-    node.started_at = turn.now
+    node.started_at = turn.moment()
     node.spent.clear()
     turn.state.scope["nodes"].pop(node.name, None)
     turn.state.touch(node)

@@ -241,10 +241,14 @@ class JobState:
     touched: set[str] = field(default_factory=set)
     job_touched: bool = False
     scope: dict[str, Any] = field(default_factory=dict)
+    latest_at: float = 0.0
+    """The latest time that the job's rows tell. The clock of the database may step back, a job's times never do."""
 
     def __post_init__(self) -> None:
         for name in self.program.graph.order:
             self.nodes.setdefault(name, NodeState(name))
+        told = (moment for node in self.nodes.values() for moment in (node.started_at, node.finished_at))
+        self.latest_at = max(moment for moment in (self.created_at, self.started_at, *told) if moment is not None)
         self.scope = {
             "inputs": self.inputs,
             "input": self.inputs,

@@ -8,7 +8,7 @@ from holdfast.core.effects import WithdrawTasks
 from holdfast.core.failing import failure
 from holdfast.core.fanning import items_withdrawn, job_timeout, ranges, settle_items
 from holdfast.core.signals import TasksWithdrawn
-from holdfast.core.states import NodeState, Status, Stop, StopCause, Trigger
+from holdfast.core.states import JobState, NodeState, Status, Stop, StopCause, Trigger
 from holdfast.core.turn import Turn
 from holdfast.errors import Code
 
@@ -16,19 +16,34 @@ from holdfast.errors import Code
 def stop_job(turn: Turn, cause: StopCause) -> None:
     """Begin the end: a first stop wins; a cancel or a timeout may shorten the drain of a failure."""
     state = turn.state
-    patience = {
-        StopCause.FAILED: state.rules.drain_seconds,
-        StopCause.CANCELLED: state.rules.grace_seconds,
-        StopCause.TIMEOUT: 0.0,
-    }[cause]
     if state.stop is not None and (cause is StopCause.FAILED or state.stop.cause is not StopCause.FAILED):
         return
-    until = turn.now + patience
+    until = turn.now + _patience(state, cause)
     state.stop = Stop(cause, until if state.stop is None else min(until, state.stop.until))
     state.job_touched = True
     _withdraw(turn, leases_too=cause is StopCause.TIMEOUT)
     for node in state.nodes.values():
         _stop_node(turn, node, cause)
+
+
+def _patience(state: JobState, cause: StopCause) -> float:
+    """How long what is leased may go on after a stop."""
+    match cause:
+        case StopCause.FAILED:
+            return state.rules.drain_seconds
+        case StopCause.CANCELLED:
+            return state.rules.grace_seconds
+        case StopCause.TIMEOUT:
+            return 0.0
+
+
+def bound_deadlines(state: JobState, now: float) -> None:
+    """No deadline is further away than its own time, counted from now. It only is after the clock has stepped back."""
+    timeout = state.program.definition.timeout_seconds
+    if state.deadline_at is not None and timeout is not None:
+        state.deadline_at = min(state.deadline_at, now + timeout)
+    if state.stop is not None:
+        state.stop.until = min(state.stop.until, now + _patience(state, state.stop.cause))
 
 
 def _withdraw(turn: Turn, *, leases_too: bool) -> None:

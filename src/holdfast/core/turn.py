@@ -19,6 +19,9 @@ NODE_EVENTS = {
     Status.CANCELLED: "node_cancelled",
 }
 
+CLOCK_SLACK_SECONDS = 2.0
+"""By how much the clock of the database may step back without anybody caring."""
+
 
 @dataclass(slots=True)
 class Turn:
@@ -26,6 +29,16 @@ class Turn:
     now: float
     effects: list[Effect] = field(default_factory=list)
     finished: list[str] = field(default_factory=list)
+
+    def moment(self) -> float:
+        """The time that is written down as the beginning or the end of something."""
+        self.state.latest_at = max(self.state.latest_at, self.now)
+        return self.state.latest_at
+
+    @property
+    def clock_stepped_back(self) -> bool:
+        """Whether something of this job has happened at a time that has not come yet."""
+        return self.state.latest_at > self.now + CLOCK_SLACK_SECONDS
 
     def emit(
         self,
@@ -53,9 +66,9 @@ class Turn:
         node.move(trigger)
         node.output, node.error, node.reason = output, error, reason
         node.retry_at = None
-        node.finished_at = self.now
+        node.finished_at = self.moment()
         if node.started_at is None:
-            node.started_at = self.now
+            node.started_at = node.finished_at
         self.state.touch(node)
         self.state.scope["nodes"][node.name] = node_scope(node)
         if error is not None:
@@ -95,5 +108,5 @@ class Turn:
         """The first dispatch makes a job run."""
         if self.state.status is JobStatus.PENDING:
             self.state.move(JobStatus.RUNNING)
-            self.state.started_at = self.now
+            self.state.started_at = self.moment()
             self.emit("job_started")

@@ -177,6 +177,8 @@ class Orchestrator:
         if self._timers["scan"].is_due():
             await self._take_over(owner)
         if self._timers["sweep"].is_due():
+            if owner.doubts_clock:
+                await self._store.follow_clock(self._lease_seconds)
             await self._store.sweep_inbox()
             await self._store.raise_floors()
             await self._store.expire()

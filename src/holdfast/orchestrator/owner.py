@@ -32,6 +32,8 @@ from holdfast.core.signals import (
     WorkContinued,
 )
 from holdfast.core.states import JobState, Rules, Status
+from holdfast.core.stopping import bound_deadlines
+from holdfast.core.turn import CLOCK_SLACK_SECONDS
 from holdfast.define.program import Program, compile_pinned
 from holdfast.errors import Code, Fenced, HistoryChanged, LostRace, PayloadRefused, Unreachable
 from holdfast.masking import masked
@@ -66,6 +68,8 @@ RECHECK = "recheck"
 RECOVER = "recover"
 ASIDE_SECONDS = (5.0, 300.0)
 """How long a job that nobody can advance is left alone: at first, and at most."""
+CLOCK_DOUBT_SECONDS = 60.0
+"""How long rows that lie ahead of the clock are looked for: those that others have locked at first are free by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +136,7 @@ class Owner:
         self._one_by_one: deque[str] = deque()
         self._aside: dict[str, _Aside] = {}
         self._dangers = Dangers()
+        self._doubts_until = float("inf")
 
     def beware(self, dangers: Dangers) -> None:
         """Jobs in whose cycles orchestrators died are advanced alone; those that killed alone, not at all."""
@@ -155,6 +160,11 @@ class Owner:
         if self._deadlines:
             moments.append(self._deadlines[0][0])
         return min(moments, default=None)
+
+    @property
+    def doubts_clock(self) -> bool:
+        """Whether rows may lie ahead of the clock: for a while after it stepped back, and after our own beginning."""
+        return self._now < self._doubts_until
 
     @property
     def has_work(self) -> bool:
@@ -243,7 +253,7 @@ class Owner:
         wide_job = self._company.wide_job(self._now)
         wide = Wide(wide_job, NARROW_DRAIN_LIMIT) if wide_job is not None else None
         opened = await self._cycle.open(CLAIM_LIMIT, DRAIN_LIMIT, waits, handover, wide)
-        now = self._now = opened.now
+        now = self._look_at_clock(opened.now)
         if not self._knows_its_jobs:
             await self._learn_own_jobs()
         work: defaultdict[str, list[SignalRow | Signal]] = defaultdict(list)
@@ -332,6 +342,24 @@ class Owner:
         deaths = {other: count for other, count in self._dangers.deaths.items() if other != job_id}
         self._dangers = self._dangers._replace(deaths=deaths)
 
+    def _look_at_clock(self, now: float) -> float:
+        """Where the clock of the database has stepped back, nothing waits longer than its own time, from now on."""
+        before, self._now = self._now, now
+        if before == 0.0:
+            self._doubts_until = now + CLOCK_DOUBT_SECONDS
+        if now >= before - CLOCK_SLACK_SECONDS:
+            return now
+        logger.warning("clock_stepped_back: the clock of the database went back by %.1f s", before - now)
+        self._doubts_until = now + CLOCK_DOUBT_SECONDS
+        self._company.forget()
+        for job_id, aside in self._aside.items():
+            self._aside[job_id] = _Aside(min(aside.until, now + aside.seconds), aside.seconds)
+        self._deadlines, self._armed = [], {}
+        for state in self.jobs.values():
+            bound_deadlines(state, now)
+            self._arm(state)
+        return now
+
     def _add_own_work(self, work: defaultdict[str, list[SignalRow | Signal]], now: float) -> None:
         """What the owner owes without being asked: loading, deadlines, the next chunk, gathered results."""
         for job_id in list(self._to_load - self._dangers.deaths.keys())[:LOAD_LIMIT]:
@@ -386,6 +414,7 @@ class Owner:
         for row in (*claimed.values(), *loaded):
             program = await self._program(row.definition_hash)
             state = job_state(row, by_job[row.job_id], program, self._rules)
+            bound_deadlines(state, self._now)
             if row.job_id in claimed:
                 # A finished job is only asked, not owned: its row stays as it is.
                 state.epoch += 1
@@ -520,14 +549,17 @@ class Owner:
                 self._owing_rows.pop(job_id, None)
                 continue
             self.jobs[job_id] = state
-            deadline = state.next_deadline()
-            if deadline is not None and self._armed.get(job_id) != deadline:
-                self._armed[job_id] = deadline
-                heapq.heappush(self._deadlines, (deadline, job_id))
+            self._arm(state)
             if owed_rows(state):
                 self._owing_rows.setdefault(job_id)
             if owed_results(state):
                 self._owing_results.setdefault(job_id)
+
+    def _arm(self, state: JobState) -> None:
+        deadline = state.next_deadline()
+        if deadline is not None and self._armed.get(state.job_id) != deadline:
+            self._armed[state.job_id] = deadline
+            heapq.heappush(self._deadlines, (deadline, state.job_id))
 
 
 def _leave_room(heard: list[SignalRow], wide_job: str | None) -> tuple[list[SignalRow], bool]:

@@ -683,6 +683,13 @@ class Store(Protocol):
         """Make queue rows claimable whose time has come."""
         ...
 
+    async def follow_clock(self, lease_seconds: float) -> int:
+        """The clock may have stepped back: what is further away than its own time, counted from now, comes nearer.
+
+        Returns how many rows did. A leader of so long a lease is given that.
+        """
+        ...
+
     async def expire(self) -> int:
         """Turn leases that ran out, and rows that waited past their limit, into reports; returns how many."""
         ...

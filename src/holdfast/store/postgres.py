@@ -279,6 +279,27 @@ class PostgresStore:
             await self.notify_workers()
         return woken
 
+    async def follow_clock(self, lease_seconds: float) -> int:
+        """Bring what a clock that has stepped back would hold for long nearer; returns how many rows that were.
+
+        Each is a transaction of its own, so that none waits for a lock while it has another.
+        """
+        answers = await self._exchange(
+            "main",
+            (query("follow_clock_leaders"), {"lease": lease_seconds}),
+            SYNC,
+            (query("follow_clock_workers"), {}),
+            SYNC,
+            (query("follow_clock_orchestrators"), {}),
+            SYNC,
+            (query("follow_clock_queue"), {"slack": LEASE_SLACK_SECONDS}),
+            SYNC,
+            (query("follow_clock_breakers"), {}),
+            SYNC,
+            (query("follow_clock_limits"), {}),
+        )
+        return sum(answer.row_count for answer in answers)
+
     async def expire(self) -> int:
         """Turn leases that ran out, and rows that waited past their limit, into reports; returns how many."""
         rows = await self._fetch("lapsed_workers")

@@ -61,14 +61,15 @@ from involved i where j.job_id = any(array[i.job_id]) and j.finished_at is null;
 
 -- name: dangers
 -- Whether an orchestrator died lately without a farewell, and the jobs in whose cycles some did. After a long time
--- without a death a job is worth another try.
+-- without a death a job is worth another try; the clock may have stepped back since then.
 select exists (
         select 1 from orchestrators o
         where o.lease_until > '-infinity'
             and (o.ended_at > now() - interval '10 minutes' or (o.ended_at is null and o.lease_until < now()))),
     (
         select jsonb_object_agg(j.job_id::text, case
-            when j.died_at < now() - make_interval(secs => %(patience)s) then 1 else j.deaths end)
+            when j.died_at between now() - make_interval(secs => %(patience)s) and now() + interval '1 minute'
+            then j.deaths else 1 end)
         from jobs j where j.deaths > 0 and j.finished_at is null
     )::text;
 
@@ -86,6 +87,66 @@ delete from open_cycles where orchestrator_id = %(me)s;
 -- Why nothing happens with a job; the next commit that moves it takes the words away.
 update jobs set reason = 'orchestrator_error: ' || left(%(problem)s, 500)
 where job_id = %(job)s and finished_at is null and (owner is null or owner = %(me)s);
+
+-- name: follow_clock_leaders
+-- The clock has stepped back: here and in the next statements nothing stays further away than its own time, counted
+-- from now. Two seconds are no step: a transaction that began after ours may have written them.
+update leaders set lease_until = now() + make_interval(secs => %(lease)s)
+where lease_until > now() + make_interval(secs => %(lease)s::float8 + 2);
+
+-- name: follow_clock_workers
+-- A lease is as long as it was when it was renewed last.
+with ahead as (
+    select worker_id from workers where renewed_at > now() + interval '2 s' for update skip locked
+)
+update workers w set lease_until = now() + (w.lease_until - w.renewed_at), renewed_at = now()
+from ahead a where w.worker_id = a.worker_id;
+
+-- name: follow_clock_orchestrators
+-- As with workers. A row that its owner holds for share is in the middle of a commit: its owner lives, and renews it.
+with ahead as (
+    select orchestrator_id from orchestrators
+    where ended_at is null and renewed_at > now() + interval '2 s'
+    for update skip locked
+)
+update orchestrators o set lease_until = now() + (o.lease_until - o.renewed_at), renewed_at = now()
+from ahead a where o.orchestrator_id = a.orchestrator_id;
+
+-- name: follow_clock_queue
+-- A retry waits as long as it would have waited, and an attempt has its whole timeout at most.
+with ahead as (
+    select job_id, node, item from queue
+    where queued_at > now() + interval '2 s' or claimed_at > now() + interval '2 s'
+        or deadline_at > now() + make_interval(secs => timeout_seconds + %(slack)s::float8 + 2)
+    for update skip locked
+)
+update queue q
+set due_at = q.due_at - greatest(q.queued_at - now(), interval '0 s'), queued_at = least(q.queued_at, now()),
+    claimed_at = case when q.claimed_at is not null then least(q.claimed_at, now()) end,
+    deadline_at = case when q.deadline_at is not null
+        then least(q.deadline_at, now() + make_interval(secs => q.timeout_seconds + %(slack)s::float8)) end
+from ahead a where q.job_id = any(array[a.job_id]) and q.node = a.node and q.item = a.item;
+
+-- name: follow_clock_breakers
+-- A cooldown begins again at most. Calls that began after the step are no news of before the last change.
+with ahead as (
+    select b.name, now() + make_interval(secs => (b.settings ->> 'cooldown_seconds')::float8) as latest from breakers b
+    where b.changed_at > now() + interval '2 s' or greatest(b.until, b.probing_until)
+        > now() + make_interval(secs => (b.settings ->> 'cooldown_seconds')::float8 + 2)
+    for update skip locked
+)
+update breakers b
+set changed_at = least(b.changed_at, now()),
+    until = case when b.until is not null then least(b.until, a.latest) end,
+    probing_until = case when b.probing_until is not null then least(b.probing_until, a.latest) end
+from ahead a where b.name = a.name;
+
+-- name: follow_clock_limits
+-- A bucket is filled from now on; what it had when it was filled last, it keeps.
+with ahead as (
+    select tenant, name from limits where refilled_at > now() + interval '2 s' for update skip locked
+)
+update limits m set refilled_at = now() from ahead a where m.tenant = a.tenant and m.name = a.name;
 
 -- name: sweep_inbox
 -- Signals whose owner is not (any more) the owner of their job; 0 makes them claimable by anyone.

@@ -1,0 +1,89 @@
+"""The clock of the database steps back: nothing is held for longer than its own time, on both stores."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.core.breaking import Breaker, BreakerState
+from holdfast.define.gates import BreakerRules, Limit
+from holdfast.orchestrator.commit import breaker_write
+from holdfast.store.interface import Batch, Lane
+from tests.store.stage import LEASE_SECONDS, Stage, report_of, retry_write
+
+pytestmark = pytest.mark.anyio
+
+DAY = 86_400.0
+GATEWAY = BreakerRules("gateway", cooldown_seconds=30)
+
+
+async def test_a_clock_that_goes_on_moves_nothing(stage: Stage) -> None:
+    me, worker = await stage.orchestrator(), await stage.worker()
+    await stage.leased(me, await stage.owned_job(me), worker)
+    assert await stage.store.follow_clock(LEASE_SECONDS) == 0
+
+
+async def test_a_retry_waits_as_long_as_it_would_have_waited(stage: Stage) -> None:
+    me, worker = await stage.orchestrator(), await stage.worker()
+    lease = await stage.leased(me, await stage.owned_job(me), worker)
+    await stage.store.report(worker, [report_of(lease, "failed")])
+    cycle = stage.store.cycle(me)
+    opened = await cycle.open(100, 100)
+    due_at = opened.now + 1.0
+    await cycle.commit(Batch(handled=[s.id for s in opened.signals], retried=[retry_write(lease, due_at)]))
+    await stage.behind.step_back(DAY)
+    await stage.store.follow_clock(LEASE_SECONDS)
+    waits = await stage.behind.waits(lease.job_id)
+    assert 0.0 < waits <= 1.0 + 0.1
+    assert await stage.store.follow_clock(LEASE_SECONDS) == 0
+
+
+async def test_the_leases_of_the_dead_end_one_lease_later(stage: Stage) -> None:
+    me, worker = await stage.orchestrator(), await stage.worker()
+    job_id = await stage.owned_job(me)
+    await stage.leased(me, job_id, worker)
+    await stage.behind.step_back(DAY)
+    await stage.store.follow_clock(LEASE_SECONDS)
+    await stage.behind.step_back(-LEASE_SECONDS - 1)
+    other = await stage.orchestrator("other")
+    assert list(await stage.store.take_over(other, 10)) == [job_id]
+    assert await stage.store.expire() == 1
+
+
+async def test_an_attempt_is_ended_after_its_timeout_at_the_latest(stage: Stage) -> None:
+    me, worker = await stage.orchestrator(), await stage.worker()
+    await stage.leased(me, await stage.owned_job(me), worker, timeout_seconds=5.0)
+    await stage.behind.step_back(DAY)
+    await stage.store.follow_clock(LEASE_SECONDS)
+    await stage.behind.step_back(-8.0)
+    assert await stage.store.renew_worker(worker, LEASE_SECONDS, []) == []
+    assert await stage.store.expire() == 1
+    assert [signal.outcome for signal in await stage.signals(me)] == ["failed"]
+
+
+async def test_a_cooldown_ends_in_its_own_time(stage: Stage) -> None:
+    await stage.store.declare_breakers([GATEWAY])
+    me = await stage.orchestrator()
+    cycle = stage.store.cycle(me)
+    now = (await cycle.open(1, 1)).now
+    opened = Breaker(GATEWAY, BreakerState.OPEN, changed_at=now, until=now + 30, reason="it fell")
+    await cycle.commit(Batch(breakers=[breaker_write(opened)]))
+    await stage.behind.step_back(DAY)
+    await stage.store.follow_clock(LEASE_SECONDS)
+    await stage.behind.step_back(-31.0)
+    await stage.store.open_gates()
+    await cycle.open(1, 1)
+    (breaker,) = await cycle.breakers(["gateway"])
+    await cycle.rollback()
+    assert breaker.state is BreakerState.HALF_OPEN
+
+
+async def test_a_bucket_is_not_emptied(stage: Stage) -> None:
+    me, worker = await stage.orchestrator(), await stage.worker()
+    job_id = await stage.owned_job(me)
+    lane = Lane("default", "work", limits=(Limit("node:w.n", rate=1.0, burst=2),))
+    await stage.enqueue(me, job_id, items=range(3), lane=lane)
+    assert len(await stage.claim(worker, 1)) == 1
+    await stage.behind.step_back(DAY)
+    await stage.store.renew_worker(worker, LEASE_SECONDS, [])
+    await stage.store.follow_clock(LEASE_SECONDS)
+    assert len(await stage.claim(worker, 1)) == 1
