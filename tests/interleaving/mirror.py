@@ -76,7 +76,7 @@ class Mirror:
             history.deaths[_key(new)].add(new["epoch"])
         match new["kind"], new["outcome"]:
             case "rejected", _:
-                history.rejected += 1
+                history.rejections.append((_key(new), new["epoch"]))
             case "cancel" | "recover" | "pause" | "unpause", _:
                 history.asked.add(new["id"])
             case "report", "done" | "failed" if (new["data"] or {}).get("code") != "TIMEOUT":

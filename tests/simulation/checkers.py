@@ -59,6 +59,7 @@ class Checkers:
         self._resets_seen = 0
         self._events_seen: Counter[str] = Counter()
         self._accepted_seen = 0
+        self._rejections_seen = 0
         self._holders: dict[tuple[Key, int], int] = {}
         self._accepted: set[tuple[Key, int]] = set()
         self._executions: Counter[Key] = Counter()
@@ -93,6 +94,11 @@ class Checkers:
             self._hear_of_resets()
         if len(history.claims) > self._claims_seen or len(history.accepted) > self._accepted_seen:
             self._check_history()
+        for key, epoch in history.rejections[self._rejections_seen :]:
+            assert (key, epoch) not in self._accepted, (
+                f"1: the report of {key} epoch {epoch} was taken, and then rejected"
+            )
+        self._rejections_seen = len(history.rejections)
         for job_id in self.db.dirty:
             if job_id in self.db.jobs:
                 self._check_job(job_id)

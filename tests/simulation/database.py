@@ -35,7 +35,7 @@ class History:
     claims: list[tuple[float, Key, int, int, float | None]] = field(default_factory=list)
     accepted: list[tuple[float, Key, int, int]] = field(default_factory=list)
     deaths: dict[Key, set[int]] = field(default_factory=lambda: defaultdict(set))
-    rejected: int = 0
+    rejections: list[tuple[Key, int]] = field(default_factory=list)
     ended: dict[tuple[Key, int], str] = field(default_factory=dict)
     taken_over: int = 0
     commits_unknown: int = 0
@@ -51,6 +51,10 @@ class History:
     resets: list[Key] = field(default_factory=list)
     decided_at: float = 0.0
     """When the transaction began that committed last: what it decided, it decided then."""
+
+    @property
+    def rejected(self) -> int:
+        return len(self.rejections)
 
 
 class Transaction:
@@ -96,6 +100,7 @@ class Database:
         self.breakers: dict[str, Breaker] = {}
         self.limits: dict[tuple[str, str], dict[str, Any]] = {}
         self.checkpoints: dict[Key, list[tuple[int, str, bytes, int]]] = defaultdict(list)
+        self.taken: set[tuple[Key, int, int, str]] = set()
         self.transactions: list[Transaction] = []
         self.next_id = 1
         self.drawn = 0

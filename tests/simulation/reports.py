@@ -48,22 +48,27 @@ def apply_report(db: Database, worker: WorkerIdentity, report: Report, row: dict
     del db.queue[key]
     db.history.ended[(key, report.epoch)] = "reported"
     db.history.accepted.append((db.now, key, report.epoch, worker.worker_id))
+    db.taken.add((key, report.epoch, worker.worker_id, report.outcome))
     if report.alone:
         db.history.deaths[key].add(report.epoch)
     db.inbox[signal_id] = row
     db.dirty.add(report.job_id)
 
 
-def reject_report(db: Database, worker: WorkerIdentity, report: Report) -> None:
-    """Nothing changes, and whoever owns the job hears of the attempt."""
+def reject_report(db: Database, worker: WorkerIdentity, report: Report) -> bool:
+    """Nothing changes, and whoever owns the job hears of the attempt; not of one that was taken before."""
     if report.job_id not in db.jobs:
-        return
-    db.history.rejected += 1
+        return True
+    key = (report.job_id, report.node, report.item)
+    if (key, report.epoch, worker.worker_id, report.outcome) in db.taken:
+        return False
+    db.history.rejections.append((key, report.epoch))
     owner = db.jobs[report.job_id]["owner"] or 0
     db.send(
         report.job_id, "rejected", owner, node=report.node, item=report.item, epoch=report.epoch,
         attempt=report.attempt, outcome=report.outcome, worker=worker.name,
     )  # fmt: skip
+    return True
 
 
 def end_lease(

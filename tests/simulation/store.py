@@ -303,7 +303,7 @@ class ModelStore:
                 apply_report(self.db, worker, report, report_row(self.db, worker, report), self.db.new_id())
                 taken += 1
             else:
-                reject_report(self.db, worker, report)
+                taken += not reject_report(self.db, worker, report)
         self._after()
         return taken
 

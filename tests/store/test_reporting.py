@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.store.interface import Batch, Withdrawal
+from holdfast.store.interface import AttemptWrite, Batch, Withdrawal
 from tests.store.stage import ERROR, Stage, finish_write, held, owned, report_of, retry_write
 
 pytestmark = pytest.mark.anyio
@@ -56,6 +56,27 @@ async def test_invariant_1_a_second_report_changes_nothing_and_is_told(stage: St
     assert await stage.store.report(worker, [report_of(lease, "failed", None)]) == 0
     assert [s.kind for s in await stage.signals(me)] == ["report", "rejected"]
     assert await rejected(stage, me) == [("failed", 1)]
+
+
+async def test_a_report_that_was_taken_and_is_sent_again_is_not_told_as_rejected(stage: Stage) -> None:
+    """Its answer was lost: whether its owner has not read it, has ended the task by it, or tries the task again."""
+    me, worker = await stage.orchestrator(), await stage.worker()
+    job_id = await stage.owned_job(me)
+    await stage.enqueue(me, job_id, items=range(2))
+    leases = await stage.claim(worker)
+    reports = [report_of(leases[0]), report_of(leases[1], "failed", None)]
+    assert await stage.store.report(worker, reports) == 2
+    assert await stage.store.report(worker, reports) == 2
+    done, failed = sorted(await stage.signals(me), key=lambda signal: signal.item or 0)
+    assert (done.kind, failed.kind) == ("report", "report")
+    attempt = (job_id, "n", 1, 1, 1, "failed", "worker", 1_000_000.0, None, None, None)
+    handled = Batch(handled=[done.id, failed.id], finished=[finish_write(done)], attempts=[AttemptWrite(*attempt)])
+    handled.retried.append(retry_write(leases[1], None))
+    await stage.commit(me, handled)
+    assert await stage.store.report(worker, reports) == 2
+    assert await rejected(stage, me) == []
+    assert await stage.store.report(worker, [report_of(leases[1])]) == 0
+    assert await rejected(stage, me) == [("done", 1)], "this is another one"
 
 
 @pytest.mark.parametrize("wrong", [0, 2])
@@ -119,8 +140,8 @@ async def test_of_many_reports_only_the_held_ones_are_taken(stage: Stage) -> Non
 async def test_the_same_report_twice_in_one_batch_is_taken_once(stage: Stage) -> None:
     me, worker = await stage.orchestrator(), await stage.worker()
     lease = await stage.leased(me, await stage.owned_job(me), worker)
-    assert await stage.store.report(worker, [report_of(lease), report_of(lease)]) == 1
-    assert [s.kind for s in await stage.signals(me)].count("report") == 1
+    await stage.store.report(worker, [report_of(lease), report_of(lease)])
+    assert [s.kind for s in await stage.signals(me)] == ["report"]
 
 
 async def test_a_late_report_of_a_finished_job_reaches_whoever_claims_it(stage: Stage) -> None:

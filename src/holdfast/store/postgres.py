@@ -377,7 +377,10 @@ class PostgresStore:
         await self._execute("end_worker", me=worker.worker_id)
 
     async def report(self, worker: WorkerIdentity, reports: Sequence[Report]) -> int:
-        """Hand in reports; those whose lease is no longer held change nothing. Returns how many were taken."""
+        """Hand in reports; those whose lease is no longer held change nothing. Returns how many were taken.
+
+        One that was taken before counts, too: its answer was lost, and it is sent again.
+        """
         if not reports:
             return 0
         reports = in_lock_order(reports)
@@ -388,14 +391,17 @@ class PostgresStore:
     async def _taken(self, worker: WorkerIdentity, reports: Sequence[Report], taken: list[int] | None) -> int:
         """How many were taken; the others leave a trace, each in its job."""
         accepted = frozenset(taken or ())
-        await self.reject(worker, [report for number, report in enumerate(reports) if number not in accepted])
-        return len(accepted)
+        left = [report for number, report in enumerate(reports) if number not in accepted]
+        return len(reports) - await self.reject(worker, left)
 
-    async def reject(self, worker: WorkerIdentity, reports: Sequence[Report]) -> None:
-        """Reports that were not taken leave a trace."""
-        if reports:
-            await self._exchange("main", report_statement(worker, reports, "reject"))
+    async def reject(self, worker: WorkerIdentity, reports: Sequence[Report]) -> int:
+        """Reports that are not taken leave a trace, unless they were before. Returns how many do."""
+        if not reports:
+            return 0
+        (rejected,) = await self._exchange("main", report_statement(worker, reports, "reject"))
+        if rejected.row_count:
             await self.notify_orchestrators()
+        return rejected.row_count
 
     async def claim(
         self,

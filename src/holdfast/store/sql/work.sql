@@ -183,13 +183,37 @@ accepted as (
 select array_agg(number::int - 1) from taken;
 
 -- name: reject
--- Reports that came too late change nothing; the owner only hears that they came.
+-- Reports that came too late change nothing; the owner only hears that they came. One that was taken, and is sent again
+-- because its answer was lost, is no such report: it is unread, or its task or its attempt ended by it. The beginning
+-- tells it from what a sweep has written in the name of the same attempt.
+with told as (
+    select r.*, to_timestamp(r.began) as started_at
+    from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[], %(attempt)s::int[],
+        %(outcome)s::text[], %(started_at)s::float8[])
+        as r (job_id, node, item, epoch, attempt, outcome, began)
+),
+unread as materialized (
+    select i.job_id, i.node, i.item, i.epoch, i.outcome, i.started_at from inbox i
+    where i.kind = 'report' and i.worker = %(worker)s and i.job_id = any(%(job_id)s::uuid[])
+)
 insert into inbox (owner, job_id, kind, node, item, epoch, attempt, outcome, worker)
 select coalesce(j.owner, 0), r.job_id, 'rejected', r.node, r.item, r.epoch, r.attempt, r.outcome, %(worker)s
-from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[], %(attempt)s::int[],
-    %(outcome)s::text[])
-    as r (job_id, node, item, epoch, attempt, outcome)
-join jobs j on j.job_id = any(array[r.job_id]);
+from told r
+join jobs j on j.job_id = any(array[r.job_id])
+where not exists (
+        select 1 from unread u
+        where u.job_id = r.job_id and u.node = r.node and u.item = r.item and u.epoch = r.epoch
+            and u.outcome = r.outcome and u.started_at = r.started_at)
+    and not exists (
+        select 1 from tasks t
+        where t.job_id = any(array[r.job_id]) and t.node = r.node and t.item = r.item and t.epoch = r.epoch
+            and t.status = 'completed' and r.outcome = 'done' and t.worker = %(worker)s
+            and t.started_at = r.started_at)
+    and not exists (
+        select 1 from attempts a
+        where a.job_id = any(array[r.job_id]) and a.node = r.node and a.item = r.item and a.attempt = r.attempt
+            and a.epoch = r.epoch and a.outcome = r.outcome and a.worker = %(worker)s
+            and a.started_at = r.started_at);
 
 -- name: save_checkpoint
 -- One whose answer was lost is saved again; an older attempt's, saved while its lease ended, makes room.
