@@ -63,6 +63,7 @@ class Checkers:
         self._holders: dict[tuple[Key, int], int] = {}
         self._accepted: set[tuple[Key, int]] = set()
         self._executions: Counter[Key] = Counter()
+        self._attempts: dict[Key, tuple[int, int]] = {}
         self._told: dict[str, _Told] = {}
         self._has_gone_back = False
 
@@ -146,9 +147,10 @@ class Checkers:
             assert (key, epoch) not in self._holders, f"2: epoch {epoch} of {key} was leased twice"
             if due_at is not None and not history.stepped_back:
                 assert due_at <= now, f"10: {key} was leased {due_at - now:.3f} s before its time"
-            lane = self.db.queue.get(key, {}).get("lane")
-            if lane is not None:
-                self._check_gates(key, lane)
+            row = self.db.queue.get(key)
+            if row is not None:
+                self._check_gates(key, row["lane"])
+                self._check_attempt(key, epoch, row["attempt"])
             assert key not in self._done_for_good, f"12: {key} ran again, and that is never safe"
             assert key not in self._final, f"4: {key} was leased although it is {self._final[key][0]}"
             job = self.db.jobs[key[0]]
@@ -162,6 +164,13 @@ class Checkers:
             assert (key, epoch) not in self._accepted, f"1: two reports of {key} epoch {epoch} were taken"
             self._accepted.add((key, epoch))
         self._accepted_seen = len(history.accepted)
+
+    def _check_attempt(self, key: Key, epoch: int, attempt: int) -> None:
+        """2: numbers of attempts only grow. Where a verb came before a report was read, that one's number is free."""
+        before, number = self._attempts.get(key, (0, 0))
+        was_cut_short = self.db.history.ended.get((key, before)) in ("reset", "skipped", "withdrawn")
+        assert not was_cut_short or attempt > number, f"2: {key} was leased again as attempt {attempt}"
+        self._attempts[key] = (epoch, attempt)
 
     def _check_crashes_before(self, key: Key, epoch: int) -> None:
         """9: whoever is leased again has every death counted, and fewer of them than end a task."""

@@ -100,6 +100,8 @@ class Database:
         self.breakers: dict[str, Breaker] = {}
         self.limits: dict[tuple[str, str], dict[str, Any]] = {}
         self.checkpoints: dict[Key, list[tuple[int, str, bytes, int]]] = defaultdict(list)
+        self.withdrawn: list[tuple[Key, int, int, str, str]] = []
+        """Attempts that a verb has cut short. Others are not modelled."""
         self.taken: set[tuple[Key, int, int, str]] = set()
         self.transactions: list[Transaction] = []
         self.next_id = 1
@@ -175,6 +177,7 @@ class Database:
             seen.tasks[job] = {key: dict(task) for key, task in self.tasks[job].items()}
             seen.events[job] = self.events[job][-1:]
         seen.queue = {key: dict(row) for key, row in self.queue.items()}
+        seen.workers = self.workers
         seen.inbox, seen.limits = dict(self.inbox), {key: dict(limit) for key, limit in self.limits.items()}
         seen.breakers = {name: copy.copy(breaker) for name, breaker in self.breakers.items()}
         return seen

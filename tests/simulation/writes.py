@@ -110,15 +110,24 @@ def _reset(db: Database, resets: Sequence[ResetWrite]) -> None:
 
 
 def _reset_task(db: Database, key: Key, task: dict[str, Any]) -> None:
-    row = db.unqueue(key, "reset")
+    row = _cut_short(db, key, "reset")
     if task["status"] == "completed":
         db.checkpoints.pop(key, None)
     db.history.reset[key] = task["epoch"]
     db.history.resets.append(key)
     task |= _task("ready", task["params"]) | {
         "epoch": task["epoch"] + 1, "waits": True,
-        "attempt": task["attempt"] + (row is not None and row["state"] == "leased"),
+        "attempt": task["attempt"] + (row is not None),
     }  # fmt: skip
+
+
+def _cut_short(db: Database, key: Key, why: str) -> dict[str, Any] | None:
+    """Take a task out of the queue; if it was leased its attempt stays in the history, and its row is returned."""
+    row = db.unqueue(key, why)
+    if row is None or row["state"] != "leased":
+        return None
+    db.withdrawn.append((key, row["attempt"], row["epoch"], "withdrawn", db.workers[row["holder"]]["name"]))
+    return row
 
 
 def _restart(db: Database, restarts: Sequence[RestartWrite]) -> None:
@@ -126,7 +135,7 @@ def _restart(db: Database, restarts: Sequence[RestartWrite]) -> None:
         for node, item in list(db.tasks[wanted.job_id]):
             if node == wanted.node and (item < 0 or not wanted.own_only):
                 key = (wanted.job_id, node, item)
-                db.unqueue(key, "reset")
+                _cut_short(db, key, "reset")
                 db.checkpoints.pop(key, None)
                 db.history.reset[key] = db.tasks[wanted.job_id].pop((node, item))["epoch"]
                 db.history.resets.append(key)
@@ -138,9 +147,9 @@ def _skip(db: Database, skips: Sequence[SkipWrite]) -> None:
         for (node, item), task in db.tasks[skip.job_id].items():
             if node == skip.node and task["status"] != "completed":
                 key = (skip.job_id, node, item)
-                db.unqueue(key, "skipped")
+                row = _cut_short(db, key, "skipped")
                 db.history.resets.append(key)
-                task |= {"status": "skipped", "waits": False}
+                task |= {"status": "skipped", "waits": False, "attempt": task["attempt"] + (row is not None)}
         db.dirty.add(skip.job_id)
 
 
@@ -260,10 +269,11 @@ def withdrawn(db: Database, wanted: Withdrawal) -> list[Key]:
 
 def apply_withdrawal(db: Database, wanted: Withdrawal, keys: Sequence[Key]) -> None:
     for key in keys:
-        db.unqueue(key, "withdrawn")
+        row = _cut_short(db, key, "withdrawn")
         task = db.tasks[key[0]][key[1:]]
         assert task["status"] == "ready", f"{key} was withdrawn although it is {task['status']}"
         task |= {"status": str(wanted.status), "error": wanted.error, "waits": False}
+        task["attempt"] += row is not None
     db.dirty.add(wanted.job_id)
 
 

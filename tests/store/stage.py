@@ -72,6 +72,8 @@ class Backstage(Protocol):
 
     async def events(self, job_id: str) -> list[tuple[int, str]]: ...
 
+    async def attempts(self, job_id: str) -> list[tuple[str, int, int, int, str, str]]: ...
+
     async def job_owner(self, job_id: str) -> tuple[int | None, int]: ...
 
     async def previous(self, job_id: str) -> str | None: ...
@@ -178,6 +180,12 @@ class PostgresBackstage:
         rows = await self._run(b"select seq, event from events where job_id = %s order by seq", job_id)
         return [(row[0], row[1]) for row in rows]
 
+    async def attempts(self, job_id: str) -> list[tuple[str, int, int, int, str, str]]:
+        return await self._run(  # type: ignore[return-value]
+            b"select node, item, attempt, epoch, outcome, worker from attempts where job_id = %s order by 1, 2, 3",
+            job_id,
+        )
+
     async def job_owner(self, job_id: str) -> tuple[int | None, int]:
         return (await self._run(b"select owner, epoch from jobs where job_id = %s", job_id))[0]  # type: ignore[return-value]
 
@@ -243,6 +251,9 @@ class ModelBackstage:
 
     async def events(self, job_id: str) -> list[tuple[int, str]]:
         return [(event[0], event[1]) for event in self._db.events[job_id]]
+
+    async def attempts(self, job_id: str) -> list[tuple[str, int, int, int, str, str]]:
+        return sorted((*key[1:], *told) for key, *told in self._db.withdrawn if key[0] == job_id)  # type: ignore[misc]
 
     async def job_owner(self, job_id: str) -> tuple[int | None, int]:
         return self._db.jobs[job_id]["owner"], self._db.jobs[job_id]["epoch"]

@@ -31,6 +31,7 @@ nodes:
   all: {type: fan_in, next: tell}
   tell: {handler: work}
 """)
+ALONE = load_text("workflow_id: alone\ninputs: {items: {type: array}}\nnodes: {tell: {handler: work}}")
 FAILURE = b'{"code": "HANDLER_ERROR", "message": "as scripted", "class": "permanent"}'
 
 
@@ -217,6 +218,24 @@ async def test_what_is_skipped_ends_and_what_completed_stays_invariant_4(stage: 
     assert (await stage.behind.task(play.job_id, "each", 1))["status"] == "skipped"
     assert await play.work() == [("tell", -1)]
     assert await play.status() == "partial"
+
+
+@pytest.mark.parametrize(
+    "asked", [("clear", {}), ("rerun", {}), ("skip", {}), ("set", {"output": 7})], ids=lambda asked: asked[0]
+)
+async def test_an_attempt_that_lost_to_a_verb_stands_in_the_history_and_its_number_is_not_given_again(
+    stage: Stage, asked: tuple[str, dict[str, Any]]
+) -> None:
+    verb, more = asked
+    play = await begun(stage, 1, flow=ALONE)
+    (lease,) = await stage.claim(play.worker)
+    assert lease.attempt == 1
+    assert (await play.ask(verb, "tell", **more))[0]
+    assert await stage.behind.attempts(play.job_id) == [("tell", -1, 1, 1, "withdrawn", "worker")]
+    if verb in ("skip", "set"):
+        assert (await play.ask("rerun", "tell"))[0]
+    (again,) = await stage.claim(play.worker)
+    assert (again.attempt, again.epoch) == (2, 2)
 
 
 async def test_a_result_that_is_given_is_the_nodes_and_its_job_completes(stage: Stage) -> None:

@@ -324,17 +324,24 @@ on conflict (job_id, node, item, name) do update
 set digest = excluded.digest, bytes = excluded.bytes, attempt = excluded.attempt, published_at = now();
 
 -- name: withdraw_queued
--- A task whose report is still unread is not in the queue: its work counts.
+-- A task whose report is still unread is not in the queue: its work counts. Attempts that are cut short stay in the
+-- history.
 with gone as (
     delete from queue q
     using unnest(%(job_id)s::uuid[], %(leases_too)s::boolean[], %(status)s::text[], %(error)s::jsonb[], %(node)s::text[])
         as w (job_id, leases_too, status, error, node)
     where q.job_id = any(array[w.job_id]) and (q.state <> 'leased' or w.leases_too)
         and (w.node is null or q.node = w.node)
-    returning q.job_id, q.node, q.item, q.epoch, w.status, w.error
+    returning q.job_id, q.node, q.item, q.epoch, q.state, q.attempt, q.holder, q.claimed_at, w.status, w.error
+),
+cut_short as (
+    insert into attempts (job_id, node, item, attempt, epoch, outcome, worker, started_at)
+    select g.job_id, g.node, g.item, g.attempt, g.epoch, 'withdrawn', w.name, g.claimed_at
+    from gone g left join workers w on w.worker_id = g.holder where g.state = 'leased'
+    on conflict (job_id, node, item, attempt) do nothing
 )
 update tasks t
-set status = g.status, error = g.error, finished_at = now()
+set status = g.status, error = g.error, finished_at = now(), attempt = t.attempt + (g.state = 'leased')::int
 from gone g
 where t.job_id = any(array[g.job_id]) and t.node = g.node and t.item = g.item and t.epoch = g.epoch
     and t.status = 'ready'
@@ -415,8 +422,8 @@ where t.job_id = %(job)s::uuid and t.node = %(node)s
 group by t.status;
 
 -- name: reset_tasks
--- Back to ready as a new epoch, with whole budgets. A live lease dies with its queue row; what had completed stays
--- in the history, and is not resumed from its last checkpoint.
+-- Back to ready as a new epoch, with whole budgets. A live lease dies with its queue row; its attempt and what had
+-- completed stay in the history, and the latter is not resumed from its last checkpoint.
 with chosen as materialized (
     select t.* from tasks t
     where t.job_id = %(job)s::uuid and t.node = %(node)s and not t.waits
@@ -440,7 +447,13 @@ forgotten as (
 gone as (
     delete from queue q using chosen c
     where q.job_id = any(array[c.job_id]) and q.node = c.node and q.item = c.item
-    returning q.item, q.state
+    returning q.*
+),
+cut_short as (
+    insert into attempts (job_id, node, item, attempt, epoch, outcome, worker, started_at)
+    select g.job_id, g.node, g.item, g.attempt, g.epoch, 'withdrawn', w.name, g.claimed_at
+    from gone g left join workers w on w.worker_id = g.holder where g.state = 'leased'
+    on conflict (job_id, node, item, attempt) do nothing
 )
 update tasks t
 set status = 'ready', waits = true, epoch = t.epoch + 1,
@@ -451,8 +464,8 @@ from chosen c left join gone g on g.item = c.item
 where t.job_id = any(array[c.job_id]) and t.node = c.node and t.item = c.item;
 
 -- name: restart_node
--- All tasks of a node go, with whatever is queued or leased of them, or its own task alone; what had completed stays in
--- the history.
+-- All tasks of a node go, with whatever is queued or leased of them, or its own task alone; what had completed, and who
+-- had begun, stays in the history.
 with history as (
     insert into attempts (job_id, node, item, attempt, epoch, outcome, worker, started_at, finished_at)
     select t.job_id, t.node, t.item, t.attempt, t.epoch, 'done', t.worker, t.started_at, t.finished_at
@@ -471,16 +484,31 @@ withdrawn as (
 ),
 gone as (
     delete from queue q where q.job_id = %(job)s::uuid and q.node = %(node)s and (q.item < 0 or not %(own_only)s)
+    returning q.*
+),
+cut_short as (
+    insert into attempts (job_id, node, item, attempt, epoch, outcome, worker, started_at)
+    select g.job_id, g.node, g.item, g.attempt, g.epoch, 'withdrawn', w.name, g.claimed_at
+    from gone g left join workers w on w.worker_id = g.holder where g.state = 'leased'
+    on conflict (job_id, node, item, attempt) do nothing
 )
 delete from tasks t where t.job_id = %(job)s::uuid and t.node = %(node)s and (t.item < 0 or not %(own_only)s);
 
 -- name: skip_tasks
--- What has not completed never will; a live lease dies with its queue row.
+-- What has not completed never will; a live lease dies with its queue row, and its attempt stays in the history.
 with gone as (
     delete from queue q where q.job_id = %(job)s::uuid and q.node = %(node)s
+    returning q.*
+),
+cut_short as (
+    insert into attempts (job_id, node, item, attempt, epoch, outcome, worker, started_at)
+    select g.job_id, g.node, g.item, g.attempt, g.epoch, 'withdrawn', w.name, g.claimed_at
+    from gone g left join workers w on w.worker_id = g.holder where g.state = 'leased'
+    on conflict (job_id, node, item, attempt) do nothing
 )
 update tasks t
-set status = 'skipped', waits = false, finished_at = coalesce(t.finished_at, now())
+set status = 'skipped', waits = false, finished_at = coalesce(t.finished_at, now()),
+    attempt = t.attempt + (select count(*) from gone g where g.item = t.item and g.state = 'leased')
 where t.job_id = %(job)s::uuid and t.node = %(node)s and t.status <> 'completed';
 
 -- name: enqueue_waiting
