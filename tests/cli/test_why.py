@@ -227,6 +227,8 @@ def test_an_owner_that_is_gone_while_others_live(database: Command, database_url
     (gone,) = [r for r in why(database, job_id) if r["node"] is None]
     assert (gone["cause"], gone["command"]) == ("owner_gone", None)
     assert "another orchestrator takes it within seconds" in database("why", job_id).out
+    sql(database_url, "delete from holdfast.orchestrators o using holdfast.jobs j where j.owner = o.orchestrator_id")
+    assert "drove it and is not known any more; another orchestrator takes it" in database("why", job_id).out
 
 
 def test_a_job_that_was_set_aside_says_why(database: Command, database_url: str) -> None:

@@ -208,6 +208,28 @@ async def test_queue_rows_and_signals_of_jobs_that_do_not_exist_are_deleted_and_
     assert await scene.tidy() == []
 
 
+async def test_a_queue_row_whose_lane_does_not_exist_is_queued_again_in_its_own(scene: Bench) -> None:
+    job_id = await scene.engine.submit(WIDE, {"items": [1, 2, 3]})
+    await scene.queued(job_id, 3)
+    await scene.damage("update queue set lane_id = 777 where job_id = %s and item = 1", job_id)
+    assert await scene.tidy() == [("orphans", "delete"), ("stuck_tasks", "recheck")]
+    assert (await scene.repaired(job_id))["requeued"] == {"spread": [[1, 1]]}
+    await finish(scene, job_id)
+
+
+async def test_lanes_that_were_deleted_are_made_again(scene: Bench) -> None:
+    job_id = await scene.engine.submit(ECHO)
+    await scene.queued(job_id, 1)
+    await scene.damage("delete from lanes")
+
+    async def is_in_a_lane() -> bool:
+        await scene.tidy()
+        return bool(await scene.engine.query("select 1 from holdfast.queue q join holdfast.lanes l using (lane_id)"))
+
+    await eventually(is_in_a_lane)
+    await finish(scene, job_id)
+
+
 async def test_leases_that_ran_out_are_told_by_whoever_ends_them(scene: Bench) -> None:
     job_id = await scene.engine.submit(ECHO)
     await scene.queued(job_id, 1)

@@ -100,7 +100,7 @@ class Database:
         self.breakers: dict[str, Breaker] = {}
         self.limits: dict[tuple[str, str], dict[str, Any]] = {}
         self.checkpoints: dict[Key, list[tuple[int, str, bytes, int]]] = defaultdict(list)
-        self.withdrawn: list[tuple[Key, int, int, str, str]] = []
+        self.withdrawn: list[tuple[Key, int, int, str, str | None]] = []
         """Attempts that a verb has cut short. Others are not modelled."""
         self.taken: set[tuple[Key, int, int, str]] = set()
         self.transactions: list[Transaction] = []

@@ -167,9 +167,10 @@ class ModelStore:
             if len(taken) >= limit:
                 break
             owner = job["owner"]
-            if owner is not None and self.db.orchestrators[owner]["ended"] and job_id not in locked:
+            former = self.db.orchestrators.get(owner, {"name": f"orchestrator {owner}", "ended": True})
+            if owner is not None and former["ended"] and job_id not in locked:
                 job["owner"], job["epoch"] = orchestrator_id, job["epoch"] + 1
-                taken[job_id] = self.db.orchestrators[owner]["name"]
+                taken[job_id] = former["name"]
                 self.db.dirty.add(job_id)
                 self.db.history.taken_over += 1
         self._after()
@@ -232,12 +233,14 @@ class ModelStore:
         expired = 0
         for key, row in list(self.db.queue.items()):
             if row["state"] == "leased" and not self.db.row_locked(key):
-                gone = self.db.workers[row["holder"]]["until"] < self.db.now
+                known = self.db.workers.get(row["holder"])
+                gone = known is None or known["until"] < self.db.now
                 timed_out = row["deadline_at"] < self.db.now
                 if gone or timed_out:
                     data = {"code": "TIMEOUT", "message": "outlived its timeout"} if timed_out else None
                     outcome = "failed" if timed_out else "lost"
-                    end_lease(self.db, key, "expired", worker=f"w{row['holder']}", outcome=outcome, data=data)
+                    name = f"{'worker ' if known is None else 'w'}{row['holder']}"
+                    end_lease(self.db, key, "expired", worker=name, outcome=outcome, data=data)
                     expired += 1
         for worker in self.db.workers.values():
             worker["ended"] = worker["ended"] or worker["until"] < self.db.now

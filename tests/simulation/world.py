@@ -373,7 +373,13 @@ class World:
         self._begin(client)
 
     def _lose_a_row(self) -> None:
-        """Somebody who is no part of the engine deletes a queue row, leased or not."""
+        """Somebody who is no part of the engine deletes a queue row, leased or not, or forgets a process."""
+        if self.tidying.random() < 0.1:
+            processes = self.tidying.choice([self.db.workers, self.db.orchestrators])
+            shared = {transaction.me for transaction in self.db.transactions}
+            if known := sorted(processes.keys() - shared):
+                del processes[self.tidying.choice(known)]
+            return
         keys = sorted(key for key in self.db.queue if not self.db.row_locked(key))
         if keys:
             key = self.tidying.choice(keys)

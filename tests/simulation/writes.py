@@ -126,7 +126,8 @@ def _cut_short(db: Database, key: Key, why: str) -> dict[str, Any] | None:
     row = db.unqueue(key, why)
     if row is None or row["state"] != "leased":
         return None
-    db.withdrawn.append((key, row["attempt"], row["epoch"], "withdrawn", db.workers[row["holder"]]["name"]))
+    worker = db.workers.get(row["holder"], {"name": None})["name"]
+    db.withdrawn.append((key, row["attempt"], row["epoch"], "withdrawn", worker))
     return row
 
 

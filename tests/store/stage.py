@@ -62,6 +62,10 @@ class Backstage(Protocol):
 
     async def step_back(self, seconds: float) -> None: ...
 
+    async def delete_worker(self, worker: WorkerIdentity) -> None: ...
+
+    async def delete_orchestrator(self, orchestrator_id: int) -> None: ...
+
     async def waits(self, job_id: str) -> float: ...
 
     async def task(self, job_id: str, node: str, item: int) -> dict[str, Any]: ...
@@ -124,6 +128,12 @@ class PostgresBackstage:
 
     async def pass_due_time(self, job_id: str) -> None:
         await self._run(b"update queue set due_at = now() - interval '1 s' where job_id = %s", job_id)
+
+    async def delete_worker(self, worker: WorkerIdentity) -> None:
+        await self._run(b"delete from workers where worker_id = %s", worker.worker_id)
+
+    async def delete_orchestrator(self, orchestrator_id: int) -> None:
+        await self._run(b"delete from orchestrators where orchestrator_id = %s", orchestrator_id)
 
     async def step_back(self, seconds: float) -> None:
         """As if the clock had: every time that the rows tell lies so much later."""
@@ -226,6 +236,12 @@ class ModelBackstage:
         for key, row in self._db.queue.items():
             if key[0] == job_id:
                 row["due_at"] = self._db.now - 1
+
+    async def delete_worker(self, worker: WorkerIdentity) -> None:
+        del self._db.workers[worker.worker_id]
+
+    async def delete_orchestrator(self, orchestrator_id: int) -> None:
+        del self._db.orchestrators[orchestrator_id]
 
     async def step_back(self, seconds: float) -> None:
         self._db.step_back(seconds)

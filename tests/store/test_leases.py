@@ -45,6 +45,16 @@ async def test_the_leases_of_a_lapsed_worker_are_reported_lost(stage: Stage) -> 
     assert await stage.store.renew_worker(worker, LEASE_SECONDS, []) is None
 
 
+async def test_the_leases_of_a_worker_whose_row_was_deleted_are_reported_lost(stage: Stage) -> None:
+    me, worker = await stage.orchestrator(), await stage.worker()
+    lease = await stage.leased(me, await stage.owned_job(me), worker)
+    await stage.behind.delete_worker(worker)
+    assert await stage.store.renew_worker(worker, LEASE_SECONDS, [held(lease)]) is None
+    assert await stage.store.expire() == 1
+    assert [(s.outcome, s.worker) for s in await stage.signals(me)] == [("lost", f"worker {worker.worker_id}")]
+    assert await stage.store.expire() == 0
+
+
 async def test_the_leases_of_a_worker_that_left_are_reported_lost(stage: Stage) -> None:
     me, worker = await stage.orchestrator(), await stage.worker()
     await stage.leased(me, await stage.owned_job(me), worker)

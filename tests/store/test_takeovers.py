@@ -58,6 +58,17 @@ async def test_a_takeover_tells_from_whom_each_job_was_taken(stage: Stage) -> No
     assert await stage.store.take_over(heir, 10) == owned
 
 
+async def test_the_jobs_of_an_owner_whose_row_was_deleted_are_taken_over(stage: Stage) -> None:
+    former, heir = await stage.orchestrator("former"), await stage.orchestrator("heir")
+    job_id = await stage.owned_job(former)
+    assert await stage.store.take_over(heir, 10) == {}
+    await stage.behind.delete_orchestrator(former)
+    assert not await stage.store.renew_orchestrator(former, LEASE_SECONDS)
+    with pytest.raises(Fenced):
+        await stage.store.cycle(former).open(1, 1)
+    assert await stage.store.take_over(heir, 10) == {job_id: f"orchestrator {former}"}
+
+
 async def test_a_takeover_takes_no_more_than_its_limit(stage: Stage) -> None:
     me, other = await stage.orchestrator(), await stage.orchestrator()
     jobs = {await stage.owned_job(me) for _ in range(3)}

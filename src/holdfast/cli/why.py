@@ -120,10 +120,10 @@ def _sentence(reason: Reason) -> str:
         case Cause.NO_ORCHESTRATOR if details["orchestrators"]:
             return f"nobody has taken it yet; {counted(details['orchestrators'], 'orchestrator')} will, within seconds"
         case Cause.NO_ORCHESTRATOR:
-            gone = f"{details['owner']} drove it and went" if details.get("owner") else "it was handed in"
-            return f"no orchestrator is alive; {gone} {since}"
+            gone = _went(reason, since) if "owner" in details else f"it was handed in {since}"
+            return f"no orchestrator is alive; {gone}"
         case Cause.OWNER_GONE:
-            return f"{details['owner']} drove it and went {since}; another orchestrator takes it within seconds"
+            return f"{_went(reason, since)}; another orchestrator takes it within seconds"
         case Cause.SET_ASIDE:
             return f"its orchestrator {details['owner'] or ''} cannot advance it: {details['problem']}"
         case Cause.INCONSISTENT:
@@ -133,6 +133,12 @@ def _sentence(reason: Reason) -> str:
             at = f"{reason.node}{_item(reason)}: " if reason.node is not None else ""
             hint = f" {error['hint']}" if error.get("hint") else ""
             return f"{at}{error['code']}: {error['message']}.{hint}"
+
+
+def _went(reason: Reason, since: str) -> str:
+    """Of an owner whose row was deleted nobody knows when it went."""
+    went = f"went {since}" if reason.since is not None else "is not known any more"
+    return f"{reason.details['owner']} drove it and {went}"
 
 
 def _running(reason: Reason, since: str) -> str:

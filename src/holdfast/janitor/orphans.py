@@ -1,4 +1,4 @@
-"""Queue rows of jobs that are over, which an owner withdraws, and rows of jobs that do not exist."""
+"""Queue rows of jobs that are over, which an owner withdraws, and rows of jobs or lanes that do not exist."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ class Orphans(Duty):
 
     async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
         facts = [*await tidying.look("find_orphaned_queue"), *await tidying.look("find_orphaned_inbox")]
+        facts += await tidying.look("find_laneless_queue")
         return [self.found(RECHECK if fact.seen["job"] else DELETE, fact, _reason(fact)) for fact in facts]
 
     async def act(self, tidying: Tidying, run: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
@@ -21,9 +22,12 @@ class Orphans(Duty):
         if any(f.action == DELETE for f in findings):
             done += await tidying.delete("delete_orphaned_queue", run, self.name)
             done += await tidying.delete("delete_orphaned_inbox", run, self.name)
+            done += await tidying.delete("delete_laneless_queue", run, self.name)
         return done
 
 
 def _reason(fact: Fact) -> str:
     what = "a queue row" if fact.seen["table"] == "queue" else "a signal"
+    if "lane" in fact.seen:
+        return f"{what} of a lane that does not exist"
     return f"{what} of a job that {'does not exist' if fact.seen['job'] is None else 'is ' + fact.seen['job']}"

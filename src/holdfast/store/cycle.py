@@ -7,7 +7,7 @@ import secrets
 import time
 import uuid
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import orjson
@@ -142,7 +142,7 @@ class PostgresCycle:
         await self.rollback()
         self._mark = None
         self._floor, self._floor_of_new = InboxFloor(), InboxFloor()
-        self._lanes.forget()
+        self._lanes.forget_all()
         if knows_our_last_commit:
             raise HistoryChanged("the connection to the database is a new one")
         raise HistoryChanged("this database does not have our last commit: it was restored, or a standby was promoted")
@@ -469,7 +469,7 @@ class LaneIds:
         self._used |= lanes
         return self._known
 
-    def forget(self) -> None:
+    def forget_all(self) -> None:
         """In another history the same numbers may be those of other lanes."""
         self._known.clear()
         self._used.clear()
@@ -479,7 +479,12 @@ class LaneIds:
         """The lanes that rows were put into since the last call but one: a floor is raised in two steps."""
         used = self._used | self._used_before
         self._used_before, self._used = self._used, set()
-        return sorted(self._known[lane] for lane in used)
+        return sorted(self._known[lane] for lane in used if lane in self._known)
+
+    def forget(self, missing: Collection[int]) -> None:
+        """These do not exist: whoever needs them makes them again."""
+        if missing:
+            self._known = {lane: number for lane, number in self._known.items() if number not in missing}
 
 
 def _limits_of(lanes: Sequence[Lane]) -> list[Statement | None]:

@@ -269,7 +269,8 @@ class PostgresStore:
         lanes = self._lanes.recently_used()
         if not lanes:
             return 0
-        newest = (await self._fetch("newest_queue_id"))[0][0]
+        newest, missing = (await self._fetch("newest_queue_id", lanes=plain(lanes)))[0]
+        self._lanes.forget(missing)
         return await self._execute("raise_floors", lanes=plain(lanes), newest=newest)
 
     async def wake_due(self) -> int:

@@ -106,7 +106,8 @@ def _of_the_job(standing: Standing) -> Iterator[Reason]:
         yield Reason(Cause.NO_ORCHESTRATOR, since=since, details=signals)
     elif not job.owner_is_alive:
         cause = Cause.OWNER_GONE if standing.orchestrators else Cause.NO_ORCHESTRATOR
-        yield Reason(cause, since=standing.owner_gone_at, details={"owner": job.owner, **signals})
+        owner = job.owner or f"orchestrator {job.owner_id}"
+        yield Reason(cause, since=standing.owner_gone_at, details={"owner": owner, **signals})
     elif standing.unread and not is_aside:
         details = {"doing": "reading signals", "owner": job.owner, **signals}
         yield Reason(Cause.RUNNING, since=standing.unread_since, details=details)

@@ -40,10 +40,11 @@ select a.job_id::text from added a where a.tasks_before < %(tasks)s order by a.j
 
 -- name: find_expired_leases
 -- Leases that have run out, and attempts that have outlived their time.
-select q.job_id::text, q.node, nullif(q.item, -1), jsonb_build_object('worker', w.name, 'attempt', q.attempt,
+select q.job_id::text, q.node, nullif(q.item, -1), jsonb_build_object(
+    'worker', coalesce(w.name, 'worker ' || q.holder), 'attempt', q.attempt,
     'epoch', q.epoch, 'claimed_at', q.claimed_at, 'timed_out', q.deadline_at < now())::text
-from queue q join workers w on w.worker_id = q.holder
-where q.state = 'leased' and (w.lease_until < now() or q.deadline_at < now())
+from queue q left join workers w on w.worker_id = q.holder
+where q.state = 'leased' and (w.worker_id is null or w.lease_until < now() or q.deadline_at < now())
 order by q.job_id, q.node, q.item limit 1000;
 
 -- name: find_stuck_tasks
@@ -125,6 +126,34 @@ select q.job_id::text, q.node, nullif(q.item, -1), jsonb_build_object('table', '
 from queue q left join jobs j on j.job_id = any(array[q.job_id])
 where j.job_id is null or j.finished_at is not null
 order by q.job_id, q.node, q.item limit 1000;
+
+-- name: find_laneless_queue
+-- Queue rows of lanes that do not exist: nobody would ever claim them.
+select q.job_id::text, q.node, nullif(q.item, -1), jsonb_build_object('table', 'queue', 'state', q.state,
+    'epoch', q.epoch, 'lane', q.lane_id, 'job', null)::text
+from queue q
+where q.state <> 'leased' and not exists (select 1 from lanes l where l.lane_id = q.lane_id)
+order by q.job_id, q.node, q.item limit 1000;
+
+-- name: delete_laneless_queue
+-- Their tasks are then in no queue, and are queued again where they belong.
+with orphan as (
+    select q.job_id, q.node, q.item from queue q
+    where q.state <> 'leased' and not exists (select 1 from lanes l where l.lane_id = q.lane_id)
+    order by q.job_id, q.node, q.item limit 1000
+    for update of q skip locked
+),
+gone as (
+    delete from queue q using orphan o
+    where q.job_id = any(array[o.job_id]) and q.node = o.node and q.item = o.item
+    returning q.job_id, q.node, q.item, q.state, q.epoch, q.lane_id
+)
+insert into janitor_actions (run, duty, action, job_id, node, item, reason, before)
+select %(run)s::uuid, %(duty)s, 'delete', g.job_id, g.node, nullif(g.item, -1),
+    'a queue row of a lane that does not exist',
+    jsonb_build_object('table', 'queue', 'state', g.state, 'epoch', g.epoch, 'lane', g.lane_id)
+from gone g
+returning duty, action, reason, job_id::text, node, item, before::text, after::text;
 
 -- name: find_orphaned_inbox
 -- Signals of jobs that are unknown. Those of a job that is over are read by whoever is first.

@@ -26,22 +26,23 @@ update orchestrators o set ended_at = now()
 from lapsed l where o.orchestrator_id = l.orchestrator_id;
 
 -- name: take_jobs
--- Jobs of ended orchestrators, each with its former owner's name; the new epoch fences whatever that one believes.
--- Only for one that is registered itself: in a restored database it may not be, and its jobs would belong to nobody.
+-- Jobs of orchestrators that have ended, or that nobody knows, each with its former owner's name; the new epoch fences
+-- whatever that one believes. Whoever owns a job was known before: a row that is missing was deleted by hand. Only for
+-- one that is registered itself: in a restored database it may not be, and its jobs would belong to nobody.
 with lost as (
     select j.job_id, j.owner as previous
     from jobs j
-    where j.finished_at is null
-        and j.owner in (select o.orchestrator_id from orchestrators o where o.ended_at is not null)
+    where j.finished_at is null and j.owner is not null
+        and j.owner not in (select o.orchestrator_id from orchestrators o where o.ended_at is null)
         and exists (select 1 from orchestrators o where o.orchestrator_id = %(me)s and o.ended_at is null)
     order by j.job_id
     limit %(limit)s
     for update skip locked
 )
 update jobs j set owner = %(me)s, epoch = j.epoch + 1, owned_since = now()
-from lost l join orchestrators o on o.orchestrator_id = l.previous
+from lost l left join orchestrators o on o.orchestrator_id = l.previous
 where j.job_id = any(array[l.job_id])
-returning j.job_id::text, o.name;
+returning j.job_id::text, coalesce(o.name, 'orchestrator ' || l.previous);
 
 -- name: blame_open_cycles
 -- An orchestrator that ended with its cycle open may have died of one of that cycle's jobs.
@@ -175,7 +176,9 @@ from due d where q.job_id = any(array[d.job_id]) and q.node = d.node and q.item 
 
 -- name: newest_queue_id
 -- Asked in a transaction of its own: whoever drew this id, or a smaller one, is older than the next transaction.
-select last_value from queue_id_seq;
+-- With it, which of these lanes do not exist: somebody has deleted them.
+select last_value, array(select u from unnest(%(lanes)s::int[]) u except select l.lane_id from lanes l)
+from queue_id_seq;
 
 -- name: raise_floors
 -- In two steps. The newest id becomes a lane's ceiling; once every transaction of that moment is over, rows below it
@@ -202,7 +205,8 @@ update lanes set floor = 0, ceiling = null, ceiling_xid = null where floor > 0;
 select exists (
     select 1 from workers w where w.ended_at is null and w.lease_until < now()
 ) or exists (
-    select 1 from queue q join workers w on w.worker_id = q.holder where q.state = 'leased' and w.lease_until < now()
+    select 1 from queue q left join workers w on w.worker_id = q.holder
+    where q.state = 'leased' and (w.worker_id is null or w.lease_until < now())
 ) or exists (
     select 1 from queue q where q.state = 'leased' and q.deadline_at < now()
 ) or exists (
@@ -212,11 +216,11 @@ select exists (
 );
 
 -- name: expire_leases
--- One fenced statement, as a report is: the lease goes, the owner hears of it.
+-- One fenced statement, as a report is: the lease goes, the owner hears of it. A worker that nobody knows is gone.
 with lapsed as (
-    select q.job_id, q.node, q.item, w.name, q.deadline_at < now() as timed_out
-    from queue q join workers w on w.worker_id = q.holder
-    where q.state = 'leased' and (w.lease_until < now() or q.deadline_at < now())
+    select q.job_id, q.node, q.item, coalesce(w.name, 'worker ' || q.holder) as name, q.deadline_at < now() as timed_out
+    from queue q left join workers w on w.worker_id = q.holder
+    where q.state = 'leased' and (w.worker_id is null or w.lease_until < now() or q.deadline_at < now())
     for update of q skip locked
 ),
 gone as (
