@@ -116,6 +116,39 @@ def test_a_job_that_cannot_be_advanced_is_set_aside_while_its_neighbours_go_on()
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("kind", ["cancel", "pause", "recover", "recheck"])
+def test_a_job_that_was_set_aside_is_looked_at_at_once_when_a_person_or_the_janitor_asks(kind: str) -> None:
+    async def story() -> None:
+        database = Database()
+        store = ModelStore(database)
+        flow = Workflow("broken")
+        flow.task("a", handler="work")
+        job = new_job(flow.definition(), {})
+        await store.submit([job])
+        kept = database.definitions[job.definition_hash]
+        database.definitions[job.definition_hash] = b'{"nonsense": 1}'
+        owner = Owner(store, await store.register_orchestrator("o", 10), "o", Rules(), lambda: 0.5)
+        while (await owner.run_cycle()).more:
+            pass
+        assert database.history.set_aside == 1
+
+        # While nothing has changed, each signal is a reason to look once, and no more.
+        data = {"verb": "resume"} if kind == "recover" else None
+        await store.send(job.job_id, kind, "ann", "look", data)
+        for _ in range(9):
+            await owner.run_cycle()
+        assert database.history.set_aside == 2
+        database.definitions[job.definition_hash] = kept
+        await store.send(job.job_id, kind, "ann", "look again", data)
+        while (await owner.run_cycle()).more:
+            pass
+        assert database.inbox == {}
+        assert database.jobs[job.job_id]["reason"] is None
+        assert owner.next_deadline() is None
+
+    asyncio.run(story())
+
+
 def test_what_is_no_jobs_fault_is_not_blamed_on_one() -> None:
     async def story() -> None:
         store = ModelStore(Database())

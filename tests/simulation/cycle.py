@@ -38,6 +38,8 @@ from tests.simulation.writes import apply_batch, apply_withdrawal, withdrawn
 
 GATHER_ROWS = 3
 """A page of results; small, so that gathering takes several."""
+ASKING = ("cancel", "pause", "unpause", "recover", "recheck")
+"""What people and the janitor send: it is read of jobs that were set aside, too."""
 Entry = Batch | Handed | tuple[Withdrawal, list[Key]]
 """One of the writes that wait for the commit."""
 
@@ -49,11 +51,6 @@ def apply_entry(db: Database, me: int, entry: Entry) -> None:
         apply_report(db, entry.worker, entry.report, entry.row, entry.signal_id)
     else:
         apply_withdrawal(db, *entry)
-
-
-def _counts(signal: dict[str, Any], aside: Sequence[str]) -> bool:
-    """Of a job that is set aside only a cancel counts."""
-    return signal["job_id"] not in aside or signal["kind"] == "cancel"
 
 
 class ModelCycle(Transaction):
@@ -137,7 +134,7 @@ class ModelCycle(Transaction):
     def _lock_signals(self, limit: int, aside: Sequence[str]) -> list[int]:
         """Signals of jobs that nobody owns; those that others have locked are skipped."""
         locked = {row for t in self.db.transactions for row in t.locked_signals}
-        waiting = {i: r for i, r in sorted(self.db.inbox.items()) if _counts(r, aside)}
+        waiting = {i: r for i, r in sorted(self.db.inbox.items()) if r["job_id"] not in aside or r["kind"] in ASKING}
         unowned = [i for i, r in waiting.items() if r["owner"] == 0 and i not in locked][:limit]
         self.locked_signals = set(unowned)
         return unowned
@@ -153,7 +150,7 @@ class ModelCycle(Transaction):
     def _drained(self, limit: int, aside: Sequence[str], wide: Wide | None) -> list[int]:
         """Waiting signals of the jobs that are owned already; those of a wide job come last."""
         visible = self.db.inbox | self._handed
-        waiting = {i: r for i, r in sorted(visible.items()) if _counts(r, aside)}
+        waiting = {i: r for i, r in sorted(visible.items()) if r["job_id"] not in aside or r["kind"] in ASKING}
         mine = [i for i, r in waiting.items() if r["owner"] == self.me]
         of_wide = [i for i in mine if wide is not None and waiting[i]["job_id"] == wide.job_id]
         rest = [i for i in mine if i not in set(of_wide)][:limit]

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from holdfast.store.interface import AnswerWrite, Batch, TaskWrite, Wide
-from tests.store.stage import Stage, owned
+from tests.store.stage import Stage, owned, report_of
 
 pytestmark = pytest.mark.anyio
 
@@ -150,3 +150,20 @@ async def test_a_signal_to_a_job_that_nobody_owns_makes_it_claimable(stage: Stag
     opened = await stage.own(await stage.orchestrator())
     assert [(r.job_id, r.status, r.epoch) for r in opened.claimed] == [(job_id, "completed", 1)]
     assert [s.kind for s in opened.signals] == ["cancel"]
+
+
+async def test_of_jobs_that_were_set_aside_only_what_a_person_or_the_janitor_asks_is_read(stage: Stage) -> None:
+    me, worker = await stage.orchestrator(), await stage.worker()
+    owned_one, unowned = await stage.owned_job(me), (await stage.submit()).job_id
+    await stage.store.report(worker, [report_of(await stage.leased(me, owned_one, worker))])
+    for job_id in (owned_one, unowned):
+        for kind in ("cancel", "pause", "unpause", "recover", "recheck"):
+            await stage.store.send(job_id, kind, "ann", "")
+    cycle = stage.store.cycle(me)
+    found = (await cycle.open(100, 100, aside=[owned_one, unowned])).signals
+    await cycle.rollback()
+    asked = ["cancel", "pause", "unpause", "recover", "recheck"]
+    assert [s.kind for s in found if s.job_id == owned_one] == asked
+    assert [s.kind for s in found if s.job_id == unowned] == asked
+    assert len((await cycle.open(100, 100)).signals) == len(found) + 2
+    await cycle.rollback()

@@ -10,8 +10,8 @@ import contextlib
 import heapq
 import logging
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from holdfast import failpoint
 from holdfast.core.advance import advance, owed_results, owed_rows
@@ -48,6 +48,7 @@ from holdfast.store.interface import (
     JobRow,
     Lease,
     NodeRow,
+    Opened,
     SignalRow,
     Store,
     Wide,
@@ -66,6 +67,7 @@ NARROW_CHUNK = 250
 when none of theirs is waiting, so many when one is, and so many new tasks."""
 RECHECK = "recheck"
 RECOVER = "recover"
+CANCEL = "cancel"
 ASIDE_SECONDS = (5.0, 300.0)
 """How long a job that nobody can advance is left alone: at first, and at most."""
 CLOCK_DOUBT_SECONDS = 60.0
@@ -95,10 +97,11 @@ class CycleResult:
 
 @dataclass(frozen=True, slots=True)
 class _Aside:
-    """A job that cannot be advanced, and when it is tried again."""
+    """A job that cannot be advanced, when it is tried again, and which signals have asked for it in vain."""
 
     until: float
     seconds: float
+    asked_by: frozenset[int] = frozenset()
 
 
 class Owner:
@@ -170,7 +173,8 @@ class Owner:
     def has_work(self) -> bool:
         """Whether the next cycle has something to do even without a signal."""
         owes = self._to_load - self._dangers.deaths.keys() or self._owing_rows or self._owing_results
-        return bool(owes or self._one_by_one or self._noticed) or not self._knows_its_jobs
+        is_due = any(aside.until <= self._now for aside in self._aside.values())
+        return bool(owes or self._one_by_one or self._noticed) or is_due or not self._knows_its_jobs
 
     async def run_cycle(self, handover: Handover | None = None) -> CycleResult:
         """One transaction. Whatever goes wrong, the states that it touched are forgotten and read again.
@@ -209,8 +213,9 @@ class Owner:
             self._one_by_one.remove(job_id)
         self._to_load.discard(job_id)
         least, most = ASIDE_SECONDS
-        seconds = min(most, 2 * self._aside[job_id].seconds) if job_id in self._aside else least
-        self._aside[job_id] = _Aside(self._now + seconds, seconds)
+        before = self._aside.get(job_id)
+        seconds = min(most, 2 * before.seconds) if before is not None else least
+        self._aside[job_id] = _Aside(self._now + seconds, seconds, before.asked_by if before else frozenset())
         logger.error("job_set_aside: %s for %g s, its neighbours go on", job_id, seconds, exc_info=problem)
         await self._store.set_aside(job_id, self.orchestrator_id, masked(f"{type(problem).__name__}: {problem}"))
 
@@ -257,14 +262,8 @@ class Owner:
         if not self._knows_its_jobs:
             await self._learn_own_jobs()
         work: defaultdict[str, list[SignalRow | Signal]] = defaultdict(list)
-        claimed = {row.job_id: row for row in opened.claimed if alone in (None, row.job_id)}
-        heard = [row for row in opened.signals if alone in (None, row.job_id)]
+        claimed, heard = self._choose(opened, alone, waits)
         heard, postponed = _leave_room(heard, wide_job)
-        if alone is None and (cancelled := {row.job_id for row in heard} & set(waits)):
-            # A cancel reaches a job that is set aside, too, but it is not carried out beside others.
-            self._one_by_one.extend(sorted(cancelled))
-            heard, postponed = [row for row in heard if row.job_id not in cancelled], True
-            claimed = {job_id: row for job_id, row in claimed.items() if job_id not in cancelled}
         for row in heard:
             work[row.job_id].append(row)
         self._company.saw({job_id: len(rows) for job_id, rows in work.items()}, now)
@@ -342,6 +341,33 @@ class Owner:
         deaths = {other: count for other, count in self._dangers.deaths.items() if other != job_id}
         self._dangers = self._dangers._replace(deaths=deaths)
 
+    def _choose(
+        self, opened: Opened, alone: str | None, waits: Collection[str]
+    ) -> tuple[dict[str, JobRow], list[SignalRow]]:
+        """The jobs and signals whose turn it is. Of a job that may kill, only a cancel counts, and it counts alone."""
+        kept_back = set(waits)
+        self._wake_asked(row for row in opened.signals if row.job_id in kept_back and row.job_id in self._aside)
+        if alone is None:
+            deadly = kept_back & self._dangers.deaths.keys()
+            cancelled = {row.job_id for row in opened.signals if row.job_id in deadly and row.kind == CANCEL}
+            self._one_by_one.extend(sorted(cancelled))
+
+        def has_turn(job_id: str) -> bool:
+            return job_id not in kept_back if alone is None else job_id == alone
+
+        claimed = {row.job_id: row for row in opened.claimed if has_turn(row.job_id)}
+        heard = [row for row in opened.signals if has_turn(row.job_id)]
+        return claimed, [row for row in heard if row.job_id not in kept_back or row.kind == CANCEL]
+
+    def _wake_asked(self, asking: Iterable[SignalRow]) -> None:
+        """A person or the janitor asks for jobs that were set aside: each signal has them tried once, at once."""
+        asked: defaultdict[str, set[int]] = defaultdict(set)
+        for row in asking:
+            asked[row.job_id].add(row.id)
+        for job_id, ids in asked.items():
+            if not ids <= self._aside[job_id].asked_by:
+                self._aside[job_id] = replace(self._aside[job_id], until=self._now, asked_by=frozenset(ids))
+
     def _look_at_clock(self, now: float) -> float:
         """Where the clock of the database has stepped back, nothing waits longer than its own time, from now on."""
         before, self._now = self._now, now
@@ -353,7 +379,7 @@ class Owner:
         self._doubts_until = now + CLOCK_DOUBT_SECONDS
         self._company.forget()
         for job_id, aside in self._aside.items():
-            self._aside[job_id] = _Aside(min(aside.until, now + aside.seconds), aside.seconds)
+            self._aside[job_id] = replace(aside, until=min(aside.until, now + aside.seconds))
         self._deadlines, self._armed = [], {}
         for state in self.jobs.values():
             bound_deadlines(state, now)

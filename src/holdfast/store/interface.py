@@ -523,7 +523,8 @@ class Cycle(Protocol):
         handover: Handover | None = None,
         wide: Wide | None = None,
     ) -> Opened:
-        """Lock the owner's own row, claim new jobs, read waiting signals, but none of the jobs that were set aside.
+        """Lock the owner's own row, claim new jobs, read waiting signals; of jobs that were set aside only those that
+        a person or the janitor has sent.
 
         The reports of a handover are taken first, as if the worker had reported, but inside this transaction.
         Raises Fenced if someone took over, and HistoryChanged if what the owner remembers may not be what is here.

@@ -15,12 +15,13 @@ where orchestrator_id = %(me)s and ended_at is null
 for share;
 
 -- name: claim_jobs
--- Signals of jobs that nobody owns, and these jobs, unless someone owns them by now or is about to. Of jobs that are
--- set aside only a cancel counts.
+-- Signals of jobs that nobody owns, and these jobs, unless someone owns them by now or is about to. Of jobs that were
+-- set aside only what a person or the janitor asks is read.
 -- Whoever locks them first has them.
 with signal as materialized (
     select i.* from inbox i
-    where i.owner = 0 and i.id > %(floor)s and (i.job_id <> all(%(aside)s::uuid[]) or i.kind = 'cancel')
+    where i.owner = 0 and i.id > %(floor)s
+        and (i.job_id <> all(%(aside)s::uuid[]) or i.kind = any(array['cancel', 'pause', 'unpause', 'recover', 'recheck']))
     order by i.id
     limit %(limit)s
     for update skip locked
@@ -43,11 +44,14 @@ order by i.id;
 -- name: drain
 -- The owner's waiting signals, oldest first, with the fence and the budgets of the task that each speaks of; those of
 -- a wide job come last and not all at once, so that its neighbours need not wait behind them.
+-- Of jobs that were set aside only what a person or the janitor asks is read.
 -- The output of an item stays in the database: nobody decides by it, finish_tasks moves it.
 with waiting as (
     (
         select i.* from inbox i
-        where i.owner = %(me)s and i.id > %(floor)s and (i.job_id <> all(%(aside)s::uuid[]) or i.kind = 'cancel')
+        where i.owner = %(me)s and i.id > %(floor)s
+            and (i.job_id <> all(%(aside)s::uuid[])
+                or i.kind = any(array['cancel', 'pause', 'unpause', 'recover', 'recheck']))
             and (%(wide)s::uuid is null or i.job_id <> %(wide)s::uuid)
         order by i.id
         limit %(limit)s
@@ -56,7 +60,9 @@ with waiting as (
     (
         select i.* from inbox i
         where %(wide)s::uuid is not null and i.owner = %(me)s and i.id > %(floor)s
-            and (i.job_id <> all(%(aside)s::uuid[]) or i.kind = 'cancel') and i.job_id = %(wide)s::uuid
+            and (i.job_id <> all(%(aside)s::uuid[])
+                or i.kind = any(array['cancel', 'pause', 'unpause', 'recover', 'recheck']))
+            and i.job_id = %(wide)s::uuid
         order by i.id
         limit %(wide_limit)s
     )
