@@ -6,12 +6,14 @@ import asyncio
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from holdfast import Context, InvalidInput, Permanent, Workflow, handler
+from holdfast import Context, InvalidInput, Permanent, Workflow, handler, testing
+from holdfast.store import watchdog
 from holdfast.testing import run_workflow, run_workflow_async
 
 
@@ -144,3 +146,26 @@ def test_the_demo_ends_well(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "25 files" in job.result["message"]
     assert any(event["event"] == "task_retry_scheduled" for event in job.events)
     assert job.nodes["complain"]["status"] == "skipped"
+
+
+def test_nothing_is_left_of_a_server_whose_watchdog_looks_once_more_while_its_folder_goes(tmp_path: Path) -> None:
+    class Ended:
+        def leave(self) -> None:
+            """The server has ended, and its watchdog has not noticed yet."""
+
+    home = tmp_path / "holdfast-testing-1"
+    home.mkdir()
+    for number in range(500):
+        (home / f"file-{number}").touch()
+
+    def look() -> None:
+        with suppress(FileNotFoundError):
+            while True:
+                watchdog.is_free(home / "lock")
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    testing._end(Ended(), home)  # type: ignore[arg-type]
+    looking.join(10)
+    assert not looking.is_alive()
+    assert list(tmp_path.iterdir()) == []

@@ -301,8 +301,9 @@ class _Server:
 
 
 def _end(postgres: EmbeddedPostgres, home: Path) -> None:
+    """The folder goes by its name first: a watchdog that looks once more would put lock files into what is deleted."""
     postgres.leave()
-    shutil.rmtree(home, ignore_errors=True)
+    shutil.rmtree(home.rename(home.with_name(f"{home.name}-ended")), ignore_errors=True)
 
 
 _server = _Server()

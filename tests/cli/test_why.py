@@ -280,6 +280,21 @@ def test_a_job_that_ended_says_how_and_why(database: Command) -> None:
     assert [(r["node"], r["cause"]) for r in why(database, half)] == [("extra", "partial")]
 
 
+def test_a_completed_job_that_is_in_doubt_says_so_everywhere(database: Command, database_url: str) -> None:
+    job_id = database("run", "flow.yaml", "--json").json["job_id"]
+    node = next(n["node"] for n in database("status", job_id, "--json").json["nodes"] if n["type"] == "task")
+    error = {"code": "COUNTERS_DISAGREE", "class": "permanent", "message": "3 and not 2", "node": node}
+    sql(database_url, "update holdfast.jobs set error = %s::jsonb where job_id = %s", json.dumps(error), job_id)
+    (reason,) = why(database, job_id)
+    rerun = f"holdfast rerun {job_id[-8:]} --from {node}"
+    assert (reason["cause"], reason["node"], reason["command"]) == ("completed", node, rerun)
+    assert "COUNTERS_DISAGREE: 3 and not 2" in database("why", job_id).out
+    card = database("status", job_id).out
+    assert card.startswith("⚠") and f"⚠ {node}" in card and rerun in card
+    (line,) = [line for line in database("status").out.splitlines() if job_id[-8:] in line]
+    assert "⚠ completed" in line
+
+
 def test_a_cancelled_job_says_by_whom(database: Command) -> None:
     job_id = submitted(database, "chain", CHAIN)
     database("cancel", job_id, "--yes", "--reason", "no longer wanted")

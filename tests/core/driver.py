@@ -21,6 +21,7 @@ from holdfast.core.effects import (
     EnqueueWaiting,
     FailTask,
     FinishTask,
+    MarkJob,
     RecordAttempt,
     ReleaseTasks,
     ResetTasks,
@@ -440,7 +441,7 @@ class Driver:
             case ReleaseTasks():
                 for row in self.queue.values():
                     row.paused = False
-            case RecordAttempt() | AggregateItems():
+            case RecordAttempt() | AggregateItems() | MarkJob():
                 pass
         return None
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.core.effects import FinishTask, RetryTask, WithdrawTasks
+from holdfast.core.effects import FinishTask, MarkJob, RetryTask, WithdrawTasks
+from holdfast.core.signals import InconsistencyFound, TaskCounts
 from holdfast.core.states import NodeState, Rules, Status
 from holdfast.define.workflow import Workflow
 from tests.core.driver import Driver, Fails
@@ -169,6 +170,23 @@ def test_a_job_whose_deadline_nobody_heard_times_out() -> None:
     assert driver.state.nodes["a"].error is not None
     assert driver.state.nodes["a"].error["code"] == "JOB_TIMEOUT"
     assert "janitor_acted" in [e.event for e in driver.events]
+
+
+def test_a_job_that_completed_with_counters_that_its_rows_deny_is_marked_once_and_stays_as_it_is() -> None:
+    driver = spread().run(lambda node, item, attempt, params: 1)
+    driver.doubt()
+    assert driver.state.error is None, "nothing is wrong yet"
+    before = (driver.state.status, driver.state.finished_at, driver.statuses())
+    rows = {"a": TaskCounts(1, -1, 1), "f": TaskCounts(5, 4, 5), "c": TaskCounts(1, -1, 1)}
+    found = InconsistencyFound("ended_jobs", "as the test says", rows)
+    driver.send(found)
+    (marked,) = [effect for effect in driver.effects if isinstance(effect, MarkJob)]
+    assert (marked.error["code"], marked.error["node"]) == ("COUNTERS_DISAGREE", "f")
+    assert marked.error["message"].startswith("f completed with 6 of 6 tasks done, but its rows tell of 5 of 5")
+    assert told(driver)["disagreeing"] == ["f"]
+    driver.send(found)
+    assert [effect for effect in driver.effects if isinstance(effect, MarkJob)] == [marked]
+    assert (driver.state.status, driver.state.finished_at, driver.statuses()) == before
 
 
 def test_a_stopping_job_takes_nothing_back_invariant_11() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from holdfast.bootstrap import new_janitor
+from holdfast.core.signals import Request, Verb
 from holdfast.janitor.service import Janitor
 from holdfast.settings import Settings
 from holdfast.store.payloads import Folder, Payloads, digest_of
@@ -174,6 +175,31 @@ async def test_a_job_whose_first_signal_was_lost_begins(database_url: str) -> No
         async with serving(database_url, **PATIENT):
             assert (await engine.finished(job_id))["status"] == "completed"
         await scene.repaired(job_id)
+
+
+async def test_a_job_that_completed_with_counters_that_its_rows_deny_is_doubted_in_public(scene: Bench) -> None:
+    sound, job_id = await scene.engine.submit(ECHO, key="sound"), await scene.engine.submit(WIDE, {"items": [1, 2, 3]})
+    for one in (sound, job_id):
+        await finish(scene, one)
+    early = "update jobs set started_at = null, finished_at = finished_at - interval '11 s'"
+    await scene.damage(early)
+    await scene.damage("update tasks set status = 'ready', finished_at = null where job_id = %s and item = 1", job_id)
+    janitor = scene.janitor()
+    assert [(f.duty, f.action, f.job_id) for f in await janitor.run_once()] == [("ended_jobs", "recheck", job_id)]
+    told = await scene.repaired(job_id)
+    assert told["disagreeing"] == ["spread"]
+    status = await scene.engine.status(job_id)
+    assert (status["status"], status["error"]["code"], status["error"]["node"]) == (
+        "completed",
+        "COUNTERS_DISAGREE",
+        "spread",
+    )
+    assert status["outcome"]["recovery"][0]["command"] == f"holdfast rerun {job_id} --from spread"
+    assert await janitor.run_once() == [], "it is said, and not said again"
+    assert (await scene.engine.status(sound))["error"] is None
+    await scene.engine.client.recover(job_id, Request(Verb.RERUN, "spread"))
+    await scene.queued(job_id, 3)
+    assert (await finish(scene, job_id))["error"] is None
 
 
 STRAY = (

@@ -310,6 +310,8 @@ class Checkers:
             return
         self._final_jobs[job_id] = job["status"]
         assert job["owner"] is None, f"2: {job_id} is finished and still owned"
+        code = (job["error"] or {}).get("code")
+        assert code != "COUNTERS_DISAGREE", f"16: {job_id} is as it should be, and was doubted: {job['error']}"
         assert job["finished_at"] >= job["started_at"], f"5: {job_id} ended before it began"
         assert set(nodes) == set(program.graph.order), f"13: {job_id} ended before all its nodes had"
         assert all(n.status in TERMINAL for n in nodes.values()), f"13: {job_id} ended before all its nodes had"

@@ -18,6 +18,7 @@ from holdfast.store.interface import (
     FailedTaskWrite,
     FinishWrite,
     JobWrite,
+    MarkWrite,
     NodeRow,
     ReleaseWrite,
     ResetWrite,
@@ -51,6 +52,7 @@ def apply_batch(db: Database, me: int, batch: Batch) -> None:
     _retry(db, me, batch.retried)
     _release(db, batch.releases)
     _pause(db, batch.paused)
+    _mark(db, batch.marks)
     _write_events(db, batch.events)
     _answer(db, batch.answers)
     _write_breakers(db, batch.breakers)
@@ -235,6 +237,14 @@ def _pause(db: Database, paused: Sequence[str]) -> None:
         for key, row in db.queue.items():
             if key[0] == job_id and row["state"] in ("ready", "waiting"):
                 row["state"] = "paused"
+
+
+def _mark(db: Database, marks: Sequence[MarkWrite]) -> None:
+    for mark in marks:
+        job = db.jobs[mark.job_id]
+        if job["finished_at"] is not None and job["owner"] is None and job["error"] is None:
+            job["error"] = mark.error
+            db.dirty.add(mark.job_id)
 
 
 def _write_events(db: Database, events: Sequence[EventWrite]) -> None:

@@ -15,6 +15,7 @@ from rich.text import Text
 from holdfast.cli.streams import harmless
 from holdfast.cli.words import clock, counted, cut, day_and_clock, duration, elapsed, parsed, short, value
 from holdfast.define.definition import UNREADABLE_REMEDY
+from holdfast.errors import Code
 from holdfast.store.reading import FailedItems
 
 STYLES = {
@@ -39,6 +40,8 @@ SYMBOLS = {
     "skipped": "↷",
     "pending": "·",
 }
+DOUBTED = ("⚠", STYLES["partial"])
+"""Completed, and its rows contradict each other."""
 _URGENCY = ("running", "failed", "ready", "dispatched", "cancelled", "completed", "skipped", "pending")
 _LABEL = 10
 SET_ASIDE = "orchestrator_error: "
@@ -47,12 +50,19 @@ Command = Callable[[str], str]
 """Makes the whole command line of a command to type next."""
 
 
+def job_mark(job: dict[str, Any]) -> tuple[str, str]:
+    """The symbol of a job and its style. One that completed with an error is in doubt."""
+    state = job["status"]
+    return DOUBTED if state == "completed" and job["error"] else (SYMBOLS[state], STYLES[state])
+
+
 def job_title(status: dict[str, Any]) -> Text:
     """`✔ demo completed in 6.3 s   job 1a2b3c4d`"""
     state = status["status"]
-    text = Text(f"{SYMBOLS[state]} ", style=STYLES[state])
+    symbol, style = job_mark(status)
+    text = Text(f"{symbol} ", style=style)
     text.append(cut(status["workflow_id"], 60), style="bold")
-    text.append(f" {state}", style=STYLES[state])
+    text.append(f" {state}", style=style)
     took = elapsed(status["started_at"] or status["created_at"], status["finished_at"])
     text.append(f" in {took}" if status["finished_at"] else f" for {took}" if status["started_at"] else "")
     text.append(f"   job {status['job_id']}", style="dim")
@@ -100,10 +110,11 @@ def _lateness(node: dict[str, Any]) -> float:
 
 def _node_cells(node: dict[str, Any], now: datetime, bar_width: int) -> list[RenderableType]:
     state = node["status"]
-    style = STYLES[state]
+    is_doubted = state == "completed" and (node["error"] or {}).get("code") == Code.COUNTERS_DISAGREE
+    symbol, style = DOUBTED if is_doubted else (SYMBOLS[state], STYLES[state])
     took = elapsed(node["started_at"], node["finished_at"], now) if state not in ("pending", "skipped") else ""
     return [
-        Text(f"{SYMBOLS[state]} {cut(node['node'], 32)}", style=style if state in ("pending", "skipped") else ""),
+        Text(f"{symbol} {cut(node['node'], 32)}", style=style if state in ("pending", "skipped") else ""),
         Text(state, style=style),
         _bar(node, bar_width),
         Text(", ".join(_notes(node, now))),
@@ -267,7 +278,11 @@ def _next_commands(
         yield _line("Next", command(f"watch {job}"), note="follow it to its end")
         return
     bad = status["outcome"]["resume_from"]
-    if status["outcome"]["resumable"]:
+    if status["status"] == "completed" and status["error"] is not None:
+        doubted = status["error"]["node"]
+        yield _line("Next", command(f"rerun {job} --from {doubted}"), note="run again what is in doubt")
+        yield _line("", command(f"events {job} --node {doubted}"), note=f"what happened in {doubted}")
+    elif status["outcome"]["resumable"]:
         yield _line("Next", resume, note="run what is missing; what completed stays")
         yield _line("", plan, note="what that would do")
         if bad is not None:
@@ -300,7 +315,7 @@ def job_list(jobs: Sequence[dict[str, Any]]) -> Table:
         table.add_row(
             short(job["job_id"]),
             cut(job["workflow_id"], 40),
-            Text(f"{SYMBOLS[job['status']]} {job['status']}", style=STYLES[job["status"]]),
+            Text(f"{job_mark(job)[0]} {job['status']}", style=job_mark(job)[1]),
             f"{counts['completed']:,}/{counts['total']:,}{failed}",
             day_and_clock(job["created_at"]),
             elapsed(job["started_at"], job["finished_at"]),

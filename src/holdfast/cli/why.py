@@ -81,6 +81,8 @@ def _command(standing: Standing, reason: Reason, database_url: str | None) -> st
             return command("janitor --once", database_url)
         case Cause.PAUSED:
             return command(f"unpause {job}", database_url)
+        case Cause.COMPLETED:
+            return command(f"rerun {job} --from {reason.node}", database_url)
         case Cause.PARTIAL | Cause.FAILED if reason.node is not None:
             return command(f"logs {job}{node}", database_url)
         case Cause.PARTIAL | Cause.FAILED | Cause.CANCELLED:
@@ -128,7 +130,7 @@ def _sentence(reason: Reason) -> str:
             return f"its orchestrator {details['owner'] or ''} cannot advance it: {details['problem']}"
         case Cause.INCONSISTENT:
             return f"{subject} does not go on: {details['problem']}; the janitor repairs that"
-        case Cause.PARTIAL | Cause.FAILED | Cause.CANCELLED:
+        case Cause.COMPLETED | Cause.PARTIAL | Cause.FAILED | Cause.CANCELLED:
             error = details["error"] or {"code": "", "message": "no error was kept"}
             at = f"{reason.node}{_item(reason)}: " if reason.node is not None else ""
             hint = f" {error['hint']}" if error.get("hint") else ""

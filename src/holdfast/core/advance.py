@@ -229,6 +229,7 @@ def _recheck(turn: Turn, signal: InconsistencyFound) -> None:
     """Do whatever is missing, and tell it; nothing is missing in a job that is as it should be."""
     state = turn.state
     if state.is_terminal:
+        rechecking.doubt_end(turn, signal)
         stopping.withdraw_strays(turn)
         return
     done = rechecking.repair(turn, signal)

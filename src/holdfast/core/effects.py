@@ -154,6 +154,12 @@ class WithdrawTasks(NamedTuple):
     """Only tasks of this node."""
 
 
+class MarkJob(NamedTuple):
+    """Keep an error with a job that is over, and change nothing else of it."""
+
+    error: dict[str, Any]
+
+
 class ReleaseTasks(NamedTuple):
     """Let what a pause held back go on; so long did it last."""
 
@@ -197,6 +203,7 @@ Effect = (
     | FinishTask
     | RecordAttempt
     | WithdrawTasks
+    | MarkJob
     | ReleaseTasks
     | AggregateItems
     | Emit

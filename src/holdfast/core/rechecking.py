@@ -9,12 +9,14 @@ from collections import defaultdict
 from typing import Any
 
 from holdfast.core import fanning, stopping
-from holdfast.core.effects import OWN_TASK, FinishTask, RetryTask
+from holdfast.core.effects import OWN_TASK, FinishTask, MarkJob, RetryTask
+from holdfast.core.failing import failure
 from holdfast.core.limiting import limits_of
 from holdfast.core.retrying import delay_seconds
 from holdfast.core.signals import InconsistencyFound, TaskCounts, TasksWithdrawn, UnqueuedTask
-from holdfast.core.states import TERMINAL, NodeState, Status, Trigger
+from holdfast.core.states import TERMINAL, JobStatus, NodeState, Status, Trigger
 from holdfast.core.turn import Turn
+from holdfast.errors import Code
 
 _ENDS = {
     Status.COMPLETED: Trigger.ATTEMPT_COMPLETED,
@@ -36,6 +38,37 @@ def repair(turn: Turn, signal: InconsistencyFound) -> dict[str, Any]:
             fanning.settle_items(turn, node)
     done = {"recounted": recounted, "requeued": requeued, "ended": ended}
     return {what: names for what, names in done.items() if names}
+
+
+def doubt_end(turn: Turn, signal: InconsistencyFound) -> None:
+    """A job that completed and has a node that is not what its tasks say: its result may be wrong, and people are told.
+
+    It stays as it is: whether it runs again is for a person to decide.
+    """
+    state = turn.state
+    if state.status is not JobStatus.COMPLETED or state.error is not None:
+        return
+    wrong = [node for node in state.nodes.values() if not _agrees(node, signal.counts.get(node.name, TaskCounts()))]
+    if not wrong:
+        return
+    node, counts = wrong[0], signal.counts.get(wrong[0].name, TaskCounts())
+    state.error = failure(
+        Code.COUNTERS_DISAGREE,
+        f"{node.name} completed with {node.completed} of {node.expanded} tasks done,"
+        f" but its rows tell of {counts.completed} of {counts.rows}: its result may be wrong",
+        permanent=True,
+        at=turn.moment(),
+        node=node.name,
+        hint=f"Run it again with: holdfast rerun JOB --from {node.name}",
+    )
+    turn.effects.append(MarkJob(state.error))
+    told = {"duty": signal.duty, "reason": signal.reason, "disagreeing": [one.name for one in wrong]}
+    turn.emit("janitor_acted", data=told)
+
+
+def _agrees(node: NodeState, counts: TaskCounts) -> bool:
+    found = (node.expanded, node.completed, node.failed, node.skipped, node.cancelled)
+    return found == (counts.rows, counts.completed, counts.failed, counts.skipped, counts.cancelled)
 
 
 def _recount(turn: Turn, node: NodeState, counts: TaskCounts) -> bool:

@@ -13,9 +13,9 @@ class Counters(JobDuty):
 
     async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
         facts = await tidying.look("find_wrong_counters", jobs)
-        return [self.found(RECHECK, fact, _reason(**fact.seen)) for fact in facts]
+        return [self.found(RECHECK, fact, wrong_counters(**fact.seen)) for fact in facts]
 
 
-def _reason(counters: dict[str, int], tasks: dict[str, int]) -> str:
+def wrong_counters(counters: dict[str, int], tasks: dict[str, int]) -> str:
     wrong = [f"{name} {said} and not {tasks[name]}" for name, said in counters.items() if said != tasks[name]]
     return f"the counters say {', '.join(wrong)}"

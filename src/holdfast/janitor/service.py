@@ -18,6 +18,7 @@ from holdfast.janitor.alerting import raise_alert
 from holdfast.janitor.counters import Counters
 from holdfast.janitor.deadlines import Deadlines
 from holdfast.janitor.duty import ALERT, Duty, JobDuty
+from holdfast.janitor.ended_jobs import EndedJobs
 from holdfast.janitor.expired_leases import ExpiredLeases
 from holdfast.janitor.idle_jobs import IdleJobs
 from holdfast.janitor.long_open_breakers import LongOpenBreakers
@@ -38,6 +39,7 @@ DUTIES: tuple[type[Duty], ...] = (
     Stages,
     Counters,
     IdleJobs,
+    EndedJobs,
     Orphans,
     RepeatedFailures,
     LongOpenBreakers,

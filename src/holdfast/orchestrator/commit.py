@@ -15,6 +15,7 @@ from holdfast.core.effects import (
     EnqueueWaiting,
     FailTask,
     FinishTask,
+    MarkJob,
     RecordAttempt,
     ReleaseTasks,
     ResetTasks,
@@ -35,6 +36,7 @@ from holdfast.store.interface import (
     FinishWrite,
     JobWrite,
     Lane,
+    MarkWrite,
     NodeRow,
     ReleaseWrite,
     ResetWrite,
@@ -77,6 +79,8 @@ def add_effects(batch: Batch, state: JobState, effects: Iterable[Effect]) -> lis
                 batch.skips.append(SkipWrite(job_id, node))
             case EnqueueWaiting():
                 batch.waiting.append(_waiting(state, effect))
+            case MarkJob(error):
+                batch.marks.append(MarkWrite(job_id, error))
             case ReleaseTasks(seconds):
                 batch.releases.append(ReleaseWrite(job_id, seconds))
             case AnswerSignal(signal_id, applied, reason):

@@ -257,6 +257,7 @@ class PostgresCycle:
             *self._rows("retry_tasks", batch.retried, lane_ids),
             *self._rows("release_tasks", batch.releases),
             *([(query("pause_tasks"), {"jobs": plain(batch.paused)})] if batch.paused else []),
+            *self._rows("mark_jobs", batch.marks),
             *self._rows("write_attempts", batch.attempts),
             *self._rows("write_events", batch.events),
             *self._rows("write_answers", batch.answers),

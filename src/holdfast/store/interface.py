@@ -269,6 +269,13 @@ class RetryWrite(NamedTuple):
     queue_timeout_seconds: float | None
 
 
+class MarkWrite(NamedTuple):
+    """What is known of a job that is over, and was not when it ended."""
+
+    job_id: str
+    error: dict[str, Any]
+
+
 class AttemptWrite(NamedTuple):
     job_id: str
     node: str
@@ -319,6 +326,7 @@ class Batch:
     retried: list[RetryWrite] = field(default_factory=list)
     releases: list[ReleaseWrite] = field(default_factory=list)
     paused: list[str] = field(default_factory=list)
+    marks: list[MarkWrite] = field(default_factory=list)
     attempts: list[AttemptWrite] = field(default_factory=list)
     events: list[EventWrite] = field(default_factory=list)
     answers: list[AnswerWrite] = field(default_factory=list)

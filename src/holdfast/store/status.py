@@ -205,7 +205,7 @@ def _node_json(snapshot: Snapshot, node: Node) -> dict[str, Any]:
         "progress": _progress(node, view, queued),
         "retry_at": moment(_retry_at(view, queued)),
         "held": held_json(snapshot.holds.get(node.name)),
-        "error": error_json(view.error) if view else None,
+        "error": error_json(_doubt(snapshot.job, node.name) or view.error) if view else None,
         "started_at": moment(_started_at(node, view, queued)),
         "finished_at": moment(view.finished_at) if view else None,
         "unserved": unserved_json(snapshot.unserved[node.name]) if node.name in snapshot.unserved else None,
@@ -311,8 +311,22 @@ def _outcome_json(status: str, snapshot: Snapshot, nodes: list[dict[str, Any]]) 
         "stages": stages,
         "resumable": resumable,
         "resume_from": bad[0] if resumable and bad else None,
-        "recovery": _recovery(snapshot.job.job_id, nodes) if resumable else [],
+        "recovery": _recovery(snapshot.job.job_id, nodes) if resumable else _of_doubt(snapshot.job),
     }
+
+
+def _doubt(job: JobView, node: str) -> dict[str, Any] | None:
+    """Why a node of a job that completed is in doubt, if it is."""
+    return job.error if job.status == JobStatus.COMPLETED and job.error and job.error["node"] == node else None
+
+
+def _of_doubt(job: JobView) -> list[dict[str, Any]]:
+    """A job that completed with an error is in doubt: what runs the node again that is not what its tasks say."""
+    if job.status != JobStatus.COMPLETED or job.error is None:
+        return []
+    node = job.error["node"]
+    request = {"method": "POST", "path": f"/api/v1/jobs/{job.job_id}/rerun", "body": {"node": node}}
+    return [{"node": node, "command": f"holdfast rerun {job.job_id} --from {node}", "request": request}]
 
 
 def _deliverables(snapshot: Snapshot) -> dict[str, dict[str, Any]]:

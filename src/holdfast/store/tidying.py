@@ -92,6 +92,16 @@ class Tidying:
         """The open jobs that come next: at most so many, or so many tasks."""
         return [row[0] for row in await self._fetch("patrol", after=after, jobs=jobs, tasks=tasks)]
 
+    async def completed(
+        self, after: tuple[datetime, str], jobs: int, tasks: int, patience: float
+    ) -> list[tuple[str, datetime]]:
+        """The jobs that completed lately and come next, at most so many, or so many tasks: each with when it ended."""
+        since, job_id = after
+        rows = await self._fetch(
+            "patrol_completed", since=since, after=job_id, jobs=jobs, tasks=tasks, patience=patience
+        )
+        return [(row[0], row[1]) for row in rows]
+
     async def look(self, statement: str, /, jobs: Sequence[str] | None = None, **parameters: Any) -> list[Fact]:
         """What one of the looks in `sql/janitor.sql` finds."""
         if jobs is not None:

@@ -20,7 +20,8 @@ SET_ASIDE = "orchestrator_error: "
 
 
 class Cause(StrEnum):
-    """What keeps a job, a node or a task from going on. A job that ended otherwise than completed has its status."""
+    """What keeps a job, a node or a task from going on. A job that ended otherwise than completed, or that is in doubt,
+    has its status."""
 
     WAITING_FOR_NODES = "waiting_for_nodes"
     RETRY_SCHEDULED = "retry_scheduled"
@@ -34,6 +35,7 @@ class Cause(StrEnum):
     OWNER_GONE = "owner_gone"
     SET_ASIDE = "set_aside"
     INCONSISTENT = "inconsistent"
+    COMPLETED = "completed"
     PARTIAL = "partial"
     FAILED = "failed"
     CANCELLED = "cancelled"
@@ -79,7 +81,7 @@ def reasons(standing: Standing) -> list[Reason]:
 def _of_an_end(standing: Standing) -> Iterator[Reason]:
     """The error that the job ended with, and the other nodes that failed."""
     job, nodes = standing.snapshot.job, standing.snapshot.nodes
-    if job.status == JobStatus.COMPLETED:
+    if job.status == JobStatus.COMPLETED and job.error is None:
         return
     error = error_json(job.error) or {}
     node, cause = error.get("node"), Cause(job.status)

@@ -295,6 +295,12 @@ where q.job_id = any(array[w.job_id]) and q.state = 'paused';
 update queue q set state = 'paused'
 where q.job_id = any(%(jobs)s::uuid[]) and q.state in ('ready', 'waiting');
 
+-- name: mark_jobs
+-- A job that is over and nobody's, and that has no error of its own.
+update jobs j set error = w.error
+from unnest(%(job_id)s::uuid[], %(error)s::jsonb[]) as w (job_id, error)
+where j.job_id = any(array[w.job_id]) and j.finished_at is not null and j.owner is null and j.error is null;
+
 -- name: write_attempts
 insert into attempts (job_id, node, item, attempt, epoch, outcome, worker, started_at, error, log, extra)
 select w.job_id, w.node, w.item, w.attempt, w.epoch, w.outcome, w.worker, to_timestamp(w.started_at), w.error, w.log,

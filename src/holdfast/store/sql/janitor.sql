@@ -38,6 +38,23 @@ added as (
 )
 select a.job_id::text from added a where a.tasks_before < %(tasks)s order by a.job_id;
 
+-- name: patrol_completed
+-- The next jobs that completed within the last hour and are in no doubt: so many, or so many tasks, whichever comes first.
+-- The latest are left for a while: a job may have ended before one whose commit was quicker.
+with ended as (
+    select j.job_id, j.finished_at,
+        (select coalesce(sum(n.expanded_count), 0) from nodes n where n.job_id = any(array[j.job_id])) as tasks
+    from jobs j
+    where j.finished_at > now() - interval '1 hour' and j.finished_at < now() - make_interval(secs => %(patience)s)
+        and (j.finished_at, j.job_id) > (%(since)s::timestamptz, %(after)s::uuid)
+        and j.status = 'completed' and j.error is null
+    order by j.finished_at, j.job_id limit %(jobs)s
+),
+added as (
+    select e.*, sum(e.tasks) over (order by e.finished_at, e.job_id) - e.tasks as tasks_before from ended e
+)
+select a.job_id::text, a.finished_at from added a where a.tasks_before < %(tasks)s order by a.finished_at, a.job_id;
+
 -- name: find_expired_leases
 -- Leases that have run out, and attempts that have outlived their time.
 select q.job_id::text, q.node, nullif(q.item, -1), jsonb_build_object(

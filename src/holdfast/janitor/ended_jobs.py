@@ -1,0 +1,38 @@
+"""Jobs that completed with counters that are not what their tasks say: their result may be wrong. A person is told."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from holdfast.janitor.counters import wrong_counters
+from holdfast.janitor.duty import RECHECK, Duty, make_owners_look
+from holdfast.store.pruning import FIRST_JOB
+from holdfast.store.tidying import Finding, Tidying
+
+JOBS = 2_000
+TASKS = 100_000
+"""How much of what completed one look reads: the next goes on where it ended."""
+
+
+class EndedJobs(Duty):
+    name = "ended_jobs"
+
+    def __init__(self, patience_seconds: float) -> None:
+        super().__init__(patience_seconds)
+        self._after = (datetime(1970, 1, 1, tzinfo=UTC), FIRST_JOB)
+
+    async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
+        """Each job once, or until its owner has said that it is in doubt."""
+        ended = await tidying.completed(self._after, JOBS, TASKS, self.patience_seconds)
+        facts = await tidying.look("find_wrong_counters", [job_id for job_id, _ in ended]) if ended else []
+        wrong = {fact.job_id for fact in facts}
+        for job_id, finished_at in ended:
+            if job_id in wrong:
+                break
+            self._after = (finished_at, job_id)
+        return [self.found(RECHECK, fact, f"it completed, and {wrong_counters(**fact.seen)}") for fact in facts]
+
+    async def act(self, tidying: Tidying, run: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
+        return await make_owners_look(tidying, run, findings)
