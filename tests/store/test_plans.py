@@ -139,6 +139,8 @@ PRUNING: dict[str, dict[str, Any]] = {
         "after_job": str(uuid.UUID(int=0)), "jobs": 200, "tasks": 10_000, "most": None}
     for name in ("find_prunable", "next_prunable")
 }  # fmt: skip
+COMPLETED = {"patience": 10.0, "since": "2001-01-01", "after": str(uuid.UUID(int=0)), "jobs": 2000, "tasks": 100_000}
+PRUNING["patrol_completed"] = COMPLETED
 PRUNE = {"jobs": plain(JOBS), "cutoff": "infinity", "statuses": "{completed,failed}"}
 FLEET: dict[str, dict[str, Any]] = {
     "live_orchestrators": {},
@@ -170,7 +172,7 @@ def test_a_look_at_the_fleet_reads_nothing_that_has_ended(crowded: Planner, name
 
 
 @pytest.mark.parametrize("name", PRUNING)
-def test_what_is_too_young_to_be_pruned_is_not_read(crowded: Planner, name: str) -> None:
+def test_of_jobs_that_ended_those_that_are_too_young_are_not_read(crowded: Planner, name: str) -> None:
     plan = crowded.plan_of(name, PRUNING[name])
     scans = re.findall(r"Scan.* on (\w+)[^(]*\([^)]*\) \(actual rows=([\d.]+) loops=(\d+)", plan)
     read = [float(rows) * int(loops) for table, rows, loops in scans if table == "jobs"]
