@@ -7,7 +7,7 @@ import secrets
 import time
 import uuid
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -166,6 +166,7 @@ class PostgresCycle:
         return [breaker_of(row) for row in await self._fetch("load_breakers", names=texts(names))]
 
     async def examine(self, job_ids: Sequence[str]) -> dict[str, Examined]:
+        self._lanes.forget()
         jobs = {"jobs": plain(job_ids)}
         statements = ("count_tasks", "unqueued_tasks", "ended_own_tasks")
         counted, unqueued, ended = await self._exchange(*((query(name), jobs) for name in statements))
@@ -447,8 +448,8 @@ class LaneIds:
         self._used_before: set[Lane] = set()
 
     async def of(self, lanes: set[Lane]) -> dict[Lane, int]:
-        missing = [lane for lane in lanes if lane not in self._known]
-        if missing:
+        # Again if another owner of this process forgets them meanwhile.
+        while missing := [lane for lane in lanes if lane not in self._known]:
             ensured = (
                 query("ensure_lanes"),
                 {
@@ -482,10 +483,9 @@ class LaneIds:
         self._used_before, self._used = self._used, set()
         return sorted(self._known[lane] for lane in used if lane in self._known)
 
-    def forget(self, missing: Collection[int]) -> None:
-        """These do not exist: whoever needs them makes them again."""
-        if missing:
-            self._known = {lane: number for lane, number in self._known.items() if number not in missing}
+    def forget(self) -> None:
+        """Somebody may have deleted them: whoever needs them asks again, and makes those that are missing."""
+        self._known = {}
 
 
 def _limits_of(lanes: Sequence[Lane]) -> list[Statement | None]:

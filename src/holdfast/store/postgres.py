@@ -269,8 +269,7 @@ class PostgresStore:
         lanes = self._lanes.recently_used()
         if not lanes:
             return 0
-        newest, missing = (await self._fetch("newest_queue_id", lanes=plain(lanes)))[0]
-        self._lanes.forget(missing)
+        newest = (await self._fetch("newest_queue_id"))[0][0]
         return await self._execute("raise_floors", lanes=plain(lanes), newest=newest)
 
     async def wake_due(self) -> int:

@@ -176,9 +176,7 @@ from due d where q.job_id = any(array[d.job_id]) and q.node = d.node and q.item 
 
 -- name: newest_queue_id
 -- Asked in a transaction of its own: whoever drew this id, or a smaller one, is older than the next transaction.
--- With it, which of these lanes do not exist: somebody has deleted them.
-select last_value, array(select u from unnest(%(lanes)s::int[]) u except select l.lane_id from lanes l)
-from queue_id_seq;
+select last_value from queue_id_seq;
 
 -- name: raise_floors
 -- In two steps. The newest id becomes a lane's ceiling; once every transaction of that moment is over, rows below it
