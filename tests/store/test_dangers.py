@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.store.interface import Batch
-from tests.store.stage import Stage, owned
+from tests.store.stage import Stage
 
 pytestmark = pytest.mark.anyio
 PATIENCE_SECONDS = 1000.0
@@ -68,16 +68,3 @@ async def test_a_commit_that_advanced_a_suspect_alone_clears_it_and_closes_its_c
     await stage.commit(me, Batch(survived=[job_id], closes_cycle=True))
     await stage.behind.end_without_farewell(me)
     assert (await stage.store.dangers(PATIENCE_SECONDS)).deaths == {}
-
-
-async def test_of_a_job_that_is_set_aside_only_a_cancel_is_read(stage: Stage) -> None:
-    me = await stage.orchestrator()
-    mine = await stage.owned_job(me)
-    unowned = (await stage.submit()).job_id
-    for job_id in (unowned, mine):
-        await stage.store.send(job_id, "recheck", "janitor", "")
-        await stage.store.send(job_id, "cancel", "ann", "")
-    cycle = stage.store.cycle(me)
-    opened = await cycle.open(100, 100, aside=[unowned, mine])
-    assert {(row.job_id, row.kind) for row in opened.signals} == {(unowned, "cancel"), (mine, "cancel")}
-    assert [owned(row, me).job_id for row in opened.claimed] == [unowned]

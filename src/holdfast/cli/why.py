@@ -138,7 +138,7 @@ def _sentence(reason: Reason) -> str:
 
 
 def _went(reason: Reason, since: str) -> str:
-    """Of an owner whose row was deleted nobody knows when it went."""
+    """An owner whose row was deleted has no time of its end."""
     went = f"went {since}" if reason.since is not None else "is not known any more"
     return f"{reason.details['owner']} drove it and {went}"
 

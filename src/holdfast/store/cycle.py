@@ -484,7 +484,7 @@ class LaneIds:
         return sorted(self._known[lane] for lane in used if lane in self._known)
 
     def forget(self) -> None:
-        """Somebody may have deleted them: whoever needs them asks again, and makes those that are missing."""
+        """A person may have deleted some: the next call asks again, and makes those that are missing."""
         self._known = {}
 
 

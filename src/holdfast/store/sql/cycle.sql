@@ -296,7 +296,7 @@ update queue q set state = 'paused'
 where q.job_id = any(%(jobs)s::uuid[]) and q.state in ('ready', 'waiting');
 
 -- name: mark_jobs
--- A job that is over and nobody's, and that has no error of its own.
+-- Only a job that is over, has no owner and has no error of its own.
 update jobs j set error = w.error
 from unnest(%(job_id)s::uuid[], %(error)s::jsonb[]) as w (job_id, error)
 where j.job_id = any(array[w.job_id]) and j.finished_at is not null and j.owner is null and j.error is null;

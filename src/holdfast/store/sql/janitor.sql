@@ -145,7 +145,7 @@ where j.job_id is null or j.finished_at is not null
 order by q.job_id, q.node, q.item limit 1000;
 
 -- name: find_laneless_queue
--- Queue rows of lanes that do not exist: nobody would ever claim them.
+-- Queue rows of lanes that do not exist: no claim finds them.
 select q.job_id::text, q.node, nullif(q.item, -1), jsonb_build_object('table', 'queue', 'state', q.state,
     'epoch', q.epoch, 'lane', q.lane_id, 'job', null)::text
 from queue q

@@ -26,9 +26,9 @@ update orchestrators o set ended_at = now()
 from lapsed l where o.orchestrator_id = l.orchestrator_id;
 
 -- name: take_jobs
--- Jobs of orchestrators that have ended, or that nobody knows, each with its former owner's name; the new epoch fences
--- whatever that one believes. Whoever owns a job was known before: a row that is missing was deleted by hand. Only for
--- one that is registered itself: in a restored database it may not be, and its jobs would belong to nobody.
+-- Jobs of orchestrators that have ended or have no row, each with its former owner's name; the new epoch fences whatever
+-- that one believes. An owner registers before it takes a job: a row that is missing was deleted by hand. An orchestrator
+-- that has no row itself takes nothing: in a restored database it has none, and its jobs would belong to nobody.
 with lost as (
     select j.job_id, j.owner as previous
     from jobs j
@@ -214,7 +214,7 @@ select exists (
 );
 
 -- name: expire_leases
--- One fenced statement, as a report is: the lease goes, the owner hears of it. A worker that nobody knows is gone.
+-- One fenced statement, as a report is: the lease goes, the owner hears of it. A worker without a row is gone.
 with lapsed as (
     select q.job_id, q.node, q.item, coalesce(w.name, 'worker ' || q.holder) as name, q.deadline_at < now() as timed_out
     from queue q left join workers w on w.worker_id = q.holder
