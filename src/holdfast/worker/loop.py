@@ -188,8 +188,8 @@ class Worker:
             answer = await self._shortcut(handover)
             if answer is not None:
                 taken, leases = answer
-                await self._store.reject(worker, [r for n, r in enumerate(handover.reports) if n not in taken])
-                return len(taken), leases
+                left = [report for n, report in enumerate(handover.reports) if n not in taken]
+                return len(reports) - await self._store.reject(worker, left), leases
         slots = max(0, self._concurrency - len(self._held) + len(reports))
         return await self._store.report_and_claim(worker, reports, self._queues, names, room, slots)
 
