@@ -119,7 +119,7 @@ def test_no_setting_in_the_data_directory_runs_a_program(home: Path, tmp_path: P
     with use_embedded(home) as url:
         names = ("archive_mode", "archive_command", "restore_command", "session_preload_libraries")
         assert [value(url, f"show {name}") for name in names] == ["off", "(disabled)", "", ""]
-    # And while its password is set anew, which takes a Postgres of another kind.
+    # Also while its password is set again, by a Postgres in single-user mode.
     (home / "postgres.password").unlink()
     with use_embedded(home) as url:
         assert value(url, "select 1") == 1

@@ -1,8 +1,8 @@
 """Closes folders to this process, for good, and other processes with them: Linux has Landlock for it since 5.19.
 
-A process that has done so can neither read nor change what lies in these folders, cannot look into processes that have
-not, whoever runs them, and from Linux 6.12 on cannot signal them. It needs no privilege. Threads that already run stay
-as they are: close before any is started.
+A process that has done so can neither read nor change what lies in these folders. It cannot look into processes that
+have not, those of its own user included, and from Linux 6.12 on cannot signal them. It needs no privilege. Threads that
+already run stay as they are: close before any is started.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def version() -> int:
 def close(closed: Collection[Path], left_open: Collection[Path] = ()) -> None:
     """From here on nothing in the closed folders is in reach, but for those below them that are left open.
 
-    In the folders above a closed one nothing new can be made: of what Landlock is told to allow, nothing can be taken
-    away again, so each of their entries is allowed by itself.
+    In the folders above a closed one nothing new can be made: Landlock allows whole folders and takes nothing back, so
+    each entry beside a closed one is allowed by itself.
     """
     known = version()
     if not known:

@@ -36,7 +36,7 @@ def is_enforced() -> bool:
 
 
 def give_up() -> None:
-    """From here on, in all threads, whoever asks for a socket or for a part of another process is refused."""
+    """From here on, in all threads, no socket and no part of another process can be had."""
     if not is_enforced():
         return
     architecture, seccomp_call, calls = _MACHINES[platform.machine()]
