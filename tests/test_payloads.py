@@ -178,7 +178,7 @@ async def test_params_and_outputs_that_are_too_large_fail_their_task_at_once(dat
     async with running(database_url, handlers, payload_limit_bytes=1000) as engine:
         status = await engine.run(flow.definition(), {"text": "x" * 600})
         assert status["error"]["code"] == "PAYLOAD_REFUSED" and status["error"]["class"] == "permanent"
-        assert "the params have 1,211 bytes; at most 1,000" in status["error"]["message"]
+        assert "the params are larger than 1,000 bytes; no more can be given to a handler" in status["error"]["message"]
         assert "ctx.publish" in status["error"]["hint"]
         status = await engine.run(chain().definition(), {"size": 2000})
         error = nodes(status)["make"]["error"]

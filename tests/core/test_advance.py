@@ -393,4 +393,4 @@ def test_params_that_are_too_large_fail_their_node_at_once() -> None:
     assert driver.state.status == "failed" and not driver.tasks and not driver.queue
     error = driver.state.nodes["a"].error
     assert error is not None and (error["code"], error["class"]) == ("PAYLOAD_REFUSED", "permanent")
-    assert "101 bytes; at most 100" in error["message"]
+    assert "larger than 100 bytes; no more can be given to a handler" in error["message"]

@@ -261,14 +261,15 @@ def test_the_fan_in_of_a_failed_fan_out_is_cancelled() -> None:
     ("items", "shown"),
     [
         (None, "is null"),
-        ("abc", 'is a string: "abc"'),
-        ("a" + "long" * 100, "longl…"),
-        ({"a": 1}, 'is an object: {"a":1}'),
-        (5, "is an integer: 5"),
-        (True, "is a boolean: true"),
+        ("abc", "is a string"),
+        ({"a": 1}, "is an object"),
+        (5, "is an integer"),
+        (True, "is a boolean"),
     ],
 )
-def test_a_source_that_is_no_list_violates_the_contract_for_good(items: Any, shown: str) -> None:
+def test_a_source_that_is_no_list_violates_the_contract_for_good_and_no_message_shows_it(
+    items: Any, shown: str
+) -> None:
     ran = driver(items)
     ran.submit()
     error = ran.node("f").error
@@ -276,7 +277,6 @@ def test_a_source_that_is_no_list_violates_the_contract_for_good(items: Any, sho
     assert error is not None
     assert (error["code"], error["class"]) == ("CONTRACT_VIOLATION", "permanent")
     assert error["message"].endswith(shown) and "inputs['items']" in error["message"]
-    assert len(error["message"]) < 300
     assert not ran.tasks
     assert ran.state.status == "failed"
 
@@ -457,10 +457,18 @@ def test_every_aggregation_works_without_any_items(mode: Aggregation) -> None:
     assert aggregate(mode, [], [])["count"] == 0
 
 
-@pytest.mark.parametrize("bad", ["text", None, [1], True])
-def test_a_sum_of_what_is_no_number_is_refused(bad: Any) -> None:
-    with pytest.raises(ValueError, match=f"cannot sum a result of type {type(bad).__name__}"):
+@pytest.mark.parametrize(
+    ("bad", "kind"), [("text", "a string"), (None, "null"), ([1], "an array"), (True, "a boolean")]
+)
+def test_a_sum_of_what_is_no_number_is_refused(bad: Any, kind: str) -> None:
+    with pytest.raises(ValueError, match=f"cannot sum a result that is {kind}"):
         aggregate(Aggregation.SUM, [1, bad], [])
+
+
+@pytest.mark.parametrize(("large", "why"), [(2**62, "does not fit into 64 bits"), (1e308, "is not a finite number")])
+def test_a_sum_that_json_cannot_hold_is_refused(large: float, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        aggregate(Aggregation.SUM, [large, large], [])
 
 
 @pytest.mark.parametrize("mode", ["collect", "concat"])
@@ -478,11 +486,11 @@ def test_what_needs_no_room_is_gathered_from_any_number_of_items(mode: str, want
 
 
 def test_an_item_whose_params_are_too_large_fails_alone() -> None:
-    rules = Rules(payload_limit_bytes=60)
+    rules = Rules(payload_limit_bytes=120)
     driver = Driver(fan(), {"items": ["a", "b" * 100, "c"]}, rules=rules).run(lambda node, item, *_: item)
     failed = driver.tasks[("f", 1)]
     assert (failed.status, failed.error["code"], failed.error["class"]) == ("failed", "PAYLOAD_REFUSED", "permanent")
-    assert "bytes; at most 60 can be given to a handler" in failed.error["message"]
+    assert "larger than 120 bytes; no more can be given to a handler" in failed.error["message"]
     assert "HOLDFAST_PAYLOAD_LIMIT_BYTES" in failed.error["hint"]
     assert [driver.tasks[("f", i)].status for i in (0, 2)] == ["completed", "completed"]
 

@@ -83,8 +83,17 @@ def test_python_gives_the_model_that_yaml_gives() -> None:
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        ("batch: {handler: b, size: 0}", 9, "a number of items such as 100, a template, or auto"),
-        ("batch: {handler: b, size: many}", 9, "a number of items such as 100, a template, or auto"),
+        (
+            "batch: {handler: b, size: 0}",
+            9,
+            "a number of items such as 100, at most 2,147,483,647, a template, or auto",
+        ),
+        ("batch: {handler: b, size: 2147483648}", 9, "at most 2,147,483,647"),
+        (
+            "batch: {handler: b, size: many}",
+            9,
+            "a number of items such as 100, at most 2,147,483,647, a template, or auto",
+        ),
         ("batch: {size: 5}", 9, "The key 'handler' is missing"),
         ("batch: {handler: b, sise: 5}", 9, "Unknown key 'sise'"),
         ("batch: {handler: b, params: {page: 1}}", 9, "'page' is what every batch is given"),

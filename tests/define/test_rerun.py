@@ -49,7 +49,7 @@ def test_a_node_without_a_guard_is_pinned_as_ever() -> None:
     [
         ("  a: {handler: h, rerun: {safe: maybe}}", 3, 33, "always, confirm, never"),
         ("  a: {handler: h, rerun: {safe: true}}", 3, 33, "always, confirm, never"),
-        ("  a: {handler: h, rerun: {within_hours: 0}}", 3, 41, "greater than 0"),
+        ("  a: {handler: h, rerun: {within_hours: 0}}", 3, 41, "at least 0.001"),
         ("  a: {handler: h, rerun: {within_hours: soon}}", 3, 41, "'within_hours' must be a number."),
         ("  a: {handler: h, rerun: {within_hour: 1}}", 3, 27, "Did you mean 'within_hours'?"),
         ("  a: {handler: h, rerun: never}", 3, 26, "'rerun' must be a map."),

@@ -132,7 +132,7 @@ def test_mistakes_are_told_with_their_paths_all_at_once() -> None:
     flow.task("a", handler="x", next="c", timeout_seconds=-1, params={"r": "{{ inputs.regoin }}"})
     flow.task("b", handler="x", after="aa")
     assert errors(flow) == [
-        ("nodes.a.timeout_seconds", "'timeout_seconds' must be greater than 0."),
+        ("nodes.a.timeout_seconds", "'timeout_seconds' must be at least 0.001."),
         ("nodes.a.next[0]", "There is no node 'c'."),
         ("nodes.b.depends_on.all_of[0]", "There is no node 'aa'. Did you mean 'a'?"),
         ("nodes.a.params.r", "There is no input 'regoin'. Did you mean 'region'?"),

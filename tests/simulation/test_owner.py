@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -21,11 +22,11 @@ def chain(**settings: Any) -> Workflow:
     return flow
 
 
-def fan(width: int = 5) -> Stage:
+def fan(items: Sequence[Any] = range(5)) -> Stage:
     flow = Workflow("w", inputs={"items": {"type": "array"}})
     flow.fan_out("f", source="{{ inputs['items'] }}", handler="h", params={"value": "{{ item }}"})
     flow.fan_in("g", after="f")
-    return Stage(flow, {"items": list(range(width))}, RULES)
+    return Stage(flow, {"items": list(items)}, RULES)
 
 
 def to_the_end(stage: Stage, *nodes: str) -> None:
@@ -55,6 +56,17 @@ def test_the_owner_makes_the_next_chunk_and_gathers_the_results_without_being_as
     assert not stage.owner.has_work
 
 
+def test_what_cannot_be_gathered_into_one_output_ends_the_job_and_not_the_cycle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("holdfast.define.plain.MAX_BUILT_DEPTH", 3)
+    stage = fan([[1]])
+    to_the_end(stage, "f")
+    error = stage.job["error"]
+    assert (stage.job["status"], error["code"], error["class"]) == ("failed", "PAYLOAD_REFUSED", "permanent")
+    assert "what was gathered is nested more than" in error["message"]
+
+
 def test_a_successor_makes_the_chunks_that_its_predecessor_owed() -> None:
     stage = fan()
     stage.cycle()
@@ -64,7 +76,7 @@ def test_a_successor_makes_the_chunks_that_its_predecessor_owed() -> None:
 
 
 def test_a_successor_gathers_the_results_that_its_predecessor_owed() -> None:
-    stage = fan(width=2)
+    stage = fan(range(2))
     stage.cycle()
     stage.work("f")
     stage.cycle()
@@ -207,7 +219,7 @@ def test_an_owner_takes_up_a_job_that_had_ended_before_the_database_went_back_in
 
 
 def test_a_forgotten_job_is_read_again_even_if_nobody_signals() -> None:
-    stage = fan(width=2)
+    stage = fan(range(2))
     stage.cycle()
     stage.work("f")
     outcomes = iter(["unknown"])
@@ -291,7 +303,7 @@ def test_results_that_cannot_be_aggregated_fail_the_fan_in_and_the_job() -> None
 
 
 def test_how_many_items_failed_alike_is_known_after_a_takeover() -> None:
-    stage = fan(5)
+    stage = fan()
     stage.cycles()
     stage.work("f", outcome="failed", data={"class": "permanent", "message": "no luck"})
     stage.cycles()

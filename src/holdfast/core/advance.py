@@ -308,10 +308,12 @@ def _finish_job(turn: Turn) -> None:
         state.started_at = turn.moment()
     if status in (JobStatus.COMPLETED, JobStatus.PARTIAL):
         try:
-            state.result = state.program.result.render(state.scope) if state.program.result else default_result(state)
-        except TemplateError as problem:
+            result = state.program.result.render(state.scope) if state.program.result else default_result(state)
+            turn.written("the result is", result, "kept")
+            state.result = result
+        except (TemplateError, PayloadRefused) as problem:
             status = JobStatus.FAILED
-            state.error = failure(Code.TEMPLATE_ERROR, f"result: {problem}", permanent=True, at=turn.now)
+            state.error = failure(problem.code, str(problem), permanent=True, at=turn.now)
     if state.error is None and status is not JobStatus.COMPLETED:
         state.error = first_error(state) or _not_run_again(turn)
     state.move(status)

@@ -6,6 +6,8 @@ have all completed its own task follows.
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple, overload
 
@@ -23,8 +25,9 @@ from holdfast.core.failing import failure
 from holdfast.core.limiting import limits_of
 from holdfast.core.states import JobState, NodeState, Status, StopCause, Trigger
 from holdfast.core.turn import Turn
+from holdfast.define.bounds import MAX_ITEMS
 from holdfast.define.node import AUTO, Aggregation, NodeType, OnItemFailure
-from holdfast.define.plain import kind_of, shortened
+from holdfast.define.plain import OutsizedError, Sizes, kind_of
 from holdfast.define.program import NodeProgram
 from holdfast.errors import Bug, Code, PayloadRefused, TemplateError
 
@@ -33,18 +36,17 @@ TOO_MANY_FAILED = "too_many_failed"
 
 def begin_fan_out(turn: Turn, node: NodeState, items: Any) -> None:
     """Fix source and width, once; then make the first chunk. An empty source completes at once."""
+    source = f"the source of fan-out {node.name}"
     if not isinstance(items, list):
-        shown = f"{kind_of(items)}: {shortened(items)}" if items is not None else "null"
-        error = failure(
-            Code.CONTRACT_VIOLATION,
-            f"the source of fan-out {node.name} must be an array, but "
-            f"{turn.state.program.nodes[node.name].node.source} is {shown}",
-            permanent=True,
-            at=turn.now,
-            node=node.name,
-        )
+        written = turn.state.program.nodes[node.name].node.source
+        message = f"{source} must be an array, but {written} is {kind_of(items)}"
+        error = failure(Code.CONTRACT_VIOLATION, message, permanent=True, at=turn.now, node=node.name)
         turn.finish_node(node, Trigger.REFUSED, error=error)
         return
+    try:
+        Sizes().bound(items, turn.state.rules.payload_limit_bytes)
+    except OutsizedError as problem:
+        raise PayloadRefused(f"{source} is {problem}; no more can be fanned out") from None
     limits_of(turn, node.name, 0)  # A key that cannot be rendered refuses the node, before anything is made.
     node.width = len(items)
     _begin_items(turn, node, items, {"width": node.width})
@@ -116,12 +118,14 @@ def begin_batches(turn: Turn, node: NodeState) -> None:
 
 
 def _batch_size(program: NodeProgram, width: int, scope: dict[str, Any]) -> int:
+    batches = program.node.batches
     size = program.batch_size.render(scope) if program.batch_size is not None else AUTO
-    if size == AUTO:
+    if batches is None or size == AUTO:
         return automatic_size(width)
-    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-        message = f"the size of a batch of {program.node.name} must be a whole number from 1 on, or auto"
-        raise TemplateError(f"{message}, not {shortened(size)}", expression=shortened(size))
+    if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MAX_ITEMS:
+        shown = f"{size:,}" if isinstance(size, int) and not isinstance(size, bool) else kind_of(size)
+        message = f"the size of a batch of {program.node.name} must be a whole number from 1 to {MAX_ITEMS:,}, or auto"
+        raise TemplateError(f"{message}, not {shown}", expression=str(batches.size))
     return size
 
 
@@ -145,17 +149,21 @@ def items_of(turn: Turn, node: NodeState) -> Sequence[Any]:
 
 
 def expand_chunk(turn: Turn, node: NodeState, items: Sequence[Any], limit: int | None = None) -> None:
-    """Make the next rows. An item whose params are refused is a failed item, not a failed node."""
-    params = turn.state.program.nodes[node.name].items.params
-    chunk = min(limit or turn.state.rules.chunk_size, turn.state.rules.chunk_size)
+    """Make the next rows: so many, or so many bytes. An item whose params are refused is a failed item, not a failed
+    node."""
+    rules, params = turn.state.rules, turn.state.program.nodes[node.name].items.params
+    chunk = min(limit or rules.chunk_size, rules.chunk_size)
     first, last = node.expanded, min(node.expanded + chunk, node.width)
-    scope = dict(turn.scope_of(node.name))
+    scope, sizes = dict(turn.scope_of(node.name)), Sizes()
     rendered: list[bytes] = []
     start = first
     for index in range(first, last):
+        if turn.params_bytes >= rules.chunk_bytes:
+            last = index
+            break
         scope["item"], scope["index"] = items[index], index
         try:
-            rendered.append(turn.params(params, scope))
+            rendered.append(turn.params(params, scope, sizes))
         except (TemplateError, PayloadRefused) as problem:
             if rendered:
                 turn.effects.append(CreateTasks(node.name, start, rendered, node.base_epoch, node.base_attempt))
@@ -386,7 +394,7 @@ class Gathering:
             case Aggregation.CONCAT:
                 self._keep(_parts(output), size_bytes)
             case Aggregation.SUM:
-                self._total += _number(output)
+                self._total = _checked(self._total + _number(output))
             case Aggregation.FIRST:
                 self._kept = self._kept or [output]
             case Aggregation.LAST:
@@ -402,7 +410,7 @@ class Gathering:
         self._kept += parts
 
     def answer(self, failed: list[int]) -> dict[str, Any]:
-        """All of it as one value; failed items are left out and listed."""
+        """All of it as one value; failed items are left out and listed. Raises PayloadRefused if it cannot be kept."""
         match self._mode:
             case Aggregation.COLLECT | Aggregation.CONCAT:
                 answer: dict[str, Any] = {"results": self._kept, "count": len(self._kept)}
@@ -412,6 +420,11 @@ class Gathering:
                 answer = {"result": self._kept[0] if self._kept else None, "count": self._count}
         if failed:
             answer["failed"] = failed
+        try:
+            # Its bytes were counted one by one.
+            Sizes().bound(answer, sys.maxsize)
+        except OutsizedError as problem:
+            raise PayloadRefused(f"what was gathered is {problem}; no more can be kept in one output") from None
         return answer
 
 
@@ -430,4 +443,12 @@ def _number(result: Any) -> float | int:
         return sum(v for v in result.values() if isinstance(v, int | float) and not isinstance(v, bool))
     if isinstance(result, int | float) and not isinstance(result, bool):
         return result
-    raise ValueError(f"cannot sum a result of type {type(result).__name__}")
+    raise ValueError(f"cannot sum a result that is {kind_of(result)}")
+
+
+def _checked(total: float | int) -> float | int:
+    if isinstance(total, int) and not -(2**63) <= total < 2**63:
+        raise ValueError("the sum of the results does not fit into 64 bits")
+    if not math.isfinite(total):
+        raise ValueError("the sum of the results is not a finite number")
+    return total

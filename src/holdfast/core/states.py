@@ -146,6 +146,8 @@ class Rules:
     grace_seconds: float = 30.0
     drain_seconds: float = 600.0
     chunk_size: int = 2000
+    chunk_bytes: int = 16 * 1024 * 1024
+    """A chunk ends with the row whose params bring it to so many bytes, however few rows it has by then."""
     window_size: int = 1000
     repeat_limit: int = 20
     """So many items that spent their budget on one fingerprint, with none completed: the others are not retried."""

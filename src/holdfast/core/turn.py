@@ -9,6 +9,7 @@ import orjson
 
 from holdfast.core.effects import OWN_TASK, Effect, Emit
 from holdfast.core.states import JobState, JobStatus, NodeState, Status, Trigger, node_scope
+from holdfast.define.plain import OutsizedError, Sizes, too_large
 from holdfast.define.template import Template
 from holdfast.errors import PayloadRefused
 
@@ -29,6 +30,8 @@ class Turn:
     now: float
     effects: list[Effect] = field(default_factory=list)
     finished: list[str] = field(default_factory=list)
+    params_bytes: int = 0
+    """How large the params are together that this turn has made."""
 
     def moment(self) -> float:
         """The time that is written down as the beginning or the end of something."""
@@ -91,18 +94,28 @@ class Turn:
                 return {**state.scope, "upstream": state.scope["nodes"][source]}
         return state.scope
 
-    def params(self, template: Template, scope: dict[str, Any]) -> bytes:
-        """What a handler will get, as JSON; what is too large is refused before anything is queued."""
-        try:
-            rendered = orjson.dumps(template.render(scope))
-        except TypeError as problem:
-            raise PayloadRefused(f"the params cannot be written as JSON: {problem}") from None
-        limit = self.state.rules.payload_limit_bytes
-        if len(rendered) > limit:
-            raise PayloadRefused(
-                f"the params have {len(rendered):,} bytes; at most {limit:,} can be given to a handler"
-            )
+    def params(self, template: Template, scope: dict[str, Any], sizes: Sizes | None = None) -> bytes:
+        """What a handler will get, as JSON; what is too large is refused before anything is queued.
+
+        Whoever renders many at once gives the same `sizes` for all of them.
+        """
+        rendered = self.written("the params are", template.render(scope), "given to a handler", sizes)
+        self.params_bytes += len(rendered)
         return rendered
+
+    def written(self, what: str, value: Any, use: str, sizes: Sizes | None = None) -> bytes:
+        """A value as JSON. One that is too large is refused while it is still made of references."""
+        limit = self.state.rules.payload_limit_bytes
+        try:
+            (sizes or Sizes()).bound(value, limit)
+            written = orjson.dumps(value)
+            if len(written) > limit:
+                raise too_large(limit)
+        except OutsizedError as problem:
+            raise PayloadRefused(f"{what} {problem}; no more can be {use}") from None
+        except TypeError as problem:
+            raise PayloadRefused(f"{what} not JSON: {problem}") from None
+        return written
 
     def start_job(self) -> None:
         """The first dispatch makes a job run."""

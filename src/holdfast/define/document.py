@@ -21,15 +21,23 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from holdfast.define.bounds import HANDLER_NAME, MAX_NAME_LENGTH, MAX_SECONDS
+from holdfast.define.bounds import (
+    HANDLER_NAME,
+    MAX_AT_ONCE,
+    MAX_CALLS,
+    MAX_ITEMS,
+    MAX_NAME_LENGTH,
+    MAX_NODES,
+    MAX_PATTERN_LENGTH,
+    MAX_RETRIES,
+    MAX_RULES,
+    MAX_SECONDS,
+    MAX_URL_LENGTH,
+    MIN_SECONDS,
+)
 from holdfast.errors import CODE_PATTERN
 
-MAX_NODES = 1000
-SHARE = r"^(100|\d{1,2}(\.\d{1,6})?)%$"
-MAX_RETRIES = 1000
-MAX_PATTERN_LENGTH = 500
-MAX_RULES = 100
-
+SHARE = r"^(100|[0-9]{1,2}(\.[0-9]{1,6})?)%$"
 NODE_NAME = r"^[A-Za-z](_?[A-Za-z0-9-])*_?$"
 INPUT_NAME = r"^[A-Za-z_][A-Za-z0-9_-]*$"
 WORKFLOW_ID = r"^[A-Za-z][A-Za-z0-9_.-]*$"
@@ -66,14 +74,14 @@ def _some_text(value: str) -> str:
 
 def _number_or_share(value: Any) -> Any:
     """Of the items that may fail."""
-    is_number = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    is_number = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_ITEMS
     if not is_number and not (isinstance(value, str) and re.fullmatch(SHARE, value)):
         raise PydanticCustomError("failures", 'should be a number of items such as 3, or a share such as "1%"')
     return value
 
 
 def _batch_size(value: Any) -> Any:
-    is_number = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    is_number = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_ITEMS
     if not is_number and value != "auto" and not (isinstance(value, str) and "{{" in value):
         raise PydanticCustomError("batch_size", 'should be a number of items such as 100, a template, or "auto"')
     return value
@@ -94,22 +102,26 @@ Names = Annotated[list[str], BeforeValidator(_one_or_many), WithJsonSchema(_NAME
 
 Name = Annotated[str, Field(pattern=HANDLER_NAME, max_length=MAX_NAME_LENGTH)]
 Expression = Annotated[str, AfterValidator(_some_text)]
-Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
-Hours = Annotated[float, Field(gt=0, le=MAX_SECONDS / 3600, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=MIN_SECONDS, le=MAX_SECONDS, allow_inf_nan=False)]
+Minutes = Annotated[float, Field(ge=MIN_SECONDS, le=MAX_SECONDS / 60, allow_inf_nan=False)]
+Hours = Annotated[float, Field(ge=MIN_SECONDS, le=MAX_SECONDS / 3600, allow_inf_nan=False)]
 Delay = Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
-Length = Annotated[int, Field(ge=0)]
-Limit = Annotated[int, Field(ge=1, le=1_000_000)]
+Length = Annotated[int, Field(ge=0, le=MAX_ITEMS)]
+Limit = Annotated[int, Field(ge=1, le=MAX_AT_ONCE)]
+Calls = Annotated[int, Field(ge=1, le=MAX_CALLS)]
 FailureCode = Annotated[str, Field(pattern=FAILURE_CODE)]
 BatchSize = Annotated[
     Any,
     BeforeValidator(_batch_size),
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]}),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_ITEMS}, {"type": "string"}]}),
 ]
 Failures = Annotated[
     Any,
     BeforeValidator(_number_or_share),
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": SHARE}]}),
+    WithJsonSchema(
+        {"anyOf": [{"type": "integer", "minimum": 0, "maximum": MAX_ITEMS}, {"type": "string", "pattern": SHARE}]}
+    ),
 ]
 
 
@@ -220,7 +232,7 @@ class RateDocument(Surface):
 class ProbeDocument(Surface):
     """How to find out whether the dependency is well again: one of the two."""
 
-    url: Annotated[str, Field(pattern=PROBE_URL, max_length=2000)] | None = None
+    url: Annotated[str, Field(pattern=PROBE_URL, max_length=MAX_URL_LENGTH)] | None = None
     """An address that answers a GET with 2xx when it is well."""
 
     handler: Name | None = None
@@ -230,7 +242,7 @@ class ProbeDocument(Surface):
 class BreakerDocument(Surface):
     """A dependency that may be down: while its breaker is open, its tasks wait and spend nothing."""
 
-    window_calls: Annotated[int, Field(ge=1, le=1000)] = 20
+    window_calls: Calls = 20
     """How many of the latest calls are looked at. Default 20."""
 
     window_seconds: Seconds | None = None
@@ -239,7 +251,7 @@ class BreakerDocument(Surface):
     failure_share: Annotated[float, Field(gt=0, le=1)] = 0.5
     """The share of failures from which on it opens. Default 0.5."""
 
-    min_calls: Annotated[int, Field(ge=1, le=1000)] | None = None
+    min_calls: Calls | None = None
     """Below so many calls it does not open. Default 10, or window_calls if that is less."""
 
     codes: Annotated[list[FailureCode], Field(min_length=1)] | None = None
@@ -248,7 +260,7 @@ class BreakerDocument(Surface):
     cooldown_seconds: Seconds = 30
     """How long it stays open before it is tried again. Default 30."""
 
-    probes: Annotated[int, Field(ge=1, le=1000)] = 1
+    probes: Calls = 1
     """How many waiting tasks try first. Default 1."""
 
     probe: ProbeDocument | None = None
@@ -629,7 +641,7 @@ class WorkflowDocument(Surface):
     inputs: dict[Annotated[str, Field(pattern=INPUT_NAME, max_length=MAX_NAME_LENGTH)], InputDocument] | None = None
     """The inputs of a job by name. Without this key a job may bring any input."""
 
-    timeout_minutes: Annotated[float, Field(gt=0, le=MAX_SECONDS / 60, allow_inf_nan=False)] | None = None
+    timeout_minutes: Minutes | None = None
     """How long a job may take, in minutes. Default: without limit."""
 
     timeout_seconds: Seconds | None = None

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
-from holdfast.define.bounds import HANDLER_NAME
+from holdfast.define.bounds import HANDLER_NAME, MAX_ITEMS
 from holdfast.define.document import (
     FAILURE_CODE,
     INPUT_NAME,
@@ -237,8 +237,12 @@ _MESSAGES: dict[str, Callable[[str, Path, Mapping[str, Any]], str]] = {
         f"{_subject(path)} is not a valid name: it must be {_NAME_RULES[c['pattern']]}."
     ),
     "blank": lambda _, path, c: f"{_subject(path)} must not be empty.",
-    "batch_size": lambda _, path, c: f"{_subject(path)} must be a number of items such as 100, a template, or auto.",
-    "failures": lambda _, path, c: f'{_subject(path)} must be a number of items such as 3, or a share such as "1%".',
+    "batch_size": lambda _, path, c: (
+        f"{_subject(path)} must be a number of items such as 100, at most {MAX_ITEMS:,}, a template, or auto."
+    ),
+    "failures": lambda _, path, c: (
+        f'{_subject(path)} must be a number of items such as 3, at most {MAX_ITEMS:,}, or a share such as "1%".'
+    ),
 }
 
 

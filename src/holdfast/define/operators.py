@@ -12,6 +12,8 @@ from typing import Any
 
 import orjson
 
+from holdfast.define.plain import OutsizedError, Sizes
+
 # A parameter longer than this belongs into a payload, and no chain of filters can grow one beyond it.
 MAX_TEXT_CHARS = 1 << 20
 # One unit is a character made or an item looked at: about a second of work and tens of megabytes at worst.
@@ -88,7 +90,10 @@ def checked(value: Any) -> Any:
 def to_json_text(value: Any, budget: Budget) -> str:
     """Compact JSON with sorted keys: the same text whichever order a store gave the keys back in."""
     try:
+        Sizes().bound(value, MAX_TEXT_CHARS)
         text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+    except OutsizedError as error:
+        raise EvaluationError(f"{described(value)} that is {error} cannot become text") from None
     except orjson.JSONEncodeError as error:
         raise EvaluationError(f"{described(value)} that is not plain JSON cannot become text") from error
     budget.spend_text(len(text))

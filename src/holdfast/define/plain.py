@@ -12,7 +12,10 @@ import orjson
 from holdfast.define.source import Path
 
 MAX_DEPTH = 64
+MAX_BUILT_DEPTH = 200
+"""What is built of data holds it, and so is deeper. Beyond 254 levels nothing is written as JSON any more."""
 MAX_FAULTS = 20
+REMEMBERED_BYTES = 16 * 1024
 SHOWN_LENGTH = 100
 
 
@@ -29,6 +32,59 @@ def faults(value: Any, path: Path = ()) -> list[tuple[Path, str]]:
 def canonical_size(value: Any) -> int:
     """The size in bytes of a plain value as canonical JSON."""
     return len(orjson.dumps(value, option=orjson.OPT_SORT_KEYS))
+
+
+class OutsizedError(ValueError):
+    """A value is too large or too deep; the text is the end of a sentence about it."""
+
+
+def too_large(limit_bytes: int) -> OutsizedError:
+    return OutsizedError(f"larger than {limit_bytes:,} bytes")
+
+
+class Sizes:
+    """How large values are as JSON, found out without writing them.
+
+    A template puts values in by reference: one text of a megabyte that it names a thousand times is a gigabyte only
+    when it is written. What is large is looked at once, however often it is met.
+    """
+
+    def __init__(self) -> None:
+        # The value itself is kept, too: as long as it lives, no other has its id.
+        self._remembered: dict[int, tuple[Any, int, int]] = {}
+
+    def bound(self, value: Any, limit_bytes: int) -> None:
+        """Raises OutsizedError as soon as it is certain that the value has more bytes or levels than it may have.
+
+        It stays below the true size, which escapes make up to six times as large: whoever writes it counts again.
+        """
+        self._measure([value], limit_bytes + 2, 0)
+
+    def _measure(self, value: dict[str, Any] | list[Any], limit_bytes: int, depth: int) -> tuple[int, int]:
+        """The least size of a map or list, and how many levels it has."""
+        _, size, levels = self._remembered.get(id(value), (None, 1, 1))
+        if depth + levels - 1 > MAX_BUILT_DEPTH:
+            raise OutsizedError(f"nested more than {MAX_BUILT_DEPTH} levels deep")
+        if size > 1:
+            return size, levels
+        within: Any = value
+        if isinstance(value, dict):
+            size += sum(map(len, value)) + 3 * len(value)
+            within = value.values()
+        for item in within:
+            if isinstance(item, str):
+                size += len(item) + 3
+            elif isinstance(item, (dict, list)):
+                inner, deeper = self._measure(item, limit_bytes, depth + 1)
+                size += inner + 1
+                levels = max(levels, deeper + 1)
+            else:
+                size += 2
+            if size > limit_bytes:
+                raise too_large(limit_bytes - 2)
+        if size >= REMEMBERED_BYTES:
+            self._remembered[id(value)] = (value, size, levels)
+        return size, levels
 
 
 def shortened(value: Any) -> str:

@@ -81,7 +81,7 @@ def compile_definition(definition: Definition) -> Program:
         hash=definition.hash(),
         graph=build_graph(definition),
         nodes={node.name: _compile_node(node) for node in definition.nodes},
-        result=compile_template(definition.result, ROOTS) if definition.has_result else None,
+        result=compile_template(definition.result, ROOTS, "result") if definition.has_result else None,
     )
 
 
@@ -99,19 +99,23 @@ def _compile_node(node: Node) -> NodeProgram:
     return NodeProgram(
         node=node,
         task=_compile_task(node.task, roots) if node.task is not None else None,
-        source=compile_template(node.source, ROOTS) if node.source is not None else None,
+        source=compile_template(node.source, ROOTS, "source") if node.source is not None else None,
         branches=tuple(
             (compile_condition(b.condition, ROOTS) if b.condition is not None else None, b.targets)
             for b in node.branches
         ),
-        batches=_compile_task(batches.task, ITEM_ROOTS) if batches is not None else None,
-        batch_size=compile_template(batches.size, ROOTS) if batches is not None and batches.size != AUTO else None,
+        batches=_compile_task(batches.task, ITEM_ROOTS, "batch.") if batches is not None else None,
+        batch_size=compile_template(batches.size, ROOTS, "batch.size")
+        if batches is not None and batches.size != AUTO
+        else None,
     )
 
 
-def _compile_task(task: TaskSpec, roots: frozenset[str]) -> TaskProgram:
+def _compile_task(task: TaskSpec, roots: frozenset[str], within: str = "") -> TaskProgram:
     concurrency, rate = (
-        compile_template(limit.key, ROOTS) if limit is not None and limit.key is not None else None
-        for limit in (task.concurrency, task.rate)
+        compile_template(limit.key, ROOTS, f"{within}{name}.key")
+        if limit is not None and limit.key is not None
+        else None
+        for name, limit in (("concurrency", task.concurrency), ("rate", task.rate))
     )
-    return TaskProgram(task, compile_template(task.params, roots), (concurrency, rate))
+    return TaskProgram(task, compile_template(task.params, roots, f"{within}params"), (concurrency, rate))

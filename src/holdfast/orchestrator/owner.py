@@ -531,11 +531,11 @@ class Owner:
                         gathering.add(result.output, result.size_bytes)
                     else:
                         failed.append(result.item)
+            return ItemsAggregated(node, gathering.answer(failed))
         except (ValueError, PayloadRefused) as problem:
             code = problem.code if isinstance(problem, PayloadRefused) else Code.CONTRACT_VIOLATION
             error = failure(code, str(problem), permanent=True, at=now, node=node)
             return ItemsAggregated(node, error=error)
-        return ItemsAggregated(node, gathering.answer(failed))
 
     async def _withdraw(
         self, batch: Batch, states: dict[str, JobState], withdrawals: list[Withdrawal], now: float

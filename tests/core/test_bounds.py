@@ -1,0 +1,162 @@
+"""What the engine builds of data is bounded before it is written, however often it names one large value."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from holdfast.core.advance import owed_rows
+from holdfast.core.effects import CreateTasks
+from holdfast.core.states import Rules
+from holdfast.define.bounds import MAX_ITEMS
+from holdfast.define.node import Aggregation
+from holdfast.define.plain import MAX_BUILT_DEPTH
+from holdfast.define.workflow import Workflow
+from holdfast.errors import PayloadRefused
+from tests.core.driver import Driver, aggregate
+
+MEGABYTE = "x" * (1 << 20)
+
+
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def one_task(params: Any, result: Any = None) -> Workflow:
+    flow = Workflow("w", inputs={"s": {"type": "any"}}, **({"result": result} if result is not None else {}))
+    flow.task("a", handler="h", params=params)
+    return flow
+
+
+def refused(driver: Driver) -> str:
+    """What a job says that has failed at once and for good because something was too large."""
+    error = driver.state.error
+    assert driver.state.status == "failed" and error is not None
+    assert (error["code"], error["class"]) == ("PAYLOAD_REFUSED", "permanent")
+    return str(error["message"])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        ["{{ inputs.s }}"] * 100,
+        "{{ [" + "inputs.s," * 300 + "] }}",
+        {"v": {"w": ["{{ [inputs.s] + [inputs.s] }}"] * 50}},
+    ],
+)
+def test_a_large_value_that_is_named_a_hundred_times_is_refused_before_it_is_written(value: Any) -> None:
+    tracemalloc.start()
+    try:
+        params = Driver(one_task({"v": value}), {"s": MEGABYTE})
+        params.submit()
+        result = Driver(one_task({}, result=value), {"s": MEGABYTE}).run(lambda *_: 1)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert refused(params) == "the params are larger than 16,777,216 bytes; no more can be given to a handler"
+    assert refused(result) == "the result is larger than 16,777,216 bytes; no more can be kept"
+    assert peak < 40 << 20
+
+
+def test_what_would_become_a_text_is_refused_before_it_is_written() -> None:
+    driver = Driver(one_task({"v": "{{ [" + "inputs.s," * 300 + "] | tojson }}"}), {"s": MEGABYTE})
+    tracemalloc.start()
+    try:
+        driver.submit()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert driver.state.error is not None and driver.state.error["code"] == "TEMPLATE_ERROR"
+    assert "a list that is larger than 1,048,576 bytes cannot become text" in driver.state.error["message"]
+    assert peak < 20 << 20
+
+
+def test_what_escapes_make_too_large_is_refused_as_well() -> None:
+    flow, rules = one_task({"v": "{{ inputs.s }}"}), Rules(payload_limit_bytes=100)
+    driver = Driver(flow, {"s": "\n" * 60}, rules)
+    driver.submit()
+    assert "the params are larger than 100 bytes" in refused(driver)
+
+
+def test_the_items_of_a_fan_out_are_bounded_together() -> None:
+    flow = Workflow("w", inputs={"s": {"type": "any"}})
+    flow.fan_out("f", source="{{ [" + "inputs.s," * 20 + "] }}", handler="h", params={"v": "{{ item }}"})
+    driver = Driver(flow, {"s": MEGABYTE})
+    driver.submit()
+    assert refused(driver) == "the source of fan-out f is larger than 16,777,216 bytes; no more can be fanned out"
+
+
+def test_a_chunk_ends_when_its_params_have_so_many_bytes_however_few_rows_it_has() -> None:
+    flow = Workflow("w", inputs={"s": {"type": "any"}})
+    for name in ("f", "g"):
+        params = {"item": "{{ item }}", "s": "{{ inputs.s }}"}
+        flow.fan_out(name, source="{{ [1, 2, 3, 4, 5] }}", handler="h", params=params, importance="important")
+    driver = Driver(flow, {"s": "x" * 1000}, Rules(chunk_bytes=2500))
+    chunks = [driver.submit()]
+    while owed_rows(driver.state):
+        chunks.append(driver.continue_work())
+    sizes = [sum(len(p) for e in chunk if isinstance(e, CreateTasks) for p in e.params) for chunk in chunks]
+    rows = [sum(len(e.params) for e in chunk if isinstance(e, CreateTasks)) for chunk in chunks]
+    assert rows == [3, 3, 3, 1] and max(sizes) < 2500 + 1100, "both fan-outs share what a turn may make"
+    assert driver.run(lambda *_: 1).state.status == "completed"
+
+
+def test_one_item_that_is_larger_than_a_chunk_is_a_chunk() -> None:
+    flow = Workflow("w", inputs={"s": {"type": "any"}})
+    flow.fan_out("f", source="{{ [1, 2] }}", handler="h", params={"s": "{{ inputs.s }}"})
+    driver = Driver(flow, {"s": "x" * 1000}, Rules(chunk_bytes=10))
+    driver.submit()
+    assert driver.state.nodes["f"].expanded == 1
+    assert driver.run(lambda *_: 1).state.status == "completed"
+
+
+def test_what_would_be_nested_too_deeply_to_be_written_fails_for_good() -> None:
+    """An output that could be written may be too deep for what holds it."""
+    deep = nested(MAX_BUILT_DEPTH)
+    params = Driver(one_task({"v": "{{ inputs.s }}"}), {"s": deep})
+    params.submit()
+    assert f"the params are nested more than {MAX_BUILT_DEPTH} levels deep" in refused(params)
+    result = Driver(one_task({}, result=["{{ nodes.a.output }}"])).run(lambda *_: deep)
+    assert "the result is nested more than" in refused(result)
+    flow = Workflow("w")
+    for name in ("a", "b"):
+        flow.task(name, handler="h")
+    assert "the result is nested more than" in refused(Driver(flow).run(lambda *_: deep))
+    for mode in (Aggregation.COLLECT, Aggregation.CONCAT, Aggregation.FIRST, Aggregation.LAST):
+        with pytest.raises(PayloadRefused, match="what was gathered is nested more than"):
+            aggregate(mode, [{"v": deep}], [])
+    assert Driver(one_task({})).run(lambda *_: deep).state.result == deep
+
+
+@pytest.mark.parametrize(("size", "shown"), [(0, "not 0"), (MAX_ITEMS + 1, "not 2,147,483,648"), ("x", "not a string")])
+def test_a_size_of_batches_that_no_column_holds_fails_its_node(size: Any, shown: str) -> None:
+    flow = Workflow("w", inputs={"n": {"type": "any"}})
+    flow.fan_out("f", source="{{ [1, 2] }}", handler="h")
+    flow.fan_in("g", after="f", batch={"handler": "h", "size": "{{ inputs.n }}"})
+    driver = Driver(flow, {"n": size}).run(lambda *_: 1)
+    error = driver.state.nodes["g"].error
+    assert driver.state.status == "failed" and error is not None
+    assert (error["code"], error["class"]) == ("TEMPLATE_ERROR", "permanent")
+    assert error["message"].endswith(shown)
+
+
+@pytest.mark.parametrize(
+    ("more", "place"),
+    [
+        ({"source": "{{ inputs.s.x }}"}, "source: "),
+        ({"source": "{{ [1] }}", "concurrency": {"limit": 1, "key": "{{ inputs.s.x }}"}}, "concurrency.key: "),
+    ],
+)
+def test_an_error_names_the_key_whose_expression_failed(more: dict[str, Any], place: str) -> None:
+    flow = Workflow("w", inputs={"s": {"type": "any"}})
+    flow.fan_out("f", handler="h", **more)
+    driver = Driver(flow, {"s": 1})
+    driver.submit()
+    assert driver.state.error is not None and driver.state.error["message"].startswith(place)
+    result = Driver(one_task({}, result={"v": "{{ inputs.s.x }}"}), {"s": 1}).run(lambda *_: 1)
+    assert result.state.error is not None and result.state.error["message"].startswith("result.v: ")
