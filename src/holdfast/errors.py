@@ -34,6 +34,14 @@ from typing import Any, ClassVar
 from holdfast.masking import masked
 
 CODE_PATTERN = re.compile(r"^[A-Z][A-Z0-9_]{0,99}\Z")
+QUOTED_LENGTH = 100
+"""How much of a name or value a sentence quotes."""
+SENTENCE_LENGTH = 2000
+
+
+def cut(text: str, length: int = QUOTED_LENGTH) -> str:
+    """No more of a text that somebody gave us than anybody reads."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 class Code(StrEnum):
@@ -91,6 +99,13 @@ class Detail:
     path: str | None = None
     suggestion: str | None = None
 
+    def __post_init__(self) -> None:
+        """Whatever is quoted in it, it stays readable."""
+        for name in ("message", "path", "suggestion"):
+            text = getattr(self, name)
+            if text is not None and len(text) > SENTENCE_LENGTH:
+                object.__setattr__(self, name, cut(text, SENTENCE_LENGTH))
+
     def to_json(self) -> dict[str, Any]:
         return {
             "file": self.file,
@@ -137,9 +152,9 @@ class HoldfastError(Exception):
         instance: str | None = None,
     ) -> None:
         # Every reader of the error is served here: the terminal, a log, a job's reason, a program that catches it.
-        self.message = masked(message)
+        self.message = cut(masked(message), SENTENCE_LENGTH)
         super().__init__(self.message)
-        self.remedy = _masked(remedy)
+        self.remedy = cut(masked(remedy), SENTENCE_LENGTH) if remedy is not None else None
         self.errors = tuple(one.masked() for one in errors)
         self.instance = _masked(instance)
 

@@ -83,6 +83,8 @@ def test_types_are_strict(kind: InputType, good: list[Any], bad: list[Any]) -> N
     [
         ({"pattern": "^a$"}, "b", "does not match the pattern ^a$"),
         ({"pattern": "^a$"}, "b\na\nc", "does not match the pattern ^a$"),
+        ({"pattern": "^[a-z]+$"}, "abc\n", "does not match the pattern ^[a-z]+$"),
+        ({"pattern": "(?=of another version)"}, "b", "does not match the pattern (?=of another version)"),
         ({"enum": ("a", "b")}, "c", "must be one of a, b"),
         ({"enum": (1, 2)}, True, "must be one of 1, 2"),
         ({"minimum": 2.0}, 1, "must be at least 2"),
@@ -97,6 +99,22 @@ def test_constraints_are_checked(constraint: dict[str, Any], value: Any, problem
 
 def test_a_pattern_may_match_anywhere() -> None:
     assert check_inputs(declared(Input("x", pattern="b")), {"x": "abc"}) == {"x": "abc"}
+
+
+def test_a_pattern_of_an_input_does_not_backtrack() -> None:
+    """With one that does, this would take longer than anybody lives."""
+    found = problems(declared(Input("x", pattern="^(a+)+$")), {"x": "a" * 100_000 + "!"})
+    assert found == ["The input 'x' does not match the pattern ^(a+)+$."]
+
+
+def test_of_many_problems_the_first_hundred_are_told_and_each_in_short() -> None:
+    definition = declared(Input("x", enum=tuple(range(10_000))), *(Input(f"y{n}") for n in range(1000)))
+    with pytest.raises(InvalidInput) as refusal:
+        check_inputs(definition, {"x": "no"} | {f"z{n}" * 500: 1 for n in range(1000)})
+    assert len(refusal.value.errors) == 100
+    assert all(len(str(error)) < 500 for error in refusal.value.errors) and len(refusal.value.remedy or "") < 500
+    (only,) = problems(definition, {"x": "no"})
+    assert only.startswith("The input 'x' must be one of 0, 1, 2") and only.endswith("….")
 
 
 def test_a_constraint_says_nothing_about_values_of_other_types() -> None:

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.define.load import check_file, check_text, load_file, load_text
+from holdfast.define.load import check_file, check_source, check_text, load_file, load_text
 from holdfast.define.node import NodeType
+from holdfast.define.source import Source
+from holdfast.define.workflow import Workflow
 from holdfast.errors import Detail, InvalidDefinition, NotFound
 
 FILES = Path(__file__).parent / "files"
@@ -679,8 +681,8 @@ MISTAKES: dict[str, tuple[str, int, int, str, str | None]] = {
         "workflow_id: w\ninputs: {x: {type: string, pattern: '['}}\nnodes: {a: {handler: x}}",
         2,
         37,
-        "not a regular expression",
-        None,
+        "The pattern is no regular expression",
+        "^ and $ are the ends of the text",
     ),
     "a long pattern": (
         f"workflow_id: w\ninputs: {{x: {{pattern: '{'a' * 501}'}}}}\nnodes: {{a: {{handler: x}}}}",
@@ -852,3 +854,34 @@ def test_codes_that_nothing_can_give_are_errors_once_the_codes_are_known() -> No
         (10, 40, "There is no code 'TIMEOUTT'", "Did you mean 'TIMEOUT'?"),
     ]
     assert check_text(CODES, "w.yaml")[1] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "workflow_id: {x}!\nnodes: {a: {handler: h}}",
+        "workflow_id: w\n? {x}\n: 1\nnodes: {a: {handler: h}}",
+        "workflow_id: w\nnodes:\n  ? {x}\n  : {handler: h}",
+        "workflow_id: w\nnodes: {a: {handler: h, next: {x}}}",
+        "workflow_id: w\nnodes: {a: {type: {x}}}",
+        "workflow_id: w\nnodes: {a: {handler: h, params: {v: '{{ inputs.{x} }}'}}}\ninputs: {b: {}}",
+        "workflow_id: w\nnodes: {a: {handler: h, params: {v: '{{ {x} }}'}}}",
+        "workflow_id: w\nnodes: {a: {handler: h, params: {v: '{{ {x}(1) }}'}}}",
+    ],
+)
+def test_no_message_repeats_a_long_text(text: str) -> None:
+    _, problems = check_text(text.replace("{x}", "x" * 3000), "w.yaml")
+    assert problems and all(len(str(problem)) + len(problem.path or "") < 500 for problem in problems)
+
+
+def test_an_input_may_have_many_allowed_values() -> None:
+    """Each is one of them: they are not compared with each other, which would take minutes."""
+    flow = Workflow("w", inputs={"n": {"type": "integer", "enum": list(range(100_000)), "default": 99_999}})
+    flow.task("a", handler="h")
+    assert len(flow.definition().inputs[0].enum or ()) == 100_000
+
+
+def test_many_mistakes_in_many_places_are_told_in_a_time_in_proportion_to_them() -> None:
+    inputs = {f"i{n}": {"type": "integer", "minimum": 2, "maximum": 1, "wrong": 1} for n in range(5000)}
+    _, problems = check_source(Source({"workflow_id": "w", "inputs": inputs, "nodes": {"a": {"handler": "h"}}}))
+    assert len(problems) >= 100

@@ -67,7 +67,7 @@ def test_a_fan_in_that_runs_nothing_has_no_output_to_check() -> None:
         (["      properties:", "        a: 3"], 7, 12, "expected a boolean or an object, got 3"),
         (["      pattern: (a"], 6, 16, "The pattern is no regular expression"),
         (["      patternProperties:", "        (a: {}"], 7, 13, "The pattern is no regular expression"),
-        (["      pattern: a(?=b)"], 6, 16, "Patterns must not look ahead"),
+        (["      pattern: a(?=b)"], 6, 16, "A pattern must not look ahead"),
         (["      pattern: (a)\\1"], 6, 16, "nor refer back"),
         (["      min_items: 3"], 6, 18, "Did you mean 'minItems'?"),
         (["      additionalproperties: false"], 6, 29, "Did you mean 'additionalProperties'?"),

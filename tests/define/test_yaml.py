@@ -96,6 +96,11 @@ def test_a_scalar_means_what_yaml_1_2_says(text: str, value: Any) -> None:
         ("a: " + "9" * 10_000, 1, 4, "64 bits", None),
         ("1: a", 1, 1, "The key 1 is not text", "'1'"),
         ("true: a", 1, 1, "The key true is not text", "'true'"),
+        ("no: a", 1, 1, "The key 'no' is ambiguous", "'no'"),
+        ("a: {010: b}", 1, 5, "The key '010' is ambiguous", "'010'"),
+        ("\ufeffa: b", 1, 1, "U+FEFF is not allowed", None),
+        ("a: !" + "x" * 1_000_000 + " b", 1, 4, "longer than 1,000 characters", None),
+        ("a: !<" + "x" * 1_000_000 + "> b", 1, 4, "longer than 1,000 characters", None),
         ("a: {? [b] : c}", 1, 7, "A key must be plain text", "template"),
         ("a: {{ inputs.x }}", 1, 5, "A key must be plain text", "template"),
         ("a: 'b", 1, 6, "This is not YAML", None),
@@ -141,6 +146,20 @@ def test_deep_nesting_is_refused() -> None:
     assert "64 levels" in first_problem("a: " + "[" * 100_000).message
     assert "64 levels" in first_problem("a: " + "{a: " * 70 + "}" * 70).message
     assert data("a: " + "[" * 60 + "]" * 60)
+
+
+def test_a_scalar_is_read_in_a_time_in_proportion_to_its_length() -> None:
+    text = "1" + "_" * 100_000 + "x"
+    assert data(f"a: {text}") == {"a": text}
+
+
+@pytest.mark.parametrize(
+    "text", ["a: &{x} 1", "a: *{x}", "a: !{x} 1", "{x}: 1\n{x}: 2", "? {x}\n: 1\n? {x}\n: 2", "a: 1_{n}", "a: 1e9{n}"]
+)
+def test_no_message_repeats_a_long_text(text: str) -> None:
+    long = text.replace("{x}", "x" * 900).replace("{n}", "0" * 5000)
+    _, problems = read_yaml(long, "w.yaml")
+    assert problems and all(len(str(problem)) < 400 for problem in problems)
 
 
 def test_a_text_beyond_the_limit_is_refused() -> None:

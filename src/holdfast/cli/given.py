@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from holdfast.define.inputs import check_inputs, parse_assignments
 from holdfast.define.load import check_file, valid
 from holdfast.define.named_file import read_named_file, read_up_to, shown_name
 from holdfast.define.plain import parse_json
-from holdfast.define.yaml import read_yaml
+from holdfast.define.yaml import MAX_BYTES, read_yaml
 from holdfast.errors import Detail, InvalidInput, NotFound
 from holdfast.settings import load_settings
 
@@ -61,13 +61,15 @@ def read_data(path: Path, what: str) -> Any:
         raise InvalidInput(f"The {what} {name} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise InvalidInput(f"The {what} {name} is not UTF-8.") from None
-    if path.suffix == ".json":
-        return _parse_json(text, name, what)
-    if path.suffix not in (".yaml", ".yml"):
-        # A stream has no name that says what it holds. JSON may be far larger than YAML.
-        with suppress(ValueError):
-            return parse_json(text)
-    return _parse_yaml(text, name, what)
+    if path.suffix in (".yaml", ".yml"):
+        return _parse_yaml(text, name, what)
+    try:
+        return parse_json(text)
+    except ValueError as error:
+        # A stream has no ending that says what it is: what is no JSON at all may be YAML.
+        if path.suffix != ".json" and isinstance(error, JSONDecodeError) and len(text) <= MAX_BYTES:
+            return _parse_yaml(text, name, what)
+        raise InvalidInput(f"The {what} {name} is not JSON: {error}.") from None
 
 
 def _name(path: Path) -> str:
@@ -77,13 +79,6 @@ def _name(path: Path) -> str:
 def _limit_bytes() -> int:
     """Values beyond the payload's limit are refused later, with their size; written for people they may take more."""
     return max(LARGEST_BYTES, 2 * load_settings().payload_limit_bytes)
-
-
-def _parse_json(text: str, name: str, what: str) -> Any:
-    try:
-        return parse_json(text)
-    except ValueError as error:
-        raise InvalidInput(f"The {what} {name} is not JSON: {error}.") from None
 
 
 def _parse_yaml(text: str, name: str, what: str) -> Any:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from holdfast.define.plain import shortened
+from holdfast.errors import cut
 
 if TYPE_CHECKING:
     from jsonschema_rs import Draft202012Validator, ValidationError
@@ -86,17 +87,13 @@ def expected(error: ValidationError) -> str:
     if keyword in ("anyOf", "oneOf") and not all(declared):
         return f"what fits no more than one of the {len(declared)} schemas of oneOf"
     if keyword in ("anyOf", "oneOf"):
-        return _cut(" or ".join(dict.fromkeys(_alternative(error, failed[0]) for failed in declared)))
+        return cut(" or ".join(dict.fromkeys(_alternative(error, failed[0]) for failed in declared)), EXPECTED_LENGTH)
     return f"what '{keyword}' asks for"
 
 
 def _alternative(error: ValidationError, failed: ValidationError) -> str:
     within = pointer(failed.instance_path[len(error.instance_path) :]).removeprefix("/")
     return f"{expected(failed)}{f' at {within}' if within else ''}"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= EXPECTED_LENGTH else f"{text[: EXPECTED_LENGTH - 1]}…"
 
 
 def _types(names: list[str]) -> str:
@@ -109,7 +106,7 @@ def _several(number: int, one: str, many: str) -> str:
 
 _WORDS: dict[str, Callable[[Any], str]] = {
     "type": _types,
-    "enum": lambda values: _cut(f"one of {', '.join(map(shortened, values))}"),
+    "enum": lambda values: cut(f"one of {', '.join(map(shortened, values))}", EXPECTED_LENGTH),
     "const": shortened,
     "required": lambda name: f"an object with '{name}'",
     "additionalProperties": lambda names: f"an object without '{names[0]}'",

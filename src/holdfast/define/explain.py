@@ -35,7 +35,7 @@ from holdfast.define.document import (
     node_type,
 )
 from holdfast.define.source import Path, Source, did_you_mean
-from holdfast.errors import Detail
+from holdfast.errors import Detail, cut
 
 _NAME_RULES = {
     NODE_NAME: "a letter, then letters, digits, '-' and single '_'",
@@ -118,7 +118,7 @@ def _bad_name(path: Path, context: Mapping[str, Any], source: Source) -> Detail:
     if "max_length" in context:
         return source.at_key(path, f"The name is longer than {context['max_length']} characters.")
     rule = _NAME_RULES[context["pattern"]]
-    return source.at_key(path, f"'{name}' is not a valid name.", f"A name is {rule}.")
+    return source.at_key(path, f"'{cut(str(name))}' is not a valid name.", f"A name is {rule}.")
 
 
 def _unknown_key(path: Path, source: Source) -> Detail:
@@ -131,9 +131,9 @@ def _unknown_key(path: Path, source: Source) -> Detail:
             if reason is None and key in ItemTaskDocument.model_fields and kind == "fan_out":
                 reason = "It belongs under 'task'."
             article = "an" if kind == "end" else "a"
-            message = f"The key '{key}' does not belong to {article} {kind} node."
+            message = f"The key '{cut(key)}' does not belong to {article} {kind} node."
             return source.at_key(path, message, reason or f"It belongs to: {', '.join(owners)}.")
-    return source.at_key(path, f"Unknown key '{key}'.", did_you_mean(key, _known_keys(parent, kind)))
+    return source.at_key(path, f"Unknown key '{cut(key)}'.", did_you_mean(key, _known_keys(parent, kind)))
 
 
 def _node_kind(path: Path, source: Source) -> str | None:
@@ -188,7 +188,7 @@ def _unknown_type(path: Path, source: Source) -> Detail:
     if not isinstance(written, str):
         return source.at_value(path, f"A node's type must be one of {known}.")
     suggestion = did_you_mean(written.replace("-", "_"), NODE_DOCUMENTS)
-    return source.at_value(path, f"Unknown node type '{written}'; it must be one of {known}.", suggestion)
+    return source.at_value(path, f"Unknown node type '{cut(written)}'; it must be one of {known}.", suggestion)
 
 
 def _not_among(path: Path, error: ErrorDetails, source: Source) -> Detail:
@@ -212,8 +212,8 @@ def _subject(path: Path) -> str:
     if not path:
         return "The file"
     if isinstance(path[-1], int):
-        return f"Each entry of '{path[-2]}'"
-    return f"'{path[-1]}'"
+        return f"Each entry of '{cut(str(path[-2]))}'"
+    return f"'{cut(path[-1])}'"
 
 
 def _list_message(kind: str, path: Path, context: Mapping[str, Any]) -> str:

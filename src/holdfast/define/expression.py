@@ -39,7 +39,7 @@ from holdfast.define.tree import (
     Tree,
     children,
 )
-from holdfast.errors import Detail, TemplateError
+from holdfast.errors import Detail, TemplateError, cut
 
 __all__ = ["ROOTS", "Expression", "ExpressionSyntaxError", "Path", "compile_expression"]
 
@@ -74,8 +74,7 @@ class Expression:
             raise self.failure(error) from None
 
     def failure(self, error: EvaluationError, where: str | None = None) -> TemplateError:
-        shown = self.source if len(self.source) <= _SHOWN_CHARS else self.source[:_SHOWN_CHARS] + "…"
-        message = f"{error} in {{{{ {shown} }}}}"
+        message = f"{error} in {{{{ {cut(self.source, _SHOWN_CHARS)} }}}}"
         failure = TemplateError(f"{where}: {message}" if where else message, expression=self.source)
         failure.errors = (Detail(message, path=where),)
         return failure

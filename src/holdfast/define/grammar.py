@@ -309,7 +309,7 @@ class Parser:
         if name in _CONSTANTS:
             return Literal(_CONSTANTS[name])
         if self._at("("):
-            self._fail(f"There is no function '{name}'.", position, _HINTS["("])
+            self._fail(f"There is no function '{name[:40]}'.", position, _HINTS["("])
         root = ALIASES.get(name, name)
         if root not in self._allowed_roots:
             self._unknown_name(name, position)

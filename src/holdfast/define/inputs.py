@@ -5,12 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
+from itertools import islice
 from typing import Any
 
+from holdfast.define import pattern
 from holdfast.define.definition import Definition, Input, InputType
 from holdfast.define.plain import faults, kind_of, parse_json
-from holdfast.define.source import did_you_mean, path_text
-from holdfast.errors import Detail, InvalidInput
+from holdfast.define.source import MAX_PROBLEMS, did_you_mean, path_text
+from holdfast.errors import Detail, InvalidInput, cut
+
+LIST_LENGTH = 300
+"""How much a sentence tells of all that would be possible."""
 
 _PYTHON_TYPES: dict[InputType, tuple[type, ...]] = {
     InputType.STRING: (str,),
@@ -36,7 +41,7 @@ def check_inputs(definition: Definition, given: Mapping[str, Any]) -> dict[str, 
 
     A workflow that declares no inputs takes any. Raises InvalidInput with everything that is wrong.
     """
-    problems = list(_problems(definition, dict(given)))
+    problems = list(islice(_problems(definition, dict(given)), MAX_PROBLEMS))
     if problems:
         _refuse(definition, problems)
     if not definition.inputs:
@@ -55,7 +60,7 @@ def parse_assignments(definition: Definition, assignments: Iterable[str]) -> dic
         if not equals or not name:
             problems.append(_flag(assignment, "has no value", "Write --input NAME=VALUE."))
         elif name in given:
-            problems.append(_flag(assignment, f"gives '{name}' a second time"))
+            problems.append(_flag(assignment, f"gives '{cut(name)}' a second time"))
         elif types.get(name) is InputType.STRING:
             given[name] = text
         else:
@@ -75,10 +80,9 @@ def value_problems(declared: Input, value: Any) -> Iterator[str]:
         yield f"must be {_ARTICLES[declared.type]}, not {kind_of(value)}"
         return
     if declared.enum is not None and not any(_same(value, allowed) for allowed in declared.enum):
-        yield f"must be one of {', '.join(map(_shown, declared.enum))}"
+        yield cut(f"must be one of {', '.join(map(_shown, declared.enum))}", LIST_LENGTH)
     if isinstance(value, str):
-        # As in JSON Schema the pattern may match anywhere; ^ and $ tie it to the whole text.
-        if declared.pattern is not None and re.search(declared.pattern, value) is None:
+        if declared.pattern is not None and not pattern.matches(declared.pattern, value):
             yield f"does not match the pattern {declared.pattern}"
         yield from _length_problems(declared, len(value), "characters")
     elif isinstance(value, list | tuple):
@@ -103,7 +107,7 @@ def _problems(definition: Definition, given: dict[str, Any]) -> Iterator[Detail]
         for name in given:
             if name not in declared:
                 suggestion = did_you_mean(str(name), declared)
-                yield Detail(f"Unknown input '{name}'.", path=f"inputs.{name}", suggestion=suggestion)
+                yield Detail(f"Unknown input '{cut(str(name))}'.", path=f"inputs.{name}", suggestion=suggestion)
     for one in definition.inputs:
         if one.required and not one.has_default and one.name not in given:
             yield Detail(f"The input '{one.name}' is required.", path=f"inputs.{one.name}")
@@ -130,7 +134,7 @@ def _length_problems(declared: Input, length: int, unit: str) -> Iterator[str]:
 
 
 def _refuse(definition: Definition, problems: list[Detail]) -> None:
-    known = ", ".join(one.name for one in definition.inputs)
+    known = cut(", ".join(one.name for one in definition.inputs), LIST_LENGTH)
     raise InvalidInput(
         f"The inputs do not fit the workflow {definition.workflow_id}.",
         errors=problems,
@@ -143,8 +147,8 @@ def _flag(assignment: str, problem: str, suggestion: str | None = None) -> Detai
 
 
 def _quoting_hint(name: str, text: str) -> str | None:
-    is_word = re.fullmatch(r"[\w ./:@-]+", text) is not None
-    return f"For a text write --input '{name}=\"{text}\"'." if is_word else None
+    is_word = re.fullmatch(r"[\w ./:@-]{1,100}", text) is not None
+    return f"For a text write --input '{cut(name)}=\"{text}\"'." if is_word else None
 
 
 def _same(value: Any, other: Any) -> bool:

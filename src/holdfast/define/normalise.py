@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from holdfast.define import output_schema
+from holdfast.define import output_schema, pattern
 from holdfast.define.condition import branch_condition, map_condition, normalise_condition
 from holdfast.define.definition import Definition, Input, InputType
 from holdfast.define.document import (
@@ -48,7 +48,7 @@ from holdfast.define.plain import canonical_size
 from holdfast.define.program import ROOTS
 from holdfast.define.retry import Backoff, Jitter, Retry
 from holdfast.define.source import Path, Report, did_you_mean
-from holdfast.errors import FailureClass
+from holdfast.errors import FailureClass, cut
 
 MAX_PARAMS_BYTES = 256 * 1024
 
@@ -130,19 +130,20 @@ def _check_input(declared: Input, path: Path, report: Report) -> None:
     for key, types in _FITTING.items():
         if getattr(declared, key) is not None and declared.type not in types:
             report.at_key((*path, key), f"'{key}' does not fit an input of type {declared.type}.")
-    if declared.pattern is not None:
-        try:
-            re.compile(declared.pattern)
-        except (re.error, OverflowError, RecursionError) as error:
-            report.at_value((*path, "pattern"), f"The pattern is not a regular expression: {error}.")
+    if declared.pattern is not None and not pattern.is_readable(declared.pattern):
+        report.at_value((*path, "pattern"), f"The pattern {pattern.UNREADABLE}.", pattern.SUGGESTION)
     for low, high in (("minimum", "maximum"), ("min_length", "max_length")):
         least, most = getattr(declared, low), getattr(declared, high)
         if least is not None and most is not None and least > most:
             report.at_value((*path, low), f"'{low}' is greater than '{high}'.")
     if len(report.problems) > before:
         return
+    # Each is one of them, so that it is compared with none.
+    otherwise = replace(declared, enum=None)
     for index, value in enumerate(declared.enum or ()):
-        for problem in value_problems(declared, value):
+        if report.is_full:
+            return
+        for problem in value_problems(otherwise, value):
             report.at_value((*path, "enum", index), f"A value of 'enum' {problem}.")
     if declared.has_default and declared.default is not None:
         for problem in value_problems(declared, declared.default):
@@ -437,7 +438,7 @@ def _mapped(
         return
     for name, targets in branches.items():
         if not targets:
-            report.at_value((*path, "branches", name), f"The branch '{name}' leads nowhere.")
+            report.at_value((*path, "branches", name), f"The branch '{cut(name)}' leads nowhere.")
         if name.lower() == "default":
             yield Branch(tuple(targets), None)
         else:

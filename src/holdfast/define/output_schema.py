@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from holdfast.define.contract import PATTERN_BYTES, compiled, expected
+from holdfast.define import pattern
+from holdfast.define.contract import compiled, expected
 from holdfast.define.plain import canonical_size, shortened
 from holdfast.define.source import Path, did_you_mean
 
@@ -151,8 +152,7 @@ def _uncompilable(schema: dict[str, Any]) -> Iterator[Problem]:
     except ValidationError as error:
         path = tuple(error.instance_path)
         if error.kind.name == "format":
-            message = f"The pattern is no regular expression, or takes more than {PATTERN_BYTES // 1024:,} KiB."
-            yield Problem(path, message, "Patterns must not look ahead or behind, nor refer back to a group.")
+            yield Problem(path, f"The pattern {pattern.UNREADABLE}.", pattern.SUGGESTION)
         else:
             yield Problem(path, f"The output_schema cannot be used: {error.message}.")
 

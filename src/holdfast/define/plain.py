@@ -10,13 +10,13 @@ from typing import Any
 import orjson
 
 from holdfast.define.source import Path
+from holdfast.errors import cut
 
 MAX_DEPTH = 64
 MAX_BUILT_DEPTH = 200
 """What is built of data holds it, and so is deeper. Beyond 254 levels nothing is written as JSON any more."""
 MAX_FAULTS = 20
 REMEMBERED_BYTES = 16 * 1024
-SHOWN_LENGTH = 100
 
 
 def faults(value: Any, path: Path = ()) -> list[tuple[Path, str]]:
@@ -89,8 +89,7 @@ class Sizes:
 
 def shortened(value: Any) -> str:
     """A plain value as JSON, for a sentence: no more of it than anybody reads."""
-    text = orjson.dumps(value, default=str).decode()
-    return text if len(text) <= SHOWN_LENGTH else f"{text[: SHOWN_LENGTH - 1]}…"
+    return cut(orjson.dumps(value, default=str).decode())
 
 
 def kind_of(value: Any) -> str:
@@ -131,12 +130,22 @@ def _walk(value: Any, path: Path, depth: int) -> Iterator[tuple[Path, str]]:
                 yield path, f"has the key {key!r:.40}, which is not text"
                 continue
             yield from ((path, f"has a key that {fault}") for fault in _text_faults(key))
-            yield from _walk(item, (*path, key), depth + 1)
+            if not _is_plain(item):
+                yield from _walk(item, (*path, key), depth + 1)
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
-            yield from _walk(item, (*path, index), depth + 1)
+            if not _is_plain(item):
+                yield from _walk(item, (*path, index), depth + 1)
     else:
         yield path, f"is a {type(value).__name__}, which is not JSON"
+
+
+def _is_plain(value: Any) -> bool:
+    """Certainly nothing to complain of: there may be millions of them, and few that deserve a closer look."""
+    kind = type(value)
+    if kind is str:
+        return value.isascii() and "\0" not in value
+    return (kind is int and -(2**63) <= value < 2**63) or value is None or kind is bool
 
 
 def _text_faults(text: str) -> Iterator[str]:
@@ -150,7 +159,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     data: dict[str, Any] = {}
     for key, value in pairs:
         if key in data:
-            raise ValueError(f"the key '{key}' is given twice")
+            raise ValueError(f"the key '{cut(key)}' is given twice")
         data[key] = value
     return data
 

@@ -24,6 +24,7 @@ from holdfast.define.node import Node
 from holdfast.define.program import ITEM_ROOTS, ROOTS
 from holdfast.define.source import Path, Report, did_you_mean
 from holdfast.define.template import compile_template
+from holdfast.errors import cut
 
 NODE_FIELDS = ("output", "status")
 
@@ -55,7 +56,7 @@ def check_templates(document: WorkflowDocument, definition: Definition, graph: G
             break
         for path in sorted(reading.paths, key=str):
             if path[0] in ("inputs", "input") and len(path) > 1 and inputs and path[1] not in inputs:
-                _complain(reading, path, f"There is no input '{path[1]}'.", inputs, report)
+                _complain(reading, path, f"There is no input '{cut(str(path[1]))}'.", inputs, report)
             elif path[0] == "nodes" and len(path) > 1:
                 _check_node(reading, path, known, graph, report)
             elif path[0] == "upstream":
@@ -65,9 +66,9 @@ def check_templates(document: WorkflowDocument, definition: Definition, graph: G
 def _check_node(reading: Reading, path: Path, known: Mapping[str, object], graph: Graph | None, report: Report) -> None:
     name = str(path[1])
     if name not in known:
-        _complain(reading, path, f"There is no node '{name}'.", known, report)
+        _complain(reading, path, f"There is no node '{cut(name)}'.", known, report)
     elif len(path) > 2 and path[2] not in NODE_FIELDS:
-        message = f"A node has no '{path[2]}', only {' and '.join(NODE_FIELDS)}."
+        message = f"A node has no '{cut(str(path[2]))}', only {' and '.join(NODE_FIELDS)}."
         _complain(reading, path, message, NODE_FIELDS, report, str(path[2]))
     elif graph is not None and reading.node is not None and not graph.is_upstream(name, reading.node):
         if name == reading.node:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.errors import Detail
+from holdfast.errors import Detail, cut
 
 Path = tuple[str | int, ...]
 
@@ -104,7 +104,7 @@ def path_text(path: Path) -> str:
     """`nodes.route.branches[0].next`"""
     text = ""
     for step in path:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else str(step)
+        text += f"[{step}]" if isinstance(step, int) else f".{cut(step)}" if text else cut(step)
     return text
 
 

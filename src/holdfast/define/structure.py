@@ -15,6 +15,7 @@ from holdfast.define.document import (
 from holdfast.define.graph import CycleError, Graph, build_graph
 from holdfast.define.node import NodeType
 from holdfast.define.source import Path, Report, did_you_mean
+from holdfast.errors import cut
 
 
 def check_references(document: WorkflowDocument, known: Mapping[str, object], report: Report) -> bool:
@@ -26,11 +27,11 @@ def check_references(document: WorkflowDocument, known: Mapping[str, object], re
         seen: set[tuple[Path, str]] = set()
         for path, group, target in references(name, node, report):
             if (group, target) in seen:
-                report.at_value(path, f"'{target}' is named twice.")
+                report.at_value(path, f"'{cut(target)}' is named twice.")
             elif target == name:
                 report.at_value(path, f"The node '{name}' names itself.")
             elif target not in known:
-                report.at_value(path, f"There is no node '{target}'.", did_you_mean(target, known))
+                report.at_value(path, f"There is no node '{cut(target)}'.", did_you_mean(target, known))
             seen.add((group, target))
         _check_depends_on(name, node, report)
     return len(report.problems) == before
@@ -71,7 +72,7 @@ def _check_depends_on(name: str, node: Surface, report: Report) -> None:
     both = set(depends_on.all_of or ()) & set(depends_on.any_of or ()) if depends_on else set()
     for source in sorted(both):
         path = ("nodes", name, "depends_on", "any_of")
-        report.at_key(path, f"'{source}' stands in all_of and in any_of.", "Remove it from one of them.")
+        report.at_key(path, f"'{cut(source)}' stands in all_of and in any_of.", "Remove it from one of them.")
 
 
 def check_graph(definition: Definition, is_whole: bool, report: Report) -> Graph | None:

@@ -25,20 +25,22 @@ from ruamel.yaml.events import (
     SequenceStartEvent,
     StreamEndEvent,
 )
+from ruamel.yaml.scanner import Scanner, ScannerError
 
 from holdfast.define.source import MAX_PROBLEMS, Path, Place, Source, path_text
-from holdfast.errors import Detail
+from holdfast.errors import Detail, cut
 
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 64
 MAX_VALUES = 30_000
+MAX_TAG_LENGTH = 1000
 
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9_]+")
-_OLD_NUMBER = re.compile(r"[-+]?[0-9][0-9_]*_[0-9_]*|[-+]?[0-9]+(:[0-5]?[0-9])+")
+_OLD_NUMBER = re.compile(r"[-+]?[0-9]+_[0-9_]*|[-+]?[0-9]+(:[0-5]?[0-9])+")
 _OLD_BOOLEAN = re.compile(r"yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF")
 _CONSTANTS = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
@@ -71,7 +73,10 @@ def read_yaml(
 def _unreadable(text: str, file: str | None) -> Detail | None:
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         return Detail(f"The file is larger than {MAX_BYTES // 1024} KiB.", file=file)
-    bad = re.search("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", text)
+    # The first mark at the start of a file was taken for what it is by whoever read the file.
+    bad = re.match("\ufeff", text) or re.search(
+        "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", text
+    )
     if bad is None:
         return None
     line = text.count("\n", 0, bad.start()) + 1
@@ -82,7 +87,7 @@ def _unreadable(text: str, file: str | None) -> Detail | None:
 
 def _syntax_error(error: MarkedYAMLError, file: str | None) -> Detail:
     mark = error.problem_mark or error.context_mark
-    what = " ".join(part for part in (error.context, error.problem) if part).rstrip(".")
+    what = cut(" ".join(part for part in (error.context, error.problem) if part).rstrip("."), 300)
     suggestion = None
     if "'\\t'" in what:
         suggestion = "Indent with spaces, never with tabs."
@@ -97,9 +102,21 @@ def _syntax_error(error: MarkedYAMLError, file: str | None) -> Detail:
     )
 
 
+class _Scanner(Scanner):
+    """Ends tags early: the library's time grows with the square of their length, and none is allowed anyway."""
+
+    def scan_tag(self) -> Any:
+        if len(self.reader.prefix(MAX_TAG_LENGTH + 1).split(None, 1)[0]) > MAX_TAG_LENGTH:
+            mark = self.reader.get_mark()
+            raise ScannerError("while scanning a tag", mark, f"it is longer than {MAX_TAG_LENGTH:,} characters", mark)
+        return super().scan_tag()
+
+
 def _events(text: str, file: str | None) -> Iterator[Event]:
     """The parser's events. Of an escape such as "\\U99999999" it knows no better than to overflow."""
-    parser: Iterator[Event] = iter(YAML(typ="safe", pure=True).parse(io.StringIO(text)))
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Scanner = _Scanner
+    parser: Iterator[Event] = iter(yaml.parse(io.StringIO(text)))
     place = Place(1, 1)
     while True:
         try:
@@ -154,7 +171,7 @@ class _Reader:
             message = f"This is nested more than {MAX_DEPTH} levels deep."
             raise _HopelessError(self.detail(event, path[:8], message))
         if isinstance(event, AliasEvent):
-            return self.complain(event, path, f"The alias '*{event.anchor}' is not allowed.", _WRITE_OUT)
+            return self.complain(event, path, f"The alias '*{cut(str(event.anchor))}' is not allowed.", _WRITE_OUT)
         self.refuse_properties(event, path)
         if isinstance(event, ScalarEvent):
             return self.scalar(event, path)
@@ -165,10 +182,10 @@ class _Reader:
     def refuse_properties(self, event: Event, path: Path) -> None:
         anchor, tag = getattr(event, "anchor", None), getattr(event, "tag", None)
         if anchor is not None:
-            self.complain(event, path, f"The anchor '&{anchor}' is not allowed.", _WRITE_OUT)
+            self.complain(event, path, f"The anchor '&{cut(str(anchor))}' is not allowed.", _WRITE_OUT)
         if tag is not None:
             shown = str(tag).replace("tag:yaml.org,2002:", "!!")
-            self.complain(event, path, f"The tag '{shown}' is not allowed.", "Write the plain value.")
+            self.complain(event, path, f"The tag '{cut(shown)}' is not allowed.", "Write the plain value.")
 
     def sequence(self, events: Iterator[Event], path: Path) -> list[Any]:
         items: list[Any] = []
@@ -186,7 +203,7 @@ class _Reader:
             key = self.key(event, events, path)
             if key is not None and key in data:
                 line = self.source.keys[(*path, key)].line
-                message = f"The key '{key}' is given twice; the first is in line {line}."
+                message = f"The key '{cut(key)}' is given twice; the first is in line {line}."
                 self.complain(event, (*path, key), message)
                 key = None
             # What stands under a bad key is read, to find more faults, but not kept.
@@ -212,10 +229,12 @@ class _Reader:
             self.complain(event, path, "The merge key '<<' is not allowed.", _WRITE_OUT)
             return None
         value = _plain(text)
+        if isinstance(value, _Surprise):
+            self.complain(event, path, f"The key '{cut(text)}' is ambiguous in YAML.", _quoted(text))
         if isinstance(value, str | _Surprise):
             return self.text(event, text, path)
         if not self.typed_keys(path):
-            self.complain(event, path, f"The key {text or 'null'} is not text.", f"Put it in quotes: '{text}'.")
+            self.complain(event, path, f"The key {cut(text) or 'null'} is not text.", _quoted(text))
         return text.lower() if isinstance(value, bool) else text
 
     def scalar(self, event: ScalarEvent, path: Path) -> Any:
@@ -262,6 +281,10 @@ _WRITE_OUT = "Write the value out where it is used."
 _QUOTE_TEMPLATE = 'A template must stand in quotes: "{{ … }}".'
 
 
+def _quoted(text: str) -> str:
+    return f"Put it in quotes: '{cut(text)}'."
+
+
 class _Surprise:
     """A plain scalar that different versions of YAML read differently."""
 
@@ -282,7 +305,8 @@ def _plain(text: str) -> Any:
         )
     if _LEADING_ZERO.fullmatch(text) or _OLD_NUMBER.fullmatch(text):
         return _Surprise(
-            f"'{text}' is ambiguous in YAML.", f"Write '{text}' in quotes for the text, or a plain number."
+            f"'{cut(text)}' is ambiguous in YAML.",
+            f"Write '{cut(text)}' in quotes for the text, or a plain number.",
         )
     if _NOT_FINITE.fullmatch(text):
         return _Surprise(f"The number {text} is not finite.")
@@ -292,7 +316,7 @@ def _plain(text: str) -> Any:
         return number if in_range else _Surprise("The number does not fit into 64 bits.")
     if _FLOAT.fullmatch(text):
         value = float(text)
-        return value if math.isfinite(value) else _Surprise(f"The number {text} is not finite.")
+        return value if math.isfinite(value) else _Surprise(f"The number {cut(text)} is not finite.")
     return text
 
 
