@@ -167,6 +167,7 @@ class Driver:
 
     def send(self, signal: Signal) -> list[Effect]:
         """Hear one signal and do all that follows from it; gives back what the core decided."""
+        self.state.made_bytes = 0
         signals: list[Signal] = [signal]
         decided: list[Effect] = []
         while signals:

@@ -106,6 +106,31 @@ def test_a_chunk_ends_when_its_params_have_so_many_bytes_however_few_rows_it_has
     assert driver.run(lambda *_: 1).state.status == "completed"
 
 
+def many(count: int = 10) -> Driver:
+    flow = Workflow("w", inputs={"s": {"type": "any"}})
+    for number in range(count):
+        flow.task(f"n{number}", handler="h", params={"s": "{{ inputs.s }}"}, importance="important")
+    return Driver(flow, {"s": "x" * 1000}, Rules(chunk_bytes=2500))
+
+
+def test_nodes_that_become_ready_together_are_dispatched_so_many_bytes_at_a_time() -> None:
+    driver = many()
+    chunks = [driver.submit()]
+    while owed_rows(driver.state):
+        chunks.append(driver.continue_work())
+    assert [sum(isinstance(e, CreateTasks) for e in chunk) for chunk in chunks] == [3, 3, 3, 1]
+    assert driver.run(lambda *_: 1).state.status == "completed"
+
+
+def test_what_waits_to_be_dispatched_ends_with_its_job() -> None:
+    driver = many()
+    driver.submit()
+    assert driver.statuses()["n9"] == "ready" and owed_rows(driver.state)
+    driver.cancel()
+    assert driver.state.status == "cancelled" and not owed_rows(driver.state)
+    assert set(driver.statuses().values()) == {"cancelled"} and len(driver.tasks) == 3
+
+
 def test_one_item_that_is_larger_than_a_chunk_is_a_chunk() -> None:
     flow = Workflow("w", inputs={"s": {"type": "any"}})
     flow.fan_out("f", source="{{ [1, 2] }}", handler="h", params={"s": "{{ inputs.s }}"})

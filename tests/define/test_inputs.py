@@ -117,6 +117,13 @@ def test_of_many_problems_the_first_hundred_are_told_and_each_in_short() -> None
     assert only.startswith("The input 'x' must be one of 0, 1, 2") and only.endswith("….")
 
 
+def test_an_input_has_at_most_64_levels() -> None:
+    definition = declared(Input("x"))
+    assert check_inputs(definition, {"x": deep(63)}) == {"x": deep(63)}
+    (problem,) = problems(definition, {"x": deep(64)})
+    assert problem.endswith("is nested more than 64 levels deep.")
+
+
 def test_a_constraint_says_nothing_about_values_of_other_types() -> None:
     definition = declared(Input("x", pattern="^a$", minimum=5.0))
     assert check_inputs(definition, {"x": ["b"]}) == {"x": ["b"]}

@@ -363,6 +363,8 @@ class Checkers:
             gathers = kind is NodeType.FAN_IN and node.completed == node.width
             if node.status == "running" and (gathers or node.expanded < node.width):
                 return
+            if node.status == "ready" and not node.expanded:
+                return
         raise AssertionError(f"7: {job_id} is {job['status']} with nothing queued, unread or owed")
 
     def has_vanished(self, key: Key, task: dict[str, Any]) -> bool:

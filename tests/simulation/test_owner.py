@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -72,6 +73,19 @@ def test_a_successor_makes_the_chunks_that_its_predecessor_owed() -> None:
     stage.cycle()
     stage.take_over()
     to_the_end(stage, "f")
+    assert stage.job["status"] == "completed"
+
+
+def test_a_successor_dispatches_what_its_predecessor_had_put_off() -> None:
+    flow = Workflow("w", inputs={"text": {"type": "string"}})
+    names = [f"n{number}" for number in range(6)]
+    for name in names:
+        flow.task(name, handler="h", params={"text": "{{ inputs.text }}"})
+    stage = Stage(flow, {"text": "x" * 100}, replace(RULES, chunk_bytes=200))
+    stage.cycle()
+    assert sorted(stage.statuses().values()) == ["dispatched"] * 2 + ["ready"] * 4
+    stage.take_over()
+    to_the_end(stage, *names)
     assert stage.job["status"] == "completed"
 
 

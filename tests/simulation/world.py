@@ -204,7 +204,7 @@ class World:
             chunk_size=self.mix.chunk,
             window_size=self.mix.window,
             repeat_limit=2 if seed % 7 == 0 else 20,
-            chunk_bytes=30 if seed % 5 == 0 else 1 << 20,
+            chunk_bytes=10 if seed % 5 == 0 else 1 << 20,
         )
         self.jobs = jobs if jobs is not None else self._draw_jobs()
         self.deadly = {job.job_id for job in self.jobs[: self.mix.deadly]}

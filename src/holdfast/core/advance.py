@@ -157,6 +157,14 @@ def _begin(turn: Turn, node: NodeState) -> None:
         turn.finish_node(node, Trigger.DECIDED)
         return
     turn.emit("node_ready", node.name)
+    if program.task is not None and not program.has_items and turn.state.has_made_enough:
+        turn.state.touch(node)  # Its turn comes with WorkContinued.
+    else:
+        _go_on(turn, node)
+
+
+def _go_on(turn: Turn, node: NodeState) -> None:
+    program = turn.state.program.nodes[node.name]
     try:
         match program.node.type:
             case NodeType.CONDITIONAL:
@@ -195,12 +203,16 @@ def _branch(turn: Turn, node: NodeState) -> None:
 
 
 def _continue_work(turn: Turn, limit: int | None) -> None:
-    """One more chunk for every node that owes rows."""
+    """One more chunk for every node that owes rows, as far as all together do not become too large."""
     state = turn.state
     if state.stop is not None or state.is_terminal:
         return
     for node in state.nodes.values():
-        if fanning.owes_rows(state, node):
+        if state.has_made_enough:
+            break
+        if node.status is Status.READY and fanning.owes_rows(state, node):
+            _go_on(turn, node)
+        elif fanning.owes_rows(state, node):
             items = fanning.items_of(turn, node)
             if len(items) != node.width:
                 raise Bug(f"{node.name} of {state.job_id} was {node.width} wide and is now {len(items)}")

@@ -158,7 +158,7 @@ def expand_chunk(turn: Turn, node: NodeState, items: Sequence[Any], limit: int |
     rendered: list[bytes] = []
     start = first
     for index in range(first, last):
-        if turn.params_bytes >= rules.chunk_bytes:
+        if turn.state.has_made_enough:
             last = index
             break
         scope["item"], scope["index"] = items[index], index
@@ -363,7 +363,9 @@ def begin_fan_in(turn: Turn, node: NodeState) -> None:
 
 
 def owes_rows(state: JobState, node: NodeState) -> bool:
-    """Whether a node still has items without a row, and wants them."""
+    """Whether a node still has items without a row, and wants them; or waits to have its own."""
+    if node.status is Status.READY:
+        return not node.expanded
     is_short = node.status is Status.RUNNING and node.expanded < node.width
     return is_short and state.program.nodes[node.name].has_items and not is_cut_short(node)
 

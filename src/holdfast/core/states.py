@@ -147,7 +147,7 @@ class Rules:
     drain_seconds: float = 600.0
     chunk_size: int = 2000
     chunk_bytes: int = 16 * 1024 * 1024
-    """A chunk ends with the row whose params bring it to so many bytes, however few rows it has by then."""
+    """A job makes no more params in a cycle once they have so many bytes together, however few they are by then."""
     window_size: int = 1000
     repeat_limit: int = 20
     """So many items that spent their budget on one fingerprint, with none completed: the others are not retried."""
@@ -242,6 +242,8 @@ class JobState:
     holds: list[Hold] = field(default_factory=list)
     touched: set[str] = field(default_factory=set)
     job_touched: bool = False
+    made_bytes: int = 0
+    """How large all params are that were made since the last commit."""
     scope: dict[str, Any] = field(default_factory=dict)
     latest_at: float = 0.0
     """The latest time that the job's rows tell. The clock of the database may step back, a job's times never do."""
@@ -272,6 +274,11 @@ class JobState:
     def pause(self) -> Hold | None:
         """Since when a person has held the job back, if one does; whatever is queued of it waits."""
         return next((hold for hold in self.holds if hold.by == PAUSE), None)
+
+    @property
+    def has_made_enough(self) -> bool:
+        """Whether whatever has params to be made waits for the next cycle: memory holds them until the commit."""
+        return self.made_bytes >= self.rules.chunk_bytes
 
     @property
     def queued_now(self) -> int:

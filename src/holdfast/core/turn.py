@@ -30,8 +30,6 @@ class Turn:
     now: float
     effects: list[Effect] = field(default_factory=list)
     finished: list[str] = field(default_factory=list)
-    params_bytes: int = 0
-    """How large the params are together that this turn has made."""
 
     def moment(self) -> float:
         """The time that is written down as the beginning or the end of something."""
@@ -100,7 +98,7 @@ class Turn:
         Whoever renders many at once gives the same `sizes` for all of them.
         """
         rendered = self.written("the params are", template.render(scope), "given to a handler", sizes)
-        self.params_bytes += len(rendered)
+        self.state.made_bytes += len(rendered)
         return rendered
 
     def written(self, what: str, value: Any, use: str, sizes: Sizes | None = None) -> bytes:

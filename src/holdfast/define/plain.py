@@ -130,11 +130,11 @@ def _walk(value: Any, path: Path, depth: int) -> Iterator[tuple[Path, str]]:
                 yield path, f"has the key {key!r:.40}, which is not text"
                 continue
             yield from ((path, f"has a key that {fault}") for fault in _text_faults(key))
-            if not _is_plain(item):
+            if depth == MAX_DEPTH or not _is_plain(item):
                 yield from _walk(item, (*path, key), depth + 1)
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
-            if not _is_plain(item):
+            if depth == MAX_DEPTH or not _is_plain(item):
                 yield from _walk(item, (*path, index), depth + 1)
     else:
         yield path, f"is a {type(value).__name__}, which is not JSON"

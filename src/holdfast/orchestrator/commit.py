@@ -104,6 +104,7 @@ def add_states(batch: Batch, state: JobState, owner: int) -> None:
         batch.jobs.append(_job(state, None if state.is_terminal else owner))
     state.touched.clear()
     state.job_touched = False
+    state.made_bytes = 0
 
 
 def breaker_write(breaker: Breaker) -> BreakerWrite:
