@@ -9,7 +9,8 @@ HoldfastError                something that a person can act on; becomes the pro
 ├── PayloadRefused           a value is larger than anything may be
 ├── PayloadUnavailable       a large value cannot be stored, or not be read where it should lie
 ├── Unreachable              the database or server does not answer
-│   └── SchemaMismatch       it answers, but its schema is not ours
+│   ├── SchemaMismatch       it answers, but its schema is not ours
+│   └── Locked               it answers, but another session keeps a row locked
 ├── Unusable                 a directory, a file or a stream that the command needs cannot be used
 └── TemplateError            an expression failed while a job ran
 LostRace                     someone else won; the loser forgets what it knew and reads again
@@ -227,6 +228,11 @@ class Unreachable(HoldfastError):
 class SchemaMismatch(Unreachable):
     code = "SCHEMA_MISMATCH"
     title = "The database's schema does not fit this version"
+
+
+class Locked(Unreachable):
+    code = "LOCKED"
+    title = "Another session keeps a row locked"
 
 
 class Unusable(HoldfastError):

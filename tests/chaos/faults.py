@@ -267,6 +267,21 @@ async def restart_postgres(case: Case) -> None:
     await asyncio.to_thread(case.server.restart_at_once)
 
 
+async def turn_read_only(case: Case) -> None:
+    """Postgres takes no writes until all leases are over, as before a promotion. Nobody ends; measured from then on."""
+    started = await case.fleet.up(ORCHESTRATOR, WORKER)
+    await case.submit(workload.jobs(copies=LOAD_COPIES))
+    await case.until_work_is_leased()
+    await case.query("alter system set default_transaction_read_only = on")
+    await asyncio.to_thread(case.server.restart_at_once)
+    await asyncio.sleep(LEASE_SECONDS)
+    await case.query("alter system set default_transaction_read_only = off")
+    await case.query("select pg_reload_conf()")
+    case.broken()
+    await case.all_done()
+    assert all(process.is_alive for process in started), "a process has ended instead of waiting"
+
+
 async def kill_backends(case: Case) -> None:
     """Every connection of ours, one after the other, as an administrator might."""
     await case.fleet.up(ORCHESTRATOR, WORKER)
@@ -444,6 +459,7 @@ FAULTS = [
         for d in BOTH
     ),
     Fault("restart Postgres", "with -m immediate", restart_postgres),
+    Fault("restart Postgres", "read-only", turn_read_only),
     Fault("kill backends", "", kill_backends),
     Fault("exhaust connections", "", exhaust_connections),
     Fault("fill the disk", "", fill_the_disk, needs_small_disk=True),

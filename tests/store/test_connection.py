@@ -59,6 +59,17 @@ async def test_the_first_error_is_told_and_what_lies_behind_a_sync_still_happens
     assert await connections.exchange("x", (b"select from kept", {}))
 
 
+async def test_what_fails_at_the_commit_itself_is_told_and_the_line_can_be_used_again(connections: Connections) -> None:
+    """When all statements have been answered: at the end of the transaction that they make without a `begin`."""
+    checked = b"create temp table checked (x int unique deferrable initially deferred)"
+    await connections.exchange("x", (checked, {}))
+    twice = (b"insert into checked values (1), (1)", {})
+    for _ in range(2):
+        with pytest.raises(psycopg.errors.UniqueViolation):
+            await connections.exchange("x", ONE, twice, SYNC, (b"select 2", {}))
+    assert [a.rows for a in await connections.exchange("x", ONE, SYNC, (b"select 2", {}))] == [[(1,)], [(2,)]]
+
+
 async def test_an_interrupted_exchange_costs_the_line_and_nothing_else(connections: Connections) -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -16,8 +16,9 @@ from psycopg import pq
 from psycopg.adapt import Transformer
 from psycopg.rows import tuple_row
 
-from holdfast.errors import InvalidInput, Unreachable
+from holdfast.errors import InvalidInput
 from holdfast.masking import keep_secret
+from holdfast.store.outage import error_of, is_cured_by_waiting, unreachable
 
 Connection = psycopg.AsyncConnection[tuple[Any, ...]]
 Rows = list[tuple[Any, ...]]
@@ -132,7 +133,7 @@ class Line:
             await self._flush()
             return await self._receive(expected)
         except BaseException as error:
-            if not isinstance(error, psycopg.DatabaseError) or isinstance(error, psycopg.OperationalError):
+            if not isinstance(error, psycopg.DatabaseError) or _costs_the_line(error):
                 self.is_in_transaction = False
                 await self.close()
             raise
@@ -163,7 +164,8 @@ class Line:
         first_error: psycopg.Error | None = None
         for sent in (*expected, SYNC):
             if sent is SYNC:
-                await self._result()
+                failure = await self._end()
+                first_error = first_error or failure
                 continue
             sql, preparing = sent
             results = [await self._results()] if preparing is None else [await self._results(), await self._results()]
@@ -181,9 +183,24 @@ class Line:
     async def _results(self) -> pq.abc.PGresult:
         """The result of one statement, and the mark behind it."""
         result = await self._result()
-        assert result is not None
+        if result is None:
+            raise psycopg.OperationalError("the server ended the exchange before its last answer")
         await self._result()
         return result
+
+    async def _end(self) -> psycopg.Error | None:
+        """The end of a transaction: what its commit failed of, when all statements had their answers already."""
+        failure: psycopg.Error | None = None
+        result = await self._result()
+        while result is None or result.status != pq.ExecStatus.PIPELINE_SYNC:
+            if result is not None and result.status == pq.ExecStatus.FATAL_ERROR:
+                failure = failure or self._error(result)
+                # The mark behind it. A server that has ended the connection sends no more.
+                await self._result()
+            result = await self._result()
+            if result is None:
+                raise failure or psycopg.OperationalError("the server ended the exchange before its end")
+        return failure
 
     async def _result(self) -> pq.abc.PGresult | None:
         while self._pgconn.is_busy():
@@ -201,14 +218,10 @@ class Line:
 
     def _error(self, result: pq.abc.PGresult) -> psycopg.Error:
         """A server that ends the connection says so in an error of its own: to the caller it is a lost connection."""
-        state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
-        severity = result.error_field(pq.DiagnosticField.SEVERITY_NONLOCALIZED)
+        sqlstate = result.error_field(pq.DiagnosticField.SQLSTATE) or b""
+        severity = result.error_field(pq.DiagnosticField.SEVERITY_NONLOCALIZED) or b""
         message = result.error_message.decode(errors="replace").strip()
-        if severity in (b"FATAL", b"PANIC"):
-            return psycopg.OperationalError(message)
-        with suppress(KeyError):
-            return psycopg.errors.lookup(state)(message)
-        return psycopg.DatabaseError(message)
+        return error_of(sqlstate.decode(), severity.decode(), message)
 
     async def _arrival(self) -> None:
         """Until something has come in."""
@@ -290,14 +303,9 @@ def _has_open_password(rest: str) -> bool:
     return authority.count("@") > 1 or "@" in path
 
 
-def unreachable(url: str, error: Exception) -> Unreachable:
-    parsed = psycopg.conninfo.conninfo_to_dict(url)
-    where = f"{parsed.get('host') or 'localhost'}:{parsed.get('port') or 5432}/{parsed.get('dbname') or ''}"
-    why = " ".join(str(error).split())
-    return Unreachable(
-        f"The database at {where} cannot be reached: {why}",
-        remedy="Check that it runs and that the URL is right, then look again with: holdfast doctor",
-    )
+def _costs_the_line(error: psycopg.DatabaseError) -> bool:
+    """Whether a line that met this is replaced: the next one may reach another server. A lock is nobody's loss."""
+    return isinstance(error, psycopg.OperationalError) and not isinstance(error, psycopg.errors.LockNotAvailable)
 
 
 class Connections:
@@ -352,7 +360,9 @@ class Connections:
         async with self._locks[role]:
             try:
                 yield await self._get(role)
-            except psycopg.OperationalError as error:
+            except psycopg.Error as error:
+                if not is_cured_by_waiting(error):
+                    raise
                 raise unreachable(self.url, error) from None
 
     async def _get(self, role: str) -> Connection:

@@ -29,7 +29,7 @@ from holdfast.core.states import Status
 from holdfast.define.gates import BreakerRules
 from holdfast.errors import Fenced, HistoryChanged, LostRace, Unreachable
 from holdfast.store.arrays import jsons, plain, texts
-from holdfast.store.connection import SYNC, Connections, Rows, Statement, unreachable
+from holdfast.store.connection import SYNC, Connections, Rows, Statement
 from holdfast.store.interface import (
     RANK_LIMIT,
     Batch,
@@ -48,6 +48,7 @@ from holdfast.store.interface import (
     Withdrawal,
 )
 from holdfast.store.large import LargeValues
+from holdfast.store.outage import unreachable
 from holdfast.store.payloads import Payloads
 from holdfast.store.queries import query
 from holdfast.store.work import claim_statement, lease_of, report_statement

@@ -15,7 +15,7 @@ from holdfast.core.breaking import Breaker
 from holdfast.define.gates import BreakerRules
 from holdfast.errors import BacklogFull, NotFound
 from holdfast.store.arrays import jsons, plain, texts
-from holdfast.store.connection import SYNC, Answer, Connections, Rows, Statement, unreachable
+from holdfast.store.connection import SYNC, Answer, Connections, Rows, Statement
 from holdfast.store.cycle import LaneIds, PostgresCycle, breaker_of
 from holdfast.store.dangers import Dangers
 from holdfast.store.interface import (
@@ -30,6 +30,7 @@ from holdfast.store.interface import (
     WorkerIdentity,
 )
 from holdfast.store.listener import ANYBODY, SIGNAL
+from holdfast.store.outage import unreachable
 from holdfast.store.payloads import Payloads, value_or_name
 from holdfast.store.queries import query
 from holdfast.store.work import (

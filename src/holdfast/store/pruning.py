@@ -20,7 +20,8 @@ from holdfast import failpoint
 from holdfast.core.states import JOB_TERMINAL
 from holdfast.errors import PayloadUnavailable
 from holdfast.store.arrays import plain
-from holdfast.store.connection import Rows, unreachable
+from holdfast.store.connection import Rows
+from holdfast.store.outage import unreachable
 from holdfast.store.payloads import AT_ONCE
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.queries import query

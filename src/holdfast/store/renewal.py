@@ -7,9 +7,10 @@ from typing import Any
 
 import psycopg
 
-from holdfast.store.connection import CONNECT_TIMEOUT_SECONDS, unreachable
+from holdfast.store.connection import CONNECT_TIMEOUT_SECONDS
 from holdfast.store.interface import WorkerIdentity
 from holdfast.store.listener import SIGNAL
+from holdfast.store.outage import unreachable
 from holdfast.store.queries import query
 from holdfast.store.work import Held, held_columns
 

@@ -13,8 +13,9 @@ import psycopg
 from holdfast.define.definition import Definition
 from holdfast.define.graph import Graph, build_graph
 from holdfast.store.arrays import jsons, plain, texts
-from holdfast.store.connection import Rows, unreachable
+from holdfast.store.connection import Rows
 from holdfast.store.listener import SIGNAL
+from holdfast.store.outage import unreachable
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.pruning import Pruning
 from holdfast.store.queries import query
