@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bench import limits
 from bench.ageing import age, claim_milliseconds, held_snapshot, sizes
+from bench.backlog import rate_behind
 from bench.fairness import alone_and_beside
 from bench.fleet import WORKERS, Fleet, run_child
 from bench.held import hold_back
@@ -24,6 +25,7 @@ from holdfast.store.postgres import PostgresStore
 
 GOALS = {"W1": 0.15, "W2b": 0.10, "W3 10,000": 0.25}
 SNAPSHOT_JOBS = 20_000
+FEW_WAITING, MANY_WAITING = 10_000, 100_000
 HELD_JOBS, HELD_TASKS = 5_000, 100_000
 
 
@@ -34,6 +36,9 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--widest", type=int, default=100_000, help="the widest fan-out (default: 100,000)")
     parser.add_argument("--results", action="store_true", help="only read the results of a wide fan-out")
+    parser.add_argument(
+        "--backlog", action="store_true", help="only run 10,000 and 100,000 jobs that were there before"
+    )
     parser.add_argument("--aged", type=int, default=0, help="push so many tasks through, then measure W1 to W4 again")
     parser.add_argument(
         "--flooding",
@@ -61,6 +66,8 @@ def main() -> None:
             asyncio.run(flooding(url, Path(name), given.flooding, given.runs))
         elif given.large:
             asyncio.run(large(url, Path(name), given.large))
+        elif given.backlog:
+            asyncio.run(backlog(url, given.runs))
         elif given.results:
             asyncio.run(results_alone(url, given.widest))
         else:
@@ -72,6 +79,24 @@ async def results_alone(url: str, widest: int) -> None:
     store = PostgresStore(url, "bench")
     await results(store, widest)
     await store.close()
+
+
+async def backlog(url: str, runs: int) -> None:
+    """Few and many in turn: the machine is not the same from minute to minute."""
+    await migrate(url)
+    store = PostgresStore(url, "bench")
+    await rate_behind(store, 1_000)
+    few, many = [], []
+    for _ in range(runs):
+        few.append(await rate_behind(store, FEW_WAITING))
+        many.append(await rate_behind(store, MANY_WAITING))
+    await store.close()
+    shares = sorted(one / other for one, other in zip(many, few, strict=True))
+    print(
+        f"{'backlog':<12} {FEW_WAITING:,} jobs that waited: {statistics.median(few):,.0f} jobs/s,"
+        f" {MANY_WAITING:,}: {statistics.median(many):,.0f}; the share is {statistics.median(shares):.2f}"
+        f" ({shares[0]:.2f} to {shares[-1]:.2f}; goal: at least 0.8)"
+    )
 
 
 async def flooding(url: str, home: Path, groups: int, runs: int) -> None:

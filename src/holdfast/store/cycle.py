@@ -48,6 +48,7 @@ from holdfast.store.interface import (
     Withdrawal,
 )
 from holdfast.store.large import LargeValues
+from holdfast.store.listener import ANYBODY
 from holdfast.store.outage import unreachable
 from holdfast.store.payloads import Payloads
 from holdfast.store.queries import query
@@ -79,6 +80,7 @@ class PostgresCycle:
         self._floor = InboxFloor()
         self._floor_of_new = InboxFloor()
         self._large = LargeValues(payloads)
+        self._unowned: frozenset[int] = frozenset()
 
     async def open(
         self,
@@ -121,6 +123,7 @@ class PostgresCycle:
         claimed = {row[1]: row[width:] for row in unowned}
         signals = [_signal_row(row[:width]) for row in unowned]
         drained = [_signal_row(row) for row in waiting]
+        self._unowned = frozenset(row.id for row in signals)
         self._floor_of_new.saw(signals)
         # What a wide job still has waiting is older than what was drained of the others.
         self._floor.saw([row for row in drained if wide is None or row.job_id == wide.job_id])
@@ -241,13 +244,12 @@ class PostgresCycle:
 
     async def _statements(self, batch: Batch) -> list[Statement]:
         lane_ids = await self._lanes.of(batch.lanes)
-        handled = {"me": self._me, "ids": plain(batch.handled)}
         statements = [
             *self._rows("write_jobs", batch.jobs),
             *self._rows("create_nodes", batch.new_nodes),
             *self._rows("write_nodes", batch.nodes),
             *self._rows("finish_tasks", batch.finished),
-            *([(query("delete_signals"), handled)] if batch.handled else []),
+            *self._deleted(batch.handled),
             *((query("reset_tasks"), _reset(reset)) for reset in batch.resets),
             *((query("restart_node"), _restart(restart)) for restart in batch.restarts),
             *((query("skip_tasks"), {"job": one.job_id, "node": one.node}) for one in batch.skips),
@@ -269,6 +271,11 @@ class PostgresCycle:
         # The objects are there before any row refers to them; those of a cycle that fails go with their job.
         statements += await self._large.store(batch.finished)
         return statements
+
+    def _deleted(self, handled: Sequence[int]) -> list[Statement]:
+        """Signals that were handled: each was nobody's when this cycle opened, or ours."""
+        owners = plain(ANYBODY if signal_id in self._unowned else self._me for signal_id in handled)
+        return [(query("delete_signals"), {"owner": owners, "id": plain(handled)})] if handled else []
 
     def _rows(self, name: str, rows: Sequence[Any], lane_ids: dict[Lane, int] | None = None) -> list[Statement]:
         """Named tuples as one array per field; the statement's parameters have the fields' names."""
