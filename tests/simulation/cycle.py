@@ -84,6 +84,8 @@ class ModelCycle(Transaction):
         aside: Sequence[str] = (),
         handover: Handover | None = None,
         wide: Wide | None = None,
+        *,
+        is_hurried: bool = False,
     ) -> Opened:
         self.abort()
         await step()

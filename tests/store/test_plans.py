@@ -143,7 +143,6 @@ STATEMENTS: dict[str, dict[str, Any]] = {
     "write_nodes": columns(job_id=JOBS * 100, node=["n"] * NUMBER),
     "save_progress": ROWS | {"me": 1, "progress": NOTHING},
     "cancelled_among": ROWS,
-    "reject": ROWS | {"me": 1, "worker": "w"},
     "pause_tasks": {"jobs": plain(JOBS[:1])},
     "enqueue_waiting": columns(job_id=[JOBS[0]], node=["n"], number=[100], lane_id=[1], priority=[0], rank=[0],
         timeout_seconds=[60], queue_timeout_seconds=[None]) | {"me": 1, "rank_limit": 1000},

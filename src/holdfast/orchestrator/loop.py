@@ -8,11 +8,11 @@ import heapq
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from holdfast.core.company import Company
 from holdfast.core.states import Rules
-from holdfast.errors import Fenced, LostRace, Unreachable
+from holdfast.errors import Fenced, Locked, LostRace, Unreachable
 from holdfast.orchestrator.owner import CycleResult, Owner
 from holdfast.store.interface import Handover, Store
 
@@ -59,6 +59,7 @@ class Orchestrator:
         self._owner: Owner | None = None
         self._former: int | None = None
         self._survived: int | None = None
+        self._locked_out: int | None = None
         self._clock_offset = 0.0
         self._due: list[float] = []
         self._timers = {
@@ -138,10 +139,16 @@ class Orchestrator:
             orchestrator_id = await self._store.register_orchestrator(self._name, self._lease_seconds)
             self._owner = Owner(self._store, orchestrator_id, self._name, self._rules, random.random, self._company)
             self.ready.set()
+        await self._inherit(self._owner)
         # Cleared before looking: what is announced while we look makes us look again.
         self._wake.clear()
         await self._upkeep(self._owner)
-        result = await self._run_cycle(self._owner)
+        try:
+            result = await self._run_cycle(self._owner)
+        except Locked:
+            # Where no job is to blame it is our own row, which nobody can end either: we go on under another one.
+            self._locked_out, self._owner = self._owner.orchestrator_id, None
+            raise
         self._announce(result)
         if result.yields:
             await asyncio.sleep(YIELD_SECONDS)
@@ -168,24 +175,26 @@ class Orchestrator:
             answer.set_result(result if result.taken is not None else None)
         return result
 
+    async def _inherit(self, owner: Owner) -> None:
+        """Take the jobs that we had under a row that another session keeps locked; none but we can."""
+        while self._locked_out is not None:
+            taken = await self._adopt(owner, self._store.inherit(owner.orchestrator_id, self._locked_out, TAKE_LIMIT))
+            if len(taken) < TAKE_LIMIT:
+                self._locked_out = None
+
     async def _upkeep(self, owner: Owner) -> None:
-        """The periodic duties that are due, each one statement or two."""
-        if self._timers["renew"].is_due() and not await self._store.renew_orchestrator(
-            owner.orchestrator_id, self._lease_seconds
-        ):
-            raise Fenced(f"the lease of orchestrator {owner.orchestrator_id} was ended by another")
+        """The periodic duties that are due, each one statement or two. One that meets a lock holds up no other."""
+        if self._timers["renew"].is_due():
+            await self._unless_locked(self._renew(owner))
         if self._timers["scan"].is_due():
-            await self._take_over(owner)
+            await self._unless_locked(self._take_over(owner))
         if self._timers["sweep"].is_due():
             if owner.doubts_clock:
-                await self._store.follow_clock(self._lease_seconds)
-            await self._store.sweep_inbox()
-            await self._store.raise_floors()
-            await self._store.expire()
-            gates = await self._store.open_gates()
-            owner.notice(gates.shut)
-            if gates.may_find:
-                self._on_enqueued()
+                await self._unless_locked(self._store.follow_clock(self._lease_seconds))
+            await self._unless_locked(self._store.sweep_inbox())
+            await self._unless_locked(self._store.raise_floors())
+            await self._unless_locked(self._store.expire())
+            await self._unless_locked(self._open_gates(owner))
             heapq.heappush(self._due, 0.0)
         now = time.time() + self._clock_offset
         if self._due and self._due[0] <= now:
@@ -194,17 +203,42 @@ class Orchestrator:
             if await self._store.wake_due():
                 self._on_enqueued()
 
-    async def _take_over(self, owner: Owner) -> None:
-        """Adopt the jobs of the dead. Without an answer nobody knows what is ours: end, and take it over again."""
+    @staticmethod
+    async def _unless_locked(duty: Awaitable[object]) -> None:
         try:
-            owner.adopt(await self._store.take_over(owner.orchestrator_id, TAKE_LIMIT))
-        except Unreachable:
-            self._owner, self._former = None, owner.orchestrator_id
-            raise
+            await duty
+        except Locked as reason:
+            logger.warning("upkeep_waits: %s", reason)
+
+    async def _renew(self, owner: Owner) -> None:
+        if not await self._store.renew_orchestrator(owner.orchestrator_id, self._lease_seconds):
+            raise Fenced(f"the lease of orchestrator {owner.orchestrator_id} was ended by another")
+
+    async def _open_gates(self, owner: Owner) -> None:
+        gates = await self._store.open_gates()
+        owner.notice(gates.shut)
+        if gates.may_find:
+            self._on_enqueued()
+
+    async def _take_over(self, owner: Owner) -> None:
+        """Adopt the jobs of the dead, and beware of those that they died of."""
+        await self._adopt(owner, self._store.take_over(owner.orchestrator_id, TAKE_LIMIT))
         dangers = await self._store.dangers(KILLER_SECONDS)
         owner.beware(dangers)
         for job_id in dangers.killers:
             await self._store.set_aside(job_id, owner.orchestrator_id, KILLS)
+
+    async def _adopt(self, owner: Owner, taking: Awaitable[dict[str, str]]) -> dict[str, str]:
+        """Without an answer nobody knows what is ours: end, and take it over again. A lock is an answer."""
+        try:
+            taken = await taking
+        except Locked:
+            raise
+        except Unreachable:
+            self._owner, self._former = None, owner.orchestrator_id
+            raise
+        owner.adopt(taken)
+        return taken
 
     def _announce(self, result: CycleResult) -> None:
         """After the commit: wake the workers, here and elsewhere, and whoever waits for a job's end."""

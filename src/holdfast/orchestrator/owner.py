@@ -35,7 +35,7 @@ from holdfast.core.states import JobState, Rules, Status
 from holdfast.core.stopping import bound_deadlines
 from holdfast.core.turn import CLOCK_SLACK_SECONDS
 from holdfast.define.program import Program, compile_pinned
-from holdfast.errors import Code, Fenced, HistoryChanged, LostRace, PayloadRefused, Unreachable
+from holdfast.errors import Code, Fenced, HistoryChanged, Locked, LostRace, PayloadRefused, Unreachable
 from holdfast.masking import masked
 from holdfast.orchestrator.commit import add_effects, add_states, breaker_write
 from holdfast.orchestrator.loading import inconsistency, job_state, recovery, signal
@@ -70,6 +70,8 @@ RECOVER = "recover"
 CANCEL = "cancel"
 ASIDE_SECONDS = (5.0, 300.0)
 """How long a job that nobody can advance is left alone: at first, and at most."""
+LOCKED_SECONDS = (1.0, 30.0)
+"""The same for a job of which another session keeps a row locked."""
 CLOCK_DOUBT_SECONDS = 60.0
 """How long rows that lie ahead of the clock are looked for: those that others have locked at first are free by then."""
 
@@ -179,8 +181,9 @@ class Owner:
     async def run_cycle(self, handover: Handover | None = None) -> CycleResult:
         """One transaction. Whatever goes wrong, the states that it touched are forgotten and read again.
 
-        What is neither the store's nor the fence's doing is our own bug, or a row that we cannot digest. It must not
-        stop the neighbours: the jobs of that cycle are tried one by one, and the culprit is set aside.
+        What is neither the store's nor the fence's doing is our own bug, or a row that we cannot digest, or one that
+        another session keeps locked. It must not stop the neighbours: the jobs of that cycle are tried one by one, and
+        the culprit is set aside.
         """
         involved: set[str] = set()
         try:
@@ -195,7 +198,9 @@ class Owner:
             if isinstance(problem, Exception) and involved and self._dangers.are_near:
                 with contextlib.suppress(Unreachable):
                     await self._store.forget_open_cycle(self.orchestrator_id)
-            if not isinstance(problem, Exception) or isinstance(problem, Fenced | LostRace | Unreachable):
+            if not isinstance(problem, Exception) or isinstance(problem, Fenced | LostRace):
+                raise
+            if isinstance(problem, Unreachable) and not isinstance(problem, Locked):
                 raise
             if not involved:
                 raise
@@ -212,12 +217,17 @@ class Owner:
         if job_id in self._one_by_one:
             self._one_by_one.remove(job_id)
         self._to_load.discard(job_id)
-        least, most = ASIDE_SECONDS
+        is_locked = isinstance(problem, Locked)
+        least, most = LOCKED_SECONDS if is_locked else ASIDE_SECONDS
         before = self._aside.get(job_id)
         seconds = min(most, 2 * before.seconds) if before is not None else least
         self._aside[job_id] = _Aside(self._now + seconds, seconds, before.asked_by if before else frozenset())
-        logger.error("job_set_aside: %s for %g s, its neighbours go on", job_id, seconds, exc_info=problem)
-        await self._store.set_aside(job_id, self.orchestrator_id, masked(f"{type(problem).__name__}: {problem}"))
+        if is_locked:
+            logger.warning("job_set_aside: %s for %g s, its neighbours go on: %s", job_id, seconds, problem)
+        else:
+            logger.error("job_set_aside: %s for %g s, its neighbours go on", job_id, seconds, exc_info=problem)
+        with contextlib.suppress(Locked):
+            await self._store.set_aside(job_id, self.orchestrator_id, masked(f"{type(problem).__name__}: {problem}"))
 
     def forget(self, job_ids: Iterable[str]) -> None:
         """Drop what memory says of these jobs; the next cycle reads them from the store."""
@@ -257,7 +267,7 @@ class Owner:
         waits += [*self._dangers.killers, *(job_id for job_id in self._dangers.suspects if job_id != alone)]
         wide_job = self._company.wide_job(self._now)
         wide = Wide(wide_job, NARROW_DRAIN_LIMIT) if wide_job is not None else None
-        opened = await self._cycle.open(CLAIM_LIMIT, DRAIN_LIMIT, waits, handover, wide)
+        opened = await self._cycle.open(CLAIM_LIMIT, DRAIN_LIMIT, waits, handover, wide, is_hurried=alone is not None)
         now = self._look_at_clock(opened.now)
         if not self._knows_its_jobs:
             await self._learn_own_jobs()

@@ -27,6 +27,10 @@ Statement = tuple[bytes, dict[str, Any]]
 CONNECT_TIMEOUT_SECONDS = 10
 IDLE_SECONDS = 20.0
 """How long a transaction may stand still before Postgres ends it, for those who have no lease."""
+LOCK_SECONDS = 10.0
+"""How long a lock of another session is waited for, by those who have no lease."""
+LEASE_LOCK_SECONDS = 0.5
+"""The same for those who have one: their neighbours wait behind them. Our own transactions are much shorter."""
 ANSWER_LEASES = 3
 """For how many leases an answer is waited for: a holder must not wait for ever on a line that has gone dead."""
 
@@ -46,15 +50,24 @@ SESSION_SETTINGS = {
 _PORT = re.compile(r"[0-9]{0,5}")
 
 
-def _settings_statement(idle_seconds: float) -> bytes:
-    settings = SESSION_SETTINGS | {"idle_in_transaction_session_timeout": f"{idle_seconds * 1000:.0f}ms"}
+def session_settings(idle_seconds: float, lock_seconds: float) -> bytes:
+    """One statement that prepares a session: what it costs is paid once, at the connect."""
+    settings = SESSION_SETTINGS | {
+        "idle_in_transaction_session_timeout": f"{idle_seconds * 1000:.0f}ms",
+        "lock_timeout": f"{lock_seconds * 1000:.0f}ms",
+    }
     return (
         "select " + ", ".join(f"set_config('{name}', '{value}', false)" for name, value in settings.items())
     ).encode()
 
 
-async def connect(url: str, name: str = "holdfast", idle_seconds: float = IDLE_SECONDS) -> Connection:
-    """An autocommit connection that finds our schema, speaks UTC and cannot hold locks while its process sleeps."""
+async def connect(
+    url: str, name: str = "holdfast", idle_seconds: float = IDLE_SECONDS, lock_seconds: float = LOCK_SECONDS
+) -> Connection:
+    """An autocommit connection that finds our schema and speaks UTC.
+
+    It cannot hold locks while its process sleeps, and does not wait for the locks of others without end.
+    """
     check_url(url)
     try:
         connection = await psycopg.AsyncConnection.connect(
@@ -69,7 +82,7 @@ async def connect(url: str, name: str = "holdfast", idle_seconds: float = IDLE_S
             keepalives_interval=5,
             keepalives_count=3,
         )
-        await connection.execute(_settings_statement(idle_seconds), prepare=False)
+        await connection.execute(session_settings(idle_seconds, lock_seconds), prepare=False)
     except psycopg.OperationalError as error:
         raise unreachable(url, error) from None
     return connection
@@ -318,6 +331,7 @@ class Connections:
         self.url = url
         self._name = name
         self._idle_seconds = lease_seconds or IDLE_SECONDS
+        self._lock_seconds = min(LEASE_LOCK_SECONDS, lease_seconds / 4) if lease_seconds is not None else LOCK_SECONDS
         self._answer_seconds = lease_seconds * ANSWER_LEASES if lease_seconds is not None else None
         self._open: dict[str, Connection] = {}
         self._lines: dict[str, Line] = {}
@@ -372,7 +386,7 @@ class Connections:
         return connection
 
     async def _connect(self, role: str) -> Connection:
-        return await connect(self.url, f"{self._name} {role}", self._idle_seconds)
+        return await connect(self.url, f"{self._name} {role}", self._idle_seconds, self._lock_seconds)
 
     async def close(self) -> None:
         for connection in self._open.values():

@@ -56,6 +56,8 @@ from holdfast.store.work import claim_statement, lease_of, report_statement
 
 ROLE = "cycle"
 
+HURRIED = b"set local lock_timeout = '20ms'"
+"""For a job that is tried alone: if what it needs is locked, its neighbours wait no longer than that."""
 GATHER_ROWS, GATHER_BYTES = 2000, 4 * 1024 * 1024
 """How much of a fan-out's results an owner reads at a time."""
 
@@ -89,14 +91,18 @@ class PostgresCycle:
         aside: Sequence[str] = (),
         handover: Handover | None = None,
         wide: Wide | None = None,
+        *,
+        is_hurried: bool = False,
     ) -> Opened:
         await self.rollback()
         self._is_open = True
         self._large.forget()
         without = plain(aside)
         handed = [report_statement(handover.worker, handover.reports)] if handover is not None else []
-        _, fence, *told, unowned, waiting = await self._exchange(
+        hurry: list[Statement] = [(HURRIED, {})] if is_hurried else []
+        _, *rest = await self._exchange(
             (b"begin", {}),
+            *hurry,
             (query("fence"), {"me": self._me, "mark": self._mark}),
             *handed,
             (
@@ -115,6 +121,7 @@ class PostgresCycle:
                 },
             ),
         )
+        fence, *told, unowned, waiting = rest[len(hurry) :]
         if not fence:
             await self.rollback()
             raise Fenced(f"orchestrator {self._me} was taken over")
@@ -347,9 +354,14 @@ class PostgresCycle:
         return (await self._exchange((query(name), parameters)))[0]
 
     async def _exchange(self, *statements: Statement) -> list[Rows]:
-        """One round trip. When the connection breaks, nobody knows what became of it: the caller must forget."""
+        """One round trip. When the connection breaks, nobody knows what became of it: the caller must forget.
+
+        Locked says what did: nothing, because another session keeps a row locked.
+        """
         try:
             return [answer.rows for answer in await self._connections.exchange(ROLE, *statements)]
+        except psycopg.errors.LockNotAvailable as error:
+            raise unreachable(self._connections.url, error) from None
         except (psycopg.OperationalError, Unreachable) as error:
             self._is_open = False
             raise LostRace(f"the outcome of a cycle is not known: {error}") from error

@@ -530,12 +530,16 @@ class Cycle(Protocol):
         aside: Sequence[str] = (),
         handover: Handover | None = None,
         wide: Wide | None = None,
+        *,
+        is_hurried: bool = False,
     ) -> Opened:
         """Lock the owner's own row, claim new jobs, read waiting signals; of jobs that were set aside only those that
         a person or the janitor has sent.
 
         The reports of a handover are taken first, as if the worker had reported, but inside this transaction.
-        Raises Fenced if someone took over, and HistoryChanged if what the owner remembers may not be what is here.
+        Raises Fenced if someone took over, Locked if another session keeps the owner's own row locked, and
+        HistoryChanged if what the owner remembers may not be what is here. Whoever is hurried does not wait for what is
+        locked in the whole transaction.
         """
         ...
 
@@ -664,6 +668,10 @@ class Store(Protocol):
 
     async def forget_open_cycle(self, orchestrator_id: int) -> None:
         """The cycle came to nothing, and we live."""
+        ...
+
+    async def inherit(self, orchestrator_id: int, former: int, limit: int) -> dict[str, str]:
+        """Take up to `limit` of the jobs of an orchestrator that this process was: its row cannot be ended just now."""
         ...
 
     async def set_aside(self, job_id: str, orchestrator_id: int, problem: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from psycopg import sql
 
 from holdfast.errors import Refused, SchemaMismatch
-from holdfast.store.connection import Connection, connect
+from holdfast.store.connection import LOCK_SECONDS, Connection, connect
 
 SCHEMA = "holdfast"
 OLDEST_SERVER = 150_000
@@ -80,8 +80,7 @@ async def migrate(url: str) -> list[Migration]:
         applied = []
         for migration in migrations():
             async with connection.transaction():
-                # The lock ends with the transaction: a killed migration leaves nothing behind.
-                await connection.execute("select pg_advisory_xact_lock(%s)", (_LOCK_KEY,))
+                await _take_turn(connection)
                 if migration.number in (await status(connection)).applied:
                     continue
                 await connection.execute("create schema if not exists holdfast")
@@ -96,6 +95,16 @@ async def migrate(url: str) -> list[Migration]:
                 )
             applied.append(migration)
         return applied
+
+
+async def _take_turn(connection: Connection) -> None:
+    """Behind others that migrate, however long they take. The lock ends with the transaction: a kill leaves nothing.
+
+    Tables that a session keeps locked are waited for as long as every lock is: all others would queue up behind us.
+    """
+    await connection.execute("set local lock_timeout = 0")
+    await connection.execute("select pg_advisory_xact_lock(%s)", (_LOCK_KEY,))
+    await connection.execute(f"set local lock_timeout = '{LOCK_SECONDS:g}s'".encode())
 
 
 async def deploy(url: str) -> list[Migration]:
@@ -155,6 +164,6 @@ async def rebuild(url: str, *, confirm: str) -> None:
                 remedy=f"If that is what you want, confirm with the database's name: {name}",
             )
         async with connection.transaction():
-            await connection.execute("select pg_advisory_xact_lock(%s)", (_LOCK_KEY,))
+            await _take_turn(connection)
             await connection.execute("drop schema if exists holdfast cascade")
     await migrate(url)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import orjson
@@ -43,6 +43,8 @@ from holdfast.store.work import (
     report_statement,
 )
 from holdfast.version import __version__
+
+OnLocked = Callable[[Report], None]
 
 PAGE_BYTES = 1024 * 1024
 """Where a page of results ends, however few they are."""
@@ -218,6 +220,10 @@ class PostgresStore:
         """The cycle came to nothing, and we live."""
         await self._execute("forget_open_cycle", me=orchestrator_id)
 
+    async def inherit(self, orchestrator_id: int, former: int, limit: int) -> dict[str, str]:
+        """Take up to `limit` of the jobs of an orchestrator that this process was: its row cannot be ended just now."""
+        return dict(await self._fetch("inherit_jobs", me=orchestrator_id, former=former, limit=limit))
+
     async def set_aside(self, job_id: str, orchestrator_id: int, problem: str) -> None:
         """Tell people why nothing happens with a job."""
         await self._execute("set_aside", job=job_id, me=orchestrator_id, problem=problem)
@@ -377,32 +383,45 @@ class PostgresStore:
     async def end_worker(self, worker: WorkerIdentity) -> None:
         await self._execute("end_worker", me=worker.worker_id)
 
-    async def report(self, worker: WorkerIdentity, reports: Sequence[Report]) -> int:
+    async def report(
+        self, worker: WorkerIdentity, reports: Sequence[Report], on_locked: OnLocked = lambda report: None
+    ) -> int:
         """Hand in reports; those whose lease is no longer held change nothing. Returns how many were taken.
 
-        One that was taken before counts, too: its answer was lost, and it is sent again.
+        One that was taken before counts, too: its answer was lost, and it is sent again. `on_locked` hears of those
+        whose lease another session keeps locked: they can be handed in again.
         """
         if not reports:
             return 0
         reports = in_lock_order(reports)
         rows = (await self._exchange("main", report_statement(worker, reports)))[0].rows
         await self._exchange("main", _signalled({report.owner for report in reports}))
-        return await self._taken(worker, reports, rows[0][0])
+        return await self._taken(worker, reports, rows[0][0], on_locked)
 
-    async def _taken(self, worker: WorkerIdentity, reports: Sequence[Report], taken: list[int] | None) -> int:
-        """How many were taken; the others leave a trace, each in its job."""
+    async def _taken(
+        self, worker: WorkerIdentity, reports: Sequence[Report], taken: list[int] | None, on_locked: OnLocked
+    ) -> int:
+        """How many were taken; the others leave a trace, each in its job, or can be handed in again."""
         accepted = frozenset(taken or ())
         left = [report for number, report in enumerate(reports) if number not in accepted]
-        return len(reports) - await self.reject(worker, left)
+        return len(reports) - await self.reject(worker, left, on_locked)
 
-    async def reject(self, worker: WorkerIdentity, reports: Sequence[Report]) -> int:
-        """Reports that are not taken leave a trace, unless they were before. Returns how many do."""
+    async def reject(
+        self, worker: WorkerIdentity, reports: Sequence[Report], on_locked: OnLocked = lambda report: None
+    ) -> int:
+        """Reports that are not taken leave a trace, unless they were taken before, or can be handed in again.
+
+        Returns how many were not taken.
+        """
         if not reports:
             return 0
-        (rejected,) = await self._exchange("main", report_statement(worker, reports, "reject"))
-        if rejected.row_count:
+        (answer,) = await self._exchange("main", report_statement(worker, reports, "reject"))
+        kept, rejected = answer.rows[0]
+        for number in kept or ():
+            on_locked(reports[number])
+        if rejected:
             await self.notify_orchestrators()
-        return rejected.row_count
+        return len(kept or ()) + int(rejected)
 
     async def claim(
         self,
@@ -423,6 +442,7 @@ class PostgresStore:
         handlers: Sequence[str],
         limit: int,
         slots: int | None = None,
+        on_locked: OnLocked = lambda report: None,
     ) -> tuple[int, list[Lease]]:
         """Both in one round trip; each is a transaction of its own."""
         claim = claim_statement(Handover(worker, (), queues, handlers, limit, slots))
@@ -436,7 +456,8 @@ class PostgresStore:
         await failpoint.hit("report.before")
         told, _, claimed = await self._exchange("work", report, SYNC, wake, SYNC, claim)
         await failpoint.hit("report.after_commit")
-        return await self._taken(worker, reports, told.rows[0][0]), await self._leased(claimed)
+        taken = await self._taken(worker, reports, told.rows[0][0], on_locked)
+        return taken, await self._leased(claimed)
 
     @staticmethod
     async def _leased(claimed: Answer) -> list[Lease]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-from holdfast.store.connection import CONNECT_TIMEOUT_SECONDS
+from holdfast.store.connection import CONNECT_TIMEOUT_SECONDS, LEASE_LOCK_SECONDS, session_settings
 from holdfast.store.interface import WorkerIdentity
 from holdfast.store.listener import SIGNAL
 from holdfast.store.outage import unreachable
@@ -41,8 +41,10 @@ class Renewal:
                     connect_timeout=CONNECT_TIMEOUT_SECONDS,
                     tcp_user_timeout=int(self._lease_seconds * 1000),
                     application_name="holdfast worker pulse",
-                    options="-c search_path=holdfast",
                 )
+                # By a statement and not by options of the connection: a pooler passes none on.
+                settings = session_settings(self._lease_seconds, min(LEASE_LOCK_SECONDS, self._lease_seconds / 4))
+                self._connection.execute(settings, prepare=False)
             return self._connection.execute(query(statement), parameters).rowcount
         except psycopg.Error as error:
             self.disconnect()

@@ -25,6 +25,7 @@ from holdfast.worker.clock import lease_clock
 from holdfast.worker.context import Attempt, Means
 from holdfast.worker.dependencies import PROBE_SECONDS, SeenBreaker, probe
 from holdfast.worker.execute import NO_FACTS, Executor, begin, capture_output, given_back
+from holdfast.worker.kept import KeptReports, key_of
 from holdfast.worker.pulse import Pulse
 from holdfast.worker.workdir import Workplace
 
@@ -89,6 +90,7 @@ class Worker:
         self._buffer: asyncio.Queue[tuple[Lease, float]] = asyncio.Queue()
         self._overdue: asyncio.TimerHandle | None = None
         self._reports: list[Report] = []
+        self._kept = KeptReports()
         self._facts: dict[str, JobFacts] = {}
         self._contracts: dict[str, Contracts] = {}
         self._with_context = frozenset(registry.with_context)
@@ -156,7 +158,7 @@ class Worker:
         self._wake.clear()
         await self._gather()
         await self._release_strays(worker)
-        reports, self._reports = self._reports, []
+        reports, self._reports = [*self._reports, *self._kept.take_due(time.monotonic())], []
         room = self._room(reported=len(reports))
         leases: list[Lease] = []
         if reports or room:
@@ -172,11 +174,14 @@ class Worker:
                 return
             self._settle(reports, taken)
             await self._accept(leases)
+        again = self._kept.seconds_left(time.monotonic())
         if len(leases) < room and not self._reports:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), self._poll_seconds)
+                patience = self._poll_seconds if again is None else min(again, self._poll_seconds)
+                await asyncio.wait_for(self._wake.wait(), patience)
         elif not self._reports and self._room(reported=0) == 0:
-            await self._wake.wait()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), again)
 
     async def _report_and_claim(
         self, worker: WorkerIdentity, reports: Sequence[Report], room: int
@@ -189,9 +194,19 @@ class Worker:
             if answer is not None:
                 taken, leases = answer
                 left = [report for n, report in enumerate(handover.reports) if n not in taken]
-                return len(reports) - await self._store.reject(worker, left), leases
-        slots = max(0, self._concurrency - len(self._held) + len(reports))
-        return await self._store.report_and_claim(worker, reports, self._queues, names, room, slots)
+                return len(reports) - await self._store.reject(worker, left, self._keep), leases
+        slots = max(0, self._concurrency - self._busy + len(reports))
+        return await self._store.report_and_claim(worker, reports, self._queues, names, room, slots, self._keep)
+
+    def _keep(self, report: Report) -> None:
+        """Another session keeps its lease locked: the others go on, and it is sent again later."""
+        logger.warning("report_waits: %s/%s: another session keeps its lease locked", report.job_id, report.node)
+        self._kept.keep(report, time.monotonic())
+
+    @property
+    def _busy(self) -> int:
+        """How many leases are in the way of others: a report that waits for a lock has no slot."""
+        return len(self._held) - len(self._kept)
 
     async def _accept(self, leases: Sequence[Lease]) -> None:
         if not leases:
@@ -216,7 +231,8 @@ class Worker:
     def _supersede(self, key: Held) -> None:
         """A claim gives us what we hold: the database went back to an earlier state, and the older attempt is lost."""
         if key in self._held:
-            self._reports = [report for report in self._reports if _reported(report) != key]
+            self._reports = [report for report in self._reports if key_of(report) != key]
+            self._kept.drop(key)
             self._lose(key)
 
     def _forget_overdue(self) -> None:
@@ -310,7 +326,7 @@ class Worker:
         if self._company.wide_job(time.monotonic()) is not None:
             batch = min(batch, NARROW_BATCH)
         capacity = max(self._concurrency, min(batch, self._concurrency + self._ahead()))
-        return max(0, min(batch, capacity - len(self._held) + reported))
+        return max(0, min(batch, capacity - self._busy + reported))
 
     def _ahead(self) -> int:
         """How many may wait for a slot: none without experience, and none for slots that are busy for longer."""
@@ -321,13 +337,15 @@ class Worker:
         return int((self._concurrency - slow) * AHEAD_SECONDS / max(self._mean_seconds, 1e-4))
 
     def _settle(self, reports: Sequence[Report], taken: int) -> None:
-        for report in reports:
-            self._held.pop(_reported(report), None)
-        if taken < len(reports):
+        settled = [key for key in map(key_of, reports) if key not in self._kept]
+        for key in settled:
+            self._held.pop(key, None)
+            self._kept.forget(key)
+        if taken < len(settled):
             logger.warning(
                 "reports_rejected: %d of %d came after their lease had ended",
-                len(reports) - taken,
-                len(reports),
+                len(settled) - taken,
+                len(settled),
             )
 
     async def _slot(self) -> None:
@@ -499,7 +517,7 @@ class Worker:
 
     def _lose(self, key: Held) -> None:
         """A lease that is gone: the attempt hears of it and will report to nobody."""
-        if any(_reported(report) == key for report in self._reports):
+        if key in self._kept or any(key_of(report) == key for report in self._reports):
             return
         attempt = self._held.pop(key, None)
         if isinstance(attempt, Attempt):
@@ -511,6 +529,7 @@ class Worker:
         self._worker = None
         self._empty_buffer()
         self._reports.clear()
+        self._kept.clear()
         for key in list(self._held):
             self._lose(key)
         self._held.clear()
@@ -545,16 +564,17 @@ class Worker:
                 attempt.cancelled = True
         until = time.monotonic() + self._grace_seconds
         while self._held:
-            reports, self._reports = self._reports, []
+            reports, self._reports = [*self._reports, *self._kept.take_due(time.monotonic())], []
             if reports:
-                self._settle(reports, await self._store.report(self._worker, reports))
+                self._settle(reports, await self._store.report(self._worker, reports, self._keep))
                 continue
             self._wake.clear()
             remaining = until - time.monotonic()
             if remaining <= 0:
                 break
+            again = self._kept.seconds_left(time.monotonic())
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), remaining)
+                await asyncio.wait_for(self._wake.wait(), remaining if again is None else min(again, remaining))
         await self._executor.end_children()
         leftover = [given_back(a) for a in self._held.values() if isinstance(a, Attempt)]
         if leftover:
@@ -583,10 +603,6 @@ async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
 
 def _key(lease: Lease) -> Held:
     return (lease.job_id, lease.node, lease.item, lease.epoch)
-
-
-def _reported(report: Report) -> Held:
-    return (report.job_id, report.node, report.item, report.epoch)
 
 
 def _runs_since(held: Lease | Attempt, moment: float) -> bool:

@@ -85,9 +85,26 @@ on conflict (orchestrator_id) do update set jobs = excluded.jobs;
 delete from open_cycles where orchestrator_id = %(me)s;
 
 -- name: set_aside
--- Why nothing happens with a job; the next commit that moves it takes the words away.
-update jobs set reason = 'orchestrator_error: ' || left(%(problem)s, 500)
-where job_id = %(job)s and finished_at is null and (owner is null or owner = %(me)s);
+-- Why nothing happens with a job; the next commit that moves it takes the words away. If the row is what another session
+-- keeps locked, the words are not written: nobody waits for that.
+update jobs j set reason = 'orchestrator_error: ' || left(%(problem)s, 500)
+from (select job_id from jobs where job_id = %(job)s for update skip locked) free
+where j.job_id = free.job_id and j.finished_at is null and (j.owner is null or j.owner = %(me)s);
+
+-- name: inherit_jobs
+-- The jobs of an orchestrator whose own row another session keeps locked, by the process that was that orchestrator: with
+-- its row locked it has no transaction, and nobody can end it.
+with left_behind as (
+    select j.job_id from jobs j
+    where j.finished_at is null and j.owner = %(former)s
+    order by j.job_id
+    limit %(limit)s
+    for update skip locked
+)
+update jobs j set owner = %(me)s, epoch = j.epoch + 1, owned_since = now()
+from left_behind l join orchestrators o on o.orchestrator_id = %(former)s
+where j.job_id = any(array[l.job_id])
+returning j.job_id::text, o.name;
 
 -- name: follow_clock_leaders
 -- The clock has stepped back: here and in the next statements nothing stays further away than its own time, counted
@@ -196,7 +213,8 @@ from settled s where l.lane_id = s.lane_id;
 
 -- name: lower_floors
 -- A restored sequence, or a process of an older version, may have put rows below a floor: it is found anew.
-update lanes set floor = 0, ceiling = null, ceiling_xid = null where floor > 0;
+update lanes l set floor = 0, ceiling = null, ceiling_xid = null
+from (select lane_id from lanes where floor > 0 for update skip locked) free where l.lane_id = free.lane_id;
 
 -- name: lapsed_workers
 -- Workers that may still hold leases although their own has run out or they have left; usually none.
@@ -270,7 +288,10 @@ select g.owner, g.job_id, 'report', g.node, g.item, g.epoch, g.attempt, 'failed'
 from gone g;
 
 -- name: end_lapsed_workers
-update workers set ended_at = now() where ended_at is null and lease_until < now();
+with lapsed as (
+    select worker_id from workers where ended_at is null and lease_until < now() for update skip locked
+)
+update workers w set ended_at = now() from lapsed l where w.worker_id = l.worker_id;
 
 -- name: declare_breakers
 -- The workflow that was read last says how; a state that it has stays.
@@ -281,12 +302,17 @@ where breakers.settings <> excluded.settings;
 
 -- name: let_breakers_try
 -- Breakers whose cooldown is over, unless a person holds them open or a probe decides.
-with tried as (
+with due as (
+    select b.name from breakers b
+    where b.state = 'open' and b.until <= now() and not b.held
+        and b.settings ->> 'probe_url' is null and b.settings ->> 'probe_handler' is null
+    for update skip locked
+),
+tried as (
     update breakers b
     set state = 'half_open', calls = '[]', successes = 0, changed_at = now(), until = null,
         reason = 'its cooldown is over', actor = null
-    where b.state = 'open' and b.until <= now() and not b.held
-        and b.settings ->> 'probe_url' is null and b.settings ->> 'probe_handler' is null
+    from due d where b.name = d.name
     returning b.name, b.state, b.reason
 )
 insert into breaker_changes (name, state, reason) select name, state, reason from tried;

@@ -27,11 +27,17 @@ join jobs j on j.job_id = any(array[h.job_id])
 where j.stop_cause = 'cancelled';
 
 -- name: save_progress
-update queue q set progress = p.progress
-from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[], %(progress)s::jsonb[])
-    as p (job_id, node, item, epoch, progress)
-where q.job_id = any(array[p.job_id]) and q.node = p.node and q.item = p.item and q.epoch = p.epoch
-    and q.holder = %(me)s;
+-- Of rows that another session keeps locked it is not told: no heartbeat waits for that.
+with free as materialized (
+    select q.job_id, q.node, q.item, p.progress
+    from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[], %(progress)s::jsonb[])
+        as p (job_id, node, item, epoch, progress)
+    join queue q on q.job_id = any(array[p.job_id]) and q.node = p.node and q.item = p.item and q.epoch = p.epoch
+    where q.holder = %(me)s
+    for update of q skip locked
+)
+update queue q set progress = f.progress
+from free f where q.job_id = any(array[f.job_id]) and q.node = f.node and q.item = f.item;
 
 -- name: end_worker
 update workers set ended_at = now(), lease_until = now() where worker_id = %(me)s and ended_at is null;
@@ -157,7 +163,8 @@ select g.owner, g.job_id, 'report', g.node, g.item, g.epoch, g.attempt, 'given_b
 from gone g;
 
 -- name: report
--- One fenced statement: the lease goes and the owner hears of it. Returns which reports were taken.
+-- One fenced statement: the lease goes and the owner hears of it. Returns which reports were taken; those whose lease
+-- another session keeps locked are not, and hold up no others: `reject` tells them from those that came too late.
 -- The reports come in the order of the key, in which a withdrawal locks its rows too.
 with told as (
     select * from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[], %(attempt)s::int[],
@@ -165,12 +172,17 @@ with told as (
         with ordinality
         as r (job_id, node, item, epoch, attempt, outcome, alone, started_at, output, data, number)
 ),
+held as materialized (
+    select r.* from told r join queue q
+        on q.job_id = any(array[r.job_id]) and q.node = r.node and q.item = r.item and q.epoch = r.epoch
+    where q.state = 'leased' and q.holder = %(me)s and q.deadline_at > now()
+        and exists (select 1 from workers w where w.worker_id = %(me)s and w.ended_at is null and w.lease_until > now())
+    for update of q skip locked
+),
 taken as (
     delete from queue q
-    using told r
-    where q.job_id = any(array[r.job_id]) and q.node = r.node and q.item = r.item and q.epoch = r.epoch
-        and q.state = 'leased' and q.holder = %(me)s and q.deadline_at > now()
-        and exists (select 1 from workers w where w.worker_id = %(me)s and w.ended_at is null and w.lease_until > now())
+    using held r
+    where q.job_id = any(array[r.job_id]) and q.node = r.node and q.item = r.item
     returning q.owner, r.*
 ),
 accepted as (
@@ -185,35 +197,47 @@ select array_agg(number::int - 1) from taken;
 -- name: reject
 -- Reports that came too late change nothing; the owner only hears that they came. One that was taken, and is sent again
 -- because its answer was lost, is no such report: it is unread, or its task or its attempt ended by it. The beginning
--- tells it from what a sweep has written in the name of the same attempt.
+-- tells it from what a sweep has written in the name of the same attempt. Returns those whose lease is still held, and
+-- kept locked by another session; and how many were rejected.
 with told as (
     select r.*, to_timestamp(r.began) as started_at
     from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[], %(attempt)s::int[],
-        %(outcome)s::text[], %(started_at)s::float8[])
-        as r (job_id, node, item, epoch, attempt, outcome, began)
+        %(outcome)s::text[], %(started_at)s::float8[]) with ordinality
+        as r (job_id, node, item, epoch, attempt, outcome, began, number)
+),
+kept as materialized (
+    select r.number from told r join queue q
+        on q.job_id = any(array[r.job_id]) and q.node = r.node and q.item = r.item and q.epoch = r.epoch
+    where q.state = 'leased' and q.holder = %(me)s and q.deadline_at > now()
+        and exists (select 1 from workers w where w.worker_id = %(me)s and w.ended_at is null and w.lease_until > now())
 ),
 unread as materialized (
     select i.job_id, i.node, i.item, i.epoch, i.outcome, i.started_at from inbox i
     where i.kind = 'report' and i.worker = %(worker)s and i.job_id = any(%(job_id)s::uuid[])
+),
+noted as (
+    insert into inbox (owner, job_id, kind, node, item, epoch, attempt, outcome, worker)
+    select coalesce(j.owner, 0), r.job_id, 'rejected', r.node, r.item, r.epoch, r.attempt, r.outcome, %(worker)s
+    from told r
+    join jobs j on j.job_id = any(array[r.job_id])
+    where not exists (select 1 from kept k where k.number = r.number)
+        and not exists (
+            select 1 from unread u
+            where u.job_id = r.job_id and u.node = r.node and u.item = r.item and u.epoch = r.epoch
+                and u.outcome = r.outcome and u.started_at = r.started_at)
+        and not exists (
+            select 1 from tasks t
+            where t.job_id = any(array[r.job_id]) and t.node = r.node and t.item = r.item and t.epoch = r.epoch
+                and t.status = 'completed' and r.outcome = 'done' and t.worker = %(worker)s
+                and t.started_at = r.started_at)
+        and not exists (
+            select 1 from attempts a
+            where a.job_id = any(array[r.job_id]) and a.node = r.node and a.item = r.item and a.attempt = r.attempt
+                and a.epoch = r.epoch and a.outcome = r.outcome and a.worker = %(worker)s
+                and a.started_at = r.started_at)
+    returning 1
 )
-insert into inbox (owner, job_id, kind, node, item, epoch, attempt, outcome, worker)
-select coalesce(j.owner, 0), r.job_id, 'rejected', r.node, r.item, r.epoch, r.attempt, r.outcome, %(worker)s
-from told r
-join jobs j on j.job_id = any(array[r.job_id])
-where not exists (
-        select 1 from unread u
-        where u.job_id = r.job_id and u.node = r.node and u.item = r.item and u.epoch = r.epoch
-            and u.outcome = r.outcome and u.started_at = r.started_at)
-    and not exists (
-        select 1 from tasks t
-        where t.job_id = any(array[r.job_id]) and t.node = r.node and t.item = r.item and t.epoch = r.epoch
-            and t.status = 'completed' and r.outcome = 'done' and t.worker = %(worker)s
-            and t.started_at = r.started_at)
-    and not exists (
-        select 1 from attempts a
-        where a.job_id = any(array[r.job_id]) and a.node = r.node and a.item = r.item and a.attempt = r.attempt
-            and a.epoch = r.epoch and a.outcome = r.outcome and a.worker = %(worker)s
-            and a.started_at = r.started_at);
+select (select array_agg(k.number::int - 1) from kept k), (select count(*)::int from noted);
 
 -- name: save_checkpoint
 -- One whose answer was lost is saved again; an older attempt's, saved while its lease ended, makes room.

@@ -1,0 +1,117 @@
+"""A session that keeps rows locked in an idle transaction stops the jobs that need them, and no others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.conftest import eventually
+from tests.running import SHORT_LEASES, Engine, client_of, registry, serving
+
+pytestmark = pytest.mark.anyio
+
+WORK = "workflow_id: work\nnodes: {a: {handler: work, next: b}, b: {handler: echo}}"
+NEIGHBOURS = 5
+OF_THE_JOB = {
+    "jobs": "select 1 from jobs where job_id = %(job)s for update",
+    "nodes": "select 1 from nodes where job_id = %(job)s for update",
+    "tasks": "select 1 from tasks where job_id = %(job)s for update",
+    "queue": "select 1 from queue where job_id = %(job)s for update",
+    "inbox": "select 1 from inbox where job_id = %(job)s for update",
+}
+OF_THE_FLEET = {
+    "orchestrators": "select 1 from orchestrators for update",
+    "workers": "select 1 from workers for update",
+}
+
+
+@contextmanager
+def locked(url: str, statement: str, job_id: str) -> Iterator[psycopg.Connection[Any]]:
+    """The rows are locked inside; whoever forgot to commit is told by the end of the transaction."""
+    with psycopg.connect(url, options="-c search_path=holdfast", application_name="forgetful") as connection:
+        assert connection.execute(statement.encode(), {"job": job_id}).fetchall(), "nothing was locked"
+        yield connection
+        connection.rollback()
+
+
+async def all_running(engine: Engine, number: int) -> None:
+    async def running() -> bool:
+        return await engine.query("select count(*) from holdfast.queue where state = 'leased'") == [(number,)]
+
+    await eventually(running)
+
+
+@pytest.mark.parametrize("table", OF_THE_JOB)
+async def test_a_job_of_which_a_row_is_locked_waits_alone_and_completes_when_it_is_released(
+    database_url: str, table: str
+) -> None:
+    go = asyncio.Event()
+    async with client_of(database_url) as engine, serving(database_url, registry(work=go.wait)):
+        victim, *others = [await engine.submit(WORK, key=str(n)) for n in range(1 + NEIGHBOURS)]
+        await all_running(engine, 1 + NEIGHBOURS)
+        if table == "inbox":
+            await leave_a_signal(engine, victim)
+        with locked(database_url, OF_THE_JOB[table], victim):
+            go.set()
+            for job_id in others:
+                assert (await engine.finished(job_id))["status"] == "completed"
+            assert (await engine.status(victim))["status"] == "running"
+        assert (await engine.finished(victim))["status"] == "completed"
+        rejected = await engine.query("select count(*) from holdfast.events where event = 'report_rejected'")
+        lost = await engine.query("select count(*) from holdfast.tasks where lost_count > 0 or attempt <> 1")
+    assert (rejected, lost) == ([(int(table == "inbox"),)], [(0,)])
+
+
+async def leave_a_signal(engine: Engine, job_id: str) -> None:
+    """One that does not wake its owner, so that it can be locked before it is read."""
+    await engine.query(
+        "insert into holdfast.inbox (owner, job_id, kind, node, item, epoch, attempt, outcome)"
+        " select owner, job_id, 'rejected', 'a', -1, 0, 0, 'done' from holdfast.jobs where job_id = %s",
+        job_id,
+    )
+
+
+@pytest.mark.parametrize("table", OF_THE_FLEET)
+async def test_processes_whose_own_rows_are_locked_go_on_under_others(database_url: str, table: str) -> None:
+    go = asyncio.Event()
+    async with client_of(database_url) as engine, serving(database_url, registry(work=go.wait), **SHORT_LEASES):
+        jobs = [await engine.submit(WORK, key=str(n)) for n in range(1 + NEIGHBOURS)]
+        await all_running(engine, 1 + NEIGHBOURS)
+        with locked(database_url, OF_THE_FLEET[table], jobs[0]):
+            go.set()
+            for job_id in jobs:
+                assert (await engine.finished(job_id))["status"] == "completed"
+            await another_row(engine, table)
+            assert (await engine.finished(await engine.submit(WORK, key="late")))["status"] == "completed"
+
+
+async def another_row(engine: Engine, table: str) -> None:
+    """Locked leases cannot be renewed; their process begins under a new one."""
+
+    async def is_there() -> bool:
+        first, last = f"select min(started_at) from holdfast.{table}", f"select max(started_at) from holdfast.{table}"
+        newer = f"select 1 where ({last}) > ({first}) + interval '0.2 s'"
+        return bool(await engine.query(newer))
+
+    await eventually(is_there)
+
+
+async def test_many_locked_jobs_cost_their_neighbours_little(database_url: str) -> None:
+    """Each is tried alone, and not for long."""
+    go = asyncio.Event()
+    async with client_of(database_url) as engine, serving(database_url, registry(work=go.wait), concurrency=50):
+        victims = [await engine.submit(WORK, key=str(n)) for n in range(40)]
+        others = [await engine.submit(WORK, key=f"other {n}") for n in range(NEIGHBOURS)]
+        await all_running(engine, 40 + NEIGHBOURS)
+        everything = "select 1 from jobs where job_id = any(%(job)s::uuid[]) for update"
+        with locked(database_url, everything, "{" + ",".join(victims) + "}"):
+            go.set()
+            for job_id in others:
+                assert (await engine.finished(job_id, 10))["status"] == "completed"
+        for job_id in victims:
+            assert (await engine.finished(job_id))["status"] == "completed"
