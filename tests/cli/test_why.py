@@ -306,3 +306,36 @@ def test_a_cancelled_job_says_by_whom(database: Command) -> None:
 def test_a_job_that_does_not_exist_is_not_found(database: Command, command: Command) -> None:
     assert database("why", "01a1dec0-52a1-7c3e-9d11-5d2be1f0c9aa").code == 5
     assert command("why", "123456").code == 5
+
+
+def test_the_session_that_keeps_a_row_of_the_job_locked_is_named_with_what_ends_it(
+    database: Command, database_url: str
+) -> None:
+    job_id = submitted(database, "chain", CHAIN)
+    statement = f"select 'hunter2', $x$ hunter3 $x$ from holdfast.jobs where job_id = '{job_id}' for update"
+    with psycopg.connect(database_url, application_name="forgetful") as session:
+        session.execute(statement.encode())
+        pid, user = session.info.backend_pid, session.info.user
+        ending = f"select pg_terminate_backend({pid})"
+        until(lambda: (None, "locked") in causes(database, job_id))
+        (reason,) = [one for one in why(database, job_id) if one["cause"] == "locked"]
+        told = database("why", job_id).out
+        findings = database("doctor", "--json").json["findings"]
+    assert reason["command"] == ending
+    assert reason["details"] == {
+        "pid": pid,
+        "application": "forgetful",
+        "user": user,
+        "state": "idle in transaction",
+        "query": "select '…', '…' from holdfast.jobs where job_id = '…' for update",
+        "tables": ["jobs"],
+    }
+    assert "forgetful (pid" in told
+    assert "keeps rows of jobs locked" in " ".join(told.split())
+    assert ending in told
+    (finding,) = [one for one in findings if one["check"] == "locks"]
+    assert finding["grade"] == "warn"
+    assert "forgetful (pid" in finding["message"]
+    assert finding["remedy"].endswith(ending)
+    assert "hunter" not in str((reason, told, finding))
+    assert (None, "locked") not in causes(database, job_id)

@@ -239,7 +239,15 @@ async def _delays(reader: Reader) -> AsyncIterator[Finding]:
         yield Finding("inbox", Grade.WARN, text, "Look whether an orchestrator is alive, and at its log.")
     else:
         yield Finding("inbox", Grade.OK, "no signal waits")
+    holders = await reader.lock_holders()
+    for holder in holders:
+        began = age(moment(holder.since)) or "some time ago"
+        text = f"{holder.name} (pid {holder.pid}, {holder.state}) keeps rows of {', '.join(holder.tables)} locked; its"
+        text += f" transaction began {began}: {holder.shown_query}"
+        yield Finding("locks", Grade.WARN, text, f"What needs these rows waits; end it with: {holder.ending}")
     for one in await reader.long_transactions(TRANSACTION_SECONDS):
+        if one.pid in {holder.pid for holder in holders}:
+            continue
         name = one.application or "unnamed"
         text = f"{name} (pid {one.pid}, {one.state}) has a transaction open for {duration(one.seconds)}"
         remedy = f"It slows the queue down; end it with: select pg_terminate_backend({one.pid})"

@@ -77,6 +77,8 @@ def _command(standing: Standing, reason: Reason, database_url: str | None) -> st
             return start("up", handlers_of(standing.snapshot.definition), database_url)
         case Cause.SET_ASIDE:
             return command("doctor", database_url)
+        case Cause.LOCKED:
+            return f"select pg_terminate_backend({reason.details['pid']})"
         case Cause.INCONSISTENT:
             return command("janitor --once", database_url)
         case Cause.PAUSED:
@@ -128,6 +130,10 @@ def _sentence(reason: Reason) -> str:
             return f"{_went(reason, since)}; another orchestrator takes it within seconds"
         case Cause.SET_ASIDE:
             return f"its orchestrator {details['owner'] or ''} cannot advance it: {details['problem']}"
+        case Cause.LOCKED:
+            who = details["application"] or details["user"] or "a session"
+            what = f"{who} (pid {details['pid']}) keeps rows of {_some(details['tables'])} locked"
+            return f"{what}; its transaction began {since or 'some time ago'}: {details['query']}"
         case Cause.INCONSISTENT:
             return f"{subject} does not go on: {details['problem']}; the janitor repairs that"
         case Cause.COMPLETED | Cause.PARTIAL | Cause.FAILED | Cause.CANCELLED:

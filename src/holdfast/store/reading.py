@@ -22,6 +22,7 @@ from holdfast.store.arrays import plain, texts
 from holdfast.store.connection import Connections
 from holdfast.store.delivering import Locations, scope_of
 from holdfast.store.fleet import Fleet, JobsWithoutOwner, OrchestratorView, UnservedTasks, WorkerView
+from holdfast.store.locks import HELD_SECONDS, LockHolder
 from holdfast.store.payloads import Payloads, value_or_name
 from holdfast.store.queries import query
 
@@ -182,6 +183,7 @@ class Standing(NamedTuple):
     """How many rows of a node were queued, by now or before."""
     queued: list[QueuedTasks]
     workers: list[WorkerView]
+    locks: Sequence[LockHolder] = ()
 
 
 class JobLine(NamedTuple):
@@ -300,9 +302,10 @@ class Reader:
 
     async def standing(self, job_id: str) -> Standing:
         """The job as it is now, with all that may keep it from going on."""
-        found = await self._look_at(job_id, "why_job", "why_windows", "why_queue", "live_workers", whole=False)
+        looks = ("why_job", "why_windows", "why_queue", "live_workers", "why_locks")
+        found = await self._look_at(job_id, *looks, whole=False)
         snapshot = await self._snapshot(found)
-        job, windows, queued, workers = found[6:]
+        job, windows, queued, workers, locks = found[6:]
         epoch, stop_cause, stop_until, owner_gone_at, orchestrators, unread, unread_since = job[0]
         return Standing(
             snapshot,
@@ -316,6 +319,7 @@ class Reader:
             dict(windows),
             [QueuedTasks._make((*row[:13], _parsed(row[13]), _parsed(row[14]))) for row in queued],
             [WorkerView._make(row) for row in workers],
+            [LockHolder._make(row) for row in locks],
         )
 
     async def _look_at(self, job_id: str, *more: str, whole: bool) -> list[list[tuple[Any, ...]]]:
@@ -329,7 +333,7 @@ class Reader:
             "read_deliverables",
             *more,
         )
-        parameters = {"job": job_id, "whole": whole}
+        parameters = {"job": job_id, "whole": whole, "held_seconds": HELD_SECONDS}
         async with self._connections.use("reading") as connection:
             async with connection.pipeline():
                 await connection.execute("begin isolation level repeatable read read only")
@@ -442,6 +446,10 @@ class Reader:
 
     async def long_transactions(self, seconds: float) -> list[LongTransaction]:
         return [LongTransaction._make(row) for row in await self._fetch("long_transactions", seconds=seconds)]
+
+    async def lock_holders(self) -> list[LockHolder]:
+        """Sessions that keep rows of our tables locked."""
+        return [LockHolder._make(row) for row in await self._fetch("lock_holders", held_seconds=HELD_SECONDS)]
 
     async def now(self) -> float:
         """By the database's clock."""

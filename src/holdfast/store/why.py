@@ -34,6 +34,7 @@ class Cause(StrEnum):
     NO_ORCHESTRATOR = "no_orchestrator"
     OWNER_GONE = "owner_gone"
     SET_ASIDE = "set_aside"
+    LOCKED = "locked"
     INCONSISTENT = "inconsistent"
     COMPLETED = "completed"
     PARTIAL = "partial"
@@ -95,6 +96,8 @@ def _of_an_end(standing: Standing) -> Iterator[Reason]:
 
 def _of_the_job(standing: Standing) -> Iterator[Reason]:
     job = standing.snapshot.job
+    for lock in standing.locks:
+        yield Reason(Cause.LOCKED, since=lock.since, details=lock.to_json())
     is_aside = job.reason is not None and job.reason.startswith(SET_ASIDE)
     if job.reason is not None and is_aside:
         details: dict[str, Any] = {"problem": job.reason.removeprefix(SET_ASIDE), "owner": job.owner}
@@ -106,6 +109,8 @@ def _of_the_job(standing: Standing) -> Iterator[Reason]:
     if job.owner_id is None:
         since = standing.unread_since or job.created_at
         yield Reason(Cause.NO_ORCHESTRATOR, since=since, details=signals)
+    elif not job.owner_is_alive and any("orchestrators" in lock.tables for lock in standing.locks):
+        return  # Nobody takes over while the owner's own row is locked.
     elif not job.owner_is_alive:
         cause = Cause.OWNER_GONE if standing.orchestrators else Cause.NO_ORCHESTRATOR
         owner = job.owner or f"orchestrator {job.owner_id}"

@@ -163,6 +163,22 @@ where a.datname = current_database() and a.pid <> pg_backend_pid()
     and a.xact_start < now() - make_interval(secs => %(seconds)s)
 order by a.xact_start limit 5;
 
+-- name: lock_holders
+-- Sessions that hold locks on tables of ours for longer than our own transactions do; a reader holds none that matters.
+select a.pid, coalesce(a.application_name, ''), coalesce(a.usename, ''), a.state, a.xact_start, coalesce(a.query, ''),
+    array_agg(distinct c.relname::text)
+from pg_locks l
+join pg_stat_activity a on a.pid = l.pid
+join pg_class c on c.oid = l.relation and c.relkind = 'r'
+join pg_namespace n on n.oid = c.relnamespace and n.nspname = 'holdfast'
+where l.locktype = 'relation' and l.granted and l.mode <> 'AccessShareLock'
+    and l.database = (select d.oid from pg_database d where d.datname = current_database())
+    and a.pid <> pg_backend_pid() and a.backend_type = 'client backend'
+    and coalesce(a.xact_start < now() - make_interval(secs => %(held_seconds)s), true)
+group by a.pid, a.application_name, a.usename, a.state, a.xact_start, a.query
+order by a.xact_start, a.pid
+limit 20;
+
 -- name: server_facts
 select current_setting('server_version_num')::int, current_setting('server_version'),
     extract(epoch from clock_timestamp())::float8, current_setting('fsync'), current_setting('synchronous_commit'),

@@ -28,3 +28,32 @@ left join tasks t on q.state = 'waiting' and t.job_id = any(array[q.job_id]) and
 where q.job_id = %(job)s
 group by q.node, q.state, l.queue, l.handler, w.ended_at is null and w.lease_until > now(), t.error->>'fingerprint'
 order by q.node, q.state, min(q.item);
+
+-- name: why_locks
+-- Sessions that keep rows of the job locked, or those of the processes that drive and run it. A locked row names the
+-- transaction that locked it last; while that goes on, the session that runs it is the one to ask.
+with locked as materialized (
+    select 'jobs' as relation, j.xmax as locker from jobs j where j.job_id = %(job)s
+    union all
+    select 'orchestrators', o.xmax from jobs j join orchestrators o on o.orchestrator_id = j.owner where j.job_id = %(job)s
+    union all
+    select 'nodes', n.xmax from nodes n where n.job_id = %(job)s
+    union all
+    select 'inbox', i.xmax from inbox i where i.job_id = %(job)s
+    union all
+    select 'tasks', t.xmax from inbox i join tasks t
+        on t.job_id = any(array[i.job_id]) and t.node = i.node and t.item = i.item
+    where i.job_id = %(job)s
+    union all
+    select 'queue', q.xmax from queue q where q.job_id = %(job)s
+    union all
+    select 'workers', w.xmax from queue q join workers w on w.worker_id = q.holder where q.job_id = %(job)s
+)
+select a.pid, coalesce(a.application_name, ''), coalesce(a.usename, ''), a.state, a.xact_start, coalesce(a.query, ''),
+    array_agg(distinct r.relation)
+from locked r
+join pg_locks l on l.locktype = 'transactionid' and l.granted and l.transactionid = r.locker
+join pg_stat_activity a on a.pid = l.pid
+where a.pid <> pg_backend_pid() and coalesce(a.xact_start < now() - make_interval(secs => %(held_seconds)s), true)
+group by a.pid, a.application_name, a.usename, a.state, a.xact_start, a.query
+order by a.xact_start, a.pid;
