@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -14,7 +15,7 @@ import pytest
 
 from holdfast.core.states import Rules
 from holdfast.errors import LostRace, Transient, Unreachable
-from holdfast.orchestrator.loop import Orchestrator
+from holdfast.orchestrator.loop import Orchestrator, _Timer
 from holdfast.orchestrator.owner import CycleResult, Owner
 from holdfast.store.interface import Batch, Committed, Handover
 from holdfast.store.postgres import PostgresStore
@@ -94,6 +95,19 @@ async def test_another_takes_over_from_an_orchestrator_that_vanished(database_ur
 
 
 ECHO = "workflow_id: echo_test\nnodes: {a: {handler: echo, params: {x: 1}}}"
+
+
+async def test_what_is_looked_through_as_a_whole_is_looked_through_more_seldom_the_longer_it_takes() -> None:
+    timer = _Timer(0.0)
+    assert timer.is_due()
+    with timer.bounded():
+        until = time.monotonic() + 0.02
+        while time.monotonic() < until:
+            pass
+    assert not timer.is_due()
+    assert timer.remaining() > 0.1
+    timer.hasten()
+    assert timer.is_due()
 
 
 async def test_an_orchestrator_that_is_told_to_stop_hands_over_at_once(database_url: str) -> None:

@@ -8,7 +8,7 @@ import heapq
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 from holdfast.core.company import Company
 from holdfast.core.states import Rules
@@ -19,6 +19,8 @@ from holdfast.store.interface import Handover, Store
 logger = logging.getLogger("holdfast.orchestrator")
 
 SWEEP_SECONDS = 1.0
+UPKEEP_SHARE = 0.05
+"""How much of its time an orchestrator spends at most on looking through all that waits, and through all open jobs."""
 TAKE_LIMIT = 2000
 RETREAT_SECONDS = 0.2
 DUE_GRAIN_SECONDS = 0.02
@@ -65,6 +67,7 @@ class Orchestrator:
         self._timers = {
             "renew": _Timer(renew_seconds),
             "sweep": _Timer(SWEEP_SECONDS),
+            "inbox": _Timer(SWEEP_SECONDS),
             "scan": _Timer(scan_seconds),
         }
         self.ready = asyncio.Event()
@@ -187,11 +190,14 @@ class Orchestrator:
         if self._timers["renew"].is_due():
             await self._unless_locked(self._renew(owner))
         if self._timers["scan"].is_due():
-            await self._unless_locked(self._take_over(owner))
+            with self._timers["scan"].bounded():
+                await self._unless_locked(self._take_over(owner))
+        if self._timers["inbox"].is_due():
+            with self._timers["inbox"].bounded():
+                await self._unless_locked(self._store.sweep_inbox())
         if self._timers["sweep"].is_due():
             if owner.doubts_clock:
                 await self._unless_locked(self._store.follow_clock(self._lease_seconds))
-            await self._unless_locked(self._store.sweep_inbox())
             await self._unless_locked(self._store.raise_floors())
             await self._unless_locked(self._store.expire())
             await self._unless_locked(self._open_gates(owner))
@@ -221,8 +227,9 @@ class Orchestrator:
             self._on_enqueued()
 
     async def _take_over(self, owner: Owner) -> None:
-        """Adopt the jobs of the dead, and beware of those that they died of."""
-        await self._adopt(owner, self._store.take_over(owner.orchestrator_id, TAKE_LIMIT))
+        """Adopt the jobs of the dead, and soon what was sent to them; beware of those that they died of."""
+        if await self._adopt(owner, self._store.take_over(owner.orchestrator_id, TAKE_LIMIT)):
+            self._timers["inbox"].hasten()
         dangers = await self._store.dangers(KILLER_SECONDS)
         owner.beware(dangers)
         for job_id in dangers.killers:
@@ -278,6 +285,17 @@ class _Timer:
             return False
         self._next = now + self._seconds
         return True
+
+    @contextlib.contextmanager
+    def bounded(self) -> Iterator[None]:
+        """What takes long is done more seldom."""
+        began = time.monotonic()
+        yield
+        ended = time.monotonic()
+        self._next = max(self._next, ended + (ended - began) / UPKEEP_SHARE)
+
+    def hasten(self) -> None:
+        self._next = 0.0
 
     def remaining(self) -> float:
         return self._next - time.monotonic()

@@ -65,10 +65,11 @@ where q.state = 'leased' and (w.worker_id is null or w.lease_until < now() or q.
 order by q.job_id, q.node, q.item limit 1000;
 
 -- name: find_stuck_tasks
--- Tasks that were queued and have not ended, but are neither in the queue nor told of by a report.
+-- Tasks that were queued and have not ended, but are neither in the queue nor told of by a report. The inbox is read once;
+-- written so, each of its rows is looked up in a hash of the jobs, and not compared with all of them.
 with unread as materialized (
     select i.job_id, i.node, i.item, i.epoch from inbox i
-    where i.kind = 'report' and i.job_id = any(%(jobs)s::uuid[])
+    where i.kind = 'report' and (i.job_id in (select unnest(%(jobs)s::uuid[]))) is true
 )
 select t.job_id::text, t.node, case when count(*) = 1 and min(t.item) >= 0 then min(t.item) end,
     jsonb_build_object('tasks', count(*), 'first', array_remove((array_agg(t.item order by t.item))[1:5], -1))::text
@@ -114,14 +115,14 @@ order by j.job_id;
 -- name: find_idle_jobs
 -- Open jobs of which nothing is queued, unread or owed by their owner, and that no deadline will wake.
 with unread as materialized (
-    select distinct i.job_id from inbox i where i.job_id = any(%(jobs)s::uuid[])
+    select distinct i.job_id from inbox i where (i.job_id in (select unnest(%(jobs)s::uuid[]))) is true
 )
 select j.job_id::text, null::text, null::int, jsonb_build_object('status', j.status, 'reason', j.reason)::text
 from jobs j
 where j.job_id = any(%(jobs)s::uuid[]) and j.finished_at is null
     and j.deadline_at is null and (j.stop_cause is null or j.stop_leases_ended)
     and not exists (select 1 from queue q where q.job_id = any(array[j.job_id]))
-    and not exists (select 1 from unread u where u.job_id = j.job_id)
+    and j.job_id not in (select u.job_id from unread u)
     and not exists (
         select 1 from nodes n
         where n.job_id = any(array[j.job_id]) and n.status = 'running'
