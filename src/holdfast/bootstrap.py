@@ -52,10 +52,11 @@ def open_payloads(settings: Settings) -> Payloads:
 
 
 @asynccontextmanager
-async def open_store(settings: Settings) -> AsyncIterator[PostgresStore]:
-    """A store on a database whose schema is current."""
+async def open_store(settings: Settings, *, create: bool = False) -> AsyncIterator[PostgresStore]:
+    """A store on a database whose schema is current; on one of the user's it is made only if `create` says so."""
     with database(settings) as url:
-        await ensure_schema(url, create=settings.database_url is None)
+        is_ours = settings.database_url is None
+        await ensure_schema(url, create=create or is_ours, upgrade=is_ours)
         store = PostgresStore(url, payloads=open_payloads(settings))
         try:
             yield store

@@ -261,7 +261,7 @@ def _streams_kept() -> Iterator[None]:
 async def _database(url: str | None) -> AsyncIterator[str]:
     """The given database, or one of ours: used again when its job has ended well, dropped otherwise."""
     if url is not None:
-        await ensure_schema(url, create=True)
+        await ensure_schema(url, create=True, upgrade=True)
         yield url
         return
     server = _server.url()

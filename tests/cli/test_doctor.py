@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from holdfast.cli.doctor import _isolation
 from holdfast.worker import landlock, network
+from tests.chaos.faults import can_mount, small_disk
 from tests.cli.conftest import Command, finished, line_that_has, spawn
 
 
@@ -20,7 +23,7 @@ def test_a_quiet_installation_is_told_as_it_is(database: Command) -> None:
     assert answer.code == 0
     assert grades(answer.json) == {
         "versions": "ok", "settings": "ok", "disk": "ok", "database": "ok", "clock": "ok", "durability": "ok",
-        "connections": "ok", "schema": "ok", "orchestrator": "warn", "worker": "warn", "inbox": "ok",
+        "connections": "ok", "writing": "ok", "schema": "ok", "orchestrator": "warn", "worker": "warn", "inbox": "ok",
         "isolation": "ok" if network.is_enforced() and landlock.version() else "warn",
     }  # fmt: skip
     assert "holdfast up" in database("doctor").out
@@ -68,8 +71,71 @@ def test_bad_settings_are_exit_2(command: Command, monkeypatch: pytest.MonkeyPat
 
 def test_a_database_without_our_schema_is_told_how_to_get_it(command: Command, empty_database_url: str) -> None:
     answer = command("doctor", "--database-url", empty_database_url, "--json")
-    assert grades(answer.json)["schema"] == "warn"
+    assert answer.code == 6
+    assert grades(answer.json)["schema"] == "fail"
     assert "holdfast migrate" in str(answer.json)
+    assert "database from --database-url" in str(answer.json)
+
+
+def test_a_schema_of_another_application_is_named(command: Command, empty_database_url: str) -> None:
+    with psycopg.connect(empty_database_url, autocommit=True) as connection:
+        connection.execute("create schema holdfast create table parts (n int)")
+    answer = command("doctor", "--database-url", empty_database_url)
+    assert answer.code == 6
+    assert "belongs to another application" in " ".join(answer.out.split())
+
+
+@pytest.mark.parametrize("words", ["status", "events 0123456", "why 0123456", "limits", "breakers", "janitor --once"])
+def test_looking_at_an_empty_database_changes_nothing(command: Command, empty_database_url: str, words: str) -> None:
+    answer = command(*words.split(), "--database-url", empty_database_url)
+    assert answer.code == 6
+    assert "There is no schema holdfast in this database" in answer.err
+    assert "holdfast migrate" in answer.err
+    with psycopg.connect(empty_database_url, autocommit=True) as connection:
+        assert connection.execute("select from pg_namespace where nspname = 'holdfast'").fetchall() == []
+
+
+def test_who_brings_work_to_an_empty_database_sets_it_up(command: Command, empty_database_url: str) -> None:
+    Path("one.yaml").write_text("workflow_id: one\nnodes: {a: {handler: echo}}\n")
+    assert command("submit", "one.yaml", "--database-url", empty_database_url).code == 0
+    assert command("status", "--database-url", empty_database_url).code == 0
+
+
+def test_a_database_that_takes_no_writes_is_exit_6(command: Command, database_url: str) -> None:
+    name = database_url.rsplit("/", 1)[1]
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(f"alter database {name} set default_transaction_read_only = on".encode())
+        try:
+            answer = command("doctor", "--database-url", database_url, "--json")
+        finally:
+            connection.execute(f"alter database {name} reset default_transaction_read_only".encode())
+    assert answer.code == 6
+    assert grades(answer.json)["writing"] == "fail"
+    assert "takes no writes" in str(answer.json)
+
+
+@pytest.mark.skipif(not can_mount(), reason="only root may mount the small disk that this fills")
+def test_a_full_disk_is_exit_6(command: Command, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as server:
+        url = server.new_database()
+        # The first connection to a database writes a file; without it nobody could connect.
+        psycopg.connect(url).close()
+        with suppress(OSError), (server.home / "ballast").open("wb") as file:
+            while True:
+                file.write(bytes(2**16))
+        answer = command("doctor", "--database-url", url, "--json")
+    assert answer.code == 6
+    assert grades(answer.json)["writing"] == "fail"
+    assert "has no room on its disk" in str(answer.json)
+
+
+def test_a_home_that_cannot_be_written_is_exit_6(
+    command: Command, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_HOME", "/proc/holdfast")
+    answer = command("doctor", "--database-url", database_url, "--json")
+    assert answer.code == 6
+    assert grades(answer.json)["home"] == "fail"
 
 
 def test_migrate_applies_what_is_missing_once(command: Command, empty_database_url: str) -> None:

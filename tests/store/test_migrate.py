@@ -112,20 +112,50 @@ async def test_a_database_that_lacks_migrations_is_refused_unless_asked(
     newer = Migration(9999, "newer", "create table holdfast.newer (n int)")
     monkeypatch.setattr(migrating, "migrations", lambda: [*migrations(), newer])
     with pytest.raises(SchemaMismatch, match=r"lacks migrations \[9999\]") as refusal:
-        await ensure_schema(empty_database_url, create=False)
+        await ensure_schema(empty_database_url, create=True)
     assert refusal.value.remedy == "Apply them with: holdfast migrate"
-    await ensure_schema(empty_database_url, create=True)
+    await ensure_schema(empty_database_url, create=False, upgrade=True)
     assert 9999 in await applied(empty_database_url)
 
 
-async def test_an_empty_database_is_set_up(empty_database_url: str) -> None:
+async def test_an_empty_database_is_set_up_if_asked(empty_database_url: str) -> None:
     async with await connect(empty_database_url) as connection:
         found = await status(connection)
     assert not found.is_current
     assert found.to_json()["missing"] == [m.number for m in migrations()]
-    await ensure_schema(empty_database_url, create=False)
+    with pytest.raises(SchemaMismatch, match="no schema holdfast") as refusal:
+        await ensure_schema(empty_database_url, create=False)
+    assert refusal.value.remedy == "Make it with: holdfast migrate"
+    with psycopg.connect(empty_database_url, autocommit=True) as direct:
+        direct.execute("create schema holdfast")
+    await ensure_schema(empty_database_url, create=True)
     async with await connect(empty_database_url) as connection:
         assert (await status(connection)).is_current
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        "create table holdfast.parts (n int)",
+        "create table holdfast.migrations (id text); create table holdfast.parts (n int)",
+        "create table holdfast.migrations (number int, name text); insert into holdfast.migrations values (1, 'init')",
+    ],
+)
+async def test_a_schema_of_our_name_that_another_application_has_made_is_left_alone(
+    empty_database_url: str, theirs: str
+) -> None:
+    with psycopg.connect(empty_database_url, autocommit=True) as connection:
+        connection.execute("create schema holdfast")
+        connection.execute(theirs.encode())
+        before = await tables(empty_database_url)
+        for change in (
+            migrate(empty_database_url),
+            ensure_schema(empty_database_url, create=True, upgrade=True),
+            rebuild(empty_database_url, confirm=empty_database_url.rsplit("/", 1)[1]),
+        ):
+            with pytest.raises(SchemaMismatch, match="belongs to another application"):
+                await change
+        assert await tables(empty_database_url) == before
 
 
 async def test_a_rebuild_wants_the_name_of_the_database(empty_database_url: str) -> None:

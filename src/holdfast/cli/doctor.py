@@ -1,12 +1,14 @@
 """`holdfast doctor`: one line for each thing that can be wrong, and what to do about it.
 
-Exit code: 2 if the settings are wrong, 6 if the database is out of reach or not usable, else 0, warnings or not.
+Exit code: 2 if the settings are wrong, 6 if the database or the home is out of reach or not usable, else 0, warnings or
+not.
 """
 
 from __future__ import annotations
 
 import platform
 import shutil
+import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import asdict, dataclass
@@ -31,12 +33,13 @@ from holdfast.cli.streams import answer_json, harmless, show
 from holdfast.cli.words import age, counted, duration
 from holdfast.errors import ExitCode, HoldfastError, Unreachable
 from holdfast.settings import Settings
-from holdfast.store.connection import Connections
+from holdfast.store.connection import Connection, Connections, connect
 from holdfast.store.fleet import NO_FLEET, Fleet
-from holdfast.store.migrate import SchemaStatus
+from holdfast.store.migrate import SchemaStatus, foreign_schema
 from holdfast.store.migrate import status as schema_status
 from holdfast.store.reading import Reader, ServerFacts
 from holdfast.store.status import fleet_json, moment
+from holdfast.store.usable import refuse_shared_sessions, try_to_write
 from holdfast.version import __version__
 from holdfast.worker import landlock, network
 
@@ -75,7 +78,7 @@ async def _examine(*, as_json: bool, database_url: str | None) -> int:
         findings.append(_failed("settings", error))
         code = ExitCode.BAD_USAGE
     else:
-        findings += [*_settings(settings), _isolation()]
+        findings += [*_settings(settings, database_url), _isolation()]
         fleet = await _database(settings, database_url, findings)
         if any(f.grade is Grade.FAIL for f in findings):
             code = ExitCode.UNREACHABLE
@@ -120,7 +123,7 @@ def _isolation() -> Finding:
     return Finding("isolation", Grade.OK, text)
 
 
-def _settings(settings: Settings) -> Iterator[Finding]:
+def _settings(settings: Settings, database_url: str | None) -> Iterator[Finding]:
     if settings.renew_seconds * 2 > settings.lease_seconds:
         yield Finding(
             "settings",
@@ -130,13 +133,26 @@ def _settings(settings: Settings) -> Iterator[Finding]:
         )
     else:
         where = "HOLDFAST_DATABASE_URL" if settings.database_url is not None else f"our own Postgres in {settings.home}"
+        if database_url is not None:
+            where = "--database-url"
         yield Finding("settings", Grade.OK, f"database from {where}, {settings.concurrency} tasks at a time")
     place = _existing(settings.home.resolve())
+    yield from _home(settings, place)
     free = shutil.disk_usage(place).free / 1e9
     if free < FREE_GIGABYTES:
         yield Finding("disk", Grade.WARN, f"only {free:.1f} GB free in {place}", "Make room before it is full.")
     else:
         yield Finding("disk", Grade.OK, f"{free:.0f} GB free in {place}")
+
+
+def _home(settings: Settings, place: Path) -> Iterator[Finding]:
+    """Payloads, files and working directories lie at home, wherever the database is."""
+    try:
+        tempfile.TemporaryFile(dir=place).close()
+    except OSError as error:
+        text = f"nothing can be written in {place}: {error.strerror}"
+        remedy = "Work in a directory that is yours, or name one with HOLDFAST_HOME."
+        yield Finding("home", Grade.FAIL, text, remedy)
 
 
 def _existing(path: Path) -> Path:
@@ -150,6 +166,8 @@ async def _database(settings: Settings, database_url: str | None, findings: list
         return NO_FLEET
     try:
         with database(settings) as url:
+            async with await connect(url, "holdfast doctor") as connection:
+                await refuse_shared_sessions(connection, url)
             connections = Connections(url, "holdfast doctor")
             try:
                 return await _server(connections, database_url, findings)
@@ -166,6 +184,7 @@ async def _server(connections: Connections, database_url: str | None, findings: 
     facts = await reader.server_facts()
     findings += [_server_version(facts), _clock(facts, (asked + time.time()) / 2), _durability(facts), _room(facts)]
     async with connections.use("reading") as connection:
+        findings.append(await _writing(connection, connections.url))
         found = await schema_status(connection)
     findings.append(_schema(found))
     if not found.is_current:
@@ -176,13 +195,23 @@ async def _server(connections: Connections, database_url: str | None, findings: 
     return fleet
 
 
+async def _writing(connection: Connection, url: str) -> Finding:
+    try:
+        await try_to_write(connection, url)
+    except Unreachable as error:
+        return Finding("writing", Grade.FAIL, error.message, "Until it takes writes again, every process waits for it.")
+    return Finding("writing", Grade.OK, "the database takes writes")
+
+
 def _schema(found: SchemaStatus) -> Finding:
+    if found.is_foreign:
+        return _failed("schema", foreign_schema())
     if found.is_current:
         return Finding("schema", Grade.OK, f"up to date ({counted(len(found.applied), 'migration')})")
     unknown, missing = list(found.unknown), list(found.missing)
     what = f"unknown migrations {unknown}" if unknown else f"missing migrations {missing}"
     remedy = "Install the version that made them." if found.unknown else "Apply them with: holdfast migrate"
-    return Finding("schema", Grade.FAIL if found.applied else Grade.WARN, what, remedy)
+    return Finding("schema", Grade.FAIL, what if found.applied else "there is none of ours in this database", remedy)
 
 
 def _server_version(facts: ServerFacts) -> Finding:

@@ -53,7 +53,7 @@ async def _run(
     as_json: bool,
     database_url: str | None,
 ) -> int:
-    async with open_database(settings) as store:
+    async with open_database(settings, create=True) as store:
         reader = Reader(store.connections, store.payloads)
         await refuse_unknown_handlers(definition, registry, reader)
         job_id = ""

@@ -35,7 +35,7 @@ def serve(
 async def _serve(
     service: str, settings: Settings, registry: Registry | None, queues: list[str] | None, *, as_json: bool
 ) -> int:
-    async with open_database(settings) as store:
+    async with open_database(settings, create=True) as store:
         services = Services(
             store.connections.url,
             settings,

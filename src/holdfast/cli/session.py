@@ -131,8 +131,9 @@ def begin_on(job: str, database_url: str | None) -> Settings:
 
 
 @asynccontextmanager
-async def open_database(settings: Settings) -> AsyncIterator[PostgresStore]:
-    async with open_store(settings) as store:
+async def open_database(settings: Settings, *, create: bool = False) -> AsyncIterator[PostgresStore]:
+    """The database of this command. Looking changes nothing: `create` is for those who bring work."""
+    async with open_store(settings, create=create) as store:
         yield store
 
 

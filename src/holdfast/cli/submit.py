@@ -58,7 +58,7 @@ def submit_job(
     given = read_inputs(definition, assignments, inputs_file) if definition is not None else None
 
     async def work() -> int:
-        async with open_database(settings) as store:
+        async with open_database(settings, create=True) as store:
             client, reader = Client(store), Reader(store.connections, store.payloads)
             chosen = definition or await client.definition(workflow)
             inputs = given if given is not None else read_inputs(chosen, assignments, inputs_file)

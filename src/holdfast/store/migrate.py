@@ -10,6 +10,7 @@ from psycopg import sql
 
 from holdfast.errors import Refused, SchemaMismatch
 from holdfast.store.connection import LOCK_SECONDS, Connection, connect
+from holdfast.store.usable import refuse_shared_sessions
 
 SCHEMA = "holdfast"
 OLDEST_SERVER = 150_000
@@ -30,10 +31,12 @@ class SchemaStatus:
     applied: tuple[int, ...]
     missing: tuple[int, ...]
     unknown: tuple[int, ...]
+    is_foreign: bool = False
+    """Whether there is a schema of our name that somebody else has made."""
 
     @property
     def is_current(self) -> bool:
-        return not self.missing and not self.unknown
+        return not self.missing and not self.unknown and not self.is_foreign
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -62,16 +65,31 @@ def ddl() -> str:
 
 
 async def status(connection: Connection) -> SchemaStatus:
-    cursor = await connection.execute(
-        "select to_regclass('holdfast.migrations') is not null",
+    known = {m.number: m.name for m in migrations()}
+    found = await connection.execute(
+        "select c.relname, array_agg(a.attname::text) from pg_class c join pg_namespace n on n.oid = c.relnamespace"
+        " left join pg_attribute a on a.attrelid = c.oid and a.attnum > 0"
+        " where n.nspname = 'holdfast' and c.relkind in ('r', 'p', 'v', 'm', 'f') group by c.oid, c.relname",
+        prepare=False,
     )
-    row = await cursor.fetchone()
-    applied: set[int] = set()
-    if row and row[0]:
-        cursor = await connection.execute("select number from holdfast.migrations")
-        applied = {r[0] for r in await cursor.fetchall()}
-    known = {m.number for m in migrations()}
-    return SchemaStatus(tuple(sorted(applied)), tuple(sorted(known - applied)), tuple(sorted(applied - known)))
+    columns = {row[0]: set(row[1]) for row in await found.fetchall()}
+    applied: dict[int, str] = {}
+    is_foreign = bool(columns) and not columns.get("migrations", set()) >= {"number", "name"}
+    if columns and not is_foreign:
+        made = await connection.execute("select number, name from holdfast.migrations", prepare=False)
+        applied = dict(await made.fetchall())
+        is_foreign = known[1] != applied.get(1, known[1])
+    if is_foreign:
+        return SchemaStatus((), tuple(sorted(known)), (), is_foreign=True)
+    missing, unknown = known.keys() - applied.keys(), applied.keys() - known.keys()
+    return SchemaStatus(tuple(sorted(applied)), tuple(sorted(missing)), tuple(sorted(unknown)))
+
+
+def foreign_schema() -> SchemaMismatch:
+    return SchemaMismatch(
+        f"The schema {SCHEMA} in this database belongs to another application. Nothing was changed.",
+        remedy="Give Holdfast a database in which no schema of that name exists.",
+    )
 
 
 async def migrate(url: str) -> list[Migration]:
@@ -81,7 +99,10 @@ async def migrate(url: str) -> list[Migration]:
         for migration in migrations():
             async with connection.transaction():
                 await _take_turn(connection)
-                if migration.number in (await status(connection)).applied:
+                found = await status(connection)
+                if found.is_foreign:
+                    raise foreign_schema()
+                if migration.number in found.applied:
                     continue
                 await connection.execute("create schema if not exists holdfast")
                 await connection.execute(
@@ -115,21 +136,32 @@ async def deploy(url: str) -> list[Migration]:
     return await migrate(url)
 
 
-async def ensure_schema(url: str, *, create: bool) -> None:
-    """Refuse a database whose schema or version does not fit; an empty one is set up if `create` says so."""
+async def ensure_schema(url: str, *, create: bool, upgrade: bool = False) -> None:
+    """Refuse a database that cannot be used, or whose schema does not fit.
+
+    Where there is no schema it is made if `create` says so; one that is behind is brought up to date by `upgrade`.
+    """
     async with await connect(url) as connection:
+        await refuse_shared_sessions(connection, url)
         if connection.info.server_version < OLDEST_SERVER:
             raise SchemaMismatch(
                 f"The database is Postgres {connection.info.server_version // 10_000}; holdfast needs 15 or newer.",
                 remedy="Use a newer server, or leave HOLDFAST_DATABASE_URL unset for the embedded one.",
             )
         found = await status(connection)
+    if found.is_foreign:
+        raise foreign_schema()
     if found.unknown:
         raise SchemaMismatch(
             f"The database has migrations that this version does not know: {list(found.unknown)}.",
             remedy="Install the version of holdfast that made them, or a newer one.",
         )
-    if found.missing and (create or not found.applied):
+    if not found.applied and not create:
+        raise SchemaMismatch(
+            f"There is no schema {SCHEMA} in this database: Holdfast has not been set up in it.",
+            remedy="Make it with: holdfast migrate",
+        )
+    if found.missing and (upgrade or not found.applied):
         await migrate(url)
     elif found.missing:
         raise SchemaMismatch(
@@ -163,6 +195,8 @@ async def rebuild(url: str, *, confirm: str) -> None:
                 f"A rebuild deletes every job in the database {name}.",
                 remedy=f"If that is what you want, confirm with the database's name: {name}",
             )
+        if (await status(connection)).is_foreign:
+            raise foreign_schema()
         async with connection.transaction():
             await _take_turn(connection)
             await connection.execute("drop schema if exists holdfast cascade")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from holdfast.apps.catalog.postgres import PostgresCatalog
@@ -64,6 +65,13 @@ def test_a_list_shows_how_much_there_is_and_where(stac: Terminal, filled: Postgr
 def test_an_empty_catalog_says_so(stac: Terminal) -> None:
     assert stac("list")[:2] == (0, "There are no collections yet.\n")
     assert json.loads(stac("list", "--json")[1]) == {"collections": []}
+
+
+def test_looking_makes_no_schema(stac: Terminal, database_url: str) -> None:
+    for words in ("list", "find --external a=1", "export out"):
+        assert stac(*words.split())[0] == 0, words
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        assert connection.execute("select from pg_namespace where nspname = 'stac'").fetchall() == []
 
 
 def test_looking_sets_no_database_up(stac: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def ensure_schema(connection: psycopg.Connection[Any]) -> None:
             )
 
 
-def _has_schema(connection: psycopg.Connection[Any]) -> bool:
+def has_schema(connection: psycopg.Connection[Any]) -> bool:
     # Not by to_regclass: a session that has not found the schema remembers so, also after it has waited for the lock.
     wanted = "select from pg_tables where schemaname = 'stac' and tablename = 'migrations'"
     return connection.execute(wanted).fetchone() is not None
@@ -56,7 +56,7 @@ def _has_schema(connection: psycopg.Connection[Any]) -> bool:
 
 def _missing(connection: psycopg.Connection[Any]) -> list[Migration]:
     known = migrations()
-    if not _has_schema(connection):
+    if not has_schema(connection):
         return known
     applied = {row["number"] for row in connection.execute("select number from stac.migrations").fetchall()}
     if applied - {migration.number for migration in known}:

@@ -15,7 +15,7 @@ from psycopg.rows import dict_row
 from holdfast import HoldfastError, InvalidInput, NotFound, Refused, Unreachable
 from holdfast.apps.catalog.extents import flat, round_earth, searched_range, written
 from holdfast.apps.catalog.interface import PAGE_ITEMS, Change, CollectionSummary, Json, Page, Upserted
-from holdfast.apps.catalog.migrate import ensure_schema
+from holdfast.apps.catalog.migrate import ensure_schema, has_schema
 from holdfast.apps.catalog.queries import query
 from holdfast.apps.catalog.rows import check_id, item_rows
 
@@ -45,7 +45,7 @@ class PostgresCatalog:
         except ValueError as error:
             raise InvalidInput(f"The collection {collection.get('id')!r} is not valid: {error}.") from None
         content = {name: value for name, value in collection.items() if name not in ("extent", "links")}
-        rows = self._ask("upsert_collection", collection_id=collection_id, content=_json(content))
+        rows = self._write("upsert_collection", collection_id=collection_id, content=_json(content))
         return ("created" if rows[0]["created"] else "updated") if rows else "unchanged"
 
     def upsert_items(self, collection_id: str, items: Sequence[Mapping[str, Any]]) -> Upserted:
@@ -53,7 +53,7 @@ class PostgresCatalog:
         if not rows:
             return Upserted()
         try:
-            (told,) = self._ask("upsert_items", collection_id=collection_id, rows=_json(rows))
+            (told,) = self._write("upsert_items", collection_id=collection_id, rows=_json(rows))
         except psycopg.errors.ForeignKeyViolation:
             raise NotFound(
                 f"There is no collection {collection_id} to register items in.",
@@ -105,6 +105,8 @@ class PostgresCatalog:
 
     def delete_items(self, collection_id: str, item_ids: Sequence[str]) -> int:
         with self._connection() as connection:
+            if not has_schema(connection):
+                return 0
             asked = {"collection_id": collection_id, "item_ids": list(item_ids)}
             return connection.execute(query("delete_items"), asked).rowcount
 
@@ -121,7 +123,17 @@ class PostgresCatalog:
             yield PostgresCatalog(self._url, connection)
 
     def _ask(self, name: str, **asked: Any) -> list[dict[str, Any]]:
+        """What is there. Looking makes no schema: where nobody has registered anything there is nothing."""
         with self._connection() as connection:
+            if not has_schema(connection):
+                return []
+            if self._given is None:
+                ensure_schema(connection)
+            return connection.execute(query(name), asked).fetchall()
+
+    def _write(self, name: str, **asked: Any) -> list[dict[str, Any]]:
+        with self._connection() as connection:
+            ensure_schema(connection)
             return connection.execute(query(name), asked).fetchall()
 
     @contextmanager
@@ -138,7 +150,6 @@ class PostgresCatalog:
                 connect_timeout=CONNECT_SECONDS,
                 application_name="holdfast catalog",
             ) as connection:
-                ensure_schema(connection)
                 yield connection
         except psycopg.errors.ForeignKeyViolation:
             raise
