@@ -137,7 +137,7 @@ def _settings(settings: Settings, database_url: str | None) -> Iterator[Finding]
             where = "--database-url"
         yield Finding("settings", Grade.OK, f"database from {where}, {settings.concurrency} tasks at a time")
     place = _existing(settings.home.resolve())
-    yield from _home(settings, place)
+    yield from _home(place)
     free = shutil.disk_usage(place).free / 1e9
     if free < FREE_GIGABYTES:
         yield Finding("disk", Grade.WARN, f"only {free:.1f} GB free in {place}", "Make room before it is full.")
@@ -145,7 +145,7 @@ def _settings(settings: Settings, database_url: str | None) -> Iterator[Finding]
         yield Finding("disk", Grade.OK, f"{free:.0f} GB free in {place}")
 
 
-def _home(settings: Settings, place: Path) -> Iterator[Finding]:
+def _home(place: Path) -> Iterator[Finding]:
     """Payloads, files and working directories lie at home, wherever the database is."""
     try:
         tempfile.TemporaryFile(dir=place).close()
