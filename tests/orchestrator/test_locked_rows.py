@@ -16,6 +16,7 @@ from tests.running import SHORT_LEASES, Engine, client_of, registry, serving
 pytestmark = pytest.mark.anyio
 
 WORK = "workflow_id: work\nnodes: {a: {handler: work, next: b}, b: {handler: echo}}"
+ECHO = "workflow_id: echoes\nnodes: {a: {handler: echo}}"
 NEIGHBOURS = 5
 OF_THE_JOB = {
     "jobs": "select 1 from jobs where job_id = %(job)s for update",
@@ -34,7 +35,10 @@ OF_THE_FLEET = {
 def locked(url: str, statement: str, job_id: str) -> Iterator[psycopg.Connection[Any]]:
     """The rows are locked inside; whoever forgot to commit is told by the end of the transaction."""
     with psycopg.connect(url, options="-c search_path=holdfast", application_name="forgetful") as connection:
-        assert connection.execute(statement.encode(), {"job": job_id}).fetchall(), "nothing was locked"
+        *first, last = statement.split("; ")
+        for one in first:
+            connection.execute(one.encode())
+        assert connection.execute(last.encode(), {"job": job_id}).fetchall(), "nothing was locked"
         yield connection
         connection.rollback()
 
@@ -88,6 +92,22 @@ async def test_processes_whose_own_rows_are_locked_go_on_under_others(database_u
                 assert (await engine.finished(job_id))["status"] == "completed"
             await another_row(engine, table)
             assert (await engine.finished(await engine.submit(WORK, key="late")))["status"] == "completed"
+
+
+async def test_a_locked_table_is_waited_for_under_the_same_row(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with client_of(database_url) as engine, serving(database_url):
+        assert (await engine.run(ECHO))["status"] == "completed"
+        before = await engine.query("select count(*) from holdfast.orchestrators")
+
+        async def was_met() -> bool:
+            return "orchestrator_retreats: The database at" in caplog.text
+
+        with locked(database_url, "lock table inbox in access exclusive mode; select 1", ""):
+            await eventually(was_met)
+        assert (await engine.finished(await engine.submit(ECHO, key="late")))["status"] == "completed"
+        assert await engine.query("select count(*) from holdfast.orchestrators") == before
 
 
 async def another_row(engine: Engine, table: str) -> None:

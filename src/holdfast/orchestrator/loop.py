@@ -149,8 +149,9 @@ class Orchestrator:
         try:
             result = await self._run_cycle(self._owner)
         except Locked:
-            # Where no job is to blame it is our own row, which nobody can end either: we go on under another one.
-            self._locked_out, self._owner = self._owner.orchestrator_id, None
+            # No job is to blame. If it is our own row, which nobody can end either, we go on under another one.
+            if await self._store.is_locked_out(self._owner.orchestrator_id):
+                self._locked_out, self._owner = self._owner.orchestrator_id, None
             raise
         self._announce(result)
         if result.yields:

@@ -100,10 +100,10 @@ class PostgresCycle:
         without = plain(aside)
         handed = [report_statement(handover.worker, handover.reports)] if handover is not None else []
         hurry: list[Statement] = [(HURRIED, {})] if is_hurried else []
-        _, *rest = await self._exchange(
+        _, fence, *rest = await self._exchange(
             (b"begin", {}),
-            *hurry,
             (query("fence"), {"me": self._me, "mark": self._mark}),
+            *hurry,
             *handed,
             (
                 query("claim_jobs"),
@@ -121,7 +121,7 @@ class PostgresCycle:
                 },
             ),
         )
-        fence, *told, unowned, waiting = rest[len(hurry) :]
+        *told, unowned, waiting = rest[len(hurry) :]
         if not fence:
             await self.rollback()
             raise Fenced(f"orchestrator {self._me} was taken over")

@@ -670,6 +670,10 @@ class Store(Protocol):
         """The cycle came to nothing, and we live."""
         ...
 
+    async def is_locked_out(self, orchestrator_id: int) -> bool:
+        """Whether another session keeps this orchestrator's own row locked: no cycle can begin."""
+        ...
+
     async def inherit(self, orchestrator_id: int, former: int, limit: int) -> dict[str, str]:
         """Take up to `limit` of the jobs of an orchestrator that this process was: its row cannot be ended just now."""
         ...

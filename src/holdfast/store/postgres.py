@@ -220,6 +220,10 @@ class PostgresStore:
         """The cycle came to nothing, and we live."""
         await self._execute("forget_open_cycle", me=orchestrator_id)
 
+    async def is_locked_out(self, orchestrator_id: int) -> bool:
+        """Whether another session keeps this orchestrator's own row locked: no cycle can begin."""
+        return not await self._fetch("own_row", me=orchestrator_id)
+
     async def inherit(self, orchestrator_id: int, former: int, limit: int) -> dict[str, str]:
         """Take up to `limit` of the jobs of an orchestrator that this process was: its row cannot be ended just now."""
         return dict(await self._fetch("inherit_jobs", me=orchestrator_id, former=former, limit=limit))

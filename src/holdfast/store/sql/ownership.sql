@@ -91,6 +91,10 @@ update jobs j set reason = 'orchestrator_error: ' || left(%(problem)s, 500)
 from (select job_id from jobs where job_id = %(job)s for update skip locked) free
 where j.job_id = free.job_id and j.finished_at is null and (j.owner is null or j.owner = %(me)s);
 
+-- name: own_row
+-- Nothing: another session keeps it locked, or has ended it. A transaction of ours that holds it is in nobody's way.
+select 1 from orchestrators where orchestrator_id = %(me)s and ended_at is null for share skip locked;
+
 -- name: inherit_jobs
 -- The jobs of an orchestrator whose own row another session keeps locked, by the process that was that orchestrator: with
 -- its row locked it has no transaction, and nobody can end it.
