@@ -268,7 +268,7 @@ async def restart_postgres(case: Case) -> None:
 
 
 async def turn_read_only(case: Case) -> None:
-    """Postgres takes no writes until all leases are over, as before a promotion. Nobody ends; measured from then on."""
+    """Postgres takes no writes until all leases are over, as before a promotion. No process ends. Measured after it."""
     started = await case.fleet.up(ORCHESTRATOR, WORKER)
     await case.submit(workload.jobs(copies=LOAD_COPIES))
     await case.until_work_is_leased()

@@ -118,7 +118,7 @@ def test_a_database_that_takes_no_writes_is_exit_6(command: Command, database_ur
 def test_a_full_disk_is_exit_6(command: Command, tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as server:
         url = server.new_database()
-        # The first connection to a database writes a file; without it nobody could connect.
+        # The first connection to a database writes a file; without it no session could begin.
         psycopg.connect(url).close()
         with suppress(OSError), (server.home / "ballast").open("wb") as file:
             while True:

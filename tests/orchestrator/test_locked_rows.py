@@ -33,7 +33,7 @@ OF_THE_FLEET = {
 
 @contextmanager
 def locked(url: str, statement: str, job_id: str) -> Iterator[psycopg.Connection[Any]]:
-    """The rows are locked inside; whoever forgot to commit is told by the end of the transaction."""
+    """The rows are locked inside."""
     with psycopg.connect(url, options="-c search_path=holdfast", application_name="forgetful") as connection:
         *first, last = statement.split("; ")
         for one in first:

@@ -56,7 +56,7 @@ async def test_a_database_that_turns_read_only_is_waited_for_and_the_job_complet
     assert "takes no writes" in caplog.text
 
 
-async def test_a_listener_outlives_a_database_that_lets_nobody_listen(server: Server) -> None:
+async def test_a_listener_outlives_a_database_that_refuses_listen(server: Server) -> None:
     """As a standby does before its promotion."""
     url, told = server.new_database(), asyncio.Event()
     listener = Listener(url, {"in no way; a channel": lambda _: told.set()})

@@ -19,7 +19,7 @@ from holdfast.store.interface import Handover, Store
 logger = logging.getLogger("holdfast.orchestrator")
 
 SWEEP_SECONDS = 1.0
-UPKEEP_SHARE = 0.05
+UPKEEP_SHARE = 0.02
 """How much of its time an orchestrator spends at most on looking through all that waits, and through all open jobs."""
 TAKE_LIMIT = 2000
 RETREAT_SECONDS = 0.2
@@ -149,7 +149,7 @@ class Orchestrator:
         try:
             result = await self._run_cycle(self._owner)
         except Locked:
-            # No job is to blame. If it is our own row, which nobody can end either, we go on under another one.
+            # No job is to blame. If it is our own row, no other process can end it, and we go on under another one.
             if await self._store.is_locked_out(self._owner.orchestrator_id):
                 self._locked_out, self._owner = self._owner.orchestrator_id, None
             raise
@@ -237,7 +237,7 @@ class Orchestrator:
             await self._store.set_aside(job_id, owner.orchestrator_id, KILLS)
 
     async def _adopt(self, owner: Owner, taking: Awaitable[dict[str, str]]) -> dict[str, str]:
-        """Without an answer nobody knows what is ours: end, and take it over again. A lock is an answer."""
+        """Without an answer it is unknown what is ours: end, and take it over again. A lock is an answer."""
         try:
             taken = await taking
         except Locked:

@@ -317,7 +317,7 @@ def _has_open_password(rest: str) -> bool:
 
 
 def _costs_the_line(error: psycopg.DatabaseError) -> bool:
-    """Whether a line that met this is replaced: the next one may reach another server. A lock is nobody's loss."""
+    """Whether a line that met this is replaced: the next one may reach another server. A lock costs no line."""
     return isinstance(error, psycopg.OperationalError) and not isinstance(error, psycopg.errors.LockNotAvailable)
 
 

@@ -280,7 +280,7 @@ class PostgresCycle:
         return statements
 
     def _deleted(self, handled: Sequence[int]) -> list[Statement]:
-        """Signals that were handled: each was nobody's when this cycle opened, or ours."""
+        """Signals that were handled: each had no owner when this cycle opened, or was ours."""
         owners = plain(ANYBODY if signal_id in self._unowned else self._me for signal_id in handled)
         return [(query("delete_signals"), {"owner": owners, "id": plain(handled)})] if handled else []
 
@@ -354,9 +354,9 @@ class PostgresCycle:
         return (await self._exchange((query(name), parameters)))[0]
 
     async def _exchange(self, *statements: Statement) -> list[Rows]:
-        """One round trip. When the connection breaks, nobody knows what became of it: the caller must forget.
+        """One round trip. When the connection breaks, its outcome is unknown: the caller must forget.
 
-        Locked says what did: nothing, because another session keeps a row locked.
+        Locked says that it changed nothing, because another session keeps a row locked.
         """
         try:
             return [answer.rows for answer in await self._connections.exchange(ROLE, *statements)]

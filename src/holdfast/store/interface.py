@@ -538,8 +538,8 @@ class Cycle(Protocol):
 
         The reports of a handover are taken first, as if the worker had reported, but inside this transaction.
         Raises Fenced if someone took over, Locked if another session keeps the owner's own row locked, and
-        HistoryChanged if what the owner remembers may not be what is here. Whoever is hurried does not wait for what is
-        locked in the whole transaction.
+        HistoryChanged if what the owner remembers may not be what is here. A hurried cycle waits hardly at all for rows
+        that are locked.
         """
         ...
 

@@ -38,7 +38,7 @@ class Listener:
 
     async def _listen(self) -> None:
         while True:
-            # Whatever it is, a standby that lets nobody listen too: polling goes on, and we try again.
+            # Whatever it is, also a standby that refuses LISTEN: polling goes on, and we try again.
             with contextlib.suppress(psycopg.Error, Unreachable):
                 async with await connect(self._url, "holdfast listener") as connection:
                     for channel in self._channels:

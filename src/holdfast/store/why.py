@@ -110,7 +110,7 @@ def _of_the_job(standing: Standing) -> Iterator[Reason]:
         since = standing.unread_since or job.created_at
         yield Reason(Cause.NO_ORCHESTRATOR, since=since, details=signals)
     elif not job.owner_is_alive and any("orchestrators" in lock.tables for lock in standing.locks):
-        return  # Nobody takes over while the owner's own row is locked.
+        return  # No orchestrator takes over while the owner's own row is locked.
     elif not job.owner_is_alive:
         cause = Cause.OWNER_GONE if standing.orchestrators else Cause.NO_ORCHESTRATOR
         owner = job.owner or f"orchestrator {job.owner_id}"

@@ -123,7 +123,7 @@ class PostgresCatalog:
             yield PostgresCatalog(self._url, connection)
 
     def _ask(self, name: str, **asked: Any) -> list[dict[str, Any]]:
-        """What is there. Looking makes no schema: where nobody has registered anything there is nothing."""
+        """What is there. Looking makes no schema: where nothing was registered there is nothing."""
         with self._connection() as connection:
             if not has_schema(connection):
                 return []

@@ -86,18 +86,18 @@ delete from open_cycles where orchestrator_id = %(me)s;
 
 -- name: set_aside
 -- Why nothing happens with a job; the next commit that moves it takes the words away. If the row is what another session
--- keeps locked, the words are not written: nobody waits for that.
+-- keeps locked, the words are not written: no process waits for that.
 update jobs j set reason = 'orchestrator_error: ' || left(%(problem)s, 500)
 from (select job_id from jobs where job_id = %(job)s for update skip locked) free
 where j.job_id = free.job_id and j.finished_at is null and (j.owner is null or j.owner = %(me)s);
 
 -- name: own_row
--- Nothing: another session keeps it locked, or has ended it. A transaction of ours that holds it is in nobody's way.
+-- Nothing: another session keeps it locked, or has ended it. A transaction of ours that holds it does not count.
 select 1 from orchestrators where orchestrator_id = %(me)s and ended_at is null for share skip locked;
 
 -- name: inherit_jobs
 -- The jobs of an orchestrator whose own row another session keeps locked, by the process that was that orchestrator: with
--- its row locked it has no transaction, and nobody can end it.
+-- its row locked it has no transaction, and no other process can end it.
 with left_behind as (
     select j.job_id from jobs j
     where j.finished_at is null and j.owner = %(former)s

@@ -27,7 +27,7 @@ join jobs j on j.job_id = any(array[h.job_id])
 where j.stop_cause = 'cancelled';
 
 -- name: save_progress
--- Of rows that another session keeps locked it is not told: no heartbeat waits for that.
+-- Rows that another session keeps locked are left out: no heartbeat waits for them.
 with free as materialized (
     select q.job_id, q.node, q.item, p.progress
     from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[], %(progress)s::jsonb[])
