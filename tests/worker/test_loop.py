@@ -100,7 +100,7 @@ async def test_an_announcement_wakes_a_worker_that_polls_rarely(database_url: st
 
     me = await stage.orchestrator()
     job_id = await stage.owned_job(me)
-    async with serving(database_url, work, poll_seconds=3600) as service:
+    async with serving(database_url, work, poll_seconds=3600, renew_seconds=5.0) as service:
 
         async def is_there() -> bool:
             return service.worker._worker is not None and not service.wake.is_set()
@@ -147,7 +147,7 @@ async def test_every_slot_is_filled_even_if_it_takes_several_claims(database_url
     me = await stage.orchestrator()
     job_id = await stage.owned_job(me)
     await stage.enqueue(me, job_id, items=range(6))
-    async with serving(database_url, work, concurrency=6, claim_batch=2, poll_seconds=3600):
+    async with serving(database_url, work, concurrency=6, claim_batch=2, poll_seconds=3600, renew_seconds=5.0):
         found = await reports(stage, me, 6)
     assert [s.outcome for s in found] == ["done"] * 6
 
