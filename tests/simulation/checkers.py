@@ -79,8 +79,7 @@ class Checkers:
         self._executions[key] += 1
 
     def begun(self, worker_id: int, key: Key, epoch: int) -> None:
-        """3: a handler begins only while the lease of its worker lives. On a real database only the world's clock ends
-        leases, and nobody looks at the workers' rows."""
+        """3: a handler begins only while its worker's lease lives. The record of a real database has no workers."""
         worker = self.db.workers.get(worker_id)
         if self._has_gone_back:
             # In an earlier state of the database the lease may be over that its worker has renewed since.

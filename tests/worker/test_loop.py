@@ -464,7 +464,7 @@ async def test_invariant_20_a_task_that_comes_late_to_its_slot_does_not_begin_if
 async def test_invariant_3_nothing_begins_when_the_lease_is_over_by_the_workers_own_clock(
     database_url: str, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The machine slept after the claim: its clock has gone on, and nobody has noticed yet."""
+    """The machine slept after the claim: its clock has gone on, and no heartbeat has noticed yet."""
     slept = 0.0
     ran: list[int] = []
 

@@ -39,7 +39,7 @@ AHEAD_SECONDS = 0.1
 """How much work may lie claimed and not begun: what the slots finish in this time. Longer tasks are not claimed ahead:
 a slot that waits for its next claim then loses next to nothing."""
 WAIT_SECONDS = 0.5
-"""How long a claimed task may wait for its slot, if the tasks before it take longer than was to be expected. Then it
+"""How long a claimed task may wait for its slot, if the tasks before it take longer than expected. Then it
 goes back: somebody else may be free, and its job may have been paused."""
 NARROW_BATCH = 10
 """How much is claimed at a time while a wide job has others beside it, which wait for the end of the claim."""
@@ -165,7 +165,7 @@ class Worker:
             try:
                 taken, leases = await self._report_and_claim(worker, reports, room)
             except Unreachable:
-                # Nobody knows whether the claim was made: what it leased without our knowledge is a stray.
+                # The claim may have been made: what it leased without our knowledge is a stray.
                 if worker is self._worker:
                     self._reports = reports + self._reports
                 raise

@@ -127,7 +127,7 @@ class Pulse:
         self._watcher: subprocess.Popen[bytes] | None = None
         self._ended = asyncio.Event()
         self._last = b""
-        # Both go when nobody has them open any more.
+        # Both go with the last process that has them open.
         self._shared = tempfile.TemporaryFile()  # noqa: SIM115
         self._signals = tempfile.TemporaryFile()  # noqa: SIM115
         os.ftruncate(self._shared.fileno(), BOARD_BYTES)
@@ -173,8 +173,10 @@ class Pulse:
 
     @contextlib.contextmanager
     def _noting_signals(self) -> Iterator[None]:
-        """Whoever is asked to end leaves a note for the watcher, also while Python code cannot run: faulthandler writes
-        it, as a traceback, before it calls the handler that was there."""
+        """A signal to end leaves a note for the watcher, also while Python code cannot run.
+
+        faulthandler writes it, as a traceback, and then calls the handler that was there.
+        """
         numbers = (signal.SIGTERM, signal.SIGINT)
         for number in numbers:
             faulthandler.register(number, self._signals, all_threads=False, chain=True)
