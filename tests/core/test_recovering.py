@@ -303,8 +303,42 @@ def test_a_fan_out_of_which_some_items_stay_cancelled_ends_as_cancelled_invarian
     driver.cancel()
     assert driver.recover("clear", "each", items=(1,)).applied
     assert run(driver) == [("each", 1)]
-    assert (driver.status_of("each"), driver.node("each").reason) == ("cancelled", "items_cancelled")
+    assert (driver.status_of("each"), driver.node("each").reason) == ("cancelled", "job_cancelled")
     assert driver.state.is_terminal
+
+
+def test_a_clear_on_a_cancelled_job_leaves_it_cancelled_until_nothing_of_it_is_missing() -> None:
+    driver = pipeline(items=4)
+    driver.done("split")
+    driver.cancel()
+    assert driver.recover("clear", "each", items=(1,)).applied
+    run(driver)
+    assert driver.state.status == "cancelled"
+    assert driver.recover("clear", "split").applied
+    run(driver)
+    assert driver.state.status == "completed", "the clear of what comes first ran all that follows it"
+
+
+def test_what_a_cancel_had_cancelled_keeps_the_job_cancelled_where_other_items_fail() -> None:
+    driver = pipeline(items=4)
+    driver.done("split")
+    driver.cancel()
+    assert driver.recover("clear", "each", items=(1,)).applied
+    run(driver, ("each", 1))
+    assert (driver.status_of("each"), driver.state.status) == ("failed", "cancelled")
+
+
+def test_a_clear_on_a_job_that_a_failure_stopped_leaves_it_failed() -> None:
+    flow = Workflow("w")
+    flow.task("a", handler="h")
+    flow.task("b", handler="h")
+    driver = Driver(flow, rules=RULES)
+    driver.submit()
+    driver.fail("a", permanent=True)
+    assert driver.node("b").reason == "job_stopped"
+    assert driver.recover("clear", "a").applied
+    run(driver)
+    assert (driver.status_of("a"), driver.status_of("b"), driver.state.status) == ("completed", "cancelled", "failed")
 
 
 def test_what_held_a_job_is_forgotten_when_it_ends() -> None:
@@ -386,7 +420,7 @@ def test_a_job_of_which_some_was_left_cancelled_says_so() -> None:
     driver.cancel()
     assert driver.recover("rerun", "a").applied
     driver.done("a")
-    assert driver.state.status == "failed"
+    assert driver.state.status == "cancelled"
     assert "b had been cancelled" in (driver.state.error or {})["message"]
 
 

@@ -85,6 +85,8 @@ def test_a_plan_is_refused_where_the_owner_refuses_and_for_the_same_reason(
     driver = made()
     plan = make_steering(open_job(driver.state), [], verb)
     driver.send(signal(verb))
+    if not driver.answers or driver.answers[-1].signal_id != 99:
+        driver.pass_time(driver.state.rules.grace_seconds)  # What runs does not finish within the grace.
     told = driver.answers[-1]
     assert told.signal_id == 99
     assert told.applied == isinstance(plan, Steering)

@@ -260,6 +260,67 @@ def test_a_cancel_without_an_id_is_applied_and_answers_nobody() -> None:
     assert driver.state.status == "cancelled"
 
 
+def last_one_runs(*, borders: bool = True) -> Driver:
+    """`a` has completed, and `b`, the last, is held by a worker; perhaps an end is behind it."""
+    flow = Workflow("w")
+    if borders:
+        flow.start("start", next="a")
+    flow.task("a", handler="h")
+    flow.task("b", handler="h", after="a")
+    if borders:
+        flow.end("end", after="b")
+    driver = Driver(flow, rules=RULES)
+    driver.submit()
+    driver.done("a", output=1)
+    driver.claim("b")
+    return driver
+
+
+@pytest.mark.parametrize("borders", [True, False])
+def test_a_cancel_whose_last_tasks_finish_within_the_grace_came_too_late_and_the_job_is_completed(
+    borders: bool,
+) -> None:
+    driver = last_one_runs(borders=borders)
+    driver.cancel()
+    assert driver.answers == [], "whether it ends anything is not known yet"
+    assert driver.state.stop == Stop(StopCause.CANCELLED, START + 30, signal_id=7)
+    driver.done("b", output=5)
+    assert driver.answers == [AnswerSignal(7, False, "too late: its last tasks have finished, and it is completed")]
+    assert set(driver.statuses().values()) == {"completed"}
+    assert (driver.state.status, driver.state.result, driver.state.error) == ("completed", 5, None)
+
+
+def test_a_cancel_whose_last_task_does_not_finish_within_the_grace_is_carried_out() -> None:
+    driver = last_one_runs()
+    driver.cancel()
+    driver.pass_time(30)
+    assert driver.answers == [AnswerSignal(7, True, "cancelled")]
+    assert (driver.status_of("b"), driver.status_of("end")) == ("cancelled", "cancelled")
+    assert driver.state.status == "cancelled"
+
+
+def test_a_cancel_whose_last_task_fails_within_the_grace_came_too_late_and_the_job_is_failed() -> None:
+    driver = last_one_runs()
+    driver.cancel()
+    driver.fail("b", message="no luck", permanent=True)
+    (answer,) = driver.answers
+    assert not answer.applied and "it is failed" in answer.reason
+    assert driver.state.status == "failed"
+    assert driver.state.error is not None and driver.state.error["message"] == "no luck"
+
+
+def test_a_cancel_that_withdraws_items_of_a_fan_out_that_still_runs_is_answered_at_once() -> None:
+    driver = with_fan_out(width=4)
+    driver.done("a")
+    driver.claim("f", 0)
+    driver.cancel()
+    assert driver.answers == [AnswerSignal(7, True, "cancelled")]
+    assert driver.state.status == "running"
+    driver.done("f", 0)
+    assert (driver.status_of("f"), driver.node("f").reason) == ("cancelled", "job_cancelled")
+    assert driver.state.status == "cancelled"
+
+
 @pytest.mark.parametrize("status", ["completed", "failed", "partial", "cancelled"])
 def test_cancelling_a_finished_job_is_refused_with_the_reason_invariant_4(status: str) -> None:
     driver = side_by_side("important" if status == "partial" else None)
@@ -269,7 +330,7 @@ def test_cancelling_a_finished_job_is_refused_with_the_reason_invariant_4(status
         driver.fail("a", permanent=True)
     driver.run()
     before = (driver.state.error, driver.state.stop, len(driver.events))
-    assert driver.cancel() == [AnswerSignal(7, False, f"it is already {status}")]
+    assert driver.cancel() == [AnswerSignal(7, False, f"too late, it is already {status}")]
     assert (driver.state.error, driver.state.stop, len(driver.events)) == before
     assert driver.state.status == status
 
@@ -286,9 +347,23 @@ def test_cancelling_twice_is_refused_the_second_time() -> None:
 def test_a_cancel_cuts_the_drain_of_a_failure_short_and_names_the_job() -> None:
     driver = stopping()
     driver.cancel()
-    assert driver.state.stop == Stop(StopCause.CANCELLED, START + 30)
+    assert driver.state.stop == Stop(StopCause.CANCELLED, START + 30, signal_id=7)
     driver.pass_time(30)
     assert driver.state.status == "cancelled"
+
+
+def test_a_failure_that_only_the_cancel_keeps_from_its_retry_leaves_the_job_cancelled() -> None:
+    driver = last_one_runs()
+    driver.cancel()
+    driver.fail("b")
+    assert driver.answers == [AnswerSignal(7, True, "cancelled")]
+    assert (driver.status_of("b"), driver.state.status) == ("failed", "cancelled")
+    driver = with_fan_out(width=1)
+    driver.done("a")
+    driver.claim("f", 0)
+    driver.cancel()
+    driver.fail("f", 0)
+    assert (driver.status_of("f"), driver.state.status) == ("failed", "cancelled")
 
 
 def test_cancelling_withdraws_a_task_that_waits_for_its_retry() -> None:
@@ -396,7 +471,7 @@ def test_items_in_the_window_that_are_leased_leave_ranges_with_holes() -> None:
     driver.claim("f", 3)
     driver.claim("f", 4)
     driver.cancel()
-    assert driver.event("task_cancelled").data == {"items": [[0, 2], [5, 7]], "count": 6, "reason": "job_stopped"}
+    assert driver.event("task_cancelled").data == {"items": [[0, 2], [5, 7]], "count": 6, "reason": "job_cancelled"}
     driver.pass_time(30)
     assert [e.data["items"] for e in driver.events if e.event == "task_cancelled" and e.data] == [
         [[0, 2], [5, 7]],

@@ -77,8 +77,10 @@ class Mirror:
         match new["kind"], new["outcome"]:
             case "rejected", _:
                 history.rejections.append((_key(new), new["epoch"]))
-            case "cancel" | "recover" | "pause" | "unpause", _:
+            case "cancel" | "recover" | "pause" | "unpause" as kind, _:
                 history.asked.add(new["id"])
+                if kind == "cancel":
+                    history.cancels[new["id"]] = new["job_id"]
             case "report", "done" | "failed" if (new["data"] or {}).get("code") != "TIMEOUT":
                 reporter = int(new["worker"].removeprefix("w"))
                 history.accepted.append((new["sent_at"], _key(new), new["epoch"], reporter))

@@ -315,11 +315,13 @@ class Checkers:
         assert job["finished_at"] >= job["started_at"], f"5: {job_id} ended before it began"
         assert set(nodes) == set(program.graph.order), f"13: {job_id} ended before all its nodes had"
         assert all(n.status in TERMINAL for n in nodes.values()), f"13: {job_id} ended before all its nodes had"
-        assert job["status"] == self._expected_status(job, nodes, program), f"13: {job_id} is {job['status']}"
+        assert job["status"] == self._expected_status(nodes, program), f"13: {job_id} is {job['status']}"
         assert not any(key[0] == job_id for key in self.db.queue), f"11: {job_id} ended and still has queued tasks"
 
-    def _expected_status(self, job: dict[str, Any], nodes: dict[str, NodeRow], program: Program) -> str:
-        if job["stop_cause"] == "cancelled":
+    def _expected_status(self, nodes: dict[str, NodeRow], program: Program) -> str:
+        borders = (NodeType.START, NodeType.END)
+        kept = [n for name, n in nodes.items() if program.nodes[name].node.type not in borders]
+        if any(node.reason == "job_cancelled" for node in kept):
             return "cancelled"
         worst = "completed"
         for name, node in nodes.items():
@@ -383,6 +385,7 @@ class Checkers:
         assert not self.db.queue, f"11: rows are left in the queue: {list(self.db.queue)[:5]}"
         unanswered = self.db.history.asked - set(self.db.answers)
         assert not unanswered, f"signals of people were never answered: {unanswered}"
+        self._check_cancels()
         told = sum(event == "report_rejected" for events in self.db.events.values() for _, event, *_ in events)
         assert told >= self.db.history.rejected, "1: a report was rejected and nobody was told"
         for job in jobs:
@@ -391,6 +394,24 @@ class Checkers:
             self._check_holds(job.job_id)
             self._check_budgets(job.job_id)
             self._check_batches(job.job_id)
+
+    def _check_cancels(self) -> None:
+        """11: a cancel that was carried out has ended something early, and the job was cancelled; one that was refused
+        has ended nothing, and left no trace in a job that nobody recovered."""
+        for signal_id, job_id in self.db.history.cancels.items():
+            applied, _ = self.db.answers[signal_id]
+            ends = {event for _, event, *_ in self.db.events[job_id]} & JOB_ENDS
+            assert not applied or "job_cancelled" in ends, f"11: the cancel of {job_id} was applied, and it {ends}"
+            others = [
+                a
+                for other, job in self.db.history.cancels.items()
+                if job == job_id
+                for a in (self.db.answers[other][0],)
+            ]
+            if not any(others):
+                assert "job_cancelled" not in ends, f"11: {job_id} was cancelled, and no cancel was carried out"
+                error = self.db.jobs[job_id]["error"] or {}
+                assert error.get("code") != "CANCELLED", f"22: {job_id} is explained by a cancel that was refused"
 
     def _check_batches(self, job_id: str) -> None:
         """8: what a fan-in completed with is what its batches read, and these read their items as they are now."""

@@ -168,7 +168,7 @@ class ModelCycle(Transaction):
             job_id, job["tenant"], job["definition_hash"], job["status"], job["priority"], job["run"],
             job["generation"], job["owner"], job["epoch"], job["inputs"], job["error"], job["created_at"],
             job["started_at"], job["deadline_at"], job["stop_cause"], job["stop_until"], job["stop_leases_ended"],
-            job["holds"],
+            job["stop_signal"], job["holds"],
             self.db.events[job_id][-1][0],
         )  # fmt: skip
 

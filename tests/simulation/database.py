@@ -46,6 +46,8 @@ class History:
     gone_back: int = 0
     killed: int = 0
     asked: set[int] = field(default_factory=set)
+    cancels: dict[int, str] = field(default_factory=dict)
+    """The job that each cancel was about."""
     reset: dict[Key, int] = field(default_factory=dict)
     """Tasks that a verb has sent back, and the epoch that was their last before it."""
     resets: list[Key] = field(default_factory=list)
@@ -159,6 +161,8 @@ class Database:
         self.inbox[signal_id] = {"job_id": job_id, "kind": kind, "owner": owner, **columns}
         if kind in ("cancel", "recover", "pause", "unpause"):
             self.history.asked.add(signal_id)
+        if kind == "cancel":
+            self.history.cancels[signal_id] = job_id
         self.dirty.add(job_id)
         return signal_id
 

@@ -76,8 +76,8 @@ class ModelStore:
                 "inputs": orjson.loads(orjson.dumps(job.inputs)), "status": "pending", "owner": None, "epoch": 0,
                 "priority": job.priority, "generation": 1, "reason": None, "result": None, "error": None,
                 "created_at": self.db.now, "started_at": None, "finished_at": None, "deadline_at": None,
-                "stop_cause": None, "stop_until": None, "stop_leases_ended": False, "holds": [], "tenant": job.tenant,
-                "run": run, "previous": known, "deaths": 0, "died_at": None,
+                "stop_cause": None, "stop_until": None, "stop_leases_ended": False, "stop_signal": None, "holds": [],
+                "tenant": job.tenant, "run": run, "previous": known, "deaths": 0, "died_at": None,
             }  # fmt: skip
             created = {"previous": known} if known is not None else None
             self.db.events[job.job_id].append((1, "job_created", None, None, None, created))

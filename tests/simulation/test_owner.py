@@ -266,7 +266,7 @@ def test_a_signal_that_was_sent_to_the_owner_of_a_job_that_ended_meanwhile_is_an
     assert signal_id in stage.db.inbox, "it is not the owner's any more, so it is left for the sweep"
     finish(stage.store.sweep_inbox())
     stage.cycle()
-    assert stage.db.answers[signal_id] == (False, "it is already completed")
+    assert stage.db.answers[signal_id] == (False, "too late, it is already completed")
     assert stage.job["owner"] is None
 
 

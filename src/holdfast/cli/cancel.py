@@ -25,6 +25,7 @@ from holdfast.store.reading import Reader, Snapshot
 
 ANSWER_SECONDS = 5.0
 LOOK_SECONDS = 0.05
+STOPPING = "stopping"
 
 Answer = tuple[bool, str] | None
 
@@ -62,8 +63,11 @@ async def _cancel(
         if not detach:
             told = await (wait_for_answer(store, signal_id) if alive else _drive(store, settings, signal_id, job_id))
         await refuse_if_told(client, job_id, SteeringVerb.CANCEL, told)
-        status = (await reader.snapshot(job_id, whole=False)).job.status
-        _tell(job_id, signal_id, told, status, alive=alive, as_json=as_json, database_url=url)
+        now = (await reader.snapshot(job_id, whole=False)).job
+        is_stopping = now.reason == STOPPING
+        _tell(
+            job_id, signal_id, told, now.status, alive=alive, is_stopping=is_stopping, as_json=as_json, database_url=url
+        )
         if found.unreadable is not None and told is None:
             say_unreadable(found.unreadable)
     return ExitCode.DONE
@@ -137,6 +141,7 @@ def _tell(
     status: str,
     *,
     alive: bool,
+    is_stopping: bool,
     as_json: bool,
     database_url: str | None,
 ) -> None:
@@ -149,6 +154,10 @@ def _tell(
             "status": status,
         }
         answer_json(result)
+    elif told is None and is_stopping:
+        answer(f"Job {job_id} is stopping: its last tasks run, and have the grace period to finish.")
+        say("  → If they do, the job completes, and the cancel was too late.")
+        say(f"  → {command(f'watch {short(job_id)}', database_url)}")
     elif told is None:
         answer(f"The cancel of job {job_id} is recorded; its owner has not answered yet.")
         if not alive:

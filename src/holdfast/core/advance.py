@@ -13,7 +13,7 @@ from holdfast.core.breaking import BreakerState
 from holdfast.core.dispatching import dispatch
 from holdfast.core.effects import AnswerSignal, Effect
 from holdfast.core.failing import failure
-from holdfast.core.outcome import counts, default_result, first_error, is_bad, job_status
+from holdfast.core.outcome import counts, default_result, first_error, is_bad, job_status, was_cancelled
 from holdfast.core.readiness import Verdict, decide
 from holdfast.core.signals import (
     BreakerChanged,
@@ -32,7 +32,16 @@ from holdfast.core.signals import (
     TimePassed,
     WorkContinued,
 )
-from holdfast.core.states import TERMINAL, JobState, JobStatus, NodeState, Status, StopCause, Trigger
+from holdfast.core.states import (
+    TERMINAL,
+    UPSTREAM_FAILED,
+    JobState,
+    JobStatus,
+    NodeState,
+    Status,
+    StopCause,
+    Trigger,
+)
 from holdfast.core.steering import SteeringVerb
 from holdfast.core.turn import Turn
 from holdfast.define.node import Importance, NodeType
@@ -74,6 +83,7 @@ def advance(state: JobState, signal: Signal, now: float) -> list[Effect]:
         case _:
             assert_never(signal)
     _settle(turn)
+    _answer_cancel(turn)
     return turn.effects
 
 
@@ -119,8 +129,23 @@ def _settle(turn: Turn) -> None:
         for target in state.program.graph.outgoing[name]:
             if state.stop is None and state.nodes[target].status is Status.PENDING:
                 _decide(turn, state.nodes[target])
+    _end_borders(turn)
     if all(n.status in TERMINAL for n in state.nodes.values()):
         _finish_job(turn)
+
+
+def _end_borders(turn: Turn) -> None:
+    """Where a cancel waited for the last tasks: the end is reached if it ended nothing early."""
+    state = turn.state
+    is_over = all(node.status in TERMINAL for name, node in state.nodes.items() if counts(state, name))
+    if state.stop is None or not is_over:
+        return
+    for name in state.program.graph.order:
+        node = state.nodes[name]
+        if node.status is Status.PENDING and was_cancelled(state):
+            turn.finish_node(node, Trigger.JOB_STOPPED, reason=state.stop_reason)
+        elif node.status is Status.PENDING:
+            _decide(turn, node)
 
 
 def _withdrawn(turn: Turn, signal: TasksWithdrawn) -> None:
@@ -146,7 +171,7 @@ def _decide(turn: Turn, node: NodeState) -> None:
         case Verdict.SKIPPED:
             turn.finish_node(node, Trigger.DEPENDENCIES_ABSENT, reason="branch_not_taken")
         case Verdict.CANCELLED:
-            turn.finish_node(node, Trigger.UPSTREAM_FAILED, reason="upstream_failed")
+            turn.finish_node(node, Trigger.UPSTREAM_FAILED, reason=UPSTREAM_FAILED)
 
 
 def _begin(turn: Turn, node: NodeState) -> None:
@@ -264,10 +289,25 @@ def _recheck(turn: Turn, signal: InconsistencyFound) -> None:
 def _cancel(turn: Turn, signal: CancelRequested) -> None:
     refusal = steering.refusal_now(turn.state, SteeringVerb.CANCEL, signal.plan_id)
     if refusal is None:
-        stopping.cancel(turn, signal.actor, signal.reason)
-    if signal.signal_id is not None:
-        told = refusal.reason if refusal is not None else "cancelled"
-        turn.effects.append(AnswerSignal(signal.signal_id, refusal is None, told))
+        stopping.cancel(turn, signal.actor, signal.reason, signal.signal_id)
+    elif signal.signal_id is not None:
+        turn.effects.append(AnswerSignal(signal.signal_id, False, refusal.reason))
+
+
+def _answer_cancel(turn: Turn) -> None:
+    """A cancel that ended something early is carried out; one that has ended nothing when the job ends was too late."""
+    state, stop = turn.state, turn.state.stop
+    if stop is None or stop.signal_id is None:
+        return
+    if was_cancelled(state):
+        turn.effects.append(AnswerSignal(stop.signal_id, True, "cancelled"))
+    elif state.is_terminal:
+        told = f"too late: its last tasks have finished, and it is {state.status}"
+        turn.effects.append(AnswerSignal(stop.signal_id, False, told))
+    else:
+        return
+    stop.signal_id = None
+    state.job_touched = True
 
 
 def _pause(turn: Turn, signal: PauseRequested) -> None:
@@ -318,6 +358,9 @@ def _finish_job(turn: Turn) -> None:
     status = job_status(state)
     if state.status is JobStatus.PENDING:
         state.started_at = turn.moment()
+    if state.stop is not None and state.stop.cause is StopCause.CANCELLED and status is not JobStatus.CANCELLED:
+        # The cancel came too late: it explains nothing.
+        state.error = None
     if status in (JobStatus.COMPLETED, JobStatus.PARTIAL):
         try:
             result = state.program.result.render(state.scope) if state.program.result else default_result(state)

@@ -23,7 +23,7 @@ from holdfast.core.effects import (
 )
 from holdfast.core.failing import failure
 from holdfast.core.limiting import limits_of
-from holdfast.core.states import JobState, NodeState, Status, StopCause, Trigger
+from holdfast.core.states import JOB_CANCELLED, UPSTREAM_FAILED, JobState, NodeState, Status, StopCause, Trigger
 from holdfast.core.turn import Turn
 from holdfast.define.bounds import MAX_ITEMS
 from holdfast.define.node import AUTO, Aggregation, NodeType, OnItemFailure
@@ -226,7 +226,7 @@ def items_withdrawn(turn: Turn, items: dict[str, list[int]]) -> None:
         node = turn.state.nodes[name]
         node.cancelled += len(found)
         turn.state.touch(node)
-        reason = TOO_MANY_FAILED if is_cut_short(node) else "upstream_failed"
+        reason = TOO_MANY_FAILED if is_cut_short(node) else UPSTREAM_FAILED
         turn.emit("task_cancelled", name, data={"items": ranges(found), "count": len(found), "reason": reason})
         if node.status is Status.RUNNING:
             settle_items(turn, node)
@@ -266,15 +266,20 @@ def fill_window(turn: Turn, node: NodeState) -> None:
 
 
 def settle_items(turn: Turn, node: NodeState) -> None:
-    """Go on when no item is open: the node ends by its items, or by the stop that cut it short."""
+    """Go on when no item is open: the node ends by its items, or by the stop that cut it short.
+
+    What a person's cancel has left unfinished is remembered, whatever stops the job later.
+    """
     if node.open_tasks:
         return
     tolerate = turn.state.program.nodes[node.name].node.tolerate
+    kept = JOB_CANCELLED if node.reason == JOB_CANCELLED else None
     if turn.state.stop is None and is_cut_short(node):
         turn.finish_node(node, Trigger.TOO_MANY_FAILED, error=_items_failed(turn, node), data=_tally(node))
     elif node.expanded == node.width and not node.cancelled:
         if not tolerate.allows(node.failed, node.width):
-            turn.finish_node(node, Trigger.TOO_MANY_FAILED, error=_items_failed(turn, node), data=_tally(node))
+            error = _items_failed(turn, node)
+            turn.finish_node(node, Trigger.TOO_MANY_FAILED, error=error, reason=kept, data=_tally(node))
         elif node.batch_size is not None:
             _batches_done(turn, node)
         else:
@@ -283,15 +288,17 @@ def settle_items(turn: Turn, node: NodeState) -> None:
     elif turn.state.stop is not None:
         if turn.state.stop.cause is StopCause.TIMEOUT or node.failed:
             error = node.error or job_timeout(turn, node.name)
-            turn.finish_node(node, Trigger.OPEN_TASKS_ENDED, error=error, data=_tally(node))
+            reason = kept or turn.state.stop_reason
+            turn.finish_node(node, Trigger.OPEN_TASKS_ENDED, error=error, reason=reason, data=_tally(node))
         else:
-            turn.finish_node(node, Trigger.JOB_STOPPED, reason="job_stopped", data=_tally(node))
+            turn.finish_node(node, Trigger.JOB_STOPPED, reason=kept or turn.state.stop_reason, data=_tally(node))
     elif node.expanded == node.width:
         # A person ran some of its items again, and others stay cancelled.
         if not tolerate.allows(node.failed, node.width):
-            turn.finish_node(node, Trigger.TOO_MANY_FAILED, error=_items_failed(turn, node), data=_tally(node))
+            error = _items_failed(turn, node)
+            turn.finish_node(node, Trigger.TOO_MANY_FAILED, error=error, reason=kept, data=_tally(node))
         else:
-            turn.finish_node(node, Trigger.JOB_STOPPED, reason="items_cancelled", data=_tally(node))
+            turn.finish_node(node, Trigger.JOB_STOPPED, reason=kept or "items_cancelled", data=_tally(node))
 
 
 def _batches_done(turn: Turn, node: NodeState) -> None:
@@ -300,7 +307,7 @@ def _batches_done(turn: Turn, node: NodeState) -> None:
     if stop is not None and stop.cause is StopCause.TIMEOUT:
         turn.finish_node(node, Trigger.OPEN_TASKS_ENDED, error=job_timeout(turn, node.name), data=_tally(node))
     elif stop is not None:
-        turn.finish_node(node, Trigger.JOB_STOPPED, reason="job_stopped", data=_tally(node))
+        turn.finish_node(node, Trigger.JOB_STOPPED, reason=turn.state.stop_reason, data=_tally(node))
     elif turn.state.program.nodes[node.name].task is not None:
         dispatch(turn, node)
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.core.readiness import SKIPPED_BY_PERSON
-from holdfast.core.states import JobState, JobStatus, NodeState, Status, StopCause
+from holdfast.core.states import JOB_CANCELLED, JobState, JobStatus, NodeState, Status
 from holdfast.define.node import Importance, NodeType
 
 
@@ -18,9 +18,14 @@ def counts(state: JobState, name: str) -> bool:
     return state.program.nodes[name].node.type not in (NodeType.START, NodeType.END)
 
 
+def was_cancelled(state: JobState) -> bool:
+    """Whether a person's cancel ended something early that no verb has run again since."""
+    return any(node.reason == JOB_CANCELLED and counts(state, name) for name, node in state.nodes.items())
+
+
 def job_status(state: JobState) -> JobStatus:
     """The one rule: cancelled by a person, a bad critical node, something important missing, else completed."""
-    if state.stop is not None and state.stop.cause is StopCause.CANCELLED:
+    if was_cancelled(state):
         return JobStatus.CANCELLED
     partial = False
     for name, node in state.nodes.items():

@@ -172,7 +172,7 @@ def _end(turn: Turn, node: NodeState, signal: InconsistencyFound) -> bool:
     if node.status in TERMINAL:
         return False
     node.attempt = task.attempt
-    reason = "job_stopped" if task.status == Status.CANCELLED else None
+    reason = turn.state.stop_reason if task.status == Status.CANCELLED else None
     trigger = _ENDS[Status(task.status)]
     turn.finish_node(node, trigger, output=task.output, error=task.error, reason=reason, attempt=task.attempt)
     return True

@@ -17,7 +17,7 @@ from holdfast.core import fanning
 from holdfast.core.effects import ResetTasks, RestartNode, SkipTasks
 from holdfast.core.readiness import SKIPPED_BY_PERSON, View, view
 from holdfast.core.signals import BatchesAsked, RecoveryRequested, Request, Selected, Selection, Verb
-from holdfast.core.states import JOB_TERMINAL, TERMINAL, JobState, JobStatus, NodeState, Status, Trigger
+from holdfast.core.states import JOB_CANCELLED, JOB_TERMINAL, TERMINAL, JobState, JobStatus, NodeState, Status, Trigger
 from holdfast.core.turn import Turn
 from holdfast.define.node import NodeType, Rerun, Safe
 
@@ -463,7 +463,9 @@ def _send_back(turn: Turn, node: NodeState, selection: Selection, found: Selecte
     node.cancelled -= found.chosen_of(selection, Status.CANCELLED)
     node.skipped -= found.chosen_of(selection, Status.SKIPPED)
     node.waiting += found.number(selection)
-    node.output = node.error = node.reason = node.retry_at = node.finished_at = None
+    node.output = node.error = node.retry_at = node.finished_at = None
+    # What a person's cancel has left unfinished stays so until a verb names it.
+    node.reason = JOB_CANCELLED if node.reason == JOB_CANCELLED and node.cancelled else None
     node.started_at = turn.moment()
     node.spent.clear()
     turn.state.scope["nodes"].pop(node.name, None)

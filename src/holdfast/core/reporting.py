@@ -10,7 +10,7 @@ from holdfast.core.failing import failure, is_permanent
 from holdfast.core.limiting import limits_of
 from holdfast.core.retrying import delay_seconds, return_pause_seconds
 from holdfast.core.signals import Outcome, TaskReported, TaskView
-from holdfast.core.states import TERMINAL, NodeState, Status, Trigger
+from holdfast.core.states import JOB_CANCELLED, TERMINAL, NodeState, Status, Trigger
 from holdfast.core.turn import Turn
 from holdfast.define.gates import DEFAULT_COOLDOWN_SECONDS
 from holdfast.errors import Code
@@ -53,9 +53,11 @@ def _failed(turn: Turn, signal: TaskReported, task: TaskView, node: NodeState) -
         _hold(turn, signal, task, node, error)
         return
     is_retried = retry.retry_on is None or error["code"] in retry.retry_on
-    if is_permanent(error) or not is_retried or task.retries >= retry.max_retries or turn.state.stop is not None:
+    is_final = is_permanent(error) or not is_retried or task.retries >= retry.max_retries
+    if is_final or turn.state.stop is not None:
         _spend(turn, node, signal.item, error)
-        _finish(turn, signal, task, node, Status.FAILED, error)
+        cut_by = None if is_final else turn.state.stop_reason
+        _finish(turn, signal, task, node, Status.FAILED, error, cut_by=cut_by)
         return
     if repeated(turn, node, error):
         hint = f"Not retried: {turn.state.rules.repeat_limit} items failed in the same way and none has completed."
@@ -134,7 +136,8 @@ def _again(
 ) -> None:
     """Queue the task once more as a new epoch; a stopping job takes nothing back into the queue."""
     if turn.state.stop is not None or fanning.is_cut_short(node):
-        _finish(turn, signal, task, node, Status.CANCELLED, _stopped(turn, signal), lost=lost, crashes=crashes)
+        stopped, cut_by = _stopped(turn, signal), turn.state.stop_reason
+        _finish(turn, signal, task, node, Status.CANCELLED, stopped, lost=lost, crashes=crashes, cut_by=cut_by)
         return
     turn.effects.append(
         RetryTask(
@@ -183,8 +186,9 @@ def _finish(
     lost: int | None = None,
     crashes: int | None = None,
     told: dict[str, Any] | None = None,
+    cut_by: str | None = None,
 ) -> None:
-    """End the task, count it, and end its node if that was the last of it."""
+    """End the task, count it, and end its node if that was the last of it; `cut_by` is what kept it from going on."""
     output = signal.output if status is Status.COMPLETED else None
     turn.effects.append(
         FinishTask(
@@ -214,9 +218,10 @@ def _finish(
             Status.FAILED: Trigger.ATTEMPT_FAILED,
             Status.CANCELLED: Trigger.JOB_STOPPED,
         }[status]
-        reason = "job_stopped" if status is Status.CANCELLED else None
-        turn.finish_node(node, trigger, output=output, error=error, reason=reason, attempt=signal.attempt, data=told)
+        turn.finish_node(node, trigger, output=output, error=error, reason=cut_by, attempt=signal.attempt, data=told)
         return
+    if cut_by == JOB_CANCELLED:
+        node.reason = cut_by
     if error is not None:
         told |= {"code": error["code"], "message": error["message"]}
         if status is Status.FAILED:

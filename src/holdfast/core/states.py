@@ -116,6 +116,12 @@ class StopCause(StrEnum):
     TIMEOUT = "timeout"
 
 
+JOB_STOPPED = "job_stopped"
+JOB_CANCELLED = "job_cancelled"
+UPSTREAM_FAILED = "upstream_failed"
+"""Why a node ended early: by the stop of its job, by a person's cancel of its job, by a failure above it."""
+
+
 @dataclass(slots=True)
 class Stop:
     """A job on its way to its end: what is leased may finish until `until`, then its leases end too."""
@@ -123,6 +129,8 @@ class Stop:
     cause: StopCause
     until: float
     leases_ended: bool = False
+    signal_id: int | None = None
+    """The cancel that has no answer yet: it has ended nothing so far, and may come too late."""
 
 
 PAUSE = "pause"
@@ -279,6 +287,12 @@ class JobState:
     def has_made_enough(self) -> bool:
         """Whether whatever has params to be made waits for the next cycle: memory holds them until the commit."""
         return self.made_bytes >= self.rules.chunk_bytes
+
+    @property
+    def stop_reason(self) -> str:
+        """Why whatever the stop ends early does not come to its own end."""
+        is_cancelled = self.stop is not None and self.stop.cause is StopCause.CANCELLED
+        return JOB_CANCELLED if is_cancelled else JOB_STOPPED
 
     @property
     def queued_now(self) -> int:

@@ -107,7 +107,8 @@ def steering_refusal(job: OpenJob, verb: SteeringVerb) -> Refusal | None:
     if job.status in JOB_TERMINAL:
         is_meant_to_go_on = verb is SteeringVerb.UNPAUSE and job.status in RESUMABLE
         go_on, look = "Continue it with: holdfast resume JOB", "See how it ended with: holdfast status JOB"
-        return Refusal(f"it is already {job.status}", go_on if is_meant_to_go_on else look)
+        late = "too late, " if verb is SteeringVerb.CANCEL else ""
+        return Refusal(f"{late}it is already {job.status}", go_on if is_meant_to_go_on else look)
     wait = "Wait until it has ended: holdfast watch JOB"
     if verb is SteeringVerb.CANCEL:
         is_ending = job.stop is not None and job.stop is not StopCause.FAILED

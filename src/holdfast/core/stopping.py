@@ -7,8 +7,9 @@ from typing import Any
 from holdfast.core.effects import WithdrawTasks
 from holdfast.core.failing import failure
 from holdfast.core.fanning import items_withdrawn, job_timeout, ranges, settle_items
+from holdfast.core.outcome import counts
 from holdfast.core.signals import TasksWithdrawn
-from holdfast.core.states import JobState, NodeState, Status, Stop, StopCause, Trigger
+from holdfast.core.states import JOB_CANCELLED, JobState, NodeState, Status, Stop, StopCause, Trigger
 from holdfast.core.turn import Turn
 from holdfast.errors import Code
 
@@ -73,18 +74,24 @@ def _stop_node(turn: Turn, node: NodeState, cause: StopCause) -> None:
     """
     gathers = not turn.state.program.nodes[node.name].has_items
     match node.status:
-        case Status.PENDING if node.open_tasks:
+        case Status.PENDING if node.open_tasks or _waits_for_the_last(turn, node):
             pass
         case Status.PENDING:
-            turn.finish_node(node, Trigger.JOB_STOPPED, reason="job_stopped")
+            turn.finish_node(node, Trigger.JOB_STOPPED, reason=turn.state.stop_reason)
         case Status.RUNNING if gathers and cause is StopCause.TIMEOUT:
             turn.finish_node(node, Trigger.OPEN_TASKS_ENDED, error=job_timeout(turn, node.name))
         case Status.RUNNING if gathers:
-            turn.finish_node(node, Trigger.JOB_STOPPED, reason="job_stopped")
+            turn.finish_node(node, Trigger.JOB_STOPPED, reason=turn.state.stop_reason)
         case Status.RUNNING:
             settle_items(turn, node)
         case _:
             pass
+
+
+def _waits_for_the_last(turn: Turn, node: NodeState) -> bool:
+    """The borders of a job that a person cancels: whether they are reached is known when all else has ended."""
+    stop = turn.state.stop
+    return stop is not None and stop.cause is StopCause.CANCELLED and not counts(turn.state, node.name)
 
 
 def tasks_withdrawn(turn: Turn, signal: TasksWithdrawn) -> None:
@@ -105,19 +112,21 @@ def tasks_withdrawn(turn: Turn, signal: TasksWithdrawn) -> None:
             node.failed += len(items)
         else:
             node.cancelled += len(items)
+        if items and state.stop.cause is StopCause.CANCELLED:
+            node.reason = JOB_CANCELLED
         state.touch(node)
         if items and items[0] >= 0:
             data: dict[str, Any] = {"items": ranges(items), "count": len(items)}
-            data |= {"code": str(Code.JOB_TIMEOUT)} if timed_out else {"reason": "job_stopped"}
+            data |= {"code": str(Code.JOB_TIMEOUT)} if timed_out else {"reason": state.stop_reason}
             turn.emit("task_failed" if timed_out else "task_cancelled", name, data=data)
     for node in list(state.nodes.values()):
-        if node.status is Status.PENDING and not node.open_tasks:
-            turn.finish_node(node, Trigger.JOB_STOPPED, reason="job_stopped")
+        if node.status is Status.PENDING and not node.open_tasks and not _waits_for_the_last(turn, node):
+            turn.finish_node(node, Trigger.JOB_STOPPED, reason=state.stop_reason)
         elif node.status in (Status.READY, Status.DISPATCHED) and not node.open_tasks:
             if timed_out:
                 turn.finish_node(node, Trigger.OPEN_TASKS_ENDED, error=job_timeout(turn, node.name))
             else:
-                turn.finish_node(node, Trigger.JOB_STOPPED, reason="job_stopped")
+                turn.finish_node(node, Trigger.JOB_STOPPED, reason=state.stop_reason)
         elif node.status is Status.RUNNING:
             settle_items(turn, node)
 
@@ -137,8 +146,8 @@ def time_passed(turn: Turn) -> None:
         _withdraw(turn, leases_too=True)
 
 
-def cancel(turn: Turn, actor: str, reason: str) -> None:
-    """Stop for a person."""
+def cancel(turn: Turn, actor: str, reason: str, signal_id: int | None) -> None:
+    """Stop for a person. The signal is answered once it is known whether that ends anything early."""
     turn.state.error = failure(
         Code.CANCELLED,
         f"cancelled by {actor or 'someone'}" + (f": {reason}" if reason else ""),
@@ -146,6 +155,8 @@ def cancel(turn: Turn, actor: str, reason: str) -> None:
         at=turn.now,
     )
     stop_job(turn, StopCause.CANCELLED)
+    assert turn.state.stop is not None
+    turn.state.stop.signal_id = signal_id
 
 
 def ended_status(cause: StopCause) -> Status:

@@ -137,6 +137,7 @@ def _job(state: JobState, owner: int | None) -> JobWrite:
         stop_cause=stop.cause if stop else None,
         stop_until=stop.until if stop else None,
         stop_leases_ended=stop.leases_ended if stop else False,
+        stop_signal=stop.signal_id if stop else None,
         holds=[hold._asdict() for hold in state.holds],
     )
 

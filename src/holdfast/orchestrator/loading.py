@@ -31,7 +31,7 @@ def job_state(row: JobRow, nodes: Iterable[NodeRow], program: Program, rules: Ru
     stop = None
     if row.stop_cause is not None:
         assert row.stop_until is not None
-        stop = Stop(StopCause(row.stop_cause), row.stop_until, row.stop_leases_ended)
+        stop = Stop(StopCause(row.stop_cause), row.stop_until, row.stop_leases_ended, row.stop_signal)
     return JobState(
         job_id=row.job_id,
         program=program,

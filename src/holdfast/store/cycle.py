@@ -553,7 +553,7 @@ def _parsed(text: str | bytes | None) -> Any:
 
 
 def job_row(row: tuple[Any, ...]) -> JobRow:
-    return JobRow._make((*row[:9], orjson.loads(row[9]), _parsed(row[10]), *row[11:17], orjson.loads(row[17]), row[18]))
+    return JobRow._make((*row[:9], orjson.loads(row[9]), _parsed(row[10]), *row[11:18], orjson.loads(row[18]), row[19]))
 
 
 def node_row(row: tuple[Any, ...]) -> NodeRow:

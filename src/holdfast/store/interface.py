@@ -43,6 +43,7 @@ class JobRow(NamedTuple):
     stop_cause: str | None
     stop_until: float | None
     stop_leases_ended: bool
+    stop_signal: int | None
     holds: list[dict[str, Any]]
     last_seq: int
 
@@ -156,6 +157,7 @@ class JobWrite(NamedTuple):
     stop_cause: str | None
     stop_until: float | None
     stop_leases_ended: bool
+    stop_signal: int | None
     holds: list[dict[str, Any]]
 
 

@@ -32,7 +32,7 @@ select i.id, i.job_id::text, i.kind, i.node, i.item, i.epoch, i.attempt, i.outco
     j.job_id::text, j.tenant, j.definition_hash, j.status, j.priority, j.run, j.generation, j.owner, j.epoch,
     j.inputs::text, j.error::text, extract(epoch from j.created_at)::float8, extract(epoch from j.started_at)::float8,
     extract(epoch from j.deadline_at)::float8, j.stop_cause, extract(epoch from j.stop_until)::float8,
-    j.stop_leases_ended, j.holds::text,
+    j.stop_leases_ended, j.stop_signal, j.holds::text,
     case when j.epoch = 0 then 1 else (select max(e.seq) from events e where e.job_id = j.job_id) end
 from signal i
 cross join lateral (
@@ -86,7 +86,7 @@ limit %(limit)s;
 select j.job_id::text, j.tenant, j.definition_hash, j.status, j.priority, j.run, j.generation, j.owner, j.epoch,
     j.inputs::text, j.error::text, extract(epoch from j.created_at)::float8, extract(epoch from j.started_at)::float8,
     extract(epoch from j.deadline_at)::float8, j.stop_cause, extract(epoch from j.stop_until)::float8,
-    j.stop_leases_ended, j.holds::text,
+    j.stop_leases_ended, j.stop_signal, j.holds::text,
     (select max(e.seq) from events e where e.job_id = j.job_id)
 from jobs j
 where j.job_id = any(%(jobs)s::uuid[]) and (j.owner = %(me)s or %(me)s::bigint is null);
@@ -172,13 +172,13 @@ set owner = w.owner, epoch = w.epoch, status = w.status, reason = w.reason, gene
     result = w.result, result_ref = w.result_ref, error = w.error,
     started_at = to_timestamp(w.started_at), finished_at = to_timestamp(w.finished_at),
     deadline_at = to_timestamp(w.deadline_at), stop_cause = w.stop_cause, stop_until = to_timestamp(w.stop_until),
-    stop_leases_ended = w.stop_leases_ended, holds = w.holds
+    stop_leases_ended = w.stop_leases_ended, stop_signal = w.stop_signal, holds = w.holds
 from unnest(%(job_id)s::uuid[], %(owner)s::bigint[], %(epoch)s::int[], %(status)s::text[], %(reason)s::text[],
     %(generation)s::int[], %(result)s::jsonb[], %(error)s::jsonb[], %(started_at)s::float8[],
     %(finished_at)s::float8[], %(deadline_at)s::float8[], %(stop_cause)s::text[], %(stop_until)s::float8[],
-    %(stop_leases_ended)s::boolean[], %(holds)s::jsonb[], %(result_ref)s::text[])
+    %(stop_leases_ended)s::boolean[], %(stop_signal)s::bigint[], %(holds)s::jsonb[], %(result_ref)s::text[])
     as w (job_id, owner, epoch, status, reason, generation, result, error, started_at, finished_at, deadline_at,
-        stop_cause, stop_until, stop_leases_ended, holds, result_ref)
+        stop_cause, stop_until, stop_leases_ended, stop_signal, holds, result_ref)
 where j.job_id = any(array[w.job_id]) and (j.owner is null or j.owner = %(me)s);
 
 -- name: create_nodes

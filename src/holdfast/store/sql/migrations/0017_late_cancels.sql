@@ -1,0 +1,2 @@
+-- A cancel that has ended nothing yet is answered when the job is over: this is the signal that waits for it.
+alter table jobs add column stop_signal bigint;
