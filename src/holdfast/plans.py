@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,7 +39,17 @@ class AnyPlan(ABC):
     @property
     @abstractmethod
     def tasks(self) -> int:
-        """How many tasks it is about."""
+        """How many tasks it is about, as far as that is known."""
+
+    @property
+    def unknown(self) -> int:
+        """Of how many nodes nobody knows yet how many of their tasks will run."""
+        return 0
+
+    @property
+    def evaluates_result(self) -> bool:
+        """Whether nothing runs but the `result` of the workflow is evaluated once more."""
+        return False
 
     @property
     @abstractmethod
@@ -77,6 +88,8 @@ class AnyPlan(ABC):
                 for step in self.steps
             ],
             "command": f"holdfast {self.command(self.job_id, *more)}",
+            "unknown": self.unknown,
+            "evaluates_result": self.evaluates_result,
         }
 
 
@@ -98,6 +111,24 @@ class JobPlan(AnyPlan):
     @property
     def tasks(self) -> int:
         return self.plan.tasks
+
+    @property
+    def unknown(self) -> int:
+        return len(self.plan.unknown)
+
+    @property
+    def evaluates_result(self) -> bool:
+        return self.plan.evaluates_result
+
+    @property
+    def work(self) -> str:
+        """What runs, in words: what is counted, and what cannot be counted yet."""
+        if self.evaluates_result:
+            return "nothing but the workflow's result"
+        kinds = Counter(step.unknown for step in self.plan.unknown)
+        later = [_several(number, str(kind)) for kind, number in kinds.items()]
+        tasks = f"{self.tasks:,} task{'' if self.tasks == 1 else 's'}"
+        return f"{tasks}, besides {' and '.join(later)}" if later else tasks
 
     @property
     def steps(self) -> Sequence[Step]:
@@ -139,6 +170,12 @@ class SteeringPlan(AnyPlan):
 
     def words(self, job: str) -> str:
         return f"{self.verb} {job}"
+
+
+def _several(number: int, kind: str) -> str:
+    """`2 fan-outs of unknown width`."""
+    noun, _, rest = kind.partition(" ")
+    return f"{number} {noun}{'' if number == 1 else 's'} {rest}"
 
 
 def unknown_items(state: JobState, request: Request) -> HoldfastError | None:

@@ -25,7 +25,18 @@ nodes:
     next: gather
   gather: {type: fan_in}
 """
-KEYS = ["plan_id", "job_id", "verb", "generation", "made_at", "tasks", "steps", "command"]
+KEYS = [
+    "plan_id",
+    "job_id",
+    "verb",
+    "generation",
+    "made_at",
+    "tasks",
+    "steps",
+    "command",
+    "unknown",
+    "evaluates_result",
+]
 
 
 @pytest.fixture

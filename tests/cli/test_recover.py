@@ -62,7 +62,10 @@ def steps(plan: dict[str, Any]) -> dict[str, tuple[str, int]]:
 def test_a_plan_says_what_is_kept_and_what_runs_and_changes_nothing(database: Command, failed: str) -> None:
     answer = database("plan", failed, "--json")
     assert answer.code == 0
-    assert list(answer.json) == ["plan_id", "job_id", "verb", "generation", "made_at", "tasks", "steps", "command"]
+    assert list(answer.json) == [
+        "plan_id", "job_id", "verb", "generation", "made_at", "tasks", "steps", "command", "unknown",
+        "evaluates_result",
+    ]  # fmt: skip
     assert list(answer.json["steps"][0]) == ["node", "action", "items", "reason", "confirm"]
     assert steps(answer.json) == {
         "split": ("keep", 1), "each": ("rerun", 1), "gather": ("rerun", 0), "tell": ("rerun", 1),
@@ -71,6 +74,36 @@ def test_a_plan_says_what_is_kept_and_what_runs_and_changes_nothing(database: Co
     shown = database("resume", failed, "--plan")
     assert "2 tasks would run" in shown.out and "nothing was changed" in shown.out
     assert database("status", failed, "--json").json["status"] == "failed"
+
+
+RESULT = """
+workflow_id: resulting
+nodes: {list: {handler: fail, params: {error_message: no list, permanent: true}, next: each},
+  each: {type: fan_out, source: "{{ nodes.list.output.found }}", task: {handler: echo}, next: all}, all: {type: fan_in}}
+"""
+
+
+def test_a_plan_says_what_cannot_be_known_yet(database: Command) -> None:
+    Path("resulting.yaml").write_text(RESULT)
+    job = database("run", "resulting.yaml", "--json").json["job_id"]
+    plan = database("plan", job, "--json").json
+    assert (plan["tasks"], plan["unknown"], steps(plan)["each"]) == (1, 1, ("rerun", None))
+    assert "1 task, besides 1 fan-out of unknown width would run." in database("plan", job).out
+
+
+def test_a_job_that_failed_in_its_own_result_is_resumed_and_nothing_else_runs(database: Command) -> None:
+    text = "workflow_id: rt\nnodes: {a: {handler: echo}}\nresult: {v: '{{ nodes.a.output.missing }}'}\n"
+    Path("rt.yaml").write_text(text)
+    status = database("run", "rt.yaml", "--json").json
+    assert (status["status"], status["counts"]["completed"], status["outcome"]["resumable"]) == ("failed", 1, True)
+    job = status["job_id"]
+    plan = database("plan", job, "--json").json
+    assert (plan["tasks"], plan["evaluates_result"]) == (0, True)
+    shown = database("plan", job)
+    assert "No task would run; the workflow's result would be evaluated again." in shown.out
+    assert "holdfast resume" in database("why", job).out
+    again = finished(spawn("resume", job, "--json"))
+    assert (again.code, again.json["generation"], again.json["counts"]["total"]) == (1, 2, 1)
 
 
 def test_the_command_that_the_end_of_a_run_prints_continues_the_job_from_there(database: Command, failed: str) -> None:

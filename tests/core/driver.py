@@ -227,7 +227,7 @@ class Driver:
         meant = self.state.nodes.get(request.node or "")
         for (node, item), task in self.tasks.items():
             known, queued = found.setdefault(node, Selected({})), self.queue.get((node, item))
-            is_named = request.node in (None, node) and _names(request, item, task)
+            is_named = request.named in (None, node) and _names(request, item, task)
             can_run = _can_be_reset(task, item, meant.enqueued if meant else 0)
             known.chosen[task.status] = known.chosen.get(task.status, 0) + (is_named and can_run)
             meant_too = is_named and can_run

@@ -46,7 +46,7 @@ def select(
         known = found.setdefault(node, Selected({}))
         chosen, refused, since = known.chosen, known.refused, known.completed_since
         chosen.setdefault(task["status"], 0)
-        if request.node in (None, node) and names(request, item, task):
+        if request.named in (None, node) and names(request, item, task):
             if can_be_reset(task, item, enqueued):
                 chosen[task["status"]] += 1
                 since = earlier(since, task)

@@ -68,15 +68,18 @@ def plan_table(plan: AnyPlan) -> Table:
         style = None if step.action in (Action.KEEP, Change.KEEP) else "yellow"
         redone = isinstance(step, Step) and step.redone
         note = f"{step.reason}; it had completed" if redone else step.reason
-        tasks = f"{step.items:,}" if step.items else ""
+        tasks = "?" if step.items is None else f"{step.items:,}" if step.items else ""
         table.add_row(cut(step.node, 40), str(step.action), tasks, note, style=style)
     return table
 
 
 def _sentence(plan: AnyPlan) -> str:
+    if isinstance(plan, JobPlan) and plan.evaluates_result:
+        return "No task would run; the workflow's result would be evaluated again."
+    if isinstance(plan, JobPlan):
+        return f"{plan.work} would run."
+    assert isinstance(plan, SteeringPlan)
     tasks = counted(plan.tasks, "task")
-    if not isinstance(plan, SteeringPlan):
-        return f"{tasks} would run."
     running = counted(plan.plan.running, "task")
     match plan.plan.verb:
         case SteeringVerb.CANCEL:

@@ -189,7 +189,7 @@ async def _recover(
             )
         signal_id = await client.recover(plan.job_id, plan.request._replace(plan_id=wanted), reason=reason)
         if not is_alive and not detach:
-            say(f"No orchestrator is alive: driving the job from here; {counted(plan.tasks, 'task')} to run.")
+            say(f"No orchestrator is alive: driving the job from here; {plan.work} to run.")
             answered = Answered(plan, signal_id)
             return await _drive(store, settings, registry, job_id, answered, handlers, as_json=as_json, url=url)
         told = await wait_for_answer(store, signal_id) if not detach else None
@@ -221,8 +221,10 @@ def _what_asks(plan: JobPlan) -> str:
     if plan.request.verb is Verb.SET:
         return f"the result of {plan.request.node} would be the one that you give"
     redone = [step for step in plan.plan.steps if step.confirm]
-    tasks = counted(sum(step.items for step in redone), "task")
-    return f"{tasks} of {', '.join(step.node for step in redone)} had completed and would run again"
+    nodes = ", ".join(step.node for step in redone)
+    if any(step.items is None for step in redone):
+        return f"what {nodes} had completed would run again"
+    return f"{counted(sum(step.items or 0 for step in redone), 'task')} of {nodes} had completed and would run again"
 
 
 async def _drive(
@@ -272,9 +274,9 @@ def _tell(plan: JobPlan, signal_id: int, told: tuple[bool, str] | None, *, as_js
         }
         answer_json(result)
         return
-    verb, work = plan.verb, counted(plan.tasks, "task")
+    verb = plan.verb
     if told is None:
         answer(f"The {verb} of job {plan.job_id} is recorded; its owner has not answered yet.")
     else:
-        answer(f"Job {plan.job_id} goes on: {work} to run, {told[1]}.")
+        answer(f"Job {plan.job_id} goes on: {plan.work} to run, {told[1]}.")
         say(f"  → {command(f'watch {short(plan.job_id)}', url)}")

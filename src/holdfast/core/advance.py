@@ -329,6 +329,8 @@ def _recover(turn: Turn, signal: RecoveryRequested) -> None:
         turn.effects.append(AnswerSignal(signal.signal_id, refusal is None, told))
     if refusal is None:
         _begin_pending(turn)
+        if not turn.finished and all(node.status in TERMINAL for node in turn.state.nodes.values()):
+            _finish_job(turn)
 
 
 def _begin_pending(turn: Turn) -> None:

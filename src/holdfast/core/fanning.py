@@ -129,8 +129,8 @@ def _batch_size(program: NodeProgram, width: int, scope: dict[str, Any]) -> int:
     return size
 
 
-def expected_batches(state: JobState, name: str, width: int) -> int:
-    """How many batches a fan-in that has not begun will have, as far as it can be told."""
+def batches_of(state: JobState, name: str, width: int) -> int:
+    """How many batches a fan-in will have that begins now, if what their size is made of is known."""
     try:
         size = _batch_size(state.program.nodes[name], width, state.scope)
     except TemplateError:

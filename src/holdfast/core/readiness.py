@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from holdfast.core.states import TERMINAL, JobState, NodeState, Status
+from holdfast.core.states import TERMINAL, JobState, Status
 from holdfast.define.node import Importance, NodeType
 
 
@@ -42,8 +42,7 @@ def decide(state: JobState, name: str) -> Verdict | None:
     if all_of:
         verdicts.append(_all_of([view(state, source, name) for source in all_of]))
     if any_of:
-        succeeded = any(_has_result(state.nodes[source]) and view(state, source, name) is View.OK for source in any_of)
-        verdicts.append(Verdict.READY if succeeded else _none_of([view(state, s, name) for s in any_of]))
+        verdicts.append(_any_of([view(state, source, name) for source in any_of]))
     return max(verdicts, key=lambda v: v.value, default=Verdict.READY)
 
 
@@ -71,9 +70,7 @@ def _all_of(views: list[View]) -> Verdict:
     return Verdict.READY if View.OK in views else Verdict.SKIPPED
 
 
-def _none_of(views: list[View]) -> Verdict:
-    return Verdict.SKIPPED if all(v is View.ABSENT for v in views) else Verdict.CANCELLED
-
-
-def _has_result(node: NodeState) -> bool:
-    return node.status is Status.COMPLETED or (node.status is Status.SKIPPED and node.reason == SKIPPED_BY_PERSON)
+def _any_of(views: list[View]) -> Verdict:
+    if View.OK in views:
+        return Verdict.READY
+    return Verdict.CANCELLED if View.BAD in views else Verdict.SKIPPED

@@ -15,11 +15,24 @@ import orjson
 
 from holdfast.core import fanning
 from holdfast.core.effects import ResetTasks, RestartNode, SkipTasks
-from holdfast.core.readiness import SKIPPED_BY_PERSON, View, view
+from holdfast.core.foreseeing import Fate, Foresight
+from holdfast.core.outcome import counts, job_status
+from holdfast.core.readiness import SKIPPED_BY_PERSON
 from holdfast.core.signals import BatchesAsked, RecoveryRequested, Request, Selected, Selection, Verb
-from holdfast.core.states import JOB_CANCELLED, JOB_TERMINAL, TERMINAL, JobState, JobStatus, NodeState, Status, Trigger
+from holdfast.core.states import (
+    JOB_CANCELLED,
+    JOB_STOPPED,
+    JOB_TERMINAL,
+    TERMINAL,
+    JobState,
+    JobStatus,
+    NodeState,
+    Status,
+    Trigger,
+)
 from holdfast.core.turn import Turn
-from holdfast.define.node import NodeType, Rerun, Safe
+from holdfast.define.node import Importance, NodeType, Rerun, Safe
+from holdfast.errors import Code
 
 RESUMABLE = frozenset({JobStatus.FAILED, JobStatus.PARTIAL, JobStatus.CANCELLED})
 UNFINISHED = (str(Status.FAILED), str(Status.CANCELLED))
@@ -37,23 +50,36 @@ class Action(StrEnum):
     STALE = "stale"
 
 
+class Unknown(StrEnum):
+    """Why nobody knows yet how many tasks of a node will run."""
+
+    FAN_OUT = "fan-out of unknown width"
+    FAN_IN = "fan-in of unknown width"
+    CONDITION = "node that a condition decides"
+
+
 class Step(NamedTuple):
     """What becomes of a node. With a selection only these of its tasks run again, else it begins anew."""
 
     node: str
     action: Action
-    items: int
+    items: int | None
+    """How many of its tasks; None: that is not known yet."""
     reason: str
     selection: Selection | None = None
     confirm: bool = False
     """Whether a person has to mean it."""
     redone: bool = False
     """Whether it runs again what had completed."""
+    fate: Fate = Fate.RUNS
+    unknown: Unknown | None = None
 
 
 class Plan(NamedTuple):
     verb: Verb
     steps: tuple[Step, ...]
+    evaluates_result: bool = False
+    """Nothing runs, but the `result` of the workflow is evaluated once more."""
 
     @property
     def reruns(self) -> list[Step]:
@@ -61,7 +87,13 @@ class Plan(NamedTuple):
 
     @property
     def tasks(self) -> int:
-        return sum(step.items for step in self.reruns)
+        """How many are known to run."""
+        return sum(step.items or 0 for step in self.reruns)
+
+    @property
+    def unknown(self) -> list[Step]:
+        """Of these it is not known yet whether they run, or how many tasks they have."""
+        return [step for step in self.reruns if step.unknown is not None]
 
 
 class Refusal(NamedTuple):
@@ -84,11 +116,12 @@ def make_plan(state: JobState, request: Request, selected: Mapping[str, Selected
     chosen = _chosen(state, request)
     steps: list[Step] = []
     changed: dict[str, Step] = {}
+    ahead = Foresight(state, skipped=request.node if request.verb is Verb.SKIP else None)
     for name in state.program.graph.order:
         if request.verb in BY_HAND and name == request.node:
             step = _ended_by_hand(state, request)
         else:
-            step = _step(state, request, selected, chosen.get(name), name, changed)
+            step = _step(state, request, selected, chosen.get(name), name, changed, ahead)
         if step.redone:
             guard = state.program.nodes[name].node.rerun
             reason = _guarded(guard, step, _done_since(state.nodes[name], step, selected), now)
@@ -97,10 +130,17 @@ def make_plan(state: JobState, request: Request, selected: Mapping[str, Selected
             step = step._replace(confirm=guard.safe is Safe.CONFIRM)
         if step.action in (Action.RERUN, Action.SKIP):
             changed[name] = step
+            ahead.fates[name] = step.fate
         steps.append(step)
-    if not changed:
+    lacks_result = request.verb is Verb.RESUME and _lacks_result(state)
+    if not changed and not lacks_result:
         return Refusal("nothing of it would run again", "Name other tasks, or see what there is: holdfast status JOB")
-    return Plan(request.verb, tuple(steps))
+    return Plan(request.verb, tuple(steps), evaluates_result=not changed)
+
+
+def _lacks_result(state: JobState) -> bool:
+    """Whether its nodes have come to a good end, and only the `result` of the workflow could not be told."""
+    return state.status is JobStatus.FAILED and job_status(state) in (JobStatus.COMPLETED, JobStatus.PARTIAL)
 
 
 def _done_since(node: NodeState, step: Step, selected: Mapping[str, Selected]) -> float | None:
@@ -196,6 +236,10 @@ def _refusal(state: JobState, request: Request) -> Refusal | None:
 def _refusal_by_hand(state: JobState, node: NodeState, request: Request) -> Refusal | None:
     if node.status is Status.COMPLETED:
         return Refusal(f"{node.name} is completed", f"Run it again with: holdfast rerun JOB --from {node.name}")
+    if node.status is Status.SKIPPED and node.reason != SKIPPED_BY_PERSON:
+        return Refusal(f"{node.name} is on a branch that was not taken", "Nothing waits for it; leave it as it is.")
+    if node.status is Status.SKIPPED and request.verb is Verb.SKIP:
+        return Refusal(f"{node.name} is skipped already", "See how the job is now: holdfast status JOB")
     kind = state.program.nodes[node.name].node.type
     if kind is NodeType.CONDITIONAL:
         return Refusal(f"{node.name} decides what runs", "Skip what it leads to.")
@@ -244,7 +288,29 @@ def _chosen(state: JobState, request: Request) -> dict[str, tuple[Selection | No
         if node.status in (Status.FAILED, Status.CANCELLED) or _lacks_items(node):
             reason = "it failed" if node.status is Status.FAILED else "it was not finished"
             chosen[name] = (Selection(UNFINISHED) if node.expanded else None, reason)
+    if request.verb is Verb.RETRY and not request.only and _has_stopped_the_job(state, request.node or ""):
+        for node in state.nodes.values():
+            if node.reason == JOB_STOPPED and node.name not in chosen:
+                statuses = (str(Status.CANCELLED),) if state.program.nodes[node.name].has_items else UNFINISHED
+                cut_off = Selection(statuses) if node.expanded else None
+                chosen[node.name] = (cut_off, f"the failure of {request.node} had stopped it")
     return chosen
+
+
+def _has_stopped_the_job(state: JobState, name: str) -> bool:
+    """Whether it was the first that failed of what the job cannot do without."""
+    first = min(
+        (node.finished_at or 0.0 for node in state.nodes.values() if _stops_a_job(state, node)),
+        default=None,
+    )
+    node = state.nodes[name]
+    return _stops_a_job(state, node) and node.finished_at == first
+
+
+def _stops_a_job(state: JobState, node: NodeState) -> bool:
+    is_critical = state.program.nodes[node.name].node.importance is Importance.CRITICAL
+    was_in_time = (node.error or {}).get("code") != Code.JOB_TIMEOUT
+    return node.status is Status.FAILED and counts(state, node.name) and is_critical and was_in_time
 
 
 def _step(
@@ -254,32 +320,71 @@ def _step(
     chosen: tuple[Selection | None, str] | None,
     name: str,
     rerun: Mapping[str, Step],
+    ahead: Foresight,
 ) -> Step:
     node, found = state.nodes[name], selected.get(name, NOTHING_SELECTED)
     above = [source for source in state.program.graph.sources[name] if source in rerun]
     if above and (node.status is not Status.PENDING or node.expanded):
+        because = _because(request, above[0])
         if request.only and node.status is Status.COMPLETED:
-            return Step(name, Action.STALE, node.completed, f"{above[0]} runs again, and this stays as it is")
+            return Step(name, Action.STALE, node.completed, f"{because}, and this stays as it is")
         if _keeps_batches(state, node, rerun, above):
-            return _batches_above(state, node, found, above[0])
-        return Step(name, Action.RERUN, _width(state, node), f"{above[0]} runs again", redone=_has_done(state, node))
+            return _batches_above(state, node, found, because)
+        return _begun_anew(state, node, because, ahead)
     if chosen is not None:
         selection, reason = chosen
-        bad = next((s for s in state.program.graph.sources[name] if s not in rerun and _is_bad(state, s, name)), None)
-        if bad is not None:
-            return Step(name, Action.KEEP, node.completed, f"{bad} stays {state.nodes[bad].status}")
         if selection is None:
-            return Step(name, Action.RERUN, _width(state, node), reason, redone=_has_done(state, node))
+            return _begun_anew(state, node, reason, ahead)
+        fate, bad = ahead.fate_of(name)
+        if fate is Fate.IS_CANCELLED and bad is not None:
+            return Step(name, Action.KEEP, node.completed, _stays(state, ahead, bad))
         if node.batch_size is not None:
             return _batches_step(state, node, found, selection._replace(items_only=True), reason)
         number = found.number(selection)
         number += node.width - node.expanded if node.status in TERMINAL else 0
         if number:
             redone = found.chosen_of(selection, Status.COMPLETED) > 0
-            return Step(name, Action.RERUN, number, reason, selection, redone=redone)
+            fate = Fate.IS_CANCELLED if _ends_bad(state, node, found, selection) else Fate.RUNS
+            return Step(name, Action.RERUN, number, reason, selection, redone=redone, fate=fate)
         refused = f"{found.refused} of its items cannot run: their params were refused" if found.refused else None
         return Step(name, Action.KEEP, node.completed, refused or "none of its tasks is meant")
     return Step(name, Action.KEEP, node.completed, f"it is {node.status}")
+
+
+def _because(request: Request, above: str) -> str:
+    """What happens to a dependency, as the reason of what follows."""
+    if request.verb in BY_HAND and above == request.node:
+        return f"{above} is skipped" if request.verb is Verb.SKIP else f"the result of {above} is given"
+    return f"{above} runs again"
+
+
+def _stays(state: JobState, ahead: Foresight, bad: str) -> str:
+    return f"{bad} will not complete" if bad in ahead.fates else f"{bad} stays {state.nodes[bad].status}"
+
+
+def _begun_anew(state: JobState, node: NodeState, reason: str, ahead: Foresight) -> Step:
+    """It begins from its start if all that it waits for lets it; what stays as it is anyway is kept."""
+    fate, decisive = ahead.fate_of(node.name)
+    if fate in (Fate.IS_CANCELLED, Fate.IS_SKIPPED):
+        assert decisive is not None
+        is_bad = fate is Fate.IS_CANCELLED
+        told = _stays(state, ahead, decisive) if is_bad else "its branch is not taken"
+        ends_the_same = Status.CANCELLED if is_bad else Status.SKIPPED
+        if node.status is ends_the_same and node.reason != SKIPPED_BY_PERSON:
+            return Step(node.name, Action.KEEP, node.completed, told)
+        return Step(node.name, Action.RERUN, 0, f"{reason}; {told}", fate=fate)
+    ahead.begun_anew.add(node.name)
+    redone = _has_done(state, node)
+    if fate is Fate.MAY_RUN:
+        told = f"decided when {decisive} has run"
+        kind = Unknown.CONDITION
+        return Step(node.name, Action.RERUN, None, told, redone=redone, fate=fate, unknown=kind)
+    tasks = ahead.tasks_of(node.name)
+    if tasks is None:
+        is_fan_out = state.program.nodes[node.name].node.type is NodeType.FAN_OUT
+        kind = Unknown.FAN_OUT if is_fan_out else Unknown.FAN_IN
+        return Step(node.name, Action.RERUN, None, reason, redone=redone, unknown=kind)
+    return Step(node.name, Action.RERUN, tasks, reason, redone=redone)
 
 
 def _keeps_batches(state: JobState, node: NodeState, rerun: Mapping[str, Step], above: list[str]) -> bool:
@@ -289,12 +394,12 @@ def _keeps_batches(state: JobState, node: NodeState, rerun: Mapping[str, Step], 
     return has_batches and above == [fan_out] and rerun[above[0]].selection is not None
 
 
-def _batches_above(state: JobState, node: NodeState, found: Selected, above: str) -> Step:
+def _batches_above(state: JobState, node: NodeState, found: Selected, because: str) -> Step:
     """The batches whose items run again, those that have not completed, and the task behind them all."""
     selection = Selection(NOT_COMPLETED, also=found.touched, items_only=True)
     number = found.number(selection) + _never_made(node) + _last_tasks(state, node)
     redone = found.chosen.get(Status.COMPLETED, 0) > 0 or node.status is Status.COMPLETED
-    return Step(node.name, Action.RERUN, number, f"{above} runs again", selection, redone=redone)
+    return Step(node.name, Action.RERUN, number, because, selection, redone=redone)
 
 
 def _batches_step(state: JobState, node: NodeState, found: Selected, selection: Selection, reason: str) -> Step:
@@ -305,8 +410,24 @@ def _batches_step(state: JobState, node: NodeState, found: Selected, selection: 
     if not number and not _means_last_task(node, selection):
         return Step(node.name, Action.KEEP, node.completed, "none of its tasks is meant")
     redone = found.chosen_of(selection, Status.COMPLETED) > 0 or node.status is Status.COMPLETED
+    if _ends_bad(state, node, found, selection):
+        return Step(node.name, Action.RERUN, number, reason, selection, redone=redone, fate=Fate.IS_CANCELLED)
     number += _last_tasks(state, node)
     return Step(node.name, Action.RERUN, number, reason, selection, redone=redone)
+
+
+def _ends_bad(state: JobState, node: NodeState, found: Selected, selection: Selection) -> bool:
+    """Whether its other tasks, which stay as they are, keep it from an end that those who wait for it can use."""
+    definition = state.program.nodes[node.name].node
+    failed = node.failed - found.chosen_of(selection, Status.FAILED)
+    cancelled = node.cancelled - found.chosen_of(selection, Status.CANCELLED)
+    if node.has_last_task:
+        # It goes with any of the batches, and has ended as its node did.
+        failed -= node.status is Status.FAILED
+        cancelled -= node.status is Status.CANCELLED
+    if not definition.tolerate.allows(failed, node.width):
+        return definition.importance is not Importance.OPTIONAL
+    return cancelled > 0
 
 
 def _last_tasks(state: JobState, node: NodeState) -> int:
@@ -332,25 +453,6 @@ def _has_done(state: JobState, node: NodeState) -> bool:
     """Where a person gave the result, what its tasks had completed before is history: it counts as done."""
     has_done = node.completed > 0 or node.reason == SET_BY_PERSON
     return has_done and bool(state.program.nodes[node.name].node.tasks)
-
-
-def _is_bad(state: JobState, source: str, target: str) -> bool:
-    is_needed = source in state.program.graph.all_of[target]
-    return is_needed and state.nodes[source].status in TERMINAL and view(state, source, target) is View.BAD
-
-
-def _width(state: JobState, node: NodeState) -> int:
-    """How many tasks it had; one that never ran may have one, or as many as its fan-out has batches."""
-    program = state.program.nodes[node.name]
-    last = _last_tasks(state, node)
-    if node.batch_size is not None:
-        return node.width + last
-    if node.expanded:
-        return node.expanded
-    if program.batches is not None:
-        width = state.nodes[state.program.graph.fan_out_of[node.name]].width
-        return last + fanning.expected_batches(state, node.name, width)
-    return last
 
 
 def reset(turn: Turn, signal: RecoveryRequested) -> Refusal | None:
@@ -403,6 +505,8 @@ def _told(state: JobState, signal: RecoveryRequested, plan: Plan, current: str) 
         "plan_id": current,
         "tasks": plan.tasks,
         "rerun": {step.node: step.items for step in plan.steps if step.action in (Action.RERUN, Action.SKIP)},
+        **({"unknown": len(plan.unknown)} if plan.unknown else {}),
+        **({"evaluates_result": True} if plan.evaluates_result else {}),
     }
 
 

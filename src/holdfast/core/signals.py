@@ -205,6 +205,11 @@ class Request(NamedTuple):
     plan_id: str | None = None
     output: Any = None
 
+    @property
+    def named(self) -> str | None:
+        """The node whose tasks it may name; None: any. A retry may take along what the failure had stopped."""
+        return None if self.verb is Verb.RETRY and not self.only else self.node
+
 
 class Selection(NamedTuple):
     """Some tasks of a node, by their status and, where these are given, by index, code and fingerprint."""

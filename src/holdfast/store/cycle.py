@@ -371,7 +371,7 @@ def selecting(job_id: str, request: Request, enqueued: int) -> dict[str, Any]:
     """The parameters of `select_tasks`."""
     return {
         "job": job_id,
-        "node": request.node,
+        "node": request.named,
         "items": plain(request.items) if request.items else None,
         "code": request.code,
         "fingerprint": request.fingerprint,
