@@ -127,7 +127,7 @@ async def test_a_job_that_did_not_end_well_was_previously_failed(
     await end_job(store, first.job_id, status)
     again = await client.submit(REGION, {"region": "CIV"})
     assert (again.answer, again.status, again.job_id) == ("previously_failed", status, first.job_id)
-    assert again.hint == f"It ended {status}. Go on where it stopped with: holdfast resume {first.job_id}"
+    assert again.hint == f"It ended {status}. See how it ended with: holdfast status {first.job_id}"
     assert (again.failed_stage, again.completed_stages) == (None, ()), "nothing of it had begun"
 
 

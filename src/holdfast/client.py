@@ -8,30 +8,29 @@ import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Literal
 
 import orjson
 import uuid_utils
 
+from holdfast.core.advising import Advice
 from holdfast.core.breaking import Breaker, BreakerState, close_breaker, open_breaker
-from holdfast.core.recovering import Refusal, batches_asked, make_plan
-from holdfast.core.signals import BatchesAsked, Request, Verb
-from holdfast.core.states import JOB_TERMINAL, JobState, JobStatus, Rules, Status, StopCause
+from holdfast.core.recovering import Refusal
+from holdfast.core.signals import Request, Verb
+from holdfast.core.states import JOB_TERMINAL, JobStatus, Status, StopCause
 from holdfast.core.steering import OpenJob, OpenNode, SteeringVerb, make_steering
 from holdfast.define.bounds import MAX_NAME_LENGTH, MAX_SECONDS, checked_queue
 from holdfast.define.definition import Definition, read_pinned
 from holdfast.define.inputs import check_inputs
 from holdfast.define.named_file import shown_name
-from holdfast.define.program import Program, compile_pinned
+from holdfast.define.program import Program
 from holdfast.errors import InvalidInput, NotFound, PayloadRefused, Refused
-from holdfast.orchestrator.loading import job_state
 from holdfast.plans import JobPlan, SteeringPlan, refused, unknown_items
 from holdfast.store.gates import BreakerView, Gates, LimitView
-from holdfast.store.interface import JobRow, NewJob, NodeRow, SubmitAnswer
+from holdfast.store.interface import NewJob, SubmitAnswer
 from holdfast.store.migrate import ensure_schema
 from holdfast.store.payloads import LIMIT_BYTES
-from holdfast.store.planning import look
+from holdfast.store.planning import looking_at
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.reading import Reader, Snapshot, Stages, Standing
 
@@ -60,11 +59,15 @@ class Submission:
     completed_stages: tuple[str, ...] = ()
     signal_id: int | None = None
     """The signal that resumes the job, whose answer tells what came of it."""
+    advice: Advice | None = None
+    """What would continue a job that failed, if anything does."""
 
     @property
     def hint(self) -> str:
+        if self.answer == "previously_failed" and self.advice is not None:
+            return f"It ended {self.status}. Go on where it stopped with: holdfast {self.advice.words(self.job_id)}"
         if self.answer == "previously_failed":
-            return f"It ended {self.status}. Go on where it stopped with: holdfast resume {self.job_id}"
+            return f"It ended {self.status}. See how it ended with: holdfast status {self.job_id}"
         return f"Follow it with: holdfast watch {self.job_id}"
 
     def to_json(self) -> dict[str, Any]:
@@ -81,14 +84,6 @@ class Submission:
             "completed_stages": list(self.completed_stages),
             "hint": self.hint,
         }
-
-
-def _state(job: JobRow, nodes: list[NodeRow], definition: bytes) -> JobState:
-    return job_state(job, nodes, compile_pinned(job.definition_hash, definition), Rules())
-
-
-def _batches_asked(request: Request, job: JobRow, nodes: list[NodeRow], definition: bytes) -> list[BatchesAsked]:
-    return batches_asked(_state(job, nodes, definition), request)
 
 
 def _node_name(program: Program, given: str | None) -> str | None:
@@ -229,8 +224,13 @@ class Client:
         failed = {one.job_id for one in submissions if one.answer == "previously_failed"}
         if not failed:
             return submissions
-        stages = await Reader(self._store.connections).stages(sorted(failed))
-        return [_with_stages(one, stages[one.job_id]) if one.job_id in stages else one for one in submissions]
+        reader = Reader(self._store.connections)
+        stages = await reader.stages(sorted(failed))
+        advice = {job_id: next(iter(await reader.advice(job_id)), None) for job_id in stages}
+        return [
+            _with_stages(one, stages[one.job_id], advice[one.job_id]) if one.job_id in stages else one
+            for one in submissions
+        ]
 
     async def definition(self, workflow_id: str) -> Definition:
         """The definition of that id that was submitted last."""
@@ -269,23 +269,18 @@ class Client:
 
     async def plan(self, job_id: str, request: Request) -> JobPlan:
         """What a verb would keep and run again now; nothing is changed. Refused where it cannot be done."""
-        known = tuple(item for item in request.items if 0 <= item <= LAST_ITEM)
-        asked = request._replace(items=known)
-        looked = await look(self._store, job_id, asked, partial(_batches_asked, asked))
-        if looked is None:
-            raise NotFound(f"There is no job {job_id}.", remedy="List the jobs with: holdfast status")
-        state = _state(looked.job, looked.nodes, looked.definition)
-        program = state.program
-        name = _node_name(program, request.node)
-        if name != request.node:
-            return await self.plan(job_id, request._replace(node=name))
-        problem = unknown_items(state, request)
+        async with looking_at(self._store.connections, job_id) as look:
+            if look is None:
+                raise NotFound(f"There is no job {job_id}.", remedy="List the jobs with: holdfast status")
+            request = request._replace(node=_node_name(look.state.program, request.node))
+            known = tuple(item for item in request.items if 0 <= item <= LAST_ITEM)
+            plan = await look.plan(request._replace(items=known))
+        problem = unknown_items(look.state, request)
         if problem is not None:
             raise problem
-        plan = make_plan(state, request, looked.selected, looked.now)
         if isinstance(plan, Refusal):
             raise refused(job_id, request.verb, plan)
-        return JobPlan(job_id, state.generation, looked.now, request, plan)
+        return JobPlan(job_id, look.state.generation, look.now, request, plan)
 
     async def plan_steering(self, job_id: str, verb: SteeringVerb) -> SteeringPlan:
         """What a cancel, a pause or an unpause would stop, hold or let go on now. Refused where it cannot be done."""
@@ -461,8 +456,8 @@ def _submission(job: NewJob, answer: SubmitAnswer) -> Submission:
     )
 
 
-def _with_stages(submission: Submission, stages: Stages) -> Submission:
-    return replace(submission, failed_stage=stages.failed, completed_stages=stages.completed)
+def _with_stages(submission: Submission, stages: Stages, advice: Advice | None) -> Submission:
+    return replace(submission, failed_stage=stages.failed, completed_stages=stages.completed, advice=advice)
 
 
 def current_actor() -> str:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-import shlex
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.core.advising import words
 from holdfast.core.recovering import Plan, Refusal, Step, plan_id
-from holdfast.core.signals import Request, Verb
+from holdfast.core.signals import Request
 from holdfast.core.states import JobState, Status
 from holdfast.core.steering import OpenJob, Steering, SteeringStep, steering_id
 from holdfast.errors import HoldfastError, InvalidInput, NotFound, Refused
@@ -135,14 +135,7 @@ class JobPlan(AnyPlan):
         return self.plan.steps
 
     def words(self, job: str) -> str:
-        request = self.request
-        parts = [self.verb, job]
-        if request.node is not None:
-            parts += ["--from", request.node] if request.verb is Verb.RERUN else [request.node]
-        parts += [f"--item {item}" for item in request.items]
-        parts += ["--code", shlex.quote(request.code)] if request.code else []
-        parts += ["--fingerprint", shlex.quote(request.fingerprint)] if request.fingerprint else []
-        return " ".join([*parts, *(["--only"] if request.only else [])])
+        return words(self.request, job)
 
 
 @dataclass(frozen=True, slots=True)

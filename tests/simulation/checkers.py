@@ -10,10 +10,17 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from holdfast.core.advance import advance
+from holdfast.core.effects import AnswerSignal
+from holdfast.core.outcome import counts, is_bad
+from holdfast.core.states import Rules
 from holdfast.define.node import Importance, NodeType, Safe
 from holdfast.define.program import Program, compile_pinned
 from holdfast.store.interface import Lane, NewJob, NodeRow
+from holdfast.store.loading import job_state
+from tests.simulation.cycle import ModelCycle
 from tests.simulation.database import TERMINAL, Database, Key
+from tests.simulation.selection import advise
 
 BAD = ("failed", "cancelled")
 JOB_TERMINAL = ("completed", "partial", "failed", "cancelled")
@@ -310,6 +317,8 @@ class Checkers:
             assert job["status"] == self._final_jobs[job_id], f"4: {job_id} was {self._final_jobs[job_id]}"
         if job["status"] not in JOB_TERMINAL:
             return
+        if job_id not in self._final_jobs:
+            self._check_advice(job_id, program)
         self._final_jobs[job_id] = job["status"]
         assert job["owner"] is None, f"2: {job_id} is finished and still owned"
         code = (job["error"] or {}).get("code")
@@ -322,6 +331,21 @@ class Checkers:
             expected = "failed"  # All results that are drawn read what is not there.
         assert job["status"] == expected, f"13: {job_id} is {job['status']}"
         assert not any(key[0] == job_id for key in self.db.queue), f"11: {job_id} ended and still has queued tasks"
+
+    def _check_advice(self, job_id: str, program: Program) -> None:
+        """22: whatever is advised for a job that ends is taken by its owner; and where something is missing there is
+        advice, unless what completed may not run again."""
+        rows = ModelCycle(self.db, 0).looked_at(job_id)
+        state = job_state(*rows, program, Rules())
+        advised, refused = advise(self.db, job_id, state)
+        for asked in advised:
+            effects = advance(job_state(*rows, program, Rules()), asked, self.db.now)
+            answers = [effect for effect in effects if isinstance(effect, AnswerSignal)]
+            assert [one.applied for one in answers] == [True], f"22: {job_id} refuses {asked.request}: {answers}"
+        bad = [name for name, node in state.nodes.items() if counts(state, name) and is_bad(node)]
+        is_guarded = any("may never run" in one.reason or "these are over" in one.reason for one in refused)
+        is_missing = state.status != "completed" and bool(bad or program.result is not None)
+        assert advised or not is_missing or is_guarded, f"22: {job_id} is {state.status} and a dead end: {refused}"
 
     def _expected_status(self, nodes: dict[str, NodeRow], program: Program) -> str:
         borders = (NodeType.START, NodeType.END)

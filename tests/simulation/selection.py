@@ -6,7 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.core.signals import BatchesAsked, Request, Selected, Selection
+from holdfast.core.advising import candidates
+from holdfast.core.recovering import Refusal, batches_asked, make_plan
+from holdfast.core.signals import BatchesAsked, RecoveryRequested, Request, Selected, Selection
+from holdfast.core.states import JobState
 from tests.simulation.database import Database
 
 
@@ -60,6 +63,21 @@ def select(
     for asked in batches:
         found[asked.node] = select_batches(db, job_id, asked, found[asked.node])
     return found
+
+
+def advise(db: Database, job_id: str, state: JobState) -> tuple[list[RecoveryRequested], list[Refusal]]:
+    """What can be advised for a job that has ended, as its owner would hear it, and why other things cannot."""
+    advised: list[RecoveryRequested] = []
+    refused: list[Refusal] = []
+    for group in candidates(state):
+        for request in group:
+            selected = select(db, job_id, request, 0, batches_asked(state, request))
+            plan = make_plan(state, request, selected, db.now)
+            if not isinstance(plan, Refusal):
+                advised.append(RecoveryRequested(1, "someone", "as advised", request, selected))
+                break
+            refused.append(plan)
+    return advised, refused
 
 
 def select_batches(db: Database, job_id: str, asked: BatchesAsked, known: Selected) -> Selected:

@@ -19,10 +19,10 @@ from holdfast.core.states import JobState, Rules
 from holdfast.core.steering import SteeringVerb, open_job, steering_id
 from holdfast.define.program import Program, compile_pinned
 from holdfast.errors import Fenced, LostRace, NotFound, Unreachable
-from holdfast.orchestrator.loading import job_state
 from holdfast.orchestrator.loop import KILLS
 from holdfast.orchestrator.owner import Owner
 from holdfast.store.interface import Batch, Handover, Lease, NewJob, Report, Store, Withdrawal, WorkerIdentity
+from holdfast.store.loading import job_state
 from holdfast.store.work import in_lock_order
 from tests.simulation.checkers import Checkers
 from tests.simulation.cycle import ModelCycle

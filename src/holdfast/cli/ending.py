@@ -13,12 +13,15 @@ from holdfast.cli.render import job_card
 from holdfast.cli.session import command
 from holdfast.cli.streams import answer_json, answers, say, show
 from holdfast.cli.words import short
+from holdfast.core.advising import Advice
+from holdfast.core.signals import Verb
 from holdfast.core.states import JOB_TERMINAL, JobStatus
 from holdfast.define.definition import Definition
 from holdfast.errors import ExitCode, Refused
 from holdfast.store.reading import FailedItems, Reader, Snapshot
 from holdfast.store.status import status_json
 
+SHOWN_STAGES = 3
 _EXIT_CODES = {
     JobStatus.COMPLETED: ExitCode.DONE,
     JobStatus.PARTIAL: ExitCode.JOB_PARTIAL,
@@ -63,11 +66,19 @@ async def show_card(reader: Reader, snapshot: Snapshot, database_url: str | None
         failed=dict(failed),
         command=lambda text: command(text, database_url),
         revive=None if snapshot.job.status in JOB_TERMINAL else await _revival(reader, snapshot, database_url),
-        resume=await with_handlers(reader, f"resume {job}", snapshot.definition, database_url, handlers),
+        advised=[
+            (await with_handlers(reader, one.words(job), snapshot.definition, database_url, handlers), one.note)
+            for one in _shown(snapshot.advice)
+        ],
         plan=command(naming(f"plan {job}", handlers), database_url),
         width=answers().width,
     )
     show(card)
+
+
+def _shown(advice: Sequence[Advice]) -> Sequence[Advice]:
+    """A resume does all of it; where none would be taken, what helps with a few stages."""
+    return advice[:1] if advice and advice[0].request.verb is Verb.RESUME else advice[:SHOWN_STAGES]
 
 
 async def with_handlers(

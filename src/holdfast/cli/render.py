@@ -182,7 +182,7 @@ def job_card(
     failed: dict[str, Sequence[FailedItems]],
     command: Command,
     revive: str | None,
-    resume: str,
+    advised: Sequence[tuple[str, str]],
     plan: str,
     width: int,
 ) -> RenderableType:
@@ -214,7 +214,7 @@ def job_card(
         parts.append(_line("Workflow", f"{status['unreadable']} Only nodes that have begun are known."))
         parts.append(_line("", UNREADABLE_REMEDY))
     parts += _failures(status, failed, width)
-    parts += _next_commands(status, command, revive, resume, plan)
+    parts += _next_commands(status, command, revive, advised, plan)
     return Group(*parts)
 
 
@@ -264,7 +264,7 @@ def _failures(status: dict[str, Any], failed: dict[str, Sequence[FailedItems]], 
 
 
 def _next_commands(
-    status: dict[str, Any], command: Command, revive: str | None, resume: str, plan: str
+    status: dict[str, Any], command: Command, revive: str | None, advised: Sequence[tuple[str, str]], plan: str
 ) -> Iterator[RenderableType]:
     job = short(status["job_id"])
     yield Text("")
@@ -278,15 +278,14 @@ def _next_commands(
         yield _line("Next", command(f"watch {job}"), note="follow it to its end")
         return
     bad = status["outcome"]["resume_from"]
-    if status["status"] == "completed" and status["error"] is not None:
-        doubted = status["error"]["node"]
-        yield _line("Next", command(f"rerun {job} --from {doubted}"), note="run again what is in doubt")
-        yield _line("", command(f"events {job} --node {doubted}"), note=f"what happened in {doubted}")
-    elif status["outcome"]["resumable"]:
-        yield _line("Next", resume, note="run what is missing; what completed stays")
+    for number, (text, note) in enumerate(advised):
+        yield _line("" if number else "Next", text, note=note)
+    if status["outcome"]["resumable"]:
         yield _line("", plan, note="what that would do")
         if bad is not None:
             yield _line("", command(f"events {job} --node {bad}"), note=f"what happened in {bad}")
+    elif advised:
+        yield _line("", command(f"events {job}"), note="everything that happened, in order")
     else:
         yield _line("Next", command(f"events {job}"), note="everything that happened, in order")
         yield _line("", command("status"), note="this job and others")

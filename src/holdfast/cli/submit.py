@@ -147,9 +147,10 @@ def _say_what_next(
     if submission.answer != "previously_failed":
         say(f"  → {command(f'watch {job}', database_url)}")
         return
-    resume = f"resume {job}"
-    how = command(resume, database_url) if is_served else start(resume, handlers_of(definition), database_url)
-    say(f"  → Go on where it stopped with: {how}")
+    if submission.advice is not None:
+        text = submission.advice.words(job)
+        how = command(text, database_url) if is_served else start(text, handlers_of(definition), database_url)
+        say(f"  → Go on where it stopped with: {how}")
     say("  → Begin anew, and keep this one, with: --force")
 
 

@@ -82,14 +82,13 @@ def _command(standing: Standing, reason: Reason, database_url: str | None) -> st
         case Cause.INCONSISTENT:
             return command("janitor --once", database_url)
         case Cause.PAUSED:
-            return command(f"unpause {job}", database_url)
-        case Cause.COMPLETED:
-            return command(f"rerun {job} --from {reason.node}", database_url)
+            return command(f"unpause {job}", database_url) if standing.stop_cause is None else None
         case Cause.PARTIAL | Cause.FAILED if reason.node is not None:
             return command(f"logs {job}{node}", database_url)
-        case Cause.PARTIAL | Cause.FAILED | Cause.CANCELLED:
+        case Cause.PARTIAL | Cause.FAILED | Cause.CANCELLED | Cause.COMPLETED:
             handlers = handlers_of(standing.snapshot.definition) if not standing.orchestrators else []
-            return start(f"resume {job}", handlers, database_url)
+            best = next(iter(standing.snapshot.advice), None)
+            return start(best.words(job), handlers, database_url) if best is not None else None
         case _:
             return None
 

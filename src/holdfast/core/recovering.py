@@ -140,7 +140,9 @@ def make_plan(state: JobState, request: Request, selected: Mapping[str, Selected
 
 def _lacks_result(state: JobState) -> bool:
     """Whether its nodes have come to a good end, and only the `result` of the workflow could not be told."""
-    return state.status is JobStatus.FAILED and job_status(state) in (JobStatus.COMPLETED, JobStatus.PARTIAL)
+    has_ended = all(node.status in TERMINAL for node in state.nodes.values())
+    is_well = has_ended and job_status(state) in (JobStatus.COMPLETED, JobStatus.PARTIAL)
+    return state.status is JobStatus.FAILED and is_well
 
 
 def _done_since(node: NodeState, step: Step, selected: Mapping[str, Selected]) -> float | None:

@@ -38,7 +38,7 @@ from holdfast.define.program import Program, compile_pinned
 from holdfast.errors import Code, Fenced, HistoryChanged, Locked, LostRace, PayloadRefused, Unreachable
 from holdfast.masking import masked
 from holdfast.orchestrator.commit import add_effects, add_states, breaker_write
-from holdfast.orchestrator.loading import inconsistency, job_state, recovery, signal
+from holdfast.orchestrator.loading import inconsistency, recovery, signal
 from holdfast.store.dangers import Dangers
 from holdfast.store.interface import (
     Batch,
@@ -54,6 +54,7 @@ from holdfast.store.interface import (
     Wide,
     Withdrawal,
 )
+from holdfast.store.loading import job_state
 
 logger = logging.getLogger("holdfast.orchestrator")
 

@@ -2,51 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
-from holdfast.core.signals import BatchesAsked, Request, Selected
+from holdfast.core.advising import Advice, candidates
+from holdfast.core.recovering import Plan, Refusal, batches_asked, make_plan
+from holdfast.core.signals import Request, Selected
+from holdfast.core.states import JobState, Rules
+from holdfast.define.program import compile_pinned
 from holdfast.store.arrays import plain
+from holdfast.store.connection import Connection, Connections
 from holdfast.store.cycle import batches_from, job_row, node_row, selected_from, selecting, selecting_batches
-from holdfast.store.interface import JobRow, NodeRow
-from holdfast.store.postgres import PostgresStore
+from holdfast.store.loading import job_state
 from holdfast.store.queries import query
 
 ROLE = "plan"
 
 
-class Looked(NamedTuple):
-    """A job as it is now; outputs are left where they are."""
+class Look:
+    """A job as one transaction sees it; outputs are left where they are."""
 
-    now: float
-    job: JobRow
-    definition: bytes
-    nodes: list[NodeRow]
-    selected: dict[str, Selected]
+    def __init__(self, connection: Connection, state: JobState, now: float) -> None:
+        self._connection = connection
+        self._selected: dict[str, dict[str, Selected]] = {}
+        self.state = state
+        self.now = now
+
+    async def plan(self, request: Request) -> Plan | Refusal:
+        """What its owner would make of the verb now."""
+        return make_plan(self.state, request, await self._select(request), self.now)
+
+    async def advice(self) -> tuple[Advice, ...]:
+        """What would be taken if somebody asked for it now."""
+        found = []
+        for group in candidates(self.state):
+            for request in group:
+                plan = await self.plan(request)
+                if isinstance(plan, Plan):
+                    found.append(Advice(request, plan))
+                    break
+        return tuple(found)
+
+    async def _select(self, request: Request) -> dict[str, Selected]:
+        node = self.state.nodes.get(request.named or "")
+        asked = selecting(self.state.job_id, request, node.enqueued if node is not None else 0)
+        known = repr(asked)
+        if known not in self._selected:
+            self._selected[known] = selected_from(await self._fetch("select_tasks", asked))
+        selected = dict(self._selected[known])
+        for batches in batches_asked(self.state, request):
+            found = await self._fetch("select_batches", selecting_batches(self.state.job_id, batches))
+            selected[batches.node] = batches_from(found)
+        return selected
+
+    async def _fetch(self, statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+        return await (await self._connection.execute(query(statement), parameters)).fetchall()
 
 
-class Ask(Protocol):
-    """What is to be known of the batches of a job, as its owner would ask."""
-
-    def __call__(self, job: JobRow, nodes: list[NodeRow], definition: bytes) -> Sequence[BatchesAsked]: ...
-
-
-async def look(store: PostgresStore, job_id: str, request: Request, ask: Ask) -> Looked | None:
+@asynccontextmanager
+async def looking_at(connections: Connections, job_id: str) -> AsyncIterator[Look | None]:
     """None: there is no such job."""
-    async with store.connections.use(ROLE) as connection, connection.transaction():
+    async with connections.use(ROLE) as connection, connection.transaction():
         await connection.execute("set transaction isolation level repeatable read, read only")
         jobs = {"jobs": plain([job_id]), "me": None}
         found = await (await connection.execute(query("load_jobs"), jobs)).fetchall()
         if not found:
-            return None
+            yield None
+            return
         job = job_row(found[0])
-        definition = await store.definition(job.definition_hash)
+        pinned = await connection.execute(query("definition"), {"hash": job.definition_hash})
+        program = compile_pinned(job.definition_hash, (await pinned.fetchall())[0][0].encode())
         nodes = [node_row(row) for row in await (await connection.execute(query("load_nodes"), jobs)).fetchall()]
-        enqueued = next((node.enqueued for node in nodes if node.node == request.node), 0)
-        chosen = await connection.execute(query("select_tasks"), selecting(job_id, request, enqueued))
-        selected = selected_from(await chosen.fetchall())
-        for asked in ask(job, nodes, definition):
-            rows = await connection.execute(query("select_batches"), selecting_batches(job_id, asked))
-            selected[asked.node] = batches_from(await rows.fetchall())
         (now,) = (await (await connection.execute(query("clock"))).fetchall())[0]
-    return Looked(now, job, definition, nodes, selected)
+        yield Look(connection, job_state(job, nodes, program, Rules()), now)

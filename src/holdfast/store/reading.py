@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from holdfast.core.states import TERMINAL, Status
+from holdfast.core.advising import Advice
+from holdfast.core.recovering import RESUMABLE
+from holdfast.core.states import TERMINAL, JobStatus, Status
 from holdfast.define.definition import Definition, read_pinned
 from holdfast.define.graph import Graph, build_graph
 from holdfast.define.node import Node
@@ -24,6 +26,7 @@ from holdfast.store.delivering import Locations, scope_of
 from holdfast.store.fleet import Fleet, JobsWithoutOwner, OrchestratorView, UnservedTasks, WorkerView
 from holdfast.store.locks import HELD_SECONDS, LockHolder
 from holdfast.store.payloads import Payloads, value_or_name
+from holdfast.store.planning import looking_at
 from holdfast.store.queries import query
 
 PAGE_SIZE = 1000
@@ -139,6 +142,8 @@ class Snapshot(NamedTuple):
     deliverables: list[Deliverable]
     locations: dict[str, str | None]
     """Where the deliverables lie that the definition declares, by their names; nothing if inputs were left out."""
+    advice: tuple[Advice, ...] = ()
+    """What would continue a job that has not completed, the best first; not looked for if inputs were left out."""
 
 
 class Stages(NamedTuple):
@@ -287,7 +292,19 @@ class Reader:
 
     async def snapshot(self, job_id: str, *, whole: bool = True) -> Snapshot:
         """The job as it is now; without `whole` its inputs and its result are left out."""
-        return await self._snapshot(await self._look_at(job_id, whole=whole))
+        snapshot = await self._snapshot(await self._look_at(job_id, whole=whole))
+        return await self._with_advice(snapshot) if whole else snapshot
+
+    async def advice(self, job_id: str) -> tuple[Advice, ...]:
+        """Which verbs would continue a job that has ended, the best first."""
+        async with looking_at(self._connections, job_id) as look:
+            return await look.advice() if look is not None else ()
+
+    async def _with_advice(self, snapshot: Snapshot) -> Snapshot:
+        is_in_doubt = snapshot.job.status == JobStatus.COMPLETED and snapshot.job.error is not None
+        if snapshot.unreadable is not None or (snapshot.job.status not in RESUMABLE and not is_in_doubt):
+            return snapshot
+        return snapshot._replace(advice=await self.advice(snapshot.job.job_id))
 
     async def stages(self, job_ids: Sequence[str]) -> dict[str, Stages]:
         """The first stage that failed, and those that completed, of each job whose definition can be read."""
@@ -304,7 +321,7 @@ class Reader:
         """The job as it is now, with all that may keep it from going on."""
         looks = ("why_job", "why_windows", "why_queue", "live_workers", "why_locks")
         found = await self._look_at(job_id, *looks, whole=False)
-        snapshot = await self._snapshot(found)
+        snapshot = await self._with_advice(await self._snapshot(found))
         job, windows, queued, workers, locks = found[6:]
         epoch, stop_cause, stop_until, owner_gone_at, orchestrators, unread, unread_since = job[0]
         return Standing(

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from itertools import takewhile
 from typing import Any
 
+from holdfast.core.advising import Advice
+from holdfast.core.signals import Verb
 from holdfast.core.states import JobStatus, Status
 from holdfast.define.node import Importance, Node, NodeType
 from holdfast.store.fleet import Fleet, UnservedTasks
@@ -23,7 +25,6 @@ from holdfast.store.reading import (
 
 _BORDERS = (NodeType.START, NodeType.END)
 _BAD = (Status.FAILED, Status.CANCELLED)
-_RESUMABLE = (JobStatus.FAILED, JobStatus.PARTIAL, JobStatus.CANCELLED)
 _OBJECTIVES = {
     Importance.CRITICAL: "primary",
     Importance.IMPORTANT: "secondary",
@@ -55,7 +56,7 @@ def status_json(snapshot: Snapshot) -> dict[str, Any]:
         "error": error_json(job.error),
         "result": job.result,
         "nodes": nodes,
-        "outcome": _outcome_json(job.status, snapshot, nodes),
+        "outcome": _outcome_json(snapshot, nodes),
         "owner": _owner_json(job),
         "reason": job.reason,
         "unreadable": snapshot.unreadable.message if snapshot.unreadable else None,
@@ -289,7 +290,7 @@ def _started_at(node: Node, view: NodeView | None, queued: QueueView | None) -> 
     return queued.claimed_at if queued is not None and node.type is not NodeType.FAN_OUT else None
 
 
-def _outcome_json(status: str, snapshot: Snapshot, nodes: list[dict[str, Any]]) -> dict[str, Any]:
+def _outcome_json(snapshot: Snapshot, nodes: list[dict[str, Any]]) -> dict[str, Any]:
     outcome: dict[str, Any] = {"primary": [], "secondary": [], "optional": []}
     stages = {}
     for node in nodes:
@@ -303,7 +304,8 @@ def _outcome_json(status: str, snapshot: Snapshot, nodes: list[dict[str, Any]]) 
                 "task_count": node["counts"]["total"],
                 "success_count": node["counts"]["completed"],
             }
-    resumable = status in _RESUMABLE
+    advice = snapshot.advice
+    resumable = any(one.request.verb is Verb.RESUME for one in advice)
     bad = [node["node"] for node in nodes if node["stage"] is not None and node["status"] in _BAD]
     return {
         **outcome,
@@ -311,22 +313,13 @@ def _outcome_json(status: str, snapshot: Snapshot, nodes: list[dict[str, Any]]) 
         "stages": stages,
         "resumable": resumable,
         "resume_from": bad[0] if resumable and bad else None,
-        "recovery": _recovery(snapshot.job.job_id, nodes) if resumable else _of_doubt(snapshot.job),
+        "recovery": [_recovery(snapshot.job.job_id, one) for one in advice],
     }
 
 
 def _doubt(job: JobView, node: str) -> dict[str, Any] | None:
     """Why a node of a job that completed is in doubt, if it is."""
     return job.error if job.status == JobStatus.COMPLETED and job.error and job.error["node"] == node else None
-
-
-def _of_doubt(job: JobView) -> list[dict[str, Any]]:
-    """A job that completed with an error is in doubt: what runs the node again that is not what its tasks say."""
-    if job.status != JobStatus.COMPLETED or job.error is None:
-        return []
-    node = job.error["node"]
-    request = {"method": "POST", "path": f"/api/v1/jobs/{job.job_id}/rerun", "body": {"node": node}}
-    return [{"node": node, "command": f"holdfast rerun {job.job_id} --from {node}", "request": request}]
 
 
 def _deliverables(snapshot: Snapshot) -> dict[str, dict[str, Any]]:
@@ -356,19 +349,16 @@ def _deliverable(one: Deliverable) -> dict[str, Any]:
     return {"count": one.number, "location": location or None, "usable": one.number > 0}
 
 
-def _recovery(job_id: str, nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What recovers all of it, and each stage that failed: as a command and as a request."""
-    failed = [node["node"] for node in nodes if node["stage"] is not None and node["status"] == Status.FAILED]
-    verbs: list[tuple[str | None, str, dict[str, str]]] = [(None, "resume", {})]
-    verbs += [(name, "retry", {"node": name}) for name in failed]
-    return [
-        {
-            "node": name,
-            "command": " ".join(["holdfast", verb, job_id, *body.values()]),
-            "request": {"method": "POST", "path": f"/api/v1/jobs/{job_id}/{verb}", "body": body},
-        }
-        for name, verb, body in verbs
-    ]
+def _recovery(job_id: str, advice: Advice) -> dict[str, Any]:
+    """What continues all of it, or recovers a stage that failed: as a command and as a request."""
+    request = advice.request
+    body: dict[str, Any] = {"node": request.node} if request.node is not None else {}
+    body |= {"only": True} if request.only else {}
+    return {
+        "node": request.node,
+        "command": f"holdfast {advice.words(job_id)}",
+        "request": {"method": "POST", "path": f"/api/v1/jobs/{job_id}/{request.verb}", "body": body},
+    }
 
 
 def _objective(snapshot: Snapshot, node: dict[str, Any]) -> dict[str, Any]:

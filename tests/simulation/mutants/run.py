@@ -102,10 +102,10 @@ def read_mutant(patch: Path) -> Mutant:
     about = " ".join(line.removeprefix("# ") for line in lines if line.startswith("# "))
     changed = next(line.removeprefix("+++ b/") for line in lines if line.startswith("+++ "))
     killers: tuple[tuple[str, ...], ...] = (CORE, SIMULATION)
-    if changed.startswith("src/holdfast/store/"):
-        killers = (STORE,)
-    elif changed.startswith("src/holdfast/orchestrator/"):
+    if changed.startswith(("src/holdfast/orchestrator/", "src/holdfast/store/loading.py")):
         killers = (SIMULATION, CORE)
+    elif changed.startswith("src/holdfast/store/"):
+        killers = (STORE,)
     return Mutant(patch.stem, patch, about, killers)
 
 
