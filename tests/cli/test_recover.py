@@ -204,12 +204,61 @@ def test_a_resume_after_kill_nine_runs_only_the_items_that_are_missing(database:
     process.wait()
     (job,) = database("status", "--json").json["jobs"]
     assert job["status"] == "running" and job["counts"]["completed"] > 1
+    until(lambda: not database("status", "--json").json["orchestrators"])
     ended = finished(spawn("resume", job["job_id"], "--handlers", "repairable", "--json", **leases))
     assert ended.code == 0, ended.err
     assert (ended.json["status"], ended.json["generation"]) == ("completed", 1)
     # What ran when it was killed has run twice; what was finished and reported has not.
     assert set(ran()) == {str(number) for number in range(60)}
     assert len(ran()) <= 60 + (60 - job["counts"]["completed"])
+
+
+WAITING = """
+workflow_id: waiting
+nodes: {work: {handler: waiting.work, retry: {max_retries: 0}}}
+"""
+WAITING_HANDLERS = """
+import time
+from pathlib import Path
+from holdfast import Permanent, handler
+
+@handler("waiting.work")
+def work() -> str:
+    if not Path("mended").exists():
+        raise Permanent("no luck")
+    while not Path("released").exists():
+        time.sleep(0.05)
+    return "done"
+"""
+
+
+@pytest.mark.parametrize("is_served", [True, False])
+def test_of_several_who_resume_a_job_at_once_one_does_and_the_others_are_refused(
+    database: Command, started: Start, is_served: bool
+) -> None:
+    Path("waiting.yaml").write_text(WAITING)
+    Path("waiting.py").write_text(WAITING_HANDLERS)
+    job = database("run", "waiting.yaml", "--handlers", "waiting", "--json").json["job_id"]
+    Path("mended").touch()
+    if is_served:
+        started("up", "--handlers", "waiting")
+    trying = [spawn("resume", job, "--handlers", "waiting", "--json") for _ in range(3)]
+    losers = [one for one in trying if is_served or one is not winner_of(trying)]
+    told = [finished(one) for one in losers]
+    assert sorted(one.code for one in told) == ([0, 4, 4] if is_served else [4, 4]), [one.err for one in told]
+    assert all("it is running" in one.err for one in told if one.code)
+    refused = database("resume", job)
+    assert refused.code == 4 and "it is running" in refused.err
+    Path("released").touch()
+    until(lambda: database("status", job, "--json").json["status"] == "completed")
+    assert database("status", job, "--json").json["generation"] == 2
+    assert is_served or finished(winner_of(trying)).code == 0
+
+
+def winner_of(processes: list[Any]) -> Any:
+    """The one that drives the job, when all the others have ended."""
+    until(lambda: sum(one.poll() is None for one in processes) <= 1)
+    return next((one for one in processes if one.returncode in (None, 0)), processes[0])
 
 
 def test_a_job_goes_on_without_what_is_skipped_and_ends_partial(database: Command, failed: str) -> None:

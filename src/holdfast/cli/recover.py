@@ -171,7 +171,8 @@ async def _recover(
         job_id = await reader.find_job(job)
         if typed.request.verb is Verb.RESUME and typed.request.plan_id is None and not detach:
             found = await reader.snapshot(job_id, whole=False)
-            if found.job.status not in JOB_TERMINAL:
+            # What somebody drives goes on by itself: its plan is refused.
+            if found.job.status not in JOB_TERMINAL and not await reader.orchestrators():
                 await refuse_unknown_handlers(found.definition, registry, reader)
                 say(f"Job {job_id} is {found.job.status}: driving it to its end from here.")
                 return await _drive(store, settings, registry, job_id, None, handlers, as_json=as_json, url=url)
@@ -188,11 +189,12 @@ async def _recover(
                 (await reader.snapshot(plan.job_id, whole=False)).definition, registry, reader
             )
         signal_id = await client.recover(plan.job_id, plan.request._replace(plan_id=wanted), reason=reason)
-        if not is_alive and not detach:
+        told = await wait_for_answer(store, signal_id) if is_alive and not detach else None
+        if told is None and not detach and not await reader.orchestrators():
+            # Nobody was there, or went without an answer.
             say(f"No orchestrator is alive: driving the job from here; {plan.work} to run.")
             answered = Answered(plan, signal_id)
             return await _drive(store, settings, registry, job_id, answered, handlers, as_json=as_json, url=url)
-        told = await wait_for_answer(store, signal_id) if not detach else None
         _refuse_if_told(plan, told)
         _tell(plan, signal_id, told, as_json=as_json, url=url)
         if told is None and not is_alive:
