@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -334,9 +334,11 @@ class Driver:
             source = name if is_batched else self.state.program.graph.fan_out_of[name]
             rows = sorted((i, t) for (n, i), t in self.tasks.items() if n == source and i >= 0)
             outputs = [t.output for _, t in rows if t.status == "completed"]
-            failed = [i for i, t in rows if t.status == "failed"]
+            fan_out = self.state.program.graph.fan_out_of[name]
+            items = sorted((i, t.status) for (n, i), t in self.tasks.items() if n == fan_out)
+            left_out = {how: [i for i, status in items if status == how] for how in ("failed", "skipped")}
             try:
-                output = aggregate(self.state.program.nodes[name].node.aggregation, outputs, failed)
+                output = aggregate(self.state.program.nodes[name].node.aggregation, outputs, left_out)
                 self.send(ItemsAggregated(name, output))
             except ValueError as problem:
                 error = failure("CONTRACT_VIOLATION", str(problem), permanent=True, at=self.now, node=name)
@@ -547,9 +549,11 @@ def _can_be_reset(task: Task, item: int, enqueued: int) -> bool:
     return task.params is not None and not task.waits and (task.status != "ready" or item < enqueued)
 
 
-def aggregate(mode: Aggregation, outputs: Iterable[Any], failed: list[int], limit_bytes: int = 1 << 30) -> Any:
+def aggregate(
+    mode: Aggregation, outputs: Iterable[Any], left_out: Mapping[str, list[int]], limit_bytes: int = 1 << 30
+) -> Any:
     """Outputs that are all at hand, gathered one by one."""
     gathering = Gathering(mode, limit_bytes)
     for output in outputs:
         gathering.add(output, len(orjson.dumps(output)))
-    return gathering.answer(failed)
+    return gathering.answer(left_out)

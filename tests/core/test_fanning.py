@@ -448,13 +448,15 @@ def test_a_finished_fan_out_hears_no_more_of_its_work() -> None:
     ],
 )
 def test_every_aggregation(mode: str, outputs: list[Any], wanted: dict[str, Any]) -> None:
-    assert aggregate(Aggregation(mode), iter(outputs), []) == wanted
-    assert aggregate(Aggregation(mode), outputs, [4, 9]) == {**wanted, "failed": [4, 9]}
+    assert aggregate(Aggregation(mode), iter(outputs), {}) == wanted
+    assert aggregate(Aggregation(mode), outputs, {"failed": [4, 9], "skipped": []}) == {**wanted, "failed": [4, 9]}
+    left_out = {"failed": [4], "skipped": [7]}
+    assert aggregate(Aggregation(mode), outputs, left_out) == {**wanted, **left_out}
 
 
 @pytest.mark.parametrize("mode", list(Aggregation))
 def test_every_aggregation_works_without_any_items(mode: Aggregation) -> None:
-    assert aggregate(mode, [], [])["count"] == 0
+    assert aggregate(mode, [], {})["count"] == 0
 
 
 @pytest.mark.parametrize(
@@ -462,7 +464,7 @@ def test_every_aggregation_works_without_any_items(mode: Aggregation) -> None:
 )
 def test_a_sum_of_what_is_no_number_is_refused(bad: Any, kind: str) -> None:
     with pytest.raises(ValueError, match=f"cannot sum a result that is {kind}"):
-        aggregate(Aggregation.SUM, [1, bad], [])
+        aggregate(Aggregation.SUM, [1, bad], {})
 
 
 @pytest.mark.parametrize(("large", "why"), [(2**62, "does not fit into 64 bits"), (1e308, "is not a finite number")])
@@ -475,13 +477,13 @@ def test_a_sum_that_json_cannot_hold_is_refused(large: float, why: str) -> None:
 def test_what_is_too_large_to_be_gathered_is_refused_before_it_is_all_there(mode: str) -> None:
     outputs = iter(["x" * 8] * 100)
     with pytest.raises(PayloadRefused, match="the first 11 results have 110 bytes together; at most 100 can be"):
-        aggregate(Aggregation(mode), outputs, [], limit_bytes=100)
+        aggregate(Aggregation(mode), outputs, {}, limit_bytes=100)
     assert len(list(outputs)) == 89, "the others were never asked for"
 
 
 @pytest.mark.parametrize(("mode", "wanted"), [("sum", 400), ("first", 4), ("last", 4)])
 def test_what_needs_no_room_is_gathered_from_any_number_of_items(mode: str, wanted: int) -> None:
-    answer = aggregate(Aggregation(mode), [4] * 100, [], limit_bytes=1)
+    answer = aggregate(Aggregation(mode), [4] * 100, {}, limit_bytes=1)
     assert answer["total" if mode == "sum" else "result"] == wanted
 
 

@@ -501,3 +501,20 @@ def test_the_id_of_a_plan_does_not_depend_on_the_order_of_keys_in_a_given_output
     one, other = (Request(Verb.SET, "register", output=given) for given in ({"b": 1, "aa": {"d": 1, "c": 2}}, None))
     other = other._replace(output={"aa": {"c": 2, "d": 1}, "b": 1})
     assert plan_id("job", 1, one, plan) == plan_id("job", 1, other, plan)
+
+
+def test_a_fan_in_lists_the_items_that_were_skipped_and_those_that_failed_also_with_batches() -> None:
+    for batch in ({}, {"batch": {"handler": "h", "size": 2}}):
+        flow = Workflow("w", inputs={"items": {"type": "array"}})
+        flow.fan_out("each", source="{{ inputs['items'] }}", handler="h", tolerate={"failures": 1})
+        flow.fan_in("all", after="each", **batch)
+        driver = Driver(flow, {"items": [0, 1, 2, 3]}, RULES)
+        driver.submit()
+        run(driver, ("each", 1))
+        assert driver.node("all").output["failed"] == [1]
+        driver = Driver(flow, {"items": [0, 1, 2, 3]}, RULES)
+        driver.submit()
+        run(driver, ("each", 1), ("each", 3))
+        assert driver.recover("skip", "each").applied
+        run(driver)
+        assert (driver.node("all").output["skipped"], "failed" in driver.node("all").output) == ([1, 3], False)

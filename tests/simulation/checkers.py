@@ -292,6 +292,15 @@ class Checkers:
                 source_node = nodes[fan_out]
                 settled = source_node.completed + source_node.failed + source_node.skipped + source_node.cancelled
                 assert source_node.width == settled, f"8: fan-in {name} fired with items missing"
+                if node.reason is None and program.nodes[name].task is None:
+                    self._check_left_out(job_id, name, fan_out, node.output)
+
+    def _check_left_out(self, job_id: str, name: str, fan_out: str, output: Any) -> None:
+        """8: what was gathered lists the items that it leaves out, by how they ended."""
+        for how in ("failed", "skipped"):
+            tasks = self.db.tasks[job_id].items()
+            wanted = sorted(item for (node, item), task in tasks if node == fan_out and task["status"] == how)
+            assert output.get(how, []) == wanted, f"8: {job_id}/{name} lists {output.get(how)} as {how}, not {wanted}"
 
     def _check_rule(self, job_id: str, name: str, nodes: dict[str, NodeRow], program: Program) -> None:
         """A node runs only if nothing that it needs is bad and something is there."""

@@ -17,6 +17,7 @@ from holdfast.core.breaking import Breaker
 from holdfast.core.signals import BatchesAsked, Request, Selected
 from holdfast.errors import Fenced, HistoryChanged, LostRace
 from holdfast.store.interface import (
+    GATHERED,
     Batch,
     Committed,
     Examined,
@@ -229,13 +230,15 @@ class ModelCycle(Transaction):
             apply_entry(seen, self.me, entry)
         return seen
 
-    async def results(self, job_id: str, node: str, after: int) -> tuple[list[Gathered], bool]:
+    async def results(
+        self, job_id: str, node: str, after: int, statuses: Sequence[str] = GATHERED
+    ) -> tuple[list[Gathered], bool]:
         await self._step()
         tasks = {item: task for (name, item), task in self.db.tasks[job_id].items() if name == node and item > after}
         page = [
             Gathered(item, task["status"], task["output"], len(orjson.dumps(task["output"])))
             for item, task in sorted(tasks.items())
-            if task["status"] in ("completed", "failed")
+            if task["status"] in statuses
         ]
         return page[:GATHER_ROWS], len(page) > GATHER_ROWS
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, overload
 
 from holdfast.core.dispatching import dispatch
@@ -418,8 +418,11 @@ class Gathering:
             )
         self._kept += parts
 
-    def answer(self, failed: list[int]) -> dict[str, Any]:
-        """All of it as one value; failed items are left out and listed. Raises PayloadRefused if it cannot be kept."""
+    def answer(self, left_out: Mapping[str, list[int]]) -> dict[str, Any]:
+        """All of it as one value; items that failed or were skipped are left out, and listed.
+
+        Raises PayloadRefused if it cannot be kept.
+        """
         match self._mode:
             case Aggregation.COLLECT | Aggregation.CONCAT:
                 answer: dict[str, Any] = {"results": self._kept, "count": len(self._kept)}
@@ -427,8 +430,7 @@ class Gathering:
                 answer = {"total": self._total, "count": self._count}
             case Aggregation.FIRST | Aggregation.LAST:
                 answer = {"result": self._kept[0] if self._kept else None, "count": self._count}
-        if failed:
-            answer["failed"] = failed
+        answer |= {how: items for how, items in left_out.items() if items}
         try:
             # Its bytes were counted one by one.
             Sizes().bound(answer, sys.maxsize)

@@ -41,6 +41,8 @@ from holdfast.orchestrator.commit import add_effects, add_states, breaker_write
 from holdfast.orchestrator.loading import inconsistency, recovery, signal
 from holdfast.store.dangers import Dangers
 from holdfast.store.interface import (
+    GATHERED,
+    LEFT_OUT,
     Batch,
     Cycle,
     Examined,
@@ -532,19 +534,23 @@ class Owner:
     async def _gather(self, state: JobState, node: str, now: float) -> ItemsAggregated:
         """Read what the items gave; all their reports are committed by now."""
         gathering = Gathering(state.program.nodes[node].node.aggregation, self._rules.payload_limit_bytes)
-        # Where there were batches, what they gave is gathered.
-        source = node if state.nodes[node].batch_size is not None else state.program.graph.fan_out_of[node]
-        failed, after, more = [], -1, True
+        fan_out = state.program.graph.fan_out_of[node]
+        left_out: dict[str, list[int]] = {how: [] for how in LEFT_OUT}
+        # Where there were batches, what they gave is gathered; what was left out is still told by item.
+        is_batched = state.nodes[node].batch_size is not None
+        readings = [(node, GATHERED), (fan_out, LEFT_OUT)] if is_batched else [(fan_out, GATHERED)]
         try:
-            while more:
-                page, more = await self._cycle.results(state.job_id, source, after)
-                for result in page:
-                    after = result.item
-                    if result.status == Status.COMPLETED:
-                        gathering.add(result.output, result.size_bytes)
-                    else:
-                        failed.append(result.item)
-            return ItemsAggregated(node, gathering.answer(failed))
+            for source, statuses in readings:
+                after, more = -1, True
+                while more:
+                    page, more = await self._cycle.results(state.job_id, source, after, statuses)
+                    for result in page:
+                        after = result.item
+                        if result.status == Status.COMPLETED:
+                            gathering.add(result.output, result.size_bytes)
+                        else:
+                            left_out[result.status].append(result.item)
+            return ItemsAggregated(node, gathering.answer(left_out))
         except (ValueError, PayloadRefused) as problem:
             code = problem.code if isinstance(problem, PayloadRefused) else Code.CONTRACT_VIOLATION
             error = failure(code, str(problem), permanent=True, at=now, node=node)

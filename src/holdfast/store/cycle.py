@@ -31,6 +31,7 @@ from holdfast.errors import Fenced, HistoryChanged, LostRace, Unreachable
 from holdfast.store.arrays import jsons, plain, texts
 from holdfast.store.connection import SYNC, Connections, Rows, Statement
 from holdfast.store.interface import (
+    GATHERED,
     RANK_LIMIT,
     Batch,
     Committed,
@@ -207,8 +208,11 @@ class PostgresCycle:
             (*columns[:5], output, _parsed(row[6]), *columns[7:19], _parsed(columns[19]), *columns[20:])
         )
 
-    async def results(self, job_id: str, node: str, after: int) -> tuple[list[Gathered], bool]:
+    async def results(
+        self, job_id: str, node: str, after: int, statuses: Sequence[str] = GATHERED
+    ) -> tuple[list[Gathered], bool]:
         asked = {"job": job_id, "node": node, "after": after, "limit": GATHER_ROWS, "bytes": GATHER_BYTES}
+        asked["statuses"] = texts(statuses)
         rows = await self._fetch("item_results", **asked)
         page = []
         for item, status, output, reference, size in rows:

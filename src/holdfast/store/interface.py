@@ -457,8 +457,13 @@ class Wide(NamedTuple):
     limit: int
 
 
+LEFT_OUT = ("failed", "skipped")
+GATHERED = ("completed", *LEFT_OUT)
+"""How items may have ended of which a fan-in tells: it lists those that it leaves out."""
+
+
 class Gathered(NamedTuple):
-    """How an item of a fan-out ended, `completed` or `failed`; its output and the size of that as JSON."""
+    """How an item of a fan-out ended; its output and the size of that as JSON."""
 
     item: int
     status: str
@@ -574,8 +579,10 @@ class Cycle(Protocol):
         """
         ...
 
-    async def results(self, job_id: str, node: str, after: int) -> tuple[list[Gathered], bool]:
-        """A node's next completed and failed items behind `after`, in item order, and whether there may be more."""
+    async def results(
+        self, job_id: str, node: str, after: int, statuses: Sequence[str] = GATHERED
+    ) -> tuple[list[Gathered], bool]:
+        """A node's next items behind `after` that ended so, in item order, and whether there may be more."""
         ...
 
     async def write(self, batch: Batch) -> None:

@@ -141,7 +141,7 @@ join tasks t on t.job_id = any(array[n.job_id]) and t.node = n.node and t.item =
 where n.job_id = any(%(jobs)s::uuid[]) and n.status in ('ready', 'dispatched', 'running') and t.status <> 'ready';
 
 -- name: item_results
--- What a fan-in gathers: outputs of completed items in item order, and which items failed. A page ends where it gets
+-- What a fan-in gathers: outputs of completed items in item order, and which items are left out. A page ends where it gets
 -- large, but has a row if there is one; an output that lies elsewhere fills it.
 select r.item, r.status, r.output, r.output_ref, r.bytes
 from (
@@ -150,7 +150,8 @@ from (
         select t.item, t.status, t.output::text as output, t.output_ref,
             case when t.output_ref is null then coalesce(octet_length(t.output::text), 0) else %(bytes)s end as bytes
         from tasks t
-        where t.job_id = %(job)s and t.node = %(node)s and t.item > %(after)s and t.status in ('completed', 'failed')
+        where t.job_id = %(job)s and t.node = %(node)s and t.item > %(after)s
+            and t.status = any(%(statuses)s::text[])
         order by t.item limit %(limit)s
     ) t
 ) r
