@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -429,3 +430,12 @@ async def test_a_limit_that_makes_no_sense_is_refused(store: PostgresStore, name
     with pytest.raises(InvalidInput):
         await Client(store).set_limit(name, **given)
     assert await Client(store).limits() == []
+
+
+async def test_a_key_belongs_to_its_tenant_and_its_workflow_invariant_14() -> None:
+    other = replace(REGION, workflow_id="other")
+    given = {"region": "CIV"}
+    same = [new_job(REGION, given, key="k"), new_job(REGION, {"region": "RWA"}, key="k")]
+    apart = [new_job(other, given, key="k"), new_job(REGION, given, key="k", tenant="t"), new_job(REGION, given)]
+    assert same[0].identity == same[1].identity
+    assert len({same[0].identity, *(job.identity for job in apart)}) == 4

@@ -54,7 +54,10 @@ def submit(
     input: Input = [],  # noqa: B006
     inputs: Inputs = None,
     key: Annotated[
-        str | None, typer.Option("--key", metavar="KEY", help="Name of this submission; the same key is the same job.")
+        str | None,
+        typer.Option(
+            "--key", metavar="KEY", help="Name of this submission; of one workflow, the same key is the same job."
+        ),
     ] = None,
     priority: Annotated[
         int, typer.Option("--priority", metavar="N", min=-1000, max=1000, help="Tasks of higher ones are taken first.")
