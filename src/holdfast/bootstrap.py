@@ -109,8 +109,10 @@ class Services:
         on_finished: Callable[[str], None] = lambda job_id: None,
         desks: int = DESKS,
         store: PostgresStore | None = None,
+        only_job: str | None = None,
     ) -> None:
-        """With a `store` of the caller's all services share its connections: less to open, and less to gain from."""
+        """With a `store` of the caller's all services share its connections: less to open, and less to gain from. With
+        `only_job` no other job is driven from here."""
         self._shared = store
         self._payloads = open_payloads(settings)
         self._stop_worker, self._stop_orchestrator = asyncio.Event(), asyncio.Event()
@@ -137,6 +139,7 @@ class Services:
                 scan_seconds=settings.owner_scan_seconds,
                 poll_seconds=settings.poll_seconds,
                 company=company,
+                only_job=only_job,
                 on_enqueued=tasks.set,
                 on_overflow=lambda: self._signalled(str(ANYBODY)),
                 on_finished=on_finished,

@@ -213,3 +213,11 @@ def test_without_a_database_url_run_brings_its_own_postgres(tmp_path: Path) -> N
     assert answer.code == 0, answer.err
     assert (tmp_path / ".holdfast").is_dir()
     assert finished(spawn("status", "--json")).json["jobs"][0]["job_id"] == answer.json["job_id"]
+
+
+def test_a_run_drives_its_own_job_alone_and_names_others_that_are_unfinished(database: Command) -> None:
+    other = database("submit", "flow.yaml", "--json").json["job_id"]
+    ran = database("run", "flow.yaml", "--json")
+    assert (ran.code, ran.json["status"]) == (0, "completed")
+    assert "another job is unfinished" in ran.err and other[-8:] in ran.err and "holdfast up" in ran.err
+    assert database("status", other, "--json").json["status"] == "pending"

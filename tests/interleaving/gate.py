@@ -141,8 +141,8 @@ class GatedStore(PostgresStore):
         """The same for the same seed: events tell the names of owners."""
         return self._world.db.draw()
 
-    async def register_orchestrator(self, name: str, lease_seconds: float) -> int:
-        orchestrator_id = await super().register_orchestrator(name, lease_seconds)
+    async def register_orchestrator(self, name: str, lease_seconds: float, only_job: str | None = None) -> int:
+        orchestrator_id = await super().register_orchestrator(name, lease_seconds, only_job)
         self.connections.orchestrators.append(orchestrator_id)
         return orchestrator_id
 

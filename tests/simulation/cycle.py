@@ -137,7 +137,9 @@ class ModelCycle(Transaction):
     def _lock_signals(self, limit: int, aside: Sequence[str]) -> list[int]:
         """Signals of jobs that nobody owns; those that others have locked are skipped."""
         locked = {row for t in self.db.transactions for row in t.locked_signals}
-        waiting = {i: r for i, r in sorted(self.db.inbox.items()) if r["job_id"] not in aside or r["kind"] in ASKING}
+        only = self.db.orchestrators[self.me]["only_job"]
+        heeded = {i: r for i, r in sorted(self.db.inbox.items()) if r["job_id"] not in aside or r["kind"] in ASKING}
+        waiting = {i: r for i, r in heeded.items() if only in (None, r["job_id"])}
         unowned = [i for i, r in waiting.items() if r["owner"] == 0 and i not in locked][:limit]
         self.locked_signals = set(unowned)
         return unowned

@@ -90,7 +90,7 @@ class ModelStore:
         await step()
         return self.db.definitions[definition_hash]
 
-    async def register_orchestrator(self, name: str, lease_seconds: float) -> int:
+    async def register_orchestrator(self, name: str, lease_seconds: float, only_job: str | None = None) -> int:
         await self._statement()
         orchestrator_id = self.db.draw()
         self.db.orchestrators[orchestrator_id] = {
@@ -99,6 +99,7 @@ class ModelStore:
             "renewed": self.db.now,
             "ended": False,
             "left": False,
+            "only_job": only_job,
         }
         self._after()
         return orchestrator_id
@@ -168,7 +169,8 @@ class ModelStore:
                 break
             owner = job["owner"]
             former = self.db.orchestrators.get(owner, {"name": f"orchestrator {owner}", "ended": True})
-            if owner is not None and former["ended"] and job_id not in locked:
+            is_wanted = self.db.orchestrators[orchestrator_id]["only_job"] in (None, job_id)
+            if owner is not None and former["ended"] and is_wanted and job_id not in locked:
                 job["owner"], job["epoch"] = orchestrator_id, job["epoch"] + 1
                 taken[job_id] = former["name"]
                 self.db.dirty.add(job_id)

@@ -59,7 +59,7 @@ class Tables:
         statements: dict[str, dict[str, Any]] = {
             "claim": {"me": 1, "handlers": "{work}", "queues": None, "limit": LIVE, "slack": 2.0, "everything": False},
             "drain": {"me": 1, "floor": self.gone, "limit": 2000, "aside": "{}"},
-            "claim_jobs": {"floor": self.gone, "limit": 500, "aside": "{}"},
+            "claim_jobs": {"me": 1, "floor": self.gone, "limit": 500, "aside": "{}"},
         }
         return {name: self.planner.pages_of(name, given) for name, given in statements.items()}
 

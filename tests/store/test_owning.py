@@ -23,6 +23,19 @@ async def test_an_open_cycle_claims_unowned_jobs_with_their_signals(stage: Stage
     assert (signal.job_id, signal.kind) == (job_id, "submitted")
 
 
+async def test_who_drives_one_job_takes_no_other_from_nobody_and_from_the_dead(stage: Stage) -> None:
+    gone = await stage.orchestrator()
+    left = [await stage.owned_job(gone) for _ in range(2)]
+    mine, other = [(await stage.submit()).job_id for _ in range(2)]
+    await stage.store.end_orchestrator(gone)
+    driver = await stage.store.register_orchestrator("run", 60.0, mine)
+    assert [row.job_id for row in (await stage.own(driver)).claimed] == [mine]
+    assert await stage.store.take_over(driver, 100) == {}
+    heir = await stage.store.register_orchestrator("run", 60.0, left[1])
+    assert set(await stage.store.take_over(heir, 100)) == {left[1]}
+    assert [row.job_id for row in (await stage.own(await stage.orchestrator())).claimed] == [other]
+
+
 async def test_a_commit_hands_the_job_over(stage: Stage) -> None:
     me, other = await stage.orchestrator(), await stage.orchestrator()
     job_id = await stage.owned_job(me)

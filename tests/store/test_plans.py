@@ -153,7 +153,7 @@ STATEMENTS: dict[str, dict[str, Any]] = {
     "save_checkpoint": {"me": 1, "job": JOBS[0], "node": "n", "item": 0, "epoch": 1, "seq": 1, "name": "x",
         "data": "1"},
     "wake_due": {},
-    "claim_jobs": {"floor": -1, "limit": 500, "aside": "{}"},
+    "claim_jobs": {"me": 1, "floor": -1, "limit": 500, "aside": "{}"},
     "raise_floors": {"lanes": "{1,2,3}", "newest": 1_000_000},
     "read_queue": {"job": JOBS[0]},
     "read_holds": {"job": JOBS[0]},

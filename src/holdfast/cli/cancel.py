@@ -55,7 +55,7 @@ async def _cancel(
         found = await reader.snapshot(job_id, whole=False)
         if not yes:
             _confirm(found)
-        alive = bool(await reader.orchestrators())
+        alive = bool(await reader.orchestrators(job_id))
         if found.unreadable is not None and not alive and not detach:
             raise _only_another_version(job_id, found.unreadable)
         signal_id = await client.cancel(job_id, reason=reason, plan_id=plan_id)
@@ -124,7 +124,7 @@ async def _drive(store: PostgresStore, settings: Settings, signal_id: int, job_i
     """Nobody drives the job: do it here until it has ended."""
     say("No orchestrator is alive: driving the job to its end from here.")
     reader = Reader(store.connections, store.payloads)
-    async with Services(store.connections.url, settings):
+    async with Services(store.connections.url, settings, only_job=job_id):
         while True:
             told = await store.answer(signal_id)
             if told is not None and (

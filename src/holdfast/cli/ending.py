@@ -97,6 +97,6 @@ def naming(text: str, handlers: Sequence[str]) -> str:
 
 async def _revival(reader: Reader, snapshot: Snapshot, database_url: str | None) -> str | None:
     """What must be started before an open job goes on; None if somebody drives it."""
-    if await reader.orchestrators():
+    if await reader.orchestrators(snapshot.job.job_id):
         return None
     return start("up", handlers_of(snapshot.definition), database_url)

@@ -42,7 +42,7 @@ def without_owner_text(one: JobsWithoutOwner) -> str:
 
 
 def without_owner_remedy(fleet: Fleet, database_url: str | None) -> str:
-    if fleet.orchestrators:
+    if any(one.only_job is None for one in fleet.orchestrators):
         return "An orchestrator is alive and takes such jobs within seconds."
     return f"Start one with: {command('orchestrator', database_url)}"
 

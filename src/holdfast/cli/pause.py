@@ -59,14 +59,14 @@ async def _pause(
         job_id = await reader.find_job(job)
         await agreed(client, job_id, verb, plan_id, url)
         send = client.pause if verb is SteeringVerb.PAUSE else client.unpause
-        is_alive = bool(await reader.orchestrators())
+        is_alive = bool(await reader.orchestrators(job_id))
         signal_id = await send(job_id, reason=reason, plan_id=plan_id)
         told: tuple[bool, str] | None = None
         if not detach and is_alive:
             told = await wait_for_answer(store, signal_id)
         elif not detach:
             # Nobody drives the job: an owner is needed for as long as it takes to answer.
-            async with Services(store.connections.url, settings):
+            async with Services(store.connections.url, settings, only_job=job_id):
                 while told is None:
                     told = await wait_for_answer(store, signal_id)
         await refuse_if_told(client, job_id, verb, told)

@@ -37,7 +37,7 @@ async def tell_plan(
     definition = (await reader.snapshot(plan.job_id, whole=False)).definition
     say(f"  → Do exactly this with: {await with_handlers(reader, text, definition, url, handlers)}")
     missing = not_installed(handlers_of(definition))
-    if missing and not handlers and not await reader.orchestrators():
+    if missing and not handlers and not await reader.orchestrators(plan.job_id):
         told = f"that command runs the tasks itself. MODULE is the one that has {', '.join(missing)}."
         say(f"  → No orchestrator is alive: {told}")
 

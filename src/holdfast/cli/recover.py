@@ -172,7 +172,7 @@ async def _recover(
         if typed.request.verb is Verb.RESUME and typed.request.plan_id is None and not detach:
             found = await reader.snapshot(job_id, whole=False)
             # What somebody drives goes on by itself: its plan is refused.
-            if found.job.status not in JOB_TERMINAL and not await reader.orchestrators():
+            if found.job.status not in JOB_TERMINAL and not await reader.orchestrators(job_id):
                 await refuse_unknown_handlers(found.definition, registry, reader)
                 say(f"Job {job_id} is {found.job.status}: driving it to its end from here.")
                 return await _drive(store, settings, registry, job_id, None, handlers, as_json=as_json, url=url)
@@ -183,14 +183,14 @@ async def _recover(
         if plan.asks and not yes:
             _confirm(plan)
             wanted = plan.plan_id
-        is_alive = bool(await reader.orchestrators())
+        is_alive = bool(await reader.orchestrators(job_id))
         if not is_alive and not detach:
             await refuse_unknown_handlers(
                 (await reader.snapshot(plan.job_id, whole=False)).definition, registry, reader
             )
         signal_id = await client.recover(plan.job_id, plan.request._replace(plan_id=wanted), reason=reason)
         told = await wait_for_answer(store, signal_id) if is_alive and not detach else None
-        if told is None and not detach and not await reader.orchestrators():
+        if told is None and not detach and not await reader.orchestrators(job_id):
             # Nobody was there, or went without an answer.
             say(f"No orchestrator is alive: driving the job from here; {plan.work} to run.")
             answered = Answered(plan, signal_id)
@@ -244,7 +244,12 @@ async def _drive(
     reader = Reader(store.connections, store.payloads)
     finished = asyncio.Event()
     services = Services(
-        store.connections.url, settings, registry=registry, pulse=True, on_finished=lambda ended: finished.set()
+        store.connections.url,
+        settings,
+        registry=registry,
+        pulse=True,
+        on_finished=lambda ended: finished.set(),
+        only_job=job_id,
     )
     try:
         async with services:

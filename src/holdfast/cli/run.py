@@ -58,16 +58,32 @@ async def _run(
         await refuse_unknown_handlers(definition, registry, reader)
         job_id = ""
         finished = asyncio.Event()
-        services = Services(
-            store.connections.url, settings, registry=registry, pulse=True, on_finished=lambda ended: finished.set()
-        )
         try:
+            await _name_others(reader, database_url)
+            job_id = (await Client(store).submit(definition, inputs, key=f"run {uuid.uuid4()}")).job_id
+            services = Services(
+                store.connections.url,
+                settings,
+                registry=registry,
+                pulse=True,
+                on_finished=lambda ended: finished.set(),
+                only_job=job_id,
+            )
             async with services:
-                job_id = (await Client(store).submit(definition, inputs, key=f"run {uuid.uuid4()}")).job_id
                 await follow_served(reader, job_id, services, finished, settings, as_json=as_json)
         except asyncio.CancelledError:
             raise Interrupted(_what_now(job_id, definition, database_url)) from None
         return await end_with(reader, job_id, as_json=as_json, database_url=database_url, handlers=handlers)
+
+
+async def _name_others(reader: Reader, database_url: str | None) -> None:
+    """What was left unfinished here is not driven along: a person decides when it goes on."""
+    others = (await reader.fleet()).without_owner
+    if others and not await reader.orchestrators():
+        number = sum(one.jobs for one in others)
+        are = "another job is" if number == 1 else f"{number:,} other jobs are"
+        say(f"Note: {are} unfinished, and stay so while this one runs; the oldest is {short(others[0].oldest_job)}.")
+        say(f"  → Let them go on with: {command('up', database_url)}")
 
 
 async def follow_served(

@@ -75,7 +75,7 @@ async def _tell_what_is_missing(reader: Reader, snapshot: Snapshot, database_url
         return
     if snapshot.job.status in JOB_TERMINAL:
         return
-    if not await reader.orchestrators():
+    if not await reader.orchestrators(snapshot.job.job_id):
         how = start("up", handlers_of(snapshot.definition), database_url)
         say(f"Nothing drives it: no orchestrator is alive. Start one with: {how}")
         return

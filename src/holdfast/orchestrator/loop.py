@@ -44,6 +44,7 @@ class Orchestrator:
         scan_seconds: float,
         poll_seconds: float,
         company: Company | None = None,
+        only_job: str | None = None,
         on_enqueued: Callable[[], None] = lambda: None,
         on_overflow: Callable[[], None] = lambda: None,
         on_finished: Callable[[str], None] = lambda job_id: None,
@@ -52,6 +53,7 @@ class Orchestrator:
         self._name = name
         self._rules = rules
         self._company = company
+        self._only_job = only_job
         self._lease_seconds = lease_seconds
         self._poll_seconds = poll_seconds
         self._wake = asyncio.Event()
@@ -139,7 +141,7 @@ class Orchestrator:
                 # It was declared dead, but no job was the death of it.
                 await self._store.forget_open_cycle(self._survived)
                 self._survived = None
-            orchestrator_id = await self._store.register_orchestrator(self._name, self._lease_seconds)
+            orchestrator_id = await self._store.register_orchestrator(self._name, self._lease_seconds, self._only_job)
             self._owner = Owner(self._store, orchestrator_id, self._name, self._rules, random.random, self._company)
             self.ready.set()
         await self._inherit(self._owner)

@@ -108,7 +108,7 @@ class PostgresCycle:
             *handed,
             (
                 query("claim_jobs"),
-                {"floor": self._floor_of_new.current(), "limit": claim_limit, "aside": without},
+                {"me": self._me, "floor": self._floor_of_new.current(), "limit": claim_limit, "aside": without},
             ),
             (
                 query("drain"),

@@ -17,6 +17,8 @@ class OrchestratorView(NamedTuple):
     jobs: int
     oldest_job: str | None
     oldest_created_at: datetime | None
+    only_job: str | None = None
+    """The one job that it drives; it takes no other."""
 
 
 class WorkerView(NamedTuple):

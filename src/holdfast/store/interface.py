@@ -647,7 +647,9 @@ class Store(Protocol):
         """The canonical JSON of a definition that some job has pinned."""
         ...
 
-    async def register_orchestrator(self, name: str, lease_seconds: float) -> int: ...
+    async def register_orchestrator(self, name: str, lease_seconds: float, only_job: str | None = None) -> int:
+        """With `only_job` it drives that job and takes no other."""
+        ...
 
     async def renew_orchestrator(self, orchestrator_id: int, lease_seconds: float) -> bool:
         """False if the row was ended by someone else: everything that was owned is lost."""

@@ -186,10 +186,11 @@ class PostgresStore:
 
     # Orchestrators
 
-    async def register_orchestrator(self, name: str, lease_seconds: float) -> int:
+    async def register_orchestrator(self, name: str, lease_seconds: float, only_job: str | None = None) -> int:
         await self._execute("lower_floors")
         drawn = self._draw_id()
-        await self._execute("register_orchestrator", id=drawn, name=name, version=__version__, lease=lease_seconds)
+        given = {"id": drawn, "name": name, "version": __version__, "lease": lease_seconds, "only_job": only_job}
+        await self._execute("register_orchestrator", **given)
         return drawn
 
     async def renew_orchestrator(self, orchestrator_id: int, lease_seconds: float) -> bool:

@@ -439,9 +439,10 @@ class Reader:
         """The files that the job's tasks have published, by node, item and name."""
         return [ArtifactView._make(row) for row in await self._fetch("read_artifacts", job=job_id)]
 
-    async def orchestrators(self) -> list[OrchestratorView]:
-        """Those whose lease is running."""
-        return [OrchestratorView._make(row) for row in await self._fetch("live_orchestrators")]
+    async def orchestrators(self, job_id: str | None = None, *, everyone: bool = False) -> list[OrchestratorView]:
+        """Those whose lease is running and who would drive this job, or any; or everyone."""
+        rows = await self._fetch("live_orchestrators", job=job_id, everyone=everyone)
+        return [OrchestratorView._make(row) for row in rows]
 
     async def workers(self) -> list[WorkerView]:
         """Those whose lease is running."""
@@ -450,7 +451,7 @@ class Reader:
     async def fleet(self) -> Fleet:
         """Who serves this database, and what nobody takes care of."""
         return Fleet(
-            await self.orchestrators(),
+            await self.orchestrators(everyone=True),
             await self.workers(),
             [JobsWithoutOwner._make(row) for row in await self._fetch("jobs_without_owner")],
             [UnservedTasks._make(row) for row in await self._fetch("unserved_lanes")],

@@ -16,12 +16,13 @@ for share;
 
 -- name: claim_jobs
 -- Signals of jobs that nobody owns, and these jobs, unless someone owns them by now or is about to. Of jobs that were
--- set aside only what a person or the janitor asks is read.
+-- set aside only what a person or the janitor asks is read. Who drives one job takes no other.
 -- Whoever locks them first has them.
 with signal as materialized (
     select i.* from inbox i
     where i.owner = 0 and i.id > %(floor)s
         and (i.job_id <> all(%(aside)s::uuid[]) or i.kind = any(array['cancel', 'pause', 'unpause', 'recover', 'recheck']))
+        and coalesce(i.job_id = (select o.only_job from orchestrators o where o.orchestrator_id = %(me)s), true)
     order by i.id
     limit %(limit)s
     for update skip locked

@@ -2,8 +2,8 @@
 
 -- name: register_orchestrator
 -- The id is random: a sequence that goes back with a restored database would give one id to two processes.
-insert into orchestrators (orchestrator_id, name, version, lease_until) overriding system value
-values (%(id)s, %(name)s, %(version)s, now() + make_interval(secs => %(lease)s));
+insert into orchestrators (orchestrator_id, name, version, lease_until, only_job) overriding system value
+values (%(id)s, %(name)s, %(version)s, now() + make_interval(secs => %(lease)s), %(only_job)s::uuid);
 
 -- name: renew_orchestrator
 -- Zero rows: someone has ended us.
@@ -35,6 +35,7 @@ with lost as (
     where j.finished_at is null and j.owner is not null
         and j.owner not in (select o.orchestrator_id from orchestrators o where o.ended_at is null)
         and exists (select 1 from orchestrators o where o.orchestrator_id = %(me)s and o.ended_at is null)
+        and coalesce(j.job_id = (select o.only_job from orchestrators o where o.orchestrator_id = %(me)s), true)
     order by j.job_id
     limit %(limit)s
     for update skip locked

@@ -98,15 +98,18 @@ select a.node, a.item, a.name, a.digest, a.bytes, a.attempt, a.published_at
 from artifacts a where a.job_id = %(job)s order by a.node, a.item, a.name;
 
 -- name: live_orchestrators
--- Only open jobs have an owner, and an index knows the open ones: those that ended are never read.
+-- Only open jobs have an owner, and an index knows the open ones: those that ended are never read. Who drives one job
+-- alone is no help to others.
 with owned as materialized (
     select j.owner, count(*) as jobs, min(j.job_id::text) as oldest, min(j.created_at) as created_at
     from jobs j where j.finished_at is null group by j.owner
 )
 select o.orchestrator_id, o.name, o.version, o.started_at, extract(epoch from o.lease_until - now())::float8,
-    coalesce(h.jobs, 0), h.oldest, h.created_at
+    coalesce(h.jobs, 0), h.oldest, h.created_at, o.only_job::text
 from orchestrators o left join owned h on h.owner = o.orchestrator_id
-where o.ended_at is null and o.lease_until > now() order by o.orchestrator_id;
+where o.ended_at is null and o.lease_until > now()
+    and (%(everyone)s or o.only_job is null or o.only_job = %(job)s::uuid)
+order by o.orchestrator_id;
 
 -- name: live_workers
 with held as materialized (

@@ -3,7 +3,8 @@
 -- name: why_job
 -- Who could drive it, what its owner has not read, and how it is being stopped.
 select j.epoch, j.stop_cause, j.stop_until, case when isfinite(o.lease_until) then o.lease_until else o.ended_at end,
-    (select count(*) from orchestrators a where a.ended_at is null and a.lease_until > now())::int,
+    (select count(*) from orchestrators a where a.ended_at is null and a.lease_until > now()
+        and (a.only_job is null or a.only_job = j.job_id))::int,
     (select count(*) from inbox i where i.job_id = j.job_id)::int,
     (select min(i.sent_at) from inbox i where i.job_id = j.job_id)
 from jobs j left join orchestrators o on o.orchestrator_id = j.owner
