@@ -73,17 +73,19 @@ def test_important_and_optional_failures_stop_nothing(importance: str) -> None:
     assert driver.state.status == ("partial" if importance == "important" else "completed")
 
 
-def test_an_important_node_that_is_cancelled_upstream_stops_nothing_but_a_critical_one_does() -> None:
-    for importance, stopped in (("important", False), ("critical", True)):
-        flow = Workflow("w")
-        flow.task("a", handler="h", importance="important")
-        flow.task("b", handler="h", after="a", importance=importance)
-        flow.task("beside", handler="h")
-        driver = Driver(flow)
-        driver.submit()
-        driver.fail("a", permanent=True)
-        assert driver.status_of("b") == "cancelled"
-        assert (driver.state.stop is not None) is stopped
+@pytest.mark.parametrize("importance", ["critical", "important", "optional"])
+def test_what_is_cancelled_because_of_a_failure_above_it_counts_as_that_failure(importance: str) -> None:
+    flow = Workflow("w")
+    flow.task("a", handler="h", importance="important")
+    flow.task("b", handler="h", after="a", importance=importance)
+    flow.task("c", handler="h", after="b", importance=importance)
+    flow.task("beside", handler="h")
+    driver = Driver(flow)
+    driver.submit()
+    driver.fail("a", permanent=True)
+    assert (driver.status_of("b"), driver.status_of("c"), driver.state.stop) == ("cancelled", "cancelled", None)
+    driver.run()
+    assert (driver.status_of("beside"), driver.state.status) == ("completed", "partial")
 
 
 def test_a_failure_with_nothing_else_under_way_ends_the_job_at_once() -> None:

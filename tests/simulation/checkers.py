@@ -363,10 +363,10 @@ class Checkers:
             return "cancelled"
         worst = "completed"
         for name, node in nodes.items():
-            definition = program.nodes[name].node
-            if definition.type in (NodeType.START, NodeType.END) or definition.importance is Importance.OPTIONAL:
+            weight = self._weight(name, nodes, program)
+            if program.nodes[name].node.type in borders or weight is Importance.OPTIONAL:
                 continue
-            if node.status in BAD and definition.importance is Importance.CRITICAL:
+            if node.status in BAD and weight is Importance.CRITICAL:
                 return "failed"
             if (
                 node.status in BAD
@@ -376,6 +376,14 @@ class Checkers:
             ):
                 worst = "partial"
         return worst
+
+    def _weight(self, name: str, nodes: dict[str, NodeRow], program: Program) -> Importance:
+        """13: what was cancelled because of a failure above it counts as that failure."""
+        if (nodes[name].status, nodes[name].reason) == ("cancelled", "upstream_failed"):
+            bad = [s for s in program.graph.sources[name] if self._seen(s, name, nodes, program) == "bad"]
+            causes = {self._weight(source, nodes, program) for source in bad}
+            return next((one for one in Importance if one in causes), program.nodes[name].node.importance)
+        return program.nodes[name].node.importance
 
     def _check_events(self, job_id: str, job: dict[str, Any], nodes: dict[str, NodeRow]) -> None:
         told = self._told.setdefault(job_id, _Told())

@@ -13,7 +13,7 @@ from holdfast.core.breaking import BreakerState
 from holdfast.core.dispatching import dispatch
 from holdfast.core.effects import AnswerSignal, Effect
 from holdfast.core.failing import failure
-from holdfast.core.outcome import counts, default_result, first_error, is_bad, job_status, was_cancelled
+from holdfast.core.outcome import counts, default_result, first_error, job_status, stops_the_job, was_cancelled
 from holdfast.core.readiness import Verdict, decide
 from holdfast.core.signals import (
     BreakerChanged,
@@ -44,7 +44,7 @@ from holdfast.core.states import (
 )
 from holdfast.core.steering import SteeringVerb
 from holdfast.core.turn import Turn
-from holdfast.define.node import Importance, NodeType
+from holdfast.define.node import NodeType
 from holdfast.errors import Bug, Code, PayloadRefused, TemplateError
 
 
@@ -118,13 +118,7 @@ def _settle(turn: Turn) -> None:
         return
     while turn.finished:
         name = turn.finished.pop(0)
-        node = state.nodes[name]
-        if (
-            state.stop is None
-            and is_bad(node)
-            and counts(state, name)
-            and state.program.nodes[name].node.importance is Importance.CRITICAL
-        ):
+        if state.stop is None and stops_the_job(state, name):
             stopping.stop_job(turn, StopCause.FAILED)
         for target in state.program.graph.outgoing[name]:
             if state.stop is None and state.nodes[target].status is Status.PENDING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.core.readiness import SKIPPED_BY_PERSON
-from holdfast.core.states import JOB_CANCELLED, JobState, JobStatus, NodeState, Status
+from holdfast.core.readiness import SKIPPED_BY_PERSON, View, view
+from holdfast.core.states import JOB_CANCELLED, TERMINAL, UPSTREAM_FAILED, JobState, JobStatus, NodeState, Status
 from holdfast.define.node import Importance, NodeType
 
 
@@ -18,6 +18,27 @@ def counts(state: JobState, name: str) -> bool:
     return state.program.nodes[name].node.type not in (NodeType.START, NodeType.END)
 
 
+_SEVERITY = {Importance.CRITICAL: 0, Importance.IMPORTANT: 1, Importance.OPTIONAL: 2}
+
+
+def weights(state: JobState) -> dict[str, Importance]:
+    """What the end of each node means for the job. One that was cancelled because of a failure above it weighs as much
+    as that failure: a consequence counts as its cause."""
+    graph, found = state.program.graph, {name: program.node.importance for name, program in state.program.nodes.items()}
+    for name in graph.order:
+        node = state.nodes[name]
+        if node.status is Status.CANCELLED and node.reason == UPSTREAM_FAILED:
+            ended = [source for source in graph.sources[name] if state.nodes[source].status in TERMINAL]
+            causes = [found[source] for source in ended if view(state, source, name) is View.BAD]
+            found[name] = min(causes, key=_SEVERITY.__getitem__, default=found[name])
+    return found
+
+
+def stops_the_job(state: JobState, name: str) -> bool:
+    """Whether the job cannot do without a node that has ended."""
+    return is_bad(state.nodes[name]) and counts(state, name) and weights(state)[name] is Importance.CRITICAL
+
+
 def was_cancelled(state: JobState) -> bool:
     """Whether a person's cancel ended something early that no verb has run again since."""
     return any(node.reason == JOB_CANCELLED and counts(state, name) for name, node in state.nodes.items())
@@ -28,10 +49,11 @@ def job_status(state: JobState) -> JobStatus:
     if was_cancelled(state):
         return JobStatus.CANCELLED
     partial = False
+    weighed = weights(state)
     for name, node in state.nodes.items():
         if not counts(state, name):
             continue
-        importance = state.program.nodes[name].node.importance
+        importance = weighed[name]
         if importance is Importance.OPTIONAL:
             continue
         if is_bad(node):
@@ -45,10 +67,10 @@ def job_status(state: JobState) -> JobStatus:
 
 def first_error(state: JobState) -> dict[str, Any] | None:
     """The error that explains the job: the earliest failure of the most important bad node."""
-    order = {Importance.CRITICAL: 0, Importance.IMPORTANT: 1, Importance.OPTIONAL: 2}
+    weighed = weights(state)
     candidates = [
         (
-            order[state.program.nodes[name].node.importance],
+            _SEVERITY[weighed[name]],
             node.status is not Status.FAILED,
             node.finished_at or 0.0,
             i,
