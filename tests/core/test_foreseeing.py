@@ -214,6 +214,39 @@ def cut_short(driver: Driver, chance: random.Random, bad: set[Any]) -> Any:
     return work
 
 
+def test_batches_behind_a_fan_out_that_will_not_complete_are_not_promised_invariant_22() -> None:
+    flow = Workflow("w")
+    flow.fan_out("each", source="{{ [0, 1, 2, 3] }}", handler="h", tolerate={"failures": 1})
+    flow.fan_in("all", after="each", batch={"handler": "h", "size": 2}, handler="h")
+    driver = Driver(flow)
+    driver.submit()
+    run(driver, ("each", 1))
+    assert driver.recover("clear", "each", items=(0, 2)).applied
+    run(driver, ("each", 0), ("each", 2))
+    assert driver.status_of("each") == "failed"
+    plan = driver.plan("clear", "each", items=(0,))
+    assert planned(plan) == {"each": 1, "all": 0}
+    assert reasons(plan)["all"] == "each runs again; each will not complete"
+    assert driver.recover("clear", "each", items=(0,)).applied
+    assert run(driver) == ["each"]
+    assert driver.recover("resume").applied
+    run(driver)
+    assert driver.state.status == "completed"
+
+
+def test_what_may_never_run_again_is_not_given_up_either() -> None:
+    """Found by the simulation: its result went, and then nothing kept it from running again."""
+    flow = Workflow("w")
+    flow.fan_out("each", source="{{ [0, 1] }}", handler="h")
+    flow.task("send", handler="h", after="each", rerun={"safe": "never"})
+    driver = Driver(flow)
+    driver.submit()
+    run(driver, "each")
+    assert driver.recover("set", "send", output=1).applied
+    refusal = driver.plan("clear", "each", items=(0,))
+    assert isinstance(refusal, Refusal) and "may never run again" in refusal.reason
+
+
 # Where only the result is missing
 
 

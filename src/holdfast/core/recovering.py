@@ -70,7 +70,7 @@ class Step(NamedTuple):
     confirm: bool = False
     """Whether a person has to mean it."""
     redone: bool = False
-    """Whether it runs again what had completed."""
+    """Whether it runs again what had completed, or gives that up."""
     fate: Fate = Fate.RUNS
     unknown: Unknown | None = None
 
@@ -331,7 +331,7 @@ def _step(
         if request.only and node.status is Status.COMPLETED:
             return Step(name, Action.STALE, node.completed, f"{because}, and this stays as it is")
         if _keeps_batches(state, node, rerun, above):
-            return _batches_above(state, node, found, because)
+            return _batches_above(state, node, found, because, ahead)
         return _begun_anew(state, node, because, ahead)
     if chosen is not None:
         selection, reason = chosen
@@ -367,6 +367,7 @@ def _stays(state: JobState, ahead: Foresight, bad: str) -> str:
 def _begun_anew(state: JobState, node: NodeState, reason: str, ahead: Foresight) -> Step:
     """It begins from its start if all that it waits for lets it; what stays as it is anyway is kept."""
     fate, decisive = ahead.fate_of(node.name)
+    redone = _has_done(state, node)
     if fate in (Fate.IS_CANCELLED, Fate.IS_SKIPPED):
         assert decisive is not None
         is_bad = fate is Fate.IS_CANCELLED
@@ -374,9 +375,8 @@ def _begun_anew(state: JobState, node: NodeState, reason: str, ahead: Foresight)
         ends_the_same = Status.CANCELLED if is_bad else Status.SKIPPED
         if node.status is ends_the_same and node.reason != SKIPPED_BY_PERSON:
             return Step(node.name, Action.KEEP, node.completed, told)
-        return Step(node.name, Action.RERUN, 0, f"{reason}; {told}", fate=fate)
+        return Step(node.name, Action.RERUN, 0, f"{reason}; {told}", redone=redone, fate=fate)
     ahead.begun_anew.add(node.name)
-    redone = _has_done(state, node)
     if fate is Fate.MAY_RUN:
         told = f"decided when {decisive} has run"
         kind = Unknown.CONDITION
@@ -396,11 +396,16 @@ def _keeps_batches(state: JobState, node: NodeState, rerun: Mapping[str, Step], 
     return has_batches and above == [fan_out] and rerun[above[0]].selection is not None
 
 
-def _batches_above(state: JobState, node: NodeState, found: Selected, because: str) -> Step:
-    """The batches whose items run again, those that have not completed, and the task behind them all."""
+def _batches_above(state: JobState, node: NodeState, found: Selected, because: str, ahead: Foresight) -> Step:
+    """The batches whose items run again, those that have not completed, and the task behind them all. Where the fan-out
+    will not complete none of them runs, but those that have read what runs again are no longer true."""
     selection = Selection(NOT_COMPLETED, also=found.touched, items_only=True)
-    number = found.number(selection) + _never_made(node) + _last_tasks(state, node)
     redone = found.chosen.get(Status.COMPLETED, 0) > 0 or node.status is Status.COMPLETED
+    fate, bad = ahead.fate_of(node.name)
+    if fate is Fate.IS_CANCELLED and bad is not None:
+        told = f"{because}; {_stays(state, ahead, bad)}"
+        return Step(node.name, Action.RERUN, 0, told, selection, redone=redone, fate=fate)
+    number = found.number(selection) + _never_made(node) + _last_tasks(state, node)
     return Step(node.name, Action.RERUN, number, because, selection, redone=redone)
 
 
