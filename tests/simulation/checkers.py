@@ -442,8 +442,8 @@ class Checkers:
             self._check_batches(job.job_id)
 
     def _check_cancels(self) -> None:
-        """11: where a cancel was carried out the job was cancelled; where all were refused it never was, and none of them
-        explains it."""
+        """11: where a cancel was carried out the job was cancelled; where all were refused it never was, and none
+        of them explains it."""
         cancels = self.db.history.cancels
         for job_id in set(cancels.values()):
             ends = {event for _, event, *_ in self.db.events[job_id]} & JOB_ENDS
