@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -474,7 +475,7 @@ nodes:
         async def answered() -> Any:
             return await engine.store.answer(again)
 
-        assert await eventually(answered) == (False, "it is already cancelled")
+        assert await eventually(answered) == (False, "too late, it is already cancelled")
     assert status["status"] == "cancelled"
     assert status["error"]["message"] == "cancelled by ann: changed my mind"
     assert statuses(status) == {"spread": "cancelled", "after": "cancelled"}
@@ -693,3 +694,29 @@ nodes:
     assert counted == [(300, 300 - failed, failed, 300 - failed, failed)]
     assert ended == [(300, 300)]
     assert status["status"] == "partial"
+
+
+async def test_a_cancel_is_answered_when_the_last_task_has_finished_and_was_too_late(database_url: str) -> None:
+    began, released = Event(), Event()
+
+    def last() -> str:
+        began.set()
+        released.wait(30)
+        return "done"
+
+    async with running(database_url, registry(last=last), grace_seconds=60.0) as engine:
+        job_id = await engine.submit("workflow_id: late\nnodes: {a: {handler: last, next: end}, end: {type: end}}")
+        assert await asyncio.to_thread(began.wait, 30)
+        signal_id = await engine.client.cancel(job_id)
+
+        async def is_stopping() -> bool:
+            return (await engine.status(job_id))["reason"] == "stopping"
+
+        await eventually(is_stopping)
+        assert await engine.store.answer(signal_id) is None, "whether it ends anything is not known yet"
+        released.set()
+        status = await engine.finished(job_id)
+        answer = await engine.store.answer(signal_id)
+    assert answer == (False, "too late: its last tasks have finished, and it is completed")
+    assert (status["status"], status["error"], set(statuses(status).values())) == ("completed", None, {"completed"})
+    assert status["outcome"]["recovery"] == []

@@ -131,8 +131,7 @@ def _settle(turn: Turn) -> None:
 def _end_borders(turn: Turn) -> None:
     """Where a cancel waited for the last tasks: the end is reached if it ended nothing early."""
     state = turn.state
-    is_over = all(node.status in TERMINAL for name, node in state.nodes.items() if counts(state, name))
-    if state.stop is None or not is_over:
+    if state.stop is None or any(n.status not in TERMINAL and counts(state, n.name) for n in state.nodes.values()):
         return
     for name in state.program.graph.order:
         node = state.nodes[name]
