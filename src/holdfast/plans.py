@@ -43,7 +43,7 @@ class AnyPlan(ABC):
 
     @property
     def unknown(self) -> int:
-        """Of how many nodes nobody knows yet how many of their tasks will run."""
+        """How many nodes there are whose number of tasks is not known yet."""
         return 0
 
     @property

@@ -63,7 +63,7 @@ async def _cancel(
         if not detach:
             told = await wait_for_answer(store, signal_id) if alive else None
             if told is None and not await reader.orchestrators(job_id):
-                # Nobody was there, or went without an answer.
+                # No orchestrator was alive, or it ended without an answer.
                 told = await _drive(store, settings, signal_id, job_id)
         await refuse_if_told(client, job_id, SteeringVerb.CANCEL, told)
         now = (await reader.snapshot(job_id, whole=False)).job

@@ -13,14 +13,13 @@ from typing import Any, NamedTuple
 
 import typer
 
-from holdfast.bootstrap import Services
 from holdfast.cli.cancel import wait_for_answer
 from holdfast.cli.ending import end_with, naming
 from holdfast.cli.fleet import start
 from holdfast.cli.given import handlers_of, read_data
 from holdfast.cli.planning import declined, moved, plan_table, tell_plan
 from holdfast.cli.problems import Interrupted
-from holdfast.cli.run import follow_served, refuse_unknown_handlers
+from holdfast.cli.run import follow_served, lone_driver, refuse_unknown_handlers
 from holdfast.cli.session import begin_on, command, drive, open_database
 from holdfast.cli.streams import answer, answer_json, say
 from holdfast.cli.streams import show as show_table
@@ -191,7 +190,7 @@ async def _recover(
         signal_id = await client.recover(plan.job_id, plan.request._replace(plan_id=wanted), reason=reason)
         told = await wait_for_answer(store, signal_id) if is_alive and not detach else None
         if told is None and not detach and not await reader.orchestrators(job_id):
-            # Nobody was there, or went without an answer.
+            # No orchestrator was alive, or it ended without an answer.
             say(f"No orchestrator is alive: driving the job from here; {plan.work} to run.")
             answered = Answered(plan, signal_id)
             return await _drive(store, settings, registry, job_id, answered, handlers, as_json=as_json, url=url)
@@ -243,16 +242,8 @@ async def _drive(
     """Work on the job here until it has ended, as `run` does; first the verb must be answered, if there is one."""
     reader = Reader(store.connections, store.payloads)
     finished = asyncio.Event()
-    services = Services(
-        store.connections.url,
-        settings,
-        registry=registry,
-        pulse=True,
-        on_finished=lambda ended: finished.set(),
-        only_job=job_id,
-    )
     try:
-        async with services:
+        async with lone_driver(store, settings, registry, job_id, finished) as services:
             told = None
             while asked is not None and told is None:
                 told = await wait_for_answer(store, asked.signal_id)

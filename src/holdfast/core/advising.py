@@ -18,7 +18,7 @@ class Advice(NamedTuple):
     plan: Plan
 
     def words(self, job: str) -> str:
-        """As people type it. What asks for a confirmation says that it is meant: nobody may be there to be asked."""
+        """As people type it. What asks for a confirmation brings `--yes`: there may be no terminal to ask on."""
         asks = any(step.confirm for step in self.plan.steps)
         return f"{words(self.request, job)}{' --yes' if asks else ''}"
 

@@ -62,7 +62,7 @@ class Foresight:
         return None if is_decided_later else View.OK
 
     def tasks_of(self, name: str) -> int | None:
-        """How many tasks a node has when it begins anew; None: that is not known yet."""
+        """How many tasks a node has when it begins from its start; None: that is not known yet."""
         program = self.state.program.nodes[name]
         if program.node.type is NodeType.FAN_OUT:
             return self._width_of(name)

@@ -51,7 +51,7 @@ class Action(StrEnum):
 
 
 class Unknown(StrEnum):
-    """Why nobody knows yet how many tasks of a node will run."""
+    """Why it is not known yet how many tasks of a node will run."""
 
     FAN_OUT = "fan-out of unknown width"
     FAN_IN = "fan-in of unknown width"

@@ -536,7 +536,7 @@ class Owner:
         gathering = Gathering(state.program.nodes[node].node.aggregation, self._rules.payload_limit_bytes)
         fan_out = state.program.graph.fan_out_of[node]
         left_out: dict[str, list[int]] = {how: [] for how in LEFT_OUT}
-        # Where there were batches, what they gave is gathered; what was left out is still told by item.
+        # Where there were batches, what they gave is gathered; items that were left out are still listed.
         is_batched = state.nodes[node].batch_size is not None
         readings = [(node, GATHERED), (fan_out, LEFT_OUT)] if is_batched else [(fan_out, GATHERED)]
         try:
