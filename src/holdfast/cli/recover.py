@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import typer
 
+from holdfast.bootstrap import Services
 from holdfast.cli.cancel import wait_for_answer
 from holdfast.cli.ending import end_with, naming
 from holdfast.cli.fleet import start
@@ -188,7 +189,9 @@ async def _recover(
                 (await reader.snapshot(plan.job_id, whole=False)).definition, registry, reader
             )
         signal_id = await client.recover(plan.job_id, plan.request._replace(plan_id=wanted), reason=reason)
-        told = await wait_for_answer(store, signal_id) if is_alive and not detach else None
+        told = None
+        if not detach and (is_alive or await reader.orchestrators(job_id)):
+            told = await wait_for_answer(store, signal_id)
         if told is None and not detach and not await reader.orchestrators(job_id):
             # No orchestrator was alive, or it ended without an answer.
             say(f"No orchestrator is alive: driving the job from here; {plan.work} to run.")
@@ -243,11 +246,13 @@ async def _drive(
     reader = Reader(store.connections, store.payloads)
     finished = asyncio.Event()
     try:
+        if asked is not None:
+            # The answer comes first: a verb that is refused has begun no work that it would have to wait for.
+            async with Services(store.connections.url, settings, only_job=job_id):
+                while (told := await wait_for_answer(store, asked.signal_id)) is None:
+                    pass
+            _refuse_if_told(asked.plan, told)
         async with lone_driver(store, settings, registry, job_id, finished) as services:
-            told = None
-            while asked is not None and told is None:
-                told = await wait_for_answer(store, asked.signal_id)
-                _refuse_if_told(asked.plan, told)
             await follow_served(reader, job_id, services, finished, settings, as_json=as_json)
     except asyncio.CancelledError:
         again = command(naming(f"resume {short(job_id)}", handlers), url)
