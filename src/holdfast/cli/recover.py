@@ -20,7 +20,7 @@ from holdfast.cli.fleet import start
 from holdfast.cli.given import handlers_of, read_data
 from holdfast.cli.planning import declined, moved, plan_table, tell_plan
 from holdfast.cli.problems import Interrupted
-from holdfast.cli.run import follow_served, lone_driver, refuse_unknown_handlers
+from holdfast.cli.run import follow_served, refuse_unknown_handlers
 from holdfast.cli.session import begin_on, command, drive, open_database
 from holdfast.cli.streams import answer, answer_json, say
 from holdfast.cli.streams import show as show_table
@@ -246,14 +246,15 @@ async def _drive(
     reader = Reader(store.connections, store.payloads)
     finished = asyncio.Event()
     try:
-        if asked is not None:
+        url_of, done = store.connections.url, lambda ended: finished.set()
+        async with Services(url_of, settings, only_job=job_id, on_finished=done):
             # The answer comes first: a verb that is refused has begun no work that it would have to wait for.
-            async with Services(store.connections.url, settings, only_job=job_id):
-                while (told := await wait_for_answer(store, asked.signal_id)) is None:
-                    pass
-            _refuse_if_told(asked.plan, told)
-        async with lone_driver(store, settings, registry, job_id, finished) as services:
-            await follow_served(reader, job_id, services, finished, settings, as_json=as_json)
+            told = None
+            while asked is not None and told is None:
+                told = await wait_for_answer(store, asked.signal_id)
+                _refuse_if_told(asked.plan, told)
+            async with Services(url_of, settings, registry=registry, orchestrate=False, pulse=True) as working:
+                await follow_served(reader, job_id, working, finished, settings, as_json=as_json)
     except asyncio.CancelledError:
         again = command(naming(f"resume {short(job_id)}", handlers), url)
         raise Interrupted(f"Interrupted. Job {job_id} stays as it is. Continue it with: {again}") from None

@@ -23,7 +23,6 @@ from holdfast.define.registry import Registry, discover
 from holdfast.define.source import did_you_mean
 from holdfast.errors import Detail, InvalidInput
 from holdfast.settings import Settings
-from holdfast.store.postgres import PostgresStore
 from holdfast.store.reading import Reader
 
 
@@ -62,25 +61,19 @@ async def _run(
         try:
             await _name_others(reader, database_url)
             job_id = (await Client(store).submit(definition, inputs, key=f"run {uuid.uuid4()}")).job_id
-            async with lone_driver(store, settings, registry, job_id, finished) as services:
+            services = Services(
+                store.connections.url,
+                settings,
+                registry=registry,
+                pulse=True,
+                on_finished=lambda ended: finished.set(),
+                only_job=job_id,
+            )
+            async with services:
                 await follow_served(reader, job_id, services, finished, settings, as_json=as_json)
         except asyncio.CancelledError:
             raise Interrupted(_what_now(job_id, definition, database_url)) from None
         return await end_with(reader, job_id, as_json=as_json, database_url=database_url, handlers=handlers)
-
-
-def lone_driver(
-    store: PostgresStore, settings: Settings, registry: Registry, job_id: str, finished: asyncio.Event
-) -> Services:
-    """All that it takes to bring one job to its end from here, and no other job."""
-    return Services(
-        store.connections.url,
-        settings,
-        registry=registry,
-        pulse=True,
-        on_finished=lambda ended: finished.set(),
-        only_job=job_id,
-    )
 
 
 async def _name_others(reader: Reader, database_url: str | None) -> None:
