@@ -6,6 +6,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +130,10 @@ def _read(connection: psycopg.Connection[Any]) -> Database:
     cursor = connection.cursor(row_factory=dict_row)
 
     def rows(statement: str) -> list[dict[str, Any]]:
-        return cursor.execute(statement.encode()).fetchall()
+        return [
+            {name: value.timestamp() if isinstance(value, datetime) else value for name, value in row.items()}
+            for row in cursor.execute(statement.encode())
+        ]
 
     for row in rows("select definition_hash, definition::text from workflows"):
         database.definitions[row["definition_hash"]] = row["definition"].encode()

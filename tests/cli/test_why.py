@@ -286,7 +286,7 @@ def test_a_completed_job_that_is_in_doubt_says_so_everywhere(database: Command, 
     error = {"code": "COUNTERS_DISAGREE", "class": "permanent", "message": "3 and not 2", "node": node}
     sql(database_url, "update holdfast.jobs set error = %s::jsonb where job_id = %s", json.dumps(error), job_id)
     (reason,) = why(database, job_id)
-    rerun = f"holdfast rerun {job_id[-8:]} --from {node}"
+    rerun = f"holdfast rerun {job_id[-8:]} --from {node} --yes"
     assert (reason["cause"], reason["node"], reason["command"]) == ("completed", node, rerun)
     assert "COUNTERS_DISAGREE: 3 and not 2" in database("why", job_id).out
     card = database("status", job_id).out

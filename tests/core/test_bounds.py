@@ -154,7 +154,7 @@ def test_what_would_be_nested_too_deeply_to_be_written_fails_for_good() -> None:
     assert "the result is nested more than" in refused(Driver(flow).run(lambda *_: deep))
     for mode in (Aggregation.COLLECT, Aggregation.CONCAT, Aggregation.FIRST, Aggregation.LAST):
         with pytest.raises(PayloadRefused, match="what was gathered is nested more than"):
-            aggregate(mode, [{"v": deep}], [])
+            aggregate(mode, [{"v": deep}], {})
     assert Driver(one_task({})).run(lambda *_: deep).state.result == deep
 
 

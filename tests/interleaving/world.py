@@ -73,6 +73,8 @@ class GatedWorld(World):
         self.blocked = 0
         self.has_news = False
         super().__init__(seed)
+        # Here nobody dies of a job: a process is ended from outside alone.
+        self.deadly.clear()
         self.mirror = Mirror(self.db)
         self.db.definitions = {job.definition_hash: job.definition for job in self.jobs}
 

@@ -194,7 +194,7 @@ async def test_a_job_that_completed_with_counters_that_its_rows_deny_is_doubted_
         "COUNTERS_DISAGREE",
         "spread",
     )
-    assert status["outcome"]["recovery"][0]["command"] == f"holdfast rerun {job_id} --from spread"
+    assert status["outcome"]["recovery"][0]["command"] == f"holdfast rerun {job_id} --from spread --yes"
     assert await janitor.run_once() == [], "it is said, and not said again"
     assert (await scene.engine.status(sound))["error"] is None
     await scene.engine.client.recover(job_id, Request(Verb.RERUN, "spread"))

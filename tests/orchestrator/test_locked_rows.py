@@ -51,7 +51,7 @@ async def all_running(engine: Engine, number: int) -> None:
 
 
 @pytest.mark.parametrize("table", OF_THE_JOB)
-async def test_a_job_of_which_a_row_is_locked_waits_alone_and_completes_when_it_is_released(
+async def test_invariant_23_a_job_of_which_a_row_is_locked_waits_alone_and_completes_when_it_is_released(
     database_url: str, table: str
 ) -> None:
     go = asyncio.Event()

@@ -531,6 +531,7 @@ class Checkers:
 
     def check_ended_job(self, job_id: str) -> None:
         """All that the rows of a job tell once it is over; for databases whose history nobody has watched."""
+        assert self.db.events[job_id], f"5: {job_id} has no events"
         job, nodes = self.db.jobs[job_id], self.db.nodes[job_id]
         program = compile_pinned(job["definition_hash"], self.db.definitions[job["definition_hash"]])
         self._check_counters(job_id, nodes)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from holdfast.store.work import LEASE_SLACK_SECONDS
 from tests.simulation.database import Database
 
 STEP_SECONDS = 2.0
-LEASE_SLACK_SECONDS = 2.0
 
 
 def follow_clock(db: Database) -> int:

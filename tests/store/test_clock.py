@@ -8,6 +8,7 @@ from holdfast.core.breaking import Breaker, BreakerState
 from holdfast.define.gates import BreakerRules, Limit
 from holdfast.orchestrator.commit import breaker_write
 from holdfast.store.interface import Batch, Lane
+from holdfast.store.work import LEASE_SLACK_SECONDS
 from tests.store.stage import LEASE_SECONDS, Stage, report_of, retry_write
 
 pytestmark = pytest.mark.anyio
@@ -54,7 +55,7 @@ async def test_an_attempt_is_ended_after_its_timeout_at_the_latest(stage: Stage)
     await stage.leased(me, await stage.owned_job(me), worker, timeout_seconds=5.0)
     await stage.behind.step_back(DAY)
     await stage.store.follow_clock(LEASE_SECONDS)
-    await stage.behind.step_back(-8.0)
+    await stage.behind.step_back(-5.0 - LEASE_SLACK_SECONDS - 1.0)
     assert await stage.store.renew_worker(worker, LEASE_SECONDS, []) == []
     assert await stage.store.expire() == 1
     assert [signal.outcome for signal in await stage.signals(me)] == ["failed"]

@@ -16,6 +16,7 @@ import psycopg.conninfo
 import pytest
 
 from holdfast.errors import Unreachable
+from holdfast.store.interface import WorkerIdentity
 from holdfast.store.migrate import ensure_schema
 from holdfast.store.renewal import Renewal
 from tests.chaos.fleet import HOLDFAST
@@ -74,7 +75,7 @@ async def test_with_a_session_of_its_own_everything_works(database_url: str, tmp
         async with serving(url), client_of(url) as engine:
             status = await engine.run("workflow_id: w\nnodes: {a: {handler: echo, next: b}, b: {handler: echo}}")
         renewal = Renewal(url, 10.0)
-        assert renewal.renew(0) is False
+        assert renewal.renew(WorkerIdentity(0, "nobody")) is False
         renewal.disconnect()
     assert status["status"] == "completed"
 

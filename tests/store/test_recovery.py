@@ -12,9 +12,9 @@ from holdfast.core.states import JobState, Rules
 from holdfast.define.definition import Definition
 from holdfast.define.load import load_text
 from holdfast.define.program import compile_definition
-from holdfast.orchestrator.loading import job_state
 from holdfast.orchestrator.owner import Owner
 from holdfast.store.interface import Lease, WorkerIdentity
+from holdfast.store.loading import job_state
 from tests.store.stage import Stage, report_of
 
 pytestmark = pytest.mark.anyio

@@ -125,7 +125,7 @@ BEYOND_EXCEPTION = [
 
 @pytest.mark.parametrize("kind", ["async", "plain"])
 @pytest.mark.parametrize(("make", "message", "exit_code"), BEYOND_EXCEPTION, ids=[b[1] for b in BEYOND_EXCEPTION])
-async def test_whatever_a_handler_raises_is_its_own_failure(
+async def test_invariant_21_whatever_a_handler_raises_is_its_own_failure(
     kind: str, make: Callable[[], BaseException], message: str, exit_code: int | None
 ) -> None:
     def plain() -> None:

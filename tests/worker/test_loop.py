@@ -366,12 +366,15 @@ async def test_what_runs_is_not_given_back_after_a_broken_connection(database_ur
 async def test_a_report_whose_answer_was_lost_is_sent_again_and_counts_once(database_url: str, stage: Stage) -> None:
     class LosesTheAnswer(PostgresStore):
         lost = False
+        was_sent_again = asyncio.Event()
 
         async def report_and_claim(self, worker: Any, told: Any, *given: Any) -> Any:
             answer = await super().report_and_claim(worker, told, *given)
             if told and not self.lost:
                 self.lost = True
                 raise Unreachable("the connection broke before the answer")
+            if told:
+                self.was_sent_again.set()
             return answer
 
     async def work(item: int) -> None: ...
@@ -379,9 +382,12 @@ async def test_a_report_whose_answer_was_lost_is_sent_again_and_counts_once(data
     me = await stage.orchestrator()
     job_id = await stage.owned_job(me)
     await stage.enqueue(me, job_id)
-    async with serving(database_url, work, store=LosesTheAnswer(database_url)):
-        found = await reports(stage, me, 2)
-    assert [s.kind for s in found] == ["report", "rejected"]
+    store = LosesTheAnswer(database_url)
+    async with serving(database_url, work, store=store):
+        (found,) = await reports(stage, me)
+        sent_again = asyncio.create_task(store.was_sent_again.wait())
+        await asyncio.wait_for(sent_again, 20)
+        assert [s.id for s in await stage.signals(me)] == [found.id]
 
 
 @pytest.mark.parametrize(("mean_seconds", "claimed"), [(0.04, 3), (0.3, 1), (None, 1)])

@@ -39,6 +39,11 @@ class PostgresCatalog:
         self._url = database_url
         self._given = connection
 
+    def make_ready(self) -> None:
+        """Make the tables now; else the first registration does."""
+        with self._connection() as connection:
+            ensure_schema(connection)
+
     def ensure_collection(self, collection: Mapping[str, Any]) -> Change:
         try:
             collection_id = check_id(collection.get("id"))

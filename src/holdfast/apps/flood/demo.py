@@ -161,6 +161,7 @@ class Demo:
 
     def _break_and_run(self, url: str) -> str:
         catalog = PostgresCatalog(url)
+        catalog.make_ready()
         known = [item["id"] for item in all_items(catalog, collections=[self._collection])]
         if known:
             catalog.delete_items(self._collection, known)
