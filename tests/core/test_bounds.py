@@ -131,6 +131,18 @@ def test_what_waits_to_be_dispatched_ends_with_its_job() -> None:
     assert set(driver.statuses().values()) == {"cancelled"} and len(driver.tasks) == 3
 
 
+def test_what_waits_to_be_dispatched_ends_with_the_last_task_that_fails_its_job() -> None:
+    """Nothing is queued or leased any more: nobody else speaks of the node that was put off."""
+    flow = Workflow("w", inputs={"s": {"type": "any"}})
+    for name in ("a", "b"):
+        flow.task(name, handler="h", params={"s": "{{ inputs.s }}"}, retry={"max_retries": 0})
+    driver = Driver(flow, {"s": "x" * 1000}, Rules(chunk_bytes=10))
+    driver.submit()
+    assert driver.statuses() == {"a": "dispatched", "b": "ready"}
+    driver.fail("a")
+    assert (driver.state.status, driver.statuses()) == ("failed", {"a": "failed", "b": "cancelled"})
+
+
 def test_one_item_that_is_larger_than_a_chunk_is_a_chunk() -> None:
     flow = Workflow("w", inputs={"s": {"type": "any"}})
     flow.fan_out("f", source="{{ [1, 2] }}", handler="h", params={"s": "{{ inputs.s }}"})

@@ -69,8 +69,9 @@ def withdraw_strays(turn: Turn) -> None:
 
 
 def _stop_node(turn: Turn, node: NodeState, cause: StopCause) -> None:
-    """Nodes that wait or gather end at once; the others when their last task is withdrawn or reported. So does a
-    fan-in that has not begun and whose batches wait: the job must not be over before they are counted.
+    """Nodes that wait, gather or were put off end at once; the others when their last task is withdrawn or reported.
+
+    So does a fan-in that has not begun and whose batches wait: the job must not be over before they are counted.
     """
     gathers = not turn.state.program.nodes[node.name].has_items
     match node.status:
@@ -78,9 +79,11 @@ def _stop_node(turn: Turn, node: NodeState, cause: StopCause) -> None:
             pass
         case Status.PENDING:
             turn.finish_node(node, Trigger.JOB_STOPPED, reason=turn.state.stop_reason)
-        case Status.RUNNING if gathers and cause is StopCause.TIMEOUT:
+        case Status.READY if node.open_tasks:
+            pass
+        case Status.READY | Status.RUNNING if gathers and cause is StopCause.TIMEOUT:
             turn.finish_node(node, Trigger.OPEN_TASKS_ENDED, error=job_timeout(turn, node.name))
-        case Status.RUNNING if gathers:
+        case Status.READY | Status.RUNNING if gathers:
             turn.finish_node(node, Trigger.JOB_STOPPED, reason=turn.state.stop_reason)
         case Status.RUNNING:
             settle_items(turn, node)
