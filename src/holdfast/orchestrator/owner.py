@@ -285,10 +285,9 @@ class Owner:
         if alone is None:
             self._add_own_work(work, now)
         else:
-            work[alone]  # A key without signals: the job is loaded and looked at.
-            if alone in self._owing_rows:
-                del self._owing_rows[alone]
-                work[alone].append(WorkContinued(None))
+            # A key without signals: the job is loaded and looked at.
+            work[alone] += [WorkContinued(None)] if alone in self._owing_rows else []
+            self._owing_rows.pop(alone, None)
         if not work and handover is None:
             # Woken in vain: unlike a commit, a rollback waits for no disk.
             await self._cycle.rollback()
@@ -320,16 +319,11 @@ class Owner:
                 state.job_touched = True
             add_states(batch, state, self.orchestrator_id)
         batch.closes_cycle = self._dangers.are_near
-        tried = states.get(alone) if alone is not None and alone in self._dangers.deaths else None
-        has_survived = tried is not None and not (owed_rows(tried) or owed_results(tried))
-        batch.survived = [tried.job_id] if tried is not None and has_survived else []
+        batch.survived = self._survived(alone, states)
         committed = await self._cycle.commit(batch, handover)
         self._remember(states.values())
         if alone is not None:
-            self._one_by_one.popleft()
-            self._aside.pop(alone, None)
-        if tried is not None:
-            self._tried_alone(tried.job_id, has_survived=has_survived)
+            self._end_turn_of(alone, states)
         return CycleResult(
             now=now,
             signals=len(heard),
@@ -348,13 +342,20 @@ class Owner:
             yields=wide is not None and wide.job_id in states,
         )
 
-    def _tried_alone(self, job_id: str, *, has_survived: bool) -> None:
-        """A suspect that is not wanted any more, or that has more to do, which it does alone as well."""
-        if not has_survived:
-            self._one_by_one.append(job_id)
-            return
-        deaths = {other: count for other, count in self._dangers.deaths.items() if other != job_id}
-        self._dangers = self._dangers._replace(deaths=deaths)
+    def _survived(self, alone: str | None, states: Mapping[str, JobState]) -> list[str]:
+        """A suspect that was advanced alone and owes nothing more: nobody will die of it."""
+        state = states.get(alone) if alone is not None and alone in self._dangers.deaths else None
+        return [] if state is None or owed_rows(state) or owed_results(state) else [state.job_id]
+
+    def _end_turn_of(self, alone: str, states: Mapping[str, JobState]) -> None:
+        """It was advanced alone. A suspect that owes more does that alone as well."""
+        self._one_by_one.popleft()
+        self._aside.pop(alone, None)
+        if self._survived(alone, states):
+            deaths = {job_id: count for job_id, count in self._dangers.deaths.items() if job_id != alone}
+            self._dangers = self._dangers._replace(deaths=deaths)
+        elif alone in self._dangers.deaths and alone in states:
+            self._one_by_one.append(alone)
 
     def _choose(
         self, opened: Opened, alone: str | None, waits: Collection[str]
