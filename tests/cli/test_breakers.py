@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,10 @@ def declared(database: Command, started: Start) -> str:
     return job_id
 
 
+SOON = (datetime.now(UTC) + timedelta(seconds=590)).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+"""When the cooldown is over of a breaker that has opened just now."""
+
+
 def put(url: str, **columns: Any) -> None:
     """The breaker as an owner would have written it."""
     with psycopg.connect(url, autocommit=True, options="-c search_path=holdfast") as connection:
@@ -103,7 +108,7 @@ def test_a_breaker_that_opened_by_itself_says_why_and_when_it_is_tried(
     database: Command, database_url: str, started: Start
 ) -> None:
     declared(database, started)
-    put(database_url, state="open", reason="2 of the last 2 calls failed", until="2100-01-01T00:00:00Z")
+    put(database_url, state="open", reason="2 of the last 2 calls failed", until=SOON)
     assert "2 of the last 2 calls failed; tried again at" in " ".join(database("breakers").out.split())
     put(database_url, settings=json.dumps({"probe_url": "http://localhost/", "window_calls": 4}))
     found = breaker(database)
@@ -117,10 +122,10 @@ def test_a_job_behind_an_open_breaker_is_held_and_says_until_when(
     job_id = declared(database, started)
     status = status_of(database, job_id)
     assert (status["held"], node_of(database, job_id, "call")["held"]) == (None, None)
-    put(database_url, state="open", reason="2 of the last 2 calls failed", until="2100-01-01T00:00:00Z")
+    put(database_url, state="open", reason="2 of the last 2 calls failed", until=SOON)
     status = status_of(database, job_id)
     since = breaker(database)["since"]
-    held = {"by": "breaker", "name": "gateway", "since": since, "until": "2100-01-01T00:00:00.000Z"}
+    held = {"by": "breaker", "name": "gateway", "since": since, "until": SOON}
     assert status["held"] == held
     assert list(status["held"]) == list(held)
     assert node_of(database, job_id, "call")["held"] == held
