@@ -70,6 +70,7 @@ class Orchestrator:
             "renew": _Timer(renew_seconds),
             "sweep": _Timer(SWEEP_SECONDS),
             "inbox": _Timer(SWEEP_SECONDS),
+            "clock": _Timer(SWEEP_SECONDS),
             "scan": _Timer(scan_seconds),
         }
         self.ready = asyncio.Event()
@@ -198,9 +199,10 @@ class Orchestrator:
         if self._timers["inbox"].is_due():
             with self._timers["inbox"].bounded():
                 await self._unless_locked(self._store.sweep_inbox())
-        if self._timers["sweep"].is_due():
-            if owner.doubts_clock:
+        if self._timers["clock"].is_due() and owner.doubts_clock:
+            with self._timers["clock"].bounded():
                 await self._unless_locked(self._store.follow_clock(self._lease_seconds))
+        if self._timers["sweep"].is_due():
             await self._unless_locked(self._store.raise_floors())
             await self._unless_locked(self._store.expire())
             await self._unless_locked(self._open_gates(owner))
