@@ -816,3 +816,25 @@ async def test_a_late_report_of_a_zombie_changes_nothing(database_url: str, stag
         (done,) = await reports(stage, me)
     assert await stage.store.report(zombie, [report_of(lease), report_of(lease, epoch=2)]) == 0
     assert (done.outcome, done.output, done.epoch) == ("done", "by the living", 2)
+
+
+async def test_a_worker_that_is_declared_gone_while_it_ends_ends_all_the_same(database_url: str, stage: Stage) -> None:
+    class DeclaredGone(PostgresStore):
+        is_gone = False
+
+        async def renew_worker(self, *given: Any) -> Any:
+            return None if self.is_gone else await super().renew_worker(*given)
+
+    begun = asyncio.Event()
+
+    async def work(item: int) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    await stage.enqueue(me, job_id)
+    store = DeclaredGone(database_url)
+    async with serving(database_url, work, store=store, renew_seconds=0.05, grace_seconds=20.0):
+        await begun.wait()
+        store.is_gone = True

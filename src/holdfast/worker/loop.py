@@ -554,7 +554,9 @@ class Worker:
 
     async def _drain(self) -> None:
         """No new claims; what waits goes back at once, what runs may finish within the grace, then goes back too."""
-        if self._worker is None:
+        # The heartbeat may find meanwhile that the worker was declared gone: then nothing is held any more.
+        worker = self._worker
+        if worker is None:
             return
         for lease, _ in self._empty_buffer():
             if self._held.get(_key(lease)) is lease:
@@ -566,7 +568,7 @@ class Worker:
         while self._held:
             reports, self._reports = [*self._reports, *self._kept.take_due(time.monotonic())], []
             if reports:
-                self._settle(reports, await self._store.report(self._worker, reports, self._keep))
+                self._settle(reports, await self._store.report(worker, reports, self._keep))
                 continue
             self._wake.clear()
             remaining = until - time.monotonic()
@@ -578,8 +580,8 @@ class Worker:
         await self._executor.end_children()
         leftover = [given_back(a) for a in self._held.values() if isinstance(a, Attempt)]
         if leftover:
-            await self._store.report(self._worker, leftover)
-        await self._store.release_strays(self._worker, ())
+            await self._store.report(worker, leftover)
+        await self._store.release_strays(worker, ())
 
 
 def _crash_with(tasks: Iterable[asyncio.Task[None]]) -> None:
