@@ -54,12 +54,12 @@ def judge(url: str, jobs: Sequence[NewJob], effects: Path, *, lost_history: bool
     ids = {(row["tenant"], row["identity"]): job_id for job_id, row in database.jobs.items()}
     if len(ids) < len(database.jobs):
         verdict.doubled.append(f"{len(database.jobs)} jobs for {len(ids)} submissions")
-    executed = _executions(effects, verdict)
-    late = _began_late(effects, ended)
+    watched = Verdict() if lost_history else verdict
+    executed = _executions(effects, watched)
+    verdict.executions = watched.executions
     if lost_history:
-        verdict.doubled.clear()
         executed = Counter(dict.fromkeys(executed, 1))
-    verdict.doubled += late
+    verdict.doubled += _began_late(effects, ended)
     for job in jobs:
         job_id = ids.get((job.tenant, job.identity))
         if job_id is None:
