@@ -149,7 +149,7 @@ async def test_a_worker_that_was_stopped_gets_no_help_and_changes_nothing_when_i
         process.resume()
 
         async def it_has_noticed() -> bool:
-            workers = await engine.query("select ended_at is null from holdfast.workers order by worker_id")
+            workers = await engine.query("select ended_at is null from holdfast.workers order by started_at")
             return len(workers) == 3 and workers[2][0]
 
         await eventually(it_has_noticed, 20)
