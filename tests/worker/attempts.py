@@ -70,7 +70,7 @@ class Bench:
     async def run(self, attempt: Attempt) -> Report | None:
         running = executor(self.registry, self._save, **self.sizes)
         try:
-            return await running.run(attempt)
+            return await asyncio.create_task(running.run(attempt))
         finally:
             running.close()
 

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -150,6 +151,45 @@ async def test_every_slot_is_filled_even_if_it_takes_several_claims(database_url
     async with serving(database_url, work, concurrency=6, claim_batch=2, poll_seconds=3600, renew_seconds=5.0):
         found = await reports(stage, me, 6)
     assert [s.outcome for s in found] == ["done"] * 6
+
+
+async def test_a_cancel_that_a_coroutine_leaves_behind_harms_neither_its_output_nor_the_next_attempt(
+    database_url: str, stage: Stage
+) -> None:
+    """A timeout made by hand comes when its attempt is over, while its large output is stored or another one runs."""
+
+    async def work(item: int) -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        for delay in (0.0, 0.001, 0.01, 0.05):
+            asyncio.get_running_loop().call_later(delay, task.cancel)
+        return "x" * 500_000
+
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    await stage.enqueue(me, job_id, items=range(8))
+    async with serving(database_url, work, concurrency=1) as service:
+        found = await reports(stage, me, 8)
+        assert not service.task.done()
+    assert [s.outcome for s in found] == ["done"] * 8
+
+
+async def test_what_a_coroutine_sets_in_its_context_is_gone_when_the_next_one_begins(
+    database_url: str, stage: Stage
+) -> None:
+    mine: ContextVar[int | None] = ContextVar("mine", default=None)
+
+    async def work(item: int) -> int | None:
+        before = mine.get()
+        mine.set(item)
+        return before
+
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    await stage.enqueue(me, job_id, items=range(4))
+    async with serving(database_url, work, concurrency=1):
+        found = await reports(stage, me, 4)
+    assert [s.output for s in found] == [None] * 4
 
 
 @pytest.mark.parametrize("kind", ["async", "plain"])

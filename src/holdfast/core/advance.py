@@ -337,6 +337,16 @@ def _begin_pending(turn: Turn) -> None:
                 _begin(turn, node)
 
 
+def _result(turn: Turn) -> Any:
+    """What is made of several outputs may be too large; one output alone has been looked at before."""
+    state = turn.state
+    if state.program.result is None and len(state.program.graph.result_nodes) == 1:
+        return default_result(state)
+    result = state.program.result.render(state.scope) if state.program.result is not None else default_result(state)
+    turn.written("the result is", result, "kept")
+    return result
+
+
 def _not_run_again(turn: Turn) -> dict[str, Any] | None:
     """A person ran some of the job again, and left what had been cancelled as it was."""
     left = [node.name for node in turn.state.nodes.values() if node.status is Status.CANCELLED]
@@ -358,9 +368,7 @@ def _finish_job(turn: Turn) -> None:
         state.error = None
     if status in (JobStatus.COMPLETED, JobStatus.PARTIAL):
         try:
-            result = state.program.result.render(state.scope) if state.program.result else default_result(state)
-            turn.written("the result is", result, "kept")
-            state.result = result
+            state.result = _result(turn)
         except (TemplateError, PayloadRefused) as problem:
             status = JobStatus.FAILED
             state.error = failure(problem.code, str(problem), permanent=True, at=turn.now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from holdfast.core.readiness import SKIPPED_BY_PERSON, View, view
@@ -21,14 +22,17 @@ def counts(state: JobState, name: str) -> bool:
 _SEVERITY = {Importance.CRITICAL: 0, Importance.IMPORTANT: 1, Importance.OPTIONAL: 2}
 
 
-def weights(state: JobState) -> dict[str, Importance]:
+def weights(state: JobState) -> Mapping[str, Importance]:
     """What the end of each node means for the job. One that was cancelled because of a failure above it weighs as much
     as that failure: a consequence counts as its cause."""
-    graph, found = state.program.graph, {name: program.node.importance for name, program in state.program.nodes.items()}
+    graph, nodes, importances = state.program.graph, state.nodes, state.program.importances
+    consequences = [name for name, node in nodes.items() if node.reason == UPSTREAM_FAILED]
+    if not consequences:
+        return importances
+    found = dict(importances)
     for name in graph.order:
-        node = state.nodes[name]
-        if node.status is Status.CANCELLED and node.reason == UPSTREAM_FAILED:
-            ended = [source for source in graph.sources[name] if state.nodes[source].status in TERMINAL]
+        if nodes[name].status is Status.CANCELLED and nodes[name].reason == UPSTREAM_FAILED:
+            ended = [source for source in graph.sources[name] if nodes[source].status in TERMINAL]
             causes = [found[source] for source in ended if view(state, source, name) is View.BAD]
             found[name] = min(causes, key=_SEVERITY.__getitem__, default=found[name])
     return found
@@ -41,7 +45,8 @@ def stops_the_job(state: JobState, name: str) -> bool:
 
 def was_cancelled(state: JobState) -> bool:
     """Whether a person's cancel ended something early that no verb has run again since."""
-    return any(node.reason == JOB_CANCELLED and counts(state, name) for name, node in state.nodes.items())
+    ended = [name for name, node in state.nodes.items() if node.reason == JOB_CANCELLED]
+    return any(counts(state, name) for name in ended)
 
 
 def job_status(state: JobState) -> JobStatus:

@@ -257,10 +257,13 @@ class JobState:
     """The latest time that the job's rows tell. The clock of the database may step back, a job's times never do."""
 
     def __post_init__(self) -> None:
+        latest = max(self.created_at, self.started_at or 0.0)
+        for node in self.nodes.values():
+            latest = max(latest, node.started_at or 0.0, node.finished_at or 0.0)
+        self.latest_at = latest
         for name in self.program.graph.order:
-            self.nodes.setdefault(name, NodeState(name))
-        told = (moment for node in self.nodes.values() for moment in (node.started_at, node.finished_at))
-        self.latest_at = max(moment for moment in (self.created_at, self.started_at, *told) if moment is not None)
+            if name not in self.nodes:
+                self.nodes[name] = NodeState(name)
         self.scope = {
             "inputs": self.inputs,
             "input": self.inputs,

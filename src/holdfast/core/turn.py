@@ -9,7 +9,7 @@ import orjson
 
 from holdfast.core.effects import OWN_TASK, Effect, Emit
 from holdfast.core.states import JobState, JobStatus, NodeState, Status, Trigger, node_scope
-from holdfast.define.plain import OutsizedError, Sizes, too_large
+from holdfast.define.plain import OutsizedError, Sizes, is_short, too_large
 from holdfast.define.template import Template
 from holdfast.errors import PayloadRefused
 
@@ -33,8 +33,10 @@ class Turn:
 
     def moment(self) -> float:
         """The time that is written down as the beginning or the end of something."""
-        self.state.latest_at = max(self.state.latest_at, self.now)
-        return self.state.latest_at
+        state = self.state
+        if self.now > state.latest_at:
+            state.latest_at = self.now
+        return state.latest_at
 
     @property
     def clock_stepped_back(self) -> bool:
@@ -105,7 +107,8 @@ class Turn:
         """A value as JSON. One that is too large is refused while it is still made of references."""
         limit = self.state.rules.payload_limit_bytes
         try:
-            (sizes or Sizes()).bound(value, limit)
+            if not is_short(value):
+                (sizes or Sizes()).bound(value, limit)
             written = orjson.dumps(value)
             if len(written) > limit:
                 raise too_large(limit)

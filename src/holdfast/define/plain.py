@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from types import NoneType
 from typing import Any
 
 import orjson
@@ -17,6 +18,9 @@ MAX_BUILT_DEPTH = 200
 """What is built of data holds it, and so is deeper. Beyond 254 levels nothing is written as JSON any more."""
 MAX_FAULTS = 20
 REMEMBERED_BYTES = 16 * 1024
+SHORT_LENGTH, SHORT_TEXT = 32, 1000
+_LEAVES = frozenset((int, bool, NoneType))
+_UNKNOWN = (None, 1, 1)
 
 
 def faults(value: Any, path: Path = ()) -> list[tuple[Path, str]]:
@@ -32,6 +36,17 @@ def faults(value: Any, path: Path = ()) -> list[tuple[Path, str]]:
 def canonical_size(value: Any) -> int:
     """The size in bytes of a plain value as canonical JSON."""
     return len(orjson.dumps(value, option=orjson.OPT_SORT_KEYS))
+
+
+def is_short(value: Any) -> bool:
+    """Whether it is a short map of plain values, as most params and outputs are: such a one needs no closer look."""
+    if type(value) is not dict or len(value) > SHORT_LENGTH:
+        return False
+    for key, item in value.items():
+        kind = type(item)
+        if type(key) is not str or not (kind in _LEAVES or (kind is str and len(item) <= SHORT_TEXT)):
+            return False
+    return True
 
 
 class OutsizedError(ValueError):
@@ -58,12 +73,15 @@ class Sizes:
 
         It stays below the true size, which escapes make up to six times as large: whoever writes it counts again.
         """
-        self._measure([value], limit_bytes + 2, 0)
+        if isinstance(value, (dict, list)):
+            self._measure(value, limit_bytes, 0)
+        elif isinstance(value, str) and len(value) > limit_bytes:
+            raise too_large(limit_bytes)
 
     def _measure(self, value: dict[str, Any] | list[Any], limit_bytes: int, depth: int) -> tuple[int, int]:
         """The least size of a map or list, and how many levels it has."""
-        _, size, levels = self._remembered.get(id(value), (None, 1, 1))
-        if depth + levels - 1 > MAX_BUILT_DEPTH:
+        _, size, levels = self._remembered.get(id(value), _UNKNOWN)
+        if depth + levels > MAX_BUILT_DEPTH:
             raise OutsizedError(f"nested more than {MAX_BUILT_DEPTH} levels deep")
         if size > 1:
             return size, levels
@@ -81,7 +99,7 @@ class Sizes:
             else:
                 size += 2
             if size > limit_bytes:
-                raise too_large(limit_bytes - 2)
+                raise too_large(limit_bytes)
         if size >= REMEMBERED_BYTES:
             self._remembered[id(value)] = (value, size, levels)
         return size, levels

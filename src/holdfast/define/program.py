@@ -8,7 +8,7 @@ from functools import lru_cache
 from holdfast.define.condition import Condition, compile_condition
 from holdfast.define.definition import Definition, read_pinned
 from holdfast.define.graph import Graph, build_graph
-from holdfast.define.node import AUTO, Node, NodeType, TaskSpec
+from holdfast.define.node import AUTO, Importance, Node, NodeType, TaskSpec
 from holdfast.define.template import Template, compile_template
 
 ROOTS = frozenset({"inputs", "input", "nodes", "job", "upstream"})
@@ -59,6 +59,7 @@ class Program:
     hash: str
     graph: Graph
     nodes: dict[str, NodeProgram]
+    importances: dict[str, Importance]
     result: Template | None
 
     def spec_of(self, name: str, item: int) -> TaskSpec | None:
@@ -81,6 +82,7 @@ def compile_definition(definition: Definition) -> Program:
         hash=definition.hash(),
         graph=build_graph(definition),
         nodes={node.name: _compile_node(node) for node in definition.nodes},
+        importances={node.name: node.importance for node in definition.nodes},
         result=compile_template(definition.result, ROOTS, "result") if definition.has_result else None,
     )
 

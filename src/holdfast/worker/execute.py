@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import io
 import sys
@@ -104,6 +105,7 @@ class Executor:
         """The attempt's report; None if its lease is lost and there is nobody to report to.
 
         Large params are read before and a large output is stored after the handler: rows and reports stay small.
+        It wants a task of its own: a coroutine runs in that one, may cancel it, and may set variables of its context.
         """
         try:
             if attempt.lease.params_ref is not None:
@@ -115,7 +117,7 @@ class Executor:
             if report is not None and report.output is not None:
                 size = len(report.output)
                 if size > self._payloads.inline_bytes:
-                    digest = await self._payloads.put(report.job_id, report.output)
+                    digest = await _despite_handler(attempt, self._payloads.put(report.job_id, report.output))
                     await failpoint.hit("run.stored")
                     report = _by_reference(report, digest, size)
             return report
@@ -163,25 +165,13 @@ class Executor:
         """Its report is made where the handler runs: looking at what it returned or raised runs code of its own."""
         loop, codes, limit = asyncio.get_running_loop(), self._registry.codes, self._payloads.limit_bytes
         means = self._means if handler.database else self._means_without_database
-        context = contextvars.copy_context()
-        context.run(current.set, attempt)
         if handler.is_async:
             contain_tasks(loop)
-
-            async def work() -> Any:
-                given = arguments(handler, attempt, AsyncContext(attempt, means))
-                attempt.require_lease("the beginning")
-                return await handler.function(**given)
-
-            reports: list[Report | None] = []
-            try:
-                # A task of its own: a handler that cancels the task in which it runs must not cancel ours.
-                await loop.create_task(concluded(attempt, work, codes, limit, reports), context=context)
-            except asyncio.CancelledError:
-                # By the handler in its last step: what it has come to counts.
-                if not reports:
-                    raise
-            return reports[0]
+            current.set(attempt)
+            report = await concluded(handler, attempt, AsyncContext(attempt, means), codes, limit)
+            current.set(None)
+            await _forget_cancels(loop)
+            return report
 
         def call() -> Any:
             def wait(work: Coroutine[Any, Any, Any]) -> Any:
@@ -192,6 +182,8 @@ class Executor:
             attempt.require_lease("the beginning")
             return handler.function(**given)
 
+        context = contextvars.copy_context()
+        context.run(current.set, attempt)
         return await loop.run_in_executor(self._threads, context.run, conclude, attempt, call, codes, limit)
 
 
@@ -212,17 +204,43 @@ def conclude(
 
 
 async def concluded(
+    handler: Handler,
     attempt: Attempt,
-    call: Callable[[], Coroutine[Any, Any, Any]],
+    context: AsyncContext,
     codes: Mapping[str, ErrorCode],
     limit_bytes: int,
-    reports: list[Report | None],
-) -> None:
-    """The same for a coroutine; the report is put down, for a task that was cancelled returns nothing."""
+) -> Report | None:
+    """The same for a coroutine."""
     try:
-        reports.append(done(attempt, await call(), limit_bytes))
+        given = arguments(handler, attempt, context)
+        attempt.require_lease("the beginning")
+        return done(attempt, await handler.function(**given), limit_bytes)
     except BaseException as error:
-        reports.append(raised(attempt, error, codes))
+        return raised(attempt, error, codes)
+
+
+async def _forget_cancels(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancels that came in the handler's last step, by itself or by a time limit: what it has come to counts."""
+    task = asyncio.current_task(loop)
+    if task is None or not task.cancelling():
+        return
+    while task.uncancel() > 0:
+        pass
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(0)
+
+
+async def _despite_handler(attempt: Attempt, work: Coroutine[Any, Any, str]) -> str:
+    """The handler is over, but a timeout that it made by hand may still cancel its task: only the worker's cancels
+    count."""
+    working = asyncio.ensure_future(work)
+    while True:
+        try:
+            return await asyncio.shield(working)
+        except asyncio.CancelledError:
+            if attempt.cancelled or attempt.timed_out or attempt.lost or working.cancelled():
+                working.cancel()
+                raise
 
 
 def interrupted(attempt: Attempt) -> Report | None:
@@ -237,12 +255,13 @@ def interrupted(attempt: Attempt) -> Report | None:
 
 def done(attempt: Attempt, returned: Any, limit_bytes: int = LIMIT_BYTES) -> Report | None:
     """What a handler returned, if it can be stored. Nothing, after it saw `ctx.cancelled`, gives the task back."""
-    result = returned if isinstance(returned, Result) else Result(returned)
-    if result.output is None and attempt.saw_cancelled:
+    output = returned.output if isinstance(returned, Result) else returned
+    if output is None and attempt.saw_cancelled:
         # It saw that it should stop, and had nothing to show: it has stopped early.
         return interrupted(attempt)
     try:
-        return _done(attempt, encoded(result.output, limit_bytes), _extra_of(result), limit_bytes)
+        extra = _extra_of(returned) if isinstance(returned, Result) else {}
+        return _done(attempt, encoded(output, limit_bytes), extra, limit_bytes)
     except NotStorable as problem:
         return _not_storable(attempt, problem)
 
@@ -297,8 +316,7 @@ def _done(attempt: Attempt, output: bytes, extra: dict[str, Any], limit_bytes: i
     data: dict[str, Any] = {"extra": extra} if extra else {}
     if attempt.artifacts:
         data["artifacts"] = list(attempt.artifacts.values())
-    size = len(output) + (len(encoded(data, limit_bytes)) if data else 0)
-    if size > limit_bytes:
+    if data and (size := len(output) + len(encoded(data, limit_bytes))) > limit_bytes:
         raise NotStorable(f"has {size:,} bytes; at most {limit_bytes:,} can be stored", Code.PAYLOAD_REFUSED)
     return _report(attempt, Outcome.DONE, output, data | _log(attempt))
 
@@ -403,8 +421,9 @@ def _report(attempt: Attempt, outcome: Outcome, output: bytes | None, data: dict
     lease = attempt.lease
     if attempt.calls:
         data = data | {"calls": attempt.calls}
-    # Here, and not where a message is made: a child process has made some, and does not know every secret.
-    data = data | {name: masked(data[name]) for name in ("message", "log") if name in data}
+    if data:
+        # Here, and not where a message is made: a child process has made some, and does not know every secret.
+        data = data | {name: masked(data[name]) for name in ("message", "log") if name in data}
     return Report(
         lease.job_id,
         lease.node,

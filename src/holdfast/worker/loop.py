@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import orjson
@@ -87,7 +87,11 @@ class Worker:
         self._worker: WorkerIdentity | None = None
         self._held: dict[Held, Lease | Attempt] = {}
         """In the order of their claims: what has begun, then what waits for its slot, as it was claimed."""
-        self._buffer: asyncio.Queue[tuple[Lease, float]] = asyncio.Queue()
+        self._waiting: deque[tuple[Lease, float]] = deque()
+        """What is claimed and has no slot yet, and when it was accepted."""
+        self._attempts: set[asyncio.Task[None]] = set()
+        """The slots that are taken: each attempt is a task of its own."""
+        self._crashed: list[asyncio.Task[None]] = []
         self._overdue: asyncio.TimerHandle | None = None
         self._reports: list[Report] = []
         self._kept = KeptReports()
@@ -121,16 +125,15 @@ class Worker:
         """Work until told to stop; then finish or give back what is held, within the grace."""
         capture_output()
         await asyncio.to_thread(self._workplace.sweep)
-        slots = [asyncio.create_task(self._slot(), name=f"holdfast slot {n}") for n in range(self._concurrency)]
         beating = asyncio.create_task(self._beat(), name="holdfast heartbeat")
         living = [beating, *([asyncio.create_task(self._pulse.keep())] if self._pulse is not None else [])]
         waking = asyncio.create_task(self._wake_at(stop))
-        for task in (*slots, *living):
+        for task in living:
             task.add_done_callback(lambda _: self._wake.set())
         try:
             while not stop.is_set():
                 try:
-                    _crash_with((*slots, *living))
+                    _crash_with((*self._crashed, *living))
                     await self._turn()
                 except Unreachable as reason:
                     logger.warning("worker_retreats: %s", reason)
@@ -139,7 +142,8 @@ class Worker:
             with contextlib.suppress(Unreachable):
                 await self._drain()
         finally:
-            await _end((*slots, *living, waking, *([self._probing] if self._probing is not None else [])))
+            self._waiting.clear()
+            await _end((*self._attempts, *living, waking, *([self._probing] if self._probing is not None else [])))
             self._executor.close()
             await asyncio.to_thread(self._workplace.close)
             worker, self._worker = self._worker, None
@@ -224,7 +228,8 @@ class Worker:
             raise
         for lease in leases:
             if self._held.get(_key(lease)) is lease:
-                self._buffer.put_nowait((lease, accepted))
+                self._waiting.append((lease, accepted))
+        self._fill_slots()
         if self._overdue is None:
             self._overdue = asyncio.get_running_loop().call_later(WAIT_SECONDS, self._forget_overdue)
 
@@ -238,13 +243,11 @@ class Worker:
     def _forget_overdue(self) -> None:
         """What has waited for too long goes back to the queue."""
         self._overdue = None
-        waiting, latest = self._empty_buffer(), lease_clock() - WAIT_SECONDS
-        for lease, accepted in waiting:
-            if accepted > latest:
-                self._buffer.put_nowait((lease, accepted))
-            else:
-                self._forget(_key(lease), lease)
-        if not self._buffer.empty():
+        latest = lease_clock() - WAIT_SECONDS
+        while self._waiting and self._waiting[0][1] <= latest:
+            lease, _ = self._waiting.popleft()
+            self._forget(_key(lease), lease)
+        if self._waiting:
             self._overdue = asyncio.get_running_loop().call_later(WAIT_SECONDS / 2, self._forget_overdue)
 
     def _forget(self, key: Held, held: Lease | Attempt) -> None:
@@ -314,7 +317,7 @@ class Worker:
     async def _gather(self) -> None:
         """While slots keep finishing, let a few more reports come together."""
         until = time.monotonic() + GATHER_SECONDS
-        while self._reports and not self._buffer.empty() and time.monotonic() < until:
+        while self._reports and self._waiting and time.monotonic() < until:
             before = len(self._reports)
             await asyncio.sleep(0)
             if len(self._reports) == before:
@@ -348,30 +351,42 @@ class Worker:
                 len(settled),
             )
 
-    async def _slot(self) -> None:
-        """One place in which attempts run, one after the other."""
-        while True:
-            lease, accepted = await self._buffer.get()
+    def _fill_slots(self) -> None:
+        """Begin what waits, as far as slots are free. Nothing begins when our lease is over."""
+        while self._waiting and len(self._attempts) < self._concurrency:
+            lease, accepted = self._waiting.popleft()
             key = _key(lease)
             if self._held.get(key) is not lease:
                 continue
             self._held[key] = attempt = begin(lease, self._facts.get(lease.job_id, NO_FACTS))
-            if await self._may_begin(key, attempt, accepted):
-                await self._run(key, attempt)
-            else:
+            if not self._is_live() or (self._pulse is not None and not self._pulse.begin()):
                 self._forget(key, attempt)
+                continue
+            task = asyncio.create_task(self._attempt(key, attempt, accepted))
+            self._attempts.add(task)
+            task.add_done_callback(self._free_slot)
 
-    async def _may_begin(self, key: Held, attempt: Attempt, accepted: float) -> bool:
-        """Nothing begins when our lease is over. What comes late, because the loop stood still, asks whether it may."""
-        if not self._is_live() or (self._pulse is not None and not self._pulse.begin()):
-            return False
-        if lease_clock() - accepted <= WAIT_SECONDS:
-            return True
-        worker = self._worker
-        try:
-            may = worker is not None and await self._store.begin_late(worker, key)
-        except Unreachable:
-            return False
+    def _free_slot(self, attempt: asyncio.Task[None]) -> None:
+        self._attempts.discard(attempt)
+        if not attempt.cancelled() and attempt.exception() is not None:
+            self._crashed.append(attempt)
+            self._wake.set()
+        self._fill_slots()
+
+    async def _attempt(self, key: Held, attempt: Attempt, accepted: float) -> None:
+        if await self._still_may_begin(key, attempt, accepted):
+            await self._run(key, attempt)
+        else:
+            self._forget(key, attempt)
+
+    async def _still_may_begin(self, key: Held, attempt: Attempt, accepted: float) -> bool:
+        """What comes late, because the loop stood still, asks whether it may."""
+        worker, may = self._worker, True
+        if lease_clock() - accepted > WAIT_SECONDS:
+            try:
+                may = worker is not None and await self._store.begin_late(worker, key)
+            except Unreachable:
+                return False
         return may and not attempt.cancelled and self._held.get(key) is attempt
 
     def _is_live(self) -> bool:
@@ -401,8 +416,6 @@ class Worker:
         finally:
             limit.cancel()
             attempt.cancel_running = None
-        while task.uncancel() > 0:
-            pass
         seconds = time.monotonic() - attempt.started_monotonic
         mean = self._mean_seconds if self._mean_seconds is not None else seconds
         self._mean_seconds = mean + 0.1 * (seconds - mean)
@@ -527,16 +540,13 @@ class Worker:
 
     def _lose_everything(self) -> None:
         self._worker = None
-        self._empty_buffer()
+        self._waiting.clear()
         self._reports.clear()
         self._kept.clear()
         for key in list(self._held):
             self._lose(key)
         self._held.clear()
         self._wake.set()
-
-    def _empty_buffer(self) -> list[tuple[Lease, float]]:
-        return [self._buffer.get_nowait() for _ in range(self._buffer.qsize())]
 
     async def _save_checkpoint(self, lease: Lease, seq: int, name: str, data: bytes) -> bool:
         """While the database is out of reach, try again for as long as we have our lease; the heartbeat ends it."""
@@ -558,9 +568,10 @@ class Worker:
         worker = self._worker
         if worker is None:
             return
-        for lease, _ in self._empty_buffer():
+        for lease, _ in self._waiting:
             if self._held.get(_key(lease)) is lease:
                 self._reports.append(given_back(begin(lease)))
+        self._waiting.clear()
         for attempt in self._held.values():
             if isinstance(attempt, Attempt):
                 attempt.cancelled = True
@@ -585,14 +596,14 @@ class Worker:
 
 
 def _crash_with(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """A slot or the heartbeat ends only by our own bug: it must not do so in silence."""
+    """An attempt or the heartbeat ends so only by our own bug: it must not do so in silence."""
     for task in tasks:
         if task.done():
             task.result()
 
 
 async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """An attempt that is cancelled still makes its report and its slot lives on: cancel until all are gone."""
+    """A handler may ignore that it is cancelled: cancel until all are gone."""
     remaining = set(tasks)
     for _ in range(END_ATTEMPTS):
         for task in remaining:

@@ -16,6 +16,7 @@ from typing import Any
 
 import orjson
 
+from holdfast.define.plain import is_short
 from holdfast.errors import Code, Permanent
 
 DEPTH_LIMIT = 128
@@ -46,7 +47,8 @@ class NotStorable(Exception):
 def encoded(value: Any, limit_bytes: int) -> bytes:
     """The value as JSON. It is looked at first: the encoder writes NaN as null, and makes no more than is allowed."""
     try:
-        _look(value, limit_bytes)
+        if not is_short(value):
+            _look(value, limit_bytes)
         text = orjson.dumps(value)
     except NotStorable:
         raise

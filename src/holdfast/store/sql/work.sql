@@ -144,12 +144,13 @@ with known as (
 stray as (
     select q.job_id, q.node, q.item
     from queue q
-    where q.state = 'leased' and q.holder + 0 between %(me)s and %(me)s
+    where q.state || '' = 'leased' and q.holder = %(me)s
         and not exists (
             select 1 from known k
             where k.job_id = q.job_id and k.node = q.node and k.item = q.item and k.epoch = q.epoch)
-    -- A range and an order: else a plan that was made while the queue was empty walks another index in full.
-    order by q.holder + 0
+    -- All leases are looked through, by the index of leases: one of holders would cost every claim something. The order
+    -- makes sure of it: else a plan that was made while the queue was empty walks another index in full.
+    order by q.lane_id
     for update skip locked
 ),
 gone as (
@@ -173,7 +174,7 @@ with told as (
         as r (job_id, node, item, epoch, attempt, outcome, alone, started_at, output, data, number)
 ),
 held as materialized (
-    select r.* from told r join queue q
+    select r.*, q.ctid as place from told r join queue q
         on q.job_id = any(array[r.job_id]) and q.node = r.node and q.item = r.item and q.epoch = r.epoch
     where q.state = 'leased' and q.holder = %(me)s and q.deadline_at > now()
         and exists (select 1 from workers w where w.worker_id = %(me)s and w.ended_at is null and w.lease_until > now())
@@ -182,7 +183,7 @@ held as materialized (
 taken as (
     delete from queue q
     using held r
-    where q.job_id = any(array[r.job_id]) and q.node = r.node and q.item = r.item
+    where q.ctid = r.place
     returning q.owner, r.*
 ),
 accepted as (
