@@ -53,7 +53,7 @@ sim-real: $(READY) ## The same on a real Postgres, each statement in an order of
 	@$(BIN)/python -m tests.interleaving --seeds $(SEEDS)
 
 mutants: $(READY) ## Break the code on purpose, in many places: every breakage must be noticed
-	@$(BIN)/python -m tests.simulation.mutants.run
+	@$(BIN)/python -m tests.simulation.mutants
 
 chaos: $(READY) ## Kill, stop, cut and starve real processes at every point, RUNS times each (ONLY=NAME)
 	@$(BIN)/python -m tests.chaos --runs $(RUNS) $(if $(ONLY),--only "$(ONLY)")

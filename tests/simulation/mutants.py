@@ -1,8 +1,7 @@
-"""`python -m tests.simulation.mutants.run [--only NAME]`: breaks the code on purpose and sees whether a test notices.
+"""`python -m tests.simulation.mutants [--only NAME]` breaks the code on purpose and checks that a test notices.
 
-Each patch beside this file is one breakage; its first lines say what it breaks and which invariant should notice.
-It is applied to a copy of the code, on which the quickest tests that may notice run first. A mutant that survives is
-a hole in the tests.
+Each entry of `mutants.toml` is one breakage, made in a copy of the code. The quickest tests that may notice it run
+first. A mutant that survives is a hole in the tests.
 """
 
 from __future__ import annotations
@@ -14,13 +13,14 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-FOLDER = Path(__file__).parent
-ROOT = FOLDER.parents[2]
+TABLE = Path(__file__).with_suffix(".toml")
+ROOT = TABLE.parents[2]
 SECONDS = 600
 AT_ONCE = 2
 
@@ -62,9 +62,26 @@ SIMULATION = (
 
 class Mutant(NamedTuple):
     name: str
-    patch: Path
-    about: str
-    killers: tuple[tuple[str, ...], ...]
+    why: str
+    file: str
+    old: str
+    new: str
+
+    @property
+    def killers(self) -> tuple[tuple[str, ...], ...]:
+        """The tests that should notice it, by the file that it changes."""
+        if self.file.startswith(("src/holdfast/orchestrator/", "src/holdfast/store/loading.py")):
+            return SIMULATION, CORE
+        return (STORE,) if self.file.startswith("src/holdfast/store/") else (CORE, SIMULATION)
+
+    def apply(self, folder: Path) -> bool:
+        """Break the copy in `folder`. False: the code has changed, and `old` no longer stands there exactly once."""
+        place = folder / self.file
+        text = place.read_text()
+        if text.count(self.old) != 1:
+            return False
+        place.write_text(text.replace(self.old, self.new))
+        return True
 
 
 class Verdict(NamedTuple):
@@ -78,9 +95,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants.run")
     parser.add_argument("--only", metavar="NAME", help="only the mutants whose name contains this")
     given = parser.parse_args()
-    mutants = [
-        m for m in map(read_mutant, sorted(FOLDER.glob("*.patch"))) if given.only is None or given.only in m.name
-    ]
+    mutants = [mutant for mutant in read_table() if given.only is None or given.only in mutant.name]
     if not mutants:
         print(f"There is no mutant like '{given.only}'.")
         return 1
@@ -92,21 +107,12 @@ def main() -> int:
     survivors = [v for v in verdicts if v.killed_by is None]
     print(f"{len(verdicts) - len(survivors)} of {len(verdicts)} mutants were killed.")
     for verdict in survivors:
-        print(f"  {verdict.mutant.name}: {verdict.problem or 'SURVIVED'} ({verdict.mutant.about})")
+        print(f"  {verdict.mutant.name}: {verdict.problem or 'SURVIVED'} ({verdict.mutant.why})")
     return 1 if survivors else 0
 
 
-def read_mutant(patch: Path) -> Mutant:
-    """What the patch says of itself, and the tests that should notice it, by the file that it changes."""
-    lines = patch.read_text().splitlines()
-    about = " ".join(line.removeprefix("# ") for line in lines if line.startswith("# "))
-    changed = next(line.removeprefix("+++ b/") for line in lines if line.startswith("+++ "))
-    killers: tuple[tuple[str, ...], ...] = (CORE, SIMULATION)
-    if changed.startswith(("src/holdfast/orchestrator/", "src/holdfast/store/loading.py")):
-        killers = (SIMULATION, CORE)
-    elif changed.startswith("src/holdfast/store/"):
-        killers = (STORE,)
-    return Mutant(patch.stem, patch, about, killers)
+def read_table() -> list[Mutant]:
+    return [Mutant(name, **entry) for name, entry in tomllib.loads(TABLE.read_text()).items()]
 
 
 def sound(mutants: Sequence[Mutant]) -> bool:
@@ -125,12 +131,8 @@ def examine(mutant: Mutant) -> Verdict:
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix=f"holdfast-{mutant.name}-") as folder:
         copy(Path(folder))
-        applied = subprocess.run(
-            ["git", "apply", "--unsafe-paths", "--recount", str(mutant.patch)],
-            cwd=folder, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        if applied.returncode != 0:
-            return Verdict(mutant, None, "the patch does not apply", time.monotonic() - started)
+        if not mutant.apply(Path(folder)):
+            return Verdict(mutant, None, "the code has changed: adapt `old`", time.monotonic() - started)
         for command in mutant.killers:
             if run(command, Path(folder)) != 0:
                 return Verdict(mutant, shown(command), None, time.monotonic() - started)
@@ -140,7 +142,7 @@ def examine(mutant: Mutant) -> Verdict:
 def copy(folder: Path) -> None:
     for name in ("src", "tests", "examples"):
         if (ROOT / name).exists():
-            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.patch"))
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", folder)
 
 
