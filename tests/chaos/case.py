@@ -53,7 +53,6 @@ class Case:
         self.number = number
         self.fleet = Fleet(url, scratch)
         self.jobs: list[NewJob] = []
-        self.lost_history = False
         self._broken_at: float | None = None
         self._affected: list[tuple[Any, ...]] = []
 
@@ -169,7 +168,7 @@ async def run_case(
     finally:
         complaints = case.fleet.complaints()
         case.fleet.end()
-    verdict = judge(url, case.jobs, scratch / "effects", lost_history=case.lost_history)
+    verdict = judge(url, case.jobs, scratch / "effects", server.lost)
     verdict.stuck += hindered
     server.drop_database(url)
     return Outcome(name, verdict, recovery, complaints)

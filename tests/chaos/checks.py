@@ -20,6 +20,9 @@ from tests.simulation.checkers import Checkers
 from tests.simulation.database import Database
 
 Key = tuple[str, str, int]
+Spell = tuple[float, float]
+CLAIM_SECONDS = 1.0
+"""So long after its claim a task begins at the latest."""
 LATE_SECONDS = 0.1
 """By how much the clocks of a handler and of the database may seem to differ on one machine."""
 
@@ -43,22 +46,15 @@ class Verdict:
         ]
 
 
-def judge(url: str, jobs: Sequence[NewJob], effects: Path, *, lost_history: bool = False) -> Verdict:
-    """Compare what is there with what the jobs must have come to.
-
-    Where the database has lost history, what was executed in it is executed again under the same epoch.
-    """
+def judge(url: str, jobs: Sequence[NewJob], effects: Path, lost: Sequence[Spell] = ()) -> Verdict:
+    """Compare what is there with what the jobs must have come to. `lost` is when there were commits that are gone."""
     verdict = Verdict()
     with psycopg.connect(url, autocommit=True, options="-c search_path=holdfast -c timezone=UTC") as connection:
         database, ended = _read(connection), _ended_leases(connection)
     ids = {(row["tenant"], row["identity"]): job_id for job_id, row in database.jobs.items()}
     if len(ids) < len(database.jobs):
         verdict.doubled.append(f"{len(database.jobs)} jobs for {len(ids)} submissions")
-    watched = Verdict() if lost_history else verdict
-    executed = _executions(effects, watched)
-    verdict.executions = watched.executions
-    if lost_history:
-        executed = Counter(dict.fromkeys(executed, 1))
+    executed = _executions(effects, verdict, lost)
     verdict.doubled += _began_late(effects, ended)
     for job in jobs:
         job_id = ids.get((job.tenant, job.identity))
@@ -113,15 +109,23 @@ def _lines(effects: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in effects.read_text().splitlines()] if effects.exists() else []
 
 
-def _executions(effects: Path, verdict: Verdict) -> Counter[Key]:
-    """How often each task was executed. Once more is allowed only under a new epoch: its former lease was lost."""
+def _executions(effects: Path, verdict: Verdict, lost: Sequence[Spell]) -> Counter[Key]:
+    """How often each task was executed. Once more is allowed only under a new epoch: its former lease was lost.
+
+    An execution whose claim is among the commits that the database has lost does not count, if there is another one.
+    """
     lines = _lines(effects)
-    epochs = Counter((line["job"], line["node"], line["item"], line["epoch"]) for line in lines)
-    for (job_id, node, item, epoch), times in epochs.items():
-        if times > 1:
-            verdict.doubled.append(f"{job_id}/{node}/{item} was executed {times} times in epoch {epoch}")
+    began: defaultdict[tuple[str, str, int, int], list[float]] = defaultdict(list)
+    for line in lines:
+        began[line["job"], line["node"], line["item"], line["epoch"]].append(line["at"])
+    executed: Counter[Key] = Counter()
+    for (job_id, node, item, epoch), moments in began.items():
+        known = [at for at in moments if not any(first <= at <= last + CLAIM_SECONDS for first, last in lost)]
+        executed[job_id, node, item] += max(1, len(known))
+        if len(known) > 1:
+            verdict.doubled.append(f"{job_id}/{node}/{item} was executed {len(known)} times in epoch {epoch}")
     verdict.executions = len(lines)
-    return Counter((line["job"], line["node"], line["item"]) for line in lines)
+    return executed
 
 
 def _read(connection: psycopg.Connection[Any]) -> Database:

@@ -63,6 +63,8 @@ class Server:
         self._durable = durable
         self._uses = ExitStack()
         self.url = ""
+        self.lost: list[tuple[float, float]] = []
+        """From when to when there were commits that are gone, by the clock of this machine."""
 
     def __enter__(self) -> Server:
         self.start()

@@ -27,6 +27,8 @@ SETTINGS = {
     "log_min_messages": "warning",
 }
 START_SECONDS = 60.0
+REPLICATION_SECONDS = 1.0
+"""How far behind a standby, or a copy that is just made, may be."""
 
 
 class ReplicatedServer(Server):
@@ -35,6 +37,7 @@ class ReplicatedServer(Server):
     def __init__(self, home: Path) -> None:
         super().__init__(home)
         self._copies = 0
+        self._kept_until = 0.0
         self._standby: tuple[Path, subprocess.Popen[bytes]] | None = None
 
     def start(self) -> None:
@@ -70,6 +73,7 @@ class ReplicatedServer(Server):
             check=True,
             **(how | {"env": how["env"] | {"PGPASSWORD": self._password}}),
         )
+        self._kept_until = time.time() - REPLICATION_SECONDS
         return folder
 
     def restart_at_once(self) -> None:
@@ -79,6 +83,8 @@ class ReplicatedServer(Server):
     def restore(self, copy: Path) -> None:
         """The copy takes the place of the server: whatever came after it never happened."""
         _stop_at_once(self._primary)
+        if copy != self._data:
+            self.lost.append((self._kept_until, time.time()))
         self._data = copy
         self._primary = self._launch(copy, self.port)
         self._await(self.port)
@@ -92,12 +98,14 @@ class ReplicatedServer(Server):
     def cut_off_standby(self) -> None:
         """From here on it receives nothing any more."""
         assert self._standby is not None
+        self._kept_until = time.time() - REPLICATION_SECONDS
         _stop_at_once(self._standby[1])
 
     def fail_over(self) -> None:
         """The server dies, and its standby is promoted; for a moment everybody meets a database that only reads."""
         assert self._standby is not None
         _stop_at_once(self._primary)
+        self.lost.append((self._kept_until, time.time()))
         (folder, _), self._standby = self._standby, None
         self._data = folder
         self._primary = self._launch(folder, self.port)

@@ -105,7 +105,7 @@ async def _soak(server: ReplicatedServer, scratch: Path, seconds: float, count: 
         ((pause,),) = await case.query(_PAUSES)
     finally:
         case.fleet.end()
-    verdict = judge(case.url, jobs, scratch / "effects", lost_history=case.lost_history)
+    verdict = judge(case.url, jobs, scratch / "effects", server.lost)
     calm = time.monotonic() - began - stormy
     print(
         f"{len(jobs)} jobs, {verdict.executions} executions in {stormy:.0f} s of trouble and {calm:.0f} s of calm:"
@@ -188,7 +188,6 @@ async def _fail_over(case: Case, server: ReplicatedServer) -> None:
     await asyncio.to_thread(server.cut_off_standby)
     await asyncio.sleep(LACK_SECONDS)
     await asyncio.to_thread(server.fail_over)
-    case.lost_history = True
     await case.submit_again()
     await asyncio.to_thread(server.add_standby)
 
