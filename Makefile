@@ -15,7 +15,7 @@ AT_ONCE = $(shell $(BIN)/python -c "import os; print(1 + (os.cpu_count() or 1))"
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench sim sim-real mutants chaos soak docs lock clean
+.PHONY: help demo test quick check format bench sim sim-real mutants chaos soak docs lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,10 +24,15 @@ demo: $(READY) ## Stack and register flood maps, with a worker killed and a regi
 	@echo "==> Flood maps to a catalog, on an embedded Postgres; everything that is made stays in .holdfast/"
 	@$(BIN)/holdfast demo flood
 
-test: check ## Check the code, then run every test that needs only this machine
+test: check ## Check the code, then run every test that needs only this machine (ONLY=PATH: only these)
 	@echo "==> Tests"
-	@$(BIN)/pytest -q -n $(AT_ONCE)
-	@$(MAKE) --no-print-directory sim
+	@$(BIN)/pytest -q -n $(AT_ONCE) $(ONLY)
+	@$(if $(ONLY),:,$(MAKE) --no-print-directory sim)
+
+quick: check ## Check the code, then run the tests that need no database, in under a minute
+	@echo "==> Quick tests"
+	@$(BIN)/pytest -q -n $(AT_ONCE) tests/core tests/define
+	@$(MAKE) --no-print-directory sim SEEDS=300
 
 check: $(READY) ## Format, lint, types, import rules
 	@echo "==> Checking format, lint, types and import rules"
