@@ -18,7 +18,7 @@ from bench.killing import Killed, kill_each
 from bench.recovering import cancel_and_resume
 from bench.results import gather
 from bench.workloads import Measured, chain, fan, idle_latencies, jobs_of, measure, one_task, pick, run_jobs
-from holdfast.store.embedded import use_embedded
+from holdfast.embedded.server import use_embedded
 from holdfast.store.interface import NewJob
 from holdfast.store.migrate import migrate
 from holdfast.store.postgres import PostgresStore

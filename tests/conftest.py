@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from holdfast.store.embedded import use_embedded
+from holdfast.embedded.server import use_embedded
 from holdfast.store.migrate import migrate
 from holdfast.store.postgres import PostgresStore
 from tests import stores

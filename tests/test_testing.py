@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from holdfast import Context, InvalidInput, Permanent, Workflow, handler, testing
-from holdfast.store import watchdog
+from holdfast.embedded import watchdog
 from holdfast.testing import run_workflow, run_workflow_async
 
 

@@ -12,11 +12,11 @@ from contextlib import asynccontextmanager, contextmanager
 from holdfast.core.company import Company
 from holdfast.core.states import Rules
 from holdfast.define.registry import Registry
+from holdfast.embedded.server import use_embedded
 from holdfast.janitor.service import Janitor
 from holdfast.orchestrator.loop import Orchestrator
 from holdfast.settings import Settings
 from holdfast.store.connection import check_url
-from holdfast.store.embedded import use_embedded
 from holdfast.store.interface import Handover, Lease
 from holdfast.store.listener import ANYBODY, SIGNAL, TASK, Listener
 from holdfast.store.migrate import ensure_schema

@@ -37,9 +37,9 @@ from holdfast.define.registry import ATTRIBUTE, Handler, Registry, describe, dis
 from holdfast.define.retry import Backoff, Jitter
 from holdfast.define.source import did_you_mean
 from holdfast.define.workflow import Workflow
+from holdfast.embedded.server import EmbeddedPostgres
 from holdfast.errors import Detail, InvalidInput
 from holdfast.settings import Settings, load_settings
-from holdfast.store.embedded import EmbeddedPostgres
 from holdfast.store.migrate import ensure_schema
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.reading import Reader

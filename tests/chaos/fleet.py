@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import sql
 
-from holdfast.store import watchdog
-from holdfast.store.cluster import place_of_data
-from holdfast.store.embedded import use_embedded
+from holdfast.embedded import watchdog
+from holdfast.embedded.cluster import place_of_data
+from holdfast.embedded.server import use_embedded
 from holdfast.store.migrate import migrate
 from tests.chaos.handlers import EFFECTS, HOLD_SECONDS
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import psycopg
 
-from holdfast.store import watchdog
-from holdfast.store.cluster import Cluster
+from holdfast.embedded import watchdog
+from holdfast.embedded.cluster import Cluster
 from tests.chaos.fleet import Server
 
 SETTINGS = {

@@ -16,7 +16,7 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
-from holdfast.store.embedded import use_embedded
+from holdfast.embedded.server import use_embedded
 from tests.conftest import hurry, with_database
 from tests.interleaving.observer import Observer, prepare
 from tests.interleaving.world import run_seed

@@ -8,8 +8,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from holdfast.embedded.server import use_embedded
 from holdfast.errors import Permanent
-from holdfast.store.embedded import use_embedded
 from holdfast.store.migrate import migrate
 from tests.running import registry, running
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from holdfast.embedded.cluster import place_of_data
 from holdfast.errors import Unreachable
-from holdfast.store.cluster import place_of_data
 from holdfast.store.connection import SYNC, Connections
 from holdfast.store.listener import Listener
 from holdfast.store.outage import CURED_BY_WAITING, error_of, is_cured_by_waiting, unreachable, words_for

@@ -11,8 +11,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from holdfast.embedded.server import use_embedded
 from holdfast.store.arrays import plain, texts
-from holdfast.store.embedded import use_embedded
 from holdfast.store.migrate import migrate
 from tests.conftest import hurry, with_database
 from tests.store.plans import HOT_TABLES, Planner, own_database, planner

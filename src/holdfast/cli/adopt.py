@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from holdfast.cli.session import begin
 from holdfast.cli.streams import answer_json, harmless, say
+from holdfast.embedded.server import adopt
 from holdfast.errors import ExitCode
-from holdfast.store.embedded import adopt
 
 
 def take_over(*, as_json: bool) -> int:

@@ -17,9 +17,9 @@ from holdfast.bootstrap import open_store
 from holdfast.cli.logs import configure_logging
 from holdfast.cli.problems import Interrupted
 from holdfast.define.named_file import shown_name
+from holdfast.embedded.cluster import place_of_data
 from holdfast.errors import Bug, ExitCode, Unusable
 from holdfast.settings import Settings, load_settings
-from holdfast.store.cluster import place_of_data
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.reading import no_such_job
 

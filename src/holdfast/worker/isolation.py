@@ -16,8 +16,8 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from holdfast.define.registry import Handler, Registry
+from holdfast.embedded.cluster import OUTSIDE
 from holdfast.errors import Permanent
-from holdfast.store.cluster import OUTSIDE
 from holdfast.store.payloads import AttemptObjects, Payloads, is_remote
 from holdfast.worker.context import Attempt, Means
 from holdfast.worker.frames import frame

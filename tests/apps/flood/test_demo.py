@@ -15,8 +15,8 @@ import psycopg
 import pystac
 import pytest
 
-from holdfast.store import watchdog
-from tests.store.test_embedded import wait_until
+from holdfast.embedded import watchdog
+from tests.embedded.test_server import wait_until
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 ITEMS = 40

@@ -22,9 +22,9 @@ from pathlib import Path
 
 from psycopg import pq
 
+from holdfast.embedded import origin, watchdog
+from holdfast.embedded.cluster import Account, Cluster, launch_detached, place_of_data, write_secret
 from holdfast.errors import NotFound, Unreachable
-from holdfast.store import origin, watchdog
-from holdfast.store.cluster import Account, Cluster, launch_detached, place_of_data, write_secret
 
 LOCK_SECONDS = 180.0
 START_SECONDS = 120.0

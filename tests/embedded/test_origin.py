@@ -13,10 +13,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from holdfast.embedded import origin, server
+from holdfast.embedded.server import use_embedded
 from holdfast.errors import NotFound, Unreachable
-from holdfast.store import embedded, origin
-from holdfast.store.embedded import use_embedded
-from tests.store.test_embedded import value
+from tests.embedded.test_server import value
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def home(made: Path, tmp_path: Path) -> Path:
     """Made here, as far as anybody can tell, and for this test alone."""
     copy = Path(shutil.copytree(made, tmp_path / ".holdfast"))
-    embedded.adopt(copy)
+    server.adopt(copy)
     return copy
 
 
@@ -58,7 +58,7 @@ def test_a_home_that_was_unpacked_is_refused_until_it_is_adopted(unpacked: Path)
     refused = refusal(unpacked)
     assert "was not made there" in refused.message
     assert "holdfast adopt" in str(refused.remedy)
-    embedded.adopt(unpacked)
+    server.adopt(unpacked)
     with use_embedded(unpacked) as url:
         assert value(url, "select 1") == 1
 
@@ -84,7 +84,7 @@ def test_where_nobody_knows_when_a_file_came_to_be_a_copy_is_refused_too(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(origin, "_birth_ns", lambda file: None)
-    embedded.adopt(home)
+    server.adopt(home)
     origin.check(home, home / "postgres")
     refusal(Path(shutil.copytree(home, tmp_path / "copied")))
 
@@ -105,7 +105,7 @@ def test_a_home_of_the_version_before_still_opens_and_is_remembered(
 
 def test_there_is_nothing_to_adopt_where_there_is_no_database(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
-        embedded.adopt(tmp_path)
+        server.adopt(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -151,7 +151,7 @@ def test_what_belongs_to_another_user_is_refused_by_root_too(home: Path, name: s
     refused = refusal(home)
     assert "belongs to nobody" in refused.message
     with pytest.raises(Unreachable):
-        embedded.adopt(home)
+        server.adopt(home)
 
 
 class Impostor:

@@ -20,10 +20,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from holdfast.embedded import watchdog
+from holdfast.embedded.binaries import Installation, find_installation
+from holdfast.embedded.origin import ORIGIN, fingerprint
 from holdfast.errors import Unreachable
-from holdfast.store import watchdog
-from holdfast.store.binaries import Installation, find_installation
-from holdfast.store.origin import ORIGIN, fingerprint
 
 OUTSIDE = Path("/var/lib/holdfast")
 ATTEMPTS = 5

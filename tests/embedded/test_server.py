@@ -21,9 +21,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from holdfast.embedded import cluster, watchdog
+from holdfast.embedded.server import use_embedded
 from holdfast.errors import InvalidInput, Unreachable
-from holdfast.store import cluster, embedded, watchdog
-from holdfast.store.embedded import use_embedded
 
 PYTHONPATH = f"{Path(cluster.__file__).parents[2]}:{Path(psycopg.__file__).parents[1]}"
 
@@ -31,7 +31,7 @@ USER = """
 import sys
 from pathlib import Path
 from holdfast.errors import HoldfastError
-from holdfast.store.embedded import use_embedded
+from holdfast.embedded.server import use_embedded
 try:
     with use_embedded(Path(sys.argv[1])) as url:
         print(url, flush=True)
@@ -44,7 +44,7 @@ FORKS_A_CHILD_THAT_LEAVES = """
 import os, sys
 from pathlib import Path
 import psycopg
-from holdfast.store.embedded import use_embedded
+from holdfast.embedded.server import use_embedded
 with use_embedded(Path(sys.argv[1])) as url:
     child = os.fork()
     if child == 0:
@@ -57,7 +57,7 @@ with use_embedded(Path(sys.argv[1])) as url:
 FORKS_A_CHILD_THAT_STAYS = """
 import os, signal, sys
 from pathlib import Path
-from holdfast.store.embedded import use_embedded
+from holdfast.embedded.server import use_embedded
 with use_embedded(Path(sys.argv[1])) as url:
     child = os.fork()
     if child == 0:
@@ -157,7 +157,7 @@ def as_nobody(public_directory: Path) -> tuple[str, ...]:
     demoted = ("setpriv", f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups", "env")
     for python in (sys.executable, "/usr/bin/python3"):
         command = (*demoted, f"PYTHONPATH={PYTHONPATH}", python)
-        trial = subprocess.run([*command, "-c", "import holdfast.store.embedded"], capture_output=True, check=False)
+        trial = subprocess.run([*command, "-c", "import holdfast.embedded.server"], capture_output=True, check=False)
         if trial.returncode == 0:
             return command
     pytest.skip("no Python here that another account can run")
@@ -310,7 +310,7 @@ def test_a_server_that_hangs_while_it_stops_is_replaced(
     server = json.loads((home / "postgres.json").read_text())["pid"]
     os.kill(server, signal.SIGINT)
     wait_until(lambda: watchdog.read_postmaster(home / "postgres").status == "stopping")  # type: ignore[union-attr]
-    monkeypatch.setattr(embedded, "STOP_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(server, "STOP_PATIENCE_SECONDS", 0.2)
     with use_embedded(home) as url:
         assert value(url, "select 1") == 1
 
