@@ -310,7 +310,7 @@ def test_a_server_that_hangs_while_it_stops_is_replaced(
     server = json.loads((home / "postgres.json").read_text())["pid"]
     os.kill(server, signal.SIGINT)
     wait_until(lambda: watchdog.read_postmaster(home / "postgres").status == "stopping")  # type: ignore[union-attr]
-    monkeypatch.setattr(server, "STOP_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("holdfast.embedded.server.STOP_PATIENCE_SECONDS", 0.2)
     with use_embedded(home) as url:
         assert value(url, "select 1") == 1
 

@@ -1,0 +1,205 @@
+"""The JSON answers of every command, compared with recorded ones: keys, values and exit codes do not change.
+
+Texts for people may. After a change that is meant, record the answers again:
+`RECORD=1 make test ONLY=tests/cli/test_recorded.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.client import current_actor
+from tests.cli.conftest import Answer, Command
+
+FOLDER = Path(__file__).parent / "recorded"
+
+TEXTS = {"detail", "hint", "log", "message", "reason", "remedy", "text", "title", "details"}
+"""Keys whose values are sentences for people; a single word among them is a value like others."""
+NUMBERS = {"bytes", "signal_id"}
+CHANGING = {
+    re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"): None,
+    re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)"): "TIME",
+    re.compile(r"(?<=--plan-id )[0-9a-f]{16}\b"): "PLAN",
+    re.compile(r"^[\w.-]+:\d+$"): "PROCESS",
+    re.compile(re.escape(current_actor())): "PERSON",
+}
+"""What differs between two runs, and what takes its place; jobs are numbered."""
+
+GROUPS: dict[str, Sequence[str]] = {
+    "reading": (
+        "run flow.yaml",
+        "run failing.yaml",
+        "run half.yaml",
+        "run items.yaml",
+        "submit flow.yaml",
+        "submit nap.yaml --key mine",
+        "submit nap.yaml --key mine",
+        "submit flow.yaml --key mine",
+        "status",
+        "status JOB-1",
+        "status JOB-4",
+        "status JOB-6",
+        "watch JOB-1",
+        "watch JOB-2",
+        "events JOB-1",
+        "events JOB-2 --node second",
+        "events JOB-4",
+        "logs JOB-1",
+        "logs JOB-4",
+        "why JOB-1",
+        "why JOB-2",
+        "why JOB-3",
+        "why JOB-4",
+        "why JOB-6",
+        "breakers",
+        "limits",
+        "janitor",
+        "status 00000000-0000-0000-0000-000000000000",
+        "status nothing",
+        "logs JOB-1 --node missing",
+    ),
+    "verbs": (
+        "run failing.yaml",
+        "run items.yaml",
+        "plan JOB-1 resume",
+        "plan JOB-1 retry second",
+        "plan JOB-1 rerun first",
+        "plan JOB-1 skip second",
+        "plan JOB-1 set second --output inputs.json",
+        "plan JOB-1 cancel",
+        "plan JOB-1 pause",
+        "plan JOB-2 clear each --item 1",
+        "resume JOB-1 --plan-id 0",
+        "resume JOB-1",
+        "retry JOB-1",
+        "retry JOB-1 second --yes",
+        "skip JOB-1 second --yes",
+        "set JOB-1 first --output inputs.json --yes",
+        "clear JOB-2 each --item 1 --yes --detach",
+        "submit slow.yaml",
+        "pause JOB-3 --detach",
+        "unpause JOB-3 --detach",
+        "plan JOB-3 cancel",
+        "cancel JOB-3",
+        "cancel JOB-3 --yes --reason late",
+        "cancel JOB-3 --yes",
+        "resume JOB-3 --yes --detach",
+        "events JOB-1",
+        "events JOB-3",
+    ),
+    "upkeep": (
+        "limits set tenant --backlog 5",
+        "limits set queue:default --concurrency 2 --rate 5/1",
+        "limits",
+        "limits drop queue:default",
+        "limits drop queue:default",
+        "limits set queue:default",
+        "limits set handler:echo --concurrency 2",
+        "breakers open gateway --yes",
+        "breakers close gateway --yes",
+        "run behind.yaml",
+        "breakers open gateway --yes --reason tests",
+        "breakers",
+        "breakers close gateway --yes",
+        "breakers reset gateway --yes",
+        "run flow.yaml",
+        "janitor --dry-run",
+        "janitor --once",
+        "prune --dry-run",
+        "prune --older-than 0s --yes",
+        "prune --older-than soon",
+        "migrate",
+    ),
+    "files": (
+        "validate flow.yaml items.yaml",
+        "validate wrong.yaml",
+        "validate missing.yaml",
+        "graph flow.yaml",
+        "graph flow.yaml --format mermaid",
+        "submit wrong.yaml",
+        "submit flow.yaml --inputs inputs.json",
+        "init project",
+        "init project",
+        "unknown",
+        "status --unknown",
+    ),
+}
+FILES = {
+    "inputs.json": '{"numbers": "none"}',
+    "wrong.yaml": "workflow_id: wrong\nnodes:\n  a: {handler: echo, next: b}\n  c: {type: odd}\n",
+    "behind.yaml": "workflow_id: behind\nbreakers: {gateway: {}}\nnodes: {a: {handler: echo, breaker: gateway}}\n",
+}
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_answers_are_those_that_were_recorded(
+    database: Command, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_CONCURRENCY", "1")
+    for name, text in FILES.items():
+        Path(name).write_text(text)
+    normal, answers = Normal(), []
+    for line in GROUPS[group]:
+        answer = database(*map(normal.known, line.split()), "--json")
+        answers.append({"command": line, "exit_code": answer.code} | normal.streams(answer))
+    place = FOLDER / f"{group}.jsonl"
+    if os.environ.get("RECORD"):
+        place.write_text("".join(json.dumps(answer, ensure_ascii=False) + "\n" for answer in answers))
+    recorded = [json.loads(line) for line in place.read_text().splitlines()]
+    assert [answer["command"] for answer in answers] == [answer["command"] for answer in recorded]
+    for answer, before in zip(answers, recorded, strict=True):
+        assert answer == before
+
+
+class Normal:
+    """Puts the same word in the place of everything that differs between two runs."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, str] = {}
+
+    def known(self, argument: str) -> str:
+        """The id that was called JOB-1, and so on."""
+        return next((known for known, name in self._ids.items() if name == argument), argument)
+
+    def streams(self, answer: Answer) -> dict[str, Any]:
+        found = {}
+        for name, text in (("stdout", answer.out), ("stderr", answer.err)):
+            if text:
+                found[name] = self.value(_parsed(text))
+        return found
+
+    def value(self, value: Any, key: str = "") -> Any:
+        if isinstance(value, dict):
+            return {self._text(name): self.value(item, name) for name, item in value.items()}
+        if isinstance(value, list):
+            return [self.value(item, key) for item in value]
+        if isinstance(value, str) and key in TEXTS and " " in value:
+            return "TEXT"
+        if isinstance(value, str):
+            return "PLAN" if key == "plan_id" else self._text(value)
+        return 0 if isinstance(value, float) or key in NUMBERS else value
+
+    def _text(self, text: str) -> str:
+        for pattern, instead in CHANGING.items():
+            text = pattern.sub(instead or self._job, text)
+        for job_id, name in self._ids.items():
+            text = text.replace(job_id[-8:], name)
+        return text
+
+    def _job(self, found: re.Match[str]) -> str:
+        return self._ids.setdefault(found[0], f"JOB-{len(self._ids) + 1}")
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        lines = text.splitlines()
+        return [json.loads(line) for line in lines] if all(line.startswith("{") for line in lines) else "TEXT"
