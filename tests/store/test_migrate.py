@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from importlib import resources
 from typing import Any
 
 import psycopg
@@ -84,6 +85,17 @@ async def test_the_printed_statements_make_the_same_schema(empty_database_url: s
     with psycopg.connect(empty_database_url, autocommit=True) as connection:
         connection.execute(ddl().encode())
     assert schema_of(empty_database_url) == schema_of(database_url)
+
+
+async def test_the_schema_for_people_is_what_the_migrations_make(empty_database_url: str, database_url: str) -> None:
+    text = resources.files("holdfast.store.sql").joinpath("schema.sql").read_text()
+    with psycopg.connect(empty_database_url, autocommit=True) as connection:
+        connection.execute("create schema holdfast")
+        connection.execute("set search_path = holdfast")
+        connection.execute(text.encode())
+    made, shown = schema_of(database_url), schema_of(empty_database_url)
+    del made["functions"], shown["functions"]
+    assert shown == made
 
 
 async def test_a_migration_that_fails_leaves_nothing_behind(

@@ -1,0 +1,420 @@
+-- The schema as it is now, for people. `holdfast migrate` makes it by sql/migrations/, one file after the other; a test
+-- compares the two. Functions are left out.
+--
+-- The hot tables, queue and inbox, hold only what is open. There are no foreign keys: only a job's owner writes its
+-- rows, and a trigger per row would double the cost of a fan-out.
+
+-- Definitions as jobs have pinned them. A definition never changes: its key is the hash of its content.
+create table workflows (
+    definition_hash text not null,
+    tenant text not null default 'default',
+    workflow_id text not null,
+    version text not null,
+    definition json not null,
+    registered_at timestamptz not null default now(),
+    primary key (definition_hash)
+);
+create index workflows_by_id on workflows (tenant, workflow_id, registered_at desc);
+
+-- Processes that own jobs. A lease that has run out gives their jobs to others. only_job: drives this job alone.
+create table orchestrators (
+    orchestrator_id bigint not null generated always as identity,
+    name text not null,
+    version text not null default '',
+    started_at timestamptz not null default now(),
+    renewed_at timestamptz not null default now(),
+    lease_until timestamptz not null,
+    ended_at timestamptz,
+    only_job uuid,
+    primary key (orchestrator_id)
+);
+
+-- Processes that run tasks. A lease that has run out gives their tasks back. queues null: all.
+create table workers (
+    worker_id bigint not null generated always as identity,
+    name text not null,
+    version text not null default '',
+    queues text[],
+    handlers text[] not null,
+    concurrency int not null,
+    started_at timestamptz not null default now(),
+    renewed_at timestamptz not null default now(),
+    lease_until timestamptz not null,
+    ended_at timestamptz,
+    primary key (worker_id)
+);
+
+-- One row per run of a workflow. Only the owner writes it, and its epoch counts the owners: a late write of a former
+-- owner finds another epoch. A stop is a job on its way to its end; deaths counts orchestrators that died in one of its
+-- cycles.
+create table jobs (
+    job_id uuid not null,
+    tenant text not null default 'default',
+    workflow_id text not null,
+    version text not null,
+    definition_hash text not null,
+    identity text not null,
+    run int not null default 1,
+    body_hash text not null,
+    status text not null default 'pending',
+    reason text,
+    priority smallint not null default 0,
+    generation int not null default 1,
+    owner bigint,
+    epoch int not null default 0,
+    inputs jsonb not null,
+    result jsonb,
+    error jsonb,
+    created_at timestamptz not null default now(),
+    started_at timestamptz,
+    finished_at timestamptz,
+    deadline_at timestamptz,
+    stop_cause text,
+    stop_until timestamptz,
+    stop_leases_ended boolean not null default false,
+    owned_since timestamptz,
+    result_ref text,
+    holds jsonb not null default '[]',
+    previous uuid,
+    deaths int not null default 0,
+    died_at timestamptz,
+    stop_signal bigint,
+    primary key (job_id),
+    constraint job_status_is_known
+        check (status in ('pending', 'running', 'completed', 'partial', 'failed', 'cancelled')),
+    constraint finished_jobs_have_a_finishing_time
+        check ((finished_at is not null) = (status not in ('pending', 'running'))),
+    constraint finished_at_is_not_before_started_at
+        check (finished_at is null or started_at is null or finished_at >= started_at),
+    constraint generation_counts_from_one check (generation >= 1),
+    constraint run_counts_from_one check (run >= 1)
+) with (fillfactor=50);
+create index jobs_by_finishing_time on jobs (finished_at, job_id) where finished_at is not null;
+create unique index jobs_have_one_row_per_identity_and_run on jobs (tenant, identity, run);
+create index jobs_in_whose_cycles_orchestrators_died on jobs (job_id) where deaths > 0;
+create index jobs_of_later_runs on jobs (tenant, identity) where run > 1;
+create index jobs_that_are_open on jobs (job_id) where finished_at is null;
+
+-- One row per node that has begun. The counters tell how many of its tasks exist, are queued, and have ended.
+-- enqueued_count is the end of the window: items beyond it wait until others have ended.
+create table nodes (
+    job_id uuid not null,
+    node text collate "C" not null,
+    status text not null,
+    reason text,
+    importance text not null default 'critical',
+    output jsonb,
+    error jsonb,
+    attempt int not null default 0,
+    width int not null default 0,
+    expanded_count int not null default 0,
+    enqueued_count int not null default 0,
+    completed_count int not null default 0,
+    failed_count int not null default 0,
+    skipped_count int not null default 0,
+    cancelled_count int not null default 0,
+    taken text[] not null default '{}',
+    retry_at timestamptz,
+    started_at timestamptz,
+    finished_at timestamptz,
+    spent jsonb,
+    output_ref text,
+    waiting_count int not null default 0,
+    base_epoch int not null default 0,
+    base_attempt int not null default 0,
+    batch_size int,
+    primary key (job_id, node),
+    constraint node_status_is_known
+        check (status in ('pending', 'ready', 'dispatched', 'running', 'completed', 'failed', 'skipped', 'cancelled')),
+    constraint counters_do_not_exceed_the_rows
+        check (completed_count + failed_count + skipped_count + cancelled_count <= expanded_count),
+    constraint only_existing_rows_are_enqueued check (enqueued_count <= expanded_count),
+    constraint a_node_has_no_more_rows_than_its_width check (expanded_count <= width + (batch_size is not null)::int)
+) with (fillfactor=70);
+
+-- One row per task, whatever its attempts. item is -1 for a node's own task, else its index in the fan-out. While a
+-- task is queued its status stays 'ready': its queue row says whether it waits, is dispatched or runs. Half of each
+-- page stays free, here and in jobs: a row is changed in place, without a new entry in every index.
+create table tasks (
+    job_id uuid not null,
+    node text collate "C" not null,
+    item int not null,
+    status text not null default 'ready',
+    epoch int not null default 1,
+    attempt int not null default 0,
+    retry_count smallint not null default 0,
+    lost_count smallint not null default 0,
+    crash_count smallint not null default 0,
+    params jsonb,
+    params_ref text,
+    output jsonb,
+    output_ref text,
+    error jsonb,
+    worker text,
+    started_at timestamptz,
+    finished_at timestamptz,
+    waits boolean not null default false,
+    has_contract boolean,
+    primary key (job_id, node, item),
+    constraint task_status_is_known check (status in ('ready', 'completed', 'failed', 'skipped', 'cancelled')),
+    constraint item_is_an_index_or_minus_one check (item >= -1),
+    constraint finished_tasks_have_a_finishing_time check ((finished_at is not null) = (status <> 'ready'))
+) with (fillfactor=50);
+create index tasks_that_wait_after_a_reset on tasks (job_id, node, item) where waits;
+
+-- Attempts that did not complete their task, and completed ones that were reset later.
+create table attempts (
+    job_id uuid not null,
+    node text collate "C" not null,
+    item int not null,
+    attempt int not null,
+    epoch int not null,
+    outcome text not null,
+    worker text,
+    started_at timestamptz,
+    finished_at timestamptz not null default now(),
+    error jsonb,
+    log text,
+    extra jsonb,
+    primary key (job_id, node, item, attempt)
+);
+create index attempts_by_time on attempts using brin (finished_at);
+
+-- What handlers have saved, newest seq last. The next attempt resumes from there.
+create table checkpoints (
+    job_id uuid not null,
+    node text collate "C" not null,
+    item int not null,
+    seq int not null,
+    name text not null,
+    data jsonb,
+    epoch int not null,
+    saved_at timestamptz not null default now(),
+    primary key (job_id, node, item, seq)
+);
+
+-- The tasks of one queue that share handler, tenant, breaker and limits: what a claim picks first. Below its floor
+-- nothing is ready any more. ceiling is the next floor at most, once every transaction older than ceiling_xid is over.
+create table lanes (
+    lane_id int not null generated always as identity,
+    queue text not null,
+    handler text not null,
+    tenant text not null default 'default',
+    breaker text not null default '',
+    limit_key text not null default '',
+    floor bigint not null default 0,
+    ceiling bigint,
+    ceiling_xid xid8,
+    primary key (lane_id),
+    constraint lanes_are_unique unique (queue, handler, tenant, breaker, limit_key)
+);
+
+-- Open tasks. Rows are deleted, never marked as done. What a task is made of is read from its tasks row. holder is the
+-- worker that has the lease, owner the orchestrator that hears of its end.
+create table queue (
+    id bigint not null generated always as identity,
+    job_id uuid not null,
+    node text collate "C" not null,
+    item int not null,
+    epoch int not null,
+    attempt int not null,
+    lane_id int not null,
+    state text not null default 'ready',
+    priority smallint not null default 0,
+    rank int not null default 0,
+    suspect boolean not null default false,
+    owner bigint not null,
+    timeout_seconds real not null,
+    queue_timeout_seconds real,
+    due_at timestamptz,
+    queued_at timestamptz not null default now(),
+    holder bigint,
+    claimed_at timestamptz,
+    deadline_at timestamptz,
+    progress jsonb,
+    primary key (job_id, node, item),
+    constraint leased_rows_have_a_holder check ((state = 'leased') = (holder is not null)),
+    constraint waiting_rows_have_a_due_time check (state <> 'waiting' or due_at is not null),
+    constraint queue_state_is_known check (state in ('ready', 'waiting', 'leased', 'paused'))
+) with (
+    fillfactor=60, autovacuum_vacuum_scale_factor=0,
+    autovacuum_vacuum_threshold=2000, autovacuum_vacuum_insert_threshold=-1, autovacuum_analyze_threshold=100000000
+);
+create index queue_by_claim_order on queue (lane_id, priority desc, rank, id) where state = 'ready';
+create index queue_by_due_time on queue (due_at) where state = 'waiting';
+create index queue_by_lane_of_lease on queue (lane_id) where state || '' = 'leased';
+
+-- Signals on their way to a job's owner (0: no owner yet). The owner deletes a signal in the commit that applies it.
+create table inbox (
+    owner bigint not null default 0,
+    id bigint not null generated always as identity,
+    job_id uuid not null,
+    kind text not null,
+    node text,
+    item int,
+    epoch int,
+    attempt int,
+    outcome text,
+    worker text,
+    alone boolean not null default false,
+    started_at timestamptz,
+    output jsonb,
+    data jsonb,
+    actor text,
+    reason text,
+    sent_at timestamptz not null default now(),
+    primary key (owner, id),
+    constraint signal_kind_is_known
+        check (kind in ('submitted', 'report', 'rejected', 'cancel', 'recheck', 'recover', 'pause', 'unpause'))
+) with (
+    autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000,
+    autovacuum_vacuum_insert_threshold=-1, autovacuum_analyze_threshold=100000000
+);
+
+-- What the owner answered to a person's signal, for as long as somebody may ask.
+create table answers (
+    signal_id bigint not null,
+    job_id uuid not null,
+    applied boolean not null,
+    reason text not null,
+    answered_at timestamptz not null default now(),
+    primary key (signal_id)
+);
+
+-- Everything that happened to a job, in order. Readers tail it by (job_id, seq).
+create table events (
+    job_id uuid not null,
+    seq int not null,
+    event text not null,
+    node text,
+    item int,
+    attempt int,
+    at timestamptz not null default now(),
+    xid xid8 not null default pg_current_xact_id(),
+    data jsonb,
+    primary key (job_id, seq)
+);
+
+-- Dependencies that may be down. settings are those of the workflow that declared the breaker last; calls is the window
+-- of the latest calls, [time, failed]. held: a person opened it, and only a person closes it.
+create table breakers (
+    name text not null,
+    state text not null default 'closed',
+    settings jsonb not null,
+    calls jsonb not null default '[]',
+    successes int not null default 0,
+    probes int not null default 1,
+    changed_at timestamptz not null default now(),
+    until timestamptz,
+    held boolean not null default false,
+    reason text,
+    actor text,
+    probing_until timestamptz,
+    primary key (name),
+    constraint breaker_state_is_known check (state in ('closed', 'open', 'half_open')),
+    constraint only_an_open_breaker_is_held check (not held or state = 'open')
+) with (fillfactor=50);
+
+-- The history of breakers.
+create table breaker_changes (
+    id bigint not null generated always as identity,
+    name text not null,
+    state text not null,
+    reason text,
+    actor text,
+    changed_at timestamptz not null default now(),
+    primary key (id)
+);
+create index breaker_changes_by_name on breaker_changes (name, id desc);
+
+-- How many tasks may run at once (concurrency), how many may begin in a time (rate per second, tokens in a bucket of
+-- size burst), and how many jobs may be open (backlog). A lane is subject to the limits that its limit_key names, one
+-- per line, to those of its queue (tenant '', name queue:NAME) and to those of its tenant (name tenant).
+create table limits (
+    tenant text not null,
+    name text not null,
+    concurrency int,
+    rate float8,
+    burst int,
+    tokens float8 not null default 0,
+    refilled_at timestamptz not null default '-infinity',
+    backlog int,
+    changed_at timestamptz not null default now(),
+    actor text,
+    primary key (tenant, name),
+    constraint limits_are_above_zero check (concurrency > 0 and rate > 0 and burst > 0 and backlog > 0),
+    constraint a_rate_has_a_burst check ((rate is null) = (burst is null))
+) with (fillfactor=50);
+
+-- Large values in the object store that rows refer to, by job.
+create table payloads (
+    job_id uuid not null,
+    digest text not null,
+    bytes bigint not null,
+    stored_at timestamptz not null default now(),
+    primary key (job_id, digest),
+    constraint payloads_are_named_by_their_sha256 check (digest ~ '^[0-9a-f]{64}$')
+);
+
+-- Files that attempts have published.
+create table artifacts (
+    job_id uuid not null,
+    node text collate "C" not null,
+    item int not null,
+    name text not null,
+    digest text not null,
+    bytes bigint not null,
+    attempt int not null,
+    published_at timestamptz not null default now(),
+    primary key (job_id, node, item, name)
+);
+
+-- Which process leads a duty that only one may do.
+create table leaders (
+    role text not null,
+    holder text not null,
+    since timestamptz not null default now(),
+    lease_until timestamptz not null,
+    primary key (role)
+);
+
+-- What the janitor found wrong, and what it did.
+create table janitor_actions (
+    action_id bigint not null generated always as identity,
+    run uuid not null,
+    duty text not null,
+    action text not null,
+    job_id uuid,
+    node text,
+    item int,
+    reason text not null,
+    before jsonb,
+    after jsonb,
+    at timestamptz not null default now(),
+    primary key (action_id),
+    constraint janitor_action_is_known check (action in ('recheck', 'expire', 'delete', 'alert'))
+);
+create index janitor_actions_by_time on janitor_actions (at);
+
+-- Jobs whose rows are pruned and whose objects may still lie in the object store.
+create table discarded (
+    job_id uuid not null,
+    discarded_at timestamptz not null default now(),
+    primary key (job_id)
+);
+
+-- A random mark of each orchestrator's last commit. A mark that is missing tells its orchestrator that the database has
+-- another history: a standby was promoted, or a copy was restored.
+create table last_commits (
+    orchestrator_id bigint not null,
+    mark bigint not null,
+    primary key (orchestrator_id, mark)
+);
+
+-- The jobs that an orchestrator advances at this moment, noted only while some job is suspected of killing
+-- orchestrators.
+create table open_cycles (
+    orchestrator_id bigint not null,
+    jobs uuid[] not null,
+    primary key (orchestrator_id)
+);
