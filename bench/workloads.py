@@ -12,9 +12,10 @@ from typing import Any
 
 from bench.fleet import Fleet, now
 from bench.limits import claim_and_complete
-from holdfast.client import Client, new_job
+from holdfast.client import Client
 from holdfast.define.definition import Definition
 from holdfast.define.workflow import Workflow
+from holdfast.operations.submitting import new_job
 from holdfast.store.interface import NewJob
 from holdfast.store.postgres import PostgresStore
 

@@ -8,9 +8,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.client import Client, Submission, new_job
+from holdfast.client import Client
+from holdfast.core.signals import Request, Verb
+from holdfast.core.steering import SteeringVerb
 from holdfast.define.load import load_text
 from holdfast.errors import InvalidInput, NotFound, Permanent, Refused
+from holdfast.operations.scope import Scope
+from holdfast.operations.submitting import Submission, new_job
 from holdfast.store.postgres import PostgresStore
 from tests.conftest import eventually
 from tests.running import client_of, registry, running
@@ -439,3 +443,35 @@ async def test_a_key_belongs_to_its_tenant_and_its_workflow_invariant_14() -> No
     apart = [new_job(other, given, key="k"), new_job(REGION, given, key="k", tenant="t"), new_job(REGION, given)]
     assert same[0].identity == same[1].identity
     assert len({same[0].identity, *(job.identity for job in apart)}) == 4
+
+
+async def test_a_client_is_opened_by_the_address_of_its_database(database_url: str) -> None:
+    async with Client.connect(database_url, Scope(actor="ann@desk")) as client:
+        job = await client.submit(REGION, {"region": "CIV"})
+        assert (job.answer, (await client.definition("maps")).version) == ("created", "2")
+        await client.cancel(job.job_id, reason="not needed")
+        assert await client.answer(1, seconds=0.0) is None
+    async with running(database_url) as engine:
+        status = await engine.finished(job.job_id)
+    assert status["status"] == "cancelled"
+    assert "ann@desk" in status["error"]["message"]
+
+
+async def test_a_tenant_neither_plans_nor_changes_the_jobs_of_another(database_url: str, store: PostgresStore) -> None:
+    ours, theirs = Client(store, Scope("acme")), Client(store, Scope("other"))
+    job = await ours.submit(REGION, {"region": "CIV"})
+    assert (await theirs.submit(REGION, {"region": "CIV"})).answer == "created"
+    for attempt in (
+        lambda: theirs.cancel(job.job_id),
+        lambda: theirs.pause(job.job_id),
+        lambda: theirs.recover(job.job_id, Request(Verb.RESUME)),
+        lambda: theirs.plan(job.job_id, Request(Verb.RESUME)),
+        lambda: theirs.plan_steering(job.job_id, SteeringVerb.CANCEL),
+    ):
+        with pytest.raises(NotFound):
+            await attempt()
+    signal_id = await ours.cancel(job.job_id)
+    async with running(database_url) as engine:
+        await engine.finished(job.job_id)
+    assert await theirs.answer(signal_id, seconds=0.0) is None
+    assert await ours.answer(signal_id) == (True, "cancelled")

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from holdfast.client import Client
 from holdfast.core.steering import SteeringVerb
 from holdfast.define.load import load_file, load_text
 from holdfast.errors import Permanent, Transient
+from holdfast.operations.scope import Scope
 from holdfast.worker.context import AsyncContext, Context
 from tests.conftest import eventually
 from tests.running import client_of, nodes, registry, running, statuses
@@ -465,7 +467,7 @@ nodes:
             {"items": list(range(20))},
         )
         await asyncio.wait_for(started.wait(), 20)
-        signal_id = await engine.client.cancel(job_id, reason="changed my mind", actor="ann")
+        signal_id = await Client(engine.store, Scope(actor="ann")).cancel(job_id, reason="changed my mind")
         status = await engine.finished(job_id)
         assert await engine.store.answer(signal_id) == (True, "cancelled")
         seen = await engine.query("select status, count(*) from holdfast.tasks group by status")

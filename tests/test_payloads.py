@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.client import new_job
 from holdfast.define.load import load_text
 from holdfast.define.registry import Registry, describe
 from holdfast.define.workflow import Workflow
 from holdfast.errors import PayloadRefused
+from holdfast.operations.submitting import new_job
 from holdfast.orchestrator import owner
 from holdfast.worker.context import AsyncContext, Context
 from tests.conftest import eventually

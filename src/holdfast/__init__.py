@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.version import __version__
 
 if TYPE_CHECKING:
-    from holdfast.client import Client, Submission
+    from holdfast.client import Client
     from holdfast.define.failures import ErrorRule
     from holdfast.define.load import load_file, load_text
     from holdfast.define.registry import Result, handler
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
         Transient,
         Unreachable,
     )
+    from holdfast.operations.scope import Scope
+    from holdfast.operations.submitting import Submission
     from holdfast.worker.context import AsyncContext, Context
 
 
@@ -55,6 +57,7 @@ __all__ = [
     "Result",
     "Retry",
     "RetryAfter",
+    "Scope",
     "Submission",
     "Transient",
     "Unreachable",
@@ -67,7 +70,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "client": ("Client", "Submission"),
+    "client": ("Client",),
     "define.failures": ("ErrorRule",),
     "define.load": ("load_file", "load_text"),
     "define.registry": ("Result", "handler"),
@@ -89,6 +92,8 @@ _HOMES = {
         "Transient",
         "Unreachable",
     ),
+    "operations.scope": ("Scope",),
+    "operations.submitting": ("Submission",),
     "worker.context": ("AsyncContext", "Context"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from holdfast.client import new_job
 from holdfast.define.definition import Definition
 from holdfast.define.load import load_text
+from holdfast.operations.submitting import new_job
 from holdfast.store.interface import NewJob
 
 CHAIN = """

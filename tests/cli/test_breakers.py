@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast.client import current_actor
+from holdfast.operations.scope import current_actor
 from tests.cli.conftest import Command, finished, spawn
 from tests.cli.test_fleet import Start, node_of, started, status_of, until
 

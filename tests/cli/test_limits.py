@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from holdfast.client import current_actor
+from holdfast.operations.scope import current_actor
 from tests.cli.conftest import Command
 from tests.cli.test_fleet import Start, node_of, started, until
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.client import current_actor
+from holdfast.operations.scope import current_actor
 from tests.cli.conftest import Answer, Command
 
 FOLDER = Path(__file__).parent / "recorded"

@@ -10,8 +10,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast.client import Client, new_job
+from holdfast.client import Client
 from holdfast.define.load import load_file
+from holdfast.operations.submitting import new_job
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.queries import query
 from tests.cli.conftest import Command, finished, spawn

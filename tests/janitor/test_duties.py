@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 from holdfast.bootstrap import new_janitor
+from holdfast.client import Client
 from holdfast.core.signals import Request, Verb
 from holdfast.janitor.service import Janitor
+from holdfast.operations.scope import Scope
 from holdfast.settings import Settings
 from holdfast.store.payloads import Folder, Payloads, digest_of
 from holdfast.store.postgres import PostgresStore
@@ -335,7 +337,7 @@ async def test_a_breaker_that_stays_open_is_told_once_an_hour(scene: Bench) -> N
 async def test_a_breaker_that_a_person_holds_open_has_a_day(scene: Bench) -> None:
     behind = "workflow_id: behind\nbreakers: {b: {cooldown_seconds: 1}}\nnodes: {a: {handler: echo, breaker: b}}"
     await scene.queued(await scene.engine.submit(behind), 1)
-    await scene.engine.client.change_breaker("b", "open", actor="ann@server")
+    await Client(scene.engine.store, Scope(actor="ann@server")).change_breaker("b", "open")
     await scene.damage("update breakers set changed_at = now() - interval '23 hours'")
     assert await scene.tidy() == []
     await scene.damage("update breakers set changed_at = now() - interval '25 hours'")

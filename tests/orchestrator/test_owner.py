@@ -8,9 +8,9 @@ from typing import Any
 import orjson
 import pytest
 
-from holdfast.client import new_job
 from holdfast.core.states import Rules
 from holdfast.define.workflow import Workflow
+from holdfast.operations.submitting import new_job
 from holdfast.orchestrator.owner import Owner
 from holdfast.store.interface import Lease, Report, WorkerIdentity
 from tests.simulation.database import Database

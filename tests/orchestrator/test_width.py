@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.client import new_job
 from holdfast.core.company import WIDE_FROM
 from holdfast.core.states import Rules
 from holdfast.define.load import load_text
+from holdfast.operations.submitting import new_job
 from holdfast.orchestrator.owner import NARROW_DRAIN_LIMIT, NARROW_SHARE, Owner
 from holdfast.store.interface import NewJob
 from holdfast.store.postgres import PostgresStore

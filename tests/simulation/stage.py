@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 import orjson
 
-from holdfast.client import new_job
 from holdfast.core.states import Rules
 from holdfast.define.workflow import Workflow
+from holdfast.operations.submitting import new_job
 from holdfast.orchestrator.owner import CycleResult, Owner
 from holdfast.store.interface import Report, WorkerIdentity
 from tests.simulation.database import Database

@@ -11,7 +11,6 @@ from typing import Any
 
 import orjson
 
-from holdfast.client import new_job
 from holdfast.core.breaking import Breaker
 from holdfast.core.recovering import Plan, batches_asked, make_plan, plan_id
 from holdfast.core.signals import CancelRequested, Request, Signal, Verb
@@ -19,6 +18,7 @@ from holdfast.core.states import JobState, Rules
 from holdfast.core.steering import SteeringVerb, open_job, steering_id
 from holdfast.define.program import Program, compile_pinned
 from holdfast.errors import Fenced, LostRace, NotFound, Unreachable
+from holdfast.operations.submitting import new_job
 from holdfast.orchestrator.loop import KILLS
 from holdfast.orchestrator.owner import Owner
 from holdfast.store.interface import Batch, Handover, Lease, NewJob, Report, Store, Withdrawal, WorkerIdentity

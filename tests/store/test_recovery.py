@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.client import new_job
 from holdfast.core.signals import Request, Verb
 from holdfast.core.states import JobState, Rules
 from holdfast.define.definition import Definition
 from holdfast.define.load import load_text
 from holdfast.define.program import compile_definition
+from holdfast.operations.submitting import new_job
 from holdfast.orchestrator.owner import Owner
 from holdfast.store.interface import Lease, WorkerIdentity
 from holdfast.store.loading import job_state

@@ -13,8 +13,9 @@ from holdfast.cli.gates import begin_on_gate, list_gates
 from holdfast.cli.session import command, drive, open_database
 from holdfast.cli.streams import answer, answer_json, harmless, say, show
 from holdfast.cli.words import counted, cut, day_and_clock
-from holdfast.client import BreakerVerb, Client
+from holdfast.client import Client
 from holdfast.errors import ExitCode, InvalidInput, Refused
+from holdfast.operations.gates import BreakerVerb
 from holdfast.settings import Settings
 from holdfast.store.gates import BreakerView
 from holdfast.store.status import moment

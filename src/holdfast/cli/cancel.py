@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from typing import Any
 
 import typer
@@ -23,7 +22,6 @@ from holdfast.settings import Settings
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.reading import Reader, Snapshot
 
-ANSWER_SECONDS = 5.0
 LOOK_SECONDS = 0.05
 STOPPING = "stopping"
 
@@ -61,7 +59,7 @@ async def _cancel(
         signal_id = await client.cancel(job_id, reason=reason, plan_id=plan_id)
         told: Answer = None
         if not detach:
-            told = await wait_for_answer(store, signal_id) if alive else None
+            told = await client.answer(signal_id) if alive else None
             if told is None and not await reader.orchestrators(job_id):
                 # No orchestrator was alive, or it ended without an answer.
                 told = await _drive(store, settings, signal_id, job_id)
@@ -111,16 +109,6 @@ def _confirm(found: Snapshot) -> None:
     question = f"Cancel job {found.job.job_id} of {found.job.workflow_id}? What it has finished is kept"
     if not typer.confirm(question, default=False, err=True):
         raise declined(found.job.job_id, "cancelled")
-
-
-async def wait_for_answer(store: PostgresStore, signal_id: int) -> Answer:
-    until = time.monotonic() + ANSWER_SECONDS
-    while time.monotonic() < until:
-        told = await store.answer(signal_id)
-        if told is not None:
-            return told
-        await asyncio.sleep(LOOK_SECONDS)
-    return None
 
 
 async def _drive(store: PostgresStore, settings: Settings, signal_id: int, job_id: str) -> Answer:

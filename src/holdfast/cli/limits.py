@@ -11,9 +11,10 @@ from holdfast.cli.gates import begin_on_gate, list_gates
 from holdfast.cli.session import begin, command, drive, open_database
 from holdfast.cli.streams import answer, answer_json, say, show
 from holdfast.cli.words import counted, cut
-from holdfast.client import Client, check_limit
+from holdfast.client import Client
 from holdfast.define.named_file import shown_name
 from holdfast.errors import ExitCode, InvalidInput
+from holdfast.operations.gates import check_limit
 from holdfast.settings import Settings
 from holdfast.store.gates import LimitView
 from holdfast.store.status import moment

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.bootstrap import Services
-from holdfast.cli.cancel import agreed, refuse_if_told, wait_for_answer
+from holdfast.cli.cancel import agreed, refuse_if_told
 from holdfast.cli.planning import tell_plan
 from holdfast.cli.session import begin_on, command, drive, open_database
 from holdfast.cli.streams import answer, answer_json, say
@@ -63,12 +63,12 @@ async def _pause(
         signal_id = await send(job_id, reason=reason, plan_id=plan_id)
         told: tuple[bool, str] | None = None
         if not detach and is_alive:
-            told = await wait_for_answer(store, signal_id)
+            told = await client.answer(signal_id)
         elif not detach:
             # Nobody drives the job: an owner is needed for as long as it takes to answer.
             async with Services(store.connections.url, settings, only_job=job_id):
                 while told is None:
-                    told = await wait_for_answer(store, signal_id)
+                    told = await client.answer(signal_id)
         await refuse_if_told(client, job_id, verb, told)
     if as_json:
         answer_json(

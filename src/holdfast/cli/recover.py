@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import typer
 
 from holdfast.bootstrap import Services
-from holdfast.cli.cancel import wait_for_answer
 from holdfast.cli.ending import end_with, naming
 from holdfast.cli.fleet import start
 from holdfast.cli.given import handlers_of, read_data
@@ -191,7 +190,7 @@ async def _recover(
         signal_id = await client.recover(plan.job_id, plan.request._replace(plan_id=wanted), reason=reason)
         told = None
         if not detach and (is_alive or await reader.orchestrators(job_id)):
-            told = await wait_for_answer(store, signal_id)
+            told = await client.answer(signal_id)
         if told is None and not detach and not await reader.orchestrators(job_id):
             # No orchestrator was alive, or it ended without an answer.
             say(f"No orchestrator is alive: driving the job from here; {plan.work} to run.")
@@ -251,7 +250,7 @@ async def _drive(
             # The answer comes first: a verb that is refused has begun no work that it would have to wait for.
             told = None
             while asked is not None and told is None:
-                told = await wait_for_answer(store, asked.signal_id)
+                told = await Client(store).answer(asked.signal_id)
                 _refuse_if_told(asked.plan, told)
             async with Services(url_of, settings, registry=registry, orchestrate=False, pulse=True) as working:
                 await follow_served(reader, job_id, working, finished, settings, as_json=as_json)

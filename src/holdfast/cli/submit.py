@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from holdfast.cli.cancel import wait_for_answer
 from holdfast.cli.ending import end_with
 from holdfast.cli.fleet import start
 from holdfast.cli.given import handlers_of, load_definition, read_inputs
@@ -15,11 +14,11 @@ from holdfast.cli.progress import follow, make_view
 from holdfast.cli.session import begin, command, drive, open_database
 from holdfast.cli.streams import answer, answer_json, say
 from holdfast.cli.words import cut, short, value
-from holdfast.client import MAX_KEY_LENGTH, Client, Submission
+from holdfast.client import Client
 from holdfast.define.definition import Definition
 from holdfast.errors import ExitCode, InvalidInput, Refused
+from holdfast.operations.submitting import MAX_KEY_LENGTH, Submission
 from holdfast.settings import Settings
-from holdfast.store.postgres import PostgresStore
 from holdfast.store.reading import Reader
 
 _TOLD = {
@@ -66,7 +65,7 @@ def submit_job(
             submission = await hand_in(resume=resume)
             is_served = bool(await reader.orchestrators())
             if is_served:
-                submission = await _heard(store, reader, submission, hand_in)
+                submission = await _heard(client, reader, submission, hand_in)
             if not as_json or not wait:
                 _tell(submission, as_json=as_json, wait=wait)
             if not as_json and not wait:
@@ -76,7 +75,7 @@ def submit_job(
             if not wait:
                 return ExitCode.DONE
             while submission.signal_id is not None:
-                submission = await _heard(store, reader, submission, hand_in)
+                submission = await _heard(client, reader, submission, hand_in)
             return await _wait(reader, submission, as_json, database_url)
 
     return drive(work())
@@ -101,10 +100,10 @@ def _is_file(text: str) -> bool:
 
 
 async def _heard(
-    store: PostgresStore, reader: Reader, submission: Submission, hand_in: Callable[[], Awaitable[Submission]]
+    client: Client, reader: Reader, submission: Submission, hand_in: Callable[[], Awaitable[Submission]]
 ) -> Submission:
     """A resumed job once its owner has answered; until then, and of any other submission, what was given."""
-    told = await wait_for_answer(store, submission.signal_id) if submission.signal_id is not None else None
+    told = await client.answer(submission.signal_id) if submission.signal_id is not None else None
     if told is None:
         return submission
     applied, reason = told

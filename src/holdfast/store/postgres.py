@@ -31,7 +31,7 @@ from holdfast.store.interface import (
 )
 from holdfast.store.listener import ANYBODY, SIGNAL
 from holdfast.store.outage import unreachable
-from holdfast.store.payloads import Payloads, value_or_name
+from holdfast.store.payloads import LIMIT_BYTES, Payloads, value_or_name
 from holdfast.store.queries import query
 from holdfast.store.work import (
     LEASE_SLACK_SECONDS,
@@ -67,6 +67,11 @@ class PostgresStore:
 
     async def close(self) -> None:
         await self.connections.close()
+
+    @property
+    def payload_limit_bytes(self) -> int:
+        """How large a value may be at most."""
+        return self.payloads.limit_bytes if self.payloads is not None else LIMIT_BYTES
 
     def _draw_id(self) -> int:
         """An id that no other process has, nor had in what a failover or a restore has lost; exact in every JSON."""
@@ -169,19 +174,30 @@ class PostgresStore:
         rows = await self._fetch("newest_definition", tenant=tenant, workflow_id=workflow_id)
         return rows[0][0].encode() if rows else None
 
-    async def send(self, job_id: str, kind: str, actor: str, reason: str, data: dict[str, Any] | None = None) -> int:
-        """Put a person's signal into a job's inbox; returns its id."""
+    async def send(
+        self,
+        job_id: str,
+        kind: str,
+        actor: str,
+        reason: str,
+        data: dict[str, Any] | None = None,
+        *,
+        tenant: str | None = None,
+    ) -> int:
+        """Put a person's signal into the inbox of a job, of that tenant if one is named; returns the signal's id."""
         given = orjson.dumps(data).decode() if data is not None else None
-        rows = await self._fetch("send_signal", job=job_id, kind=kind, actor=actor, reason=reason, data=given)
+        rows = await self._fetch(
+            "send_signal", job=job_id, kind=kind, actor=actor, reason=reason, data=given, tenant=tenant
+        )
         if not rows:
             raise NotFound(f"There is no job {job_id}.", remedy="List the jobs with: holdfast status")
         signal_id, owner = rows[0]
         await self._exchange("main", _signalled([owner]))
         return int(signal_id)
 
-    async def answer(self, signal_id: int) -> tuple[bool, str] | None:
-        """What the owner answered, or None while it has not."""
-        rows = await self._fetch("answer", signal_id=signal_id)
+    async def answer(self, signal_id: int, *, tenant: str | None = None) -> tuple[bool, str] | None:
+        """What the owner answered to a signal, of that tenant if one is named; None while it has not."""
+        rows = await self._fetch("answer", signal_id=signal_id, tenant=tenant)
         return (rows[0][0], rows[0][1]) if rows else None
 
     # Orchestrators

@@ -114,9 +114,11 @@ select pg_notify(%(channel)s, %(payload)s);
 -- Carries the owner known now; the sweep corrects it if that changes. Nobody prunes the job meanwhile.
 insert into inbox (owner, job_id, kind, actor, reason, data)
 select coalesce(j.owner, 0), j.job_id, %(kind)s, %(actor)s, %(reason)s, %(data)s::jsonb
-from jobs j where j.job_id = %(job)s
+from jobs j where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenant)
 for key share
 returning id, owner;
 
 -- name: answer
-select applied, reason from answers where signal_id = %(signal_id)s;
+select a.applied, a.reason from answers a
+where a.signal_id = %(signal_id)s and (%(tenant)s::text is null
+    or exists (select 1 from jobs j where j.job_id = a.job_id and j.tenant = %(tenant)s));

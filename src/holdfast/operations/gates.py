@@ -1,0 +1,147 @@
+"""What holds tasks back: breakers and limits, as people see and change them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from holdfast.core.breaking import Breaker, BreakerState, close_breaker, open_breaker
+from holdfast.define.bounds import MAX_NAME_LENGTH, MAX_SECONDS, checked_queue
+from holdfast.define.named_file import shown_name
+from holdfast.errors import InvalidInput, Refused
+from holdfast.operations.scope import DEFAULT_TENANT, Scope
+from holdfast.store.gates import BreakerView, Gates, LimitView
+from holdfast.store.postgres import PostgresStore
+
+MAX_LIMIT = 2_147_483_647
+MIN_RATE_SECONDS = 0.001
+
+BreakerVerb = Literal["open", "close", "reset"]
+
+
+async def breakers(store: PostgresStore) -> list[BreakerView]:
+    """All breakers that workflows have declared, by name."""
+    return await Gates(store).breakers()
+
+
+async def change_breaker(
+    scope: Scope, store: PostgresStore, name: str, verb: BreakerVerb, *, reason: str = ""
+) -> BreakerView:
+    """Open a breaker until a person closes it, close it, or close it with an empty window. Who and why is kept."""
+
+    def change(breaker: Breaker, now: float) -> None:
+        _change(breaker, verb, now, reason)
+
+    return await Gates(store).change_breaker(name, change, scope.actor)
+
+
+async def limits(store: PostgresStore) -> list[LimitView]:
+    """All limits: those that workflows have declared, and those that people have set."""
+    return await Gates(store).limits()
+
+
+async def set_limit(
+    scope: Scope,
+    store: PostgresStore,
+    name: str,
+    *,
+    tenant: str | None = None,
+    concurrency: int | None = None,
+    rate: tuple[int, float] | None = None,
+    backlog: int | None = None,
+) -> LimitView:
+    """Limit a queue (`queue:NAME`), a tenant (`tenant`), or a node or a key otherwise than its workflow does.
+
+    `rate` is how many tasks may begin in how many seconds; `backlog` is how many jobs of a tenant may be open.
+    """
+    owner = check_limit(name, tenant, concurrency=concurrency, rate=rate, backlog=backlog)
+    burst, seconds = rate or (None, None)
+    return await Gates(store).set_limit(
+        owner,
+        name,
+        scope.actor,
+        concurrency=concurrency,
+        rate=burst / seconds if burst is not None and seconds is not None else None,
+        burst=burst,
+        backlog=backlog,
+    )
+
+
+async def drop_limit(store: PostgresStore, name: str, *, tenant: str | None = None) -> LimitView:
+    """Remove a limit that a person has set; returns it as it was."""
+    return await Gates(store).drop_limit(_tenant_of_limit(name, tenant), name)
+
+
+def check_limit(
+    name: str,
+    tenant: str | None,
+    *,
+    concurrency: int | None = None,
+    rate: tuple[int, float] | None = None,
+    backlog: int | None = None,
+) -> str:
+    """Refuse what no limit can be; returns whose limit it is."""
+    owner = _tenant_of_limit(name, tenant)
+    if concurrency is None and rate is None and backlog is None:
+        raise InvalidInput(
+            f"No value is given for the limit {name}.", remedy="Give a concurrency, a rate or a backlog."
+        )
+    if backlog is not None and name != "tenant":
+        raise InvalidInput(
+            f"The limit {name} has no backlog: only a tenant's jobs are counted.",
+            remedy="Use: holdfast limits set tenant --backlog N",
+        )
+    burst, seconds = rate or (None, None)
+    if any(number is not None and number <= 0 for number in (concurrency, burst, seconds, backlog)):
+        raise InvalidInput(
+            f"The limit {name} must be above zero.",
+            remedy="Hold everything back with a breaker: holdfast breakers open NAME",
+        )
+    if any(number is not None and number > MAX_LIMIT for number in (concurrency, burst, backlog)):
+        raise InvalidInput(f"The limit {name} is too large.", remedy=f"Give at most {MAX_LIMIT:,}, or no limit.")
+    # Written so that NaN, which is neither, is refused too.
+    if seconds is not None and not MIN_RATE_SECONDS <= seconds <= MAX_SECONDS:
+        raise InvalidInput(
+            f"The rate of the limit {name} is not over a time that can be measured.",
+            remedy=f"Give between {MIN_RATE_SECONDS:g} and {MAX_SECONDS:,} seconds: 100/60",
+        )
+    return owner
+
+
+def _tenant_of_limit(name: str, tenant: str | None) -> str:
+    """Whose limit it is; a queue is everybody's."""
+    if tenant is not None and not (0 < len(tenant) <= MAX_NAME_LENGTH and tenant.isprintable()):
+        raise InvalidInput(
+            f"'{shown_name(tenant)}' is not the name of a tenant.",
+            remedy=f"It has 1 to {MAX_NAME_LENGTH} characters that can be printed.",
+        )
+    kind, _, rest = name.partition(":")
+    if kind == "queue" and rest:
+        checked_queue(rest)
+        if tenant is not None:
+            raise InvalidInput(f"The limit {name} is one for all tenants.", remedy="Leave the tenant out.")
+        return ""
+    if name == "tenant" or (kind in ("node", "key") and rest):
+        return tenant or DEFAULT_TENANT
+    raise InvalidInput(
+        f"'{shown_name(name)}' is not the name of a limit.",
+        remedy="Use queue:QUEUE, tenant, node:WORKFLOW.NODE or key:KEY; list them with: holdfast limits",
+    )
+
+
+def _change(breaker: Breaker, verb: BreakerVerb, now: float, reason: str) -> None:
+    if verb == "open":
+        if breaker.held:
+            raise Refused(
+                f"Breaker {breaker.name} is held open already.",
+                remedy=f"Close it with: holdfast breakers close {breaker.name}",
+                instance=breaker.name,
+            )
+        open_breaker(breaker, now, reason or "opened by hand", held=True)
+        return
+    if verb == "close" and breaker.state is BreakerState.CLOSED:
+        raise Refused(
+            f"Breaker {breaker.name} is closed already.",
+            remedy=f"Make it forget the failures that it has counted with: holdfast breakers reset {breaker.name}",
+            instance=breaker.name,
+        )
+    close_breaker(breaker, now, reason or ("closed by hand" if verb == "close" else "reset by hand"))
