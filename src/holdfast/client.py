@@ -129,4 +129,4 @@ class Client:
 
     async def drop_limit(self, name: str, *, tenant: str | None = None) -> LimitView:
         """Remove a limit that a person has set; returns it as it was."""
-        return await gates.drop_limit(self._store, name, tenant=tenant)
+        return await gates.drop_limit(self._scope, self._store, name, tenant=tenant)

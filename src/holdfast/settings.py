@@ -23,6 +23,7 @@ class Settings(BaseModel):
 
     database_url: str | None = None
     home: Path = Path(".holdfast")
+    tenant: str = Field("default", min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")
     postgres_bin: Path | None = None
     lease_seconds: float = Field(10, gt=0, le=3600)
     renew_seconds: float = Field(3, gt=0, le=3600)

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from holdfast.cli.gates import begin_on_gate, list_gates
-from holdfast.cli.session import command, drive, open_database
+from holdfast.cli.session import client_of, command, drive, open_database
 from holdfast.cli.streams import answer, answer_json, harmless, say, show
 from holdfast.cli.words import counted, cut, day_and_clock
 from holdfast.client import Client
@@ -58,7 +58,7 @@ async def _change(
     settings: Settings, verb: BreakerVerb, name: str, reason: str, *, as_json: bool, database_url: str | None
 ) -> int:
     async with open_database(settings) as store:
-        changed = await Client(store).change_breaker(name, verb, reason=reason)
+        changed = await client_of(store, settings).change_breaker(name, verb, reason=reason)
     if as_json:
         answer_json({"verb": verb, "breaker": breaker_json(changed)})
         return ExitCode.DONE

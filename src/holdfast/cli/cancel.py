@@ -11,7 +11,7 @@ import typer
 from holdfast.bootstrap import Services
 from holdfast.cli.ending import say_unreadable
 from holdfast.cli.planning import declined, moved
-from holdfast.cli.session import begin_on, command, drive, open_database
+from holdfast.cli.session import begin_on, client_of, command, drive, open_database, reader_of
 from holdfast.cli.streams import answer, answer_json, say
 from holdfast.cli.words import short
 from holdfast.client import Client
@@ -20,7 +20,7 @@ from holdfast.core.steering import SteeringVerb
 from holdfast.errors import ExitCode, Refused
 from holdfast.settings import Settings
 from holdfast.store.postgres import PostgresStore
-from holdfast.store.reading import Reader, Snapshot
+from holdfast.store.reading import Snapshot
 
 LOOK_SECONDS = 0.05
 STOPPING = "stopping"
@@ -47,7 +47,7 @@ async def _cancel(
     url: str | None,
 ) -> int:
     async with open_database(settings) as store:
-        reader, client = Reader(store.connections, store.payloads), Client(store)
+        reader, client = reader_of(store, settings), client_of(store, settings)
         job_id = await reader.find_job(job)
         await agreed(client, job_id, SteeringVerb.CANCEL, plan_id, url)
         found = await reader.snapshot(job_id, whole=False)
@@ -114,7 +114,7 @@ def _confirm(found: Snapshot) -> None:
 async def _drive(store: PostgresStore, settings: Settings, signal_id: int, job_id: str) -> Answer:
     """Nobody drives the job: do it here until it has ended."""
     say("No orchestrator is alive: driving the job to its end from here.")
-    reader = Reader(store.connections, store.payloads)
+    reader = reader_of(store, settings)
     async with Services(store.connections.url, settings, only_job=job_id):
         while True:
             told = await store.answer(signal_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from holdfast.cli.session import begin, drive, has_database, open_database
+from holdfast.cli.session import begin, client_of, drive, has_database, open_database
 from holdfast.client import Client
 from holdfast.errors import ExitCode, NotFound
 from holdfast.settings import Settings
@@ -21,7 +21,7 @@ def list_gates(
 
     async def work() -> int:
         async with open_database(settings) as store:
-            tell(await read(Client(store)))
+            tell(await read(client_of(store, settings)))
         return ExitCode.DONE
 
     if has_database(settings):

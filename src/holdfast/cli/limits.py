@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from holdfast.cli.gates import begin_on_gate, list_gates
-from holdfast.cli.session import begin, command, drive, open_database
+from holdfast.cli.session import begin, client_of, command, drive, open_database
 from holdfast.cli.streams import answer, answer_json, say, show
 from holdfast.cli.words import counted, cut
 from holdfast.client import Client
@@ -49,7 +49,7 @@ def set_limit(
 
 async def _set(settings: Settings, name: str, tenant: str | None, given: dict[str, Any], *, as_json: bool) -> int:
     async with open_database(settings) as store:
-        changed = await Client(store).set_limit(name, tenant=tenant, **given)
+        changed = await client_of(store, settings).set_limit(name, tenant=tenant, **given)
     if as_json:
         answer_json({"verb": "set", "limit": limit_json(changed)})
     else:
@@ -65,7 +65,7 @@ def drop_limit(name: str | None, *, tenant: str | None, as_json: bool, database_
 
 async def _drop(settings: Settings, name: str, tenant: str | None, *, as_json: bool) -> int:
     async with open_database(settings) as store:
-        dropped = await Client(store).drop_limit(name, tenant=tenant)
+        dropped = await client_of(store, settings).drop_limit(name, tenant=tenant)
     if as_json:
         answer_json({"verb": "drop", "limit": limit_json(dropped)})
     elif dropped.is_declared:

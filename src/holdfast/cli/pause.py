@@ -5,14 +5,12 @@ from __future__ import annotations
 from holdfast.bootstrap import Services
 from holdfast.cli.cancel import agreed, refuse_if_told
 from holdfast.cli.planning import tell_plan
-from holdfast.cli.session import begin_on, command, drive, open_database
+from holdfast.cli.session import begin_on, client_of, command, drive, open_database, reader_of
 from holdfast.cli.streams import answer, answer_json, say
 from holdfast.cli.words import short
-from holdfast.client import Client
 from holdfast.core.steering import SteeringVerb
 from holdfast.errors import ExitCode
 from holdfast.settings import Settings
-from holdfast.store.reading import Reader
 
 
 def show_steering(job: str, verb: SteeringVerb, *, as_json: bool, database_url: str | None) -> int:
@@ -21,8 +19,8 @@ def show_steering(job: str, verb: SteeringVerb, *, as_json: bool, database_url: 
 
     async def work() -> int:
         async with open_database(settings) as store:
-            reader = Reader(store.connections)
-            plan = await Client(store).plan_steering(await reader.find_job(job), verb)
+            reader = reader_of(store, settings)
+            plan = await client_of(store, settings).plan_steering(await reader.find_job(job), verb)
             await tell_plan(reader, plan, flags=(), handlers=(), as_json=as_json, url=database_url)
         return ExitCode.DONE
 
@@ -55,7 +53,7 @@ async def _pause(
     url: str | None,
 ) -> int:
     async with open_database(settings) as store:
-        reader, client = Reader(store.connections), Client(store)
+        reader, client = reader_of(store, settings), client_of(store, settings)
         job_id = await reader.find_job(job)
         await agreed(client, job_id, verb, plan_id, url)
         send = client.pause if verb is SteeringVerb.PAUSE else client.unpause

@@ -20,7 +20,7 @@ from holdfast.cli.given import handlers_of, read_data
 from holdfast.cli.planning import declined, moved, plan_table, tell_plan
 from holdfast.cli.problems import Interrupted
 from holdfast.cli.run import follow_served, refuse_unknown_handlers
-from holdfast.cli.session import begin_on, command, drive, open_database
+from holdfast.cli.session import begin_on, client_of, command, drive, open_database, reader_of
 from holdfast.cli.streams import answer, answer_json, say
 from holdfast.cli.streams import show as show_table
 from holdfast.cli.words import counted, short
@@ -105,8 +105,8 @@ def show_plan(job: str, typed: Asked, *, handlers: Sequence[str], as_json: bool,
 
     async def work() -> int:
         async with open_database(settings) as store:
-            reader = Reader(store.connections, store.payloads)
-            plan = await _plan(Client(store), reader, await reader.find_job(job), typed)
+            reader = reader_of(store, settings)
+            plan = await _plan(client_of(store, settings), reader, await reader.find_job(job), typed)
             await tell_plan(reader, plan, flags=typed.flags, handlers=handlers, as_json=as_json, url=database_url)
         return ExitCode.DONE
 
@@ -166,7 +166,7 @@ async def _recover(
 ) -> int:
     registry = discover(handlers)
     async with open_database(settings) as store:
-        client, reader = Client(store), Reader(store.connections, store.payloads)
+        client, reader = client_of(store, settings), reader_of(store, settings)
         job_id = await reader.find_job(job)
         if typed.request.verb is Verb.RESUME and typed.request.plan_id is None and not detach:
             found = await reader.snapshot(job_id, whole=False)
@@ -242,7 +242,7 @@ async def _drive(
     url: str | None,
 ) -> int:
     """Work on the job here until it has ended, as `run` does; first the verb must be answered, if there is one."""
-    reader = Reader(store.connections, store.payloads)
+    reader = reader_of(store, settings)
     finished = asyncio.Event()
     try:
         url_of, done = store.connections.url, lambda ended: finished.set()
@@ -250,7 +250,7 @@ async def _drive(
             # The answer comes first: a verb that is refused has begun no work that it would have to wait for.
             told = None
             while asked is not None and told is None:
-                told = await Client(store).answer(asked.signal_id)
+                told = await client_of(store, settings).answer(asked.signal_id)
                 _refuse_if_told(asked.plan, told)
             async with Services(url_of, settings, registry=registry, orchestrate=False, pulse=True) as working:
                 await follow_served(reader, job_id, working, finished, settings, as_json=as_json)

@@ -14,10 +14,9 @@ from holdfast.cli.fleet import start
 from holdfast.cli.given import handlers_of, load_definition, read_inputs
 from holdfast.cli.problems import Interrupted
 from holdfast.cli.progress import follow, make_view
-from holdfast.cli.session import begin, command, drive, open_database
+from holdfast.cli.session import begin, client_of, command, drive, open_database, reader_of
 from holdfast.cli.streams import say
 from holdfast.cli.words import duration, short
-from holdfast.client import Client
 from holdfast.define.definition import Definition
 from holdfast.define.registry import Registry, discover
 from holdfast.define.source import did_you_mean
@@ -54,13 +53,13 @@ async def _run(
     database_url: str | None,
 ) -> int:
     async with open_database(settings, create=True) as store:
-        reader = Reader(store.connections, store.payloads)
+        reader = reader_of(store, settings)
         await refuse_unknown_handlers(definition, registry, reader)
         job_id = ""
         finished = asyncio.Event()
         try:
             await _name_others(reader, database_url)
-            job_id = (await Client(store).submit(definition, inputs, key=f"run {uuid.uuid4()}")).job_id
+            job_id = (await client_of(store, settings).submit(definition, inputs, key=f"run {uuid.uuid4()}")).job_id
             services = Services(
                 store.connections.url,
                 settings,

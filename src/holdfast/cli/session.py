@@ -16,12 +16,14 @@ from holdfast import failpoint
 from holdfast.bootstrap import open_store
 from holdfast.cli.logs import configure_logging
 from holdfast.cli.problems import Interrupted
+from holdfast.client import Client
 from holdfast.define.named_file import shown_name
 from holdfast.embedded.cluster import place_of_data
 from holdfast.errors import Bug, ExitCode, Unusable
+from holdfast.operations.scope import Scope
 from holdfast.settings import Settings, load_settings
 from holdfast.store.postgres import PostgresStore
-from holdfast.store.reading import no_such_job
+from holdfast.store.reading import Reader, no_such_job
 
 
 def begin(database_url: str | None = None, **overrides: Any) -> Settings:
@@ -135,6 +137,15 @@ async def open_database(settings: Settings, *, create: bool = False) -> AsyncIte
     """The database of this command. Looking changes nothing: `create` is for those who bring work."""
     async with open_store(settings, create=create) as store:
         yield store
+
+
+def client_of(store: PostgresStore, settings: Settings) -> Client:
+    return Client(store, Scope(settings.tenant))
+
+
+def reader_of(store: PostgresStore, settings: Settings) -> Reader:
+    """Sees the jobs of the command's tenant alone."""
+    return Reader(store.connections, store.payloads, settings.tenant)
 
 
 def command(text: str, database_url: str | None) -> str:

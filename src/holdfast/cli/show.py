@@ -12,7 +12,7 @@ from holdfast.cli.fleet import fleet_lines, start, unserved_remedy, unserved_tex
 from holdfast.cli.given import handlers_of
 from holdfast.cli.progress import LOOK_SECONDS, View, follow, make_view
 from holdfast.cli.render import attempt_text, event_line, job_list
-from holdfast.cli.session import begin, begin_on, command, drive, has_database, open_database
+from holdfast.cli.session import begin, begin_on, command, drive, has_database, open_database, reader_of
 from holdfast.cli.streams import answer, answer_json, answers, say, show
 from holdfast.cli.words import clock
 from holdfast.core.states import JOB_TERMINAL
@@ -37,7 +37,7 @@ async def _list(settings: Settings, *, as_json: bool, database_url: str | None) 
     fleet = NO_FLEET
     if has_database(settings):
         async with open_database(settings) as store:
-            reader = Reader(store.connections, store.payloads)
+            reader = reader_of(store, settings)
             jobs = [job_line_json(line) for line in await reader.jobs(LIST_LENGTH)]
             fleet = await reader.fleet()
     if as_json:
@@ -57,7 +57,7 @@ async def _list(settings: Settings, *, as_json: bool, database_url: str | None) 
 
 async def _status(settings: Settings, job: str, *, as_json: bool, database_url: str | None) -> int:
     async with open_database(settings) as store:
-        reader = Reader(store.connections, store.payloads)
+        reader = reader_of(store, settings)
         snapshot = await reader.snapshot(await reader.find_job(job))
         if as_json:
             answer_json(status_json(snapshot))
@@ -91,7 +91,7 @@ def watch_job(job: str, *, as_json: bool, database_url: str | None) -> int:
 
 async def _watch(settings: Settings, job: str, *, as_json: bool, database_url: str | None) -> int:
     async with open_database(settings) as store:
-        reader = Reader(store.connections, store.payloads)
+        reader = reader_of(store, settings)
         job_id = await reader.find_job(job)
         if as_json:
             return await _watch_as_json(reader, job_id)
@@ -128,7 +128,7 @@ def show_events(
 
 async def _events(settings: Settings, job: str, *, follow: bool, after: int, node: str | None, as_json: bool) -> int:
     async with open_database(settings) as store:
-        reader = Reader(store.connections, store.payloads)
+        reader = reader_of(store, settings)
         snapshot = await reader.snapshot(await reader.find_job(job), whole=False)
         _check(snapshot, node)
         job_id = snapshot.job.job_id
@@ -150,7 +150,7 @@ def show_logs(job: str, *, node: str | None, item: int | None, as_json: bool, da
 
 async def _logs(settings: Settings, job: str, *, node: str | None, item: int | None, as_json: bool) -> int:
     async with open_database(settings) as store:
-        reader = Reader(store.connections, store.payloads)
+        reader = reader_of(store, settings)
         snapshot = await reader.snapshot(await reader.find_job(job), whole=False)
         _check(snapshot, node)
         attempts = await reader.attempts(snapshot.job.job_id, node, item, LOGS_LENGTH + 1)

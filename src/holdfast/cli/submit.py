@@ -11,7 +11,7 @@ from holdfast.cli.ending import end_with
 from holdfast.cli.fleet import start
 from holdfast.cli.given import handlers_of, load_definition, read_inputs
 from holdfast.cli.progress import follow, make_view
-from holdfast.cli.session import begin, command, drive, open_database
+from holdfast.cli.session import begin, client_of, command, drive, open_database, reader_of
 from holdfast.cli.streams import answer, answer_json, say
 from holdfast.cli.words import cut, short, value
 from holdfast.client import Client
@@ -58,7 +58,7 @@ def submit_job(
 
     async def work() -> int:
         async with open_database(settings, create=True) as store:
-            client, reader = Client(store), Reader(store.connections, store.payloads)
+            client, reader = client_of(store, settings), reader_of(store, settings)
             chosen = definition or await client.definition(workflow)
             inputs = given if given is not None else read_inputs(chosen, assignments, inputs_file)
             hand_in = partial(client.submit, chosen, inputs, key=key, priority=priority, force=force)

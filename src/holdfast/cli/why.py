@@ -8,13 +8,13 @@ from rich.text import Text
 
 from holdfast.cli.fleet import start
 from holdfast.cli.given import handlers_of
-from holdfast.cli.session import begin_on, command, drive, open_database
+from holdfast.cli.session import begin_on, command, drive, open_database, reader_of
 from holdfast.cli.streams import answer_json, harmless, show
 from holdfast.cli.words import age, clock, counted, cut, elapsed, short
 from holdfast.core.states import JOB_TERMINAL
 from holdfast.errors import ExitCode
 from holdfast.settings import Settings
-from holdfast.store.reading import Reader, Standing
+from holdfast.store.reading import Standing
 from holdfast.store.status import moment
 from holdfast.store.why import Cause, Reason, reasons, why_json
 
@@ -28,7 +28,7 @@ def explain(job: str, *, as_json: bool, database_url: str | None) -> int:
 
 async def _explain(settings: Settings, job: str, *, as_json: bool, database_url: str | None) -> int:
     async with open_database(settings) as store:
-        reader = Reader(store.connections)
+        reader = reader_of(store, settings)
         standing = await reader.standing(await reader.find_job(job))
     if as_json:
         answer_json(why_json(standing, lambda reason: _command(standing, reason, database_url)))

@@ -53,7 +53,8 @@ async def set_limit(
 
     `rate` is how many tasks may begin in how many seconds; `backlog` is how many jobs of a tenant may be open.
     """
-    owner = check_limit(name, tenant, concurrency=concurrency, rate=rate, backlog=backlog)
+    check_limit(name, tenant, concurrency=concurrency, rate=rate, backlog=backlog)
+    owner = _tenant_of_limit(name, tenant, scope.tenant)
     burst, seconds = rate or (None, None)
     return await Gates(store).set_limit(
         owner,
@@ -66,9 +67,9 @@ async def set_limit(
     )
 
 
-async def drop_limit(store: PostgresStore, name: str, *, tenant: str | None = None) -> LimitView:
+async def drop_limit(scope: Scope, store: PostgresStore, name: str, *, tenant: str | None = None) -> LimitView:
     """Remove a limit that a person has set; returns it as it was."""
-    return await Gates(store).drop_limit(_tenant_of_limit(name, tenant), name)
+    return await Gates(store).drop_limit(_tenant_of_limit(name, tenant, scope.tenant), name)
 
 
 def check_limit(
@@ -78,9 +79,9 @@ def check_limit(
     concurrency: int | None = None,
     rate: tuple[int, float] | None = None,
     backlog: int | None = None,
-) -> str:
-    """Refuse what no limit can be; returns whose limit it is."""
-    owner = _tenant_of_limit(name, tenant)
+) -> None:
+    """Refuse what no limit can be."""
+    _tenant_of_limit(name, tenant, DEFAULT_TENANT)
     if concurrency is None and rate is None and backlog is None:
         raise InvalidInput(
             f"No value is given for the limit {name}.", remedy="Give a concurrency, a rate or a backlog."
@@ -104,11 +105,10 @@ def check_limit(
             f"The rate of the limit {name} is not over a time that can be measured.",
             remedy=f"Give between {MIN_RATE_SECONDS:g} and {MAX_SECONDS:,} seconds: 100/60",
         )
-    return owner
 
 
-def _tenant_of_limit(name: str, tenant: str | None) -> str:
-    """Whose limit it is; a queue is everybody's."""
+def _tenant_of_limit(name: str, tenant: str | None, default: str) -> str:
+    """Whose limit it is; a queue belongs to no tenant."""
     if tenant is not None and not (0 < len(tenant) <= MAX_NAME_LENGTH and tenant.isprintable()):
         raise InvalidInput(
             f"'{shown_name(tenant)}' is not the name of a tenant.",
@@ -121,7 +121,7 @@ def _tenant_of_limit(name: str, tenant: str | None) -> str:
             raise InvalidInput(f"The limit {name} is one for all tenants.", remedy="Leave the tenant out.")
         return ""
     if name == "tenant" or (kind in ("node", "key") and rest):
-        return tenant or DEFAULT_TENANT
+        return tenant or default
     raise InvalidInput(
         f"'{shown_name(name)}' is not the name of a limit.",
         remedy="Use queue:QUEUE, tenant, node:WORKFLOW.NODE or key:KEY; list them with: holdfast limits",

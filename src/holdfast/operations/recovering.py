@@ -61,10 +61,8 @@ async def recover(scope: Scope, store: PostgresStore, job_id: str, request: Requ
 
 async def plan_steering(scope: Scope, store: PostgresStore, job_id: str, verb: SteeringVerb) -> SteeringPlan:
     """What a cancel, a pause or an unpause would do now. Changes nothing. Refused where the verb would be."""
-    reader = Reader(store.connections)
+    reader = Reader(store.connections, tenant=scope.tenant)
     standing, now = await reader.standing(job_id), await reader.now()
-    if standing.snapshot.job.tenant != scope.tenant:
-        raise no_such_job(job_id)
     job, nodes = _open_job(standing), _open_nodes(standing.snapshot)
     planned = make_steering(job, nodes, verb)
     if isinstance(planned, Refusal):

@@ -260,10 +260,11 @@ class ServerFacts(NamedTuple):
 class Reader:
     """Looks at one database. Definitions are read once: they never change."""
 
-    def __init__(self, connections: Connections, payloads: Payloads | None = None) -> None:
-        """Without `payloads` large values are told by their names alone."""
+    def __init__(self, connections: Connections, payloads: Payloads | None = None, tenant: str | None = None) -> None:
+        """Without `payloads` large values are shown by their names. With a tenant only its jobs are found."""
         self._connections = connections
         self._payloads = payloads
+        self._tenant = tenant
         self._definitions: dict[str, tuple[Definition, Graph]] = {}
 
     async def find_job(self, text: str) -> str:
@@ -350,7 +351,7 @@ class Reader:
             "read_deliverables",
             *more,
         )
-        parameters = {"job": job_id, "whole": whole, "held_seconds": HELD_SECONDS}
+        parameters = {"job": job_id, "tenant": self._tenant, "whole": whole, "held_seconds": HELD_SECONDS}
         async with self._connections.use("reading") as connection:
             async with connection.pipeline():
                 await connection.execute("begin isolation level repeatable read read only")
@@ -493,7 +494,8 @@ class Reader:
 
     async def _fetch(self, statement: str, /, **parameters: Any) -> Sequence[tuple[Any, ...]]:
         async with self._connections.use("reading") as connection:
-            cursor = await connection.execute(query(statement), parameters, prepare=True)
+            given = {"tenant": self._tenant} | parameters
+            cursor = await connection.execute(query(statement), given, prepare=True)
             return await cursor.fetchall()
 
 

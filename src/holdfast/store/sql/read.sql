@@ -8,7 +8,7 @@ select j.job_id::text, j.workflow_id, j.status, j.reason, j.version, j.run, j.ge
     coalesce(o.ended_at is null and o.lease_until > now(), false), jsonb_path_query_first(j.holds, '$[*] ? (@.by == "pause")')::text,
     case when %(whole)s then j.result_ref end
 from jobs j left join orchestrators o on o.orchestrator_id = j.owner
-where j.job_id = %(job)s;
+where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenant);
 
 -- name: read_nodes
 -- The nodes that have begun. Their outputs stay where they are: a fan-in's may be as large as all its items.
@@ -20,7 +20,7 @@ from nodes n where n.job_id = %(job)s;
 -- How far these jobs have come, and by which definition.
 select j.job_id::text, j.definition_hash,
     (select coalesce(jsonb_object_agg(n.node, n.status), '{}') from nodes n where n.job_id = any(array[j.job_id]))::text
-from jobs j where j.job_id = any(%(jobs)s::uuid[]);
+from jobs j where j.job_id = any(%(jobs)s::uuid[]) and j.tenant = coalesce(%(tenant)s, j.tenant);
 
 -- name: read_queue
 -- What of a job is in the queue, by node: never more rows than its fan-outs' windows are wide.
@@ -47,25 +47,29 @@ left join lateral (
     select coalesce(sum(greatest(n.width, n.expanded_count)), 0), coalesce(sum(n.completed_count), 0), coalesce(sum(n.failed_count), 0)
     from nodes n where n.job_id = j.job_id
 ) as n (total, completed, failed) on true
+where j.tenant = coalesce(%(tenant)s, j.tenant)
 order by j.job_id desc limit %(limit)s;
 
 -- name: jobs_ending_with
 -- A few are enough to say that the ending is not unique.
 select j.job_id::text, j.workflow_id, j.status from jobs j
-where j.job_id::text like '%%' || %(ending)s order by j.job_id desc limit 6;
+where j.job_id::text like '%%' || %(ending)s and j.tenant = coalesce(%(tenant)s, j.tenant)
+order by j.job_id desc limit 6;
 
 -- name: read_events
 -- One page of a job's log, in its order.
 select e.seq, e.job_id::text, e.event, e.node, e.item, e.attempt, e.at, e.data::text
 from events e
 where e.job_id = %(job)s and e.seq > %(after)s and (%(node)s::text is null or e.node = %(node)s)
+    and exists (select 1 from jobs j where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenant))
 order by e.seq limit %(limit)s;
 
 -- name: count_retries
 -- Attempts that failed or were lost and were followed by another.
 select count(*) from attempts a
 join tasks t on t.job_id = a.job_id and t.node = a.node and t.item = a.item
-where a.job_id = %(job)s and a.outcome in ('failed', 'lost') and (t.attempt > a.attempt or t.status = 'ready');
+where a.job_id = %(job)s and exists (select 1 from jobs j where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenant))
+    and a.outcome in ('failed', 'lost') and (t.attempt > a.attempt or t.status = 'ready');
 
 -- name: read_attempts
 -- Attempts that failed or printed something, in the order in which they ended.
@@ -73,6 +77,7 @@ select a.node, a.item, a.attempt, a.outcome, a.worker, a.started_at, a.finished_
 from attempts a
 where a.job_id = %(job)s and (%(node)s::text is null or a.node = %(node)s)
     and (%(item)s::int is null or a.item = %(item)s)
+    and exists (select 1 from jobs j where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenant))
 order by a.finished_at, a.node, a.item, a.attempt
 limit %(limit)s;
 
@@ -81,6 +86,7 @@ limit %(limit)s;
 with failed as (
     select t.item, t.error from tasks t
     where t.job_id = %(job)s and t.node = %(node)s and t.status = 'failed' and t.item >= 0
+        and exists (select 1 from jobs j where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenant))
     order by t.item limit 1000
 )
 select count(*), min(f.item), (array_agg(f.error->>'code' order by f.item))[1],
@@ -90,12 +96,15 @@ from failed f group by f.error->>'fingerprint' order by count(*) desc, min(f.ite
 -- name: node_outputs
 -- For those who want all of it: who tests a workflow. Or of a few nodes, to tell where something lies.
 select n.node, n.output::text, n.output_ref from nodes n
-where n.job_id = %(job)s and (%(nodes)s::text[] is null or n.node = any(%(nodes)s::text[]));
+where n.job_id = %(job)s and (%(nodes)s::text[] is null or n.node = any(%(nodes)s::text[]))
+    and exists (select 1 from jobs j where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenant));
 
 -- name: read_artifacts
 -- The files that a job's tasks have published.
 select a.node, a.item, a.name, a.digest, a.bytes, a.attempt, a.published_at
-from artifacts a where a.job_id = %(job)s order by a.node, a.item, a.name;
+from artifacts a
+where a.job_id = %(job)s and exists (select 1 from jobs j where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenant))
+order by a.node, a.item, a.name;
 
 -- name: live_orchestrators
 -- Only open jobs have an owner, and an index knows the open ones: those that ended are never read. Who drives one job

@@ -1,0 +1,61 @@
+"""Tenants see and change their own jobs alone."""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+
+import pytest
+
+from tests.cli.conftest import Command
+
+BESIDE_THE_JOB = {
+    "read_nodes", "read_queue", "read_deliverables", "unserved_nodes", "why_job", "why_windows", "why_queue",
+    "why_locks",
+}  # fmt: skip
+"""Read in one transaction with read_job, which finds nothing of another tenant; then nobody sees the rest."""
+OF_THE_INSTALLATION = {
+    "live_orchestrators", "live_workers", "jobs_without_owner", "unserved_lanes", "unread_signals", "long_transactions",
+    "lock_holders", "server_facts",
+}  # fmt: skip
+"""Processes and queues serve all tenants; operators look at them."""
+
+
+@pytest.mark.parametrize("file", ["read.sql", "why.sql"])
+def test_every_statement_that_is_run_for_a_person_takes_the_tenant(file: str) -> None:
+    text = resources.files("holdfast.store.sql").joinpath(file).read_text()
+    parts = re.split(r"^-- name: (\w+)\s*$", text, flags=re.MULTILINE)
+    without = {name for name, body in zip(parts[1::2], parts[2::2], strict=True) if "%(tenant)s" not in body}
+    assert without <= BESIDE_THE_JOB | OF_THE_INSTALLATION
+
+
+def test_commands_find_the_jobs_of_their_tenant_alone(database: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = database("run", "failing.yaml", "--json").json["job_id"]
+    monkeypatch.setenv("HOLDFAST_TENANT", "acme")
+    theirs = database("run", "flow.yaml", "--json").json
+    assert theirs["tenant"] == "acme"
+    assert [job["job_id"] for job in database("status", "--json").json["jobs"]] == [theirs["job_id"]]
+    for line in ("status", "watch", "events", "logs", "why", "resume", "pause", "plan resume"):
+        verb, *more = line.split()
+        assert database(verb, ours, *more, "--json").code == 5, line
+        assert database(verb, ours[-8:], *more, "--json").code == 5, line
+    assert database("cancel", ours, "--yes", "--json").code == 5
+    monkeypatch.delenv("HOLDFAST_TENANT")
+    assert [job["job_id"] for job in database("status", "--json").json["jobs"]] == [ours]
+
+
+def test_a_limit_without_a_tenant_is_that_of_the_commands_tenant(
+    database: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_TENANT", "acme")
+    assert database("limits", "set", "tenant", "--backlog", "3", "--json").json["limit"]["tenant"] == "acme"
+    assert (
+        database("limits", "set", "tenant", "--backlog", "3", "--tenant", "x", "--json").json["limit"]["tenant"] == "x"
+    )
+    assert database("limits", "drop", "tenant", "--json").json["limit"]["tenant"] == "acme"
+
+
+def test_a_tenant_without_a_name_is_refused(database: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_TENANT", "a\x1bb")
+    answer = database("status", "--json")
+    assert (answer.code, answer.problem["code"]) == (2, "INVALID_INPUT")
