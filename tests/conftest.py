@@ -151,7 +151,7 @@ def with_database(url: str, name: str) -> str:
     return url.rsplit("/", 1)[0] + "/" + name
 
 
-async def eventually(look: Callable[[], Awaitable[Answer]], seconds: float = 20.0) -> Answer:
+async def eventually(look: Callable[[], Awaitable[Answer | None]], seconds: float = 20.0) -> Answer:
     """The first true answer of `look`, asked again and again; fails when the deadline has passed."""
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds

@@ -214,7 +214,9 @@ def _azurite() -> tuple[Path, Path]:
     with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "complete").exists():
-            command = [node, npm, "install", "--no-audit", "--no-fund", "--prefix", folder, f"azurite@{AZURITE}"]
+            command: list[str | Path] = [
+                node, npm, "install", "--no-audit", "--no-fund", "--prefix", folder, f"azurite@{AZURITE}",
+            ]  # fmt: skip
             environment = os.environ | {
                 "PATH": f"{base / 'bin'}{os.pathsep}{os.environ['PATH']}",
                 "NODE_OPTIONS": "--use-system-ca",

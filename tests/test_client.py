@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -213,7 +214,8 @@ async def test_many_that_resume_a_job_at_once_resume_it_once(database_url: str, 
         assert [answer.answer for answer in answers] == ["resumed"] * 4
     async with running(database_url, registry(work=site.work)) as engine:
         for answer in answers:
-            await eventually(lambda signal=answer.signal_id: engine.store.answer(signal))
+            assert answer.signal_id is not None
+            await eventually(partial(engine.store.answer, answer.signal_id))
         told = [await engine.store.answer(answer.signal_id or 0) for answer in answers]
         assert sorted(one[0] for one in told if one is not None) == [False, False, False, True]
         assert (await engine.finished(job_id))["generation"] == 2
@@ -233,7 +235,7 @@ async def test_a_resume_that_comes_late_does_not_run_what_failed_again_meanwhile
         await eventually(lambda: engine.store.answer(answer.signal_id or 0))
         assert (await engine.finished(job_id))["generation"] == 2
         late = await engine.store.send(job_id, "recover", "another", "submitted again", sent)
-        applied, reason = await eventually(lambda: engine.store.answer(late)) or (True, "")
+        applied, reason = await eventually(lambda: engine.store.answer(late))
         assert not applied and "moved" in reason
     assert site.calls == 2
 

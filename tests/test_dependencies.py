@@ -229,7 +229,7 @@ async def test_a_prober_that_dies_holds_a_breaker_up_for_a_while_only(
     )
     gateway.mode = "bad gateway"
     job_id = await engine.submit(workflow, {"count": list(range(20))})
-    point = request.node.callspec.params["engine"].partition(":")[0]
+    point: str = request.node.callspec.params["engine"].partition(":")[0]
 
     async def one_has_died() -> bool:
         return (tmp_path / point).exists()

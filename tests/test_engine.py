@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -80,10 +81,10 @@ async def test_one_of_everything_runs_to_its_end(database_url: str) -> None:
     async def report(**params: Any) -> str:
         return "told"
 
-    handlers = registry(
-        **{"maps.inventory": inventory, "maps.stack": stack, "maps.register": register, "maps.report": report}
-    )
-    async with running(database_url, handlers) as engine:
+    handlers: dict[str, Callable[..., Any]] = {
+        "maps.inventory": inventory, "maps.stack": stack, "maps.register": register, "maps.report": report,
+    }  # fmt: skip
+    async with running(database_url, registry(**handlers)) as engine:
         full = await engine.run(load_file(FILES / "every_node_type.yaml"), {"region": "CIV", "limit": 7})
         assert full["status"] == "completed", full["error"]
         assert full["result"] == {"region": "CIV", "stacks": {"registered": "CIV"}}
@@ -167,14 +168,12 @@ async def test_the_older_spellings_run(database_url: str) -> None:
     async def register(metadata: list[int]) -> list[int]:
         return metadata
 
-    handlers = registry(
-        **{
-            "raster.validate": validate, "raster.process": process, "raster.tiles": tiles, "raster.tile": tile,
-            "raster.register": register,
-        }
-    )  # fmt: skip
+    handlers: dict[str, Callable[..., Any]] = {
+        "raster.validate": validate, "raster.process": process, "raster.tiles": tiles, "raster.tile": tile,
+        "raster.register": register,
+    }  # fmt: skip
     definition = load_file(FILES / "older_spellings.yaml")
-    async with running(database_url, handlers) as engine:
+    async with running(database_url, registry(**handlers)) as engine:
         large = await engine.run(definition, {"blob_name": "5000"})
         small = await engine.run(definition, {"blob_name": "70"})
     assert (large["status"], small["status"]) == ("completed", "completed"), (large["error"], small["error"])
@@ -556,7 +555,7 @@ async def test_a_task_whose_handler_nobody_has_stays_queued_and_visible(database
         job_id = await engine.submit("workflow_id: unknown\nnodes: {a: {handler: not.here}}")
 
         async def dispatched() -> bool:
-            return (await engine.node(job_id, "a"))["status"] == "dispatched"
+            return bool((await engine.node(job_id, "a"))["status"] == "dispatched")
 
         await eventually(dispatched)
         await engine.run(ECHO)
@@ -712,7 +711,7 @@ async def test_a_cancel_is_answered_when_the_last_task_has_finished_and_was_too_
         signal_id = await engine.client.cancel(job_id)
 
         async def is_stopping() -> bool:
-            return (await engine.status(job_id))["reason"] == "stopping"
+            return bool((await engine.status(job_id))["reason"] == "stopping")
 
         await eventually(is_stopping)
         assert await engine.store.answer(signal_id) is None, "whether it ends anything is not known yet"

@@ -85,4 +85,6 @@ def test_a_wrong_word_is_refused_at_the_start_with_all_names(
     with pytest.raises(InvalidInput) as refused:
         begin()
     assert said in str(refused.value)
-    assert all(name in refused.value.remedy for name in (*failpoint.POINTS, *failpoint.ACTIONS))
+    remedy = refused.value.remedy
+    assert remedy is not None
+    assert all(name in remedy for name in (*failpoint.POINTS, *failpoint.ACTIONS))

@@ -88,7 +88,7 @@ async def test_a_job_with_large_outputs_goes_on_in_another_orchestrator(database
             job_id = await engine.submit(chain().definition(), {"size": 100_000})
 
             async def made() -> bool:
-                return (await engine.node(job_id, "make"))["status"] == "completed"
+                return bool((await engine.node(job_id, "make"))["status"] == "completed")
 
             await eventually(made)
         flow = await engine.query("select params, params_ref from tasks where node = 'use'")
@@ -114,7 +114,8 @@ async def test_a_large_value_that_is_out_of_reach_fails_loudly_and_is_named_wher
         ):
 
             async def told() -> dict[str, Any] | None:
-                return (await engine.node(job_id, "use"))["error"]
+                found: dict[str, Any] | None = (await engine.node(job_id, "use"))["error"]
+                return found
 
             error = await eventually(told)
         assert f"of job {job_id} cannot be read from …/" in error["message"]

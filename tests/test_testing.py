@@ -115,7 +115,7 @@ def test_a_job_that_hangs_says_where(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_a_coroutine_can_run_several_at_once() -> None:
-    async def several() -> list[str]:
+    async def several() -> list[int]:
         jobs = await asyncio.gather(*(run_workflow_async(doubling(), {"numbers": [n]}) for n in range(3)))
         return [job.result["total"] for job in jobs]
 

@@ -130,7 +130,7 @@ class Case:
 
         async def done() -> bool:
             self.fleet.replace_the_dead()
-            return (await self.query(_OPEN_JOBS))[0][0] == 0
+            return bool((await self.query(_OPEN_JOBS))[0][0] == 0)
 
         with suppress(OutOfTime):
             await until("the end of all jobs", done, PATIENCE_SECONDS)

@@ -152,7 +152,7 @@ def _read(connection: psycopg.Connection[Any]) -> Database:
         database.tasks[row["id"]][(row["node"], row["item"])] = row
     for row in rows("select *, job_id::text as id from queue"):
         database.queue[(row["id"], row["node"], row["item"])] = row
-    events: defaultdict[str, list[Any]] = database.events
     for row in rows("select *, job_id::text as id from events order by job_id, seq"):
-        events[row["id"]].append((row["seq"], row["event"], row["node"], row["item"], row["attempt"], row["data"]))
+        event = (row["seq"], row["event"], row["node"], row["item"], row["attempt"], row["data"])
+        database.events[row["id"]].append(event)
     return database

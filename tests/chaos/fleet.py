@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import psycopg
 from psycopg import sql
@@ -22,6 +22,7 @@ from holdfast.embedded.cluster import place_of_data
 from holdfast.embedded.server import use_embedded
 from holdfast.store.migrate import migrate
 from tests.chaos.handlers import EFFECTS, HOLD_SECONDS
+from tests.chaos.proxy import port_of
 
 Answer = TypeVar("Answer")
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
@@ -66,7 +67,7 @@ class Server:
         self.lost: list[tuple[float, float]] = []
         """From when to when there were commits that are gone, by the clock of this machine."""
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> Self:
         self.start()
         with self.connect() as connection:
             if not self._durable:
@@ -81,7 +82,7 @@ class Server:
 
     @property
     def port(self) -> int:
-        return int(psycopg.conninfo.conninfo_to_dict(self.url)["port"])
+        return port_of(self.url)
 
     def start(self) -> None:
         """Have it run, on the port that it had; the first use started it, later ones start it again."""

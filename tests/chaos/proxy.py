@@ -10,11 +10,19 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Literal
 
+from psycopg.conninfo import conninfo_to_dict
+
 Direction = Literal["to_server", "to_client"]
 BOTH: tuple[Direction, ...] = ("to_server", "to_client")
 CHUNK_BYTES = 65536
 _PREPARED_COMMIT = re.compile(rb"P.{4}(\w+)\0commit\0", re.S)
 _COMMIT_DONE = b"COMMIT\0"
+
+
+def port_of(url: str) -> int:
+    port = conninfo_to_dict(url)["port"]
+    assert port is not None
+    return int(port)
 
 
 class Proxy:

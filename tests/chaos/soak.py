@@ -16,10 +16,11 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
@@ -192,7 +193,7 @@ async def _fail_over(case: Case, server: ReplicatedServer) -> None:
     await asyncio.to_thread(server.add_standby)
 
 
-TROUBLES: list[tuple[str, Callable[[Case, random.Random], Awaitable[None]]]] = [
+TROUBLES: list[tuple[str, Callable[[Case, random.Random], Coroutine[Any, Any, None]]]] = [
     ("kills", _kill),
     ("kills", _kill),
     ("kills", _kill),
@@ -205,7 +206,7 @@ TROUBLES: list[tuple[str, Callable[[Case, random.Random], Awaitable[None]]]] = [
 async def _finish(case: Case) -> None:
     async def done() -> bool:
         case.fleet.replace_the_dead()
-        return (await case.query(_OPEN))[0][0] == 0
+        return bool((await case.query(_OPEN))[0][0] == 0)
 
     try:
         await until("the end of all jobs", done, PATIENCE_SECONDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -95,7 +96,11 @@ def test_on_a_terminal_it_shows_what_goes_and_asks(
     asked: list[str] = []
 
     def answers(reply: bool) -> None:
-        monkeypatch.setattr(typer, "confirm", lambda text, **options: asked.append(text) or reply)
+        def confirm(text: str, **options: Any) -> bool:
+            asked.append(text)
+            return reply
+
+        monkeypatch.setattr(typer, "confirm", confirm)
 
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     answers(False)

@@ -154,8 +154,8 @@ def test_the_answers_are_those_that_were_recorded(
         place.write_text("".join(json.dumps(answer, ensure_ascii=False) + "\n" for answer in answers))
     recorded = [json.loads(line) for line in place.read_text().splitlines()]
     assert [answer["command"] for answer in answers] == [answer["command"] for answer in recorded]
-    for answer, before in zip(answers, recorded, strict=True):
-        assert answer == before
+    for now, before in zip(answers, recorded, strict=True):
+        assert now == before
 
 
 class Normal:

@@ -55,7 +55,7 @@ def ran() -> list[str]:
     return Path("ran").read_text().split()
 
 
-def steps(plan: dict[str, Any]) -> dict[str, tuple[str, int]]:
+def steps(plan: dict[str, Any]) -> dict[str, tuple[str, int | None]]:
     return {step["node"]: (step["action"], step["items"]) for step in plan["steps"]}
 
 

@@ -310,11 +310,16 @@ def test_an_app_that_cannot_be_loaded_says_so_and_is_in_nobodys_way(
 
 
 def test_only_the_app_that_is_asked_for_is_imported(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded = []
+    loaded: list[str] = []
     there = typer.Typer()
     there.command("high")(lambda: None)
     there.command("low")(lambda: None)
-    monkeypatch.setattr(EntryPoint, "load", lambda self: loaded.append(self.name) or there)
+
+    def load(self: EntryPoint) -> typer.Typer:
+        loaded.append(self.name)
+        return there
+
+    monkeypatch.setattr(EntryPoint, "load", load)
     install(monkeypatch, *(EntryPoint(name, "somewhere:app", "holdfast.cli") for name in ("tides", "winds")))
     command("validate", "flow.yaml")
     assert loaded == []

@@ -204,10 +204,14 @@ class Driver:
         for name in {node for node, _ in self.tasks}:
             found = [task.status for (node, _), task in self.tasks.items() if node == name]
             reached = [item for node, item in (*self.queue, *unread) if node == name]
-            ends = (found.count(status) for status in ("completed", "failed", "skipped", "cancelled"))
+            completed, failed, skipped, cancelled = (
+                found.count(status) for status in ("completed", "failed", "skipped", "cancelled")
+            )
             last = max(item for node, item in self.tasks if node == name)
             waiting = sum(task.waits for (node, _), task in self.tasks.items() if node == name)
-            counts[name] = TaskCounts(len(found), last, *ends, max(reached, default=-1), waiting)
+            counts[name] = TaskCounts(
+                len(found), last, completed, failed, skipped, cancelled, max(reached, default=-1), waiting
+            )
         unqueued = tuple(
             UnqueuedTask(*key, task.view(), task.error)
             for key, task in self.tasks.items()
@@ -489,11 +493,11 @@ class Driver:
     def check(self) -> None:
         """Counters equal counts, what is terminal stays so, and an open job has something under way."""
         counted: dict[str, Counter[str]] = {name: Counter() for name in self.state.nodes}
-        for (node, item), task in self.tasks.items():
-            counted[node][task.status] += 1
+        for (name, item), task in self.tasks.items():
+            counted[name][task.status] += 1
             if task.status in TERMINAL:
-                found = self._final.setdefault((node, item), (task.status, task.output))
-                assert found == (task.status, task.output), f"4: {node}/{item} changed after its end"
+                found = self._final.setdefault((name, item), (task.status, task.output))
+                assert found == (task.status, task.output), f"4: {name}/{item} changed after its end"
         for name, node in self.state.nodes.items():
             tasks = counted[name]
             assert (node.completed, node.failed, node.skipped, node.cancelled, node.expanded) == (

@@ -228,8 +228,9 @@ def test_failed_items_fail_the_node_after_the_others_have_finished() -> None:
     assert (error["code"], error["class"], error["index"]) == ("DISK", "permanent", 3)
     assert error["message"] == "2 of 5 items failed; the first: no disk"
     assert ran.node("f").completed == 3
-    assert ran.event("node_failed").data is not None
-    assert ran.event("node_failed").data["failed"] == 2
+    data = ran.event("node_failed").data
+    assert data is not None
+    assert data["failed"] == 2
 
 
 @pytest.mark.parametrize("bad", [0, 2, 4])
@@ -470,7 +471,7 @@ def test_a_sum_of_what_is_no_number_is_refused(bad: Any, kind: str) -> None:
 @pytest.mark.parametrize(("large", "why"), [(2**62, "does not fit into 64 bits"), (1e308, "is not a finite number")])
 def test_a_sum_that_json_cannot_hold_is_refused(large: float, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        aggregate(Aggregation.SUM, [large, large], [])
+        aggregate(Aggregation.SUM, [large, large], {})
 
 
 @pytest.mark.parametrize("mode", ["collect", "concat"])
@@ -491,6 +492,7 @@ def test_an_item_whose_params_are_too_large_fails_alone() -> None:
     rules = Rules(payload_limit_bytes=120)
     driver = Driver(fan(), {"items": ["a", "b" * 100, "c"]}, rules=rules).run(lambda node, item, *_: item)
     failed = driver.tasks[("f", 1)]
+    assert failed.error is not None
     assert (failed.status, failed.error["code"], failed.error["class"]) == ("failed", "PAYLOAD_REFUSED", "permanent")
     assert "larger than 120 bytes; no more can be given to a handler" in failed.error["message"]
     assert "HOLDFAST_PAYLOAD_LIMIT_BYTES" in failed.error["hint"]

@@ -504,7 +504,8 @@ def test_the_id_of_a_plan_does_not_depend_on_the_order_of_keys_in_a_given_output
 
 
 def test_a_fan_in_lists_the_items_that_were_skipped_and_those_that_failed_also_with_batches() -> None:
-    for batch in ({}, {"batch": {"handler": "h", "size": 2}}):
+    batches: tuple[dict[str, Any], ...] = ({}, {"batch": {"handler": "h", "size": 2}})
+    for batch in batches:
         flow = Workflow("w", inputs={"items": {"type": "array"}})
         flow.fan_out("each", source="{{ inputs['items'] }}", handler="h", tolerate={"failures": 1})
         flow.fan_in("all", after="each", **batch)

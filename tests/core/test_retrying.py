@@ -161,8 +161,9 @@ def test_n_retries_are_n_and_one_attempts_invariant_9(retries: int) -> None:
     assert driver.state.status == "failed"
     assert driver.node("a").attempt == retries + 1
     assert driver.tasks[("a", -1)].retries == retries
-    assert driver.node("a").error is not None
-    assert driver.node("a").error["class"] == "transient"
+    error = driver.node("a").error
+    assert error is not None
+    assert error["class"] == "transient"
 
 
 def test_a_retry_waits_its_time_and_the_node_says_until_when_invariant_10() -> None:

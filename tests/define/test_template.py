@@ -176,7 +176,8 @@ def test_template_without_expressions_is_a_shared_constant() -> None:
     template = compile_template(value, ROOTS)
     assert template.is_constant
     assert template.render({}) is value
-    assert template.roots == template.paths == frozenset()
+    assert template.roots == frozenset()
+    assert template.paths == frozenset()
 
 
 def test_static_parts_are_shared_between_renderings_and_the_given_value_is_not_changed() -> None:

@@ -65,7 +65,8 @@ def _marks_before(text: str) -> dict[str, str]:
 
 def steps(block: Block) -> Iterator[Step]:
     """The commands of a console block; a line that ends with a backslash goes on in the next."""
-    command, expected = "", []
+    command = ""
+    expected: list[str] = []
     for line in block.body.splitlines():
         if command.endswith("\\"):
             command += f"\n{line.removeprefix('> ')}"

@@ -10,6 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 from threading import Timer
+from typing import IO
 
 from tests.docs.pages import Step
 
@@ -80,16 +81,18 @@ class Shell:
             assert time.monotonic() < until, f"{step.block.place}: it never said '{missing}', but: {lines}"
             time.sleep(0.02)
 
-    def _start(self, command: list[str], **streams: object) -> subprocess.Popen[str]:
-        given: dict[str, object] = {"stdin": subprocess.DEVNULL, **streams}
+    def _start(
+        self, command: list[str], stdout: int | IO[str], stdin: int = subprocess.DEVNULL
+    ) -> subprocess.Popen[str]:
         return subprocess.Popen(
             command,
             cwd=self._directory,
             env=self._environment,
+            stdin=stdin,
+            stdout=stdout,
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
-            **given,  # type: ignore[call-overload]
         )
 
     def _answer(self, command: str) -> tuple[int, list[str]]:

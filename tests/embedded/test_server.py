@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -103,7 +104,7 @@ class Processes:
             server = watchdog.read_postmaster(cluster.place_of_data(home))
             if server is not None and not watchdog.is_free(home / "server.lock"):
                 os.kill(server.pid, signal.SIGKILL)
-            wait_until(lambda home=home: is_over(home))
+            wait_until(partial(is_over, home))
 
 
 def says(process: subprocess.Popen[str]) -> str:
@@ -121,7 +122,7 @@ def is_running(home: Path) -> bool:
 
 def value(url: str, query: str) -> object:
     with psycopg.connect(url) as connection:
-        row = connection.execute(query).fetchone()  # type: ignore[arg-type]
+        row = connection.execute(query).fetchone()
         return row and row[0]
 
 

@@ -12,7 +12,7 @@ from holdfast.errors import Unreachable
 from holdfast.store.connection import SYNC, Answer, Connections, Statement
 from holdfast.store.cycle import LaneIds
 from holdfast.store.interface import Lease, Report, WorkerIdentity
-from holdfast.store.postgres import PostgresStore
+from holdfast.store.postgres import OnLocked, PostgresStore
 from holdfast.store.queries import query
 from tests.interleaving.observer import SEARCH_PATH
 
@@ -164,11 +164,15 @@ class GatedStore(PostgresStore):
         self._world.db.history.set_aside += 1
         await super().set_aside(job_id, orchestrator_id, problem)
 
-    async def report(self, worker: WorkerIdentity, reports: Sequence[Report]) -> int:
+    async def report(
+        self, worker: WorkerIdentity, reports: Sequence[Report], on_locked: OnLocked = lambda report: None
+    ) -> int:
         """Alone, or as the real worker does it: together with a claim, whose leases it is given when it next asks."""
         if not self._world.claims_ahead():
-            return await super().report(worker, reports)
-        taken, leases = await super().report_and_claim(worker, reports, None, self._world.handlers, 1)
+            return await super().report(worker, reports, on_locked)
+        taken, leases = await super().report_and_claim(
+            worker, reports, None, self._world.handlers, 1, on_locked=on_locked
+        )
         self._ahead.setdefault(worker.worker_id, []).extend(leases)
         return taken
 

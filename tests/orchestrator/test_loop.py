@@ -311,7 +311,7 @@ async def test_an_orchestrator_that_dies_while_a_fan_in_gathers_is_replaced(data
         def cycle(self, orchestrator_id: int) -> Any:
             cycle = super().cycle(orchestrator_id)
 
-            async def results(*given: Any) -> Any:
+            async def results(*given: Any, **named: Any) -> Any:
                 died.set()
                 await asyncio.Event().wait()
 
@@ -386,7 +386,7 @@ async def test_in_one_process_the_next_step_of_a_chain_is_leased_with_the_report
 
     async def taken(self: Orchestrator, handover: Handover) -> CycleResult | None:
         result = await take(self, handover)
-        assert result is not None and result.taken == {0}
+        assert result is not None and result.taken == frozenset({0})
         leased.append([lease.node for lease in result.leases])
         return result
 

@@ -220,8 +220,8 @@ class Checkers:
 
     def _check_counters(self, job_id: str, nodes: dict[str, NodeRow]) -> None:
         counted: dict[str, list[str]] = {}
-        for (node, _), task in self.db.tasks[job_id].items():
-            counted.setdefault(node, []).append(task["status"])
+        for (name, _), task in self.db.tasks[job_id].items():
+            counted.setdefault(name, []).append(task["status"])
         for name, node in nodes.items():
             tasks = counted.get(name, [])
             found = (node.completed, node.failed, node.skipped, node.cancelled, node.expanded)

@@ -26,7 +26,10 @@ from holdfast.store.interface import (
     JobRow,
     NodeRow,
     Opened,
+    ResetWrite,
+    RestartWrite,
     SignalRow,
+    SkipWrite,
     Wide,
     Withdrawal,
 )
@@ -52,6 +55,12 @@ def apply_entry(db: Database, me: int, entry: Entry) -> None:
         apply_report(db, entry.worker, entry.report, entry.row, entry.signal_id)
     else:
         apply_withdrawal(db, *entry)
+
+
+def _nodes_taken(batch: Batch) -> set[tuple[str, str]]:
+    """The nodes whose rows the batch takes out of the queue."""
+    rows: list[ResetWrite | RestartWrite | SkipWrite] = [*batch.resets, *batch.restarts, *batch.skips]
+    return {(row.job_id, row.node) for row in rows}
 
 
 class ModelCycle(Transaction):
@@ -291,10 +300,7 @@ class ModelCycle(Transaction):
 
     def _waits_for(self, log: Sequence[Entry]) -> bool:
         """Whether rows that the batch takes out of the queue are locked by others."""
-        taken = {
-            (row.job_id, row.node) for entry in log if isinstance(entry, Batch)
-            for row in (*entry.resets, *entry.restarts, *entry.skips)
-        }  # fmt: skip
+        taken = {key for entry in log if isinstance(entry, Batch) for key in _nodes_taken(entry)}
         return any(key[:2] in taken for t in self.db.transactions if t is not self for key in t.locked_rows)
 
     async def rollback(self) -> None:

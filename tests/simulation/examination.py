@@ -30,9 +30,10 @@ def _counts(db: Database, job_id: str, reached: set[Place]) -> dict[str, TaskCou
     counts = {}
     for name in {node for node, _ in tasks}:
         found = [task["status"] for (node, _), task in tasks.items() if node == name]
+        completed, failed, skipped, cancelled = (found.count(status) for status in TERMINAL)
         counts[name] = TaskCounts(
             len(found), max(item for node, item in tasks if node == name),
-            *(found.count(status) for status in TERMINAL),
+            completed, failed, skipped, cancelled,
             max((item for node, item in reached if node == name), default=-1),
             sum(task["waits"] for (node, _), task in tasks.items() if node == name),
         )  # fmt: skip

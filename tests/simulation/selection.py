@@ -31,7 +31,8 @@ def earlier(since: float | None, task: dict[str, Any]) -> float | None:
     """Since when there are results, with this task's among them."""
     if task["status"] != "completed":
         return since
-    return task["finished_at"] if since is None else min(since, task["finished_at"])
+    finished_at: float = task["finished_at"]
+    return finished_at if since is None else min(since, finished_at)
 
 
 def is_selected(selection: Selection, item: int, task: dict[str, Any]) -> bool:

@@ -24,7 +24,8 @@ def finish(running: Coroutine[Any, Any, Answer]) -> Answer:
         try:
             running.send(None)
         except StopIteration as end:
-            return end.value
+            answer: Answer = end.value
+            return answer
 
 
 class Stage:

@@ -144,6 +144,12 @@ class ModelStore:
         self.db.open_cycles.pop(orchestrator_id, None)
         self._after()
 
+    async def is_locked_out(self, orchestrator_id: int) -> bool:
+        raise AssertionError("no session but ours locks rows here")
+
+    async def inherit(self, orchestrator_id: int, former: int, limit: int) -> dict[str, str]:
+        raise AssertionError("no session but ours locks rows here")
+
     async def set_aside(self, job_id: str, orchestrator_id: int, problem: str) -> None:
         await self._statement()
         job = self.db.jobs.get(job_id)

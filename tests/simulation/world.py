@@ -508,7 +508,9 @@ class World:
             return {"verb": verb}
         node = self.helping.choice([*sorted(self.db.nodes[job_id]), "nobody"])
         items = [self.helping.randrange(4)] if verb == "clear" and self.helping.random() < 0.5 else []
-        drawn = {"verb": verb, "node": node, "items": items, **({"output": {"given": True}} if verb == "set" else {})}
+        drawn: dict[str, Any] = {"verb": verb, "node": node, "items": items}
+        if verb == "set":
+            drawn["output"] = {"given": True}
         if self.helping.random() < 0.3:
             drawn["plan_id"] = self._plan_id(job_id, drawn)
         return drawn
@@ -724,7 +726,8 @@ class World:
         """A batch reads its page, and the task behind the batches what these gave."""
         if self._program(lease.job_id).nodes[lease.node].batches is None:
             return {}
-        page = lease.params["page"] if lease.item >= 0 else {"node": lease.node, "offset": 0, "limit": 1000}
+        every: dict[str, Any] = {"node": lease.node, "offset": 0, "limit": 1000}
+        page = lease.params["page"] if lease.item >= 0 else every
         read: list[Any] = []
         after, until = page["offset"] - 1, page["offset"] + page["limit"]
         while results := await store.results_page(lease.job_id, page["node"], after, until, 2):

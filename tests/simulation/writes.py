@@ -82,7 +82,7 @@ def _write_nodes(db: Database, new: Sequence[NodeRow], known: Sequence[NodeRow])
 def _finish(db: Database, finished: Sequence[FinishWrite]) -> None:
     for done in finished:
         task = db.tasks[done.job_id].get((done.node, done.item))
-        report = db.inbox.get(done.signal_id, {}) if done.status == "completed" else {}
+        report = db.inbox.get(done.signal_id, {}) if done.status == "completed" and done.signal_id is not None else {}
         if task is not None and task["epoch"] == done.epoch and task["status"] == "ready":
             task |= {
                 "status": str(done.status), "attempt": done.attempt, "output": _json(report.get("output")),

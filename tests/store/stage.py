@@ -191,13 +191,13 @@ class PostgresBackstage:
         return [(row[0], row[1]) for row in rows]
 
     async def attempts(self, job_id: str) -> list[tuple[str, int, int, int, str, str]]:
-        return await self._run(  # type: ignore[return-value]
+        return await self._run(
             b"select node, item, attempt, epoch, outcome, worker from attempts where job_id = %s order by 1, 2, 3",
             job_id,
         )
 
     async def job_owner(self, job_id: str) -> tuple[int | None, int]:
-        return (await self._run(b"select owner, epoch from jobs where job_id = %s", job_id))[0]  # type: ignore[return-value]
+        return (await self._run(b"select owner, epoch from jobs where job_id = %s", job_id))[0]
 
     async def previous(self, job_id: str) -> str | None:
         found = await self._run(b"select previous::text from jobs where job_id = %s", job_id)
@@ -364,7 +364,9 @@ def owned(row: JobRow, owner: int | None, **changes: Any) -> JobWrite:
 
 
 def enqueue_write(job_id: str, node: str, first: int, last: int, **given: Any) -> EnqueueWrite:
-    defaults = {"lane": LANE, "priority": 0, "rank": 0, "timeout_seconds": 60.0, "queue_timeout_seconds": None}
+    defaults: dict[str, Any] = {
+        "lane": LANE, "priority": 0, "rank": 0, "timeout_seconds": 60.0, "queue_timeout_seconds": None,
+    }  # fmt: skip
     return EnqueueWrite(job_id, node, first, last, **(defaults | given))
 
 
@@ -389,7 +391,7 @@ def retry_write(lease: Lease, due_at: float | None, **given: Any) -> RetryWrite:
 
 def finish_write(signal: SignalRow, status: str = "completed", **changes: Any) -> FinishWrite:
     assert signal.node is not None and signal.item is not None and signal.epoch is not None
-    known = {
+    known: dict[str, Any] = {
         "job_id": signal.job_id,
         "node": signal.node,
         "item": signal.item,

@@ -36,7 +36,8 @@ def connection(server_url: str) -> Iterator[psycopg.Connection]:
 def through_postgres(connection: psycopg.Connection, literal: str, kind: str) -> list[Any]:
     row = connection.execute(f"select %s::{kind}[]".encode(), (literal,)).fetchone()
     assert row is not None
-    return row[0]
+    found: list[Any] = row[0]
+    return found
 
 
 @quickly

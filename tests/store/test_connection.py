@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator
 import psycopg
 import pytest
 
-from holdfast.store.connection import SYNC, Connections
-from tests.chaos.proxy import Proxy
+from holdfast.store.connection import SYNC, Connections, Statement
+from tests.chaos.proxy import Proxy, port_of
 from tests.conftest import eventually
 from tests.store.test_postgres import kill_connections
 
 pytestmark = pytest.mark.anyio
 
-ONE = (b"select 1", {})
+ONE: Statement = (b"select 1", {})
 LARGE = "x" * 20_000_000
 
 
@@ -63,7 +63,7 @@ async def test_what_fails_at_the_commit_itself_is_told_and_the_line_can_be_used_
     """When all statements have been answered: at the end of the transaction that they make without a `begin`."""
     checked = b"create temp table checked (x int unique deferrable initially deferred)"
     await connections.exchange("x", (checked, {}))
-    twice = (b"insert into checked values (1), (1)", {})
+    twice: Statement = (b"insert into checked values (1), (1)", {})
     for _ in range(2):
         with pytest.raises(psycopg.errors.UniqueViolation):
             await connections.exchange("x", ONE, twice, SYNC, (b"select 2", {}))
@@ -118,7 +118,7 @@ async def test_a_lost_line_does_not_deafen_the_one_that_has_its_socket_now(
 
 
 async def test_whoever_has_a_lease_does_not_wait_for_ever_on_a_line_that_has_gone_dead(database_url: str) -> None:
-    port = int(psycopg.conninfo.conninfo_to_dict(database_url)["port"])
+    port = port_of(database_url)
     async with Proxy(port) as proxy:
         holder = Connections(database_url.replace(f":{port}/", f":{proxy.port}/"), "line", lease_seconds=0.2)
         assert (await holder.exchange("x", ONE))[0].rows == [(1,)]

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from holdfast.errors import Fenced, LostRace, Unreachable
-from holdfast.store.interface import Batch, Lease, Withdrawal
+from holdfast.store.interface import Batch, Lease, SignalRow, Withdrawal
 from holdfast.store.postgres import PostgresStore
 from tests.store.stage import (
     PostgresBackstage,
@@ -136,19 +136,11 @@ class Owning:
         await self.stage.submit()
 
 
-def lease_of(signal: object) -> Lease:
+def lease_of(signal: SignalRow) -> Lease:
+    assert signal.node is not None and signal.item is not None
+    assert signal.epoch is not None and signal.attempt is not None
     return Lease(
-        signal.job_id,
-        signal.node,
-        signal.item,
-        signal.epoch,
-        signal.attempt,
-        "work",
-        60.0,
-        False,
-        {},
-        None,
-        0,  # type: ignore[attr-defined]
+        signal.job_id, signal.node, signal.item, signal.epoch, signal.attempt, "work", 60.0, False, {}, None, 0
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.embedded.cluster import place_of_data
 from holdfast.errors import Unreachable
-from holdfast.store.connection import SYNC, Connections
+from holdfast.store.connection import SYNC, Connections, Statement
 from holdfast.store.listener import Listener
 from holdfast.store.outage import CURED_BY_WAITING, error_of, is_cured_by_waiting, unreachable, words_for
 from tests.chaos.fleet import Server
@@ -71,7 +71,8 @@ async def test_a_backend_that_panics_within_an_exchange_is_a_lost_connection(ser
     connections = Connections(server.new_database(), "line")
     log = place_of_data(server.home) / "pg_wal"
     hidden = log.with_name("pg_wal.hidden")
-    one, fill = (b"select 1", {}), (b"insert into filled values (1)", {})
+    one: Statement = (b"select 1", {})
+    fill: Statement = (b"insert into filled values (1)", {})
     await connections.exchange("x", (b"create table filled (x int)", {}), SYNC, one, fill)
     await connections.exchange("x", (b"select pg_switch_wal()", {}))
     try:

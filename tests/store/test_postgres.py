@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import psycopg
 import pytest
@@ -66,7 +66,7 @@ async def test_a_connection_that_dies_inside_a_cycle_is_a_lost_race(
     await cycle.open(100, 100)
     assert kill_connections(database_url, ROLE) == 1
     batch = Batch(tasks=[TaskWrite(job_id, "n", -1, {})])
-    steps = {
+    steps: dict[str, Callable[[], Awaitable[object]]] = {
         "load": lambda: cycle.load([job_id]),
         "results": lambda: cycle.results(job_id, "n", -1),
         "withdraw": lambda: cycle.withdraw([Withdrawal(job_id, "cancelled", True, {}, ())]),

@@ -68,7 +68,7 @@ class Bench:
         return self.holds
 
     async def run(self, attempt: Attempt) -> Report | None:
-        running = executor(self.registry, self._save, **self.sizes)
+        running = executor(self.registry, self._save, None, **self.sizes)
         try:
             return await asyncio.create_task(running.run(attempt))
         finally:

@@ -223,7 +223,7 @@ def _is_socket(entry: Path) -> bool:
 @isolated
 def closes_its_streams(fails: bool) -> str:
     sys.stdout.close()
-    sys.stderr = None  # type: ignore[assignment]
+    sys.stderr = None
     if fails:
         raise ValueError("bad value")
     return "fine"

@@ -289,6 +289,11 @@ class Nowhere(tzinfo):
     def utcoffset(self, moment: datetime | None) -> timedelta:
         raise LookupError("nobody knows")
 
+    dst = utcoffset
+
+    def tzname(self, moment: datetime | None) -> str:
+        raise LookupError("nobody knows")
+
 
 def nested(levels: int) -> Any:
     value: Any = 1
@@ -502,7 +507,7 @@ async def test_a_param_cannot_stand_in_for_the_context() -> None:
 
 
 async def test_what_a_handler_prints_is_kept_with_its_attempt(
-    captured: Callable[[], None], capsys: pytest.CaptureFixture
+    captured: Callable[[], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     captured()
 

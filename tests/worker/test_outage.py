@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
-import psycopg
 import pytest
 
 from holdfast.define.registry import discover
-from tests.chaos.proxy import BOTH, Proxy
+from tests.chaos.proxy import BOTH, Proxy, port_of
 from tests.conftest import eventually
 from tests.running import SHORT_LEASES, Engine, client_of, serving
 
@@ -26,9 +26,9 @@ nodes:
 
 
 @asynccontextmanager
-async def worker_behind_a_proxy(url: str, **settings: float) -> AsyncIterator[tuple[Engine, Proxy]]:
+async def worker_behind_a_proxy(url: str, **settings: Any) -> AsyncIterator[tuple[Engine, Proxy]]:
     """Only the worker goes through the proxy; the orchestrator and the test see Postgres all the time."""
-    port = int(psycopg.conninfo.conninfo_to_dict(url)["port"])
+    port = port_of(url)
     async with Proxy(port) as proxy, client_of(url) as engine, serving(url, work=False, **settings):
         proxied = url.replace(f":{port}/", f":{proxy.port}/")
         async with serving(proxied, discover(["tests.worker.saving"]), orchestrate=False, **settings):

@@ -21,7 +21,7 @@ class Box(BaseModel):
     east: float
 
 
-def stack(item: str, size: int = 1, *, scale: float = 1.0, tags: list | None = None) -> None: ...
+def stack(item: str, size: int = 1, *, scale: float = 1.0, tags: list[Any] | None = None) -> None: ...
 
 
 def found(function: Any) -> Handler:

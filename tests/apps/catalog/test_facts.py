@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.apps.catalog.facts import COG, FILE, PROJECTION, RASTER, item_from_facts
+from holdfast.apps.catalog.extensions import FILE, PROJECTION, RASTER
+from holdfast.apps.catalog.facts import COG, item_from_facts
 from holdfast.apps.catalog.interface import InvalidItem
 from holdfast.apps.catalog.validating import as_current, check_item, unchecked
 from tests.apps.catalog.conftest import facts, item, sha256

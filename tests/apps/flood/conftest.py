@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import rasterio
 from affine import Affine
 from numpy.typing import NDArray
 
+from holdfast import Context
 from holdfast.apps.flood.generate import generate
 
 YEARS = (10, 100, 1000)
@@ -65,10 +65,20 @@ def write_tile() -> Callable[..., Path]:
     return write
 
 
-@pytest.fixture
-def log() -> SimpleNamespace:
+class Quiet(Context):
     """All that these handlers use of a context, when they are called as plain functions."""
-    return SimpleNamespace(log=lambda message, **fields: None, results=lambda node: iter(()))
+
+    def __init__(self) -> None: ...
+
+    def log(self, message: str, **fields: Any) -> None: ...
+
+    def results(self, node: str, offset: int = 0, limit: int | None = None) -> Iterator[Any]:
+        return iter(())
+
+
+@pytest.fixture
+def log() -> Context:
+    return Quiet()
 
 
 def depths(seed: int, shape: tuple[int, int] = (512, 512)) -> NDArray[np.float32]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rio_cogeo import cog_validate
+from rio_cogeo.cogeo import cog_validate
 
 import holdfast.apps.flood as flood
 from holdfast.apps.catalog.interface import all_items

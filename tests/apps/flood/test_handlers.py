@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,12 +13,12 @@ import rasterio
 from PIL import Image
 
 import holdfast.apps.flood as flood
-from holdfast import Permanent, load_file
+from holdfast import Context, Permanent, load_file
 from holdfast.testing import JobResult, run_workflow_async
 
 pytestmark = pytest.mark.anyio
 MERGE = Path(flood.__file__).with_name("flood_merge.yaml")
-HANDLERS = [flood.inventory, flood.band_stack, flood.merge, flood.quicklook]
+HANDLERS: list[Callable[..., Any]] = [flood.inventory, flood.band_stack, flood.merge, flood.quicklook]
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ async def test_a_bad_tile_fails_its_item_with_its_name_and_the_others_are_made(h
     assert len(list((home / "storage/silver/flood/CIV").rglob("*.tif"))) == 7
 
 
-def test_an_inventory_may_be_told_what_to_expect_by_a_file(home: Path, log: SimpleNamespace) -> None:
+def test_an_inventory_may_be_told_what_to_expect_by_a_file(home: Path, log: Context) -> None:
     place = sorted((home / "storage/bronze/flood/CIV/pluvial_defended").glob("*_RP0100.tif"))[0].name.split("_")[0]
     for path in (home / "storage/bronze/flood/CIV/pluvial_defended").glob(f"{place}_*"):
         path.unlink()
@@ -75,12 +75,12 @@ def test_an_inventory_may_be_told_what_to_expect_by_a_file(home: Path, log: Simp
 
 
 @pytest.mark.parametrize("path", ["/etc", "../other", "bronze/../../x"])
-def test_a_path_that_leads_out_of_the_storage_is_refused(home: Path, log: SimpleNamespace, path: str) -> None:
+def test_a_path_that_leads_out_of_the_storage_is_refused(home: Path, log: Context, path: str) -> None:
     with pytest.raises(Permanent, match="is refused"):
         flood.inventory("CIV", path, ctx=log)
 
 
-def test_a_merge_wants_to_know_which_stacks(home: Path, log: SimpleNamespace) -> None:
+def test_a_merge_wants_to_know_which_stacks(home: Path, log: Context) -> None:
     with pytest.raises(Permanent, match="either `stacks` or the `node`"):
         flood.merge("gold/x.tif", ctx=log)
 

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import psycopg
 import pytest
-from rio_cogeo import cog_validate
+from rio_cogeo.cogeo import cog_validate
 
 import holdfast.apps.flood as flood
 from holdfast import Permanent, load_file, load_text

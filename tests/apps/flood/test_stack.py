@@ -235,7 +235,7 @@ def _killed_before_the_rename(folder: Path) -> None:
     def kill(path: Path, **options: Any) -> None:
         os.kill(os.getpid(), 9)
 
-    raster.cog_validate = kill
+    pytest.MonkeyPatch().setattr(raster, "cog_validate", kill)
     make(folder)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import struct
 import warnings
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy
 import orjson
@@ -19,6 +20,7 @@ from holdfast.store.interface import JobFacts, Lease
 from holdfast.worker.execute import begin
 from tests.worker.attempts import lease, means
 
+Answer = TypeVar("Answer")
 PLACES = {
     "EPSG:4326": from_origin(-5.5, 6.5, 0.001, 0.001),
     "EPSG:32630": from_origin(500_000, 700_000, 30, 30),
@@ -28,6 +30,10 @@ PLACES = {
 
 class Died(Exception):
     """Stands for whatever ends an attempt at a checkpoint."""
+
+
+def wait(work: Coroutine[Any, Any, Answer]) -> Answer:
+    return asyncio.run(work)
 
 
 class Task:
@@ -58,7 +64,7 @@ class Task:
                 raise Died
             return True
 
-        return Context(running, means(save, home=self._home), asyncio.run)
+        return Context(running, means(save, home=self._home), wait)
 
 
 def ramp(bands: int, height: int, width: int, dtype: str) -> Any:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import rasterio
@@ -112,7 +113,7 @@ def test_each_limit_holds_by_itself(storage: Path) -> None:
 
 @pytest.mark.parametrize("layout", [{}, {"tiled": True, "blockxsize": 128, "blockysize": 128, "compress": "deflate"}])
 @pytest.mark.parametrize("share", [0.02, 0.5, 0.9])
-def test_a_truncated_raster_is_found(layout: dict[str, object], share: float, storage: Path, task: Task) -> None:
+def test_a_truncated_raster_is_found(layout: dict[str, Any], share: float, storage: Path, task: Task) -> None:
     whole = make(storage / "bronze" / "whole.tif", ramp(2, 500, 700, "int16"), **layout)
     # As a COG the header comes first: cut off, it still opens.
     create_cog("bronze/whole.tif", "gold/cog.tif", ctx=task.attempt())
@@ -160,7 +161,7 @@ def test_other_kinds_are_read_by_their_own_driver(driver: str, storage: Path, ta
 
 
 def test_windows_cover_every_pixel_once(storage: Path) -> None:
-    layouts = [{}, {"tiled": True, "blockxsize": 64, "blockysize": 32}]
+    layouts: list[dict[str, Any]] = [{}, {"tiled": True, "blockxsize": 64, "blockysize": 32}]
     for number, layout in enumerate(layouts):
         path = make(storage / "bronze" / f"{number}.tif", ramp(2, 200, 300, "float32"), **layout)
         with rasterio.open(path) as dataset:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast import Permanent, RetryAfter, Transient
 from holdfast.apps.raster import sources
 from holdfast.apps.raster.handlers import blob_to_mount
+from holdfast.apps.raster.objects import scrubbed
 from tests.apps.raster.making import Task
 from tests.apps.raster.server import SIGNATURE, Files, serving
 
@@ -156,7 +158,7 @@ def test_a_signature_is_never_told(files: Files, task: Task, monkeypatch: pytest
     context = task.attempt()
     seen = [blob_to_mount(address, checkpoint_mb=0.1, ctx=context), *task.saved, *context._attempt.log_lines]
     task.saved.clear()
-    accidents = [
+    accidents: list[dict[str, Any]] = [
         {"status": 404},
         {"status": 500},
         {"status": 503, "headers": {"Retry-After": "1"}},
@@ -185,17 +187,18 @@ def error_of(address: str, task: Task) -> str:
     try:
         blob_to_mount(address, ctx=task.attempt())
     except Exception as problem:
-        told = repr(problem)
-        cause = problem
-        while (cause := cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)) is not None:
+        told = ""
+        cause: BaseException | None = problem
+        while cause is not None:
             told += repr(cause)
+            cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
         return told
     raise AssertionError("it should have failed")
 
 
 def test_what_libraries_say_is_scrubbed() -> None:
     told = "GET https://user:pw@host/a.tif?sig=abc&x=1 failed (see https://host/b?token=def) why? nobody knows"
-    assert sources.scrubbed(told) == "GET https://host/a.tif?… failed (see https://host/b?… why? nobody knows"
+    assert scrubbed(told) == "GET https://host/a.tif?… failed (see https://host/b?… why? nobody knows"
 
 
 @pytest.mark.parametrize(
