@@ -20,7 +20,7 @@ from holdfast.define.registry import Registry, describe, discover
 from holdfast.settings import Settings
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.reading import Reader
-from holdfast.store.status import event_json, status_json
+from holdfast.views.jobs import event_json, status_json
 from holdfast.worker import builtin
 from tests.conftest import eventually
 

@@ -12,11 +12,11 @@ from holdfast.define.definition import Definition
 from holdfast.operations import gates, recovering, submitting
 from holdfast.operations.scope import Scope
 from holdfast.operations.submitting import Submission
-from holdfast.plans import JobPlan, SteeringPlan
 from holdfast.store.gates import BreakerView, LimitView
 from holdfast.store.interface import NewJob
 from holdfast.store.migrate import ensure_schema
 from holdfast.store.postgres import PostgresStore
+from holdfast.views.plans import JobPlan, SteeringPlan
 
 
 class Client:

@@ -44,7 +44,7 @@ from holdfast.store.migrate import ensure_schema
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.reading import Reader
 from holdfast.store.scratch import create_scratch, drop_scratch
-from holdfast.store.status import event_json, status_json
+from holdfast.views.jobs import event_json, status_json
 
 Handlers = Mapping[str, Callable[..., Any]] | Iterable[Callable[..., Any]]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 import typer
 from rich.table import Table
@@ -15,10 +14,11 @@ from holdfast.cli.streams import answer, answer_json, harmless, say, show
 from holdfast.cli.words import counted, cut, day_and_clock
 from holdfast.client import Client
 from holdfast.errors import ExitCode, InvalidInput, Refused
+from holdfast.moments import moment
 from holdfast.operations.gates import BreakerVerb
 from holdfast.settings import Settings
 from holdfast.store.gates import BreakerView
-from holdfast.store.status import moment
+from holdfast.views.gates import breaker_json
 
 DONE_WORDS = {"open": "is held open", "close": "is closed", "reset": "is closed and has forgotten its failures"}
 
@@ -67,25 +67,6 @@ async def _change(
     if verb == "open":
         say(f"  → Close it with: {command(f'breakers close {name}', database_url)}")
     return ExitCode.DONE
-
-
-def breaker_json(one: BreakerView) -> dict[str, Any]:
-    return {
-        "name": one.name,
-        "state": one.state,
-        "held_by": one.actor if one.held else None,
-        "since": moment(one.since),
-        "until": moment(one.until),
-        "has_probe": one.has_probe,
-        "calls": one.calls,
-        "failed": one.failed,
-        "window_calls": one.window_calls,
-        "successes": one.successes,
-        "waiting": one.waiting,
-        "running": one.running,
-        "reason": one.reason,
-        "actor": one.actor,
-    }
 
 
 def _tell(breakers: Sequence[BreakerView], *, as_json: bool, database_url: str | None) -> None:

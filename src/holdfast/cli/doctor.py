@@ -32,15 +32,16 @@ from holdfast.cli.session import begin, command, drive, has_database
 from holdfast.cli.streams import answer_json, harmless, show
 from holdfast.cli.words import age, counted, duration
 from holdfast.errors import ExitCode, HoldfastError, Unreachable
+from holdfast.moments import moment
 from holdfast.settings import Settings
 from holdfast.store.connection import Connection, Connections, connect
 from holdfast.store.fleet import NO_FLEET, Fleet
 from holdfast.store.migrate import SchemaStatus, foreign_schema
 from holdfast.store.migrate import status as schema_status
 from holdfast.store.reading import Reader, ServerFacts
-from holdfast.store.status import fleet_json, moment
 from holdfast.store.usable import refuse_shared_sessions, try_to_write
 from holdfast.version import __version__
+from holdfast.views.fleet import fleet_json
 from holdfast.worker import landlock, network
 
 OLDEST_POSTGRES = 15

@@ -19,7 +19,7 @@ from holdfast.core.states import JOB_TERMINAL, JobStatus
 from holdfast.define.definition import Definition
 from holdfast.errors import ExitCode, Refused
 from holdfast.store.reading import FailedItems, Reader, Snapshot
-from holdfast.store.status import status_json
+from holdfast.views.jobs import status_json
 
 SHOWN_STAGES = 3
 _EXIT_CODES = {

@@ -11,8 +11,8 @@ from holdfast.cli.session import command
 from holdfast.cli.streams import harmless
 from holdfast.cli.words import age, counted, duration, elapsed, short
 from holdfast.define.registry import Registry, discover
+from holdfast.moments import moment
 from holdfast.store.fleet import Fleet, JobsWithoutOwner, OrchestratorView, UnservedTasks, WorkerView
-from holdfast.store.status import moment
 
 
 def orchestrator_text(one: OrchestratorView) -> str:

@@ -15,8 +15,8 @@ from holdfast.errors import ExitCode
 from holdfast.settings import Settings
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.reading import Reader
-from holdfast.store.status import moment
 from holdfast.store.tidying import ActionView, Finding, LeaderView, Tidying
+from holdfast.views.upkeep import action_json, finding_json, leader_json
 
 LIST_LENGTH = 50
 
@@ -97,41 +97,3 @@ def _where(row: dict[str, Any]) -> str:
     if row["node"] is not None:
         where += f" {row['node']}"
     return where + (f"[{row['index']}]" if row["index"] is not None else "")
-
-
-def finding_json(finding: Finding) -> dict[str, Any]:
-    return {
-        "duty": finding.duty,
-        "action": finding.action,
-        "job_id": finding.job_id,
-        "node": finding.node,
-        "index": finding.item,
-        "reason": finding.reason,
-        "before": finding.before,
-        "after": finding.after,
-    }
-
-
-def action_json(action: ActionView) -> dict[str, Any]:
-    return {
-        "run": action.run,
-        "duty": action.duty,
-        "action": action.action,
-        "job_id": action.job_id,
-        "node": action.node,
-        "index": action.item,
-        "reason": action.reason,
-        "before": action.before,
-        "after": action.after,
-        "at": moment(action.at),
-    }
-
-
-def leader_json(leader: LeaderView | None) -> dict[str, Any] | None:
-    if leader is None:
-        return None
-    return {
-        "holder": leader.holder,
-        "since": moment(leader.since),
-        "lease_seconds": round(leader.lease_seconds, 3),
-    }

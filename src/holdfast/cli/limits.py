@@ -17,7 +17,7 @@ from holdfast.errors import ExitCode, InvalidInput
 from holdfast.operations.gates import check_limit
 from holdfast.settings import Settings
 from holdfast.store.gates import LimitView
-from holdfast.store.status import moment
+from holdfast.views.gates import limit_json
 
 
 def list_limits(*, as_json: bool, database_url: str | None) -> int:
@@ -91,21 +91,6 @@ def _rate(text: str) -> tuple[int, float]:
         raise InvalidInput(
             f"'{shown_name(text)}' is not a rate.", remedy="A rate is how many in how many seconds: --rate 100/60"
         ) from None
-
-
-def limit_json(one: LimitView) -> dict[str, Any]:
-    return {
-        "name": one.name,
-        "tenant": one.tenant or None,
-        "concurrency": one.concurrency,
-        "rate": {"limit": one.burst, "per_seconds": round(one.burst / one.rate, 6)} if one.burst and one.rate else None,
-        "backlog": one.backlog,
-        "running": one.running,
-        "waiting": one.waiting,
-        "open_jobs": one.open_jobs,
-        "changed_at": moment(one.changed_at),
-        "actor": one.actor,
-    }
 
 
 def terms(one: LimitView) -> str:

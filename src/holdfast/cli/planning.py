@@ -17,8 +17,8 @@ from holdfast.cli.words import counted, cut, short
 from holdfast.core.recovering import Action, Step
 from holdfast.core.steering import Change, SteeringVerb
 from holdfast.errors import Refused
-from holdfast.plans import AnyPlan, JobPlan, SteeringPlan
 from holdfast.store.reading import Reader
+from holdfast.views.plans import AnyPlan, JobPlan, SteeringPlan
 
 
 async def tell_plan(

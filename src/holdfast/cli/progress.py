@@ -18,7 +18,7 @@ from holdfast.cli.words import cut, elapsed, short
 from holdfast.core.states import JOB_TERMINAL
 from holdfast.errors import Unreachable
 from holdfast.store.reading import Reader, Snapshot
-from holdfast.store.status import status_json
+from holdfast.views.jobs import status_json
 
 LOOK_SECONDS = 0.2
 FAN_OUT_LINE_SECONDS = 2.0

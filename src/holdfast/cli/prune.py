@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 import typer
 from rich.table import Table
@@ -13,9 +12,10 @@ from holdfast.cli.session import begin, command, drive, has_database, open_datab
 from holdfast.cli.streams import answer, answer_json, asides, say, show
 from holdfast.cli.words import counted, cut, day_and_clock, parse_duration, size
 from holdfast.errors import ExitCode, Refused
+from holdfast.moments import moment
 from holdfast.settings import Settings
 from holdfast.store.pruning import EVERY_STATUS, OldestLeft, Pruned, Pruning
-from holdfast.store.status import moment
+from holdfast.views.upkeep import pruned_json
 
 TOLD_JOBS = 10_000
 """After how many jobs who waits hears that it goes on."""
@@ -121,15 +121,3 @@ def _table(pruned: Sequence[Pruned]) -> Table:
         numbers = (f"{one.jobs:,}", f"{one.tasks:,}", size(one.bytes))
         table.add_row(cut(one.workflow_id, 40), one.status, *numbers, day_and_clock(moment(one.oldest)))
     return table
-
-
-def pruned_json(pruned: Sequence[Pruned], left: OldestLeft | None, leftovers: int, *, dry_run: bool) -> dict[str, Any]:
-    return {
-        "dry_run": dry_run,
-        "jobs": sum(one.jobs for one in pruned),
-        "tasks": sum(one.tasks for one in pruned),
-        "bytes": sum(one.bytes for one in pruned),
-        "pruned": [one._asdict() | {"oldest": moment(one.oldest)} for one in pruned],
-        "oldest_left": left._asdict() | {"finished_at": moment(left.finished_at)} if left is not None else None,
-        "leftovers": leftovers,
-    }

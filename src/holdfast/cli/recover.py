@@ -31,10 +31,10 @@ from holdfast.core.states import JOB_TERMINAL
 from holdfast.define.node import NodeType
 from holdfast.define.registry import Registry, discover
 from holdfast.errors import ExitCode, InvalidInput, Refused
-from holdfast.plans import JobPlan, items_text, refused
 from holdfast.settings import Settings
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.reading import Reader
+from holdfast.views.plans import JobPlan, items_text, refused
 
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
 

@@ -20,7 +20,8 @@ from holdfast.errors import ExitCode, NotFound
 from holdfast.settings import Settings
 from holdfast.store.fleet import NO_FLEET
 from holdfast.store.reading import Reader, Snapshot
-from holdfast.store.status import attempt_json, event_json, fleet_json, job_line_json, status_json
+from holdfast.views.fleet import fleet_json
+from holdfast.views.jobs import attempt_json, event_json, job_line_json, status_json
 
 LIST_LENGTH = 20
 LOGS_LENGTH = 1000

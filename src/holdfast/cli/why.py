@@ -13,10 +13,10 @@ from holdfast.cli.streams import answer_json, harmless, show
 from holdfast.cli.words import age, clock, counted, cut, elapsed, short
 from holdfast.core.states import JOB_TERMINAL
 from holdfast.errors import ExitCode
+from holdfast.moments import moment
 from holdfast.settings import Settings
 from holdfast.store.reading import Standing
-from holdfast.store.status import moment
-from holdfast.store.why import Cause, Reason, reasons, why_json
+from holdfast.views.why import Cause, Reason, reasons, why_json
 
 SHOWN_NODES = 5
 WIDTH = 400

@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 
 from holdfast.janitor.duty import DELETE, Duty
+from holdfast.moments import moment
 from holdfast.store.pruning import Pruned
-from holdfast.store.status import moment
 from holdfast.store.tidying import Finding, Tidying
 
 LOOK_JOBS = 10_000

@@ -14,10 +14,10 @@ from holdfast.core.steering import OpenJob, OpenNode, SteeringVerb, make_steerin
 from holdfast.define.program import Program
 from holdfast.errors import PayloadRefused
 from holdfast.operations.scope import Scope
-from holdfast.plans import JobPlan, SteeringPlan, refused, unknown_items
 from holdfast.store.planning import looking_at
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.reading import Reader, Snapshot, Standing, no_such_job
+from holdfast.views.plans import JobPlan, SteeringPlan, refused, unknown_items
 
 LAST_ITEM = 2**31 - 1
 """The last item that a row can name."""

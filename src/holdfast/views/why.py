@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from holdfast.core.states import JOB_TERMINAL, TERMINAL, JobStatus, Status
 from holdfast.define.node import NodeType
+from holdfast.moments import moment
 from holdfast.store.fleet import WorkerView
 from holdfast.store.reading import NodeView, QueuedTasks, Standing
-from holdfast.store.status import error_json, moment
+from holdfast.views.jobs import error_json
 
 SET_ASIDE = "orchestrator_error: "
 

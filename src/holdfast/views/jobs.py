@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import takewhile
 from typing import Any
 
@@ -10,7 +10,7 @@ from holdfast.core.advising import Advice
 from holdfast.core.signals import Verb
 from holdfast.core.states import JobStatus, Status
 from holdfast.define.node import Importance, Node, NodeType
-from holdfast.store.fleet import Fleet, UnservedTasks
+from holdfast.moments import epoch_moment, moment
 from holdfast.store.reading import (
     AttemptView,
     Deliverable,
@@ -22,6 +22,7 @@ from holdfast.store.reading import (
     QueueView,
     Snapshot,
 )
+from holdfast.views.fleet import unserved_json
 
 _BORDERS = (NodeType.START, NodeType.END)
 _BAD = (Status.FAILED, Status.CANCELLED)
@@ -112,60 +113,6 @@ def attempt_json(attempt: AttemptView) -> dict[str, Any]:
     }
 
 
-def fleet_json(fleet: Fleet) -> dict[str, Any]:
-    """Four lists, each key documented in the reference."""
-    return {
-        "orchestrators": [
-            {
-                "id": one.orchestrator_id,
-                "name": one.name,
-                "version": one.version,
-                "started_at": moment(one.started_at),
-                "lease_seconds": round(one.lease_seconds, 3),
-                "jobs": one.jobs,
-                "oldest_job": one.oldest_job,
-                "oldest_created_at": moment(one.oldest_created_at),
-            }
-            for one in fleet.orchestrators
-        ],
-        "workers": [
-            {
-                "id": one.worker_id,
-                "name": one.name,
-                "version": one.version,
-                "queues": one.queues,
-                "handlers": one.handlers,
-                "concurrency": one.concurrency,
-                "tasks": one.tasks,
-                "lease_seconds": round(one.lease_seconds, 3),
-                "started_at": moment(one.started_at),
-            }
-            for one in fleet.workers
-        ],
-        "without_owner": [
-            {
-                "owner_id": one.owner_id,
-                "owner": one.owner,
-                "since": moment(one.since),
-                "jobs": one.jobs,
-                "oldest_job": one.oldest_job,
-            }
-            for one in fleet.without_owner
-        ],
-        "unserved": [unserved_json(one) for one in fleet.unserved],
-    }
-
-
-def unserved_json(one: UnservedTasks) -> dict[str, Any]:
-    return {
-        "cause": one.cause,
-        "queue": one.queue,
-        "handler": one.handler,
-        "tasks": one.tasks,
-        "since": moment(one.since),
-    }
-
-
 def error_json(error: dict[str, Any] | None) -> dict[str, Any] | None:
     """An error with its keys in the contract's order, which jsonb forgets, and a time that people can read."""
     if error is None:
@@ -178,17 +125,6 @@ def held_json(hold: Hold | None) -> dict[str, Any] | None:
     if hold is None:
         return None
     return {"by": hold.by, "name": hold.name, "since": moment(hold.since), "until": moment(hold.until)}
-
-
-def moment(time: datetime | None) -> str | None:
-    """RFC 3339 in UTC."""
-    if time is None:
-        return None
-    return time.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
-
-
-def epoch_moment(seconds: float) -> str | None:
-    return moment(datetime.fromtimestamp(seconds, UTC))
 
 
 def _node_json(snapshot: Snapshot, node: Node) -> dict[str, Any]:

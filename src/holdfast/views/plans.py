@@ -15,7 +15,7 @@ from holdfast.core.signals import Request
 from holdfast.core.states import JobState, Status
 from holdfast.core.steering import OpenJob, Steering, SteeringStep, steering_id
 from holdfast.errors import HoldfastError, InvalidInput, NotFound, Refused
-from holdfast.store.status import epoch_moment
+from holdfast.moments import epoch_moment
 
 _JOB = re.compile(r"(holdfast [a-z-]+ )JOB\b")
 
