@@ -12,6 +12,7 @@ from holdfast.core import fanning, holding, rechecking, recovering, reporting, s
 from holdfast.core.breaking import BreakerState
 from holdfast.core.dispatching import dispatch
 from holdfast.core.effects import AnswerSignal, Effect
+from holdfast.core.events import END_OF_JOB, EventName
 from holdfast.core.failing import failure
 from holdfast.core.outcome import counts, default_result, first_error, job_status, stops_the_job, was_cancelled
 from holdfast.core.readiness import Verdict, decide
@@ -69,7 +70,7 @@ def advance(state: JobState, signal: Signal, now: float) -> list[Effect]:
         case PauseRequested():
             _pause(turn, signal)
         case OwnerChanged():
-            turn.emit("owner_changed", data={"owner": signal.owner, "previous": signal.previous})
+            turn.emit(EventName.OWNER_CHANGED, data={"owner": signal.owner, "previous": signal.previous})
         case BreakerChanged():
             _breaker_changed(turn, signal)
         case BreakerSeen():
@@ -174,7 +175,7 @@ def _begin(turn: Turn, node: NodeState) -> None:
     if program.node.type in (NodeType.START, NodeType.END):
         turn.finish_node(node, Trigger.DECIDED)
         return
-    turn.emit("node_ready", node.name)
+    turn.emit(EventName.NODE_READY, node.name)
     if program.task is not None and not program.has_items and turn.state.has_made_enough:
         turn.state.touch(node)  # Its turn comes with WorkContinued.
     else:
@@ -251,7 +252,7 @@ def _breaker_changed(turn: Turn, signal: BreakerChanged) -> None:
     """A report of this job opened or closed a breaker: its events tell it, though all jobs behind it are concerned."""
     told = {"breaker": signal.name, "reason": signal.reason, "until": signal.until}
     is_shut = signal.state is BreakerState.OPEN
-    turn.emit("breaker_opened" if is_shut else "breaker_closed", data=told)
+    turn.emit(EventName.BREAKER_OPENED if is_shut else EventName.BREAKER_CLOSED, data=told)
     holding.breaker_seen(turn, BreakerSeen(signal.name, is_shut, signal.until))
 
 
@@ -274,7 +275,7 @@ def _recheck(turn: Turn, signal: InconsistencyFound) -> None:
     stopping.time_passed(turn)
     is_over = all(node.status in TERMINAL for node in state.nodes.values())
     if done or turn.effects or is_over:
-        turn.emit("janitor_acted", data={"duty": signal.duty, "reason": signal.reason, **done})
+        turn.emit(EventName.JANITOR_ACTED, data={"duty": signal.duty, "reason": signal.reason, **done})
     if is_over and not turn.finished:
         _finish_job(turn)
 
@@ -378,4 +379,4 @@ def _finish_job(turn: Turn) -> None:
     state.holds.clear()
     state.finished_at = turn.moment()
     data = {"code": state.error["code"], "message": state.error["message"]} if state.error else None
-    turn.emit(f"job_{status}", data=data)
+    turn.emit(END_OF_JOB[status], data=data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.core.effects import OWN_TASK, CreateTasks, EnqueueTasks
+from holdfast.core.events import EventName
 from holdfast.core.limiting import limits_of
 from holdfast.core.states import NodeState, Trigger
 from holdfast.core.turn import Turn
@@ -24,5 +25,5 @@ def dispatch(turn: Turn, node: NodeState) -> None:
     if node.batch_size is None:
         node.started_at = turn.moment()
     turn.state.touch(node)
-    turn.emit("node_dispatched", node.name, data={"queue": program.spec.queue, "handler": program.spec.handler})
+    turn.emit(EventName.NODE_DISPATCHED, node.name, data={"queue": program.spec.queue, "handler": program.spec.handler})
     turn.start_job()

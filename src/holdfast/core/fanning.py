@@ -21,6 +21,7 @@ from holdfast.core.effects import (
     FailTask,
     WithdrawTasks,
 )
+from holdfast.core.events import EventName
 from holdfast.core.failing import failure
 from holdfast.core.limiting import limits_of
 from holdfast.core.states import JOB_CANCELLED, UPSTREAM_FAILED, JobState, NodeState, Status, StopCause, Trigger
@@ -56,7 +57,7 @@ def _begin_items(turn: Turn, node: NodeState, items: Sequence[Any], told: dict[s
     node.move(Trigger.EXPANDED)
     node.started_at = turn.moment()
     turn.state.touch(node)
-    turn.emit("node_dispatched", node.name, data=told)
+    turn.emit(EventName.NODE_DISPATCHED, node.name, data=told)
     turn.start_job()
     expand_chunk(turn, node, items)
 
@@ -174,7 +175,7 @@ def expand_chunk(turn: Turn, node: NodeState, items: Sequence[Any], limit: int |
     node.expanded = last
     turn.state.touch(node)
     if last > first:
-        turn.emit("task_ready", node.name, data={"first": first, "last": last - 1})
+        turn.emit(EventName.TASK_READY, node.name, data={"first": first, "last": last - 1})
     cut_short(turn, node)
     fill_window(turn, node)
     settle_items(turn, node)
@@ -183,7 +184,7 @@ def expand_chunk(turn: Turn, node: NodeState, items: Sequence[Any], limit: int |
 def _refuse_item(turn: Turn, node: NodeState, index: int, problem: TemplateError | PayloadRefused) -> None:
     error = failure(problem.code, str(problem), permanent=True, at=turn.now, node=node.name, item=index)
     turn.effects.append(FailTask(node.name, index, error, node.base_epoch, node.base_attempt))
-    turn.emit("task_failed", node.name, index, data={"code": error["code"], "message": error["message"]})
+    turn.emit(EventName.TASK_FAILED, node.name, index, data={"code": error["code"], "message": error["message"]})
     node.failed += 1
     node.error = node.error or error
 
@@ -227,7 +228,7 @@ def items_withdrawn(turn: Turn, items: dict[str, list[int]]) -> None:
         node.cancelled += len(found)
         turn.state.touch(node)
         reason = TOO_MANY_FAILED if is_cut_short(node) else UPSTREAM_FAILED
-        turn.emit("task_cancelled", name, data={"items": ranges(found), "count": len(found), "reason": reason})
+        turn.emit(EventName.TASK_CANCELLED, name, data={"items": ranges(found), "count": len(found), "reason": reason})
         if node.status is Status.RUNNING:
             settle_items(turn, node)
 
@@ -253,14 +254,18 @@ def fill_window(turn: Turn, node: NodeState) -> None:
     if node.waiting:
         count = min(node.waiting, window - node.queued)
         turn.effects.append(EnqueueWaiting(node.name, spec, count, turn.state.queued_now, limits))
-        turn.emit("task_dispatched" if program.has_items else "node_dispatched", node.name, data={"count": count})
+        turn.emit(
+            EventName.TASK_DISPATCHED if program.has_items else EventName.NODE_DISPATCHED,
+            node.name,
+            data={"count": count},
+        )
         node.waiting -= count
         turn.state.touch(node)
     if node.enqueued >= node.expanded or node.queued > window // 2:
         return
     first, last = node.enqueued, min(node.enqueued + window - node.queued, node.expanded) - 1
     turn.effects.append(EnqueueTasks(node.name, spec, first, last, turn.state.queued_now, limits))
-    turn.emit("task_dispatched", node.name, data={"first": first, "last": last})
+    turn.emit(EventName.TASK_DISPATCHED, node.name, data={"first": first, "last": last})
     node.enqueued = last + 1
     turn.state.touch(node)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from holdfast.core.breaking import Breaker, BreakerState, Call, feed
 from holdfast.core.effects import OWN_TASK, ReleaseTasks
+from holdfast.core.events import EventName
 from holdfast.core.failing import is_permanent
 from holdfast.core.signals import BreakerChanged, BreakerSeen, Outcome, PauseRequested, TaskReported
 from holdfast.core.states import PAUSE, TERMINAL, Hold, JobState
@@ -108,10 +109,10 @@ def breaker_seen(turn: Turn, signal: BreakerSeen) -> None:
     told = {"by": BREAKER, "name": signal.name}
     if hold is None:
         state.holds.append(Hold(BREAKER, signal.name, turn.now, signal.until))
-        turn.emit("job_held", data=told | {"until": signal.until})
+        turn.emit(EventName.JOB_HELD, data=told | {"until": signal.until})
     else:
         state.holds.remove(hold)
-        turn.emit("job_released", data=told | {"since": hold.since})
+        turn.emit(EventName.JOB_RELEASED, data=told | {"since": hold.since})
     state.job_touched = True
 
 
@@ -121,12 +122,12 @@ def pause(turn: Turn, signal: PauseRequested) -> None:
     told = {"by": PAUSE, "name": signal.actor, "reason": signal.reason}
     if hold is None:
         state.holds.append(Hold(PAUSE, signal.actor, turn.now))
-        turn.emit("job_held", data=told | {"until": None})
+        turn.emit(EventName.JOB_HELD, data=told | {"until": None})
     else:
         state.holds.remove(hold)
         seconds = max(0.0, turn.now - hold.since)
         if state.deadline_at is not None:
             state.deadline_at += seconds
         turn.effects.append(ReleaseTasks(seconds))
-        turn.emit("job_released", data=told | {"since": hold.since})
+        turn.emit(EventName.JOB_RELEASED, data=told | {"since": hold.since})
     state.job_touched = True

@@ -10,6 +10,7 @@ from typing import Any
 
 from holdfast.core import fanning, stopping
 from holdfast.core.effects import OWN_TASK, FinishTask, MarkJob, RetryTask
+from holdfast.core.events import EventName
 from holdfast.core.failing import failure
 from holdfast.core.limiting import limits_of
 from holdfast.core.retrying import delay_seconds
@@ -63,7 +64,7 @@ def doubt_end(turn: Turn, signal: InconsistencyFound) -> None:
     )
     turn.effects.append(MarkJob(state.error))
     told = {"duty": signal.duty, "reason": signal.reason, "disagreeing": [one.name for one in wrong]}
-    turn.emit("janitor_acted", data=told)
+    turn.emit(EventName.JANITOR_ACTED, data=told)
 
 
 def _agrees(node: NodeState, counts: TaskCounts) -> bool:

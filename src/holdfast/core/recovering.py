@@ -15,6 +15,7 @@ import orjson
 
 from holdfast.core import fanning
 from holdfast.core.effects import ResetTasks, RestartNode, SkipTasks
+from holdfast.core.events import EventName
 from holdfast.core.foreseeing import Fate, Foresight
 from holdfast.core.outcome import counts, job_status
 from holdfast.core.readiness import SKIPPED_BY_PERSON
@@ -474,7 +475,7 @@ def reset(turn: Turn, signal: RecoveryRequested) -> Refusal | None:
         return MOVED
     state.generation += 1
     state.scope["job"]["generation"] = state.generation
-    turn.emit("job_recovered", data=_told(state, signal, plan, current))
+    turn.emit(EventName.JOB_RECOVERED, data=_told(state, signal, plan, current))
     if state.status in JOB_TERMINAL:
         state.move(JobStatus.RUNNING)
         state.finished_at = state.stop = state.error = state.result = None
@@ -582,7 +583,7 @@ def _send_back(turn: Turn, node: NodeState, selection: Selection, found: Selecte
     turn.state.scope["nodes"].pop(node.name, None)
     turn.state.touch(node)
     turn.effects.append(ResetTasks(node.name, selection, node.enqueued))
-    turn.emit("node_ready", node.name, data={"tasks": found.number(selection)})
+    turn.emit(EventName.NODE_READY, node.name, data={"tasks": found.number(selection)})
 
 
 def _restart(turn: Turn, node: NodeState, found: Selected) -> None:
@@ -616,7 +617,7 @@ def _skip(turn: Turn, node: NodeState, actor: str) -> None:
     """What has not completed of it never will. A fan-out goes on with the items that it has."""
     if node.expanded:
         turn.effects.append(SkipTasks(node.name))
-        turn.emit("task_skipped", node.name, data={"count": node.expanded - node.completed, "by": actor})
+        turn.emit(EventName.TASK_SKIPPED, node.name, data={"count": node.expanded - node.completed, "by": actor})
     node.skipped = node.expanded - node.completed
     node.failed = node.cancelled = node.waiting = 0
     node.enqueued = node.expanded

@@ -6,6 +6,7 @@ from typing import Any
 
 from holdfast.core import fanning
 from holdfast.core.effects import OWN_TASK, FinishTask, RecordAttempt, RetryTask
+from holdfast.core.events import END_OF_TASK, EventName
 from holdfast.core.failing import failure, is_permanent
 from holdfast.core.limiting import limits_of
 from holdfast.core.retrying import delay_seconds, return_pause_seconds
@@ -41,7 +42,7 @@ def task_reported(turn: Turn, signal: TaskReported) -> None:
 
 def reject(turn: Turn, node: str, item: int, epoch: int, worker: str | None) -> None:
     """A report that came too late changes nothing, but it is told."""
-    turn.emit("report_rejected", node, item, data={"epoch": epoch, "worker": worker})
+    turn.emit(EventName.REPORT_REJECTED, node, item, data={"epoch": epoch, "worker": worker})
 
 
 def _failed(turn: Turn, signal: TaskReported, task: TaskView, node: NodeState) -> None:
@@ -161,14 +162,14 @@ def _again(
     if signal.error:
         data |= {"code": signal.error["code"], "message": signal.error["message"]}
     if signal.outcome is Outcome.LOST and not signal.alone:
-        turn.emit("worker_lost", signal.node, signal.item, signal.attempt, {"worker": signal.worker})
+        turn.emit(EventName.WORKER_LOST, signal.node, signal.item, signal.attempt, {"worker": signal.worker})
     if signal.item == OWN_TASK:
         node.move(Trigger.RETRY_SCHEDULED)
         node.retry_at, node.attempt, node.error = due_at, signal.attempt, signal.error
         turn.state.touch(node)
-        turn.emit("node_retry_scheduled", node.name, None, signal.attempt, data)
+        turn.emit(EventName.NODE_RETRY_SCHEDULED, node.name, None, signal.attempt, data)
     else:
-        turn.emit("task_retry_scheduled", node.name, signal.item, signal.attempt, data)
+        turn.emit(EventName.TASK_RETRY_SCHEDULED, node.name, signal.item, signal.attempt, data)
 
 
 def _stopped(turn: Turn, signal: TaskReported) -> dict[str, Any]:
@@ -226,7 +227,7 @@ def _finish(
         told |= {"code": error["code"], "message": error["message"]}
         if status is Status.FAILED:
             node.error = node.error or error
-    turn.emit(f"task_{status}", node.name, signal.item, signal.attempt, told)
+    turn.emit(END_OF_TASK[status], node.name, signal.item, signal.attempt, told)
     if status is Status.FAILED:
         fanning.cut_short(turn, node)
     fanning.fill_window(turn, node)

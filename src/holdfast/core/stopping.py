@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.core.effects import WithdrawTasks
+from holdfast.core.events import EventName
 from holdfast.core.failing import failure
 from holdfast.core.fanning import items_withdrawn, job_timeout, ranges, settle_items
 from holdfast.core.outcome import counts
@@ -121,7 +122,7 @@ def tasks_withdrawn(turn: Turn, signal: TasksWithdrawn) -> None:
         if items and items[0] >= 0:
             data: dict[str, Any] = {"items": ranges(items), "count": len(items)}
             data |= {"code": str(Code.JOB_TIMEOUT)} if timed_out else {"reason": state.stop_reason}
-            turn.emit("task_failed" if timed_out else "task_cancelled", name, data=data)
+            turn.emit(EventName.TASK_FAILED if timed_out else EventName.TASK_CANCELLED, name, data=data)
     for node in list(state.nodes.values()):
         if node.status is Status.PENDING and not node.open_tasks and not _waits_for_the_last(turn, node):
             turn.finish_node(node, Trigger.JOB_STOPPED, reason=state.stop_reason)

@@ -8,17 +8,11 @@ from typing import Any
 import orjson
 
 from holdfast.core.effects import OWN_TASK, Effect, Emit
+from holdfast.core.events import END_OF_NODE, EventName
 from holdfast.core.states import JobState, JobStatus, NodeState, Status, Trigger, node_scope
 from holdfast.define.plain import OutsizedError, Sizes, is_short, too_large
 from holdfast.define.template import Template
 from holdfast.errors import PayloadRefused
-
-NODE_EVENTS = {
-    Status.COMPLETED: "node_completed",
-    Status.FAILED: "node_failed",
-    Status.SKIPPED: "node_skipped",
-    Status.CANCELLED: "node_cancelled",
-}
 
 CLOCK_SLACK_SECONDS = 2.0
 """By how much the clock of the database may step back without anybody caring."""
@@ -45,14 +39,14 @@ class Turn:
 
     def emit(
         self,
-        event: str,
+        event: EventName,
         node: str | None = None,
         item: int | None = None,
         attempt: int | None = None,
         data: dict[str, Any] | None = None,
     ) -> None:
         self.state.seq += 1
-        self.effects.append(Emit(self.state.seq, event, node, None if item == OWN_TASK else item, attempt, data))
+        self.effects.append(Emit(self.state.seq, str(event), node, None if item == OWN_TASK else item, attempt, data))
 
     def finish_node(
         self,
@@ -83,7 +77,7 @@ class Turn:
             }
         elif reason is not None:
             data = {**(data or {}), "reason": reason}
-        self.emit(NODE_EVENTS[node.status], node.name, attempt=attempt, data=data)
+        self.emit(END_OF_NODE[node.status], node.name, attempt=attempt, data=data)
         self.finished.append(node.name)
 
     def scope_of(self, name: str) -> dict[str, Any]:
@@ -123,4 +117,4 @@ class Turn:
         if self.state.status is JobStatus.PENDING:
             self.state.move(JobStatus.RUNNING)
             self.state.started_at = self.moment()
-            self.emit("job_started")
+            self.emit(EventName.JOB_STARTED)
