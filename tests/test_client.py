@@ -235,8 +235,8 @@ async def test_a_resume_that_comes_late_does_not_run_what_failed_again_meanwhile
         await eventually(lambda: engine.store.answer(answer.signal_id or 0))
         assert (await engine.finished(job_id))["generation"] == 2
         late = await engine.store.send(job_id, "recover", "another", "submitted again", sent)
-        applied, reason = await eventually(lambda: engine.store.answer(late))
-        assert not applied and "moved" in reason
+        refused = await eventually(lambda: engine.store.answer(late))
+        assert not refused.applied and "moved" in refused.reason
     assert site.calls == 2
 
 
@@ -476,4 +476,4 @@ async def test_a_tenant_neither_plans_nor_changes_the_jobs_of_another(database_u
     async with running(database_url) as engine:
         await engine.finished(job.job_id)
     assert await theirs.answer(signal_id, seconds=0.0) is None
-    assert await ours.answer(signal_id) == (True, "cancelled")
+    assert await ours.answer(signal_id) == (True, "cancelled", None)

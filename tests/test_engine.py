@@ -468,7 +468,7 @@ nodes:
         await asyncio.wait_for(started.wait(), 20)
         signal_id = await Client(engine.store, Scope(actor="ann")).cancel(job_id, reason="changed my mind")
         status = await engine.finished(job_id)
-        assert await engine.store.answer(signal_id) == (True, "cancelled")
+        assert await engine.store.answer(signal_id) == (True, "cancelled", None)
         seen = await engine.query("select status, count(*) from holdfast.tasks group by status")
         assert await engine.query("select count(*) from holdfast.queue") == [(0,)]
         again = await engine.client.cancel(job_id)
@@ -718,6 +718,6 @@ async def test_a_cancel_is_answered_when_the_last_task_has_finished_and_was_too_
         released.set()
         status = await engine.finished(job_id)
         answer = await engine.store.answer(signal_id)
-    assert answer == (False, "too late: its last tasks have finished, and it is completed")
+    assert answer == (False, "too late: its last tasks have finished, and it is completed", None)
     assert (status["status"], status["error"], set(statuses(status).values())) == ("completed", None, {"completed"})
     assert status["outcome"]["recovery"] == []

@@ -69,7 +69,7 @@ async def test_a_stage_that_failed_after_1924_items_is_retried_alone_and_nothing
         signal_id = await engine.client.recover(job_id, Request(Verb.RETRY, "register"), reason="it was opened")
 
         async def is_answered() -> bool:
-            return await engine.store.answer(signal_id) == (True, "generation 2")
+            return await engine.store.answer(signal_id) == (True, "generation 2", None)
 
         await eventually(is_answered)
         status = await engine.finished(job_id, 60)

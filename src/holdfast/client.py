@@ -13,7 +13,7 @@ from holdfast.operations import gates, recovering, submitting
 from holdfast.operations.scope import Scope
 from holdfast.operations.submitting import Submission
 from holdfast.store.gates import BreakerView, LimitView
-from holdfast.store.interface import NewJob
+from holdfast.store.interface import NewJob, SignalAnswer
 from holdfast.store.migrate import ensure_schema
 from holdfast.store.postgres import PostgresStore
 from holdfast.views.plans import JobPlan, SteeringPlan
@@ -94,7 +94,7 @@ class Client:
         """Ask the job's owner to apply a verb; returns the id of the signal that the owner answers."""
         return await recovering.recover(self._scope, self._store, job_id, request, reason=reason)
 
-    async def answer(self, signal_id: int, *, seconds: float = recovering.ANSWER_SECONDS) -> recovering.Answer | None:
+    async def answer(self, signal_id: int, *, seconds: float = recovering.ANSWER_SECONDS) -> SignalAnswer | None:
         """What the owner answers to a signal; None if it does not answer in that time."""
         return await recovering.answer(self._scope, self._store, signal_id, seconds=seconds)
 

@@ -332,7 +332,8 @@ def test_cancelling_a_finished_job_is_refused_with_the_reason_invariant_4(status
         driver.fail("a", permanent=True)
     driver.run()
     before = (driver.state.error, driver.state.stop, len(driver.events))
-    assert driver.cancel() == [AnswerSignal(7, False, f"too late, it is already {status}")]
+    remedy = "See how it ended with: holdfast status JOB"
+    assert driver.cancel() == [AnswerSignal(7, False, f"too late, it is already {status}", remedy)]
     assert (driver.state.error, driver.state.stop, len(driver.events)) == before
     assert driver.state.status == status
 
@@ -342,7 +343,8 @@ def test_cancelling_twice_is_refused_the_second_time() -> None:
     driver.claim_all()
     driver.cancel()
     driver.now += 10
-    assert driver.cancel(8) == [AnswerSignal(8, False, "it is already stopping (cancelled)")]
+    remedy = "Wait until it has ended: holdfast watch JOB"
+    assert driver.cancel(8) == [AnswerSignal(8, False, "it is already stopping (cancelled)", remedy)]
     assert driver.state.stop == Stop(StopCause.CANCELLED, START + 30)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.core.breaking import Breaker
-from holdfast.store.interface import NodeRow
+from holdfast.store.interface import NodeRow, SignalAnswer
 
 Key = tuple[str, str, int]
 IDLE_IN_TRANSACTION_SECONDS = 20.0
@@ -94,7 +94,7 @@ class Database:
         self.queue: dict[Key, dict[str, Any]] = {}
         self.inbox: dict[int, dict[str, Any]] = {}
         self.events: dict[str, list[Any]] = defaultdict(list)
-        self.answers: dict[int, tuple[bool, str]] = {}
+        self.answers: dict[int, SignalAnswer] = {}
         self.orchestrators: dict[int, dict[str, Any]] = {}
         self.marks: dict[int, int] = {}
         self.open_cycles: dict[int, list[str]] = {}

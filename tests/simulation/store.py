@@ -22,6 +22,7 @@ from holdfast.store.interface import (
     NewJob,
     OpenedGates,
     Report,
+    SignalAnswer,
     SubmitAnswer,
     WorkerIdentity,
 )
@@ -363,6 +364,6 @@ class ModelStore:
         self._after()
         return signal_id
 
-    async def answer(self, signal_id: int) -> tuple[bool, str] | None:
+    async def answer(self, signal_id: int) -> SignalAnswer | None:
         await step()
         return self.db.answers.get(signal_id)

@@ -176,7 +176,7 @@ def test_the_owner_ends_the_leases_of_a_cancelled_job_when_its_grace_is_over_inv
     signal_id = finish(stage.store.send(stage.job_id, "cancel", "ann", ""))
     stage.cycle()
     assert (stage.job["status"], stage.job["reason"]) == ("running", "stopping")
-    assert stage.db.answers[signal_id] == (True, "cancelled")
+    assert stage.db.answers[signal_id] == (True, "cancelled", None)
     stage.db.now += 6
     stage.cycle()
     assert stage.job["status"] == "cancelled"
@@ -270,7 +270,7 @@ def test_a_signal_that_was_sent_to_the_owner_of_a_job_that_ended_meanwhile_is_an
     assert signal_id in stage.db.inbox, "it is not the owner's any more, so it is left for the sweep"
     finish(stage.store.sweep_inbox())
     stage.cycle()
-    assert stage.db.answers[signal_id] == (False, "too late, it is already completed")
+    assert stage.db.answers[signal_id][:2] == (False, "too late, it is already completed")
     assert stage.job["owner"] is None
 
 

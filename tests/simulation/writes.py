@@ -24,6 +24,7 @@ from holdfast.store.interface import (
     ResetWrite,
     RestartWrite,
     RetryWrite,
+    SignalAnswer,
     SkipWrite,
     TaskWrite,
     WaitingWrite,
@@ -256,7 +257,7 @@ def _write_events(db: Database, events: Sequence[EventWrite]) -> None:
 
 def _answer(db: Database, answers: Sequence[AnswerWrite]) -> None:
     for answer in answers:
-        db.answers.setdefault(answer.signal_id, (answer.applied, answer.reason))
+        db.answers.setdefault(answer.signal_id, SignalAnswer(answer.applied, answer.reason, answer.remedy))
 
 
 def _write_breakers(db: Database, breakers: Sequence[BreakerWrite]) -> None:

@@ -145,10 +145,10 @@ async def test_a_signal_is_handled_exactly_once(stage: Stage) -> None:
     signal_id = await stage.store.send(job_id, "cancel", "someone", "")
     assert await stage.store.answer(signal_id) is None
     assert [s.id for s in await stage.signals(me)] == [signal_id]
-    answers = [AnswerWrite(signal_id, job_id, False, "it is too late")]
+    answers = [AnswerWrite(signal_id, job_id, False, "it is too late", "See it: holdfast status JOB")]
     await stage.commit(me, Batch(handled=[signal_id], answers=answers))
     assert await stage.signals(me) == []
-    assert await stage.store.answer(signal_id) == (False, "it is too late")
+    assert await stage.store.answer(signal_id) == (False, "it is too late", "See it: holdfast status JOB")
 
 
 async def test_a_signal_to_a_job_that_nobody_owns_makes_it_claimable(stage: Stage) -> None:

@@ -13,7 +13,7 @@ from holdfast.define.load import load_text
 from holdfast.define.program import compile_definition
 from holdfast.operations.submitting import new_job
 from holdfast.orchestrator.owner import Owner
-from holdfast.store.interface import Lease, WorkerIdentity
+from holdfast.store.interface import Lease, SignalAnswer, WorkerIdentity
 from holdfast.store.loading import job_state
 from tests.store.stage import Stage, report_of
 
@@ -71,7 +71,7 @@ class Play:
         ]
         return await self.stage.store.report(self.worker, told)
 
-    async def ask(self, verb: str, node: str | None = None, **more: Any) -> tuple[bool, str]:
+    async def ask(self, verb: str, node: str | None = None, **more: Any) -> SignalAnswer:
         data = {"verb": verb, "node": node, **more}
         signal_id = await self.stage.store.send(self.job_id, "recover", "ann", "mended", data)
         await self.cycle()
@@ -201,8 +201,8 @@ async def test_since_when_there_are_results_is_told_of_what_a_verb_names_and_of_
 
 async def test_a_refused_verb_changes_nothing_and_says_why(stage: Stage) -> None:
     play = await begun(stage, 2)
-    applied, why = await play.ask("resume")
-    assert not applied and "running" in why
+    answer = await play.ask("resume")
+    assert not answer.applied and "running" in answer.reason and "JOB" in (answer.remedy or "")
     assert await play.queued() == [("each", 0, 1, 1), ("each", 1, 1, 1)]
 
 

@@ -19,13 +19,13 @@ from holdfast.core.states import JOB_TERMINAL
 from holdfast.core.steering import SteeringVerb
 from holdfast.errors import ExitCode, Refused
 from holdfast.settings import Settings
+from holdfast.store.interface import SignalAnswer
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.reading import Snapshot
+from holdfast.views.plans import about
 
 LOOK_SECONDS = 0.05
 STOPPING = "stopping"
-
-Answer = tuple[bool, str] | None
 
 
 def cancel_job(
@@ -57,7 +57,7 @@ async def _cancel(
         if found.unreadable is not None and not alive and not detach:
             raise _only_another_version(job_id, found.unreadable)
         signal_id = await client.cancel(job_id, reason=reason, plan_id=plan_id)
-        told: Answer = None
+        told: SignalAnswer | None = None
         if not detach:
             told = await client.answer(signal_id) if alive else None
             if told is None and not await reader.orchestrators(job_id):
@@ -81,14 +81,14 @@ async def agreed(client: Client, job_id: str, verb: SteeringVerb, plan_id: str |
         raise moved(plan, url)
 
 
-async def refuse_if_told(client: Client, job_id: str, verb: SteeringVerb, told: Answer) -> None:
+async def refuse_if_told(client: Client, job_id: str, verb: SteeringVerb, told: SignalAnswer | None) -> None:
     """The owner's refusal, with what else can be done as the job is now."""
-    if told is None or told[0]:
+    if told is None or told.applied:
         return
     await client.plan_steering(job_id, verb)
     raise Refused(
-        f"Job {job_id} was not changed by {verb}: {told[1]}.",
-        remedy=f"See how it is now: holdfast status {short(job_id)}",
+        f"Job {job_id} was not changed by {verb}: {told.reason}.",
+        remedy=about(job_id, told.remedy or "See how it is now: holdfast status JOB"),
         instance=job_id,
     )
 
@@ -111,7 +111,7 @@ def _confirm(found: Snapshot) -> None:
         raise declined(found.job.job_id, "cancelled")
 
 
-async def _drive(store: PostgresStore, settings: Settings, signal_id: int, job_id: str) -> Answer:
+async def _drive(store: PostgresStore, settings: Settings, signal_id: int, job_id: str) -> SignalAnswer | None:
     """Nobody drives the job: do it here until it has ended."""
     say("No orchestrator is alive: driving the job to its end from here.")
     reader = reader_of(store, settings)
@@ -119,7 +119,7 @@ async def _drive(store: PostgresStore, settings: Settings, signal_id: int, job_i
         while True:
             told = await store.answer(signal_id)
             if told is not None and (
-                not told[0] or (await reader.snapshot(job_id, whole=False)).job.status in JOB_TERMINAL
+                not told.applied or (await reader.snapshot(job_id, whole=False)).job.status in JOB_TERMINAL
             ):
                 return told
             await asyncio.sleep(LOOK_SECONDS)
@@ -128,7 +128,7 @@ async def _drive(store: PostgresStore, settings: Settings, signal_id: int, job_i
 def _tell(
     job_id: str,
     signal_id: int,
-    told: Answer,
+    told: SignalAnswer | None,
     status: str,
     *,
     alive: bool,

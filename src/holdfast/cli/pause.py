@@ -11,6 +11,7 @@ from holdfast.cli.words import short
 from holdfast.core.steering import SteeringVerb
 from holdfast.errors import ExitCode
 from holdfast.settings import Settings
+from holdfast.store.interface import SignalAnswer
 
 
 def show_steering(job: str, verb: SteeringVerb, *, as_json: bool, database_url: str | None) -> int:
@@ -59,7 +60,7 @@ async def _pause(
         send = client.pause if verb is SteeringVerb.PAUSE else client.unpause
         is_alive = bool(await reader.orchestrators(job_id))
         signal_id = await send(job_id, reason=reason, plan_id=plan_id)
-        told: tuple[bool, str] | None = None
+        told: SignalAnswer | None = None
         if not detach and is_alive:
             told = await client.answer(signal_id)
         elif not detach:

@@ -32,11 +32,13 @@ from holdfast.define.node import NodeType
 from holdfast.define.registry import Registry, discover
 from holdfast.errors import ExitCode, InvalidInput, Refused
 from holdfast.settings import Settings
+from holdfast.store.interface import SignalAnswer
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.reading import Reader
 from holdfast.views.plans import JobPlan, items_text, refused
 
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
+SEE_STATUS = "See how it is now: holdfast status JOB"
 
 
 class Answered(NamedTuple):
@@ -260,13 +262,12 @@ async def _drive(
     return await end_with(reader, job_id, as_json=as_json, database_url=url, handlers=handlers)
 
 
-def _refuse_if_told(plan: JobPlan, told: tuple[bool, str] | None) -> None:
-    if told is not None and not told[0]:
-        reason, _, remedy = told[1].partition(". ")
-        raise refused(plan.job_id, plan.verb, Refusal(reason, remedy))
+def _refuse_if_told(plan: JobPlan, told: SignalAnswer | None) -> None:
+    if told is not None and not told.applied:
+        raise refused(plan.job_id, plan.verb, Refusal(told.reason, told.remedy or SEE_STATUS))
 
 
-def _tell(plan: JobPlan, signal_id: int, told: tuple[bool, str] | None, *, as_json: bool, url: str | None) -> None:
+def _tell(plan: JobPlan, signal_id: int, told: SignalAnswer | None, *, as_json: bool, url: str | None) -> None:
     if as_json:
         result: dict[str, Any] = {
             "job_id": plan.job_id,
@@ -281,5 +282,5 @@ def _tell(plan: JobPlan, signal_id: int, told: tuple[bool, str] | None, *, as_js
     if told is None:
         answer(f"The {verb} of job {plan.job_id} is recorded; its owner has not answered yet.")
     else:
-        answer(f"Job {plan.job_id} goes on: {plan.work} to run, {told[1]}.")
+        answer(f"Job {plan.job_id} goes on: {plan.work} to run, {told.reason}.")
         say(f"  → {command(f'watch {short(plan.job_id)}', url)}")

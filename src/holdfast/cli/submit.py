@@ -106,14 +106,13 @@ async def _heard(
     told = await client.answer(submission.signal_id) if submission.signal_id is not None else None
     if told is None:
         return submission
-    applied, reason = told
-    if applied:
+    if told.applied:
         status = (await reader.snapshot(submission.job_id, whole=False)).job.status
         return replace(submission, status=status, signal_id=None)
     # Whoever resumed it at the same time was faster; else it stands as it stood.
     again = await hand_in()
     if again.answer == "previously_failed":
-        raise Refused(f"Job {again.job_id} was not resumed: {reason}", instance=again.job_id)
+        raise Refused(f"Job {again.job_id} was not resumed: {told.reason}", instance=again.job_id)
     return again
 
 

@@ -16,6 +16,7 @@ from holdfast.core.events import END_OF_JOB, EventName
 from holdfast.core.failing import failure
 from holdfast.core.outcome import counts, default_result, first_error, job_status, stops_the_job, was_cancelled
 from holdfast.core.readiness import Verdict, decide
+from holdfast.core.recovering import Refusal
 from holdfast.core.signals import (
     BreakerChanged,
     BreakerSeen,
@@ -285,7 +286,7 @@ def _cancel(turn: Turn, signal: CancelRequested) -> None:
     if refusal is None:
         stopping.cancel(turn, signal.actor, signal.reason, signal.signal_id)
     elif signal.signal_id is not None:
-        turn.effects.append(AnswerSignal(signal.signal_id, False, refusal.reason))
+        turn.effects.append(_answer(signal.signal_id, refusal, ""))
 
 
 def _answer_cancel(turn: Turn) -> None:
@@ -304,23 +305,26 @@ def _answer_cancel(turn: Turn) -> None:
     state.job_touched = True
 
 
+def _answer(signal_id: int, refusal: Refusal | None, done: str) -> AnswerSignal:
+    if refusal is None:
+        return AnswerSignal(signal_id, True, done)
+    return AnswerSignal(signal_id, False, refusal.reason, refusal.remedy)
+
+
 def _pause(turn: Turn, signal: PauseRequested) -> None:
     verb = SteeringVerb.PAUSE if signal.is_paused else SteeringVerb.UNPAUSE
     refusal = steering.refusal_now(turn.state, verb, signal.plan_id)
     if refusal is None:
         holding.pause(turn, signal)
     if signal.signal_id is not None:
-        done = "paused" if signal.is_paused else "released"
-        told = refusal.reason if refusal is not None else done
-        turn.effects.append(AnswerSignal(signal.signal_id, refusal is None, told))
+        turn.effects.append(_answer(signal.signal_id, refusal, "paused" if signal.is_paused else "released"))
 
 
 def _recover(turn: Turn, signal: RecoveryRequested) -> None:
     """Reset what the verb names; then every node whose dependencies hold begins."""
     refusal = recovering.reset(turn, signal)
     if signal.signal_id is not None:
-        told = f"{refusal.reason}. {refusal.remedy}" if refusal is not None else f"generation {turn.state.generation}"
-        turn.effects.append(AnswerSignal(signal.signal_id, refusal is None, told))
+        turn.effects.append(_answer(signal.signal_id, refusal, f"generation {turn.state.generation}"))
     if refusal is None:
         _begin_pending(turn)
         if not turn.finished and all(node.status in TERMINAL for node in turn.state.nodes.values()):

@@ -184,11 +184,12 @@ class Emit(NamedTuple):
 
 
 class AnswerSignal(NamedTuple):
-    """Store the answer to a person's signal: applied, or refused and why."""
+    """Store the answer to a person's signal: applied, or refused, why, and what else can be done."""
 
     signal_id: int
     applied: bool
     reason: str
+    remedy: str | None = None
 
 
 Effect = (

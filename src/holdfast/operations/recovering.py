@@ -14,6 +14,7 @@ from holdfast.core.steering import OpenJob, OpenNode, SteeringVerb, make_steerin
 from holdfast.define.program import Program
 from holdfast.errors import PayloadRefused
 from holdfast.operations.scope import Scope
+from holdfast.store.interface import SignalAnswer
 from holdfast.store.planning import looking_at
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.reading import Reader, Snapshot, Standing, no_such_job
@@ -23,9 +24,6 @@ LAST_ITEM = 2**31 - 1
 """The last item that a row can name."""
 ANSWER_SECONDS = 5.0
 LOOK_SECONDS = 0.05
-
-Answer = tuple[bool, str]
-"""Whether the owner applied a signal, and what it says about it."""
 
 
 async def plan(scope: Scope, store: PostgresStore, job_id: str, request: Request) -> JobPlan:
@@ -89,7 +87,7 @@ async def steer(
 
 async def answer(
     scope: Scope, store: PostgresStore, signal_id: int, *, seconds: float = ANSWER_SECONDS
-) -> Answer | None:
+) -> SignalAnswer | None:
     """What the owner answers to a signal; None if it does not answer in that time."""
     until = time.monotonic() + seconds
     while True:

@@ -83,8 +83,8 @@ def add_effects(batch: Batch, state: JobState, effects: Iterable[Effect]) -> lis
                 batch.marks.append(MarkWrite(job_id, error))
             case ReleaseTasks(seconds):
                 batch.releases.append(ReleaseWrite(job_id, seconds))
-            case AnswerSignal(signal_id, applied, reason):
-                batch.answers.append(AnswerWrite(signal_id, job_id, applied, reason))
+            case AnswerSignal(signal_id, applied, reason, remedy):
+                batch.answers.append(AnswerWrite(signal_id, job_id, applied, reason, remedy))
             case AggregateItems():
                 # The state itself says that the fan-in waits: its owner sees it when the cycle is over.
                 pass

@@ -65,7 +65,7 @@ GATHER_ROWS, GATHER_BYTES = 2000, 4 * 1024 * 1024
 _JSON = frozenset({"calls", "data", "error", "extra", "holds", "spent"})
 _MAY_BE_LARGE = frozenset({"output", "params", "result"})
 # A node may be named null: unquoted, Postgres would take its name for none.
-_TEXT = frozenset({"actor", "log", "name", "node", "reason", "worker"})
+_TEXT = frozenset({"actor", "log", "name", "node", "reason", "remedy", "worker"})
 
 
 class PostgresCycle:

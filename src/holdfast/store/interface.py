@@ -302,11 +302,21 @@ class EventWrite(NamedTuple):
     data: dict[str, Any] | None
 
 
+class SignalAnswer(NamedTuple):
+    """What a job's owner answered to a person's signal."""
+
+    applied: bool
+    reason: str
+    remedy: str | None = None
+    """What else can be done, if the signal was refused; JOB stands for the job's id."""
+
+
 class AnswerWrite(NamedTuple):
     signal_id: int
     job_id: str
     applied: bool
     reason: str
+    remedy: str | None = None
 
 
 @dataclass(slots=True)
@@ -776,6 +786,6 @@ class Store(Protocol):
         """Put a person's signal into a job's inbox; returns its id."""
         ...
 
-    async def answer(self, signal_id: int) -> tuple[bool, str] | None:
+    async def answer(self, signal_id: int) -> SignalAnswer | None:
         """What the owner answered, or None while it has not."""
         ...

@@ -26,6 +26,7 @@ from holdfast.store.interface import (
     NewJob,
     OpenedGates,
     Report,
+    SignalAnswer,
     SubmitAnswer,
     WorkerIdentity,
 )
@@ -195,10 +196,10 @@ class PostgresStore:
         await self._exchange("main", _signalled([owner]))
         return int(signal_id)
 
-    async def answer(self, signal_id: int, *, tenant: str | None = None) -> tuple[bool, str] | None:
+    async def answer(self, signal_id: int, *, tenant: str | None = None) -> SignalAnswer | None:
         """What the owner answered to a signal, of that tenant if one is named; None while it has not."""
         rows = await self._fetch("answer", signal_id=signal_id, tenant=tenant)
-        return (rows[0][0], rows[0][1]) if rows else None
+        return SignalAnswer._make(rows[0]) if rows else None
 
     # Orchestrators
 

@@ -321,8 +321,9 @@ select * from unnest(%(job_id)s::uuid[], %(seq)s::int[], %(event)s::text[], %(no
     %(attempt)s::int[], %(data)s::jsonb[]);
 
 -- name: write_answers
-insert into answers (signal_id, job_id, applied, reason)
-select * from unnest(%(signal_id)s::bigint[], %(job_id)s::uuid[], %(applied)s::boolean[], %(reason)s::text[])
+insert into answers (signal_id, job_id, applied, reason, remedy)
+select * from unnest(%(signal_id)s::bigint[], %(job_id)s::uuid[], %(applied)s::boolean[], %(reason)s::text[],
+    %(remedy)s::text[])
 on conflict (signal_id) do nothing;
 
 -- name: write_payloads

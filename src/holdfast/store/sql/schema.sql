@@ -278,6 +278,7 @@ create table answers (
     applied boolean not null,
     reason text not null,
     answered_at timestamptz not null default now(),
+    remedy text,
     primary key (signal_id)
 );
 

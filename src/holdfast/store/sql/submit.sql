@@ -119,6 +119,6 @@ for key share
 returning id, owner;
 
 -- name: answer
-select a.applied, a.reason from answers a
+select a.applied, a.reason, a.remedy from answers a
 where a.signal_id = %(signal_id)s and (%(tenant)s::text is null
     or exists (select 1 from jobs j where j.job_id = a.job_id and j.tenant = %(tenant)s));
