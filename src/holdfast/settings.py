@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from holdfast.environment import PREFIX, everything, variable
 from holdfast.errors import Detail, InvalidInput
 from holdfast.masking import keep_secret, keep_secrets_of
 
@@ -52,7 +52,7 @@ def load_settings(**overrides: Any) -> Settings:
 
     Secrets that stand in the environment are masked from now on.
     """
-    for name, text in os.environ.items():
+    for name, text in everything().items():
         if _CREDENTIAL.fullmatch(name):
             keep_secret(text)
             keep_secrets_of(f"?{text}")
@@ -85,9 +85,9 @@ def load_settings(**overrides: Any) -> Settings:
 
 def _from_environment() -> dict[str, str]:
     """What is set; an empty variable says the same as none."""
-    variables = {name: os.environ.get(f"HOLDFAST_{name.upper()}", "") for name in Settings.model_fields}
+    variables = {name: variable(name.upper()) for name in Settings.model_fields}
     return {name: text for name, text in variables.items() if text}
 
 
 def _variable(location: tuple[int | str, ...]) -> str:
-    return "HOLDFAST_" + "_".join(str(part) for part in location).upper()
+    return PREFIX + "_".join(str(part) for part in location).upper()

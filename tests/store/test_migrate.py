@@ -11,9 +11,10 @@ import pytest
 from psycopg import sql
 
 from holdfast.errors import Refused, SchemaMismatch
+from holdfast.sql_files import Migration
 from holdfast.store import migrate as migrating
 from holdfast.store.connection import connect
-from holdfast.store.migrate import Migration, ddl, ensure_schema, migrate, migrations, rebuild, status, tables
+from holdfast.store.migrate import ddl, ensure_schema, migrate, migrations, rebuild, status, tables
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from holdfast import InvalidInput, Permanent
-from holdfast.cli.extending import Json, PlainCommand, answer, answer_json, home, say
+from holdfast.extend.commands import Json, PlainCommand, answer, answer_json, home, say
 
 MOST_ITEMS = 20_000
 

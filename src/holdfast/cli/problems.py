@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
 import traceback
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import typer
 
 from holdfast.cli.streams import OutputClosed, say, say_json
 from holdfast.define.named_file import shown_name
+from holdfast.environment import variable
 from holdfast.errors import ExitCode, HoldfastError, InvalidInput, Unreachable, Unusable
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
@@ -108,7 +108,7 @@ def _report_bug(error: BaseException, *, as_json: bool) -> int:
         say_json({**problem, "type": "urn:holdfast:BUG", "code": "BUG", "title": "A bug in holdfast"})
     else:
         say(f"error: {text}")
-    if os.environ.get("HOLDFAST_LOG_LEVEL", "").lower() == "debug":
+    if variable("LOG_LEVEL").lower() == "debug":
         say("".join(traceback.format_exception(error)).rstrip())
     elif not as_json:
         say(f"  → {remedy}")

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any
 
 from psycopg import sql
 
 from holdfast.errors import Refused, SchemaMismatch
+from holdfast.sql_files import Migration, migrations_in
 from holdfast.store.connection import LOCK_SECONDS, Connection, connect
 from holdfast.store.usable import refuse_shared_sessions
 
 SCHEMA = "holdfast"
 OLDEST_SERVER = 150_000
 _LOCK_KEY = 0x686F6C64  # "hold"; any number will do as long as it never changes.
-
-
-@dataclass(frozen=True, slots=True)
-class Migration:
-    number: int
-    name: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +43,7 @@ class SchemaStatus:
 
 def migrations() -> list[Migration]:
     """All migrations of this version, in order."""
-    found = []
-    for file in resources.files("holdfast.store.sql").joinpath("migrations").iterdir():
-        number, _, name = file.name.removesuffix(".sql").partition("_")
-        found.append(Migration(int(number), name, file.read_text(encoding="utf-8")))
-    return sorted(found, key=lambda m: m.number)
+    return migrations_in("holdfast.store.sql")
 
 
 def ddl() -> str:

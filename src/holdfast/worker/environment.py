@@ -5,10 +5,10 @@ Whatever else is set may be a secret: ours, a cloud's, or anybody's.
 
 from __future__ import annotations
 
-import os
 from fnmatch import fnmatchcase
 
 from holdfast.define.registry import PROCESS, Handler
+from holdfast.environment import everything
 
 HARMLESS = frozenset({
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "HOSTNAME", "TZ", "TERM", "NO_COLOR", "TMPDIR", "TMP", "TEMP",
@@ -31,9 +31,9 @@ def declared(handler: Handler) -> tuple[str, ...] | None:
 def visible(names: tuple[str, ...] | None) -> dict[str, str]:
     """The variables that a process sees for which these names are declared."""
     if names is None:
-        return dict(os.environ)
+        return everything()
     return {
         variable: value
-        for variable, value in os.environ.items()
+        for variable, value in everything().items()
         if variable in HARMLESS or any(fnmatchcase(variable, name) for name in names)
     }

@@ -9,8 +9,7 @@ import psycopg
 import pytest
 
 from holdfast import Refused
-from holdfast.apps.catalog.migrate import migrations
-from holdfast.apps.catalog.postgres import PostgresCatalog
+from holdfast.apps.catalog.postgres import SCHEMA, PostgresCatalog
 from tests.apps.catalog.conftest import collection
 
 
@@ -25,7 +24,7 @@ def test_eight_that_start_at_once_make_one_schema(empty_database_url: str) -> No
         assert list(pool.map(first_use, range(8))) == ["created"] * 8
     with psycopg.connect(empty_database_url) as connection:
         applied = connection.execute("select number from stac.migrations order by number").fetchall()
-    assert [number for (number,) in applied] == [migration.number for migration in migrations()]
+    assert [number for (number,) in applied] == [migration.number for migration in SCHEMA.migrations()]
     assert len(PostgresCatalog(empty_database_url).summaries()) == 8
 
 
@@ -37,4 +36,4 @@ def test_a_catalog_of_a_newer_version_is_left_alone(catalog: PostgresCatalog, da
 
 
 def test_the_numbers_of_migrations_have_no_gaps() -> None:
-    assert [migration.number for migration in migrations()] == list(range(1, len(migrations()) + 1))
+    assert [migration.number for migration in SCHEMA.migrations()] == list(range(1, len(SCHEMA.migrations()) + 1))

@@ -13,7 +13,7 @@ import typer
 
 from holdfast import InvalidInput, NotFound, Refused
 from holdfast.apps.catalog.interface import CONTENT_HASH, JOB, NODE, Catalog, Json, all_items
-from holdfast.cli.extending import (
+from holdfast.extend.commands import (
     DatabaseUrl,
     PlainCommand,
     answer,
@@ -23,11 +23,11 @@ from holdfast.cli.extending import (
     say,
     use_database,
 )
-from holdfast.cli.extending import Json as AsJson
+from holdfast.extend.commands import Json as AsJson
 
 if TYPE_CHECKING:
     from rich.table import Table
-from holdfast.cli.extending import (
+from holdfast.extend.commands import (
     show as display,
 )
 

@@ -6,6 +6,7 @@ import base64
 import binascii
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import orjson
@@ -15,11 +16,11 @@ from psycopg.rows import dict_row
 from holdfast import HoldfastError, InvalidInput, NotFound, Refused, Unreachable
 from holdfast.apps.catalog.extents import flat, round_earth, searched_range, written
 from holdfast.apps.catalog.interface import PAGE_ITEMS, Change, CollectionSummary, Json, Page, Upserted
-from holdfast.apps.catalog.migrate import ensure_schema, has_schema
-from holdfast.apps.catalog.queries import query
 from holdfast.apps.catalog.rows import check_id, item_rows
+from holdfast.extend.database import Schema, statements_in
 
 CONNECT_SECONDS = 10
+SCHEMA = Schema("stac", "holdfast.apps.catalog.sql", lock_key=0x73746163)
 KEYS = (
     *("type", "stac_version", "stac_extensions", "id", "collection"),
     *("geometry", "bbox", "properties", "links", "assets"),
@@ -42,7 +43,7 @@ class PostgresCatalog:
     def make_ready(self) -> None:
         """Make the tables now; else the first registration does."""
         with self._connection() as connection:
-            ensure_schema(connection)
+            SCHEMA.ensure(connection)
 
     def ensure_collection(self, collection: Mapping[str, Any]) -> Change:
         try:
@@ -110,10 +111,10 @@ class PostgresCatalog:
 
     def delete_items(self, collection_id: str, item_ids: Sequence[str]) -> int:
         with self._connection() as connection:
-            if not has_schema(connection):
+            if not SCHEMA.exists(connection):
                 return 0
             asked = {"collection_id": collection_id, "item_ids": list(item_ids)}
-            return connection.execute(query("delete_items"), asked).rowcount
+            return connection.execute(_statements()["delete_items"], asked).rowcount
 
     def summaries(self, collections: Sequence[str] | None = None) -> list[CollectionSummary]:
         return [_summary(row) for row in self._ask("summaries", collections=collections)]
@@ -130,16 +131,16 @@ class PostgresCatalog:
     def _ask(self, name: str, **asked: Any) -> list[dict[str, Any]]:
         """What is there. Looking makes no schema: where nothing was registered there is nothing."""
         with self._connection() as connection:
-            if not has_schema(connection):
+            if not SCHEMA.exists(connection):
                 return []
             if self._given is None:
-                ensure_schema(connection)
-            return connection.execute(query(name), asked).fetchall()
+                SCHEMA.ensure(connection)
+            return connection.execute(_statements()[name], asked).fetchall()
 
     def _write(self, name: str, **asked: Any) -> list[dict[str, Any]]:
         with self._connection() as connection:
-            ensure_schema(connection)
-            return connection.execute(query(name), asked).fetchall()
+            SCHEMA.ensure(connection)
+            return connection.execute(_statements()[name], asked).fetchall()
 
     @contextmanager
     def _connection(self) -> Iterator[Connection]:
@@ -225,3 +226,8 @@ def _place(token: str | None) -> tuple[str | None, str | None]:
         return str(collection_id), str(item_id)
     except (binascii.Error, ValueError, TypeError):
         raise InvalidInput(f"'{token}' is not a token of a search.", remedy="Use the one of the page before.") from None
+
+
+@cache
+def _statements() -> dict[str, bytes]:
+    return statements_in("holdfast.apps.catalog.sql")

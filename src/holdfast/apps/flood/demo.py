@@ -27,7 +27,8 @@ from holdfast.apps.catalog.interface import all_items
 from holdfast.apps.catalog.postgres import PostgresCatalog
 from holdfast.apps.flood.naming import MANIFEST
 from holdfast.apps.flood.tether import release, tethered
-from holdfast.cli.extending import say, use_database
+from holdfast.extend.commands import say, use_database
+from holdfast.extend.settings import everything
 
 WORKFLOW = Path(__file__).with_name("flood_stack.yaml")
 SOURCE, STACKS, PICTURES = "bronze/flood", "silver/flood", "gold/flood"
@@ -121,7 +122,7 @@ class Demo:
         with log.open("wb") as output:
             process = tethered(
                 list(words),
-                env={**os.environ, **ENVIRONMENT},
+                env={**everything(), **ENVIRONMENT},
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,

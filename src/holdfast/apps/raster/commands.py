@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.extending import Json, PlainCommand, answer, answer_json, counted, parse_duration, say, size
+from holdfast.extend.commands import Json, PlainCommand, answer, answer_json, counted, parse_duration, say, size
 
 app = typer.Typer(help="The storage of rasters on this machine.", no_args_is_help=True, rich_markup_mode=None)
 

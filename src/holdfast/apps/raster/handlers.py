@@ -5,12 +5,12 @@ Those that open a raster run in processes: GDAL reads what strangers have made, 
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from typing import Any, Literal
 
 from holdfast import Context, Permanent, Result, handler
 from holdfast.apps.raster import mount, sources, storage, sweeping
+from holdfast.extend.settings import variable
 
 Tier = Literal["visualization", "analysis", "archive"]
 Resampling = Literal["nearest", "bilinear", "cubic", "cubic_spline", "lanczos", "average", "mode"]
@@ -20,7 +20,7 @@ MEMORY_MB = 1024
 ATTEMPTS_PER_PROCESS = 500
 """To load GDAL takes longer than many a raster does."""
 
-_STORES = bool(os.environ.get("HOLDFAST_RASTER_CONTAINERS"))
+_STORES = bool(variable("RASTER_CONTAINERS"))
 """Whether the operator says that containers lie in stores."""
 _KEYS_OF_STORES = ("AWS_*", "AZURE_*", "GOOGLE_*", "IDENTITY_*", "MSI_*", "*_PROXY", "*_proxy")
 

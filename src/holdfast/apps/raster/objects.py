@@ -7,7 +7,6 @@ lives in memory alone: nothing returns, prints or stores it.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from datetime import timedelta
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from holdfast import Permanent, Transient
+from holdfast.extend.settings import is_set
 
 SCHEMES = ("s3", "gs", "az")
 CHUNK_BYTES = 1024 * 1024
@@ -155,8 +155,7 @@ def scrubbed(problem: object) -> str:
 
 def _has_sas() -> bool:
     """Whether the operator has given the worker a SAS, or nothing: neither can make another."""
-    names = ("AZURE_STORAGE_SAS_KEY", "AZURE_STORAGE_SAS_TOKEN", "AZURE_SKIP_SIGNATURE")
-    return any(os.environ.get(name) for name in names)
+    return is_set("AZURE_STORAGE_SAS_KEY", "AZURE_STORAGE_SAS_TOKEN", "AZURE_SKIP_SIGNATURE")
 
 
 def _version(told: Any) -> str:

@@ -22,6 +22,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 from holdfast import Permanent, RetryAfter, Transient
 from holdfast.apps.raster.objects import CHUNK_BYTES, SCHEMES, Bucket, scrubbed, shown
 from holdfast.apps.raster.storage import readable
+from holdfast.extend.settings import variable
 
 TIMEOUT_SECONDS = 60.0
 LONGEST_ADDRESS = 8000
@@ -90,7 +91,7 @@ def _split(address: str) -> SplitResult:
 
 def _is_named(address: str) -> bool:
     """Whether the operator has named this place; a prefix ends where a folder does."""
-    prefixes = (os.environ.get("HOLDFAST_RASTER_SOURCES") or "").split()
+    prefixes = variable("RASTER_SOURCES").split()
     if ".." in urlsplit(address).path.split("/"):
         return False
     return any(address.split("?")[0].startswith(prefix.rstrip("/") + "/") for prefix in prefixes)

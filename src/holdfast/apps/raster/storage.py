@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from holdfast import Context, Permanent
 from holdfast.apps.raster.objects import SCHEMES, Bucket
+from holdfast.extend.settings import home, variable
 
 VARIABLES = ("HOLDFAST_HOME", "HOLDFAST_RASTER_ROOTS", "HOLDFAST_RASTER_CONTAINERS")
 """What says where files lie: a handler in a process of its own that opens them declares these."""
@@ -36,12 +37,12 @@ _CONTAINER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 def storage() -> Path:
     """The folder of all containers, shared by the workers of this machine."""
-    return (Path(os.environ.get("HOLDFAST_HOME") or ".holdfast") / "storage").resolve()
+    return (home() / "storage").resolve()
 
 
 def readable_roots() -> list[Path]:
     """The folders below which absolute paths may be read."""
-    named = (os.environ.get("HOLDFAST_RASTER_ROOTS") or "").split(os.pathsep)
+    named = variable("RASTER_ROOTS").split(os.pathsep)
     return [storage(), *(Path(root).resolve() for root in named if root)]
 
 
@@ -233,7 +234,7 @@ def sizes_below(folder: Path) -> dict[str, int]:
 def containers() -> dict[str, str]:
     """The containers that lie in object stores, and where."""
     found = {}
-    for entry in (os.environ.get("HOLDFAST_RASTER_CONTAINERS") or "").split():
+    for entry in variable("RASTER_CONTAINERS").split():
         name, _, address = entry.partition("=")
         scheme, separator, rest = address.partition("://")
         if not _CONTAINER.fullmatch(name) or scheme not in SCHEMES or not separator or not rest.strip("/"):

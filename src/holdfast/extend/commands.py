@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from holdfast.cli.grammar import DatabaseUrl, Json, PlainCommand
 from holdfast.cli.streams import answer, answer_json, harmless, say, show
 from holdfast.cli.words import counted, parse_duration, size
 from holdfast.errors import NotFound
+from holdfast.extend.settings import home
 
 __all__ = [
     "DatabaseUrl",
@@ -49,10 +49,3 @@ def use_database(database_url: str | None) -> Iterator[str]:
         )
     with database(settings) as url:
         yield url
-
-
-def home() -> Path:
-    """The directory of this installation, HOLDFAST_HOME."""
-    from holdfast.settings import load_settings
-
-    return load_settings().home

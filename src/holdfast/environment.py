@@ -1,0 +1,22 @@
+"""The variables of this process. Nobody else reads them."""
+
+from __future__ import annotations
+
+import os
+
+PREFIX = "HOLDFAST_"
+
+
+def variable(name: str) -> str:
+    """The value of a variable of ours, named without its prefix; an empty one is the same as none."""
+    return os.environ.get(PREFIX + name, "")
+
+
+def everything() -> dict[str, str]:
+    """All variables, of whatever program: to hand them on, or to find secrets among them."""
+    return dict(os.environ)
+
+
+def is_set(*names: str) -> bool:
+    """Whether one of these variables, of whatever program, has a value."""
+    return any(os.environ.get(name) for name in names)
