@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from holdfast.errors import Unreachable
+from holdfast.orchestrator.loop import KILLS
 from holdfast.store.connection import SYNC, Answer, Connections, Statement
 from holdfast.store.cycle import LaneIds
 from holdfast.store.interface import Lease, Report, WorkerIdentity
@@ -159,8 +160,11 @@ class GatedStore(PostgresStore):
         return worker._replace(name=f"w{worker.worker_id}")
 
     async def set_aside(self, job_id: str, orchestrator_id: int, problem: str) -> None:
-        """A second fence, such as the numbers of events, has stopped a writer that the first should have stopped."""
-        assert problem == SCRIPTED_BUG, f"2: {job_id} was set aside by {orchestrator_id}: {problem}"
+        """Only a scripted bug, or kills that all struck in cycles of one job, set a job aside.
+
+        Otherwise a second fence, such as the numbers of events, stopped a writer that the first should have stopped.
+        """
+        assert problem in (SCRIPTED_BUG, KILLS), f"2: {job_id} was set aside by {orchestrator_id}: {problem}"
         self._world.db.history.set_aside += 1
         await super().set_aside(job_id, orchestrator_id, problem)
 
