@@ -141,7 +141,7 @@ STATEMENTS: dict[str, dict[str, Any]] = {
         timeout_seconds=[60] * NUMBER, item=list(range(2000, 2000 + NUMBER)), epoch=[2] * NUMBER),
     "still_held": ROWS | {"me": 1},
     "release_strays": ROWS | {"me": 7, "worker": "w"},
-    "delete_signals": {"owner": 1, "ids": plain(range(NUMBER)), "first": 0, "last": NUMBER - 1},
+    "delete_signals": columns(owner=[1] * NUMBER, id=list(range(NUMBER))),
     "write_nodes": columns(job_id=JOBS * 100, node=["n"] * NUMBER),
     "save_progress": ROWS | {"me": 1, "progress": NOTHING},
     "cancelled_among": ROWS,

@@ -285,13 +285,8 @@ class PostgresCycle:
 
     def _deleted(self, handled: Sequence[int]) -> list[Statement]:
         """Signals that were handled: each had no owner when this cycle opened, or was ours."""
-        unowned = [signal_id for signal_id in handled if signal_id in self._unowned]
-        ours = [signal_id for signal_id in handled if signal_id not in self._unowned]
-        return [
-            (query("delete_signals"), {"owner": owner, "ids": plain(ids), "first": min(ids), "last": max(ids)})
-            for owner, ids in ((ANYBODY, unowned), (self._me, ours))
-            if ids
-        ]
+        owners = plain(ANYBODY if signal_id in self._unowned else self._me for signal_id in handled)
+        return [(query("delete_signals"), {"owner": owners, "id": plain(handled)})] if handled else []
 
     def _rows(self, name: str, rows: Sequence[Any], lane_ids: dict[Lane, int] | None = None) -> list[Statement]:
         """Named tuples as one array per field; the statement's parameters have the fields' names."""
