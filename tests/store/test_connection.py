@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import warnings
 from collections.abc import AsyncIterator
 
 import psycopg
 import pytest
 
-from holdfast.store.connection import SYNC, Connections, Statement
+from holdfast.store.connection import SYNC, Connections, Statement, connect
 from tests.chaos.proxy import Proxy, port_of
 from tests.conftest import eventually
 from tests.store.test_postgres import kill_connections
@@ -136,3 +138,12 @@ async def test_a_transaction_that_stands_still_ends_with_the_lease_of_its_proces
         answers = await made.exchange("x", (b"show idle_in_transaction_session_timeout", {}))
         assert answers[0].rows == [(shown,)]
         await made.close()
+
+
+async def test_a_connection_whose_session_cannot_be_prepared_is_closed(database_url: str) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue):
+        await connect(database_url, lock_seconds=-1)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        gc.collect()
+    assert [str(warning.message) for warning in seen if warning.category is ResourceWarning] == []

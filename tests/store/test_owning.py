@@ -151,6 +151,22 @@ async def test_a_signal_is_handled_exactly_once(stage: Stage) -> None:
     assert await stage.store.answer(signal_id) == (False, "it is too late", "See it: holdfast status JOB")
 
 
+async def test_handled_signals_go_and_those_between_them_stay(stage: Stage) -> None:
+    """Whether they lie close together or far apart, and whether their jobs had an owner or not."""
+    me = await stage.orchestrator()
+    for _ in range(12):
+        await stage.submit()
+    cycle = stage.store.cycle(me)
+    opened = await cycle.open(100, 100)
+    handled, rest = opened.signals[::11], opened.signals[1:11]
+    await cycle.commit(Batch(handled=[s.id for s in handled], jobs=[owned(row, me) for row in opened.claimed]))
+    await stage.store.sweep_inbox()
+    assert {s.id for s in await stage.signals(me)} == {s.id for s in rest}
+    await stage.commit(me, Batch(handled=[rest[0].id, rest[-1].id]))
+    await stage.commit(me, Batch(handled=[s.id for s in rest[3:6]]))
+    assert [s.id for s in await stage.signals(me)] == [s.id for s in (*rest[1:3], *rest[6:9])]
+
+
 async def test_a_signal_to_a_job_that_nobody_owns_makes_it_claimable(stage: Stage) -> None:
     me = await stage.orchestrator()
     job_id = await stage.owned_job(me)

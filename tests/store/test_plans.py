@@ -142,6 +142,7 @@ STATEMENTS: dict[str, dict[str, Any]] = {
     "still_held": ROWS | {"me": 1},
     "release_strays": ROWS | {"me": 7, "worker": "w"},
     "delete_signals": columns(owner=[1] * NUMBER, id=list(range(NUMBER))),
+    "delete_dense_signals": columns(id=list(range(NUMBER))) | {"owner": 1, "first": 0, "last": NUMBER - 1},
     "write_nodes": columns(job_id=JOBS * 100, node=["n"] * NUMBER),
     "save_progress": ROWS | {"me": 1, "progress": NOTHING},
     "cancelled_among": ROWS,
@@ -224,6 +225,7 @@ MOST_ROWS = {
     "still_held": NUMBER,
     "release_strays": LEASES,
     "delete_signals": NUMBER,
+    "delete_dense_signals": NUMBER,
     "enqueue_tasks": 1000,
 }
 

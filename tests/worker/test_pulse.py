@@ -232,6 +232,8 @@ async def test_invariant_20_what_waits_in_a_worker_that_hangs_runs_elsewhere_uns
         hangs.terminate()
         await eventually(lambda: gone(hangs), 20)
     assert status["status"] == "completed"
-    # The second slot had called its handler, too, or was about to.
-    assert {0} <= {item for (item,) in rows} <= {0, 1}
-    assert begun_by(notes)[hangs.pid] <= {0, 1}
+    lost = {item for (item,) in rows}
+    assert 0 in lost
+    # Beside item 0 only the other slot's item is lost, if it had begun. The rest goes back unspent.
+    assert len(lost) <= 2
+    assert len(begun_by(notes)[hangs.pid]) < 12

@@ -12,6 +12,8 @@ def plain(values: Iterable[Any]) -> str:
     """Numbers, booleans, uuids and words that need no quoting; None is null."""
     given = tuple(values)
     if None not in given:
+        if given and given.count(given[0]) == len(given):
+            return "{" + ",".join([str(given[0])] * len(given)) + "}"
         return "{" + ",".join(map(str, given)) + "}"
     return "{" + ",".join(["null" if v is None else str(v) for v in given]) + "}"
 

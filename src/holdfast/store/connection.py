@@ -82,7 +82,11 @@ async def connect(
             keepalives_interval=5,
             keepalives_count=3,
         )
-        await connection.execute(session_settings(idle_seconds, lock_seconds), prepare=False)
+        try:
+            await connection.execute(session_settings(idle_seconds, lock_seconds), prepare=False)
+        except BaseException:
+            await connection.close()
+            raise
     except psycopg.OperationalError as error:
         raise unreachable(url, error) from None
     return connection

@@ -62,6 +62,9 @@ HURRIED = b"set local lock_timeout = '20ms'"
 GATHER_ROWS, GATHER_BYTES = 2000, 4 * 1024 * 1024
 """How much of a fan-out's results an owner reads at a time."""
 
+_DENSE = 4
+"""Signals lie close together if at most this many ids fall to each of them."""
+
 _JSON = frozenset({"calls", "data", "error", "extra", "holds", "spent"})
 _MAY_BE_LARGE = frozenset({"output", "params", "result"})
 # A node may be named null: unquoted, Postgres would take its name for none.
@@ -285,8 +288,17 @@ class PostgresCycle:
 
     def _deleted(self, handled: Sequence[int]) -> list[Statement]:
         """Signals that were handled: each had no owner when this cycle opened, or was ours."""
-        owners = plain(ANYBODY if signal_id in self._unowned else self._me for signal_id in handled)
-        return [(query("delete_signals"), {"owner": owners, "id": plain(handled)})] if handled else []
+        unowned = [signal_id for signal_id in handled if signal_id in self._unowned]
+        ours = [signal_id for signal_id in handled if signal_id not in self._unowned]
+        return [*self._deleted_of(ANYBODY, unowned), *self._deleted_of(self._me, ours)]
+
+    def _deleted_of(self, owner: int, handled: Sequence[int]) -> list[Statement]:
+        if not handled:
+            return []
+        first, last, ids = min(handled), max(handled), plain(handled)
+        if last - first <= _DENSE * len(handled):
+            return [(query("delete_dense_signals"), {"owner": owner, "id": ids, "first": first, "last": last})]
+        return [(query("delete_signals"), {"owner": plain([owner] * len(handled)), "id": ids})]
 
     def _rows(self, name: str, rows: Sequence[Any], lane_ids: dict[Lane, int] | None = None) -> list[Statement]:
         """Named tuples as one array per field; the statement's parameters have the fields' names."""
@@ -294,7 +306,12 @@ class PostgresCycle:
             return []
         parameters: dict[str, Any] = {"me": self._me, "rank_limit": RANK_LIMIT}
         for field, values in zip(rows[0]._fields, zip(*rows, strict=True), strict=True):
-            if field in _MAY_BE_LARGE:
+            if values[0] is None and values.count(None) == len(values):
+                # `unnest` fills up an array that is too short with nulls.
+                parameters[field] = "{}"
+                if field in _MAY_BE_LARGE:
+                    parameters[f"{field}_ref"] = "{}"
+            elif field in _MAY_BE_LARGE:
                 kept, references = self._large.taken_out(rows, values)
                 parameters[field], parameters[f"{field}_ref"] = jsons(kept), references
             elif field in _JSON:
