@@ -12,7 +12,6 @@ import orjson
 from holdfast.core.advance import advance, owed_results, owed_rows
 from holdfast.core.effects import (
     OWN_TASK,
-    AggregateItems,
     AnswerSignal,
     CreateTasks,
     Effect,
@@ -383,33 +382,33 @@ class Driver:
 
     def _apply(self, effect: Effect) -> Signal | None:
         match effect:
-            case CreateTasks(node, first, rendered, epoch, attempt):
+            case CreateTasks(_, node, first, rendered, epoch, attempt):
                 params = [orjson.loads(one) for one in rendered]
                 for number, value in enumerate(params):
-                    self._create((node, first + number), Task(value, epoch=epoch + 1, attempt=attempt))
-            case FailTask(node, item, error, epoch, attempt):
-                self._create((node, item), Task(status="failed", error=error, epoch=epoch + 1, attempt=attempt))
-            case EnqueueTasks(node, _, first, last, rank):
+                    self._create((node, first + number), Task(value, epoch=epoch, attempt=attempt))
+            case FailTask(_, node, item, error, epoch, attempt):
+                self._create((node, item), Task(status="failed", error=error, epoch=epoch, attempt=attempt))
+            case EnqueueTasks(_, node, first, last, _, _, rank):
                 assert not self._stopped, f"11: {node} was queued after the stop"
                 for item in range(first, last + 1):
                     task = self.tasks[(node, item)]
                     if task.status == "ready":
                         row = Queued(task.epoch, task.attempt + 1, rank=rank + item - first)
                         self._enqueue((node, item), row)
-            case ResetTasks(node, selection, enqueued):
+            case ResetTasks(_, node, selection, enqueued):
                 self._reset(node, selection, enqueued)
-            case RestartNode(name, own_only):
+            case RestartNode(_, name, own_only):
                 for key in [key for key in self.tasks if key[0] == name and (key[1] < 0 or not own_only)]:
                     del self.tasks[key]
                     self.queue.pop(key, None)
                     self._final.pop(key, None)
-            case SkipTasks(name):
+            case SkipTasks(_, name):
                 for key, task in self.tasks.items():
                     if key[0] == name and task.status != "completed":
                         self.queue.pop(key, None)
                         self._final.pop(key, None)
                         task.status, task.waits = "skipped", False
-            case EnqueueWaiting(node, _, count, rank):
+            case EnqueueWaiting(_, node, count, _, _, rank):
                 waiting = sorted(key for key, task in self.tasks.items() if key[0] == node and task.waits)[:count]
                 assert len(waiting) == count, f"8: {node} counts on {count} tasks that wait, and has {len(waiting)}"
                 for place, key in enumerate(waiting):
@@ -448,7 +447,7 @@ class Driver:
             case ReleaseTasks():
                 for row in self.queue.values():
                     row.paused = False
-            case RecordAttempt() | AggregateItems() | MarkJob():
+            case RecordAttempt() | MarkJob():
                 pass
         return None
 

@@ -54,7 +54,7 @@ def test_a_dispatch_makes_one_row_queues_it_and_starts_the_job() -> None:
     (queued,) = (e for e in effects if isinstance(e, EnqueueTasks))
     assert (made.node, made.first, made.params) == ("echo_handler", -1, [b'{"message":"hi","count":2}'])
     assert (queued.node, queued.first, queued.last, queued.rank) == ("echo_handler", -1, -1, 0)
-    assert (queued.spec.queue, queued.spec.handler) == ("dag-worker-tasks", "echo")
+    assert (queued.lane.queue, queued.lane.handler) == ("dag-worker-tasks", "echo")
     assert driver.event("node_dispatched").data == {"queue": "dag-worker-tasks", "handler": "echo"}
     assert driver.state.status == "running"
     assert driver.state.started_at == driver.node("echo_handler").started_at == START

@@ -171,7 +171,7 @@ def test_a_batch_within_its_budget_is_tried_again_as_what_it_is() -> None:
     work = Work()
     driver.run(lambda n, i, a, p: Fails("not now") if (n, i, a) == ("register", 1, 1) else work(n, i, a, p))
     (again,) = (e for e in driver.effects if isinstance(e, RetryTask))
-    assert (again.spec.handler, again.spec.queue) == ("batch", "heavy")
+    assert (again.lane.handler, again.lane.queue) == ("batch", "heavy")
     assert batches(work.ran) == [0, 1, -1]
 
 
@@ -293,7 +293,7 @@ def test_clear_names_batches_and_the_last_task_follows_them() -> None:
     run(driver)
     assert actions(driver.plan("clear", "register", items=(2,))) == {"register": "rerun 2", "tell": "rerun 1"}
     assert driver.recover("clear", "register", items=(2,)).applied
-    assert RestartNode("register", own_only=True) in driver.effects
+    assert RestartNode("job", "register", own_only=True) in driver.effects
     assert batches(run(driver)) == [2, -1]
 
 

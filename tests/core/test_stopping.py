@@ -221,7 +221,7 @@ def test_cancelling_a_job_that_has_not_begun_ends_it_at_once() -> None:
     flow.task("a", handler="h")
     driver = Driver(flow)
     effects = driver.cancel()
-    assert AnswerSignal(7, True, "cancelled") in effects
+    assert AnswerSignal(7, "job", True, "cancelled") in effects
     assert driver.state.status == "cancelled"
     assert driver.state.started_at == driver.state.finished_at == START
     assert driver.told() == ["node_cancelled", "job_cancelled"]
@@ -236,7 +236,7 @@ def test_cancelling_a_running_job_ends_what_waits_and_gives_the_rest_its_grace()
     assert (asked.status, asked.leases_too) == (Status.CANCELLED, False)
     assert driver.statuses() == {"a": "dispatched", "b": "cancelled", "c": "cancelled"}
     assert driver.state.stop == Stop(StopCause.CANCELLED, START + 30)
-    assert driver.answers == [AnswerSignal(7, True, "cancelled")]
+    assert driver.answers == [AnswerSignal(7, "job", True, "cancelled")]
     driver.done("a", output=1)
     assert driver.status_of("a") == "completed"
     assert driver.state.status == "cancelled"
@@ -287,7 +287,8 @@ def test_a_cancel_whose_last_tasks_finish_within_the_grace_came_too_late_and_the
     assert driver.answers == [], "whether it ends anything is not known yet"
     assert driver.state.stop == Stop(StopCause.CANCELLED, START + 30, signal_id=7)
     driver.done("b", output=5)
-    assert driver.answers == [AnswerSignal(7, False, "too late: its last tasks have finished, and it is completed")]
+    reason = "too late: its last tasks have finished, and it is completed"
+    assert driver.answers == [AnswerSignal(7, "job", False, reason)]
     assert set(driver.statuses().values()) == {"completed"}
     assert (driver.state.status, driver.state.result, driver.state.error) == ("completed", 5, None)
 
@@ -296,7 +297,7 @@ def test_a_cancel_whose_last_task_does_not_finish_within_the_grace_is_carried_ou
     driver = last_one_runs()
     driver.cancel()
     driver.pass_time(30)
-    assert driver.answers == [AnswerSignal(7, True, "cancelled")]
+    assert driver.answers == [AnswerSignal(7, "job", True, "cancelled")]
     assert (driver.status_of("b"), driver.status_of("end")) == ("cancelled", "cancelled")
     assert driver.state.status == "cancelled"
 
@@ -316,7 +317,7 @@ def test_a_cancel_that_withdraws_items_of_a_fan_out_that_still_runs_is_answered_
     driver.done("a")
     driver.claim("f", 0)
     driver.cancel()
-    assert driver.answers == [AnswerSignal(7, True, "cancelled")]
+    assert driver.answers == [AnswerSignal(7, "job", True, "cancelled")]
     assert driver.state.status == "running"
     driver.done("f", 0)
     assert (driver.status_of("f"), driver.node("f").reason) == ("cancelled", "job_cancelled")
@@ -333,7 +334,7 @@ def test_cancelling_a_finished_job_is_refused_with_the_reason_invariant_4(status
     driver.run()
     before = (driver.state.error, driver.state.stop, len(driver.events))
     remedy = "See how it ended with: holdfast status JOB"
-    assert driver.cancel() == [AnswerSignal(7, False, f"too late, it is already {status}", remedy)]
+    assert driver.cancel() == [AnswerSignal(7, "job", False, f"too late, it is already {status}", remedy)]
     assert (driver.state.error, driver.state.stop, len(driver.events)) == before
     assert driver.state.status == status
 
@@ -344,7 +345,7 @@ def test_cancelling_twice_is_refused_the_second_time() -> None:
     driver.cancel()
     driver.now += 10
     remedy = "Wait until it has ended: holdfast watch JOB"
-    assert driver.cancel(8) == [AnswerSignal(8, False, "it is already stopping (cancelled)", remedy)]
+    assert driver.cancel(8) == [AnswerSignal(8, "job", False, "it is already stopping (cancelled)", remedy)]
     assert driver.state.stop == Stop(StopCause.CANCELLED, START + 30)
 
 
@@ -360,7 +361,7 @@ def test_a_failure_that_only_the_cancel_keeps_from_its_retry_leaves_the_job_canc
     driver = last_one_runs()
     driver.cancel()
     driver.fail("b")
-    assert driver.answers == [AnswerSignal(7, True, "cancelled")]
+    assert driver.answers == [AnswerSignal(7, "job", True, "cancelled")]
     assert (driver.status_of("b"), driver.state.status) == ("failed", "cancelled")
     driver = with_fan_out(width=1)
     driver.done("a")
@@ -681,4 +682,4 @@ def test_a_pause_that_ends_before_it_began_takes_no_time_away() -> None:
     driver.send(PauseRequested(1, "ann", "", is_paused=True))
     driver.now -= 600
     (released,) = (e for e in driver.send(PauseRequested(2, "ann", "", is_paused=False)) if isinstance(e, ReleaseTasks))
-    assert (released.paused_seconds, driver.state.deadline_at) == (0.0, START + 100)
+    assert (released.seconds, driver.state.deadline_at) == (0.0, START + 100)

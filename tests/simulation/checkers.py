@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.core.advance import advance
-from holdfast.core.effects import AnswerSignal
+from holdfast.core.effects import AnswerSignal, Lane
 from holdfast.core.outcome import counts, is_bad
 from holdfast.core.states import Rules
 from holdfast.define.node import Importance, NodeType, Safe
 from holdfast.define.program import Program, compile_pinned
-from holdfast.store.interface import Lane, NewJob, NodeRow
+from holdfast.store.interface import NewJob, NodeRow
 from holdfast.store.loading import job_state
 from tests.simulation.cycle import ModelCycle
 from tests.simulation.database import TERMINAL, Database, Key

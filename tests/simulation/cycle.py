@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from holdfast.core.breaking import Breaker
+from holdfast.core.effects import ResetTasks, RestartNode, SkipTasks, WithdrawTasks
 from holdfast.core.signals import BatchesAsked, Request, Selected
 from holdfast.errors import Fenced, HistoryChanged, LostRace
 from holdfast.store.interface import (
@@ -26,12 +27,8 @@ from holdfast.store.interface import (
     JobRow,
     NodeRow,
     Opened,
-    ResetWrite,
-    RestartWrite,
     SignalRow,
-    SkipWrite,
     Wide,
-    Withdrawal,
 )
 from tests.simulation.database import Database, Key, Transaction, step
 from tests.simulation.examination import examined
@@ -44,7 +41,7 @@ GATHER_ROWS = 3
 """A page of results; small, so that gathering takes several."""
 ASKING = ("cancel", "pause", "unpause", "recover", "recheck")
 """What people and the janitor send: it is read of jobs that were set aside, too."""
-Entry = Batch | Handed | tuple[Withdrawal, list[Key]]
+Entry = Batch | Handed | tuple[WithdrawTasks, list[Key]]
 """One of the writes that wait for the commit."""
 
 
@@ -59,7 +56,7 @@ def apply_entry(db: Database, me: int, entry: Entry) -> None:
 
 def _nodes_taken(batch: Batch) -> set[tuple[str, str]]:
     """The nodes whose rows the batch takes out of the queue."""
-    rows: list[ResetWrite | RestartWrite | SkipWrite] = [*batch.resets, *batch.restarts, *batch.skips]
+    rows: list[ResetTasks | RestartNode | SkipTasks] = [*batch.resets, *batch.restarts, *batch.skips]
     return {(row.job_id, row.node) for row in rows}
 
 
@@ -257,7 +254,7 @@ class ModelCycle(Transaction):
         await self._step()
         self._log.append(copy.deepcopy(batch))
 
-    async def withdraw(self, withdrawals: Sequence[Withdrawal]) -> dict[str, dict[str, list[int]]]:
+    async def withdraw(self, withdrawals: Sequence[WithdrawTasks]) -> dict[str, dict[str, list[int]]]:
         await self._step()
         ended: dict[str, dict[str, list[int]]] = {}
         for wanted in withdrawals:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.store.interface import Lane
+from holdfast.core.effects import Lane
 from tests.simulation.database import Database
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from holdfast.core.breaking import Breaker
+from holdfast.core.effects import WithdrawTasks
 from holdfast.core.recovering import Plan, batches_asked, make_plan, plan_id
 from holdfast.core.signals import CancelRequested, Request, Signal, Verb
 from holdfast.core.states import JobState, Rules
@@ -21,7 +22,7 @@ from holdfast.errors import Fenced, LostRace, NotFound, Unreachable
 from holdfast.operations.submitting import new_job
 from holdfast.orchestrator.loop import KILLS
 from holdfast.orchestrator.owner import Owner
-from holdfast.store.interface import Batch, Handover, Lease, NewJob, Report, Store, Withdrawal, WorkerIdentity
+from holdfast.store.interface import Batch, Handover, Lease, NewJob, Report, Store, WorkerIdentity
 from holdfast.store.loading import job_state
 from holdfast.store.work import in_lock_order
 from tests.simulation.checkers import Checkers
@@ -156,7 +157,7 @@ class MortalOwner(Owner):
 
     async def _advance(
         self, batch: Batch, state: JobState, signals: Iterable[Signal], breakers: dict[str, Breaker], now: float
-    ) -> list[Withdrawal]:
+    ) -> list[WithdrawTasks]:
         signals = list(signals)
         cancels = any(isinstance(one, CancelRequested) for one in signals)
         if state.job_id in self._deadly and state.stop is None and not cancels:

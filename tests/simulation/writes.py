@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
-from holdfast.core.breaking import BreakerState
-from holdfast.store.interface import (
-    RANK_LIMIT,
-    AnswerWrite,
-    Batch,
-    BreakerWrite,
-    EnqueueWrite,
-    EventWrite,
-    FailedTaskWrite,
-    FinishWrite,
-    JobWrite,
-    MarkWrite,
-    NodeRow,
-    ReleaseWrite,
-    ResetWrite,
-    RestartWrite,
-    RetryWrite,
-    SignalAnswer,
-    SkipWrite,
-    TaskWrite,
-    WaitingWrite,
-    Withdrawal,
+from holdfast.core.breaking import Breaker
+from holdfast.core.effects import (
+    AnswerSignal,
+    CreateTasks,
+    Emit,
+    EnqueueTasks,
+    EnqueueWaiting,
+    FailTask,
+    FinishTask,
+    MarkJob,
+    ReleaseTasks,
+    ResetTasks,
+    RestartNode,
+    RetryTask,
+    SkipTasks,
+    WithdrawTasks,
 )
+from holdfast.store.interface import RANK_LIMIT, Batch, JobUpdate, NodeRow, SignalAnswer
 from tests.simulation.database import Database, Key
 from tests.simulation.gates import declare_limits
 from tests.simulation.selection import can_be_reset, is_selected
@@ -61,7 +57,7 @@ def apply_batch(db: Database, me: int, batch: Batch) -> None:
         db.jobs[job_id]["deaths"] = 0
 
 
-def _write_jobs(db: Database, me: int, jobs: Sequence[JobWrite]) -> None:
+def _write_jobs(db: Database, me: int, jobs: Sequence[JobUpdate]) -> None:
     for job in jobs:
         known = db.jobs[job.job_id]
         if known["owner"] in (None, me):
@@ -80,7 +76,7 @@ def _write_nodes(db: Database, new: Sequence[NodeRow], known: Sequence[NodeRow])
         db.dirty.add(node.job_id)
 
 
-def _finish(db: Database, finished: Sequence[FinishWrite]) -> None:
+def _finish(db: Database, finished: Sequence[FinishTask]) -> None:
     for done in finished:
         task = db.tasks[done.job_id].get((done.node, done.item))
         report = db.inbox.get(done.signal_id, {}) if done.status == "completed" and done.signal_id is not None else {}
@@ -100,7 +96,7 @@ def _remove_handled(db: Database, me: int, handled: Sequence[int]) -> None:
             db.dirty.add(row["job_id"])
 
 
-def _reset(db: Database, resets: Sequence[ResetWrite]) -> None:
+def _reset(db: Database, resets: Sequence[ResetTasks]) -> None:
     for wanted in resets:
         for (node, item), task in db.tasks[wanted.job_id].items():
             if (
@@ -134,7 +130,7 @@ def _cut_short(db: Database, key: Key, why: str) -> dict[str, Any] | None:
     return row
 
 
-def _restart(db: Database, restarts: Sequence[RestartWrite]) -> None:
+def _restart(db: Database, restarts: Sequence[RestartNode]) -> None:
     for wanted in restarts:
         for node, item in list(db.tasks[wanted.job_id]):
             if node == wanted.node and (item < 0 or not wanted.own_only):
@@ -146,7 +142,7 @@ def _restart(db: Database, restarts: Sequence[RestartWrite]) -> None:
         db.dirty.add(wanted.job_id)
 
 
-def _skip(db: Database, skips: Sequence[SkipWrite]) -> None:
+def _skip(db: Database, skips: Sequence[SkipTasks]) -> None:
     for skip in skips:
         for (node, item), task in db.tasks[skip.job_id].items():
             if node == skip.node and task["status"] != "completed":
@@ -157,22 +153,22 @@ def _skip(db: Database, skips: Sequence[SkipWrite]) -> None:
         db.dirty.add(skip.job_id)
 
 
-def _make_tasks(db: Database, tasks: Sequence[TaskWrite]) -> None:
+def _make_tasks(db: Database, tasks: Sequence[CreateTasks]) -> None:
     for new in tasks:
-        assert (new.node, new.item) not in db.tasks[new.job_id], f"task {new[:3]} was made twice"
         kept = {"epoch": new.epoch, "attempt": new.attempt, "has_contract": new.has_contract}
-        made = _task("ready", params=_json(new.params)) | kept
-        db.tasks[new.job_id][(new.node, new.item)] = made
+        for item, params in enumerate(new.params, new.first):
+            assert (new.node, item) not in db.tasks[new.job_id], f"task {new[:2]} {item} was made twice"
+            db.tasks[new.job_id][(new.node, item)] = _task("ready", params=_json(params)) | kept
 
 
-def _make_failed_tasks(db: Database, refused: Sequence[FailedTaskWrite]) -> None:
+def _make_failed_tasks(db: Database, refused: Sequence[FailTask]) -> None:
     for new in refused:
         assert (new.node, new.item) not in db.tasks[new.job_id], f"task {new[:3]} was made twice"
         made = _task("failed", error=new.error) | {"epoch": new.epoch, "attempt": new.attempt}
         db.tasks[new.job_id][(new.node, new.item)] = made
 
 
-def _enqueue(db: Database, me: int, ranges: Sequence[EnqueueWrite]) -> None:
+def _enqueue(db: Database, me: int, ranges: Sequence[EnqueueTasks]) -> None:
     for wanted in ranges:
         for place, item in enumerate(range(wanted.first, wanted.last + 1)):
             task = db.tasks[wanted.job_id][(wanted.node, item)]
@@ -180,7 +176,7 @@ def _enqueue(db: Database, me: int, ranges: Sequence[EnqueueWrite]) -> None:
                 _put(db, me, (wanted.job_id, wanted.node, item), wanted, task, place)
 
 
-def _enqueue_waiting(db: Database, me: int, waiting: Sequence[WaitingWrite]) -> None:
+def _enqueue_waiting(db: Database, me: int, waiting: Sequence[EnqueueWaiting]) -> None:
     for wanted in waiting:
         tasks = db.tasks[wanted.job_id]
         found = [key for key, task in tasks.items() if key[0] == wanted.node and task["waits"]]
@@ -190,7 +186,7 @@ def _enqueue_waiting(db: Database, me: int, waiting: Sequence[WaitingWrite]) -> 
             _put(db, me, (wanted.job_id, node, item), wanted, task, place)
 
 
-def _retry(db: Database, me: int, retried: Sequence[RetryWrite]) -> None:
+def _retry(db: Database, me: int, retried: Sequence[RetryTask]) -> None:
     for again in retried:
         task = db.tasks[again.job_id][(again.node, again.item)]
         if task["epoch"] < again.epoch and task["status"] == "ready":
@@ -210,7 +206,7 @@ def _put(
     db: Database,
     me: int,
     key: Key,
-    wanted: EnqueueWrite | WaitingWrite | RetryWrite,
+    wanted: EnqueueTasks | EnqueueWaiting | RetryTask,
     task: dict[str, Any],
     place: int = 0,
 ) -> dict[str, Any]:
@@ -225,7 +221,7 @@ def _put(
     return db.queue[key]
 
 
-def _release(db: Database, releases: Sequence[ReleaseWrite]) -> None:
+def _release(db: Database, releases: Sequence[ReleaseTasks]) -> None:
     for release in releases:
         for key, row in db.queue.items():
             if key[0] == release.job_id and row["state"] == "paused":
@@ -240,7 +236,7 @@ def _pause(db: Database, paused: Sequence[str]) -> None:
                 row["state"] = "paused"
 
 
-def _mark(db: Database, marks: Sequence[MarkWrite]) -> None:
+def _mark(db: Database, marks: Sequence[MarkJob]) -> None:
     for mark in marks:
         job = db.jobs[mark.job_id]
         if job["finished_at"] is not None and job["owner"] is None and job["error"] is None:
@@ -248,27 +244,24 @@ def _mark(db: Database, marks: Sequence[MarkWrite]) -> None:
             db.dirty.add(mark.job_id)
 
 
-def _write_events(db: Database, events: Sequence[EventWrite]) -> None:
+def _write_events(db: Database, events: Sequence[Emit]) -> None:
     for event in events:
         known = db.events[event.job_id]
         assert event.seq == known[-1][0] + 1, f"event {event.seq} of {event.job_id} follows {known[-1][0]}"
         known.append(tuple(event[1:]))
 
 
-def _answer(db: Database, answers: Sequence[AnswerWrite]) -> None:
+def _answer(db: Database, answers: Sequence[AnswerSignal]) -> None:
     for answer in answers:
         db.answers.setdefault(answer.signal_id, SignalAnswer(answer.applied, answer.reason, answer.remedy))
 
 
-def _write_breakers(db: Database, breakers: Sequence[BreakerWrite]) -> None:
-    for told in breakers:
-        breaker = db.breakers[told.name]
-        breaker.state, breaker.successes, breaker.changed_at = BreakerState(told.state), told.successes, told.changed_at
-        breaker.window = [(at, failed) for at, failed in told.calls]
-        breaker.until, breaker.held, breaker.reason = told.until, told.held, told.reason
+def _write_breakers(db: Database, breakers: Sequence[Breaker]) -> None:
+    for breaker in breakers:
+        db.breakers[breaker.name] = replace(breaker, rules=db.breakers[breaker.name].rules)
 
 
-def withdrawn(db: Database, wanted: Withdrawal) -> list[Key]:
+def withdrawn(db: Database, wanted: WithdrawTasks) -> list[Key]:
     """What a withdrawal ends: what is queued, what never was, and what waits after a reset."""
     tasks = db.tasks[wanted.job_id]
     keys = [k[1:] for k in db.queue if k[0] == wanted.job_id and wanted.node in (None, k[1])]
@@ -279,7 +272,7 @@ def withdrawn(db: Database, wanted: Withdrawal) -> list[Key]:
     return [(wanted.job_id, *key) for key in dict.fromkeys(keys) if tasks[key]["status"] == "ready"]
 
 
-def apply_withdrawal(db: Database, wanted: Withdrawal, keys: Sequence[Key]) -> None:
+def apply_withdrawal(db: Database, wanted: WithdrawTasks, keys: Sequence[Key]) -> None:
     for key in keys:
         row = _cut_short(db, key, "withdrawn")
         task = db.tasks[key[0]][key[1:]]

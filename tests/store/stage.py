@@ -6,26 +6,22 @@ import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+import orjson
 from psycopg import sql
 
+from holdfast.core.effects import CreateTasks, Emit, EnqueueTasks, FinishTask, Lane, RetryTask
 from holdfast.store.interface import (
     Batch,
-    EnqueueWrite,
-    EventWrite,
-    FinishWrite,
     JobRow,
-    JobWrite,
-    Lane,
+    JobUpdate,
     Lease,
     NewJob,
     NodeRow,
     Opened,
     Report,
-    RetryWrite,
     SignalRow,
     Store,
     SubmitAnswer,
-    TaskWrite,
     WorkerIdentity,
 )
 from holdfast.store.postgres import PostgresStore
@@ -316,7 +312,7 @@ class Stage:
     async def enqueue(self, me: int, job_id: str, node: str = "n", items: Iterable[int] = (-1,), **given: Any) -> None:
         """Make tasks and queue them, as one range."""
         numbers = sorted(items)
-        tasks = [TaskWrite(job_id, node, item, {"item": item}) for item in numbers]
+        tasks = [new_task(job_id, node, item, {"item": item}) for item in numbers]
         wanted = enqueue_write(job_id, node, numbers[0], numbers[-1], **given)
         await self.commit(me, Batch(tasks=tasks, enqueued=[wanted]))
 
@@ -356,21 +352,26 @@ def forced(identity: str = "", body: str = "body") -> NewJob:
     return new_job(identity, body)._replace(force=True)
 
 
-def owned(row: JobRow, owner: int | None, **changes: Any) -> JobWrite:
+def owned(row: JobRow, owner: int | None, **changes: Any) -> JobUpdate:
     """The row as a write that keeps everything but its owner and its epoch."""
-    kept = {name: getattr(row, name) for name in JobWrite._fields if name in JobRow._fields}
+    kept = {name: getattr(row, name) for name in JobUpdate._fields if name in JobRow._fields}
     unknown = {"reason": None, "result": None, "finished_at": None}
-    return JobWrite(**(kept | unknown | {"owner": owner, "epoch": row.epoch + 1} | changes))
+    return JobUpdate(**(kept | unknown | {"owner": owner, "epoch": row.epoch + 1} | changes))
 
 
-def enqueue_write(job_id: str, node: str, first: int, last: int, **given: Any) -> EnqueueWrite:
+def new_task(job_id: str, node: str, item: int, params: Any, **given: Any) -> CreateTasks:
+    """One task with these params."""
+    return CreateTasks(job_id, node, item, [orjson.dumps(params)], **given)
+
+
+def enqueue_write(job_id: str, node: str, first: int, last: int, **given: Any) -> EnqueueTasks:
     defaults: dict[str, Any] = {
         "lane": LANE, "priority": 0, "rank": 0, "timeout_seconds": 60.0, "queue_timeout_seconds": None,
     }  # fmt: skip
-    return EnqueueWrite(job_id, node, first, last, **(defaults | given))
+    return EnqueueTasks(job_id, node, first, last, **(defaults | given))
 
 
-def retry_write(lease: Lease, due_at: float | None, **given: Any) -> RetryWrite:
+def retry_write(lease: Lease, due_at: float | None, **given: Any) -> RetryTask:
     defaults: dict[str, Any] = {
         "epoch": lease.epoch + 1,
         "attempt": lease.attempt,
@@ -386,10 +387,10 @@ def retry_write(lease: Lease, due_at: float | None, **given: Any) -> RetryWrite:
         "timeout_seconds": 60.0,
         "queue_timeout_seconds": None,
     }
-    return RetryWrite(lease.job_id, lease.node, lease.item, **(defaults | given))
+    return RetryTask(lease.job_id, lease.node, lease.item, **(defaults | given))
 
 
-def finish_write(signal: SignalRow, status: str = "completed", **changes: Any) -> FinishWrite:
+def finish_write(signal: SignalRow, status: str = "completed", **changes: Any) -> FinishTask:
     assert signal.node is not None and signal.item is not None and signal.epoch is not None
     known: dict[str, Any] = {
         "job_id": signal.job_id,
@@ -406,7 +407,7 @@ def finish_write(signal: SignalRow, status: str = "completed", **changes: Any) -
         "lost": 0,
         "crashes": 0,
     }
-    return FinishWrite(**(known | changes))
+    return FinishTask(**(known | changes))
 
 
 def node_row(job_id: str, node: str, **given: Any) -> NodeRow:
@@ -418,8 +419,8 @@ def node_row(job_id: str, node: str, **given: Any) -> NodeRow:
     return NodeRow(job_id, node, **(defaults | given))
 
 
-def event_write(job_id: str, seq: int, event: str) -> EventWrite:
-    return EventWrite(job_id, seq, event, None, None, None, None)
+def event_write(job_id: str, seq: int, event: str) -> Emit:
+    return Emit(job_id, seq, event, None, None, None, None)
 
 
 def report_of(lease: Lease, outcome: str = "done", output: bytes | None = b"1", **changes: Any) -> Report:

@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from holdfast.store.interface import Batch, JobFacts, Lane, Lease, TaskWrite
-from tests.store.stage import Stage, enqueue_write, items_of
+from holdfast.core.effects import Lane
+from holdfast.store.interface import Batch, JobFacts, Lease
+from tests.store.stage import Stage, enqueue_write, items_of, new_task
 
 pytestmark = pytest.mark.anyio
 
@@ -28,7 +29,7 @@ async def test_a_lease_tells_that_its_task_has_a_contract(stage: Stage) -> None:
     job_id = await stage.owned_job(me)
     cycle = stage.store.cycle(me)
     await cycle.open(100, 100)
-    tasks = [TaskWrite(job_id, "n", 0, {}, has_contract=True), TaskWrite(job_id, "n", 1, {})]
+    tasks = [new_task(job_id, "n", 0, {}, has_contract=True), new_task(job_id, "n", 1, {})]
     await cycle.commit(Batch(tasks=tasks, enqueued=[enqueue_write(job_id, "n", 0, 1)]))
     assert {lease.item: lease.has_contract for lease in await stage.claim(worker)} == {0: True, 1: False}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from holdfast.core.breaking import Breaker, BreakerState
+from holdfast.core.effects import Lane
 from holdfast.define.gates import BreakerRules, Limit
-from holdfast.orchestrator.commit import breaker_write
-from holdfast.store.interface import Batch, Lane
+from holdfast.store.interface import Batch
 from holdfast.store.work import LEASE_SLACK_SECONDS
 from tests.store.stage import LEASE_SECONDS, Stage, report_of, retry_write
 
@@ -67,7 +67,7 @@ async def test_a_cooldown_ends_in_its_own_time(stage: Stage) -> None:
     cycle = stage.store.cycle(me)
     now = (await cycle.open(1, 1)).now
     opened = Breaker(GATEWAY, BreakerState.OPEN, changed_at=now, until=now + 30, reason="it fell")
-    await cycle.commit(Batch(breakers=[breaker_write(opened)]))
+    await cycle.commit(Batch(breakers=[opened]))
     await stage.behind.step_back(DAY)
     await stage.store.follow_clock(LEASE_SECONDS)
     await stage.behind.step_back(-31.0)

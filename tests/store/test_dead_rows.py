@@ -11,12 +11,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast.store.interface import Batch, TaskWrite
+from holdfast.store.interface import Batch
 from holdfast.store.postgres import PostgresStore
 from tests.conftest import eventually
 from tests.running import Engine, registry, running
 from tests.store.plans import Planner, own_database, planner
-from tests.store.stage import LANE, PostgresBackstage, Stage, enqueue_write, report_of, retry_write
+from tests.store.stage import LANE, PostgresBackstage, Stage, enqueue_write, new_task, report_of, retry_write
 
 pytestmark = pytest.mark.anyio
 
@@ -134,7 +134,7 @@ async def test_a_task_whose_enqueuing_was_not_committed_when_the_floor_rose_is_c
     straggler = stage.behind.another_store().cycle(slow)
     await let_pass(stage, quick, 2000)
     await straggler.open(100, 100)
-    await straggler.write(Batch(tasks=[TaskWrite(job_id, "n", -1, {})], enqueued=[enqueue_write(job_id, "n", -1, -1)]))
+    await straggler.write(Batch(tasks=[new_task(job_id, "n", -1, {})], enqueued=[enqueue_write(job_id, "n", -1, -1)]))
     for _ in range(4):
         await let_pass(stage, quick, 1000)
         await store.raise_floors()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from holdfast.core.breaking import BreakerState
+from holdfast.core.effects import Lane
 from holdfast.define.gates import BreakerRules, Limit
-from holdfast.orchestrator.commit import breaker_write
-from holdfast.store.interface import Batch, Handover, Lane, WorkerIdentity
+from holdfast.store.interface import Batch, Handover, WorkerIdentity
 from holdfast.store.postgres import PostgresStore
 from tests.store.stage import PostgresBackstage, Stage, report_of
 
@@ -30,7 +30,7 @@ async def put(stage: Stage, me: int, state: BreakerState, successes: int = 0) ->
     (breaker,) = await cycle.breakers(["gateway"])
     breaker.state, breaker.successes, breaker.changed_at = state, successes, opened.now
     breaker.until = opened.now if state is BreakerState.OPEN else None
-    await cycle.commit(Batch(breakers=[breaker_write(breaker)]))
+    await cycle.commit(Batch(breakers=[breaker]))
 
 
 async def claimed(stage: Stage, worker: WorkerIdentity, limit: int = 100) -> list[int]:
@@ -94,7 +94,7 @@ async def test_what_is_told_to_a_breaker_is_kept(stage: Stage) -> None:
     assert (breaker.rules, breaker.state, breaker.window) == (rules, BreakerState.CLOSED, [])
     breaker.window = [(1.5, True), (2.5, False)]
     breaker.state, breaker.changed_at, breaker.until, breaker.reason = BreakerState.OPEN, 7.0, 9.0, 'it "fell", ü'
-    await cycle.commit(Batch(breakers=[breaker_write(breaker)]))
+    await cycle.commit(Batch(breakers=[breaker]))
     await cycle.open(1, 1)
     assert await cycle.breakers(["gateway"]) == [breaker]
     await cycle.rollback()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.store.interface import Batch, Handover, Lane, Lease, TaskWrite, WorkerIdentity
-from tests.store.stage import LANE, Stage, enqueue_write, finish_write, report_of
+from holdfast.core.effects import Lane
+from holdfast.store.interface import Batch, Handover, Lease, WorkerIdentity
+from tests.store.stage import LANE, Stage, enqueue_write, finish_write, new_task, report_of
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +26,7 @@ async def test_a_handover_takes_the_report_and_leases_the_next_task_in_one_trans
     batch = Batch(
         finished=[finish_write(signal)],
         handled=[signal.id],
-        tasks=[TaskWrite(job_id, "next", -1, {"item": -1})],
+        tasks=[new_task(job_id, "next", -1, {"item": -1})],
         enqueued=[enqueue_write(job_id, "next", -1, -1)],
     )
     committed = await cycle.commit(batch, given)
@@ -89,7 +90,5 @@ async def test_work_for_others_is_left_when_the_worker_is_full_or_does_not_serve
         given = handover(worker, lease, limit=limit)
         await cycle.open(100, 100, (), given)
         node = f"next{number}"
-        batch = Batch(
-            tasks=[TaskWrite(job_id, node, -1, {})], enqueued=[enqueue_write(job_id, node, -1, -1, lane=lane)]
-        )
+        batch = Batch(tasks=[new_task(job_id, node, -1, {})], enqueued=[enqueue_write(job_id, node, -1, -1, lane=lane)])
         assert (await cycle.commit(batch, given)).work_left == left

@@ -9,8 +9,10 @@ from collections.abc import Awaitable, Callable
 import psycopg
 import pytest
 
+from holdfast.core.effects import WithdrawTasks
+from holdfast.core.states import Status
 from holdfast.errors import Fenced, LostRace, Unreachable
-from holdfast.store.interface import Batch, Lease, SignalRow, Withdrawal
+from holdfast.store.interface import Batch, Lease, SignalRow
 from holdfast.store.postgres import PostgresStore
 from tests.store.stage import (
     PostgresBackstage,
@@ -117,7 +119,8 @@ class Owning:
         jobs = [row.job_id for row in opened.claimed]
         if self.rounds % 3 == 0 and jobs:
             error = {"code": "CANCELLED"}
-            await cycle.withdraw([Withdrawal(job, "cancelled", True, error, (("n", 0, WIDTH),)) for job in jobs])
+            unqueued = (("n", 0, WIDTH),)
+            await cycle.withdraw([WithdrawTasks(job, Status.CANCELLED, True, error, unqueued) for job in jobs])
         await cycle.commit(Batch())
         if jobs:
             await self.stage.enqueue(self.me, jobs[0], node=f"n{self.rounds}", items=range(WIDTH))
@@ -127,7 +130,7 @@ class Owning:
         if self.rounds % 4 == 0:
             cycle = self.stage.store.cycle(self.me)
             await cycle.open(0, 0)
-            await cycle.withdraw([Withdrawal(job_id, "cancelled", True, {"code": "CANCELLED"}, ())])
+            await cycle.withdraw([WithdrawTasks(job_id, Status.CANCELLED, True, {"code": "CANCELLED"}, ())])
             await cycle.commit(Batch())
 
     async def take_over(self) -> None:
@@ -183,7 +186,7 @@ async def test_a_withdrawal_and_a_report_of_the_same_rows_in_opposite_order_do_n
         cycle = owner.store.cycle(me)
         await cycle.open(0, 0)
         withdrawn, _ = await asyncio.gather(
-            cycle.withdraw([Withdrawal(job_id, "cancelled", True, {"code": "CANCELLED"}, ())]),
+            cycle.withdraw([WithdrawTasks(job_id, Status.CANCELLED, True, {"code": "CANCELLED"}, ())]),
             report_or_lose(working, worker, leases, cycle),
         )
         assert withdrawn is not None

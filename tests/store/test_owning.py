@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from holdfast.store.interface import AnswerWrite, Batch, TaskWrite, Wide
-from tests.store.stage import Stage, owned, report_of
+from holdfast.core.effects import AnswerSignal
+from holdfast.store.interface import Batch, Wide
+from tests.store.stage import Stage, new_task, owned, report_of
 
 pytestmark = pytest.mark.anyio
 
@@ -59,9 +60,9 @@ async def test_an_open_undoes_what_the_cycle_had_not_committed(stage: Stage) -> 
     job_id = await stage.owned_job(me)
     cycle = stage.store.cycle(me)
     await cycle.open(100, 100)
-    await cycle.write(Batch(tasks=[TaskWrite(job_id, "n", -1, {})]))
+    await cycle.write(Batch(tasks=[new_task(job_id, "n", -1, {})]))
     await cycle.open(100, 100)
-    await cycle.commit(Batch(tasks=[TaskWrite(job_id, "n", -1, {"second": True})]))
+    await cycle.commit(Batch(tasks=[new_task(job_id, "n", -1, {"second": True})]))
     assert (await stage.behind.task(job_id, "n", -1))["status"] == "ready"
 
 
@@ -145,7 +146,7 @@ async def test_a_signal_is_handled_exactly_once(stage: Stage) -> None:
     signal_id = await stage.store.send(job_id, "cancel", "someone", "")
     assert await stage.store.answer(signal_id) is None
     assert [s.id for s in await stage.signals(me)] == [signal_id]
-    answers = [AnswerWrite(signal_id, job_id, False, "it is too late", "See it: holdfast status JOB")]
+    answers = [AnswerSignal(signal_id, job_id, False, "it is too late", "See it: holdfast status JOB")]
     await stage.commit(me, Batch(handled=[signal_id], answers=answers))
     assert await stage.signals(me) == []
     assert await stage.store.answer(signal_id) == (False, "it is too late", "See it: holdfast status JOB")

@@ -9,12 +9,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import psycopg
 import pytest
 
+from holdfast.core.effects import WithdrawTasks
+from holdfast.core.states import Status
 from holdfast.errors import LostRace, NotFound, Unreachable
 from holdfast.store.cycle import ROLE
-from holdfast.store.interface import Batch, TaskWrite, Withdrawal
+from holdfast.store.interface import Batch
 from holdfast.store.postgres import PostgresStore
 from tests.conftest import eventually
-from tests.store.stage import PostgresBackstage, Stage, enqueue_write, held, new_job, report_of, retry_write
+from tests.store.stage import PostgresBackstage, Stage, enqueue_write, held, new_job, new_task, report_of, retry_write
 
 pytestmark = pytest.mark.anyio
 
@@ -65,11 +67,11 @@ async def test_a_connection_that_dies_inside_a_cycle_is_a_lost_race(
     cycle = store.cycle(me)
     await cycle.open(100, 100)
     assert kill_connections(database_url, ROLE) == 1
-    batch = Batch(tasks=[TaskWrite(job_id, "n", -1, {})])
+    batch = Batch(tasks=[new_task(job_id, "n", -1, {})])
     steps: dict[str, Callable[[], Awaitable[object]]] = {
         "load": lambda: cycle.load([job_id]),
         "results": lambda: cycle.results(job_id, "n", -1),
-        "withdraw": lambda: cycle.withdraw([Withdrawal(job_id, "cancelled", True, {}, ())]),
+        "withdraw": lambda: cycle.withdraw([WithdrawTasks(job_id, Status.CANCELLED, True, {}, ())]),
         "write": lambda: cycle.write(batch),
         "commit": lambda: cycle.commit(batch),
     }
@@ -89,7 +91,7 @@ async def test_a_connection_that_dies_while_lanes_are_learnt_is_no_bug_of_the_jo
     cycle = store.cycle(me)
     await cycle.open(100, 100)
     assert kill_connections(database_url, "main") == 1
-    batch = Batch(tasks=[TaskWrite(job_id, "n", -1, {})], enqueued=[enqueue_write(job_id, "n", -1, -1)])
+    batch = Batch(tasks=[new_task(job_id, "n", -1, {})], enqueued=[enqueue_write(job_id, "n", -1, -1)])
     with pytest.raises(Unreachable):
         await cycle.commit(batch)
     await stage.commit(me, batch)
@@ -204,7 +206,7 @@ async def test_a_cycle_that_fails_by_a_bug_leaves_a_usable_connection(stage: Sta
     cycle = store.cycle(me)
     await cycle.open(100, 100)
     with pytest.raises(psycopg.errors.UniqueViolation):
-        await cycle.commit(Batch(tasks=[TaskWrite(job_id, "n", -1, {})], enqueued=[enqueue_write(job_id, "n", -1, -1)]))
+        await cycle.commit(Batch(tasks=[new_task(job_id, "n", -1, {})], enqueued=[enqueue_write(job_id, "n", -1, -1)]))
     await cycle.rollback()
     (lease,) = await stage.claim(worker)
     await store.report(worker, [report_of(lease, "failed", None)])

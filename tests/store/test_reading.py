@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from holdfast.core.signals import EndedTask, TaskCounts, TaskView, UnqueuedTask
-from holdfast.store.interface import Batch, Cycle, Gathered, ItemResult, TaskWrite
-from tests.store.stage import Stage, enqueue_write, finish_write, node_row, report_of
+from holdfast.store.interface import Batch, Cycle, Gathered, ItemResult
+from tests.store.stage import Stage, enqueue_write, finish_write, new_task, node_row, report_of
 
 pytestmark = pytest.mark.anyio
 
@@ -29,7 +29,7 @@ async def test_examining_a_job_finds_the_tasks_that_are_neither_queued_nor_told_
     job_id = await stage.owned_job(me)
     node = node_row(job_id, "n", width=6, expanded=5, enqueued=4)
     own = node_row(job_id, "own", status="dispatched", width=1, expanded=1, enqueued=1)
-    tasks = [TaskWrite(job_id, "n", item, {}) for item in range(5)] + [TaskWrite(job_id, "own", -1, {})]
+    tasks = [new_task(job_id, "n", item, {}) for item in range(5)] + [new_task(job_id, "own", -1, {})]
     wanted = [enqueue_write(job_id, "n", 0, 2), enqueue_write(job_id, "own", -1, -1)]
     await stage.commit(me, Batch(new_nodes=[node, own], tasks=tasks, enqueued=wanted))
     leases = {(lease.node, lease.item): lease for lease in await stage.claim(worker)}

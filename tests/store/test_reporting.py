@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.store.interface import AttemptWrite, Batch, Withdrawal
+from holdfast.core.effects import RecordAttempt, WithdrawTasks
+from holdfast.core.states import Status
+from holdfast.store.interface import Batch
 from tests.store.stage import ERROR, Stage, finish_write, held, owned, report_of, retry_write
 
 pytestmark = pytest.mark.anyio
@@ -70,7 +72,7 @@ async def test_a_report_that_was_taken_and_is_sent_again_is_not_told_as_rejected
     done, failed = sorted(await stage.signals(me), key=lambda signal: signal.item or 0)
     assert (done.kind, failed.kind) == ("report", "report")
     attempt = (job_id, "n", 1, 1, 1, "failed", "worker", 1_000_000.0, None, None, None)
-    handled = Batch(handled=[done.id, failed.id], finished=[finish_write(done)], attempts=[AttemptWrite(*attempt)])
+    handled = Batch(handled=[done.id, failed.id], finished=[finish_write(done)], attempts=[RecordAttempt(*attempt)])
     handled.retried.append(retry_write(leases[1], None))
     await stage.commit(me, handled)
     assert await stage.store.report(worker, reports) == 2
@@ -150,7 +152,7 @@ async def test_a_late_report_of_a_finished_job_reaches_whoever_claims_it(stage: 
     cycle = stage.store.cycle(me)
     await cycle.open(100, 100)
     (row,), _ = await cycle.load([lease.job_id])
-    await cycle.withdraw([Withdrawal(lease.job_id, "cancelled", True, ERROR, ())])
+    await cycle.withdraw([WithdrawTasks(lease.job_id, Status.CANCELLED, True, ERROR, ())])
     await cycle.commit(Batch(jobs=[owned(row, None, epoch=1, status="cancelled", finished_at=row.created_at + 1)]))
     assert await stage.store.report(worker, [report_of(lease)]) == 0
     (signal,) = (await stage.own(me)).signals

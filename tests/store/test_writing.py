@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.store.interface import Batch, FailedTaskWrite, TaskWrite
+from holdfast.core.effects import FailTask
+from holdfast.store.interface import Batch
 from tests.store.stage import (
     Stage,
     enqueue_write,
     event_write,
     finish_write,
     held,
+    new_task,
     node_row,
     owned,
     report_of,
@@ -75,8 +77,8 @@ async def test_the_number_of_the_last_event_comes_with_the_job(stage: Stage) -> 
 async def test_a_range_of_tasks_is_queued_without_the_refused_ones(stage: Stage) -> None:
     me = await stage.orchestrator()
     job_id = await stage.owned_job(me)
-    tasks = [TaskWrite(job_id, "n", item, {"item": item}) for item in (0, 1, 3)]
-    refused = [FailedTaskWrite(job_id, "n", 2, {"code": "TEMPLATE_ERROR"})]
+    tasks = [new_task(job_id, "n", item, {"item": item}) for item in (0, 1, 3)]
+    refused = [FailTask(job_id, "n", 2, {"code": "TEMPLATE_ERROR"})]
     await stage.commit(me, Batch(tasks=tasks, failed_tasks=refused, enqueued=[enqueue_write(job_id, "n", 0, 2)]))
     assert [(row["item"], row["epoch"], row["attempt"]) for row in await stage.behind.queue(job_id)] == [
         (0, 1, 1),
@@ -91,7 +93,7 @@ async def test_what_was_rolled_back_is_not_claimable(stage: Stage) -> None:
     job_id = await stage.owned_job(me)
     cycle = stage.store.cycle(me)
     await cycle.open(100, 100)
-    await cycle.write(Batch(tasks=[TaskWrite(job_id, "n", -1, {})], enqueued=[enqueue_write(job_id, "n", -1, -1)]))
+    await cycle.write(Batch(tasks=[new_task(job_id, "n", -1, {})], enqueued=[enqueue_write(job_id, "n", -1, -1)]))
     assert await stage.claim(worker) == []
     await cycle.rollback()
     assert await stage.claim(worker) == []

@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 
+from holdfast.core.effects import WithdrawTasks
+from holdfast.core.states import Status
 from holdfast.define.registry import Registry, Result, describe
 from holdfast.errors import Unreachable
-from holdfast.store.interface import Batch, SignalRow, Withdrawal
+from holdfast.store.interface import Batch, SignalRow
 from holdfast.store.payloads import Folder, Payloads
 from holdfast.store.postgres import PostgresStore
 from holdfast.worker.clock import lease_clock
@@ -248,7 +250,7 @@ async def test_a_lease_that_is_lost_cancels_the_attempt_and_nothing_is_reported(
         await asyncio.wait_for(begun.wait(), 10)
         cycle = stage.store.cycle(me)
         await cycle.open(100, 100)
-        await cycle.withdraw([Withdrawal(job_id, "cancelled", True, {"code": "CANCELLED"}, ())])
+        await cycle.withdraw([WithdrawTasks(job_id, Status.CANCELLED, True, {"code": "CANCELLED"}, ())])
         await cycle.commit(Batch())
         await asyncio.wait_for(cancelled.wait(), 10)
     assert await stage.signals(me) == []

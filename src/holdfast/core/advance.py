@@ -286,7 +286,7 @@ def _cancel(turn: Turn, signal: CancelRequested) -> None:
     if refusal is None:
         stopping.cancel(turn, signal.actor, signal.reason, signal.signal_id)
     elif signal.signal_id is not None:
-        turn.effects.append(_answer(signal.signal_id, refusal, ""))
+        _answer(turn, signal.signal_id, refusal, "")
 
 
 def _answer_cancel(turn: Turn) -> None:
@@ -295,20 +295,22 @@ def _answer_cancel(turn: Turn) -> None:
     if stop is None or stop.signal_id is None:
         return
     if was_cancelled(state):
-        turn.effects.append(AnswerSignal(stop.signal_id, True, "cancelled"))
+        turn.effects.append(AnswerSignal(stop.signal_id, state.job_id, True, "cancelled"))
     elif state.is_terminal:
-        told = f"too late: its last tasks have finished, and it is {state.status}"
-        turn.effects.append(AnswerSignal(stop.signal_id, False, told))
+        reason = f"too late: its last tasks have finished, and it is {state.status}"
+        turn.effects.append(AnswerSignal(stop.signal_id, state.job_id, False, reason))
     else:
         return
     stop.signal_id = None
     state.job_touched = True
 
 
-def _answer(signal_id: int, refusal: Refusal | None, done: str) -> AnswerSignal:
+def _answer(turn: Turn, signal_id: int, refusal: Refusal | None, done: str) -> None:
+    job_id = turn.state.job_id
     if refusal is None:
-        return AnswerSignal(signal_id, True, done)
-    return AnswerSignal(signal_id, False, refusal.reason, refusal.remedy)
+        turn.effects.append(AnswerSignal(signal_id, job_id, True, done))
+    else:
+        turn.effects.append(AnswerSignal(signal_id, job_id, False, refusal.reason, refusal.remedy))
 
 
 def _pause(turn: Turn, signal: PauseRequested) -> None:
@@ -317,14 +319,14 @@ def _pause(turn: Turn, signal: PauseRequested) -> None:
     if refusal is None:
         holding.pause(turn, signal)
     if signal.signal_id is not None:
-        turn.effects.append(_answer(signal.signal_id, refusal, "paused" if signal.is_paused else "released"))
+        _answer(turn, signal.signal_id, refusal, "paused" if signal.is_paused else "released")
 
 
 def _recover(turn: Turn, signal: RecoveryRequested) -> None:
     """Reset what the verb names; then every node whose dependencies hold begins."""
     refusal = recovering.reset(turn, signal)
     if signal.signal_id is not None:
-        turn.effects.append(_answer(signal.signal_id, refusal, f"generation {turn.state.generation}"))
+        _answer(turn, signal.signal_id, refusal, f"generation {turn.state.generation}")
     if refusal is None:
         _begin_pending(turn)
         if not turn.finished and all(node.status in TERMINAL for node in turn.state.nodes.values()):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.core.effects import OWN_TASK, CreateTasks, EnqueueTasks
+from holdfast.core.effects import OWN_TASK
 from holdfast.core.events import EventName
-from holdfast.core.limiting import limits_of
+from holdfast.core.queueing import create, enqueue, lane_of
 from holdfast.core.states import NodeState, Trigger
 from holdfast.core.turn import Turn
 
@@ -13,17 +13,17 @@ def dispatch(turn: Turn, node: NodeState) -> None:
     """Params that are refused leave nothing behind. A fan-in has done its batches by now, and counts it beside them."""
     program = turn.state.program.nodes[node.name].task_of(OWN_TASK)
     params = turn.params(program.params, turn.scope_of(node.name))
-    limits = limits_of(turn, node.name, OWN_TASK)
+    lane = lane_of(turn, node.name, OWN_TASK)
     rank = turn.state.queued_now
     if node.batch_size is None:
         node.width = 1
     node.expanded += 1
     node.enqueued = node.expanded
-    turn.effects.append(CreateTasks(node.name, OWN_TASK, [params], node.base_epoch, node.base_attempt))
-    turn.effects.append(EnqueueTasks(node.name, program.spec, OWN_TASK, OWN_TASK, rank, limits))
+    create(turn, node, OWN_TASK, [params])
+    enqueue(turn, node, OWN_TASK, OWN_TASK, lane, rank)
     node.move(Trigger.DISPATCHED)
     if node.batch_size is None:
         node.started_at = turn.moment()
     turn.state.touch(node)
-    turn.emit(EventName.NODE_DISPATCHED, node.name, data={"queue": program.spec.queue, "handler": program.spec.handler})
+    turn.emit(EventName.NODE_DISPATCHED, node.name, data={"queue": lane.queue, "handler": lane.handler})
     turn.start_job()

@@ -1,6 +1,7 @@
 """What the core decides. Imperative; plain data; the orchestrator commits all effects of a cycle together.
 
-Named tuples, because a wide job makes a hundred thousand of them and a tuple costs a third of a frozen dataclass.
+An effect is what the store writes: nothing copies it into another shape on its way. Effects are named tuples, because a
+wide job makes a hundred thousand of them and a tuple costs a third of a frozen dataclass.
 
 Changes of job and node rows are not listed one by one: the state marks what it touched, and the owner
 writes those rows once per cycle, however often they changed.
@@ -13,10 +14,27 @@ from typing import Any, NamedTuple
 from holdfast.core.signals import Selection
 from holdfast.core.states import Status
 from holdfast.define.gates import Limit
-from holdfast.define.node import TaskSpec
 
 OWN_TASK = -1
 """The item number of a node's own task; items of a fan-out count from 0."""
+
+
+class Lane(NamedTuple):
+    """The tasks that share a queue, a handler, a tenant, a breaker and limits."""
+
+    queue: str
+    handler: str
+    tenant: str = "default"
+    breaker: str = ""
+    limits: tuple[Limit, ...] = ()
+
+    @property
+    def limit_key(self) -> str:
+        return "\n".join(sorted(limit.name for limit in self.limits))
+
+    @property
+    def is_gated(self) -> bool:
+        return bool(self.breaker or self.limits)
 
 
 class CreateTasks(NamedTuple):
@@ -25,50 +43,60 @@ class CreateTasks(NamedTuple):
     Epochs and attempts count on from where an earlier run of the node has ended.
     """
 
+    job_id: str
     node: str
     first: int
     params: list[bytes]
-    base_epoch: int = 0
-    base_attempt: int = 0
+    epoch: int = 1
+    attempt: int = 0
+    has_contract: bool = False
+    """Whether the output of the tasks must match a schema."""
 
 
 class FailTask(NamedTuple):
     """Make a task row that has already failed: it was refused before dispatch."""
 
+    job_id: str
     node: str
     item: int
     error: dict[str, Any]
-    base_epoch: int = 0
-    base_attempt: int = 0
+    epoch: int = 1
+    attempt: int = 0
 
 
 class EnqueueTasks(NamedTuple):
     """Queue the first attempt of items first … last."""
 
+    job_id: str
     node: str
-    spec: TaskSpec
     first: int
     last: int
+    lane: Lane
+    priority: int
     rank: int
-    limits: tuple[Limit, ...] = ()
+    timeout_seconds: float
+    queue_timeout_seconds: float | None
 
 
 class RetryTask(NamedTuple):
     """Queue the next attempt of a task as a new epoch, due at `due_at` (None: at once)."""
 
+    job_id: str
     node: str
     item: int
-    spec: TaskSpec
     epoch: int
     attempt: int
-    due_at: float | None
+    error: dict[str, Any] | None
     retries: int
     lost: int
     crashes: int
-    suspect: bool
-    error: dict[str, Any] | None
+    lane: Lane
+    due_at: float | None
+    priority: int
     rank: int
-    limits: tuple[Limit, ...] = ()
+    suspect: bool
+    timeout_seconds: float
+    queue_timeout_seconds: float | None
 
 
 class ResetTasks(NamedTuple):
@@ -77,14 +105,16 @@ class ResetTasks(NamedTuple):
     Ready ones that were never queued, items from `enqueued` on, stay as they are.
     """
 
+    job_id: str
     node: str
     selection: Selection
     enqueued: int
 
 
 class RestartNode(NamedTuple):
-    """Take away all tasks of a node: it begins anew. What they came to stays in the history of their attempts."""
+    """Delete all tasks of a node, so that it begins again. Their attempts stay in the history."""
 
+    job_id: str
     node: str
     own_only: bool = False
     """Only its own task, behind its batches."""
@@ -93,22 +123,27 @@ class RestartNode(NamedTuple):
 class SkipTasks(NamedTuple):
     """End what has not completed of a node's tasks: a person wants the job to go on without it."""
 
+    job_id: str
     node: str
 
 
 class EnqueueWaiting(NamedTuple):
-    """Queue the next of a node's tasks that were reset and wait, in item order."""
+    """Queue the next `number` of a node's tasks that were reset and wait, in item order."""
 
+    job_id: str
     node: str
-    spec: TaskSpec
     number: int
+    lane: Lane
+    priority: int
     rank: int
-    limits: tuple[Limit, ...] = ()
+    timeout_seconds: float
+    queue_timeout_seconds: float | None
 
 
 class FinishTask(NamedTuple):
     """A task is terminal; if it completed, its output is that of the report with `signal_id`."""
 
+    job_id: str
     node: str
     item: int
     status: Status
@@ -124,8 +159,9 @@ class FinishTask(NamedTuple):
 
 
 class RecordAttempt(NamedTuple):
-    """Keep an attempt that failed or printed something; a quiet success is told by its task row alone."""
+    """Keep an attempt that failed or printed something; for a quiet success its task row is enough."""
 
+    job_id: str
     node: str
     item: int
     attempt: int
@@ -139,12 +175,13 @@ class RecordAttempt(NamedTuple):
 
 
 class WithdrawTasks(NamedTuple):
-    """End the tasks of the job that wait in the queue, and with `leases_too` the held ones as well.
+    """End the tasks of the job that wait in the queue, and with `leases_too` the leased ones as well.
 
     `unqueued` names the rows that never were in the queue: (node, first item, last item); `waiting` the nodes of which
     tasks wait that were reset. The owner does it inside the transaction and answers with `TasksWithdrawn`.
     """
 
+    job_id: str
     status: Status
     leases_too: bool
     error: dict[str, Any]
@@ -157,36 +194,34 @@ class WithdrawTasks(NamedTuple):
 class MarkJob(NamedTuple):
     """Keep an error with a job that is over, and change nothing else of it."""
 
+    job_id: str
     error: dict[str, Any]
 
 
 class ReleaseTasks(NamedTuple):
-    """Let what a pause held back go on; so long did it last."""
+    """Let the tasks go on that a pause of this length stopped."""
 
-    paused_seconds: float
-
-
-class AggregateItems(NamedTuple):
-    """Read the results of a fan-out after the commit and answer with `ItemsAggregated`."""
-
-    node: str
+    job_id: str
+    seconds: float
 
 
 class Emit(NamedTuple):
     """Append an event; the state has already given it its number."""
 
+    job_id: str
     seq: int
     event: str
-    node: str | None
-    item: int | None
-    attempt: int | None
-    data: dict[str, Any] | None
+    node: str | None = None
+    item: int | None = None
+    attempt: int | None = None
+    data: dict[str, Any] | None = None
 
 
 class AnswerSignal(NamedTuple):
     """Store the answer to a person's signal: applied, or refused, why, and what else can be done."""
 
     signal_id: int
+    job_id: str
     applied: bool
     reason: str
     remedy: str | None = None
@@ -206,7 +241,6 @@ Effect = (
     | WithdrawTasks
     | MarkJob
     | ReleaseTasks
-    | AggregateItems
     | Emit
     | AnswerSignal
 )

@@ -12,18 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, overload
 
 from holdfast.core.dispatching import dispatch
-from holdfast.core.effects import (
-    OWN_TASK,
-    AggregateItems,
-    CreateTasks,
-    EnqueueTasks,
-    EnqueueWaiting,
-    FailTask,
-    WithdrawTasks,
-)
+from holdfast.core.effects import OWN_TASK, FailTask, WithdrawTasks
 from holdfast.core.events import EventName
 from holdfast.core.failing import failure
-from holdfast.core.limiting import limits_of
+from holdfast.core.queueing import create, enqueue, enqueue_waiting, lane_of, limits_of
 from holdfast.core.states import JOB_CANCELLED, UPSTREAM_FAILED, JobState, NodeState, Status, StopCause, Trigger
 from holdfast.core.turn import Turn
 from holdfast.define.bounds import MAX_ITEMS
@@ -167,11 +159,11 @@ def expand_chunk(turn: Turn, node: NodeState, items: Sequence[Any], limit: int |
             rendered.append(turn.params(params, scope, sizes))
         except (TemplateError, PayloadRefused) as problem:
             if rendered:
-                turn.effects.append(CreateTasks(node.name, start, rendered, node.base_epoch, node.base_attempt))
+                create(turn, node, start, rendered)
             _refuse_item(turn, node, index, problem)
             rendered, start = [], index + 1
     if rendered:
-        turn.effects.append(CreateTasks(node.name, start, rendered, node.base_epoch, node.base_attempt))
+        create(turn, node, start, rendered)
     node.expanded = last
     turn.state.touch(node)
     if last > first:
@@ -183,7 +175,7 @@ def expand_chunk(turn: Turn, node: NodeState, items: Sequence[Any], limit: int |
 
 def _refuse_item(turn: Turn, node: NodeState, index: int, problem: TemplateError | PayloadRefused) -> None:
     error = failure(problem.code, str(problem), permanent=True, at=turn.now, node=node.name, item=index)
-    turn.effects.append(FailTask(node.name, index, error, node.base_epoch, node.base_attempt))
+    turn.effects.append(FailTask(turn.state.job_id, node.name, index, error, node.base_epoch + 1, node.base_attempt))
     turn.emit(EventName.TASK_FAILED, node.name, index, data={"code": error["code"], "message": error["message"]})
     node.failed += 1
     node.error = node.error or error
@@ -215,7 +207,13 @@ def withdraw_rest(turn: Turn, node: NodeState, reason: str) -> None:
     error = failure(Code.CANCELLED, reason, permanent=False, at=turn.now, node=node.name)
     turn.effects.append(
         WithdrawTasks(
-            Status.CANCELLED, leases_too=False, error=error, unqueued=unqueued, waiting=waiting, node=node.name
+            turn.state.job_id,
+            Status.CANCELLED,
+            leases_too=False,
+            error=error,
+            unqueued=unqueued,
+            waiting=waiting,
+            node=node.name,
         )
     )
     node.enqueued, node.waiting = node.expanded, 0
@@ -250,10 +248,10 @@ def fill_window(turn: Turn, node: NodeState) -> None:
     if turn.state.stop is not None or node.queued > window // 2 or is_cut_short(node):
         return
     program = turn.state.program.nodes[node.name]
-    spec, limits = program.items.spec, limits_of(turn, node.name, 0)
+    lane = lane_of(turn, node.name, 0)
     if node.waiting:
         count = min(node.waiting, window - node.queued)
-        turn.effects.append(EnqueueWaiting(node.name, spec, count, turn.state.queued_now, limits))
+        enqueue_waiting(turn, node, count, lane)
         turn.emit(
             EventName.TASK_DISPATCHED if program.has_items else EventName.NODE_DISPATCHED,
             node.name,
@@ -264,7 +262,7 @@ def fill_window(turn: Turn, node: NodeState) -> None:
     if node.enqueued >= node.expanded or node.queued > window // 2:
         return
     first, last = node.enqueued, min(node.enqueued + window - node.queued, node.expanded) - 1
-    turn.effects.append(EnqueueTasks(node.name, spec, first, last, turn.state.queued_now, limits))
+    enqueue(turn, node, first, last, lane, turn.state.queued_now)
     turn.emit(EventName.TASK_DISPATCHED, node.name, data={"first": first, "last": last})
     node.enqueued = last + 1
     turn.state.touch(node)
@@ -315,8 +313,6 @@ def _batches_done(turn: Turn, node: NodeState) -> None:
         turn.finish_node(node, Trigger.JOB_STOPPED, reason=turn.state.stop_reason, data=_tally(node))
     elif turn.state.program.nodes[node.name].task is not None:
         dispatch(turn, node)
-    else:
-        turn.effects.append(AggregateItems(node.name))
 
 
 def _items_failed(turn: Turn, node: NodeState) -> dict[str, Any]:
@@ -371,7 +367,6 @@ def begin_fan_in(turn: Turn, node: NodeState) -> None:
     node.move(Trigger.GATHERING)
     node.started_at = turn.moment()
     turn.state.touch(node)
-    turn.effects.append(AggregateItems(node.name))
 
 
 def owes_rows(state: JobState, node: NodeState) -> bool:

@@ -128,6 +128,6 @@ def pause(turn: Turn, signal: PauseRequested) -> None:
         seconds = max(0.0, turn.now - hold.since)
         if state.deadline_at is not None:
             state.deadline_at += seconds
-        turn.effects.append(ReleaseTasks(seconds))
+        turn.effects.append(ReleaseTasks(state.job_id, seconds))
         turn.emit(EventName.JOB_RELEASED, data=told | {"since": hold.since})
     state.job_touched = True

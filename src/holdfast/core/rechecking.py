@@ -9,10 +9,10 @@ from collections import defaultdict
 from typing import Any
 
 from holdfast.core import fanning, stopping
-from holdfast.core.effects import OWN_TASK, FinishTask, MarkJob, RetryTask
+from holdfast.core.effects import OWN_TASK, FinishTask, MarkJob
 from holdfast.core.events import EventName
 from holdfast.core.failing import failure
-from holdfast.core.limiting import limits_of
+from holdfast.core.queueing import enqueue_again
 from holdfast.core.retrying import delay_seconds
 from holdfast.core.signals import InconsistencyFound, TaskCounts, TasksWithdrawn, UnqueuedTask
 from holdfast.core.states import TERMINAL, JobStatus, NodeState, Status, Trigger
@@ -62,7 +62,7 @@ def doubt_end(turn: Turn, signal: InconsistencyFound) -> None:
         node=node.name,
         hint=f"Run it again with: holdfast rerun JOB --from {node.name}",
     )
-    turn.effects.append(MarkJob(state.error))
+    turn.effects.append(MarkJob(state.job_id, state.error))
     told = {"duty": signal.duty, "reason": signal.reason, "disagreeing": [one.name for one in wrong]}
     turn.emit(EventName.JANITOR_ACTED, data=told)
 
@@ -89,31 +89,16 @@ def _recount(turn: Turn, node: NodeState, counts: TaskCounts) -> bool:
 
 
 def _requeue(turn: Turn, signal: InconsistencyFound) -> dict[str, list[list[int]]]:
-    """A new epoch each: whoever may still run the old one can no longer report."""
+    """Each gets a new epoch: a worker that still runs the old one can no longer report."""
     items: defaultdict[str, list[int]] = defaultdict(list)
     for lost in signal.unqueued:
         node, task = turn.state.nodes[lost.node], lost.task
         due_at = _due_at(turn, node, lost)
-        turn.effects.append(
-            RetryTask(
-                node=lost.node,
-                item=lost.item,
-                spec=turn.state.program.nodes[lost.node].task_of(lost.item).spec,
-                epoch=task.epoch + 1,
-                attempt=task.attempt + 1,
-                due_at=due_at,
-                retries=task.retries,
-                lost=task.lost,
-                crashes=task.crashes,
-                suspect=task.lost > 0,
-                error=lost.error,
-                rank=turn.state.queued_now,
-                limits=limits_of(turn, lost.node, lost.item),
-            )
-        )
+        attempt = task.attempt + 1
+        enqueue_again(turn, lost.node, lost.item, task, attempt=attempt, due_at=due_at, error=lost.error)
         if lost.item == OWN_TASK:
             node.move(Trigger.RETRY_SCHEDULED)
-            node.retry_at, node.attempt = due_at, task.attempt + 1
+            node.retry_at, node.attempt = due_at, attempt
             turn.state.touch(node)
         items[lost.node].append(lost.item)
     return _told(items)
@@ -142,6 +127,7 @@ def _withdraw(turn: Turn, signal: InconsistencyFound) -> dict[str, list[list[int
         task = lost.task
         turn.effects.append(
             FinishTask(
+                job_id=turn.state.job_id,
                 node=lost.node,
                 item=lost.item,
                 status=status,

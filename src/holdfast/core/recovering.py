@@ -549,7 +549,7 @@ def _drop_last_task(turn: Turn, node: NodeState, found: Selected) -> None:
     node.base_attempt = max(node.base_attempt, found.last_attempt)
     if not node.has_last_task:
         return
-    turn.effects.append(RestartNode(node.name, own_only=True))
+    turn.effects.append(RestartNode(turn.state.job_id, node.name, own_only=True))
     node.expanded -= 1
     node.enqueued = min(node.enqueued, node.expanded)
     node.attempt = 0
@@ -582,7 +582,7 @@ def _send_back(turn: Turn, node: NodeState, selection: Selection, found: Selecte
     node.spent.clear()
     turn.state.scope["nodes"].pop(node.name, None)
     turn.state.touch(node)
-    turn.effects.append(ResetTasks(node.name, selection, node.enqueued))
+    turn.effects.append(ResetTasks(turn.state.job_id, node.name, selection, node.enqueued))
     turn.emit(EventName.NODE_READY, node.name, data={"tasks": found.number(selection)})
 
 
@@ -590,7 +590,7 @@ def _restart(turn: Turn, node: NodeState, found: Selected) -> None:
     """The whole node back to pending, its rows gone; epochs and attempts go on where they were, so that zombies are
     known as such."""
     if node.expanded:
-        turn.effects.append(RestartNode(node.name))
+        turn.effects.append(RestartNode(turn.state.job_id, node.name))
     node.base_epoch = max(node.base_epoch, found.last_epoch)
     node.base_attempt = max(node.base_attempt, found.last_attempt)
     if node.status is not Status.PENDING:
@@ -616,7 +616,7 @@ def _set(turn: Turn, node: NodeState, signal: RecoveryRequested) -> None:
 def _skip(turn: Turn, node: NodeState, actor: str) -> None:
     """What has not completed of it never will. A fan-out goes on with the items that it has."""
     if node.expanded:
-        turn.effects.append(SkipTasks(node.name))
+        turn.effects.append(SkipTasks(turn.state.job_id, node.name))
         turn.emit(EventName.TASK_SKIPPED, node.name, data={"count": node.expanded - node.completed, "by": actor})
     node.skipped = node.expanded - node.completed
     node.failed = node.cancelled = node.waiting = 0

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.core import fanning
-from holdfast.core.effects import OWN_TASK, FinishTask, RecordAttempt, RetryTask
+from holdfast.core.effects import OWN_TASK, FinishTask, RecordAttempt
 from holdfast.core.events import END_OF_TASK, EventName
 from holdfast.core.failing import failure, is_permanent
-from holdfast.core.limiting import limits_of
+from holdfast.core.queueing import enqueue_again
 from holdfast.core.retrying import delay_seconds, return_pause_seconds
 from holdfast.core.signals import Outcome, TaskReported, TaskView
 from holdfast.core.states import JOB_CANCELLED, TERMINAL, NodeState, Status, Trigger
@@ -37,7 +37,7 @@ def task_reported(turn: Turn, signal: TaskReported) -> None:
         case Outcome.GIVEN_BACK:
             pause = return_pause_seconds(signal.attempt)
             due_at = turn.now + pause if pause else None
-            _again(turn, signal, task, node, due_at, task.retries, task.lost, task.crashes)
+            _again(turn, signal, task, node, due_at)
 
 
 def reject(turn: Turn, node: str, item: int, epoch: int, worker: str | None) -> None:
@@ -62,12 +62,12 @@ def _failed(turn: Turn, signal: TaskReported, task: TaskView, node: NodeState) -
         return
     if repeated(turn, node, error):
         hint = f"Not retried: {turn.state.rules.repeat_limit} items failed in the same way and none has completed."
-        _finish(turn, signal, task, node, Status.FAILED, {**error, "hint": hint}, told={"reason": REPEATED})
+        _finish(turn, signal, task, node, Status.FAILED, {**error, "hint": hint}, event_data={"reason": REPEATED})
         return
     delay = delay_seconds(retry, task.retries + 1, signal.chance)
     if signal.retry_after_seconds is not None:
         delay = max(delay, signal.retry_after_seconds)
-    _again(turn, signal, task, node, turn.now + delay, task.retries + 1, task.lost, task.crashes)
+    _again(turn, signal, task, node, turn.now + delay, retries=1)
 
 
 def _is_held(signal: TaskReported, error: dict[str, Any]) -> bool:
@@ -81,7 +81,7 @@ def _hold(turn: Turn, signal: TaskReported, task: TaskView, node: NodeState, err
         pause = max(DEFAULT_COOLDOWN_SECONDS, signal.retry_after_seconds or 0.0)
         due_at = max(due_at or 0.0, turn.now + pause)
     held: dict[str, Any] = {"reason": str(Code.DEPENDENCY_DOWN), "breaker": signal.held_by}
-    _again(turn, signal, task, node, due_at, task.retries, task.lost, task.crashes, held)
+    _again(turn, signal, task, node, due_at, event_data=held)
 
 
 def _spend(turn: Turn, node: NodeState, item: int, error: dict[str, Any]) -> None:
@@ -92,7 +92,7 @@ def _spend(turn: Turn, node: NodeState, item: int, error: dict[str, Any]) -> Non
 
 
 def repeated(turn: Turn, node: NodeState, error: dict[str, Any]) -> bool:
-    """Whether so many items failed for good in this very way, and none has completed, that retries are a waste."""
+    """Whether retries are a waste: many items have failed for good in the same way, and none has completed."""
     return node.completed == 0 and node.spent.get(error["fingerprint"], 0) >= turn.state.rules.repeat_limit
 
 
@@ -104,12 +104,12 @@ def _lost(turn: Turn, signal: TaskReported, task: TaskView, node: NodeState) -> 
         last = signal.error["message"] if signal.error else "it killed its worker"
         times = "once" if crashes == 1 else f"{crashes} times"
         error = _failure(turn, signal, Code.QUARANTINED, f"{last}; it has crashed {times}", permanent=True)
-        _finish(turn, signal, task, node, Status.FAILED, error, crashes=crashes)
+        _finish(turn, signal, task._replace(crashes=crashes), node, Status.FAILED, error)
     elif task.lost >= rules.lost_limit:
         error = _failure(turn, signal, Code.LEASE_LOST, f"its lease was lost {task.lost + 1} times", permanent=False)
-        _finish(turn, signal, task, node, Status.FAILED, error, lost=task.lost + 1)
+        _finish(turn, signal, task._replace(lost=task.lost + 1), node, Status.FAILED, error)
     else:
-        _again(turn, signal, task, node, None, task.retries, task.lost + 1, crashes)
+        _again(turn, signal, task._replace(lost=task.lost + 1, crashes=crashes), node, None)
 
 
 def _failure(turn: Turn, signal: TaskReported, code: Code, message: str, *, permanent: bool) -> dict[str, Any]:
@@ -130,35 +130,23 @@ def _again(
     task: TaskView,
     node: NodeState,
     due_at: float | None,
-    retries: int,
-    lost: int,
-    crashes: int,
-    told: dict[str, Any] | None = None,
+    *,
+    retries: int = 0,
+    event_data: dict[str, Any] | None = None,
 ) -> None:
-    """Queue the task once more as a new epoch; a stopping job takes nothing back into the queue."""
+    """Queue the task once more as a new epoch; a stopping job takes nothing back into the queue.
+
+    `task` has what it has lost by now; `retries` is how many of its retries this one costs.
+    """
     if turn.state.stop is not None or fanning.is_cut_short(node):
         stopped, cut_by = _stopped(turn, signal), turn.state.stop_reason
-        _finish(turn, signal, task, node, Status.CANCELLED, stopped, lost=lost, crashes=crashes, cut_by=cut_by)
+        _finish(turn, signal, task, node, Status.CANCELLED, stopped, cut_by=cut_by)
         return
-    turn.effects.append(
-        RetryTask(
-            node=signal.node,
-            item=signal.item,
-            spec=turn.state.program.nodes[node.name].task_of(signal.item).spec,
-            epoch=task.epoch + 1,
-            attempt=signal.attempt,
-            due_at=due_at,
-            retries=retries,
-            lost=lost,
-            crashes=crashes,
-            suspect=lost > 0,
-            error=signal.error,
-            rank=turn.state.queued_now,
-            limits=limits_of(turn, node.name, signal.item),
-        )
-    )
+    spent = task._replace(retries=task.retries + retries)
+    enqueue_again(turn, node.name, signal.item, spent, attempt=signal.attempt, due_at=due_at, error=signal.error)
     _record(turn, signal)
-    data: dict[str, Any] = {"outcome": str(signal.outcome), "retry_at": due_at, "worker": signal.worker} | (told or {})
+    data: dict[str, Any] = {"outcome": str(signal.outcome), "retry_at": due_at, "worker": signal.worker}
+    data |= event_data or {}
     if signal.error:
         data |= {"code": signal.error["code"], "message": signal.error["message"]}
     if signal.outcome is Outcome.LOST and not signal.alone:
@@ -184,15 +172,14 @@ def _finish(
     status: Status,
     error: dict[str, Any] | None,
     *,
-    lost: int | None = None,
-    crashes: int | None = None,
-    told: dict[str, Any] | None = None,
+    event_data: dict[str, Any] | None = None,
     cut_by: str | None = None,
 ) -> None:
     """End the task, count it, and end its node if that was the last of it; `cut_by` is what kept it from going on."""
     output = signal.output if status is Status.COMPLETED else None
     turn.effects.append(
         FinishTask(
+            job_id=turn.state.job_id,
             node=signal.node,
             item=signal.item,
             status=status,
@@ -203,15 +190,15 @@ def _finish(
             worker=signal.worker,
             started_at=signal.started_at,
             retries=task.retries,
-            lost=task.lost if lost is None else lost,
-            crashes=task.crashes if crashes is None else crashes,
+            lost=task.lost,
+            crashes=task.crashes,
         )
     )
     if status is not Status.COMPLETED or signal.log or signal.extra:
         _record(turn, signal)
     _count(node, status)
     turn.state.touch(node)
-    told = {"worker": signal.worker, "started_at": signal.started_at} | (told or {})
+    data = {"worker": signal.worker, "started_at": signal.started_at} | (event_data or {})
     if signal.item == OWN_TASK:
         node.attempt = signal.attempt
         trigger = {
@@ -219,15 +206,15 @@ def _finish(
             Status.FAILED: Trigger.ATTEMPT_FAILED,
             Status.CANCELLED: Trigger.JOB_STOPPED,
         }[status]
-        turn.finish_node(node, trigger, output=output, error=error, reason=cut_by, attempt=signal.attempt, data=told)
+        turn.finish_node(node, trigger, output=output, error=error, reason=cut_by, attempt=signal.attempt, data=data)
         return
     if cut_by == JOB_CANCELLED:
         node.reason = cut_by
     if error is not None:
-        told |= {"code": error["code"], "message": error["message"]}
+        data |= {"code": error["code"], "message": error["message"]}
         if status is Status.FAILED:
             node.error = node.error or error
-    turn.emit(END_OF_TASK[status], node.name, signal.item, signal.attempt, told)
+    turn.emit(END_OF_TASK[status], node.name, signal.item, signal.attempt, data)
     if status is Status.FAILED:
         fanning.cut_short(turn, node)
     fanning.fill_window(turn, node)
@@ -248,6 +235,7 @@ def _count(node: NodeState, status: Status) -> None:
 def _record(turn: Turn, signal: TaskReported) -> None:
     turn.effects.append(
         RecordAttempt(
+            job_id=turn.state.job_id,
             node=signal.node,
             item=signal.item,
             attempt=signal.attempt,

@@ -130,7 +130,7 @@ class TasksWithdrawn(NamedTuple):
 
 
 class ItemsAggregated(NamedTuple):
-    """The answer to `AggregateItems`: what became of a fan-out, or why it cannot be aggregated."""
+    """The results of a fan-out for a fan-in that gathers them, or why it cannot have them."""
 
     node: str
     output: Any = None

@@ -58,7 +58,7 @@ def _withdraw(turn: Turn, *, leases_too: bool) -> None:
     unqueued = tuple((n.name, n.enqueued, n.expanded - 1) for n in nodes if n.enqueued < n.expanded)
     waiting = tuple(n.name for n in nodes if n.waiting)
     status, error = ended_status(stop.cause), ended_error(turn, stop.cause)
-    turn.effects.append(WithdrawTasks(status, leases_too, error, unqueued, waiting))
+    turn.effects.append(WithdrawTasks(turn.state.job_id, status, leases_too, error, unqueued, waiting))
     for node in nodes:
         node.waiting = 0
 
@@ -66,7 +66,7 @@ def _withdraw(turn: Turn, *, leases_too: bool) -> None:
 def withdraw_strays(turn: Turn) -> None:
     """All tasks of a finished job have ended: what is still queued in its name is nobody's."""
     error = failure(Code.CANCELLED, "the job is over", permanent=True, at=turn.now)
-    turn.effects.append(WithdrawTasks(Status.CANCELLED, leases_too=True, error=error, unqueued=()))
+    turn.effects.append(WithdrawTasks(turn.state.job_id, Status.CANCELLED, leases_too=True, error=error, unqueued=()))
 
 
 def _stop_node(turn: Turn, node: NodeState, cause: StopCause) -> None:

@@ -45,8 +45,10 @@ class Turn:
         attempt: int | None = None,
         data: dict[str, Any] | None = None,
     ) -> None:
-        self.state.seq += 1
-        self.effects.append(Emit(self.state.seq, str(event), node, None if item == OWN_TASK else item, attempt, data))
+        state = self.state
+        state.seq += 1
+        item = None if item == OWN_TASK else item
+        self.effects.append(Emit(state.job_id, state.seq, str(event), node, item, attempt, data))
 
     def finish_node(
         self,

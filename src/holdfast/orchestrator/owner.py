@@ -17,6 +17,7 @@ from holdfast import failpoint
 from holdfast.core.advance import advance, owed_results, owed_rows
 from holdfast.core.breaking import Breaker
 from holdfast.core.company import WIDE_FROM, Company
+from holdfast.core.effects import WithdrawTasks
 from holdfast.core.failing import failure
 from holdfast.core.fanning import Gathering
 from holdfast.core.holding import consult, named_by, notice
@@ -37,7 +38,7 @@ from holdfast.core.turn import CLOCK_SLACK_SECONDS
 from holdfast.define.program import Program, compile_pinned
 from holdfast.errors import Code, Fenced, HistoryChanged, Locked, LostRace, PayloadRefused, Unreachable
 from holdfast.masking import masked
-from holdfast.orchestrator.commit import add_effects, add_states, breaker_write
+from holdfast.orchestrator.commit import add_states
 from holdfast.orchestrator.loading import inconsistency, recovery, signal
 from holdfast.store.dangers import Dangers
 from holdfast.store.interface import (
@@ -54,7 +55,6 @@ from holdfast.store.interface import (
     SignalRow,
     Store,
     Wide,
-    Withdrawal,
 )
 from holdfast.store.loading import job_state
 
@@ -300,7 +300,7 @@ class Owner:
         states = await self._states(work, claimed)
         examined = await self._cycle.examine(doubted) if doubted else {}
         batch = Batch(handled=[row.id for row in heard if row.job_id in states])
-        withdrawals: list[Withdrawal] = []
+        withdrawals: list[WithdrawTasks] = []
         asked = [row for row in heard if row.kind == RECOVER and row.job_id in states]
         heard_by = {
             job_id: await self._all_heard(signals, states[job_id], now, examined.get(job_id))
@@ -310,7 +310,7 @@ class Owner:
         breakers = await self._breakers(states, heard_by)
         for job_id, signals in heard_by.items():
             withdrawals += await self._advance(batch, states[job_id], signals, breakers, now)
-        batch.breakers += [breaker_write(breaker) for breaker in breakers.values()]
+        batch.breakers += breakers.values()
         await self._withdraw(batch, states, withdrawals, now)
         for row in asked:
             await self._recover(batch, states, row, now)
@@ -515,8 +515,8 @@ class Owner:
         signals: Iterable[Signal],
         breakers: dict[str, Breaker],
         now: float,
-    ) -> list[Withdrawal]:
-        withdrawals: list[Withdrawal] = []
+    ) -> list[WithdrawTasks]:
+        withdrawals: list[WithdrawTasks] = []
         # Only what was owed before this cycle: the items of a fan-in that becomes owed now are not written yet.
         owed = owed_results(state) if state.job_id in self._owing_results else []
         for heard in signals:
@@ -524,10 +524,10 @@ class Owner:
             if breakers and isinstance(heard, TaskReported):
                 heard, changes = consult(heard, state.program.breaker_of(heard.node, heard.item), breakers, now)
             for one in (heard, *changes):
-                withdrawals += add_effects(batch, state, advance(state, one, now))
+                withdrawals += batch.add(advance(state, one, now))
         for node in owed:
             answer = await self._gather(state, node, now)
-            withdrawals += add_effects(batch, state, advance(state, answer, now))
+            withdrawals += batch.add(advance(state, answer, now))
         if state.stop is None:
             await failpoint.hit("decide.job", state.program.definition.workflow_id)
         return withdrawals
@@ -558,7 +558,7 @@ class Owner:
             return ItemsAggregated(node, error=error)
 
     async def _withdraw(
-        self, batch: Batch, states: dict[str, JobState], withdrawals: list[Withdrawal], now: float
+        self, batch: Batch, states: dict[str, JobState], withdrawals: list[WithdrawTasks], now: float
     ) -> None:
         """End what waits in the queue, after everything decided so far is written, until nobody asks for more."""
         while withdrawals:
@@ -570,7 +570,7 @@ class Owner:
             for job_id, items in ended.items():
                 state = states[job_id]
                 heard = TasksWithdrawn(items, leases_too=job_id in leases_too)
-                withdrawals += add_effects(batch, state, advance(state, heard, now))
+                withdrawals += batch.add(advance(state, heard, now))
 
     async def _recover(self, batch: Batch, states: dict[str, JobState], row: SignalRow, now: float) -> None:
         """Carry out a verb last, when the rows say what the cycle has decided so far: a plan counts them."""
@@ -581,7 +581,7 @@ class Owner:
         enqueued = node.enqueued if node is not None else 0
         selected = await self._cycle.select(row.job_id, request, enqueued, batches_asked(state, request))
         asked = RecoveryRequested(row.id, row.actor or "", row.reason or "", request, selected)
-        await self._withdraw(batch, states, add_effects(batch, state, advance(state, asked, now)), now)
+        await self._withdraw(batch, states, batch.add(advance(state, asked, now)), now)
 
     def _remember(self, states: Iterable[JobState]) -> None:
         """The commit is done: keep what is still open, with its deadlines and what it owes."""

@@ -7,7 +7,7 @@ import secrets
 import time
 import uuid
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import orjson
@@ -15,6 +15,7 @@ import psycopg
 
 from holdfast import failpoint
 from holdfast.core.breaking import Breaker, BreakerState
+from holdfast.core.effects import CreateTasks, Lane, ResetTasks, RestartNode, WithdrawTasks
 from holdfast.core.signals import (
     BatchesAsked,
     EndedTask,
@@ -39,14 +40,10 @@ from holdfast.store.interface import (
     Gathered,
     Handover,
     JobRow,
-    Lane,
     NodeRow,
     Opened,
-    ResetWrite,
-    RestartWrite,
     SignalRow,
     Wide,
-    Withdrawal,
 )
 from holdfast.store.large import LargeValues
 from holdfast.store.listener import ANYBODY
@@ -65,8 +62,8 @@ GATHER_ROWS, GATHER_BYTES = 2000, 4 * 1024 * 1024
 _DENSE = 4
 """Signals lie close together if at most this many ids fall to each of them."""
 
-_JSON = frozenset({"calls", "data", "error", "extra", "holds", "spent"})
-_MAY_BE_LARGE = frozenset({"output", "params", "result"})
+_JSON = frozenset({"data", "error", "extra", "holds", "spent"})
+_MAY_BE_LARGE = frozenset({"output", "result"})
 # A node may be named null: unquoted, Postgres would take its name for none.
 _TEXT = frozenset({"actor", "log", "name", "node", "reason", "remedy", "worker"})
 
@@ -267,7 +264,7 @@ class PostgresCycle:
             *((query("reset_tasks"), _reset(reset)) for reset in batch.resets),
             *((query("restart_node"), _restart(restart)) for restart in batch.restarts),
             *((query("skip_tasks"), {"job": one.job_id, "node": one.node}) for one in batch.skips),
-            *self._rows("create_tasks", batch.tasks),
+            *self._created(batch.tasks),
             *self._rows("create_failed_tasks", batch.failed_tasks),
             *self._rows("enqueue_tasks", batch.enqueued, lane_ids),
             # One by one: two of one node must not queue the same tasks.
@@ -279,7 +276,7 @@ class PostgresCycle:
             *self._rows("write_attempts", batch.attempts),
             *self._rows("write_events", batch.events),
             *self._rows("write_answers", batch.answers),
-            *self._rows("write_breakers", batch.breakers),
+            *([(query("write_breakers"), breaker_columns(batch.breakers))] if batch.breakers else []),
             *([(query("survived"), {"jobs": plain(batch.survived)})] if batch.survived else []),
         ]
         # The objects are there before any row refers to them; those of a cycle that fails go with their job.
@@ -312,13 +309,9 @@ class PostgresCycle:
                 if field in _MAY_BE_LARGE:
                     parameters[f"{field}_ref"] = "{}"
             elif field in _MAY_BE_LARGE:
-                kept, references = self._large.taken_out(rows, values)
-                parameters[field], parameters[f"{field}_ref"] = jsons(kept), references
+                parameters |= self._values(field, [row.job_id for row in rows], values)
             elif field in _JSON:
                 parameters[field] = jsons(values)
-            elif field == "has_contract":
-                # Where none has one, an array that is too short says it as well.
-                parameters[field] = plain(values) if any(values) else "{}"
             elif field in _TEXT:
                 parameters[field] = texts(values)
             elif field == "lane":
@@ -330,7 +323,30 @@ class PostgresCycle:
                 parameters[field] = plain(values)
         return [(query(name), parameters)]
 
-    async def withdraw(self, withdrawals: Sequence[Withdrawal]) -> dict[str, dict[str, list[int]]]:
+    def _created(self, created: Sequence[CreateTasks]) -> list[Statement]:
+        """One row for each of the params."""
+        if not created:
+            return []
+        job_ids = [tasks.job_id for tasks in created for _ in tasks.params]
+        contracts = [tasks.has_contract for tasks in created for _ in tasks.params]
+        parameters = {
+            "job_id": plain(job_ids),
+            "node": texts([tasks.node for tasks in created for _ in tasks.params]),
+            "item": plain([tasks.first + n for tasks in created for n in range(len(tasks.params))]),
+            "epoch": plain([tasks.epoch for tasks in created for _ in tasks.params]),
+            "attempt": plain([tasks.attempt for tasks in created for _ in tasks.params]),
+            # `unnest` fills up an array that is too short with nulls: where no task has a contract, that is enough.
+            "has_contract": plain(contracts) if any(contracts) else "{}",
+            **self._values("params", job_ids, [params for tasks in created for params in tasks.params]),
+        }
+        return [(query("create_tasks"), parameters)]
+
+    def _values(self, column: str, job_ids: Sequence[str], values: Iterable[Any]) -> dict[str, str]:
+        """A column of JSON values, and the digests of those that are too large for a row."""
+        kept, references = self._large.taken_out(job_ids, values)
+        return {column: jsons(kept), f"{column}_ref": references}
+
+    async def withdraw(self, withdrawals: Sequence[WithdrawTasks]) -> dict[str, dict[str, list[int]]]:
         withdrawals = sorted(withdrawals, key=lambda w: w.job_id)
         queued = {
             "job_id": plain(w.job_id for w in withdrawals),
@@ -545,7 +561,7 @@ def _limits_of(lanes: Sequence[Lane]) -> list[Statement | None]:
     return [(query("declare_limits"), columns), SYNC]
 
 
-def _reset(row: ResetWrite) -> dict[str, Any]:
+def _reset(row: ResetTasks) -> dict[str, Any]:
     return {
         "job": row.job_id,
         "node": row.node,
@@ -565,7 +581,7 @@ def _selection(selection: Selection) -> dict[str, Any]:
     }
 
 
-def _restart(row: RestartWrite) -> dict[str, Any]:
+def _restart(row: RestartNode) -> dict[str, Any]:
     return {"job": row.job_id, "node": row.node, "own_only": row.own_only}
 
 
@@ -599,3 +615,18 @@ def breaker_of(row: tuple[Any, ...]) -> Breaker:
         held=held,
         reason=reason,
     )
+
+
+def breaker_columns(breakers: Sequence[Breaker], actor: str | None = None) -> dict[str, str]:
+    """The parameters of `write_breakers`; `actor` is the person who changed them, if one did."""
+    return {
+        "name": texts(breaker.name for breaker in breakers),
+        "state": plain(breaker.state for breaker in breakers),
+        "calls": jsons(breaker.window for breaker in breakers),
+        "successes": plain(breaker.successes for breaker in breakers),
+        "changed_at": plain(breaker.changed_at for breaker in breakers),
+        "until": plain(breaker.until for breaker in breakers),
+        "held": plain(breaker.held for breaker in breakers),
+        "reason": texts(breaker.reason for breaker in breakers),
+        "actor": texts([actor] * len(breakers)),
+    }

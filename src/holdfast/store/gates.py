@@ -10,8 +10,8 @@ from holdfast import failpoint
 from holdfast.core.breaking import Breaker
 from holdfast.define.source import did_you_mean
 from holdfast.errors import NotFound, Refused
-from holdfast.store.arrays import jsons, plain, texts
-from holdfast.store.cycle import breaker_of
+from holdfast.store.arrays import texts
+from holdfast.store.cycle import breaker_columns, breaker_of
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.queries import query
 
@@ -79,7 +79,7 @@ class Gates:
             (now,) = (await (await connection.execute(query("clock"))).fetchall())[0]
             breaker = breaker_of(rows[0])
             change(breaker, now)
-            await connection.execute(query("write_breakers"), _columns(breaker, actor))
+            await connection.execute(query("write_breakers"), breaker_columns([breaker], actor))
             await failpoint.hit("breaker.changed")
             rows = await (await connection.execute(query("read_breakers"))).fetchall()
         await self._store.notify_workers()
@@ -150,17 +150,3 @@ def _remedy(name: str, known: list[str], otherwise: str) -> str:
         return otherwise
     shown = f"Known: {', '.join(known[:SHOWN_NAMES])}{', …' if len(known) > SHOWN_NAMES else ''}."
     return " ".join(part for part in (did_you_mean(name, known), shown) if part)
-
-
-def _columns(breaker: Breaker, actor: str) -> dict[str, str]:
-    return {
-        "name": texts([breaker.name]),
-        "state": plain([breaker.state]),
-        "calls": jsons([breaker.window]),
-        "successes": plain([breaker.successes]),
-        "changed_at": plain([breaker.changed_at]),
-        "until": plain([breaker.until]),
-        "held": plain([breaker.held]),
-        "reason": texts([breaker.reason]),
-        "actor": texts([actor]),
-    }

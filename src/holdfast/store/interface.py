@@ -6,13 +6,32 @@ looks into them, as `Raw` JSON bytes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, Protocol
 
-from holdfast.core.breaking import Breaker
-from holdfast.core.signals import BatchesAsked, EndedTask, Request, Selected, Selection, TaskCounts, UnqueuedTask
-from holdfast.define.gates import BreakerRules, Limit
+from holdfast.core.breaking import Breaker, BreakerState
+from holdfast.core.effects import (
+    AnswerSignal,
+    CreateTasks,
+    Effect,
+    Emit,
+    EnqueueTasks,
+    EnqueueWaiting,
+    FailTask,
+    FinishTask,
+    Lane,
+    MarkJob,
+    RecordAttempt,
+    ReleaseTasks,
+    ResetTasks,
+    RestartNode,
+    RetryTask,
+    SkipTasks,
+    WithdrawTasks,
+)
+from holdfast.core.signals import BatchesAsked, EndedTask, Request, Selected, TaskCounts, UnqueuedTask
+from holdfast.define.gates import BreakerRules
 from holdfast.store.dangers import Dangers
 
 NOBODY = 0
@@ -80,7 +99,7 @@ class NodeRow(NamedTuple):
 class SignalRow(NamedTuple):
     """A signal as its owner reads it, with what the core needs of the task that it speaks of.
 
-    Of a fan-out's item the output is left where it is; `FinishWrite` moves it from the signal to the task. A large
+    Of a fan-out's item the output is left where it is; `FinishTask` moves it from the signal to the task. A large
     output lies elsewhere: `data` says so, and `Cycle.whole` reads it.
     """
 
@@ -111,38 +130,9 @@ class SignalRow(NamedTuple):
         return self.data is not None and "output_ref" in self.data and self.item == -1
 
 
-class Lane(NamedTuple):
-    """The tasks that share a queue, a handler, a tenant, a breaker and limits."""
+class JobUpdate(NamedTuple):
+    """What an owner writes of a job."""
 
-    queue: str
-    handler: str
-    tenant: str = "default"
-    breaker: str = ""
-    limits: tuple[Limit, ...] = ()
-
-    @property
-    def limit_key(self) -> str:
-        return "\n".join(sorted(limit.name for limit in self.limits))
-
-    @property
-    def is_gated(self) -> bool:
-        return bool(self.breaker or self.limits)
-
-
-class BreakerWrite(NamedTuple):
-    name: str
-    state: str
-    calls: list[list[Any]]
-    successes: int
-    changed_at: float
-    until: float | None
-    held: bool
-    reason: str | None
-    actor: str | None = None
-    """The person who changed it, if one did."""
-
-
-class JobWrite(NamedTuple):
     job_id: str
     owner: int | None
     epoch: int
@@ -161,147 +151,6 @@ class JobWrite(NamedTuple):
     holds: list[dict[str, Any]]
 
 
-class TaskWrite(NamedTuple):
-    job_id: str
-    node: str
-    item: int
-    params: Any
-    epoch: int = 1
-    attempt: int = 0
-    has_contract: bool = False
-
-
-class FailedTaskWrite(NamedTuple):
-    job_id: str
-    node: str
-    item: int
-    error: dict[str, Any]
-    epoch: int = 1
-    attempt: int = 0
-
-
-class ResetWrite(NamedTuple):
-    """Tasks that go back to ready as a new epoch and wait to be queued; of ready ones only those below `enqueued`."""
-
-    job_id: str
-    node: str
-    selection: Selection
-    enqueued: int
-
-
-class RestartWrite(NamedTuple):
-    """A node whose tasks go, or its own task alone; what they came to is kept as attempts."""
-
-    job_id: str
-    node: str
-    own_only: bool = False
-
-
-class SkipWrite(NamedTuple):
-    """A node of which whatever has not completed is skipped."""
-
-    job_id: str
-    node: str
-
-
-class ReleaseWrite(NamedTuple):
-    """A job that was paused for so long and goes on."""
-
-    job_id: str
-    seconds: float
-
-
-class WaitingWrite(NamedTuple):
-    """So many of the tasks that wait after a reset, to be queued."""
-
-    job_id: str
-    node: str
-    number: int
-    lane: Lane
-    priority: int
-    rank: int
-    timeout_seconds: float
-    queue_timeout_seconds: float | None
-
-
-class EnqueueWrite(NamedTuple):
-    job_id: str
-    node: str
-    first: int
-    last: int
-    lane: Lane
-    priority: int
-    rank: int
-    timeout_seconds: float
-    queue_timeout_seconds: float | None
-
-
-class FinishWrite(NamedTuple):
-    job_id: str
-    node: str
-    item: int
-    status: str
-    epoch: int
-    attempt: int
-    signal_id: int | None
-    error: dict[str, Any] | None
-    worker: str | None
-    started_at: float | None
-    retries: int
-    lost: int
-    crashes: int
-
-
-class RetryWrite(NamedTuple):
-    job_id: str
-    node: str
-    item: int
-    epoch: int
-    attempt: int
-    error: dict[str, Any] | None
-    retries: int
-    lost: int
-    crashes: int
-    lane: Lane
-    due_at: float | None
-    priority: int
-    rank: int
-    suspect: bool
-    timeout_seconds: float
-    queue_timeout_seconds: float | None
-
-
-class MarkWrite(NamedTuple):
-    """What is known of a job that is over, and was not when it ended."""
-
-    job_id: str
-    error: dict[str, Any]
-
-
-class AttemptWrite(NamedTuple):
-    job_id: str
-    node: str
-    item: int
-    attempt: int
-    epoch: int
-    outcome: str
-    worker: str | None
-    started_at: float | None
-    error: dict[str, Any] | None
-    log: str | None
-    extra: dict[str, Any] | None
-
-
-class EventWrite(NamedTuple):
-    job_id: str
-    seq: int
-    event: str
-    node: str | None
-    item: int | None
-    attempt: int | None
-    data: dict[str, Any] | None
-
-
 class SignalAnswer(NamedTuple):
     """What a job's owner answered to a person's signal."""
 
@@ -311,44 +160,49 @@ class SignalAnswer(NamedTuple):
     """What else can be done, if the signal was refused; JOB stands for the job's id."""
 
 
-class AnswerWrite(NamedTuple):
-    signal_id: int
-    job_id: str
-    applied: bool
-    reason: str
-    remedy: str | None = None
-
-
 @dataclass(slots=True)
 class Batch:
-    """All that one cycle writes, by table; a store applies the lists in this order."""
+    """All that one cycle writes: the core's effects by kind, and the rows of jobs and nodes that it touched.
 
-    jobs: list[JobWrite] = field(default_factory=list)
+    A store applies the lists in this order.
+    """
+
+    jobs: list[JobUpdate] = field(default_factory=list)
     new_nodes: list[NodeRow] = field(default_factory=list)
     nodes: list[NodeRow] = field(default_factory=list)
-    finished: list[FinishWrite] = field(default_factory=list)
+    finished: list[FinishTask] = field(default_factory=list)
     handled: list[int] = field(default_factory=list)
-    resets: list[ResetWrite] = field(default_factory=list)
-    restarts: list[RestartWrite] = field(default_factory=list)
-    skips: list[SkipWrite] = field(default_factory=list)
-    tasks: list[TaskWrite] = field(default_factory=list)
-    failed_tasks: list[FailedTaskWrite] = field(default_factory=list)
-    enqueued: list[EnqueueWrite] = field(default_factory=list)
-    waiting: list[WaitingWrite] = field(default_factory=list)
-    retried: list[RetryWrite] = field(default_factory=list)
-    releases: list[ReleaseWrite] = field(default_factory=list)
+    resets: list[ResetTasks] = field(default_factory=list)
+    restarts: list[RestartNode] = field(default_factory=list)
+    skips: list[SkipTasks] = field(default_factory=list)
+    tasks: list[CreateTasks] = field(default_factory=list)
+    failed_tasks: list[FailTask] = field(default_factory=list)
+    enqueued: list[EnqueueTasks] = field(default_factory=list)
+    waiting: list[EnqueueWaiting] = field(default_factory=list)
+    retried: list[RetryTask] = field(default_factory=list)
+    releases: list[ReleaseTasks] = field(default_factory=list)
     paused: list[str] = field(default_factory=list)
-    marks: list[MarkWrite] = field(default_factory=list)
-    attempts: list[AttemptWrite] = field(default_factory=list)
-    events: list[EventWrite] = field(default_factory=list)
-    answers: list[AnswerWrite] = field(default_factory=list)
-    breakers: list[BreakerWrite] = field(default_factory=list)
+    marks: list[MarkJob] = field(default_factory=list)
+    attempts: list[RecordAttempt] = field(default_factory=list)
+    events: list[Emit] = field(default_factory=list)
+    answers: list[AnswerSignal] = field(default_factory=list)
+    breakers: list[Breaker] = field(default_factory=list)
 
     survived: list[str] = field(default_factory=list)
     closes_cycle: bool = False
     """Whether the note of this cycle's jobs goes with its commit, and which job was advanced alone by it."""
     made_work: bool = False
     made_due: float | None = None
+
+    def add(self, effects: Iterable[Effect]) -> list[WithdrawTasks]:
+        """Put effects into the batch; returns the withdrawals, which wait until the batch is written."""
+        withdrawals = []
+        for effect in effects:
+            if type(effect) is WithdrawTasks:
+                withdrawals.append(effect)
+            else:
+                getattr(self, _FIELD_OF[type(effect)]).append(effect)
+        return withdrawals
 
     @property
     def makes_work(self) -> bool:
@@ -362,12 +216,12 @@ class Batch:
         ):
             return True
         # A breaker that is not shut may let more through than before.
-        return any(row.state != "open" for row in self.breakers)
+        return any(row.state is not BreakerState.OPEN for row in self.breakers)
 
     @property
     def lanes(self) -> set[Lane]:
         """Where the cycle puts tasks into the queue."""
-        queued: list[EnqueueWrite | WaitingWrite | RetryWrite] = [*self.enqueued, *self.waiting, *self.retried]
+        queued: list[EnqueueTasks | EnqueueWaiting | RetryTask] = [*self.enqueued, *self.waiting, *self.retried]
         return {row.lane for row in queued}
 
     def earliest_due(self) -> float | None:
@@ -381,6 +235,24 @@ class Batch:
         for rows in fields(self):
             if isinstance(written := getattr(self, rows.name), list):
                 written.clear()
+
+
+_FIELD_OF: dict[type, str] = {
+    FinishTask: "finished",
+    ResetTasks: "resets",
+    RestartNode: "restarts",
+    SkipTasks: "skips",
+    CreateTasks: "tasks",
+    FailTask: "failed_tasks",
+    EnqueueTasks: "enqueued",
+    EnqueueWaiting: "waiting",
+    RetryTask: "retried",
+    ReleaseTasks: "releases",
+    MarkJob: "marks",
+    RecordAttempt: "attempts",
+    Emit: "events",
+    AnswerSignal: "answers",
+}
 
 
 class Lease(NamedTuple):
@@ -452,7 +324,7 @@ class Handover(NamedTuple):
         if not batch.makes_work:
             return False
         lanes = batch.lanes
-        if batch.made_work or leases >= self.limit or any(row.state != "open" for row in batch.breakers):
+        if batch.made_work or leases >= self.limit or any(row.state is not BreakerState.OPEN for row in batch.breakers):
             return True
         return not all(self._serves(lane) and not lane.is_gated for lane in lanes)
 
@@ -494,18 +366,6 @@ class OpenedGates(NamedTuple):
 
     may_find: bool
     shut: dict[str, float | None]
-
-
-class Withdrawal(NamedTuple):
-    """Which tasks of a job to end, and as what."""
-
-    job_id: str
-    status: str
-    leases_too: bool
-    error: dict[str, Any]
-    unqueued: tuple[tuple[str, int, int], ...]
-    waiting: tuple[str, ...] = ()
-    node: str | None = None
 
 
 class Examined(NamedTuple):
@@ -599,7 +459,7 @@ class Cycle(Protocol):
         """Apply a batch before something inside the same transaction needs to see it."""
         ...
 
-    async def withdraw(self, withdrawals: Sequence[Withdrawal]) -> dict[str, dict[str, list[int]]]:
+    async def withdraw(self, withdrawals: Sequence[WithdrawTasks]) -> dict[str, dict[str, list[int]]]:
         """End tasks that wait in the queue; returns job -> node -> items that are terminal now."""
         ...
 

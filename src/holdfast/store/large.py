@@ -12,10 +12,11 @@ from typing import Any
 import orjson
 
 from holdfast import failpoint
+from holdfast.core.effects import FinishTask
 from holdfast.errors import PayloadUnavailable
 from holdfast.store.arrays import plain, texts
 from holdfast.store.connection import Statement
-from holdfast.store.interface import FinishWrite, SignalRow
+from holdfast.store.interface import SignalRow
 from holdfast.store.payloads import Payloads, digest_of
 from holdfast.store.queries import query
 
@@ -51,7 +52,7 @@ class LargeValues:
             if signal.data is not None and ("output_ref" in signal.data or "artifacts" in signal.data):
                 self._told[signal.id] = signal
 
-    def taken_out(self, rows: Sequence[Any], values: Iterable[Any]) -> tuple[list[bytes | None], str]:
+    def taken_out(self, job_ids: Sequence[str], values: Iterable[Any]) -> tuple[list[bytes | None], str]:
         """A column of values as JSON without those that are too large for a row, and their digests as an array."""
         encoded = [v if v is None or isinstance(v, bytes) else orjson.dumps(v) for v in values]
         if self._payloads is None:
@@ -65,10 +66,10 @@ class LargeValues:
             value, encoded[number] = encoded[number], None
             assert value is not None
             digests[number] = digest = digest_of(value)
-            self._taken_out[rows[number].job_id, digest] = value
+            self._taken_out[job_ids[number], digest] = value
         return encoded, plain(digests)
 
-    async def store(self, finished: Sequence[FinishWrite]) -> list[Statement]:
+    async def store(self, finished: Sequence[FinishTask]) -> list[Statement]:
         """Make objects of what was taken out; returns what must be written with the rows that refer to them."""
         payloads, artifacts = [], []
         if self._taken_out and self._payloads is not None:
