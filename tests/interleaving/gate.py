@@ -11,8 +11,8 @@ import psycopg
 from holdfast.errors import Unreachable
 from holdfast.orchestrator.loop import KILLS
 from holdfast.store.connection import SYNC, Answer, Connections, Statement
-from holdfast.store.cycle import LaneIds
 from holdfast.store.interface import Lease, Report, WorkerIdentity
+from holdfast.store.lanes import LaneIds
 from holdfast.store.postgres import OnLocked, PostgresStore
 from holdfast.store.queries import query
 from tests.interleaving.observer import SEARCH_PATH

@@ -18,12 +18,19 @@ CODE = "\n".join(
     for path in SOURCE.rglob("*.py")
     if "apps" not in path.relative_to(SOURCE).parts  # They have statements of their own.
 )
-NAMES = sorted(_all_queries())
+LISTS = sorted(name for name in _all_queries() if name.endswith("_columns"))
+"""Lists of columns that several statements share."""
+NAMES = sorted(_all_queries().keys() - set(LISTS))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_statement_is_used(name: str) -> None:
     assert f'"{name}"' in CODE
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_every_list_of_columns_is_shared(name: str) -> None:
+    assert sum(f"{{{{{name}}}}}".encode() in text for text in _all_queries().values()) > 1
 
 
 def test_every_statement_that_is_asked_for_exists() -> None:
@@ -58,3 +65,4 @@ def test_every_statement_has_a_name_of_its_own_and_ends_once() -> None:
         text = query(name).decode()
         assert text, name
         assert ";" not in text, f"{name} is more than one statement"
+        assert "{{" not in text, f"{name} names columns that are not known"

@@ -97,10 +97,17 @@ SYNC = None
 
 
 class Answer(NamedTuple):
-    """What a statement gave: its rows, and how many it touched."""
+    """What a statement gave: its rows, how many it touched, and the names of its columns."""
 
     rows: Rows
     row_count: int
+    columns: tuple[str, ...] = ()
+
+
+async def answer_of(cursor: psycopg.AsyncCursor[tuple[Any, ...]]) -> Answer:
+    """What a statement gave that did not go out in an exchange."""
+    columns = tuple(column.name for column in cursor.description or ())
+    return Answer(await cursor.fetchall(), cursor.rowcount, columns)
 
 
 class Line:
@@ -117,6 +124,7 @@ class Line:
         self._pgconn.enter_pipeline_mode()
         self._transformer = Transformer(connection)
         self._names: dict[bytes, bytes] = {}
+        self._columns: dict[bytes, tuple[str, ...]] = {}
         self._prepared = 0
         self.is_in_transaction = False
         self._waiting: asyncio.Future[None] | None = None
@@ -191,7 +199,7 @@ class Line:
                     first_error = self._error(result)
             if preparing is not None and results[0].status == pq.ExecStatus.COMMAND_OK:
                 self._names[sql] = preparing
-            answers.append(self._answer(results[-1]))
+            answers.append(self._answer(sql, results[-1]))
         self.is_in_transaction = self._pgconn.transaction_status != pq.TransactionStatus.IDLE
         if first_error is not None:
             raise first_error
@@ -227,11 +235,15 @@ class Line:
             raise psycopg.OperationalError(self._pgconn.error_message.decode(errors="replace"))
         return result
 
-    def _answer(self, result: pq.abc.PGresult) -> Answer:
+    def _answer(self, sql: bytes, result: pq.abc.PGresult) -> Answer:
         if result.status != pq.ExecStatus.TUPLES_OK:
             return Answer([], result.command_tuples or 0)
         self._transformer.set_pgresult(result)
-        return Answer(self._transformer.load_rows(0, result.ntuples, tuple), result.ntuples)
+        columns = self._columns.get(sql)
+        if columns is None:
+            columns = tuple((result.fname(place) or b"").decode() for place in range(result.nfields))
+            self._columns[sql] = columns
+        return Answer(self._transformer.load_rows(0, result.ntuples, tuple), result.ntuples, columns)
 
     def _error(self, result: pq.abc.PGresult) -> psycopg.Error:
         """A server that ends the connection says so in an error of its own: to the caller it is a lost connection."""

@@ -11,7 +11,9 @@ from holdfast.core.breaking import Breaker
 from holdfast.define.source import did_you_mean
 from holdfast.errors import NotFound, Refused
 from holdfast.store.arrays import texts
-from holdfast.store.cycle import breaker_columns, breaker_of
+from holdfast.store.breakers import breaker_columns, breaker_of
+from holdfast.store.columns import by_name
+from holdfast.store.connection import answer_of
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.queries import query
 
@@ -73,7 +75,7 @@ class Gates:
     async def change_breaker(self, name: str, change: Callable[[Breaker, float], None], actor: str) -> BreakerView:
         """Change a breaker under its lock, leave a line that says who and why, and wake the workers."""
         async with self._store.connections.use(ROLE) as connection, connection.transaction():
-            rows = await (await connection.execute(query("load_breakers"), {"names": texts([name])})).fetchall()
+            rows = by_name(await answer_of(await connection.execute(query("load_breakers"), {"names": texts([name])})))
             if not rows:
                 raise await self._no_such_breaker(name)
             (now,) = (await (await connection.execute(query("clock"))).fetchall())[0]
@@ -81,9 +83,9 @@ class Gates:
             change(breaker, now)
             await connection.execute(query("write_breakers"), breaker_columns([breaker], actor))
             await failpoint.hit("breaker.changed")
-            rows = await (await connection.execute(query("read_breakers"))).fetchall()
+            views = await (await connection.execute(query("read_breakers"))).fetchall()
         await self._store.notify_workers()
-        return next(BreakerView._make(row) for row in rows if row[0] == name)
+        return next(view for view in map(BreakerView._make, views) if view.name == name)
 
     async def limits(self) -> list[LimitView]:
         return [LimitView._make(row) for row in await self._fetch("read_limits")]

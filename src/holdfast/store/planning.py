@@ -12,10 +12,12 @@ from holdfast.core.signals import Request, Selected
 from holdfast.core.states import JobState, Rules
 from holdfast.define.program import compile_pinned
 from holdfast.store.arrays import plain
-from holdfast.store.connection import Connection, Connections
-from holdfast.store.cycle import batches_from, job_row, node_row, selected_from, selecting, selecting_batches
+from holdfast.store.columns import records
+from holdfast.store.connection import Answer, Connection, Connections, answer_of
+from holdfast.store.interface import JobRow, NodeRow
 from holdfast.store.loading import job_state
 from holdfast.store.queries import query
+from holdfast.store.selecting import batches_from, selected_from, selecting, selecting_batches
 
 ROLE = "plan"
 
@@ -56,8 +58,8 @@ class Look:
             selected[batches.node] = batches_from(found)
         return selected
 
-    async def _fetch(self, statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
-        return await (await self._connection.execute(query(statement), parameters)).fetchall()
+    async def _fetch(self, statement: str, parameters: dict[str, Any]) -> Answer:
+        return await answer_of(await self._connection.execute(query(statement), parameters))
 
 
 @asynccontextmanager
@@ -66,13 +68,14 @@ async def looking_at(connections: Connections, job_id: str) -> AsyncIterator[Loo
     async with connections.use(ROLE) as connection, connection.transaction():
         await connection.execute("set transaction isolation level repeatable read, read only")
         jobs = {"jobs": plain([job_id]), "me": None}
-        found = await (await connection.execute(query("load_jobs"), jobs)).fetchall()
+        found = records(JobRow, await answer_of(await connection.execute(query("load_jobs"), jobs)))
         if not found:
             yield None
             return
-        job = job_row(found[0])
+        (job,) = found
         pinned = await connection.execute(query("definition"), {"hash": job.definition_hash})
         program = compile_pinned(job.definition_hash, (await pinned.fetchall())[0][0].encode())
-        nodes = [node_row(row) for row in await (await connection.execute(query("load_nodes"), jobs)).fetchall()]
+        nodes = records(NodeRow, await answer_of(await connection.execute(query("load_nodes"), jobs)))
+        nodes = [node._replace(output=None) for node in nodes]
         (now,) = (await (await connection.execute(query("clock"))).fetchall())[0]
         yield Look(connection, job_state(job, nodes, program, Rules()), now)

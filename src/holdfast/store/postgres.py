@@ -15,8 +15,10 @@ from holdfast.core.breaking import Breaker
 from holdfast.define.gates import BreakerRules
 from holdfast.errors import BacklogFull, NotFound
 from holdfast.store.arrays import jsons, plain, texts
-from holdfast.store.connection import SYNC, Answer, Connections, Rows, Statement
-from holdfast.store.cycle import LaneIds, PostgresCycle, breaker_of
+from holdfast.store.breakers import breaker_of, rules_of
+from holdfast.store.columns import by_name, records
+from holdfast.store.connection import SYNC, Answer, Connections, Statement
+from holdfast.store.cycle import PostgresCycle
 from holdfast.store.dangers import Dangers
 from holdfast.store.interface import (
     Handover,
@@ -30,6 +32,7 @@ from holdfast.store.interface import (
     SubmitAnswer,
     WorkerIdentity,
 )
+from holdfast.store.lanes import LaneIds
 from holdfast.store.listener import ANYBODY, SIGNAL
 from holdfast.store.outage import unreachable
 from holdfast.store.payloads import LIMIT_BYTES, Payloads, value_or_name
@@ -37,10 +40,11 @@ from holdfast.store.queries import query
 from holdfast.store.work import (
     LEASE_SLACK_SECONDS,
     Held,
+    accepted_in,
     claim_statement,
     held_columns,
     in_lock_order,
-    lease_of,
+    leases_of,
     report_statement,
 )
 from holdfast.version import __version__
@@ -86,7 +90,7 @@ class PostgresStore:
     async def submit(self, jobs: Sequence[NewJob]) -> list[SubmitAnswer]:
         """Insert jobs whose identity is free, and forced ones; an equal submission answers with the newest job."""
         runs: dict[str, int] = {}
-        known: dict[tuple[str, str], tuple[Any, ...]] = {}
+        known: dict[tuple[str, str], dict[str, Any]] = {}
         left = jobs
         while left:
             runs |= await self._insert_jobs(left)
@@ -135,7 +139,8 @@ class PostgresStore:
         return dict(submitted.rows)
 
     async def _refuse_if_full(self, tenant: str) -> None:
-        for backlog, open_jobs in await self._fetch("backlog_of", tenant=tenant):
+        for row in await self._fetch("backlog_of", tenant=tenant):
+            backlog, open_jobs = row["backlog"], row["open_jobs"]
             if open_jobs < backlog:
                 continue
             raise BacklogFull(
@@ -145,35 +150,36 @@ class PostgresStore:
                 instance=tenant,
             )
 
-    async def _jobs_by_identity(self, jobs: Sequence[NewJob]) -> dict[tuple[str, str], tuple[Any, ...]]:
+    async def _jobs_by_identity(self, jobs: Sequence[NewJob]) -> dict[tuple[str, str], dict[str, Any]]:
         if not jobs:
             return {}
         parameters = {"tenant": texts(j.tenant for j in jobs), "identity": plain(j.identity for j in jobs)}
         rows = await self._fetch("jobs_by_identity", **parameters)
-        return {(row[0], row[1]): row[2:] for row in rows}
+        return {(row["tenant"], row["identity"]): row for row in rows}
 
     async def _submit_answer(
-        self, job: NewJob, made: int | None, known: dict[tuple[str, str], tuple[Any, ...]]
+        self, job: NewJob, made: int | None, known: dict[tuple[str, str], dict[str, Any]]
     ) -> SubmitAnswer:
         if made is not None:
             return SubmitAnswer(job.job_id, True, True, "pending", made, None, job.version)
-        job_id, body_hash, status, run, result, version, reference = known[(job.tenant, job.identity)]
-        parsed = orjson.loads(result) if result is not None else None
-        if reference is not None:
-            parsed = await value_or_name(self.payloads, job_id, reference)
-        return SubmitAnswer(job_id, False, body_hash == job.body_hash, status, run, parsed, version)
+        row = known[(job.tenant, job.identity)]
+        result = orjson.loads(row["result"]) if row["result"] is not None else None
+        if row["result_ref"] is not None:
+            result = await value_or_name(self.payloads, row["job_id"], row["result_ref"])
+        is_same = row["body_hash"] == job.body_hash
+        return SubmitAnswer(row["job_id"], False, is_same, row["status"], row["run"], result, row["version"])
 
     async def definition(self, definition_hash: str) -> bytes:
         """The canonical JSON of a definition that some job has pinned."""
         rows = await self._fetch("definition", hash=definition_hash)
         if not rows:
             raise NotFound(f"There is no definition {definition_hash[:12]} in the database.")
-        return bytes(rows[0][0].encode())
+        return bytes(rows[0]["definition"].encode())
 
     async def newest_definition(self, tenant: str, workflow_id: str) -> bytes | None:
         """The definition of that id that was registered last, or None."""
         rows = await self._fetch("newest_definition", tenant=tenant, workflow_id=workflow_id)
-        return rows[0][0].encode() if rows else None
+        return rows[0]["definition"].encode() if rows else None
 
     async def send(
         self,
@@ -192,14 +198,13 @@ class PostgresStore:
         )
         if not rows:
             raise NotFound(f"There is no job {job_id}.", remedy="List the jobs with: holdfast status")
-        signal_id, owner = rows[0]
-        await self._exchange("main", _signalled([owner]))
-        return int(signal_id)
+        await self._exchange("main", _signalled([rows[0]["owner"]]))
+        return int(rows[0]["id"])
 
     async def answer(self, signal_id: int, *, tenant: str | None = None) -> SignalAnswer | None:
         """What the owner answered to a signal, of that tenant if one is named; None while it has not."""
-        rows = await self._fetch("answer", signal_id=signal_id, tenant=tenant)
-        return SignalAnswer._make(rows[0]) if rows else None
+        answers = records(SignalAnswer, await self._answer("answer", signal_id=signal_id, tenant=tenant))
+        return answers[0] if answers else None
 
     # Orchestrators
 
@@ -222,13 +227,14 @@ class PostgresStore:
     async def take_over(self, orchestrator_id: int, limit: int) -> dict[str, str]:
         """End orchestrators whose lease has run out and take up to `limit` of the jobs of ended ones."""
         await self._execute("end_lapsed_orchestrators", me=orchestrator_id)
-        return {row[0]: row[1] for row in await self._fetch("take_jobs", me=orchestrator_id, limit=limit)}
+        rows = await self._fetch("take_jobs", me=orchestrator_id, limit=limit)
+        return {row["job_id"]: row["former_owner"] for row in rows}
 
     async def dangers(self, patience_seconds: float) -> Dangers:
         """Note the jobs in whose cycles orchestrators died, and return all that are known."""
         await self._execute("blame_open_cycles")
-        ((are_near, deaths),) = await self._fetch("dangers", patience=patience_seconds)
-        return Dangers(are_near, orjson.loads(deaths) if deaths is not None else {})
+        (row,) = await self._fetch("dangers", patience=patience_seconds)
+        return Dangers(row["are_near"], orjson.loads(row["deaths"] or b"{}"))
 
     async def note_open_cycle(self, orchestrator_id: int, job_ids: Sequence[str]) -> None:
         """The jobs of a cycle that is about to be decided, for those who come after if we die of it."""
@@ -244,7 +250,8 @@ class PostgresStore:
 
     async def inherit(self, orchestrator_id: int, former: int, limit: int) -> dict[str, str]:
         """Take up to `limit` of the jobs of an orchestrator that this process was: its row cannot be ended just now."""
-        return dict(await self._fetch("inherit_jobs", me=orchestrator_id, former=former, limit=limit))
+        rows = await self._fetch("inherit_jobs", me=orchestrator_id, former=former, limit=limit)
+        return {row["job_id"]: row["former_owner"] for row in rows}
 
     async def set_aside(self, job_id: str, orchestrator_id: int, problem: str) -> None:
         """Tell people why nothing happens with a job."""
@@ -267,7 +274,7 @@ class PostgresStore:
     async def claim_probe(self, handlers: Sequence[str], seconds: float) -> BreakerRules | None:
         """A breaker whose probe is due and that nobody else probes, for so many seconds ours."""
         rows = await self._fetch("claim_probe", handlers=texts(handlers), seconds=seconds)
-        return BreakerRules.from_json({**orjson.loads(rows[0][1]), "name": rows[0][0]}) if rows else None
+        return rules_of(rows[0]) if rows else None
 
     async def probed(self, name: str, problem: str | None) -> None:
         """What a probe found out: nothing wrong lets the first tasks try, else the cooldown begins anew."""
@@ -284,7 +291,7 @@ class PostgresStore:
             (query("limited_work_waits"), {}),
             (query("shut_breakers"), {}),
         )
-        may_find = tried.row_count > 0 or bool(waits.rows[0][0])
+        may_find = tried.row_count > 0 or by_name(waits)[0]["waits"]
         if may_find:
             await self.notify_workers()
         return OpenedGates(may_find, dict(shut.rows))
@@ -298,7 +305,7 @@ class PostgresStore:
         lanes = self._lanes.recently_used()
         if not lanes:
             return 0
-        newest = (await self._fetch("newest_queue_id"))[0][0]
+        newest = (await self._fetch("newest_queue_id"))[0]["last_value"]
         return await self._execute("raise_floors", lanes=plain(lanes), newest=newest)
 
     async def wake_due(self) -> int:
@@ -332,7 +339,7 @@ class PostgresStore:
     async def expire(self) -> int:
         """Turn leases that ran out, and rows that waited past their limit, into reports; returns how many."""
         rows = await self._fetch("lapsed_workers")
-        if not rows[0][0]:
+        if not rows[0]["are_there"]:
             return 0
         expired = await self._execute("expire_leases", run=uuid.uuid4()) + await self._execute("expire_queued")
         await self._execute("end_lapsed_workers")
@@ -375,14 +382,14 @@ class PostgresStore:
         if not held:
             return []
         rows = await self._fetch("still_held", me=worker.worker_id, **held_columns(held))
-        return [(row[0], row[1], row[2], row[3]) for row in rows]
+        return [(row["job_id"], row["node"], row["item"], row["epoch"]) for row in rows]
 
     async def cancelled_among(self, held: Sequence[Held]) -> list[Held]:
         """Those of the leases whose job was cancelled by a person."""
         if not held:
             return []
         rows = await self._fetch("cancelled_among", **held_columns(held))
-        return [(row[0], row[1], row[2], row[3]) for row in rows]
+        return [(row["job_id"], row["node"], row["item"], row["epoch"]) for row in rows]
 
     async def begin_late(self, worker: WorkerIdentity, held: Held) -> bool:
         """Whether a task that was claimed some time ago may begin now; then its time runs from now on."""
@@ -416,15 +423,15 @@ class PostgresStore:
         if not reports:
             return 0
         reports = in_lock_order(reports)
-        rows = (await self._exchange("main", report_statement(worker, reports)))[0].rows
+        (accepted,) = await self._exchange("main", report_statement(worker, reports))
         await self._exchange("main", _signalled({report.owner for report in reports}))
-        return await self._taken(worker, reports, rows[0][0], on_locked)
+        return await self._taken(worker, reports, accepted, on_locked)
 
     async def _taken(
-        self, worker: WorkerIdentity, reports: Sequence[Report], taken: list[int] | None, on_locked: OnLocked
+        self, worker: WorkerIdentity, reports: Sequence[Report], answer: Answer, on_locked: OnLocked
     ) -> int:
-        """How many were taken; the others leave a trace, each in its job, or can be handed in again."""
-        accepted = frozenset(taken or ())
+        """How many were accepted; the others leave a trace, each in its job, or can be handed in again."""
+        accepted = accepted_in(answer)
         left = [report for number, report in enumerate(reports) if number not in accepted]
         return len(reports) - await self.reject(worker, left, on_locked)
 
@@ -438,12 +445,13 @@ class PostgresStore:
         if not reports:
             return 0
         (answer,) = await self._exchange("main", report_statement(worker, reports, "reject"))
-        kept, rejected = answer.rows[0]
-        for number in kept or ():
+        (row,) = by_name(answer)
+        locked = row["locked"] or ()
+        for number in locked:
             on_locked(reports[number])
-        if rejected:
+        if row["rejected"]:
             await self.notify_orchestrators()
-        return len(kept or ()) + int(rejected)
+        return len(locked) + int(row["rejected"])
 
     async def claim(
         self,
@@ -454,7 +462,7 @@ class PostgresStore:
     ) -> list[Lease]:
         """Lease up to `limit` tasks by priority, rank and age."""
         claim = claim_statement(Handover(worker, (), queues, handlers, limit))
-        return [lease_of(row) for row in (await self._exchange("main", claim))[0].rows]
+        return leases_of((await self._exchange("main", claim))[0])
 
     async def report_and_claim(
         self,
@@ -476,33 +484,33 @@ class PostgresStore:
         report = report_statement(worker, reports)
         wake = _signalled({report.owner for report in reports})
         await failpoint.hit("report.before")
-        told, _, claimed = await self._exchange("work", report, SYNC, wake, SYNC, claim)
+        accepted, _, claimed = await self._exchange("work", report, SYNC, wake, SYNC, claim)
         await failpoint.hit("report.after_commit")
-        taken = await self._taken(worker, reports, told.rows[0][0], on_locked)
-        return taken, await self._leased(claimed)
+        number = await self._taken(worker, reports, accepted, on_locked)
+        return number, await self._leased(claimed)
 
     @staticmethod
     async def _leased(claimed: Answer) -> list[Lease]:
         if claimed.rows:
             await failpoint.hit("claim.after_commit")
-        return [lease_of(row) for row in claimed.rows]
+        return leases_of(claimed)
 
     async def job_facts(self, job_ids: Sequence[str]) -> dict[str, JobFacts]:
         """What handlers may ask of these jobs."""
-        rows = await self._fetch("job_facts", jobs=plain(job_ids))
-        return {row[0]: JobFacts(row[1], orjson.loads(row[2]), row[3]) for row in rows}
+        answer = await self._answer("job_facts", jobs=plain(job_ids))
+        return {row["job_id"]: facts for row, facts in zip(by_name(answer), records(JobFacts, answer), strict=True)}
 
     async def results_page(self, job_id: str, node: str, after: int, until: int, limit: int) -> list[ItemResult] | None:
         """The next completed items between `after` and `until`; None: there is no such node, or it has not ended."""
         rows = await self._fetch(
             "results_page", job=job_id, node=node, after=after, until=until, limit=limit, bytes=PAGE_BYTES
         )
-        if not rows or not rows[0][0]:
+        if not rows or not rows[0]["has_ended"]:
             return None
         return [
-            ItemResult(item, output.encode() if output is not None else None, reference)
-            for _, item, output, reference in rows
-            if item is not None
+            ItemResult(row["item"], row["output"].encode() if row["output"] is not None else None, row["output_ref"])
+            for row in rows
+            if row["item"] is not None
         ]
 
     async def save_checkpoint(self, worker: WorkerIdentity, lease: Lease, seq: int, name: str, data: bytes) -> bool:
@@ -532,8 +540,11 @@ class PostgresStore:
         await failpoint.hit("notify.before")
         await self._exchange("main", (b"notify holdfast_task", {}))
 
-    async def _fetch(self, statement: str, /, **parameters: Any) -> Rows:
-        return (await self._exchange("main", (query(statement), parameters)))[0].rows
+    async def _fetch(self, statement: str, /, **parameters: Any) -> list[dict[str, Any]]:
+        return by_name(await self._answer(statement, **parameters))
+
+    async def _answer(self, statement: str, /, **parameters: Any) -> Answer:
+        return (await self._exchange("main", (query(statement), parameters)))[0]
 
     async def _execute(self, statement: str, /, **parameters: Any) -> int:
         return (await self._exchange("main", (query(statement), parameters)))[0].row_count
@@ -561,9 +572,9 @@ def _first_definition(job: NewJob) -> dict[str, str]:
     }
 
 
-def _is_open(job: NewJob, found: tuple[Any, ...] | None) -> bool:
+def _is_open(job: NewJob, found: dict[str, Any] | None) -> bool:
     """Whether a job that was not made has no answer yet: none is there, or it is forced and may have the next run."""
-    return found is None or (job.force and found[1] == job.body_hash)
+    return found is None or (job.force and found["body_hash"] == job.body_hash)
 
 
 def _jobs(number: int) -> str:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
-from typing import Any
-
-import orjson
 
 from holdfast.store.arrays import jsons, plain, texts
-from holdfast.store.connection import Statement
+from holdfast.store.columns import by_name, records
+from holdfast.store.connection import Answer, Statement
 from holdfast.store.interface import Handover, Lease, Report, WorkerIdentity
 from holdfast.store.queries import query
 
@@ -71,8 +69,18 @@ def claim_statement(wish: Handover, *, gated: bool = True) -> Statement:
     }
 
 
-def lease_of(row: tuple[Any, ...]) -> Lease:
-    name, data = row[9], row[10]
-    resume_point = (name, orjson.loads(data) if data is not None else None) if name is not None else None
-    params = orjson.loads(row[8]) if row[8] is not None else None
-    return Lease._make((*row[:8], params, resume_point, *row[11:]))
+def leases_of(answer: Answer) -> list[Lease]:
+    """From the columns of `claim`."""
+    leases = records(Lease, answer)
+    return [lease if lease.resume_point is None else _resumed(lease) for lease in leases]
+
+
+def accepted_in(answer: Answer) -> frozenset[int]:
+    """The places of the reports that `report` accepted."""
+    return frozenset(by_name(answer)[0]["accepted"] or ())
+
+
+def _resumed(lease: Lease) -> Lease:
+    assert lease.resume_point is not None
+    name, data = lease.resume_point
+    return lease._replace(resume_point=(name, data))

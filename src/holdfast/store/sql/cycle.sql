@@ -5,14 +5,23 @@
 -- often while the tables are all but empty; with a plain `=` it may then walk a whole index for every row that
 -- comes in, and still does when the table has a million rows. This spelling leaves only the look-up by key.
 
+-- Lists of columns come from the records that they are made of, and stand in braces: see store/columns.py.
+
 -- name: fence
 -- Keep the own row from being ended while the cycle lasts; no row: someone has taken over. And whether this database
 -- knows our last commit: nobody else writes our jobs' rows, so if it does, they are what we remember.
-select extract(epoch from now())::float8,
-    exists (select 1 from last_commits c where c.orchestrator_id = %(me)s and c.mark = %(mark)s)
+select extract(epoch from now())::float8 as now,
+    exists (select 1 from last_commits c where c.orchestrator_id = %(me)s and c.mark = %(mark)s) as knows_last_commit
 from orchestrators
 where orchestrator_id = %(me)s and ended_at is null
 for share;
+
+-- name: signal_columns
+-- A signal as its owner reads it, with the fence and the budgets of the task that it is about.
+i.id, i.job_id::text as job_id, i.kind, i.node, i.item, i.epoch, i.attempt, i.outcome, i.worker, i.alone,
+    extract(epoch from i.started_at)::float8 as started_at, case when i.item < 0 then i.output::text end as output,
+    i.data::text as data, i.actor, i.reason, t.status as task_status, t.epoch as task_epoch, t.attempt as task_attempt,
+    t.retry_count as task_retries, t.lost_count as task_lost, t.crash_count as task_crashes;
 
 -- name: claim_jobs
 -- Signals of jobs that nobody owns, and these jobs, unless someone owns them by now or is about to. Of jobs that were
@@ -27,14 +36,8 @@ with signal as materialized (
     limit %(limit)s
     for update skip locked
 )
-select i.id, i.job_id::text, i.kind, i.node, i.item, i.epoch, i.attempt, i.outcome, i.worker, i.alone,
-    extract(epoch from i.started_at)::float8, case when i.item < 0 then i.output::text end, i.data::text, i.actor,
-    i.reason, t.status, t.epoch, t.attempt, t.retry_count, t.lost_count, t.crash_count,
-    j.job_id::text, j.tenant, j.definition_hash, j.status, j.priority, j.run, j.generation, j.owner, j.epoch,
-    j.inputs::text, j.error::text, extract(epoch from j.created_at)::float8, extract(epoch from j.started_at)::float8,
-    extract(epoch from j.deadline_at)::float8, j.stop_cause, extract(epoch from j.stop_until)::float8,
-    j.stop_leases_ended, j.stop_signal, j.holds::text,
-    case when j.epoch = 0 then 1 else (select max(e.seq) from events e where e.job_id = j.job_id) end
+select {{signal_columns}}, {{JobRow from j as job_}},
+    case when j.epoch = 0 then 1 else (select max(e.seq) from events e where e.job_id = j.job_id) end as job_last_seq
 from signal i
 cross join lateral (
     select * from jobs where job_id = i.job_id and owner is null for update skip locked
@@ -68,49 +71,41 @@ with waiting as (
         limit %(wide_limit)s
     )
 )
-select i.id, i.job_id::text, i.kind, i.node, i.item, i.epoch, i.attempt, i.outcome, i.worker, i.alone,
-    extract(epoch from i.started_at)::float8, case when i.item < 0 then i.output::text end, i.data::text, i.actor,
-    i.reason, t.status, t.epoch, t.attempt, t.retry_count, t.lost_count, t.crash_count
+select {{signal_columns}}
 from waiting i
 left join tasks t on t.job_id = any(array[i.job_id]) and t.node = i.node and t.item = i.item
 order by i.job_id is not distinct from %(wide)s::uuid, i.id;
 
 -- name: owned_jobs
 -- The next of the open jobs that are ours, for an owner that has forgotten which they are.
-select j.job_id::text from jobs j
+select j.job_id::text as job_id from jobs j
 where j.finished_at is null and j.owner = %(me)s and j.job_id > %(after)s::uuid
 order by j.job_id
 limit %(limit)s;
 
 -- name: load_jobs
 -- Jobs of this owner as they were committed last; for one who only looks, anybody's.
-select j.job_id::text, j.tenant, j.definition_hash, j.status, j.priority, j.run, j.generation, j.owner, j.epoch,
-    j.inputs::text, j.error::text, extract(epoch from j.created_at)::float8, extract(epoch from j.started_at)::float8,
-    extract(epoch from j.deadline_at)::float8, j.stop_cause, extract(epoch from j.stop_until)::float8,
-    j.stop_leases_ended, j.stop_signal, j.holds::text,
-    (select max(e.seq) from events e where e.job_id = j.job_id)
+select {{JobRow from j}}, (select max(e.seq) from events e where e.job_id = j.job_id) as last_seq
 from jobs j
 where j.job_id = any(%(jobs)s::uuid[]) and (j.owner = %(me)s or %(me)s::bigint is null);
 
 -- name: load_nodes
 -- The nodes of those jobs that have begun.
-select n.job_id::text, n.node, n.status, n.reason, n.importance, n.output::text, n.error::text, n.attempt, n.width,
-    n.expanded_count, n.enqueued_count, n.completed_count, n.failed_count, n.skipped_count, n.cancelled_count,
-    n.taken, extract(epoch from n.retry_at)::float8, extract(epoch from n.started_at)::float8,
-    extract(epoch from n.finished_at)::float8, n.spent::text, n.waiting_count, n.base_epoch, n.base_attempt, n.batch_size,
-    n.output_ref
+select {{NodeRow from n}}
 from nodes n
 where n.job_id = any(%(jobs)s::uuid[]);
 
 -- name: count_tasks
 -- What the task rows of these jobs say, by node, and how far the queue and the unread reports reach.
-select t.job_id::text, t.node, count(*)::int, max(t.item),
-    count(*) filter (where t.status = 'completed')::int, count(*) filter (where t.status = 'failed')::int,
-    count(*) filter (where t.status = 'skipped')::int, count(*) filter (where t.status = 'cancelled')::int,
+select t.job_id::text as job_id, t.node, count(*)::int as rows, max(t.item) as last,
+    count(*) filter (where t.status = 'completed')::int as completed,
+    count(*) filter (where t.status = 'failed')::int as failed,
+    count(*) filter (where t.status = 'skipped')::int as skipped,
+    count(*) filter (where t.status = 'cancelled')::int as cancelled,
     greatest(-1,
         (select max(q.item) from queue q where q.job_id = any(array[t.job_id]) and q.node = t.node),
-        (select max(i.item) from inbox i where i.kind = 'report' and i.job_id = t.job_id and i.node = t.node)),
-    count(*) filter (where t.waits)::int
+        (select max(i.item) from inbox i where i.kind = 'report' and i.job_id = t.job_id and i.node = t.node)) as last_queued,
+    count(*) filter (where t.waits)::int as waiting
 from tasks t
 where t.job_id = any(%(jobs)s::uuid[])
 group by t.job_id, t.node;
@@ -122,8 +117,8 @@ with unread as materialized (
     select i.job_id, i.node, i.item, i.epoch from inbox i
     where i.kind = 'report' and i.job_id = any(%(jobs)s::uuid[])
 )
-select t.job_id::text, t.node, t.item, t.status, t.epoch, t.attempt, t.retry_count, t.lost_count, t.crash_count,
-    t.error::text
+select t.job_id::text as job_id, t.node, t.item, t.status, t.epoch, t.attempt, t.retry_count as retries,
+    t.lost_count as lost, t.crash_count as crashes, t.error::text as error
 from nodes n
 join tasks t on t.job_id = any(array[n.job_id]) and t.node = n.node and t.item < n.enqueued_count
 where n.job_id = any(%(jobs)s::uuid[]) and n.status in ('ready', 'dispatched', 'running') and t.status = 'ready'
@@ -136,7 +131,8 @@ limit 5000;
 
 -- name: ended_own_tasks
 -- Own tasks that have ended although their node has not.
-select t.job_id::text, t.node, t.status, t.attempt, t.output::text, t.error::text, t.output_ref
+select t.job_id::text as job_id, t.node, t.status, t.attempt, t.output::text as output, t.error::text as error,
+    t.output_ref
 from nodes n
 join tasks t on t.job_id = any(array[n.job_id]) and t.node = n.node and t.item = -1
 where n.job_id = any(%(jobs)s::uuid[]) and n.status in ('ready', 'dispatched', 'running') and t.status <> 'ready';
@@ -174,70 +170,30 @@ where owner = %(owner)s and id between %(first)s and %(last)s and id = any(%(id)
 -- name: write_jobs
 -- Only the owner's jobs, or unowned ones that this cycle has locked.
 update jobs j
-set owner = w.owner, epoch = w.epoch, status = w.status, reason = w.reason, generation = w.generation,
-    owned_since = case when j.owner = w.owner then j.owned_since when w.owner is not null then now() end,
-    result = w.result, result_ref = w.result_ref, error = w.error,
-    started_at = to_timestamp(w.started_at), finished_at = to_timestamp(w.finished_at),
-    deadline_at = to_timestamp(w.deadline_at), stop_cause = w.stop_cause, stop_until = to_timestamp(w.stop_until),
-    stop_leases_ended = w.stop_leases_ended, stop_signal = w.stop_signal, holds = w.holds
-from unnest(%(job_id)s::uuid[], %(owner)s::bigint[], %(epoch)s::int[], %(status)s::text[], %(reason)s::text[],
-    %(generation)s::int[], %(result)s::jsonb[], %(error)s::jsonb[], %(started_at)s::float8[],
-    %(finished_at)s::float8[], %(deadline_at)s::float8[], %(stop_cause)s::text[], %(stop_until)s::float8[],
-    %(stop_leases_ended)s::boolean[], %(stop_signal)s::bigint[], %(holds)s::jsonb[], %(result_ref)s::text[])
-    as w (job_id, owner, epoch, status, reason, generation, result, error, started_at, finished_at, deadline_at,
-        stop_cause, stop_until, stop_leases_ended, stop_signal, holds, result_ref)
+set {{JobUpdate changes}},
+    owned_since = case when j.owner = w.owner then j.owned_since when w.owner is not null then now() end
+from {{JobUpdate}}
 where j.job_id = any(array[w.job_id]) and (j.owner is null or j.owner = %(me)s);
 
 -- name: create_nodes
 -- Nodes that begin; a node has one first row, so that a conflict is a bug and not a race.
-insert into nodes (job_id, node, status, reason, importance, output, error, attempt, width, expanded_count,
-    enqueued_count, completed_count, failed_count, skipped_count, cancelled_count, taken, retry_at, started_at,
-    finished_at, spent, waiting_count, base_epoch, base_attempt, batch_size, output_ref)
-select w.job_id, w.node, w.status, w.reason, w.importance, w.output, w.error, w.attempt, w.width, w.expanded,
-    w.enqueued, w.completed, w.failed, w.skipped, w.cancelled, w.taken::text[], to_timestamp(w.retry_at),
-    to_timestamp(w.started_at), to_timestamp(w.finished_at), w.spent, w.waiting, w.base_epoch,
-    w.base_attempt, w.batch_size, w.output_ref
-from unnest(%(job_id)s::uuid[], %(node)s::text[], %(status)s::text[], %(reason)s::text[], %(importance)s::text[],
-    %(output)s::jsonb[], %(error)s::jsonb[], %(attempt)s::int[], %(width)s::int[], %(expanded)s::int[],
-    %(enqueued)s::int[], %(completed)s::int[], %(failed)s::int[], %(skipped)s::int[], %(cancelled)s::int[],
-    %(taken)s::text[], %(retry_at)s::float8[], %(started_at)s::float8[], %(finished_at)s::float8[],
-    %(spent)s::jsonb[], %(waiting)s::int[], %(base_epoch)s::int[], %(base_attempt)s::int[], %(batch_size)s::int[],
-    %(output_ref)s::text[])
-    as w (job_id, node, status, reason, importance, output, error, attempt, width, expanded, enqueued, completed,
-        failed, skipped, cancelled, taken, retry_at, started_at, finished_at, spent, waiting, base_epoch, base_attempt,
-        batch_size, output_ref);
+insert into nodes ({{NodeRow names}})
+select {{NodeRow values}} from {{NodeRow}};
 
 -- name: write_nodes
 update nodes n
-set status = w.status, reason = w.reason, output = w.output, output_ref = w.output_ref, error = w.error,
-    attempt = w.attempt, width = w.width,
-    expanded_count = w.expanded, enqueued_count = w.enqueued, completed_count = w.completed, failed_count = w.failed,
-    skipped_count = w.skipped, cancelled_count = w.cancelled, taken = w.taken::text[],
-    retry_at = to_timestamp(w.retry_at), started_at = to_timestamp(w.started_at),
-    finished_at = to_timestamp(w.finished_at), spent = w.spent, waiting_count = w.waiting, base_epoch = w.base_epoch,
-    base_attempt = w.base_attempt, batch_size = w.batch_size
-from unnest(%(job_id)s::uuid[], %(node)s::text[], %(status)s::text[], %(reason)s::text[], %(importance)s::text[],
-    %(output)s::jsonb[], %(error)s::jsonb[], %(attempt)s::int[], %(width)s::int[], %(expanded)s::int[],
-    %(enqueued)s::int[], %(completed)s::int[], %(failed)s::int[], %(skipped)s::int[], %(cancelled)s::int[],
-    %(taken)s::text[], %(retry_at)s::float8[], %(started_at)s::float8[], %(finished_at)s::float8[],
-    %(spent)s::jsonb[], %(waiting)s::int[], %(base_epoch)s::int[], %(base_attempt)s::int[], %(batch_size)s::int[],
-    %(output_ref)s::text[])
-    as w (job_id, node, status, reason, importance, output, error, attempt, width, expanded, enqueued, completed,
-        failed, skipped, cancelled, taken, retry_at, started_at, finished_at, spent, waiting, base_epoch, base_attempt,
-        batch_size, output_ref)
+set {{NodeRow changes}}
+from {{NodeRow}}
 where n.job_id = any(array[w.job_id]) and n.node = w.node;
 
 -- name: create_tasks
-insert into tasks (job_id, node, item, params, epoch, attempt, has_contract, params_ref)
-select * from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(params)s::jsonb[], %(epoch)s::int[],
-    %(attempt)s::int[], %(has_contract)s::boolean[], %(params_ref)s::text[]);
+insert into tasks ({{CreateTasks names}})
+select {{CreateTasks values}} from {{CreateTasks}};
 
 -- name: create_failed_tasks
 insert into tasks (job_id, node, item, status, error, epoch, attempt, finished_at)
 select w.job_id, w.node, w.item, 'failed', w.error, w.epoch, w.attempt, now()
-from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(error)s::jsonb[], %(epoch)s::int[],
-    %(attempt)s::int[])
-    as w (job_id, node, item, error, epoch, attempt);
+from {{FailTask}};
 
 -- name: enqueue_tasks
 -- The first attempt of a range of items; refused ones are left out.
@@ -245,9 +201,7 @@ insert into queue (job_id, node, item, epoch, attempt, lane_id, priority, rank, 
     queue_timeout_seconds)
 select t.job_id, t.node, t.item, t.epoch, t.attempt + 1, w.lane_id, w.priority,
     least(w.rank + t.item - w.first, %(rank_limit)s), %(me)s, w.timeout_seconds, w.queue_timeout_seconds
-from unnest(%(job_id)s::uuid[], %(node)s::text[], %(first)s::int[], %(last)s::int[], %(lane_id)s::int[],
-    %(priority)s::smallint[], %(rank)s::int[], %(timeout_seconds)s::real[], %(queue_timeout_seconds)s::real[])
-    as w (job_id, node, first, last, lane_id, priority, rank, timeout_seconds, queue_timeout_seconds)
+from {{EnqueueTasks}}
 join tasks t on t.job_id = any(array[w.job_id]) and t.node = w.node and t.item between w.first and w.last
 where t.status = 'ready';
 
@@ -260,22 +214,14 @@ set status = w.status, attempt = w.attempt, error = w.error, worker = w.worker,
         where w.status = 'completed' and i.owner in (0, %(me)s::bigint) and i.id = w.signal_id),
     started_at = to_timestamp(w.started_at), finished_at = now(),
     retry_count = w.retries, lost_count = w.lost, crash_count = w.crashes
-from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[], %(status)s::text[],
-    %(attempt)s::int[], %(signal_id)s::bigint[], %(error)s::jsonb[], %(worker)s::text[], %(started_at)s::float8[],
-    %(retries)s::smallint[], %(lost)s::smallint[], %(crashes)s::smallint[])
-    as w (job_id, node, item, epoch, status, attempt, signal_id, error, worker, started_at, retries, lost, crashes)
+from {{FinishTask}}
 where t.job_id = any(array[w.job_id]) and t.node = w.node and t.item = w.item and t.epoch = w.epoch
     and t.status = 'ready';
 
 -- name: retry_tasks
 -- A new epoch of each task: its row and its queue row move together.
 with wanted as (
-    select * from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[], %(attempt)s::int[],
-        %(error)s::jsonb[], %(retries)s::smallint[], %(lost)s::smallint[], %(crashes)s::smallint[],
-        %(lane_id)s::int[], %(due_at)s::float8[], %(priority)s::smallint[], %(rank)s::int[], %(suspect)s::boolean[],
-        %(timeout_seconds)s::real[], %(queue_timeout_seconds)s::real[])
-        as w (job_id, node, item, epoch, attempt, error, retries, lost, crashes, lane_id, due_at, priority, rank,
-            suspect, timeout_seconds, queue_timeout_seconds)
+    select * from {{RetryTask}}
 ),
 moved as (
     update tasks t
@@ -298,7 +244,7 @@ from moved w;
 update queue q
 set state = case when q.due_at > now() then 'waiting' else 'ready' end, id = default,
     queued_at = q.queued_at + make_interval(secs => w.seconds)
-from unnest(%(job_id)s::uuid[], %(seconds)s::float8[]) as w (job_id, seconds)
+from {{ReleaseTasks}}
 where q.job_id = any(array[w.job_id]) and q.state = 'paused';
 
 -- name: pause_tasks
@@ -308,28 +254,21 @@ where q.job_id = any(%(jobs)s::uuid[]) and q.state in ('ready', 'waiting');
 -- name: mark_jobs
 -- Only a job that is over, has no owner and has no error of its own.
 update jobs j set error = w.error
-from unnest(%(job_id)s::uuid[], %(error)s::jsonb[]) as w (job_id, error)
+from {{MarkJob}}
 where j.job_id = any(array[w.job_id]) and j.finished_at is not null and j.owner is null and j.error is null;
 
 -- name: write_attempts
-insert into attempts (job_id, node, item, attempt, epoch, outcome, worker, started_at, error, log, extra)
-select w.job_id, w.node, w.item, w.attempt, w.epoch, w.outcome, w.worker, to_timestamp(w.started_at), w.error, w.log,
-    w.extra
-from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(attempt)s::int[], %(epoch)s::int[],
-    %(outcome)s::text[], %(worker)s::text[], %(started_at)s::float8[], %(error)s::jsonb[], %(log)s::text[],
-    %(extra)s::jsonb[])
-    as w (job_id, node, item, attempt, epoch, outcome, worker, started_at, error, log, extra)
+insert into attempts ({{RecordAttempt names}})
+select {{RecordAttempt values}} from {{RecordAttempt}}
 on conflict (job_id, node, item, attempt) do nothing;
 
 -- name: write_events
-insert into events (job_id, seq, event, node, item, attempt, data)
-select * from unnest(%(job_id)s::uuid[], %(seq)s::int[], %(event)s::text[], %(node)s::text[], %(item)s::int[],
-    %(attempt)s::int[], %(data)s::jsonb[]);
+insert into events ({{Emit names}})
+select {{Emit values}} from {{Emit}};
 
 -- name: write_answers
-insert into answers (signal_id, job_id, applied, reason, remedy)
-select * from unnest(%(signal_id)s::bigint[], %(job_id)s::uuid[], %(applied)s::boolean[], %(reason)s::text[],
-    %(remedy)s::text[])
+insert into answers ({{AnswerSignal names}})
+select {{AnswerSignal values}} from {{AnswerSignal}}
 on conflict (signal_id) do nothing;
 
 -- name: write_payloads
@@ -368,7 +307,7 @@ set status = g.status, error = g.error, finished_at = now(), attempt = t.attempt
 from gone g
 where t.job_id = any(array[g.job_id]) and t.node = g.node and t.item = g.item and t.epoch = g.epoch
     and t.status = 'ready'
-returning t.job_id::text, t.node, t.item;
+returning t.job_id::text as job_id, t.node, t.item;
 
 -- name: withdraw_unqueued
 -- Rows that lay outside the window and never were in the queue.
@@ -378,7 +317,7 @@ from unnest(%(job_id)s::uuid[], %(node)s::text[], %(first)s::int[], %(last)s::in
     %(error)s::jsonb[])
     as w (job_id, node, first, last, status, error)
 where t.job_id = any(array[w.job_id]) and t.node = w.node and t.item between w.first and w.last and t.status = 'ready'
-returning t.job_id::text, t.node, t.item;
+returning t.job_id::text as job_id, t.node, t.item;
 
 -- name: withdraw_waiting
 -- Tasks that were reset and have not come to the queue again.
@@ -387,16 +326,16 @@ set status = w.status, error = w.error, finished_at = now(), waits = false
 from unnest(%(job_id)s::uuid[], %(node)s::text[], %(status)s::text[], %(error)s::jsonb[])
     as w (job_id, node, status, error)
 where t.job_id = any(array[w.job_id]) and t.node = w.node and t.waits
-returning t.job_id::text, t.node, t.item;
+returning t.job_id::text as job_id, t.node, t.item;
 
 -- name: select_tasks
 -- What there is of the tasks that a verb names, by node and status. Without params a task was refused before it could
 -- be queued, and would be again; what waits after a reset is on its way; what was never queued needs no reset.
-select t.node, t.status, count(*) filter (where c.is_named and c.can_run)::int,
-    count(*) filter (where c.is_named and t.status <> 'ready' and not c.can_run)::int, max(t.epoch),
-    max(t.attempt + (q.state is not distinct from 'leased')::int),
-    extract(epoch from min(t.finished_at) filter (where c.is_named and c.can_run))::float8,
-    extract(epoch from min(t.finished_at))::float8
+select t.node, t.status, count(*) filter (where c.is_named and c.can_run)::int as chosen,
+    count(*) filter (where c.is_named and t.status <> 'ready' and not c.can_run)::int as refused, max(t.epoch) as last_epoch,
+    max(t.attempt + (q.state is not distinct from 'leased')::int) as last_attempt,
+    extract(epoch from min(t.finished_at) filter (where c.is_named and c.can_run))::float8 as completed_since,
+    extract(epoch from min(t.finished_at))::float8 as node_completed_since
 from tasks t
 left join queue q on q.job_id = any(array[t.job_id]) and q.node = t.node and q.item = t.item
 cross join lateral (
@@ -423,12 +362,12 @@ with touched as materialized (
         and (%(of_code)s::text is null or f.error->>'code' = %(of_code)s)
         and (%(of_fingerprint)s::text is null or f.error->>'fingerprint' = %(of_fingerprint)s)
 )
-select t.status, count(*) filter (where c.is_meant and c.can_run)::int,
-    count(*) filter (where c.is_meant and t.status <> 'ready' and not c.can_run)::int, max(t.epoch),
-    max(t.attempt + (q.state is not distinct from 'leased')::int),
-    array_agg(t.item) filter (where k.batch is not null),
-    extract(epoch from min(t.finished_at) filter (where c.is_meant and c.can_run or t.item < 0))::float8,
-    extract(epoch from min(t.finished_at))::float8
+select t.status, count(*) filter (where c.is_meant and c.can_run)::int as chosen,
+    count(*) filter (where c.is_meant and t.status <> 'ready' and not c.can_run)::int as refused, max(t.epoch) as last_epoch,
+    max(t.attempt + (q.state is not distinct from 'leased')::int) as last_attempt,
+    array_agg(t.item) filter (where k.batch is not null) as touched,
+    extract(epoch from min(t.finished_at) filter (where c.is_meant and c.can_run or t.item < 0))::float8 as completed_since,
+    extract(epoch from min(t.finished_at))::float8 as node_completed_since
 from tasks t
 left join touched k on k.batch = t.item
 left join queue q on q.job_id = any(array[t.job_id]) and q.node = t.node and q.item = t.item
@@ -537,9 +476,7 @@ where t.job_id = %(job)s::uuid and t.node = %(node)s and t.status <> 'completed'
 -- name: enqueue_waiting
 -- The next of the tasks that were reset, in item order.
 with wanted as (
-    select * from unnest(%(job_id)s::uuid[], %(node)s::text[], %(number)s::int[], %(lane_id)s::int[],
-        %(priority)s::smallint[], %(rank)s::int[], %(timeout_seconds)s::real[], %(queue_timeout_seconds)s::real[])
-        as w (job_id, node, number, lane_id, priority, rank, timeout_seconds, queue_timeout_seconds)
+    select * from {{EnqueueWaiting}}
 ),
 chosen as (
     select w.*, t.item, t.epoch, t.attempt, t.place
@@ -562,10 +499,13 @@ select c.job_id, c.node, c.item, c.epoch, c.attempt + 1, c.lane_id, c.priority,
     least(c.rank + c.place, %(rank_limit)s), %(me)s, c.timeout_seconds, c.queue_timeout_seconds
 from chosen c;
 
+-- name: breaker_columns
+b.name, b.state, b.settings::text as settings, b.calls::text as calls, b.successes,
+    extract(epoch from b.changed_at)::float8 as changed_at, extract(epoch from b.until)::float8 as until, b.held, b.reason;
+
 -- name: load_breakers
--- Locked until the commit, in one order everywhere: what two owners tell a breaker at once is counted twice, not lost.
-select b.name, b.state, b.settings::text, b.calls::text, b.successes, extract(epoch from b.changed_at)::float8,
-    extract(epoch from b.until)::float8, b.held, b.reason
+-- Locked until the commit, in one order everywhere: two calls that two owners report at once are both counted.
+select {{breaker_columns}}
 from breakers b
 where b.name = any(%(names)s::text[])
 order by b.name

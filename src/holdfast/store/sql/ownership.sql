@@ -43,7 +43,7 @@ with lost as (
 update jobs j set owner = %(me)s, epoch = j.epoch + 1, owned_since = now()
 from lost l left join orchestrators o on o.orchestrator_id = l.previous
 where j.job_id = any(array[l.job_id])
-returning j.job_id::text, coalesce(o.name, 'orchestrator ' || l.previous);
+returning j.job_id::text as job_id, coalesce(o.name, 'orchestrator ' || l.previous) as former_owner;
 
 -- name: blame_open_cycles
 -- An orchestrator that ended with its cycle open may have died of one of that cycle's jobs.
@@ -67,13 +67,13 @@ from involved i where j.job_id = any(array[i.job_id]) and j.finished_at is null;
 select exists (
         select 1 from orchestrators o
         where o.lease_until > '-infinity'
-            and (o.ended_at > now() - interval '10 minutes' or (o.ended_at is null and o.lease_until < now()))),
+            and (o.ended_at > now() - interval '10 minutes' or (o.ended_at is null and o.lease_until < now()))) as are_near,
     (
         select jsonb_object_agg(j.job_id::text, case
             when j.died_at between now() - make_interval(secs => %(patience)s) and now() + interval '1 minute'
             then j.deaths else 1 end)
         from jobs j where j.deaths > 0 and j.finished_at is null
-    )::text;
+    )::text as deaths;
 
 -- name: note_open_cycle
 -- It has to survive the death of this process, not that of the server: no disk is waited for.
@@ -109,7 +109,7 @@ with left_behind as (
 update jobs j set owner = %(me)s, epoch = j.epoch + 1, owned_since = now()
 from left_behind l join orchestrators o on o.orchestrator_id = %(former)s
 where j.job_id = any(array[l.job_id])
-returning j.job_id::text, o.name;
+returning j.job_id::text as job_id, o.name as former_owner;
 
 -- name: follow_clock_leaders
 -- The clock has stepped back: here and in the next statements nothing stays further away than its own time, counted
@@ -234,7 +234,7 @@ select exists (
     select 1 from queue q
     where q.state = 'ready' and q.queue_timeout_seconds is not null
         and q.queued_at + make_interval(secs => q.queue_timeout_seconds) < now()
-);
+) as are_there;
 
 -- name: expire_leases
 -- One fenced statement, as a report is: the lease goes, the owner hears of it. A worker without a row is gone.
@@ -332,7 +332,7 @@ select exists (
             select 1 from limits m where m.tenant = l.tenant and m.name = 'tenant'
         ))
         and exists (select 1 from queue q where q.lane_id = l.lane_id and q.state = 'ready')
-);
+) as waits;
 
 -- name: shut_breakers
 select b.name, extract(epoch from b.until)::float8 from breakers b where b.state <> 'closed';

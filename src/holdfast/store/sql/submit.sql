@@ -68,23 +68,24 @@ select job_id::text, run from created;
 
 -- name: backlog_of
 -- How many jobs of a tenant are open, and how many may be.
-select m.backlog, (select count(*) from jobs j where j.tenant = m.tenant and j.finished_at is null)
+select m.backlog, (select count(*) from jobs j where j.tenant = m.tenant and j.finished_at is null) as open_jobs
 from limits m where m.tenant = %(tenant)s and m.name = 'tenant' and m.backlog is not null;
 
 -- name: jobs_by_identity
 -- The newest job of each identity.
 select distinct on (j.tenant, j.identity)
-    j.tenant, j.identity, j.job_id::text, j.body_hash, j.status, j.run, j.result::text, j.version, j.result_ref
+    j.tenant, j.identity, j.job_id::text as job_id, j.body_hash, j.status, j.run, j.result::text as result, j.version,
+    j.result_ref
 from jobs j
 join unnest(%(tenant)s::text[], %(identity)s::text[]) as w (tenant, identity)
     on j.tenant = w.tenant and j.identity = w.identity
 order by j.tenant, j.identity, j.run desc;
 
 -- name: definition
-select definition::text from workflows where definition_hash = %(hash)s;
+select definition::text as definition from workflows where definition_hash = %(hash)s;
 
 -- name: newest_definition
-select definition::text from workflows
+select definition::text as definition from workflows
 where tenant = %(tenant)s and workflow_id = %(workflow_id)s
 order by registered_at desc, version desc limit 1;
 

@@ -14,14 +14,14 @@ where worker_id = %(me)s and ended_at is null and lease_until > now();
 
 -- name: still_held
 -- Which of these leases are still ours.
-select h.job_id::text, h.node, h.item, h.epoch
+select h.job_id::text as job_id, h.node, h.item, h.epoch
 from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[]) as h (job_id, node, item, epoch)
 join queue q on q.job_id = any(array[h.job_id]) and q.node = h.node and q.item = h.item and q.epoch = h.epoch
 where q.state = 'leased' and q.holder = %(me)s;
 
 -- name: cancelled_among
 -- Which of these leases belong to jobs that a person has cancelled.
-select h.job_id::text, h.node, h.item, h.epoch
+select h.job_id::text as job_id, h.node, h.item, h.epoch
 from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[]) as h (job_id, node, item, epoch)
 join jobs j on j.job_id = any(array[h.job_id])
 where j.stop_cause = 'cancelled';
@@ -88,12 +88,13 @@ claimed as (
     returning q.job_id, q.node, q.item, q.epoch, q.attempt, c.handler, q.timeout_seconds, q.suspect, c.priority, c.rank,
         c.id, q.owner
 )
-select c.job_id::text, c.node, c.item, c.epoch, c.attempt, c.handler, c.timeout_seconds, c.suspect, t.params::text,
-    p.name, p.data::text, coalesce(p.seq, 0), c.owner, t.params_ref, coalesce(t.has_contract, false)
+select c.job_id::text as job_id, c.node, c.item, c.epoch, c.attempt, c.handler, c.timeout_seconds, c.suspect,
+    t.params::text as params, p.resume_point::text as resume_point, coalesce(p.seq, 0) as checkpoint_seq, c.owner,
+    t.params_ref, coalesce(t.has_contract, false) as has_contract
 from claimed c
 join tasks t on t.job_id = any(array[c.job_id]) and t.node = c.node and t.item = c.item
 left join lateral (
-    select k.name, k.data, k.seq from checkpoints k
+    select jsonb_build_array(k.name, k.data) as resume_point, k.seq from checkpoints k
     where c.attempt > 1 and k.job_id = c.job_id and k.node = c.node and k.item = c.item
     order by k.seq desc limit 1
 ) p on true
@@ -101,14 +102,14 @@ order by c.priority desc, c.rank, c.id;
 
 -- name: job_facts
 -- What handlers may ask of their job, and where its contracts stand; read once per job, not once per task.
-select j.job_id::text, j.generation, j.inputs::text, j.definition_hash from jobs j where j.job_id = any(%(jobs)s::uuid[]);
+select j.job_id::text as job_id, j.generation, j.inputs::text as inputs, j.definition_hash from jobs j where j.job_id = any(%(jobs)s::uuid[]);
 
 -- name: results_page
 -- Outputs of a node's completed items, in item order; a page ends where it gets large, but has a row if there is one.
 -- Whether the node has ended comes with each row, and alone if there is no more. A fan-in whose batches are all done has
 -- theirs to give, also to its own task.
 select n.status in ('completed', 'failed', 'skipped', 'cancelled')
-        or (n.batch_size is not null and n.status in ('ready', 'dispatched')),
+        or (n.batch_size is not null and n.status in ('ready', 'dispatched')) as has_ended,
     r.item, r.output, r.output_ref
 from nodes n
 left join lateral (
@@ -193,7 +194,7 @@ accepted as (
         to_timestamp(t.started_at), t.output, t.data
     from taken t
 )
-select array_agg(number::int - 1) from taken;
+select array_agg(number::int - 1) as accepted from taken;
 
 -- name: reject
 -- Reports that came too late change nothing; the owner only hears that they came. One that was taken, and is sent again
@@ -238,7 +239,7 @@ noted as (
                 and a.started_at = r.started_at)
     returning 1
 )
-select (select array_agg(k.number::int - 1) from kept k), (select count(*)::int from noted);
+select (select array_agg(k.number::int - 1) from kept k) as locked, (select count(*)::int from noted) as rejected;
 
 -- name: save_checkpoint
 -- One whose answer was lost is saved again; an older attempt's, saved while its lease ended, makes room.
@@ -253,8 +254,7 @@ set name = excluded.name, data = excluded.data, epoch = excluded.epoch, saved_at
 where checkpoints.epoch <= excluded.epoch;
 
 -- name: read_breaker
-select b.name, b.state, b.settings::text, b.calls::text, b.successes, extract(epoch from b.changed_at)::float8,
-    extract(epoch from b.until)::float8, b.held, b.reason
+select {{breaker_columns}}
 from breakers b where b.name = %(name)s;
 
 -- name: claim_probe
@@ -270,7 +270,7 @@ with due as (
 )
 update breakers b set probing_until = now() + make_interval(secs => %(seconds)s)
 from due d where b.name = d.name
-returning b.name, b.settings::text;
+returning b.name, b.settings::text as settings;
 
 -- name: probed
 -- Only of a breaker that still waits for it: a person may have decided meanwhile.

@@ -1,0 +1,56 @@
+"""Columns by name: a statement's lists come from its records, and answers are read by the names that they have."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.core.effects import Emit
+from holdfast.errors import Bug
+from holdfast.store.columns import by_name, filled_in, records
+from holdfast.store.connection import Answer
+from holdfast.store.interface import JobFacts, Lease
+
+
+def filled(statement: str) -> str:
+    return filled_in(statement, {"two_columns": "a, {{JobFacts from j}}", "JobFacts": ""}.__getitem__)
+
+
+def test_rows_come_in_as_one_array_for_each_field() -> None:
+    text = filled("insert into x select * from {{MarkJob}}")
+    assert text == "insert into x select * from unnest(%(job_id)s::uuid[], %(error)s::jsonb[]) as w (job_id, error)"
+
+
+def test_a_time_is_seconds_here_and_a_timestamp_there() -> None:
+    assert "to_timestamp(w.started_at)" in filled("{{RecordAttempt values}}")
+    assert "extract(epoch from n.started_at)::float8 as started_at" in filled("{{NodeRow from n}}")
+
+
+def test_the_key_of_a_row_never_changes() -> None:
+    changes = filled("{{NodeRow changes}}").split(", ")
+    assert "completed_count = w.completed" in changes
+    assert not [change for change in changes if change.startswith(("job_id ", "node ", "importance "))]
+
+
+def test_a_list_that_nothing_knows_is_our_bug() -> None:
+    with pytest.raises(Bug, match="a statement asks for nonsense of columns"):
+        filled("{{MarkJob nonsense}}")
+
+
+def test_the_order_of_columns_does_not_matter() -> None:
+    answer = Answer([("h" * 64, b'{"a": 1}', 3)], 1, ("definition_hash", "inputs", "generation"))
+    assert records(JobFacts, answer) == [JobFacts(3, {"a": 1}, "h" * 64)]
+
+
+def test_a_prefix_separates_the_columns_of_two_records() -> None:
+    answer = Answer([(1, "j", 2, "started", "k")], 1, ("generation", "job_id", "e_seq", "e_event", "e_job_id"))
+    assert records(Emit, answer, prefix="e_") == [Emit("k", 2, "started")]
+
+
+def test_a_column_that_is_missing_is_our_bug() -> None:
+    answer = Answer([("j",)], 1, ("job_id",))
+    with pytest.raises(Bug, match=r"the columns node, item, .* of Lease are not in the answer: job_id"):
+        records(Lease, answer)
+
+
+def test_rows_that_are_no_record_are_objects() -> None:
+    assert by_name(Answer([(1, "x")], 1, ("id", "owner"))) == [{"id": 1, "owner": "x"}]
