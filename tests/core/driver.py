@@ -30,8 +30,9 @@ from holdfast.core.effects import (
     WithdrawTasks,
 )
 from holdfast.core.failing import failure
-from holdfast.core.fanning import Gathering
-from holdfast.core.recovering import Plan, Refusal, batches_asked, make_plan
+from holdfast.core.gathering import Gathering
+from holdfast.core.planning import batches_asked, make_plan
+from holdfast.core.plans import Plan, Refusal
 from holdfast.core.signals import (
     BatchesAsked,
     CancelRequested,

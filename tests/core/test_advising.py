@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.core.advising import Advice, candidates
-from holdfast.core.recovering import Plan
+from holdfast.core.plans import Plan
 from holdfast.define.workflow import Workflow
 from tests.core.driver import Driver, Fails
 

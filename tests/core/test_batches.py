@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from holdfast.core.advance import owed_rows
+from holdfast.core.batching import automatic_size
 from holdfast.core.effects import RestartNode, RetryTask
-from holdfast.core.fanning import automatic_size
-from holdfast.core.recovering import Refusal
+from holdfast.core.plans import Refusal
 from holdfast.core.states import Rules
 from holdfast.define.workflow import Workflow
 from tests.core.driver import Driver, Fails

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.core.advance import advance, owed_results, owed_rows
 from holdfast.core.effects import CreateTasks, EnqueueTasks, FailTask
-from holdfast.core.fanning import begin_fan_in
+from holdfast.core.kinds.fan_in import gather
 from holdfast.core.signals import ItemsAggregated, WorkContinued
 from holdfast.core.states import NodeState, Rules, Status
 from holdfast.core.turn import Turn
@@ -380,7 +380,7 @@ def test_a_fan_in_that_fires_before_the_width_is_settled_is_a_bug_invariant_8() 
     started.node("f").status = Status.COMPLETED
     started.node("g").status = Status.READY
     with pytest.raises(Bug, match="fan-in g fired although f has 2 open items"):
-        begin_fan_in(Turn(started.state, started.now), started.node("g"))
+        gather(Turn(started.state, started.now), started.node("g"))
 
 
 def test_a_fan_in_counts_completed_failed_skipped_and_cancelled_items_invariant_8() -> None:
@@ -389,7 +389,7 @@ def test_a_fan_in_counts_completed_failed_skipped_and_cancelled_items_invariant_
         "f", Status.FAILED, width=4, expanded=4, completed=1, failed=1, skipped=1, cancelled=1
     )
     started.state.nodes["g"] = NodeState("g", Status.READY)
-    begin_fan_in(Turn(started.state, started.now), started.state.nodes["g"])
+    gather(Turn(started.state, started.now), started.state.nodes["g"])
     assert started.node("g").status is Status.RUNNING
 
 

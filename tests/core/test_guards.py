@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.recovering import Plan, Refusal
+from holdfast.core.plans import Plan, Refusal
 from holdfast.define.workflow import Workflow
 from tests.core.driver import Driver, Fails
 

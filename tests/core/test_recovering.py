@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.recovering import Action, Plan, Refusal, plan_id
+from holdfast.core.plans import Action, Plan, Refusal, plan_id
 from holdfast.core.signals import BreakerSeen, Outcome, PauseRequested, Request, Verb
 from holdfast.core.states import Rules
 from holdfast.define.workflow import Workflow

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.core.recovering import Refusal
+from holdfast.core.plans import Refusal
 from holdfast.core.signals import CancelRequested, PauseRequested, Signal
 from holdfast.core.states import JobStatus, Rules, Status, StopCause
 from holdfast.core.steering import OpenJob, OpenNode, Steering, SteeringVerb, make_steering, open_job, steering_id

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.core.advising import candidates
-from holdfast.core.recovering import Refusal, batches_asked, make_plan
+from holdfast.core.planning import batches_asked, make_plan
+from holdfast.core.plans import Refusal
 from holdfast.core.signals import BatchesAsked, RecoveryRequested, Request, Selected, Selection
 from holdfast.core.states import JobState
 from tests.simulation.database import Database

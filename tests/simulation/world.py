@@ -13,7 +13,8 @@ import orjson
 
 from holdfast.core.breaking import Breaker
 from holdfast.core.effects import WithdrawTasks
-from holdfast.core.recovering import Plan, batches_asked, make_plan, plan_id
+from holdfast.core.planning import batches_asked, make_plan
+from holdfast.core.plans import Plan, plan_id
 from holdfast.core.signals import CancelRequested, Request, Signal, Verb
 from holdfast.core.states import JobState, Rules
 from holdfast.core.steering import SteeringVerb, open_job, steering_id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.core.recovering import batches_asked
+from holdfast.core.planning import batches_asked
 from holdfast.core.signals import Request, Verb
 from holdfast.core.states import Rules
 from holdfast.define.load import load_text

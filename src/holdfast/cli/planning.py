@@ -14,7 +14,7 @@ from holdfast.cli.session import command
 from holdfast.cli.streams import answer, answer_json, say
 from holdfast.cli.streams import show as show_table
 from holdfast.cli.words import counted, cut, short
-from holdfast.core.recovering import Action, Step
+from holdfast.core.plans import Action, Step
 from holdfast.core.steering import Change, SteeringVerb
 from holdfast.errors import Refused
 from holdfast.store.reading import Reader

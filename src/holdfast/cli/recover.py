@@ -25,7 +25,7 @@ from holdfast.cli.streams import answer, answer_json, say
 from holdfast.cli.streams import show as show_table
 from holdfast.cli.words import counted, short
 from holdfast.client import Client
-from holdfast.core.recovering import BY_HAND, Refusal
+from holdfast.core.plans import BY_HAND, Refusal
 from holdfast.core.signals import Request, Verb
 from holdfast.core.states import JOB_TERMINAL
 from holdfast.define.node import NodeType

@@ -10,13 +10,13 @@ from typing import Any, assert_never
 
 from holdfast.core import fanning, holding, rechecking, recovering, reporting, steering, stopping
 from holdfast.core.breaking import BreakerState
-from holdfast.core.dispatching import dispatch
 from holdfast.core.effects import AnswerSignal, Effect
 from holdfast.core.events import END_OF_JOB, EventName
 from holdfast.core.failing import failure
+from holdfast.core.kinds import kind_of
 from holdfast.core.outcome import counts, default_result, first_error, job_status, stops_the_job, was_cancelled
+from holdfast.core.plans import Refusal
 from holdfast.core.readiness import Verdict, decide
-from holdfast.core.recovering import Refusal
 from holdfast.core.signals import (
     BreakerChanged,
     BreakerSeen,
@@ -46,7 +46,6 @@ from holdfast.core.states import (
 )
 from holdfast.core.steering import SteeringVerb
 from holdfast.core.turn import Turn
-from holdfast.define.node import NodeType
 from holdfast.errors import Bug, Code, PayloadRefused, TemplateError
 
 
@@ -98,7 +97,7 @@ def owed_rows(state: JobState) -> bool:
 
 def owed_results(state: JobState) -> list[str]:
     """The fan-ins whose results the owner must gather; after a takeover, too."""
-    return [n.name for n in state.nodes.values() if fanning.owes_results(state, n)]
+    return [n.name for n in state.nodes.values() if kind_of(state, n.name).owes_results(n)]
 
 
 def _submitted(turn: Turn) -> None:
@@ -173,8 +172,8 @@ def _begin(turn: Turn, node: NodeState) -> None:
     """A node whose dependencies hold: decide it here, or hand it to the workers."""
     program = turn.state.program.nodes[node.name]
     node.move(Trigger.DEPENDENCIES_HOLD)
-    if program.node.type in (NodeType.START, NodeType.END):
-        turn.finish_node(node, Trigger.DECIDED)
+    if kind_of(turn.state, node.name).is_border:
+        _go_on(turn, node)
         return
     turn.emit(EventName.NODE_READY, node.name)
     if program.task is not None and not program.has_items and turn.state.has_made_enough:
@@ -184,42 +183,11 @@ def _begin(turn: Turn, node: NodeState) -> None:
 
 
 def _go_on(turn: Turn, node: NodeState) -> None:
-    program = turn.state.program.nodes[node.name]
     try:
-        match program.node.type:
-            case NodeType.CONDITIONAL:
-                _branch(turn, node)
-            case NodeType.FAN_OUT:
-                assert program.source is not None
-                fanning.begin_fan_out(turn, node, program.source.render(turn.scope_of(node.name)))
-            case NodeType.FAN_IN if program.batches is not None:
-                fanning.begin_batches(turn, node)
-            case NodeType.FAN_IN if program.task is None:
-                fanning.begin_fan_in(turn, node)
-            case _:
-                dispatch(turn, node)
+        kind_of(turn.state, node.name).begin(turn, node)
     except (TemplateError, PayloadRefused) as problem:
         error = failure(problem.code, str(problem), permanent=True, at=turn.now, node=node.name)
         turn.finish_node(node, Trigger.REFUSED, error=error)
-
-
-def _branch(turn: Turn, node: NodeState) -> None:
-    """The first true branch in file order; none and no default is a failure."""
-    scope = turn.scope_of(node.name)
-    for condition, targets in turn.state.program.nodes[node.name].branches:
-        if condition is None or condition.evaluate(scope):
-            node.taken = targets
-            turn.finish_node(node, Trigger.DECIDED, output={"taken": list(targets)}, data={"taken": list(targets)})
-            return
-    error = failure(
-        Code.CONTRACT_VIOLATION,
-        f"no branch of {node.name} holds and it has no default",
-        permanent=True,
-        at=turn.now,
-        node=node.name,
-        hint="Add a branch with default: true.",
-    )
-    turn.finish_node(node, Trigger.REFUSED, error=error)
 
 
 def _continue_work(turn: Turn, limit: int | None) -> None:
@@ -241,7 +209,7 @@ def _continue_work(turn: Turn, limit: int | None) -> None:
 
 def _aggregated(turn: Turn, signal: ItemsAggregated) -> None:
     node = turn.state.nodes[signal.node]
-    if not fanning.owes_results(turn.state, node):
+    if not kind_of(turn.state, node.name).owes_results(node):
         return
     if signal.error is not None:
         turn.finish_node(node, Trigger.REFUSED, error=signal.error)

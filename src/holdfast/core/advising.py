@@ -6,7 +6,7 @@ import shlex
 from typing import NamedTuple
 
 from holdfast.core.outcome import counts
-from holdfast.core.recovering import RESUMABLE, Plan
+from holdfast.core.plans import RESUMABLE, Plan
 from holdfast.core.signals import Request, Verb
 from holdfast.core.states import JobState, JobStatus, Status
 

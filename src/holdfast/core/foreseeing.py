@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from holdfast.core.fanning import batches_of
+from holdfast.core.batching import batches_of
+from holdfast.core.kinds import kind_of
 from holdfast.core.readiness import SKIPPED_BY_PERSON, View, view
 from holdfast.core.states import TERMINAL, JobState, Status
-from holdfast.define.node import NodeType
 from holdfast.define.template import Template
 from holdfast.errors import TemplateError
 
@@ -64,7 +64,7 @@ class Foresight:
     def tasks_of(self, name: str) -> int | None:
         """How many tasks a node has when it begins from its start; None: that is not known yet."""
         program = self.state.program.nodes[name]
-        if program.node.type is NodeType.FAN_OUT:
+        if kind_of(self.state, name).expands:
             return self._width_of(name)
         last = 0 if program.task is None else 1
         if program.batches is None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast.core.kinds import kind_of
 from holdfast.core.readiness import SKIPPED_BY_PERSON, View, view
 from holdfast.core.states import JOB_CANCELLED, TERMINAL, UPSTREAM_FAILED, JobState, JobStatus, NodeState, Status
-from holdfast.define.node import Importance, NodeType
+from holdfast.define.node import Importance
 
 
 def is_bad(node: NodeState) -> bool:
@@ -16,7 +17,7 @@ def is_bad(node: NodeState) -> bool:
 
 def counts(state: JobState, name: str) -> bool:
     """Start and end have no importance and never count."""
-    return state.program.nodes[name].node.type not in (NodeType.START, NodeType.END)
+    return not kind_of(state, name).is_border
 
 
 _SEVERITY = {Importance.CRITICAL: 0, Importance.IMPORTANT: 1, Importance.OPTIONAL: 2}

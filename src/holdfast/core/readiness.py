@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from enum import Enum
 
+from holdfast.core.kinds import kind_of
 from holdfast.core.states import TERMINAL, JobState, Status
-from holdfast.define.node import Importance, NodeType
+from holdfast.define.node import Importance
 
 
 class View(Enum):
@@ -52,10 +53,7 @@ def view(state: JobState, source: str, target: str) -> View:
     definition = state.program.nodes[source].node
     match node.status:
         case Status.COMPLETED:
-            if definition.type is NodeType.CONDITIONAL and target not in node.taken:
-                is_branch = any(target in branch.targets for branch in definition.branches)
-                return View.ABSENT if is_branch else View.OK
-            return View.OK
+            return View.OK if kind_of(state, source).leads_to(definition, node, target) else View.ABSENT
         case Status.SKIPPED:
             return View.OK if node.reason == SKIPPED_BY_PERSON else View.ABSENT
         case Status.FAILED:

@@ -1,28 +1,19 @@
-"""Recovery: what a verb would keep and what it would run again, and the one primitive that does it.
-
-A plan is made from a job's nodes and counters and from what the rows say of the tasks that the verb names. Whoever
-asks for it and the owner who carries it out make it in the same way, so that nothing is done that was not shown.
-"""
+"""How a plan is carried out: what it names goes back to its start, and everything else stays as it is."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
-from enum import StrEnum
-from typing import Any, NamedTuple
-
-import orjson
+from typing import Any
 
 from holdfast.core import fanning
 from holdfast.core.effects import ResetTasks, RestartNode, SkipTasks
 from holdfast.core.events import EventName
-from holdfast.core.foreseeing import Fate, Foresight
-from holdfast.core.outcome import counts, job_status
+from holdfast.core.kinds import kind_of
+from holdfast.core.planning import make_plan
+from holdfast.core.plans import BY_HAND, MOVED, NOTHING_SELECTED, SET_BY_PERSON, Action, Plan, Refusal, plan_id
 from holdfast.core.readiness import SKIPPED_BY_PERSON
-from holdfast.core.signals import BatchesAsked, RecoveryRequested, Request, Selected, Selection, Verb
+from holdfast.core.signals import RecoveryRequested, Selected, Selection, Verb
 from holdfast.core.states import (
     JOB_CANCELLED,
-    JOB_STOPPED,
     JOB_TERMINAL,
     TERMINAL,
     JobState,
@@ -32,435 +23,6 @@ from holdfast.core.states import (
     Trigger,
 )
 from holdfast.core.turn import Turn
-from holdfast.define.node import Importance, NodeType, Rerun, Safe
-from holdfast.errors import Code
-
-RESUMABLE = frozenset({JobStatus.FAILED, JobStatus.PARTIAL, JobStatus.CANCELLED})
-UNFINISHED = (str(Status.FAILED), str(Status.CANCELLED))
-NOT_COMPLETED = (*UNFINISHED, str(Status.SKIPPED), str(Status.READY))
-ANY_STATUS = (str(Status.COMPLETED), *NOT_COMPLETED)
-NOTHING_SELECTED = Selected()
-BY_HAND = (Verb.SKIP, Verb.SET)
-SET_BY_PERSON = "set_by_person"
-
-
-class Action(StrEnum):
-    KEEP = "keep"
-    RERUN = "rerun"
-    SKIP = "skip"
-    STALE = "stale"
-
-
-class Unknown(StrEnum):
-    """Why it is not known yet how many tasks of a node will run."""
-
-    FAN_OUT = "fan-out of unknown width"
-    FAN_IN = "fan-in of unknown width"
-    CONDITION = "node that a condition decides"
-
-
-class Step(NamedTuple):
-    """What becomes of a node. With a selection only these of its tasks run again, else it begins anew."""
-
-    node: str
-    action: Action
-    items: int | None
-    """How many of its tasks; None: that is not known yet."""
-    reason: str
-    selection: Selection | None = None
-    confirm: bool = False
-    """Whether a person has to mean it."""
-    redone: bool = False
-    """Whether it runs again what had completed, or gives that up."""
-    fate: Fate = Fate.RUNS
-    unknown: Unknown | None = None
-
-
-class Plan(NamedTuple):
-    verb: Verb
-    steps: tuple[Step, ...]
-    evaluates_result: bool = False
-    """Nothing runs, but the `result` of the workflow is evaluated once more."""
-
-    @property
-    def reruns(self) -> list[Step]:
-        return [step for step in self.steps if step.action is Action.RERUN]
-
-    @property
-    def tasks(self) -> int:
-        """How many are known to run."""
-        return sum(step.items or 0 for step in self.reruns)
-
-    @property
-    def unknown(self) -> list[Step]:
-        """Of these it is not known yet whether they run, or how many tasks they have."""
-        return [step for step in self.reruns if step.unknown is not None]
-
-
-class Refusal(NamedTuple):
-    """Why a verb cannot be carried out, and what else can be done; JOB stands for the job's id."""
-
-    reason: str
-    remedy: str
-    is_unknown: bool = False
-    """It speaks of something that does not exist."""
-
-
-MOVED = Refusal("it has moved since the plan was made", "Look at the plan again, and use its new id.")
-
-
-def make_plan(state: JobState, request: Request, selected: Mapping[str, Selected], now: float) -> Plan | Refusal:
-    """What the verb would do now, node by node in the order of the graph."""
-    refusal = _refusal(state, request)
-    if refusal is not None:
-        return refusal
-    chosen = _chosen(state, request)
-    steps: list[Step] = []
-    changed: dict[str, Step] = {}
-    ahead = Foresight(state, skipped=request.node if request.verb is Verb.SKIP else None)
-    for name in state.program.graph.order:
-        if request.verb in BY_HAND and name == request.node:
-            step = _ended_by_hand(state, request)
-        else:
-            step = _step(state, request, selected, chosen.get(name), name, changed, ahead)
-        if step.redone:
-            guard = state.program.nodes[name].node.rerun
-            reason = _guarded(guard, step, _done_since(state.nodes[name], step, selected), now)
-            if reason is not None:
-                return Refusal(reason, _way_around(state, request, chosen, name, changed))
-            step = step._replace(confirm=guard.safe is Safe.CONFIRM)
-        if step.action in (Action.RERUN, Action.SKIP):
-            changed[name] = step
-            ahead.fates[name] = step.fate
-        steps.append(step)
-    lacks_result = request.verb is Verb.RESUME and _lacks_result(state)
-    if not changed and not lacks_result:
-        return Refusal("nothing of it would run again", "Name other tasks, or see what there is: holdfast status JOB")
-    return Plan(request.verb, tuple(steps), evaluates_result=not changed)
-
-
-def _lacks_result(state: JobState) -> bool:
-    """Whether its nodes have come to a good end, and only the `result` of the workflow could not be told."""
-    has_ended = all(node.status in TERMINAL for node in state.nodes.values())
-    is_well = has_ended and job_status(state) in (JobStatus.COMPLETED, JobStatus.PARTIAL)
-    return state.status is JobStatus.FAILED and is_well
-
-
-def _done_since(node: NodeState, step: Step, selected: Mapping[str, Selected]) -> float | None:
-    if node.reason == SET_BY_PERSON:
-        return node.finished_at
-    found = selected.get(node.name, NOTHING_SELECTED)
-    return found.node_completed_since if step.selection is None else found.completed_since
-
-
-def _guarded(guard: Rerun, step: Step, since: float | None, now: float) -> str | None:
-    """Why what completed of the node may not run again."""
-    if guard.safe is Safe.NEVER:
-        return f"what {step.node} has completed may never run again"
-    if guard.within_hours is None or since is None or now - since <= guard.within_hours * 3600:
-        return None
-    hours = f"{guard.within_hours:g} hour{'' if guard.within_hours == 1 else 's'}"
-    return f"what {step.node} has completed may run again for {hours}, and these are over"
-
-
-def _way_around(
-    state: JobState, request: Request, chosen: Mapping[str, Any], name: str, changed: Mapping[str, Step]
-) -> str:
-    """What can be done where a node may not run again: as much as does not touch it, or a new job."""
-    node = state.nodes[name]
-    if name in chosen and _lacks_items(node):
-        return f"Run only what has not completed of it: holdfast retry JOB {name}"
-    if name not in chosen and node.status is Status.COMPLETED and request.verb not in BY_HAND:
-        if request.verb is not Verb.RESUME:
-            return f"Leave {name} as it is, with the same command and --only."
-        cause = name
-        while cause not in chosen:
-            cause = next(source for source in state.program.graph.sources[cause] if source in changed)
-        return f"Leave {name} as it is: holdfast retry JOB {cause} --only"
-    return f"Begin a new job with its inputs: holdfast submit {state.program.definition.workflow_id} --force"
-
-
-def batches_asked(state: JobState, request: Request) -> list[BatchesAsked]:
-    """What must be known of the batches of fan-ins, beside what there is of the tasks that the verb names."""
-    if _refusal(state, request) is not None:
-        return []
-    asked: list[BatchesAsked] = []
-    chosen = _chosen(state, request)
-    for node in state.nodes.values():
-        if node.batch_size is None or not node.expanded:
-            continue
-        own, _ = chosen.get(node.name, (None, ""))
-        fan_out = state.nodes[state.program.graph.fan_out_of[node.name]]
-        above, _ = chosen.get(fan_out.name, (None, ""))
-        if above is not None:
-            unfinished = Selection(NOT_COMPLETED, items_only=True)
-            pages = (fan_out.name, above, fan_out.enqueued, node.batch_size)
-            asked.append(BatchesAsked(node.name, unfinished, node.enqueued, *pages))
-        elif own is not None:
-            asked.append(BatchesAsked(node.name, own._replace(items_only=True), node.enqueued))
-    return asked
-
-
-def plan_id(job_id: str, generation: int, request: Request, plan: Plan) -> str:
-    """The hash of what is done; what goes on beside it in a running job is no part of it.
-
-    Keys are sorted: a given output comes back from the database in another order.
-    """
-    done = [(step.node, str(step.action), step.items) for step in plan.steps if step.action is not Action.KEEP]
-    content = [job_id, generation, list(request._replace(plan_id=None)), done]
-    return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
-
-
-def _refusal(state: JobState, request: Request) -> Refusal | None:
-    if state.stop is not None and not state.is_terminal:
-        return Refusal("it is still stopping", "Wait until it has ended: holdfast watch JOB")
-    if request.verb is Verb.RESUME:
-        if state.status in RESUMABLE:
-            return None
-        if state.status is JobStatus.COMPLETED:
-            return Refusal("it is completed", "Run a part of it again with: holdfast rerun JOB --from NODE")
-        return Refusal(f"it is {state.status}", "It goes on by itself; see what it waits for: holdfast why JOB")
-    node = state.nodes.get(request.node or "")
-    if node is None or state.program.nodes[node.name].node.type in (NodeType.START, NodeType.END):
-        names = ", ".join(_names(state))
-        return Refusal(f"it has no node '{request.node}'", f"Its nodes are: {names}", is_unknown=True)
-    if request.verb in BY_HAND:
-        return _refusal_by_hand(state, node, request)
-    if not _was_reached(node):
-        first = next((n.name for n in state.nodes.values() if n.status is Status.FAILED), None)
-        remedy = f"Retry what failed before it: holdfast retry JOB {first}" if first else "Wait until it is reached."
-        return Refusal(f"{node.name} was never reached", remedy)
-    if request.verb is Verb.RETRY and node.status not in (Status.FAILED, Status.CANCELLED) and not _lacks_items(node):
-        remedy = f"Run it again all the same: holdfast rerun JOB --from {node.name}"
-        return Refusal(f"{node.name} is {node.status}", remedy)
-    return None
-
-
-def _refusal_by_hand(state: JobState, node: NodeState, request: Request) -> Refusal | None:
-    if node.status is Status.COMPLETED:
-        return Refusal(f"{node.name} is completed", f"Run it again with: holdfast rerun JOB --from {node.name}")
-    if node.status is Status.SKIPPED and node.reason != SKIPPED_BY_PERSON:
-        return Refusal(f"{node.name} is on a branch that was not taken", "Nothing waits for it; leave it as it is.")
-    if node.status is Status.SKIPPED and request.verb is Verb.SKIP:
-        return Refusal(f"{node.name} is skipped already", "See how the job is now: holdfast status JOB")
-    kind = state.program.nodes[node.name].node.type
-    if kind is NodeType.CONDITIONAL:
-        return Refusal(f"{node.name} decides what runs", "Skip what it leads to.")
-    if request.verb is Verb.SET and kind is NodeType.FAN_OUT:
-        return Refusal(f"{node.name} has a result for each item", "Skip it, or set the fan-in behind it.")
-    return None
-
-
-def _ended_by_hand(state: JobState, request: Request) -> Step:
-    assert request.node is not None
-    node = state.nodes[request.node]
-    reason = "it is skipped" if request.verb is Verb.SKIP else "its result is given"
-    return Step(node.name, Action.SKIP, node.expanded - node.completed, reason, confirm=True)
-
-
-def _names(state: JobState) -> list[str]:
-    kinds = (NodeType.START, NodeType.END)
-    return [name for name in state.program.graph.order if state.program.nodes[name].node.type not in kinds]
-
-
-def _was_reached(node: NodeState) -> bool:
-    """Not pending, and not ended by what happened elsewhere before it could begin."""
-    return node.expanded > 0 or node.status not in (Status.PENDING, Status.SKIPPED, Status.CANCELLED)
-
-
-def _lacks_items(node: NodeState) -> bool:
-    return bool(node.failed or node.cancelled or node.skipped)
-
-
-def _chosen(state: JobState, request: Request) -> dict[str, tuple[Selection | None, str]]:
-    """The nodes that the verb itself names to run: which of their tasks, None for all of it anew, and why."""
-    if request.verb in BY_HAND:
-        return {}
-    if request.verb is Verb.RERUN:
-        assert request.node is not None
-        return {request.node: (None, "it is run again")}
-    if request.verb is Verb.CLEAR:
-        assert request.node is not None
-        picked = Selection(ANY_STATUS, request.items or None, request.code, request.fingerprint)
-        return {request.node: (picked, "it was cleared")}
-    names = [request.node] if request.verb is Verb.RETRY else list(state.nodes)
-    chosen: dict[str, tuple[Selection | None, str]] = {}
-    for name in names:
-        node = state.nodes[name or ""]
-        name = node.name
-        if node.status in (Status.FAILED, Status.CANCELLED) or _lacks_items(node):
-            reason = "it failed" if node.status is Status.FAILED else "it was not finished"
-            chosen[name] = (Selection(UNFINISHED) if node.expanded else None, reason)
-    if request.verb is Verb.RETRY and not request.only and _has_stopped_the_job(state, request.node or ""):
-        for node in state.nodes.values():
-            if node.reason == JOB_STOPPED and node.name not in chosen:
-                statuses = (str(Status.CANCELLED),) if state.program.nodes[node.name].has_items else UNFINISHED
-                cut_off = Selection(statuses) if node.expanded else None
-                chosen[node.name] = (cut_off, f"the failure of {request.node} had stopped it")
-    return chosen
-
-
-def _has_stopped_the_job(state: JobState, name: str) -> bool:
-    """Whether it was the first that failed of what the job cannot do without."""
-    first = min(
-        (node.finished_at or 0.0 for node in state.nodes.values() if _stops_a_job(state, node)),
-        default=None,
-    )
-    node = state.nodes[name]
-    return _stops_a_job(state, node) and node.finished_at == first
-
-
-def _stops_a_job(state: JobState, node: NodeState) -> bool:
-    is_critical = state.program.nodes[node.name].node.importance is Importance.CRITICAL
-    was_in_time = (node.error or {}).get("code") != Code.JOB_TIMEOUT
-    return node.status is Status.FAILED and counts(state, node.name) and is_critical and was_in_time
-
-
-def _step(
-    state: JobState,
-    request: Request,
-    selected: Mapping[str, Selected],
-    chosen: tuple[Selection | None, str] | None,
-    name: str,
-    rerun: Mapping[str, Step],
-    ahead: Foresight,
-) -> Step:
-    node, found = state.nodes[name], selected.get(name, NOTHING_SELECTED)
-    above = [source for source in state.program.graph.sources[name] if source in rerun]
-    if above and (node.status is not Status.PENDING or node.expanded):
-        because = _because(request, above[0])
-        if request.only and node.status is Status.COMPLETED:
-            return Step(name, Action.STALE, node.completed, f"{because}, and this stays as it is")
-        if _keeps_batches(state, node, rerun, above):
-            return _batches_above(state, node, found, because, ahead)
-        return _begun_anew(state, node, because, ahead)
-    if chosen is not None:
-        selection, reason = chosen
-        if selection is None:
-            return _begun_anew(state, node, reason, ahead)
-        fate, bad = ahead.fate_of(name)
-        if fate is Fate.IS_CANCELLED and bad is not None:
-            return Step(name, Action.KEEP, node.completed, _stays(state, ahead, bad))
-        if node.batch_size is not None:
-            return _batches_step(state, node, found, selection._replace(items_only=True), reason)
-        number = found.number(selection)
-        number += node.width - node.expanded if node.status in TERMINAL else 0
-        if number:
-            redone = found.chosen_of(selection, Status.COMPLETED) > 0
-            fate = Fate.IS_CANCELLED if _ends_bad(state, node, found, selection) else Fate.RUNS
-            return Step(name, Action.RERUN, number, reason, selection, redone=redone, fate=fate)
-        refused = f"{found.refused} of its items cannot run: their params were refused" if found.refused else None
-        return Step(name, Action.KEEP, node.completed, refused or "none of its tasks is meant")
-    return Step(name, Action.KEEP, node.completed, f"it is {node.status}")
-
-
-def _because(request: Request, above: str) -> str:
-    """What happens to a dependency, as the reason of what follows."""
-    if request.verb in BY_HAND and above == request.node:
-        return f"{above} is skipped" if request.verb is Verb.SKIP else f"the result of {above} is given"
-    return f"{above} runs again"
-
-
-def _stays(state: JobState, ahead: Foresight, bad: str) -> str:
-    return f"{bad} will not complete" if bad in ahead.fates else f"{bad} stays {state.nodes[bad].status}"
-
-
-def _begun_anew(state: JobState, node: NodeState, reason: str, ahead: Foresight) -> Step:
-    """It begins from its start if all that it waits for lets it; what stays as it is anyway is kept."""
-    fate, decisive = ahead.fate_of(node.name)
-    redone = _has_done(state, node)
-    if fate in (Fate.IS_CANCELLED, Fate.IS_SKIPPED):
-        assert decisive is not None
-        is_bad = fate is Fate.IS_CANCELLED
-        told = _stays(state, ahead, decisive) if is_bad else "its branch is not taken"
-        ends_the_same = Status.CANCELLED if is_bad else Status.SKIPPED
-        if node.status is ends_the_same and node.reason != SKIPPED_BY_PERSON:
-            return Step(node.name, Action.KEEP, node.completed, told)
-        return Step(node.name, Action.RERUN, 0, f"{reason}; {told}", redone=redone, fate=fate)
-    ahead.begun_anew.add(node.name)
-    if fate is Fate.MAY_RUN:
-        told = f"decided when {decisive} has run"
-        kind = Unknown.CONDITION
-        return Step(node.name, Action.RERUN, None, told, redone=redone, fate=fate, unknown=kind)
-    tasks = ahead.tasks_of(node.name)
-    if tasks is None:
-        is_fan_out = state.program.nodes[node.name].node.type is NodeType.FAN_OUT
-        kind = Unknown.FAN_OUT if is_fan_out else Unknown.FAN_IN
-        return Step(node.name, Action.RERUN, None, reason, redone=redone, unknown=kind)
-    return Step(node.name, Action.RERUN, tasks, reason, redone=redone)
-
-
-def _keeps_batches(state: JobState, node: NodeState, rerun: Mapping[str, Step], above: list[str]) -> bool:
-    """Whether only some items of its fan-out run again, and nothing else that it depends on."""
-    fan_out = state.program.graph.fan_out_of.get(node.name)
-    has_batches = node.batch_size is not None and node.expanded > 0
-    return has_batches and above == [fan_out] and rerun[above[0]].selection is not None
-
-
-def _batches_above(state: JobState, node: NodeState, found: Selected, because: str, ahead: Foresight) -> Step:
-    """The batches whose items run again, those that have not completed, and the task behind them all. Where the fan-out
-    will not complete none of them runs, but those that have read what runs again are no longer true."""
-    selection = Selection(NOT_COMPLETED, also=found.touched, items_only=True)
-    redone = found.chosen.get(Status.COMPLETED, 0) > 0 or node.status is Status.COMPLETED
-    fate, bad = ahead.fate_of(node.name)
-    if fate is Fate.IS_CANCELLED and bad is not None:
-        told = f"{because}; {_stays(state, ahead, bad)}"
-        return Step(node.name, Action.RERUN, 0, told, selection, redone=redone, fate=fate)
-    number = found.number(selection) + _never_made(node) + _last_tasks(state, node)
-    return Step(node.name, Action.RERUN, number, because, selection, redone=redone)
-
-
-def _batches_step(state: JobState, node: NodeState, found: Selected, selection: Selection, reason: str) -> Step:
-    """Some batches, and with them the task behind them; or that one alone, if it is what failed."""
-    number = found.number(selection)
-    if node.status in (Status.FAILED, Status.CANCELLED):
-        number += _never_made(node)
-    if not number and not _means_last_task(node, selection):
-        return Step(node.name, Action.KEEP, node.completed, "none of its tasks is meant")
-    redone = found.chosen_of(selection, Status.COMPLETED) > 0 or node.status is Status.COMPLETED
-    if _ends_bad(state, node, found, selection):
-        return Step(node.name, Action.RERUN, number, reason, selection, redone=redone, fate=Fate.IS_CANCELLED)
-    number += _last_tasks(state, node)
-    return Step(node.name, Action.RERUN, number, reason, selection, redone=redone)
-
-
-def _ends_bad(state: JobState, node: NodeState, found: Selected, selection: Selection) -> bool:
-    """Whether its other tasks, which stay as they are, keep it from an end that those who wait for it can use."""
-    definition = state.program.nodes[node.name].node
-    failed = node.failed - found.chosen_of(selection, Status.FAILED)
-    cancelled = node.cancelled - found.chosen_of(selection, Status.CANCELLED)
-    if node.has_last_task:
-        # It goes with any of the batches, and has ended as its node did.
-        failed -= node.status is Status.FAILED
-        cancelled -= node.status is Status.CANCELLED
-    if not definition.tolerate.allows(failed, node.width):
-        return definition.importance is not Importance.OPTIONAL
-    return cancelled > 0
-
-
-def _last_tasks(state: JobState, node: NodeState) -> int:
-    """One behind the batches, if it has a handler for that; else its owner gathers what they gave."""
-    return 0 if state.program.nodes[node.name].task is None else 1
-
-
-def _never_made(node: NodeState) -> int:
-    return max(0, node.width - node.expanded)
-
-
-def _means_last_task(node: NodeState, selection: Selection) -> bool:
-    error = node.error or {}
-    return (
-        node.status in (Status.FAILED, Status.CANCELLED)
-        and selection.items is None
-        and selection.code in (None, error.get("code"))
-        and selection.fingerprint in (None, error.get("fingerprint"))
-    )
-
-
-def _has_done(state: JobState, node: NodeState) -> bool:
-    """Where a person gave the result, what its tasks had completed before is history: it counts as done."""
-    has_done = node.completed > 0 or node.reason == SET_BY_PERSON
-    return has_done and bool(state.program.nodes[node.name].node.tasks)
 
 
 def reset(turn: Turn, signal: RecoveryRequested) -> Refusal | None:
@@ -475,7 +37,7 @@ def reset(turn: Turn, signal: RecoveryRequested) -> Refusal | None:
         return MOVED
     state.generation += 1
     state.scope["job"]["generation"] = state.generation
-    turn.emit(EventName.JOB_RECOVERED, data=_told(state, signal, plan, current))
+    turn.emit(EventName.JOB_RECOVERED, data=_event_data(state, signal, plan, current))
     if state.status in JOB_TERMINAL:
         state.move(JobStatus.RUNNING)
         state.finished_at = state.stop = state.error = state.result = None
@@ -504,7 +66,7 @@ def reset(turn: Turn, signal: RecoveryRequested) -> Refusal | None:
     return None
 
 
-def _told(state: JobState, signal: RecoveryRequested, plan: Plan, current: str) -> dict[str, Any]:
+def _event_data(state: JobState, signal: RecoveryRequested, plan: Plan, current: str) -> dict[str, Any]:
     return {
         "verb": str(plan.verb),
         "actor": signal.actor,
@@ -520,9 +82,8 @@ def _told(state: JobState, signal: RecoveryRequested, plan: Plan, current: str) 
 
 def _redo(turn: Turn, node: NodeState, selection: Selection, found: Selected) -> None:
     """Some tasks of the node back to ready, each as a new epoch with whole budgets; the others keep what they have."""
-    is_fan_out = turn.state.program.nodes[node.name].node.type is NodeType.FAN_OUT
     _send_back(turn, node, selection, found)
-    node.move(Trigger.ITEMS_RESET if is_fan_out else Trigger.TASK_RESET)
+    node.move(Trigger.ITEMS_RESET if kind_of(turn.state, node.name).expands else Trigger.TASK_RESET)
     fanning.fill_window(turn, node)
 
 
@@ -609,8 +170,8 @@ def _set(turn: Turn, node: NodeState, signal: RecoveryRequested) -> None:
     """The node has completed, by a person's word; what its tasks came to stays in their history."""
     if node.status is not Status.PENDING or node.expanded:
         _restart(turn, node, signal.selected.get(node.name, NOTHING_SELECTED))
-    told = {"by": signal.actor}
-    turn.finish_node(node, Trigger.SET, output=signal.request.output, reason=SET_BY_PERSON, data=told)
+    by = {"by": signal.actor}
+    turn.finish_node(node, Trigger.SET, output=signal.request.output, reason=SET_BY_PERSON, data=by)
 
 
 def _skip(turn: Turn, node: NodeState, actor: str) -> None:
@@ -623,9 +184,9 @@ def _skip(turn: Turn, node: NodeState, actor: str) -> None:
     node.enqueued = node.expanded
     if node.batch_size is None:
         node.width = node.expanded
-    told = {"by": actor}
-    if node.expanded and turn.state.program.nodes[node.name].node.type is NodeType.FAN_OUT:
+    by = {"by": actor}
+    if node.expanded and kind_of(turn.state, node.name).expands:
         output = {"fan_out_count": node.width}
-        turn.finish_node(node, Trigger.SET, output=output, reason=SKIPPED_BY_PERSON, data=told)
+        turn.finish_node(node, Trigger.SET, output=output, reason=SKIPPED_BY_PERSON, data=by)
     else:
-        turn.finish_node(node, Trigger.SKIPPED, reason=SKIPPED_BY_PERSON, data=told)
+        turn.finish_node(node, Trigger.SKIPPED, reason=SKIPPED_BY_PERSON, data=by)

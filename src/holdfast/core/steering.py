@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import orjson
 
-from holdfast.core.recovering import MOVED, RESUMABLE, Refusal
+from holdfast.core.plans import MOVED, RESUMABLE, Refusal
 from holdfast.core.states import JOB_TERMINAL, TERMINAL, JobState, JobStatus, Status, StopCause
 
 

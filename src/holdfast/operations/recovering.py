@@ -7,7 +7,7 @@ import time
 
 import orjson
 
-from holdfast.core.recovering import Refusal
+from holdfast.core.plans import Refusal
 from holdfast.core.signals import Request, Verb
 from holdfast.core.states import JobStatus, Status, StopCause
 from holdfast.core.steering import OpenJob, OpenNode, SteeringVerb, make_steering

@@ -19,9 +19,9 @@ from holdfast.core.breaking import Breaker
 from holdfast.core.company import WIDE_FROM, Company
 from holdfast.core.effects import WithdrawTasks
 from holdfast.core.failing import failure
-from holdfast.core.fanning import Gathering
+from holdfast.core.gathering import Gathering
 from holdfast.core.holding import consult, named_by, notice
-from holdfast.core.recovering import batches_asked
+from holdfast.core.planning import batches_asked
 from holdfast.core.signals import (
     ItemsAggregated,
     OwnerChanged,

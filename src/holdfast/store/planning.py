@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from holdfast.core.advising import Advice, candidates
-from holdfast.core.recovering import Plan, Refusal, batches_asked, make_plan
+from holdfast.core.planning import batches_asked, make_plan
+from holdfast.core.plans import Plan, Refusal
 from holdfast.core.signals import Request, Selected
 from holdfast.core.states import JobState, Rules
 from holdfast.define.program import compile_pinned

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from holdfast.core.advising import Advice
-from holdfast.core.recovering import RESUMABLE
+from holdfast.core.plans import RESUMABLE
 from holdfast.core.states import TERMINAL, JobStatus, Status
 from holdfast.define.definition import Definition, read_pinned
 from holdfast.define.graph import Graph, build_graph

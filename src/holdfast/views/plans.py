@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.core.advising import words
-from holdfast.core.recovering import Plan, Refusal, Step, plan_id
+from holdfast.core.plans import Plan, Refusal, Step, plan_id
 from holdfast.core.signals import Request
 from holdfast.core.states import JobState, Status
 from holdfast.core.steering import OpenJob, Steering, SteeringStep, steering_id

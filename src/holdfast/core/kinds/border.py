@@ -1,0 +1,14 @@
+"""Start and end."""
+
+from __future__ import annotations
+
+from holdfast.core.kinds.kind import Kind
+from holdfast.core.states import NodeState, Trigger
+from holdfast.core.turn import Turn
+
+
+class Border(Kind):
+    is_border = True
+
+    def begin(self, turn: Turn, node: NodeState) -> None:
+        turn.finish_node(node, Trigger.DECIDED)

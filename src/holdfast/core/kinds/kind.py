@@ -1,0 +1,32 @@
+"""What a type of node does in the core. A type that says nothing else runs a handler."""
+
+from __future__ import annotations
+
+from holdfast.core.states import NodeState
+from holdfast.core.turn import Turn
+from holdfast.define.node import Node
+
+
+class Kind:
+    """The behaviour of one type of node."""
+
+    is_border = False
+    """It does no work: it ends as soon as it begins, has no importance, and no verb names it."""
+    expands = False
+    """Its tasks are made for the items of its source."""
+    cannot_be_skipped: str | None = None
+    """Why a person cannot skip it or give its result."""
+    cannot_be_set: str | None = None
+    """Why a person cannot give its result."""
+
+    def begin(self, turn: Turn, node: NodeState) -> None:
+        """What it depends on holds: do its work, or hand it to the workers. TemplateError and PayloadRefused end it."""
+        raise NotImplementedError
+
+    def owes_results(self, node: NodeState) -> bool:
+        """Whether it waits for its owner to gather results."""
+        return False
+
+    def leads_to(self, definition: Node, node: NodeState, target: str) -> bool:
+        """Whether a dependent may run now that it has completed."""
+        return True

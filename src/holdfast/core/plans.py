@@ -1,0 +1,99 @@
+"""The plan of a recovery: what a verb would keep and what it would run again, node by node."""
+
+from __future__ import annotations
+
+import hashlib
+from enum import StrEnum
+from typing import NamedTuple
+
+import orjson
+
+from holdfast.core.foreseeing import Fate
+from holdfast.core.signals import Request, Selected, Selection, Verb
+from holdfast.core.states import (
+    JobStatus,
+    Status,
+)
+
+RESUMABLE = frozenset({JobStatus.FAILED, JobStatus.PARTIAL, JobStatus.CANCELLED})
+UNFINISHED = (str(Status.FAILED), str(Status.CANCELLED))
+NOT_COMPLETED = (*UNFINISHED, str(Status.SKIPPED), str(Status.READY))
+ANY_STATUS = (str(Status.COMPLETED), *NOT_COMPLETED)
+NOTHING_SELECTED = Selected()
+BY_HAND = (Verb.SKIP, Verb.SET)
+SET_BY_PERSON = "set_by_person"
+
+
+class Action(StrEnum):
+    KEEP = "keep"
+    RERUN = "rerun"
+    SKIP = "skip"
+    STALE = "stale"
+
+
+class Unknown(StrEnum):
+    """Why it is not known yet how many tasks of a node will run."""
+
+    FAN_OUT = "fan-out of unknown width"
+    FAN_IN = "fan-in of unknown width"
+    CONDITION = "node that a condition decides"
+
+
+class Step(NamedTuple):
+    """What becomes of a node. With a selection only these of its tasks run again, else it begins anew."""
+
+    node: str
+    action: Action
+    items: int | None
+    """How many of its tasks; None: that is not known yet."""
+    reason: str
+    selection: Selection | None = None
+    confirm: bool = False
+    """Whether a person has to mean it."""
+    redone: bool = False
+    """Whether it runs again what had completed, or gives that up."""
+    fate: Fate = Fate.RUNS
+    unknown: Unknown | None = None
+
+
+class Plan(NamedTuple):
+    verb: Verb
+    steps: tuple[Step, ...]
+    evaluates_result: bool = False
+    """Nothing runs, but the `result` of the workflow is evaluated once more."""
+
+    @property
+    def reruns(self) -> list[Step]:
+        return [step for step in self.steps if step.action is Action.RERUN]
+
+    @property
+    def tasks(self) -> int:
+        """How many are known to run."""
+        return sum(step.items or 0 for step in self.reruns)
+
+    @property
+    def unknown(self) -> list[Step]:
+        """Of these it is not known yet whether they run, or how many tasks they have."""
+        return [step for step in self.reruns if step.unknown is not None]
+
+
+class Refusal(NamedTuple):
+    """Why a verb cannot be carried out, and what else can be done; JOB stands for the job's id."""
+
+    reason: str
+    remedy: str
+    is_unknown: bool = False
+    """It speaks of something that does not exist."""
+
+
+MOVED = Refusal("it has moved since the plan was made", "Look at the plan again, and use its new id.")
+
+
+def plan_id(job_id: str, generation: int, request: Request, plan: Plan) -> str:
+    """The hash of what is done; what goes on beside it in a running job is no part of it.
+
+    Keys are sorted: a given output comes back from the database in another order.
+    """
+    done = [(step.node, str(step.action), step.items) for step in plan.steps if step.action is not Action.KEEP]
+    content = [job_id, generation, list(request._replace(plan_id=None)), done]
+    return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
