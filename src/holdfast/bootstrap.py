@@ -186,7 +186,7 @@ class Services:
         for orchestrator in self.orchestrators:
             if orchestrator.is_idle and orchestrator.orchestrator_id in owners:
                 result = await orchestrator.take(handover)
-                return (result.taken, result.leases) if result is not None and result.taken is not None else None
+                return (result.accepted, result.leases) if result is not None and result.accepted is not None else None
         return None
 
     def _store(self, url: str, name: str, lease_seconds: float) -> PostgresStore:

@@ -386,7 +386,7 @@ async def test_in_one_process_the_next_step_of_a_chain_is_leased_with_the_report
 
     async def taken(self: Orchestrator, handover: Handover) -> CycleResult | None:
         result = await take(self, handover)
-        assert result is not None and result.taken == frozenset({0})
+        assert result is not None and result.accepted == frozenset({0})
         leased.append([lease.node for lease in result.leases])
         return result
 

@@ -209,7 +209,7 @@ class ModelCycle(Transaction):
         self.locked_breakers |= set(names) & self.db.breakers.keys()
         return [copy.deepcopy(self.db.breakers[name]) for name in names if name in self.db.breakers]
 
-    async def whole(self, report: SignalRow) -> SignalRow:
+    async def with_full_output(self, report: SignalRow) -> SignalRow:
         raise AssertionError("every output lies in its row here")
 
     async def load(self, job_ids: Sequence[str]) -> tuple[list[JobRow], list[NodeRow]]:

@@ -21,6 +21,7 @@ from holdfast.core.steering import SteeringVerb, open_job, steering_id
 from holdfast.define.program import Program, compile_pinned
 from holdfast.errors import Fenced, LostRace, NotFound, Unreachable
 from holdfast.operations.submitting import new_job
+from holdfast.orchestrator.deciding import Decider
 from holdfast.orchestrator.loop import KILLS
 from holdfast.orchestrator.owner import Owner
 from holdfast.store.interface import Batch, Handover, Lease, NewJob, Report, Store, WorkerIdentity
@@ -150,20 +151,32 @@ class Died(BaseException):
 
 
 class MortalOwner(Owner):
-    """Some jobs are the death of it: nobody can advance them, but they can be cancelled."""
+    """Some jobs are the death of it: it cannot advance them, but they can be cancelled."""
 
+    def __init__(self, deadly: set[str], *given: Any) -> None:
+        super().__init__(*given)
+        self._decider = MortalDecider(deadly, self._cycle, self._rules, given[4])
+
+
+class MortalDecider(Decider):
     def __init__(self, deadly: set[str], *given: Any) -> None:
         super().__init__(*given)
         self._deadly = deadly
 
-    async def _advance(
-        self, batch: Batch, state: JobState, signals: Iterable[Signal], breakers: dict[str, Breaker], now: float
+    async def advance(
+        self,
+        batch: Batch,
+        state: JobState,
+        signals: Iterable[Signal],
+        owed: Iterable[str],
+        breakers: dict[str, Breaker],
+        now: float,
     ) -> list[WithdrawTasks]:
         signals = list(signals)
         cancels = any(isinstance(one, CancelRequested) for one in signals)
         if state.job_id in self._deadly and state.stop is None and not cancels:
             raise Died
-        return await super()._advance(batch, state, signals, breakers, now)
+        return await super().advance(batch, state, signals, owed, breakers, now)
 
 
 class World:
@@ -641,10 +654,10 @@ class World:
                 await self._advance_alone(owner)
                 continue
             result = await owner.run_cycle(Handover(worker, reports, None, HANDLERS, 2))
-            if result.taken is None:
+            if result.accepted is None:
                 await self._report(store, worker, reports)
             else:
-                self.db.history.handed += len(result.taken)
+                self.db.history.handed += len(result.accepted)
                 held += result.leases
 
     async def _advance_alone(self, owner: Owner) -> None:

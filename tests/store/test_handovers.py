@@ -22,7 +22,7 @@ async def test_a_handover_takes_the_report_and_leases_the_next_task_in_one_trans
     cycle = stage.store.cycle(me)
     opened = await cycle.open(100, 100, (), given)
     (signal,) = opened.signals
-    assert (opened.taken, signal.outcome, signal.output) == (frozenset({0}), "done", 1)
+    assert (opened.accepted, signal.outcome, signal.output) == (frozenset({0}), "done", 1)
     batch = Batch(
         finished=[finish_write(signal)],
         handled=[signal.id],
@@ -52,7 +52,7 @@ async def test_a_handover_that_is_rolled_back_has_not_happened(stage: Stage) -> 
     job_id = await stage.owned_job(me)
     lease = await stage.leased(me, job_id, worker)
     cycle = stage.store.cycle(me)
-    assert (await cycle.open(100, 100, (), handover(worker, lease))).taken == {0}
+    assert (await cycle.open(100, 100, (), handover(worker, lease))).accepted == {0}
     await cycle.rollback()
     assert await stage.behind.inbox(job_id) == []
     assert await stage.store.report(worker, [report_of(lease)]) == 1
@@ -65,7 +65,7 @@ async def test_invariant_1_a_handover_of_a_lease_that_was_lost_changes_nothing(s
     cycle = stage.store.cycle(me)
     for given in (handover(other, lease), handover(worker, lease._replace(epoch=lease.epoch + 1))):
         opened = await cycle.open(100, 100, (), given)
-        assert (opened.taken, opened.signals) == (frozenset(), [])
+        assert (opened.accepted, opened.signals) == (frozenset(), [])
         await cycle.commit(Batch(), given)
     assert [row["state"] for row in await stage.behind.queue(job_id)] == ["leased"]
 

@@ -179,7 +179,7 @@ class Orchestrator:
                     answer.set_exception(Unreachable(f"What became of {len(handover.reports)} reports is not known."))
             raise
         if not answer.done():
-            answer.set_result(result if result.taken is not None else None)
+            answer.set_result(result if result.accepted is not None else None)
         return result
 
     async def _inherit(self, owner: Owner) -> None:

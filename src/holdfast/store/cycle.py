@@ -150,7 +150,7 @@ class PostgresCycle:
             raise HistoryChanged("the connection to the database is a new one")
         raise HistoryChanged("this database does not have our last commit: it was restored, or a standby was promoted")
 
-    async def whole(self, report: SignalRow) -> SignalRow:
+    async def with_full_output(self, report: SignalRow) -> SignalRow:
         assert report.data is not None
         return report._replace(output=await self._large.value(report.job_id, report.data["output_ref"]))
 

@@ -100,7 +100,7 @@ class SignalRow(NamedTuple):
     """A signal as its owner reads it, with what the core needs of the task that it speaks of.
 
     Of a fan-out's item the output is left where it is; `FinishTask` moves it from the signal to the task. A large
-    output lies elsewhere: `data` says so, and `Cycle.whole` reads it.
+    output lies elsewhere: `data` says so, and `Cycle.with_full_output` reads it.
     """
 
     id: int
@@ -386,8 +386,8 @@ class Opened(NamedTuple):
     now: float
     claimed: list[JobRow]
     signals: list[SignalRow]
-    taken: frozenset[int] = frozenset()
-    """Which reports of a handover were taken, by their place."""
+    accepted: frozenset[int] = frozenset()
+    """Which reports of a handover were accepted, by their place."""
 
 
 class Committed(NamedTuple):
@@ -424,7 +424,7 @@ class Cycle(Protocol):
         """The next open jobs of this owner behind `after`, by id."""
         ...
 
-    async def whole(self, report: SignalRow) -> SignalRow:
+    async def with_full_output(self, report: SignalRow) -> SignalRow:
         """The report of a node's own task with its output, where that was too large for its row."""
         ...
 

@@ -1,0 +1,138 @@
+"""One cycle's decisions: signals go into the core, and what the core asks for in between is done at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from holdfast import failpoint
+from holdfast.core.advance import advance
+from holdfast.core.breaking import Breaker
+from holdfast.core.effects import WithdrawTasks
+from holdfast.core.failing import failure
+from holdfast.core.gathering import Gathering
+from holdfast.core.holding import consult, named_by
+from holdfast.core.planning import batches_asked
+from holdfast.core.signals import ItemsAggregated, RecoveryRequested, Signal, TaskReported, TasksWithdrawn
+from holdfast.core.states import JobState, Rules, Status
+from holdfast.errors import Code, PayloadRefused
+from holdfast.orchestrator.loading import inconsistency, recovery, signal
+from holdfast.store.interface import GATHERED, LEFT_OUT, Batch, Cycle, Examined, SignalRow
+
+RECHECK = "recheck"
+RECOVER = "recover"
+
+
+class Decider:
+    """Decides inside an open cycle. It keeps nothing from one cycle to the next."""
+
+    def __init__(self, cycle: Cycle, rules: Rules, chance: Callable[[], float]) -> None:
+        self._cycle = cycle
+        self._rules = rules
+        self._chance = chance
+
+    async def signals(
+        self, given: Iterable[SignalRow | Signal], state: JobState, now: float, examined: Examined | None
+    ) -> list[Signal]:
+        """What a job gets in this cycle, but for verbs: these come last."""
+        at_once = [one for one in given if not (isinstance(one, SignalRow) and one.kind == RECOVER)]
+        return [await self._signal(one, state, now, examined) for one in at_once]
+
+    async def _signal(
+        self, given: SignalRow | Signal, state: JobState, now: float, examined: Examined | None
+    ) -> Signal:
+        if not isinstance(given, SignalRow):
+            return given
+        if given.lacks_its_output:
+            given = await self._cycle.with_full_output(given)
+        if given.kind == RECHECK:
+            assert examined is not None
+            return inconsistency(given, examined)
+        return signal(given, now, self._chance(), state.program)
+
+    async def breakers(
+        self, states: dict[str, JobState], signals_of: Mapping[str, Iterable[Signal]]
+    ) -> dict[str, Breaker]:
+        """The breakers that the reports of this cycle concern, locked; usually none."""
+        names: set[str] = set()
+        for job_id, signals in signals_of.items():
+            program = states[job_id].program
+            for one in signals:
+                if isinstance(one, TaskReported) and (named := named_by(one, program.breaker_of(one.node, one.item))):
+                    names |= named
+        return {found.name: found for found in await self._cycle.breakers(sorted(names))} if names else {}
+
+    async def advance(
+        self,
+        batch: Batch,
+        state: JobState,
+        signals: Iterable[Signal],
+        owed: Iterable[str],
+        breakers: dict[str, Breaker],
+        now: float,
+    ) -> list[WithdrawTasks]:
+        """Run the core with a job's signals, then with the results that were owed before this cycle."""
+        withdrawals: list[WithdrawTasks] = []
+        for received in signals:
+            changes: Sequence[Signal] = ()
+            if breakers and isinstance(received, TaskReported):
+                breaker = state.program.breaker_of(received.node, received.item)
+                received, changes = consult(received, breaker, breakers, now)
+            for one in (received, *changes):
+                withdrawals += batch.add(advance(state, one, now))
+        for node in owed:
+            answer = await self._gather(state, node, now)
+            withdrawals += batch.add(advance(state, answer, now))
+        if state.stop is None:
+            await failpoint.hit("decide.job", state.program.definition.workflow_id)
+        return withdrawals
+
+    async def _gather(self, state: JobState, node: str, now: float) -> ItemsAggregated:
+        """Read what the items gave; all their reports are committed by now."""
+        gathering = Gathering(state.program.nodes[node].node.aggregation, self._rules.payload_limit_bytes)
+        fan_out = state.program.graph.fan_out_of[node]
+        left_out: dict[str, list[int]] = {how: [] for how in LEFT_OUT}
+        # Where there were batches, what they gave is gathered; items that were left out are still listed.
+        is_batched = state.nodes[node].batch_size is not None
+        readings = [(node, GATHERED), (fan_out, LEFT_OUT)] if is_batched else [(fan_out, GATHERED)]
+        try:
+            for source, statuses in readings:
+                after, more = -1, True
+                while more:
+                    page, more = await self._cycle.results(state.job_id, source, after, statuses)
+                    for result in page:
+                        after = result.item
+                        if result.status == Status.COMPLETED:
+                            gathering.add(result.output, result.size_bytes)
+                        else:
+                            left_out[result.status].append(result.item)
+            return ItemsAggregated(node, gathering.answer(left_out))
+        except (ValueError, PayloadRefused) as problem:
+            code = problem.code if isinstance(problem, PayloadRefused) else Code.CONTRACT_VIOLATION
+            error = failure(code, str(problem), permanent=True, at=now, node=node)
+            return ItemsAggregated(node, error=error)
+
+    async def withdraw(
+        self, batch: Batch, states: dict[str, JobState], withdrawals: list[WithdrawTasks], now: float
+    ) -> None:
+        """End what waits in the queue, after everything decided so far is written, until no job asks for more."""
+        while withdrawals:
+            await self._cycle.write(batch)
+            batch.clear()
+            ended = await self._cycle.withdraw(withdrawals)
+            leases_too = {w.job_id for w in withdrawals if w.leases_too}
+            withdrawals = []
+            for job_id, items in ended.items():
+                state = states[job_id]
+                answer = TasksWithdrawn(items, leases_too=job_id in leases_too)
+                withdrawals += batch.add(advance(state, answer, now))
+
+    async def recover(self, batch: Batch, states: dict[str, JobState], row: SignalRow, now: float) -> None:
+        """Carry out a verb last, when the rows say what the cycle has decided so far: a plan counts them."""
+        state, request = states[row.job_id], recovery(row)
+        await self._cycle.write(batch)
+        batch.clear()
+        node = state.nodes.get(request.node or "")
+        enqueued = node.enqueued if node is not None else 0
+        selected = await self._cycle.select(row.job_id, request, enqueued, batches_asked(state, request))
+        asked = RecoveryRequested(row.id, row.actor or "", row.reason or "", request, selected)
+        await self.withdraw(batch, states, batch.add(advance(state, asked, now)), now)
