@@ -153,6 +153,11 @@ def test_events_are_named_in_one_place() -> None:
             assert names & set(literal.findall(source.read_text(encoding="utf-8"))) <= {"job_cancelled"}, source.name
 
 
+def test_the_changelog_starts_with_the_version_of_the_package() -> None:
+    versions = re.findall(r"^## \[([^\]]+)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
+    assert versions[0] == holdfast.__version__
+
+
 def test_every_invariant_that_holds_is_carried_by_a_test_or_a_checker_of_its_number() -> None:
     text = (ROOT / "docs/explanation/invariants.md").read_text(encoding="utf-8")
     sections = re.split(r"^### (\d+)\. ", text, flags=re.M)[1:]
