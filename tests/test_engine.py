@@ -499,7 +499,11 @@ async def test_a_plan_of_a_cancel_that_the_job_has_outrun_is_refused_by_its_owne
         shown = await engine.client.plan_steering(job_id, SteeringVerb.CANCEL)
         assert (await answer(await engine.client.pause(job_id)))[0]
         told = await answer(await engine.client.cancel(job_id, plan_id=shown.plan_id))
-        assert told == (False, "it has moved since the plan was made", "Look at the plan again, and use its new id.")
+        assert told == (
+            False,
+            "the job has changed since this plan was made",
+            "Look at the plan again, and use its new id.",
+        )
         shown = await engine.client.plan_steering(job_id, SteeringVerb.CANCEL)
         assert (await answer(await engine.client.cancel(job_id, plan_id=shown.plan_id)))[0]
 

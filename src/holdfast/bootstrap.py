@@ -220,14 +220,14 @@ class Services:
             self._working = asyncio.create_task(self.worker.run(self._stop_worker), name="holdfast worker")
 
     async def wait(self) -> None:
-        """Until a service ends, which it does only by our bug or because it was told to stop."""
+        """Until a service ends, which it does only by our bug or because it was asked to stop."""
         running = [*self._orchestrating, *([self._working] if self._working is not None else [])]
         done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
 
     def request_stop(self) -> None:
-        """Begin the end: the worker first, so that what it still reports is heard."""
+        """Begin the end: the worker first, so that an orchestrator still reads what it reports."""
         (self._stop_worker if self.worker is not None else self._stop_orchestrator).set()
 
     async def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""The variables of this process. Nobody else reads them."""
+"""The environment variables of this process. No other module reads them."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.classifying import Told, classify, told_by
+from holdfast.core.classifying import ReportedFailure, classify, failure_in
 from holdfast.define.failures import ErrorRule
 from holdfast.errors import FailureClass
 
@@ -22,49 +22,49 @@ def test_the_first_who_says_something_decides(
     raised: FailureClass | None, ruled: FailureClass | None, declared: FailureClass | None
 ) -> None:
     rules = [ErrorRule(ruled, match="x")] if ruled is not None else []
-    verdict = classify(Told(message="x", raised=raised, declared=declared), rules)
+    verdict = classify(ReportedFailure(message="x", raised=raised, declared=declared), rules)
     assert verdict.failure_class is next((c for c in (raised, ruled, declared) if c is not None), TRANSIENT)
 
 
 def test_the_first_rule_that_fits_decides() -> None:
     rules = [ErrorRule(TRANSIENT, match="never"), ErrorRule(PERMANENT, match="disk"), ErrorRule(TRANSIENT, match="is")]
-    assert classify(Told(message="the disk is full"), rules).failure_class is PERMANENT
+    assert classify(ReportedFailure(message="the disk is full"), rules).failure_class is PERMANENT
 
 
 @pytest.mark.parametrize(
-    ("told", "fits"),
+    ("reported", "fits"),
     [
-        (Told(message="ffmpeg: MOOV atom not found"), True),
-        (Told(message="ffmpeg failed", log="…\nmoov atom not found\n"), True),
-        (Told(message="ffmpeg failed"), False),
+        (ReportedFailure(message="ffmpeg: MOOV atom not found"), True),
+        (ReportedFailure(message="ffmpeg failed", log="…\nmoov atom not found\n"), True),
+        (ReportedFailure(message="ffmpeg failed"), False),
     ],
 )
-def test_a_text_is_looked_for_in_message_and_log_in_any_case(told: Told, fits: bool) -> None:
-    assert (classify(told, [EVERYTHING]).failure_class is PERMANENT) == fits
+def test_a_text_is_looked_for_in_message_and_log_in_any_case(reported: ReportedFailure, fits: bool) -> None:
+    assert (classify(reported, [EVERYTHING]).failure_class is PERMANENT) == fits
 
 
 @pytest.mark.parametrize(("exit_code", "fits"), [(137, True), (1, False), (None, False)])
 def test_an_exit_code_fits_only_itself(exit_code: int | None, fits: bool) -> None:
     rule = ErrorRule(PERMANENT, exit_code=137)
-    assert (classify(Told(exit_code=exit_code), [rule]).failure_class is PERMANENT) == fits
+    assert (classify(ReportedFailure(exit_code=exit_code), [rule]).failure_class is PERMANENT) == fits
 
 
 def test_a_rule_with_both_wants_both() -> None:
     rule = ErrorRule(PERMANENT, match="killed", exit_code=137)
-    assert classify(Told(message="killed", exit_code=1), [rule]).failure_class is TRANSIENT
-    assert classify(Told(message="killed", exit_code=137), [rule]).failure_class is PERMANENT
+    assert classify(ReportedFailure(message="killed", exit_code=1), [rule]).failure_class is TRANSIENT
+    assert classify(ReportedFailure(message="killed", exit_code=137), [rule]).failure_class is PERMANENT
 
 
 def test_a_rule_names_the_code_only_where_the_handler_named_none() -> None:
-    assert classify(Told(message="moov"), [EVERYTHING]).code == "NOT_A_MOVIE"
-    assert classify(Told(message="moov", code="MINE"), [EVERYTHING]).code == "MINE"
+    assert classify(ReportedFailure(message="moov"), [EVERYTHING]).code == "NOT_A_MOVIE"
+    assert classify(ReportedFailure(message="moov", code="MINE"), [EVERYTHING]).code == "MINE"
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "reported"),
     [
-        ({}, Told(message="the attempt failed")),
-        ({"class": "odd", "exit_code": "9", "declared_class": 3}, Told(message="the attempt failed")),
+        ({}, ReportedFailure(message="the attempt failed")),
+        ({"class": "odd", "exit_code": "9", "declared_class": 3}, ReportedFailure(message="the attempt failed")),
         (
             {
                 "code": "C",
@@ -74,9 +74,9 @@ def test_a_rule_names_the_code_only_where_the_handler_named_none() -> None:
                 "exit_code": 3,
                 "log": "l",
             },
-            Told("C", "m", "l", PERMANENT, TRANSIENT, 3),
+            ReportedFailure("C", "m", "l", PERMANENT, TRANSIENT, 3),
         ),
     ],
 )
-def test_a_report_is_read_without_trusting_it(data: dict[str, Any], told: Told) -> None:
-    assert told_by(data) == told
+def test_a_report_is_read_without_trusting_it(data: dict[str, Any], reported: ReportedFailure) -> None:
+    assert failure_in(data) == reported

@@ -240,7 +240,7 @@ def test_a_plan_that_the_job_has_outrun_is_refused_and_progress_elsewhere_does_n
     driver.done("each", 1)
     assert driver.recover("clear", "split", plan_id=shown).applied
     answer = driver.recover("clear", "split", plan_id=shown)
-    assert not answer.applied and "moved" in answer.reason
+    assert not answer.applied and "has changed" in answer.reason
 
 
 def test_a_job_that_is_recovered_while_it_is_paused_has_its_whole_time_afterwards_and_no_more() -> None:

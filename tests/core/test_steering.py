@@ -127,7 +127,7 @@ def test_a_plan_that_the_job_has_outrun_is_refused_by_its_owner_invariant_12(
     before = len(driver.events)
     driver.send(signal(verb, shown))
     told = driver.answers[-1]
-    assert (told.applied, told.reason) == (False, "it has moved since the plan was made")
+    assert (told.applied, told.reason) == (False, "the job has changed since this plan was made")
     assert len(driver.events) == before
     driver.send(signal(verb, steering_id(open_job(driver.state), verb)))
     assert driver.answers[-1].applied

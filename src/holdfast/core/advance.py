@@ -89,7 +89,7 @@ def advance(state: JobState, signal: Signal, now: float) -> list[Effect]:
 
 
 def owed_rows(state: JobState) -> bool:
-    """Whether the job wants to hear `WorkContinued`."""
+    """Whether the job needs `WorkContinued`."""
     if state.stop is not None or state.is_terminal:
         return False
     return any(fanning.owes_rows(state, n) for n in state.nodes.values())
@@ -218,15 +218,15 @@ def _aggregated(turn: Turn, signal: ItemsAggregated) -> None:
 
 
 def _breaker_changed(turn: Turn, signal: BreakerChanged) -> None:
-    """A report of this job opened or closed a breaker: its events tell it, though all jobs behind it are concerned."""
-    told = {"breaker": signal.name, "reason": signal.reason, "until": signal.until}
+    """A report of this job opened or closed a breaker: its events say so, though it concerns all jobs behind it."""
+    change = {"breaker": signal.name, "reason": signal.reason, "until": signal.until}
     is_shut = signal.state is BreakerState.OPEN
-    turn.emit(EventName.BREAKER_OPENED if is_shut else EventName.BREAKER_CLOSED, data=told)
+    turn.emit(EventName.BREAKER_OPENED if is_shut else EventName.BREAKER_CLOSED, data=change)
     holding.breaker_seen(turn, BreakerSeen(signal.name, is_shut, signal.until))
 
 
 def _recheck(turn: Turn, signal: InconsistencyFound) -> None:
-    """Do whatever is missing, and tell it; nothing is missing in a job that is as it should be."""
+    """Do what is missing, and emit an event; in a sound job nothing is missing."""
     state = turn.state
     if state.is_terminal:
         rechecking.doubt_end(turn, signal)
@@ -333,7 +333,7 @@ def _not_run_again(turn: Turn) -> dict[str, Any] | None:
 
 
 def _finish_job(turn: Turn) -> None:
-    """All nodes are terminal: name the job, compute its result, tell it by its one terminal event."""
+    """All nodes are terminal: decide the job's status, compute its result, emit its one terminal event."""
     state = turn.state
     status = job_status(state)
     if state.status is JobStatus.PENDING:

@@ -1,6 +1,6 @@
 """Circuit breakers: when one opens, and how it closes again. Pure; the store keeps the state under a lock.
 
-A breaker is fed with the calls that the reports of its tasks tell of, each once. Open, it lets nothing through. After
+A breaker counts the calls in the reports of its tasks, each once. Open, it lets nothing through. After
 its cooldown it is half open: a few waiting tasks are the probes, and each success lets one more run beside them, until
 as many have succeeded as its window holds.
 """
@@ -35,7 +35,7 @@ class Breaker:
     rules: BreakerRules
     state: BreakerState = BreakerState.CLOSED
     window: list[tuple[float, bool]] = field(default_factory=list)
-    """The latest calls: when they were told, and whether they failed."""
+    """The latest calls: when they were reported, and whether they failed."""
     successes: int = 0
     changed_at: float = 0.0
     until: float | None = None
@@ -59,8 +59,10 @@ class Breaker:
 
 
 def feed(breaker: Breaker, calls: Iterable[Call], now: float) -> bool:
-    """Tell the breaker of calls; whether it changed its state. Late news, of calls from before it was half open or
-    closed, change nothing, and while it is open all news are late."""
+    """Count calls; returns whether the breaker changed its state.
+
+    A call from before it was half open or closed changes nothing, and while it is open no call does.
+    """
     before = breaker.state
     for call in calls:
         if call.started_at < breaker.changed_at:

@@ -1,4 +1,4 @@
-"""Transient or permanent: the one place that decides, from what the handler told and what its node and app say.
+"""Transient or permanent: the one place that decides, from what the handler raised and what its node and app declare.
 
 In this order: what the handler raised, the node's rules, the app's table of codes, else transient.
 """
@@ -12,8 +12,8 @@ from holdfast.define.failures import ErrorRule
 from holdfast.errors import Code, FailureClass
 
 
-class Told(NamedTuple):
-    """A failure as the worker tells it; what nobody said is None."""
+class ReportedFailure(NamedTuple):
+    """A failure as the worker reports it; what it does not say is None."""
 
     code: str = str(Code.HANDLER_ERROR)
     message: str = ""
@@ -28,20 +28,20 @@ class Verdict(NamedTuple):
     code: str
 
 
-def classify(told: Told, rules: Sequence[ErrorRule] = ()) -> Verdict:
+def classify(reported: ReportedFailure, rules: Sequence[ErrorRule] = ()) -> Verdict:
     """A rule names the code where the handler named none; whether it is retried, the handler knows best."""
-    rule = next((rule for rule in rules if _fits(rule, told)), None)
+    rule = next((rule for rule in rules if _fits(rule, reported)), None)
     ruled = rule.failure_class if rule is not None else None
-    code = told.code
-    if rule is not None and rule.code is not None and told.code == Code.HANDLER_ERROR:
+    code = reported.code
+    if rule is not None and rule.code is not None and reported.code == Code.HANDLER_ERROR:
         code = rule.code
-    return Verdict(told.raised or ruled or told.declared or FailureClass.TRANSIENT, code)
+    return Verdict(reported.raised or ruled or reported.declared or FailureClass.TRANSIENT, code)
 
 
-def told_by(data: dict[str, Any]) -> Told:
-    """From the data of a report; words of a newer or older version that we do not know say nothing."""
+def failure_in(data: dict[str, Any]) -> ReportedFailure:
+    """From the data of a report. A class that this version does not know counts as none."""
     exit_code = data.get("exit_code")
-    return Told(
+    return ReportedFailure(
         code=str(data.get("code") or Code.HANDLER_ERROR),
         message=str(data.get("message") or "the attempt failed"),
         log=str(data.get("log") or ""),
@@ -55,10 +55,10 @@ def _class(value: Any) -> FailureClass | None:
     return FailureClass(value) if value in tuple(FailureClass) else None
 
 
-def _fits(rule: ErrorRule, told: Told) -> bool:
-    if rule.exit_code is not None and rule.exit_code != told.exit_code:
+def _fits(rule: ErrorRule, reported: ReportedFailure) -> bool:
+    if rule.exit_code is not None and rule.exit_code != reported.exit_code:
         return False
     if rule.match is None:
         return rule.exit_code is not None
     wanted = rule.match.casefold()
-    return wanted in told.message.casefold() or wanted in told.log.casefold()
+    return wanted in reported.message.casefold() or wanted in reported.log.casefold()

@@ -30,8 +30,8 @@ HINTS = {
 _VARYING = re.compile(r"(?<!\w)'[^']*'|\"[^\"]*\"|0x[0-9a-fA-F]+|[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|(?:/[\w.~-]+)+|\d+")
 
 
-# Where something lies on a server is nobody's business but its operators', who have the attempt's log. Where something
-# stands in an output is the business of whoever reads that it does not keep its schema.
+# A message does not show where a file lies on a server: operators find that in the attempt's log. The place of a value
+# in an output, which a schema refuses, is no such path and stays.
 _PATH = re.compile(r"(?<![\w/:.~-])(?<!output_schema: at )(?:~|[A-Za-z]:)?[/\\](?:[\w.~+-]+[/\\])+([\w.~+-]*)")
 
 

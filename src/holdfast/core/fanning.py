@@ -45,8 +45,8 @@ def items_of(turn: Turn, node: NodeState) -> Sequence[Any]:
 
 
 def expand_chunk(turn: Turn, node: NodeState, items: Sequence[Any], limit: int | None = None) -> None:
-    """Make the next rows: so many, or so many bytes. An item whose params are refused is a failed item, not a failed
-    node."""
+    """Make the next rows, as far as their number and their bytes allow. An item whose params are refused is a failed
+    item, not a failed node."""
     rules, params = turn.state.rules, turn.state.program.nodes[node.name].items.params
     chunk = min(limit or rules.chunk_size, rules.chunk_size)
     first, last = node.expanded, min(node.expanded + chunk, node.width)
@@ -104,7 +104,7 @@ def cut_short(turn: Turn, node: NodeState) -> None:
 
 
 def withdraw_rest(turn: Turn, node: NodeState, reason: str) -> None:
-    """End what is not leased of a node; the answer tells what that was."""
+    """End what is not leased of a node; the answer says which tasks these were."""
     unqueued = ((node.name, node.enqueued, node.expanded - 1),) if node.enqueued < node.expanded else ()
     waiting = (node.name,) if node.waiting else ()
     error = failure(Code.CANCELLED, reason, permanent=False, at=turn.now, node=node.name)
@@ -219,7 +219,7 @@ def _batches_done(turn: Turn, node: NodeState) -> None:
 
 
 def _items_failed(turn: Turn, node: NodeState) -> dict[str, Any]:
-    """The first failed item speaks for the node; the count tells how many there are."""
+    """The error of the first failed item stands for the node, with the number of failed items."""
     stop = turn.state.stop
     if node.error is None and stop is not None and stop.cause is StopCause.TIMEOUT:
         return job_timeout(turn, node.name)

@@ -33,7 +33,7 @@ class Foresight:
 
     state: JobState
     fates: dict[str, Fate] = field(default_factory=dict)
-    begun_anew: set[str] = field(default_factory=set)
+    begins_again: set[str] = field(default_factory=set)
     """Those that begin from their start, with a width of their own."""
     skipped: str | None = None
     """The one that a person skips."""
@@ -80,7 +80,7 @@ class Foresight:
         assert source is not None
         if name == self.skipped:
             return node.expanded
-        if name not in self.begun_anew:
+        if name not in self.begins_again:
             return node.width if node.width or node.status in TERMINAL else None
         if self._is_known(source):
             try:

@@ -106,28 +106,28 @@ def breaker_seen(turn: Turn, signal: BreakerSeen) -> None:
         return
     if signal.is_shut and not _waits_behind(state, signal.name):
         return
-    told = {"by": BREAKER, "name": signal.name}
+    hold_data = {"by": BREAKER, "name": signal.name}
     if hold is None:
         state.holds.append(Hold(BREAKER, signal.name, turn.now, signal.until))
-        turn.emit(EventName.JOB_HELD, data=told | {"until": signal.until})
+        turn.emit(EventName.JOB_HELD, data=hold_data | {"until": signal.until})
     else:
         state.holds.remove(hold)
-        turn.emit(EventName.JOB_RELEASED, data=told | {"since": hold.since})
+        turn.emit(EventName.JOB_RELEASED, data=hold_data | {"since": hold.since})
     state.job_touched = True
 
 
 def pause(turn: Turn, signal: PauseRequested) -> None:
     """Hold everything back that is queued, or let it go on."""
     state, hold = turn.state, turn.state.pause
-    told = {"by": PAUSE, "name": signal.actor, "reason": signal.reason}
+    hold_data = {"by": PAUSE, "name": signal.actor, "reason": signal.reason}
     if hold is None:
         state.holds.append(Hold(PAUSE, signal.actor, turn.now))
-        turn.emit(EventName.JOB_HELD, data=told | {"until": None})
+        turn.emit(EventName.JOB_HELD, data=hold_data | {"until": None})
     else:
         state.holds.remove(hold)
         seconds = max(0.0, turn.now - hold.since)
         if state.deadline_at is not None:
             state.deadline_at += seconds
         turn.effects.append(ReleaseTasks(state.job_id, seconds))
-        turn.emit(EventName.JOB_RELEASED, data=told | {"since": hold.since})
+        turn.emit(EventName.JOB_RELEASED, data=hold_data | {"since": hold.since})
     state.job_touched = True

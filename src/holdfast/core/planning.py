@@ -71,7 +71,7 @@ def make_plan(state: JobState, request: Request, selected: Mapping[str, Selected
 
 
 def _lacks_result(state: JobState) -> bool:
-    """Whether its nodes have come to a good end, and only the `result` of the workflow could not be told."""
+    """Whether its nodes have come to a good end, and only the `result` of the workflow could not be computed."""
     has_ended = all(node.status in TERMINAL for node in state.nodes.values())
     is_well = has_ended and job_status(state) in (JobStatus.COMPLETED, JobStatus.PARTIAL)
     return state.status is JobStatus.FAILED and is_well
@@ -193,7 +193,7 @@ def _lacks_items(node: NodeState) -> bool:
 
 
 def _chosen(state: JobState, request: Request) -> dict[str, tuple[Selection | None, str]]:
-    """The nodes that the verb itself names to run: which of their tasks, None for all of it anew, and why."""
+    """The nodes that the verb itself names to run: which of their tasks (None: all of it), and why."""
     if request.verb in BY_HAND:
         return {}
     if request.verb is Verb.RERUN:
@@ -253,11 +253,11 @@ def _step(
             return Step(name, Action.STALE, node.completed, f"{because}, and this stays as it is")
         if _keeps_batches(state, node, rerun, above):
             return _batches_above(state, node, found, because, ahead)
-        return _begun_anew(state, node, because, ahead)
+        return _begins_again(state, node, because, ahead)
     if chosen is not None:
         selection, reason = chosen
         if selection is None:
-            return _begun_anew(state, node, reason, ahead)
+            return _begins_again(state, node, reason, ahead)
         fate, bad = ahead.fate_of(name)
         if fate is Fate.IS_CANCELLED and bad is not None:
             return Step(name, Action.KEEP, node.completed, _stays(state, ahead, bad))
@@ -270,7 +270,7 @@ def _step(
             fate = Fate.IS_CANCELLED if _ends_bad(state, node, found, selection) else Fate.RUNS
             return Step(name, Action.RERUN, number, reason, selection, redone=redone, fate=fate)
         refused = f"{found.refused} of its items cannot run: their params were refused" if found.refused else None
-        return Step(name, Action.KEEP, node.completed, refused or "none of its tasks is meant")
+        return Step(name, Action.KEEP, node.completed, refused or "no task matches")
     return Step(name, Action.KEEP, node.completed, f"it is {node.status}")
 
 
@@ -285,23 +285,23 @@ def _stays(state: JobState, ahead: Foresight, bad: str) -> str:
     return f"{bad} will not complete" if bad in ahead.fates else f"{bad} stays {state.nodes[bad].status}"
 
 
-def _begun_anew(state: JobState, node: NodeState, reason: str, ahead: Foresight) -> Step:
+def _begins_again(state: JobState, node: NodeState, reason: str, ahead: Foresight) -> Step:
     """It begins from its start if all that it waits for lets it; what stays as it is anyway is kept."""
     fate, decisive = ahead.fate_of(node.name)
     redone = _has_done(state, node)
     if fate in (Fate.IS_CANCELLED, Fate.IS_SKIPPED):
         assert decisive is not None
         is_bad = fate is Fate.IS_CANCELLED
-        told = _stays(state, ahead, decisive) if is_bad else "its branch is not taken"
+        because = _stays(state, ahead, decisive) if is_bad else "its branch is not taken"
         ends_the_same = Status.CANCELLED if is_bad else Status.SKIPPED
         if node.status is ends_the_same and node.reason != SKIPPED_BY_PERSON:
-            return Step(node.name, Action.KEEP, node.completed, told)
-        return Step(node.name, Action.RERUN, 0, f"{reason}; {told}", redone=redone, fate=fate)
-    ahead.begun_anew.add(node.name)
+            return Step(node.name, Action.KEEP, node.completed, because)
+        return Step(node.name, Action.RERUN, 0, f"{reason}; {because}", redone=redone, fate=fate)
+    ahead.begins_again.add(node.name)
     if fate is Fate.MAY_RUN:
-        told = f"decided when {decisive} has run"
+        reason = f"decided when {decisive} has run"
         kind = Unknown.CONDITION
-        return Step(node.name, Action.RERUN, None, told, redone=redone, fate=fate, unknown=kind)
+        return Step(node.name, Action.RERUN, None, reason, redone=redone, fate=fate, unknown=kind)
     tasks = ahead.tasks_of(node.name)
     if tasks is None:
         kind = Unknown.FAN_OUT if kind_of(state, node.name).expands else Unknown.FAN_IN
@@ -323,8 +323,8 @@ def _batches_above(state: JobState, node: NodeState, found: Selected, because: s
     redone = found.chosen.get(Status.COMPLETED, 0) > 0 or node.status is Status.COMPLETED
     fate, bad = ahead.fate_of(node.name)
     if fate is Fate.IS_CANCELLED and bad is not None:
-        told = f"{because}; {_stays(state, ahead, bad)}"
-        return Step(node.name, Action.RERUN, 0, told, selection, redone=redone, fate=fate)
+        reason = f"{because}; {_stays(state, ahead, bad)}"
+        return Step(node.name, Action.RERUN, 0, reason, selection, redone=redone, fate=fate)
     number = found.number(selection) + _never_made(node) + _last_tasks(state, node)
     return Step(node.name, Action.RERUN, number, because, selection, redone=redone)
 
@@ -335,7 +335,7 @@ def _batches_step(state: JobState, node: NodeState, found: Selected, selection: 
     if node.status in (Status.FAILED, Status.CANCELLED):
         number += _never_made(node)
     if not number and not _means_last_task(node, selection):
-        return Step(node.name, Action.KEEP, node.completed, "none of its tasks is meant")
+        return Step(node.name, Action.KEEP, node.completed, "no task matches")
     redone = found.chosen_of(selection, Status.COMPLETED) > 0 or node.status is Status.COMPLETED
     if _ends_bad(state, node, found, selection):
         return Step(node.name, Action.RERUN, number, reason, selection, redone=redone, fate=Fate.IS_CANCELLED)

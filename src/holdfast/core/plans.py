@@ -40,7 +40,7 @@ class Unknown(StrEnum):
 
 
 class Step(NamedTuple):
-    """What becomes of a node. With a selection only these of its tasks run again, else it begins anew."""
+    """What happens to a node. With a selection only these of its tasks run again, else all of it."""
 
     node: str
     action: Action
@@ -49,7 +49,7 @@ class Step(NamedTuple):
     reason: str
     selection: Selection | None = None
     confirm: bool = False
-    """Whether a person has to mean it."""
+    """Whether a person has to confirm it."""
     redone: bool = False
     """Whether it runs again what had completed, or gives that up."""
     fate: Fate = Fate.RUNS
@@ -83,10 +83,10 @@ class Refusal(NamedTuple):
     reason: str
     remedy: str
     is_unknown: bool = False
-    """It speaks of something that does not exist."""
+    """It names something that does not exist."""
 
 
-MOVED = Refusal("it has moved since the plan was made", "Look at the plan again, and use its new id.")
+MOVED = Refusal("the job has changed since this plan was made", "Look at the plan again, and use its new id.")
 
 
 def plan_id(job_id: str, generation: int, request: Request, plan: Plan) -> str:

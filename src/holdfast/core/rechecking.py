@@ -1,6 +1,6 @@
-"""What is done about a job that is not as it should be: counted anew, queued anew, ended where it has ended.
+"""Repairs a job whose state and rows disagree: it counts again, queues again, and ends what has ended.
 
-A job that is as it should be stays as it is: whoever doubts too much does no harm.
+A sound job stays as it is: a doubt too many does no harm.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ENDS = {
 
 
 def repair(turn: Turn, signal: InconsistencyFound) -> dict[str, Any]:
-    """Make nodes agree with their tasks and bring back what has left the queue; returns what was done, to be told."""
+    """Make nodes agree with their tasks and queue again what has left the queue; returns what it did, for the event."""
     nodes = turn.state.nodes
     begun = [node for node in nodes.values() if node.status is not Status.PENDING or node.expanded]
     recounted = [node.name for node in begun if _recount(turn, node, signal.counts.get(node.name, TaskCounts()))]
@@ -42,7 +42,7 @@ def repair(turn: Turn, signal: InconsistencyFound) -> dict[str, Any]:
 
 
 def doubt_end(turn: Turn, signal: InconsistencyFound) -> None:
-    """A job that completed and has a node that is not what its tasks say: its result may be wrong, and people are told.
+    """A job has completed, but one of its nodes disagrees with its tasks: its result may be wrong, so it gets an error.
 
     It stays as it is: whether it runs again is for a person to decide.
     """
@@ -63,8 +63,8 @@ def doubt_end(turn: Turn, signal: InconsistencyFound) -> None:
         hint=f"Run it again with: holdfast rerun JOB --from {node.name}",
     )
     turn.effects.append(MarkJob(state.job_id, state.error))
-    told = {"duty": signal.duty, "reason": signal.reason, "disagreeing": [one.name for one in wrong]}
-    turn.emit(EventName.JANITOR_ACTED, data=told)
+    acted = {"duty": signal.duty, "reason": signal.reason, "disagreeing": [one.name for one in wrong]}
+    turn.emit(EventName.JANITOR_ACTED, data=acted)
 
 
 def _agrees(node: NodeState, counts: TaskCounts) -> bool:
@@ -101,7 +101,7 @@ def _requeue(turn: Turn, signal: InconsistencyFound) -> dict[str, list[list[int]
             node.retry_at, node.attempt = due_at, attempt
             turn.state.touch(node)
         items[lost.node].append(lost.item)
-    return _told(items)
+    return _ranges_by_node(items)
 
 
 def _due_at(turn: Turn, node: NodeState, lost: UnqueuedTask) -> float | None:
@@ -145,10 +145,10 @@ def _withdraw(turn: Turn, signal: InconsistencyFound) -> dict[str, list[list[int
         items[lost.node].append(lost.item)
     if items:
         stopping.tasks_withdrawn(turn, TasksWithdrawn(dict(items)))
-    return _told(items)
+    return _ranges_by_node(items)
 
 
-def _told(items: dict[str, list[int]]) -> dict[str, list[list[int]]]:
+def _ranges_by_node(items: dict[str, list[int]]) -> dict[str, list[list[int]]]:
     """By node, the items as ranges; of a node's own task its name tells all."""
     return {name: fanning.ranges([item for item in found if item >= 0]) for name, found in items.items()}
 

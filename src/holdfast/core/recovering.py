@@ -88,7 +88,7 @@ def _redo(turn: Turn, node: NodeState, selection: Selection, found: Selected) ->
 
 
 def _redo_batches(turn: Turn, node: NodeState, selection: Selection, found: Selected, *, waits: bool) -> None:
-    """Some batches back to ready, and the task behind them away, to be made anew when all batches have completed.
+    """Some batches back to ready, and the task behind them away: it is made again when all batches have completed.
 
     Where the fan-out runs again, too, the node `waits` for it, and keeps what it has done.
     """

@@ -41,7 +41,7 @@ def task_reported(turn: Turn, signal: TaskReported) -> None:
 
 
 def reject(turn: Turn, node: str, item: int, epoch: int, worker: str | None) -> None:
-    """A report that came too late changes nothing, but it is told."""
+    """A report that came too late changes nothing, but leaves an event."""
     turn.emit(EventName.REPORT_REJECTED, node, item, data={"epoch": epoch, "worker": worker})
 
 

@@ -56,7 +56,7 @@ class Trigger(StrEnum):
     ITEMS_SETTLED = "all items terminal"
     TOO_MANY_FAILED = "too many items failed"
     OPEN_TASKS_ENDED = "open tasks ended by a stop"
-    RESTARTED = "run anew by a person"
+    RESTARTED = "a person runs it again"
     TASK_RESET = "its task reset by a person"
     ITEMS_RESET = "items reset by a person"
     SKIPPED = "skipped by a person"
@@ -137,7 +137,7 @@ PAUSE = "pause"
 
 
 class Hold(NamedTuple):
-    """What holds a job back, as its last `job_held` told it."""
+    """What holds a job back, as its last `job_held` event says."""
 
     by: str
     name: str
@@ -155,10 +155,10 @@ class Rules:
     drain_seconds: float = 600.0
     chunk_size: int = 2000
     chunk_bytes: int = 16 * 1024 * 1024
-    """A job makes no more params in a cycle once they have so many bytes together, however few they are by then."""
+    """Once the params of a job have this many bytes together, it makes no more of them in the same cycle."""
     window_size: int = 1000
     repeat_limit: int = 20
-    """So many items that spent their budget on one fingerprint, with none completed: the others are not retried."""
+    """After this many items have spent their retries on one fingerprint, and none has completed, none is retried."""
     payload_limit_bytes: int = 16 * 1024 * 1024
 
 
@@ -312,7 +312,7 @@ class JobState:
         self.job_touched = True
 
     def next_deadline(self) -> float | None:
-        """When the job wants to hear `TimePassed`, if nothing else happens before."""
+        """When the job needs `TimePassed`, if nothing else happens before."""
         if self.is_terminal:
             return None
         moments: list[float] = []

@@ -1,5 +1,4 @@
-"""What a cancel, a pause or an unpause would do, told before it is done, and why it cannot be; `stopping` and `holding`
-do it."""
+"""The plan of a cancel, a pause or an unpause, and why one is refused. `stopping` and `holding` carry it out."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ class SteeringVerb(StrEnum):
 
 
 class Change(StrEnum):
-    """What becomes of the tasks of a step."""
+    """What happens to the tasks of a step."""
 
     CANCEL = "cancel"
     HOLD = "hold"
@@ -41,7 +40,7 @@ class OpenJob(NamedTuple):
 
 
 class OpenNode(NamedTuple):
-    """What is left of a node: `queued` are all its tasks that have not ended and that nobody runs."""
+    """What is left of a node: `queued` are all its tasks that have not ended and that no worker runs."""
 
     name: str
     status: Status
@@ -51,7 +50,7 @@ class OpenNode(NamedTuple):
 
 
 class SteeringStep(NamedTuple):
-    """What becomes of some tasks of a node: a node of which some run and others wait has two."""
+    """What happens to some tasks of a node. A node of which some tasks run and others wait has two steps."""
 
     node: str
     action: Change

@@ -64,7 +64,7 @@ def _withdraw(turn: Turn, *, leases_too: bool) -> None:
 
 
 def withdraw_strays(turn: Turn) -> None:
-    """All tasks of a finished job have ended: what is still queued in its name is nobody's."""
+    """All tasks of a finished job have ended: what is still queued for it has no use."""
     error = failure(Code.CANCELLED, "the job is over", permanent=True, at=turn.now)
     turn.effects.append(WithdrawTasks(turn.state.job_id, Status.CANCELLED, leases_too=True, error=error, unqueued=()))
 

@@ -1,4 +1,4 @@
-"""One turn of the core: a job, the time, the effects so far, and the nodes whose end others still have to hear of."""
+"""One turn of the core: a job, the time, the effects so far, and the nodes that ended and whose dependents wait."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.define.template import Template
 from holdfast.errors import PayloadRefused
 
 CLOCK_SLACK_SECONDS = 2.0
-"""By how much the clock of the database may step back without anybody caring."""
+"""A step back of the database's clock that is smaller than this changes nothing."""
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class Turn:
         attempt: int | None = None,
         data: dict[str, Any] | None = None,
     ) -> None:
-        """End a node, tell it by its one terminal event, and remember to look at its dependents."""
+        """End a node, emit its one terminal event, and remember to look at its dependents."""
         node.move(trigger)
         node.output, node.error, node.reason = output, error, reason
         node.retry_at = None
@@ -93,7 +93,7 @@ class Turn:
     def params(self, template: Template, scope: dict[str, Any], sizes: Sizes | None = None) -> bytes:
         """What a handler will get, as JSON; what is too large is refused before anything is queued.
 
-        Whoever renders many at once gives the same `sizes` for all of them.
+        Pass the same `sizes` for values that are rendered together.
         """
         rendered = self.written("the params are", template.render(scope), "given to a handler", sizes)
         self.state.made_bytes += len(rendered)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.core.classifying import classify, told_by
+from holdfast.core.classifying import classify, failure_in
 from holdfast.core.failing import failure
 from holdfast.core.signals import (
     CancelRequested,
@@ -96,11 +96,11 @@ def _report(row: SignalRow, now: float, chance: float, program: Program) -> Task
 
 def _error(row: SignalRow, data: dict[str, Any], now: float, program: Program) -> dict[str, Any]:
     task = program.spec_of(row.node, row.item) if row.node is not None and row.item is not None else None
-    told = told_by(data)
-    verdict = classify(told, task.errors if task is not None else ())
+    reported = failure_in(data)
+    verdict = classify(reported, task.errors if task is not None else ())
     return failure(
         verdict.code,
-        told.message,
+        reported.message,
         permanent=verdict.failure_class is FailureClass.PERMANENT,
         at=now,
         node=row.node,

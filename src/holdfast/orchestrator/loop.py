@@ -31,7 +31,7 @@ YIELD_SECONDS = 0.005
 
 
 class Orchestrator:
-    """Runs until told to stop, then hands its jobs over at once."""
+    """Runs until it is asked to stop, then hands its jobs over at once."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Orchestrator:
     async def take(self, handover: Handover) -> CycleResult | None:
         """Run a cycle on the reports of a worker in this process; None: they were not looked at.
 
-        Raises Unreachable if nobody knows whether they were.
+        Raises Unreachable if it is not known whether they were.
         """
         answer: asyncio.Future[CycleResult | None] = asyncio.get_running_loop().create_future()
         self._handed = handover, answer
@@ -176,7 +176,9 @@ class Orchestrator:
                 if isinstance(problem, Fenced):
                     answer.set_result(None)
                 else:
-                    answer.set_exception(Unreachable(f"What became of {len(handover.reports)} reports is not known."))
+                    answer.set_exception(
+                        Unreachable(f"It is not known whether {len(handover.reports)} reports were accepted.")
+                    )
             raise
         if not answer.done():
             answer.set_result(result if result.accepted is not None else None)
@@ -253,7 +255,7 @@ class Orchestrator:
         return taken
 
     def _announce(self, result: CycleResult) -> None:
-        """After the commit: wake the workers, here and elsewhere, and whoever waits for a job's end."""
+        """After the commit: wake the workers, here and elsewhere, and those who wait for a job's end."""
         self._clock_offset = result.now - time.time()
         if result.due_at is not None:
             # Rounded up, so that a thousand retries make a handful of wake-ups.
@@ -266,7 +268,7 @@ class Orchestrator:
             self._on_finished(job_id)
 
     def _patience(self, owner: Owner) -> float:
-        """How long to wait if nobody wakes us."""
+        """How long to wait without a wake-up."""
         now = time.time() + self._clock_offset
         moments = [self._poll_seconds, *(t.remaining() for t in self._timers.values())]
         deadline = owner.next_deadline()
@@ -278,7 +280,7 @@ class Orchestrator:
 
 
 class _Timer:
-    """Fires at once, then every so many seconds of this process's own clock."""
+    """Fires at once, then at this interval of the process's own clock."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

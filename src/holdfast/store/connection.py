@@ -150,7 +150,7 @@ class Line:
     async def exchange(self, statements: Sequence[Statement | None]) -> list[Answer]:
         """One round trip. The first error is raised when all answers are in: the line can be used again.
 
-        Whoever is interrupted in the middle leaves a line that nobody can use: it is closed.
+        An exchange that is interrupted in the middle leaves an unusable line: it is closed.
         """
         try:
             expected = [self._send(statement) for statement in statements]
@@ -180,7 +180,7 @@ class Line:
         return sql, preparing
 
     async def _flush(self) -> None:
-        """Until all is written; the server may answer already, and would stop reading if nobody took it."""
+        """Until all is written; the server may answer already, and would stop reading if we did not take it."""
         while self._pgconn.flush():
             await self._room()
 
@@ -361,7 +361,7 @@ class Connections:
     async def exchange(self, role: str, *statements: Statement | None) -> list[Answer]:
         """Send statements together on the role's own line and wait for all answers: one round trip.
 
-        An OperationalError says that the line was lost, and that nobody knows what became of the statements.
+        An OperationalError says that the line was lost, and that the outcome of the statements is not known.
         """
         async with self._locks[role]:
             try:

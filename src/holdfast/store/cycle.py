@@ -126,8 +126,8 @@ class PostgresCycle:
         self._floor_of_new.saw(signals)
         # What a wide job still has waiting is older than what was drained of the others.
         self._floor.saw([row for row in drained if wide is None or row.job_id == wide.job_id])
-        self._large.heard(signals)
-        self._large.heard(drained)
+        self._large.saw(signals)
+        self._large.saw(drained)
         await failpoint.hit("drain.after_open")
         accepted = accepted_in(reported[0]) if reported else frozenset()
         return Opened(float(row["now"]), list(claimed.values()), signals + drained, accepted)

@@ -1,7 +1,7 @@
 """What the engine asks of a store. Two keep these promises: Postgres, and the simulator's model.
 
-Times are seconds since 1970 by the database's clock. JSON values travel as Python values or, where nobody
-looks into them, as `Raw` JSON bytes.
+Times are seconds since 1970 by the database's clock. JSON values travel as Python values or, where
+nothing looks into them, as JSON bytes.
 """
 
 from __future__ import annotations
@@ -33,10 +33,6 @@ from holdfast.core.effects import (
 from holdfast.core.signals import BatchesAsked, EndedTask, Request, Selected, TaskCounts, UnqueuedTask
 from holdfast.define.gates import BreakerRules
 from holdfast.store.dangers import Dangers
-
-NOBODY = 0
-"""The owner of a signal whose job nobody owns yet."""
-
 
 RANK_LIMIT = 100
 """Beyond this many queued tasks of one job its tasks go by age alone, else the last of a window would never come."""
@@ -230,7 +226,7 @@ class Batch:
         return min([*due, *([self.made_due] if self.made_due is not None else [])], default=None)
 
     def clear(self) -> None:
-        """Forget rows that are written but not committed; what they mean for the workers is still to be told."""
+        """Forget rows that are written but not committed; the workers still have to be woken for them."""
         self.made_work, self.made_due = self.makes_work, self.earliest_due()
         for rows in fields(self):
             if isinstance(written := getattr(self, rows.name), list):
@@ -333,7 +329,7 @@ class Handover(NamedTuple):
 
 
 class Wide(NamedTuple):
-    """A wide job that others wait beside: their signals come first, then so many of its own."""
+    """A wide job that others wait beside: their signals come first, then at most `limit` of its own."""
 
     job_id: str
     limit: int
@@ -379,7 +375,7 @@ class Examined(NamedTuple):
 class Opened(NamedTuple):
     """What an owner finds at the start of a cycle.
 
-    `claimed` are jobs that nobody owned, locked until the commit; `signals` are theirs and those of the jobs
+    `claimed` are jobs that had no owner, locked until the commit; `signals` are theirs and those of the jobs
     that are owned already, oldest first; those of a wide job come last.
     """
 
@@ -492,7 +488,7 @@ class NewJob(NamedTuple):
 
 
 class SubmitAnswer(NamedTuple):
-    """What became of a submission: the job that now stands for its identity, and whether it is new."""
+    """The answer to a submission: the job that now stands for its identity, and whether it is new."""
 
     job_id: str
     created: bool
@@ -539,7 +535,7 @@ class Store(Protocol):
     async def dangers(self, patience_seconds: float) -> Dangers:
         """Note the jobs in whose cycles orchestrators died, and return all that are known.
 
-        One of which nobody has died for so long is a mere suspect again.
+        A job of which no orchestrator has died for that long is a suspect again.
         """
         ...
 

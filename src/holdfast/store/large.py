@@ -1,6 +1,6 @@
 """The large values of an owner's cycle: taken out of rows on their way in, put back on their way out.
 
-Whoever decides sees values and never references; whoever reads rows sees small ones.
+The core sees values and never references; readers of rows see small ones.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class LargeValues:
     def __init__(self, payloads: Payloads | None) -> None:
         self._payloads = payloads
         self._taken_out: dict[tuple[str, str], bytes] = {}
-        self._told: dict[int, SignalRow] = {}
+        self._reports: dict[int, SignalRow] = {}
 
     def forget(self) -> None:
         """A new cycle begins."""
         self._taken_out.clear()
-        self._told.clear()
+        self._reports.clear()
 
     async def text(self, job_id: str, digest: str) -> bytes:
         if self._payloads is None:
@@ -46,11 +46,11 @@ class LargeValues:
     async def value(self, job_id: str, digest: str) -> Any:
         return orjson.loads(await self.text(job_id, digest))
 
-    def heard(self, signals: Iterable[SignalRow]) -> None:
+    def saw(self, signals: Iterable[SignalRow]) -> None:
         """Remember which reports tell of objects: if they are taken, rows refer to these from then on."""
         for signal in signals:
             if signal.data is not None and ("output_ref" in signal.data or "artifacts" in signal.data):
-                self._told[signal.id] = signal
+                self._reports[signal.id] = signal
 
     def taken_out(self, job_ids: Sequence[str], values: Iterable[Any]) -> tuple[list[bytes | None], str]:
         """A column of values as JSON without those that are too large for a row, and their digests as an array."""
@@ -77,8 +77,9 @@ class LargeValues:
             await failpoint.hit("commit.stored")
             payloads += [(*key, len(value)) for key, value in self._taken_out.items()]
             self._taken_out.clear()
-        told = [self._told[f.signal_id] for f in finished if f.status == "completed" and f.signal_id in self._told]
-        for signal in told:
+        completed = [task.signal_id for task in finished if task.status == "completed"]
+        reports = [self._reports[signal_id] for signal_id in completed if signal_id in self._reports]
+        for signal in reports:
             data = signal.data or {}
             if "output_ref" in data:
                 payloads.append((signal.job_id, data["output_ref"], data["output_bytes"]))

@@ -16,7 +16,7 @@ SIGNAL = "holdfast_signal"
 TASK = "holdfast_task"
 """Work has come."""
 ANYBODY = 0
-"""The owner of a signal whose job nobody owns yet: one orchestrator of each process is enough to look at it."""
+"""The owner of a signal whose job has no owner yet: one orchestrator of each process is enough to look at it."""
 
 
 class Listener:
@@ -51,5 +51,5 @@ class Listener:
             await asyncio.sleep(1.0)
 
     def _tell_all(self) -> None:
-        for told in self._channels.values():
-            told("")
+        for notify in self._channels.values():
+            notify("")

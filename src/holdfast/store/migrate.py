@@ -175,7 +175,7 @@ async def tables(url: str) -> list[dict[str, Any]]:
 
 
 async def rebuild(url: str, *, confirm: str) -> None:
-    """Drop everything and start anew; only for who writes the database's own name as confirmation."""
+    """Drop everything and migrate again; the caller confirms with the database's own name."""
     async with await connect(url) as connection:
         row = await (await connection.execute("select current_database()")).fetchone()
         name = row[0] if row else ""

@@ -28,7 +28,7 @@ class ObjectStorage:
         self.place = url
         self._library: Any = obstore
         try:
-            # A folder is made if it is not there; whoever else asks for it would wonder about the option.
+            # Only a local folder knows this option: it is made if it is not there.
             self._store: Any = store.from_url(url, mkdir=True) if url.startswith("file:") else store.from_url(url)
         except Exception as problem:
             raise InvalidInput(

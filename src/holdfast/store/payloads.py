@@ -1,6 +1,6 @@
 """Payloads: values too large for a row, kept as objects named by their hash, below the job that they belong to.
 
-Knows nothing of rows: who stores an object keeps its digest, and whoever has the digest can read and verify it.
+Knows nothing of rows: the writer of an object keeps its digest, and with the digest it can be read and verified.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ class Objects(AttemptObjects, Protocol):
     def write(self, job_id: str, digest: str, data: bytes) -> None: ...
 
     def remove_job(self, job_id: str) -> None:
-        """Remove all objects of a job, those that nobody refers to included."""
+        """Remove all objects of a job, also those that no row refers to."""
         ...
 
 
 def is_remote(place: str) -> bool:
-    """Whether whoever opens it needs a network."""
+    """Whether it is opened over a network."""
     return "://" in place
 
 
@@ -120,7 +120,7 @@ class Folder:
             raise not_removed(job_id, str(place), _said(problem)) from None
 
     def _take_in(self, folder: Path, parts: Iterable[bytes], target: Path | None = None) -> tuple[str, int]:
-        """Nobody sees the file under its name before all of it is on the disk; a second one changes nothing."""
+        """The file gets its name when all of it is on the disk; a second one changes nothing."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
             number, name = tempfile.mkstemp(prefix="incoming-", dir=folder)

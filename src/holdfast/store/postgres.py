@@ -272,12 +272,12 @@ class PostgresStore:
         return breaker_of(rows[0]) if rows else None
 
     async def claim_probe(self, handlers: Sequence[str], seconds: float) -> BreakerRules | None:
-        """A breaker whose probe is due and that nobody else probes, for so many seconds ours."""
+        """A breaker whose probe is due and that no other worker probes; it is ours for this many seconds."""
         rows = await self._fetch("claim_probe", handlers=texts(handlers), seconds=seconds)
         return rules_of(rows[0]) if rows else None
 
     async def probed(self, name: str, problem: str | None) -> None:
-        """What a probe found out: nothing wrong lets the first tasks try, else the cooldown begins anew."""
+        """The result of a probe: if nothing is wrong the first tasks may try, else the cooldown begins again."""
         changed = await self._execute("probed", name=name, problem=problem)
         if changed and problem is None:
             await self.notify_workers()
@@ -417,7 +417,7 @@ class PostgresStore:
     ) -> int:
         """Hand in reports; those whose lease is no longer held change nothing. Returns how many were taken.
 
-        One that was taken before counts, too: its answer was lost, and it is sent again. `on_locked` hears of those
+        One that was accepted before counts, too: its answer was lost, and it is sent again. `on_locked` gets those
         whose lease another session keeps locked: they can be handed in again.
         """
         if not reports:
@@ -533,7 +533,7 @@ class PostgresStore:
     # Wake-ups go out after the commit of what they speak of; a lost one is covered by polling.
 
     async def notify_orchestrators(self) -> None:
-        """All of them: when nobody knows whose signals these are."""
+        """All of them, when it is not known whose signals these are."""
         await self._exchange("main", _signalled([]))
 
     async def notify_workers(self) -> None:

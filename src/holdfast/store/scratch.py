@@ -12,7 +12,7 @@ from holdfast.store.migrate import migrate
 
 
 async def create_scratch(server_url: str) -> str:
-    """A new database on the server; returns its URL. It does not wait for the disk: nobody will miss it."""
+    """A new database on the server; returns its URL. It does not wait for the disk: a crash may lose it."""
     name = f"scratch_{uuid.uuid4().hex[:16]}"
     async with await connect(server_url) as connection:
         await connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
@@ -23,7 +23,7 @@ async def create_scratch(server_url: str) -> str:
 
 
 async def drop_scratch(server_url: str, url: str) -> None:
-    """Drop it, whoever still uses it."""
+    """Drop it, even while sessions use it."""
     name = urlsplit(url).path.removeprefix("/")
     async with await connect(server_url) as connection:
         await connection.execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name)))

@@ -22,7 +22,7 @@ it leaves time for the claim's answer, for the bounded wait for a slot, and for 
 
 
 def in_lock_order(reports: Iterable[Report]) -> list[Report]:
-    """The order in which everybody locks queue rows that he must have: job, node, item."""
+    """The order in which all statements lock queue rows that they must have: job, node, item."""
     return sorted(reports, key=itemgetter(0, 1, 2))
 
 
