@@ -34,12 +34,14 @@ quick: check ## Check the code, then run the tests that need no database, in und
 	@$(BIN)/pytest -q -n $(AT_ONCE) tests/core tests/define
 	@$(MAKE) --no-print-directory sim SEEDS=300
 
-check: $(READY) ## Format, lint, types, import rules
-	@echo "==> Checking format, lint, types and import rules"
+check: $(READY) ## Format, lint, types, import rules, sizes, words
+	@echo "==> Checking format, lint, types, import rules, sizes and words"
 	@$(BIN)/ruff format --check --quiet . || { echo "Run: make format"; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-cache > $(VENV)/imports.log || { cat $(VENV)/imports.log; exit 1; }
+	@$(BIN)/python scripts/sizes
+	@$(BIN)/python scripts/prose
 
 format: $(READY) ## Format the code
 	@$(BIN)/ruff format --quiet .
@@ -66,7 +68,7 @@ chaos: $(READY) ## Kill, stop, cut and starve real processes at every point, RUN
 soak: $(READY) ## Make trouble for MINUTES (default 30) while JOBS jobs come in
 	@$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) --jobs $(JOBS)
 
-docs: $(READY) ## Write the generated pages of the documentation anew
+docs: $(READY) ## Renew the generated pages of the documentation
 	@$(BIN)/python scripts/docs
 
 lock: $(READY) ## Renew the locked dependencies
