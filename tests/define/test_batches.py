@@ -8,6 +8,7 @@ import pytest
 from holdfast.cli.given import handlers_of
 from holdfast.define.definition import Definition, read_pinned
 from holdfast.define.drawing.mermaid import draw_mermaid
+from holdfast.define.kinds import node_to_json
 from holdfast.define.load import load_text
 from holdfast.define.node import Batches
 from holdfast.define.workflow import Workflow
@@ -66,7 +67,7 @@ def test_the_params_of_a_batch_see_its_page_and_its_index() -> None:
 def test_what_is_pinned_is_read_as_it_was() -> None:
     definition = register("batch: {handler: b, size: 5}\nhandler: f")
     assert read_pinned(orjson.dumps(definition.to_json())) == definition
-    assert "batches" not in load_text(HEAD).node("register").to_json()
+    assert "batches" not in node_to_json(load_text(HEAD).node("register"))
 
 
 def test_python_gives_the_model_that_yaml_gives() -> None:

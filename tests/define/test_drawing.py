@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.define.definition import Definition
 from holdfast.define.drawing import draw_mermaid, draw_svg, draw_text
-from holdfast.define.drawing.edges import short_expression
+from holdfast.define.expression_text import short_expression
 from holdfast.define.load import load_file, load_text
 from holdfast.define.node import Branch, Node, NodeType
 

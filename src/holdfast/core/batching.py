@@ -9,7 +9,7 @@ from holdfast.core.states import JobState, NodeState
 from holdfast.define.bounds import MAX_ITEMS
 from holdfast.define.node import AUTO
 from holdfast.define.plain import kind_of
-from holdfast.define.program import NodeProgram
+from holdfast.define.node_program import NodeProgram
 from holdfast.errors import TemplateError
 
 

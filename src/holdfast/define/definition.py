@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from holdfast.define.gates import BreakerRules
+from holdfast.define.kinds import node_from_json, node_to_json
 from holdfast.define.node import Node
 from holdfast.errors import Refused
 from holdfast.version import __version__
@@ -98,7 +99,7 @@ class Definition:
             "name": self.name,
             "description": self.description,
             "inputs": [i.to_json() for i in self.inputs],
-            "nodes": [n.to_json() for n in self.nodes],
+            "nodes": [node_to_json(n) for n in self.nodes],
             "timeout_seconds": self.timeout_seconds,
             "result": self.result,
             "has_result": self.has_result,
@@ -112,7 +113,7 @@ class Definition:
             name=data["name"],
             description=data["description"],
             inputs=tuple(Input.from_json(i) for i in data["inputs"]),
-            nodes=tuple(Node.from_json(n) for n in data["nodes"]),
+            nodes=tuple(node_from_json(n) for n in data["nodes"]),
             timeout_seconds=data["timeout_seconds"],
             result=data["result"],
             has_result=data["has_result"],

@@ -7,36 +7,32 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
-from holdfast.define.bounds import HANDLER_NAME, MAX_ITEMS
+from holdfast.define.bounds import HANDLER_NAME
 from holdfast.define.document import (
+    INPUT_TYPES,
+    BreakerDocument,
+    InputDocument,
+    ProbeDocument,
+    WorkflowDocument,
+    type_tag,
+)
+from holdfast.define.fields import (
     FAILURE_CODE,
     INPUT_NAME,
-    INPUT_TYPES,
-    NODE_DOCUMENTS,
     NODE_NAME,
     PROBE_URL,
     WORKFLOW_ID,
-    BatchDocument,
-    BranchDocument,
-    BreakerDocument,
-    ConcurrencyDocument,
-    DeliverableDocument,
-    DependsOnDocument,
-    ErrorRuleDocument,
-    InputDocument,
-    ItemTaskDocument,
-    JitterRange,
-    ProbeDocument,
-    RateDocument,
-    RerunDocument,
-    RetryDocument,
-    Surface,
-    WorkflowDocument,
-    node_type,
+    DocumentPart,
 )
+from holdfast.define.kinds import DEFAULT_KIND, KINDS, Kind
+from holdfast.define.kinds.conditional import BranchDocument
+from holdfast.define.node_document import DeliverableDocument, DependsOnDocument, RerunDocument
+from holdfast.define.retry_document import JitterRange, RetryDocument
 from holdfast.define.source import Path, Source, did_you_mean
+from holdfast.define.work_document import ConcurrencyDocument, ErrorRuleDocument, RateDocument
 from holdfast.errors import Detail, cut
 
+_KINDS = {str(kind.node_type): kind for kind in KINDS.values()}
 _NAME_RULES = {
     NODE_NAME: "a letter, then letters, digits, '-' and single '_'",
     INPUT_NAME: "a letter or '_', then letters, digits, '_' and '-'",
@@ -67,20 +63,14 @@ _INPUT_TYPE_SYNONYMS = {
     "dict": "object",
     "map": "object",
 }
-_PARTS: dict[str, type[Surface]] = {
-    "batch": BatchDocument,
+_PARTS: dict[str, type[DocumentPart]] = {
     "jitter": JitterRange,
     "concurrency": ConcurrencyDocument,
     "rate": RateDocument,
     "probe": ProbeDocument,
     "deliverable": DeliverableDocument,
     "rerun": RerunDocument,
-}
-_MISPLACED = {
-    ("conditional", "importance"): "A conditional is always critical.",
-    ("conditional", "next"): "A conditional goes on by its branches.",
-    ("end", "next"): "Nothing follows an end.",
-    ("start", "depends_on"): "A start waits for nothing.",
+    **{key: part for kind in KINDS.values() for key, part in kind.parts.items()},
 }
 
 
@@ -98,13 +88,16 @@ def explain(error: ErrorDetails, source: Source) -> Detail:
         return _unknown_type((*path, "type"), source)
     if kind == "literal_error":
         return _not_among(path, error, source)
-    message = _MESSAGES.get(kind, _wanted)(kind, path, context)
+    if kind in _KIND_MESSAGES:
+        message = f"{_subject(path)} {_KIND_MESSAGES[kind]}"
+    else:
+        message = _MESSAGES.get(kind, _wanted)(kind, path, context)
     return source.at_value(source.first_of(path, _without_all_of(path)), message, _hint(kind, path, error["input"]))
 
 
 def source_path(location: tuple[int | str, ...]) -> Path:
     """The path in the file: pydantic's also names the alternatives that it chose."""
-    alternatives = {f"<{name}>" for name in (*NODE_DOCUMENTS, "list", "map", "name")}
+    alternatives = {f"<{name}>" for name in (*_KINDS, "list", "map", "name")}
     return tuple(step for step in location if step not in alternatives)
 
 
@@ -125,30 +118,29 @@ def _unknown_key(path: Path, source: Source) -> Detail:
     key, parent = str(path[-1]), path[:-1]
     kind = _node_kind(path, source)
     if kind is not None:
-        owners = [name for name, model in NODE_DOCUMENTS.items() if key in model.model_fields]
-        if owners or (kind, key) in _MISPLACED:
-            reason = _MISPLACED.get((kind, key))
-            if reason is None and key in ItemTaskDocument.model_fields and kind == "fan_out":
-                reason = "It belongs under 'task'."
-            article = "an" if kind == "end" else "a"
-            message = f"The key '{cut(key)}' does not belong to {article} {kind} node."
+        owners = [name for name, one in _KINDS.items() if key in one.document.model_fields]
+        reason = kind.why_misplaced(key)
+        if owners or reason:
+            article = "an" if kind.node_type[0] in "aeiou" else "a"
+            message = f"The key '{cut(key)}' does not belong to {article} {kind.node_type} node."
             return source.at_key(path, message, reason or f"It belongs to: {', '.join(owners)}.")
     return source.at_key(path, f"Unknown key '{cut(key)}'.", did_you_mean(key, _known_keys(parent, kind)))
 
 
-def _node_kind(path: Path, source: Source) -> str | None:
-    """The type of the node whose own key this is."""
+def _node_kind(path: Path, source: Source) -> Kind[Any] | None:
+    """The kind of the node whose own key this is."""
     if len(path) != 3 or path[0] != "nodes":
         return None
-    return (node_type(source.data["nodes"][path[1]]) or "<task>")[1:-1]
+    tag = type_tag(source.data["nodes"][path[1]])
+    return _KINDS[tag[1:-1]] if tag is not None else DEFAULT_KIND
 
 
-def _known_keys(parent: Path, kind: str | None) -> list[str]:
-    model: type[Surface]
+def _known_keys(parent: Path, kind: Kind[Any] | None) -> list[str]:
+    model: type[DocumentPart]
     if not parent:
         model = WorkflowDocument
     elif kind is not None:
-        model = NODE_DOCUMENTS[kind]
+        model = kind.document
     elif parent[0] == "inputs":
         model = InputDocument
     elif parent[0] == "breakers" and len(parent) == 2:
@@ -157,8 +149,6 @@ def _known_keys(parent: Path, kind: str | None) -> list[str]:
         model = RetryDocument
     elif parent[-1] == "depends_on":
         model = DependsOnDocument
-    elif parent[-1] == "task":
-        model = ItemTaskDocument
     elif parent[-1] in _PARTS:
         model = _PARTS[str(parent[-1])]
     elif parent[-2] == "errors":
@@ -177,17 +167,17 @@ def _missing_key(path: Path, source: Source) -> Detail:
         return source.at_key(parent, f"The key '{key}' is missing.")
     name = str(path[1])
     suggestion = None
-    if kind == "task" and name.lower() in ("start", "end") and len(source.data["nodes"][name]) < 3:
+    if kind is DEFAULT_KIND and _names_border(name) and len(source.data["nodes"][name]) < 3:
         suggestion = f"Did you mean 'type: {name.lower()}'?"
-    return source.at_key(parent, f"The {kind} node '{name}' has no '{key}'.", suggestion)
+    return source.at_key(parent, f"The {kind.node_type} node '{name}' has no '{key}'.", suggestion)
 
 
 def _unknown_type(path: Path, source: Source) -> Detail:
     written = source.data["nodes"][path[1]]["type"]
-    known = ", ".join(NODE_DOCUMENTS)
+    known = ", ".join(_KINDS)
     if not isinstance(written, str):
         return source.at_value(path, f"A node's type must be one of {known}.")
-    suggestion = did_you_mean(written.replace("-", "_"), NODE_DOCUMENTS)
+    suggestion = did_you_mean(written.replace("-", "_"), _KINDS)
     return source.at_value(path, f"Unknown node type '{cut(written)}'; it must be one of {known}.", suggestion)
 
 
@@ -237,20 +227,18 @@ _MESSAGES: dict[str, Callable[[str, Path, Mapping[str, Any]], str]] = {
         f"{_subject(path)} is not a valid name: it must be {_NAME_RULES[c['pattern']]}."
     ),
     "blank": lambda _, path, c: f"{_subject(path)} must not be empty.",
-    "batch_size": lambda _, path, c: (
-        f"{_subject(path)} must be a number of items such as 100, at most {MAX_ITEMS:,}, a template, or auto."
-    ),
-    "failures": lambda _, path, c: (
-        f'{_subject(path)} must be a number of items such as 3, at most {MAX_ITEMS:,}, or a share such as "1%".'
-    ),
 }
+_KIND_MESSAGES = {error: end for kind in KINDS.values() for error, end in kind.messages.items()}
 
 
 def _hint(kind: str, path: Path, written: Any) -> str | None:
     if kind in _MAP_KINDS and len(path) == 2 and path[0] == "nodes":
         name = str(path[1])
-        is_border = name.lower() in ("start", "end")
-        return f"Write '{name}: {{type: {name.lower()}}}'." if is_border else "A task needs at least a 'handler'."
+        return (
+            f"Write '{name}: {{type: {name.lower()}}}'."
+            if _names_border(name)
+            else "A task needs at least a 'handler'."
+        )
     if kind == "string_type" and isinstance(written, bool | int | float):
         return "Put it in quotes."
     if kind == "string_type" and isinstance(written, dict) and len(written) <= 1:
@@ -258,3 +246,9 @@ def _hint(kind: str, path: Path, written: Any) -> str | None:
     if kind in ("int_type", "float_type", "bool_type") and isinstance(written, str):
         return "Remove the quotes." if "{{" not in written else "A template is not possible here."
     return None
+
+
+def _names_border(name: str) -> bool:
+    """Whether a node is called like a type that needs nothing else, such as start."""
+    kind = _KINDS.get(name.lower())
+    return kind is not None and kind.is_border

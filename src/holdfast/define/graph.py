@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from holdfast.define.definition import Definition
-from holdfast.define.node import Node, NodeType
+from holdfast.define.kinds import kind_of
+from holdfast.define.node import Node
 
 Edges = Mapping[str, tuple[str, ...]]
 """Node names by node name, in the order of the file."""
@@ -157,24 +158,23 @@ def _result_nodes(
     outgoing: Edges,
 ) -> tuple[str, ...]:
     """The nodes whose output is the job's result: right before an end, or followed by nothing."""
-    last = {source for name in nodes if nodes[name].type is NodeType.END for source in sources[name]}
+    last = {source for name, node in nodes.items() if kind_of(node).is_exit for source in sources[name]}
     last.update(name for name in nodes if not outgoing[name])
-    silent = (NodeType.START, NodeType.END, NodeType.CONDITIONAL)
-    return tuple(name for name in nodes if name in last and nodes[name].type not in silent)
+    return tuple(name for name, node in nodes.items() if name in last and kind_of(node).has_output)
 
 
 def _fan_outs(nodes: Mapping[str, Node], sources: Edges) -> dict[str, str]:
     pairs: dict[str, str] = {}
     for name, node in nodes.items():
-        if node.type is NodeType.FAN_IN:
+        if kind_of(node).gathers_items:
             for source in sources[name]:
-                if nodes[source].type is NodeType.FAN_OUT:
+                if kind_of(nodes[source]).has_task_per_item:
                     pairs.setdefault(name, source)
     return pairs
 
 
 def _stage_numbers(nodes: Sequence[Node]) -> dict[str, int]:
-    stages = [node.name for node in nodes if node.type not in (NodeType.START, NodeType.END)]
+    stages = [node.name for node in nodes if not kind_of(node).is_border]
     return {name: number for number, name in enumerate(stages, start=1)}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.define.definition import Definition
 from holdfast.define.expression import ExpressionSyntaxError
-from holdfast.define.program import ROOTS
+from holdfast.define.node_program import ROOTS
 from holdfast.define.template import Template, compile_template
 from holdfast.errors import TemplateError
 

@@ -5,16 +5,8 @@ from __future__ import annotations
 from holdfast.define.definition import Definition
 from holdfast.define.drawing.edges import Edge, edges_of, shortened
 from holdfast.define.graph import build_graph
-from holdfast.define.node import Node, NodeType
-
-_SHAPES = {
-    NodeType.START: ("([", "])"),
-    NodeType.END: ("([", "])"),
-    NodeType.TASK: ("[", "]"),
-    NodeType.CONDITIONAL: ("{", "}"),
-    NodeType.FAN_OUT: ("[[", "]]"),
-    NodeType.FAN_IN: ("[/", "\\]"),
-}
+from holdfast.define.kinds import kind_of
+from holdfast.define.node import Node
 
 
 def draw_mermaid(definition: Definition) -> str:
@@ -28,13 +20,14 @@ def draw_mermaid(definition: Definition) -> str:
 
 
 def _shape(node: Node) -> str:
-    opening, closing = _SHAPES[node.type]
+    kind = kind_of(node)
+    opening, closing = kind.shape
     label = _escaped(node.name)
     if node.batches is not None:
         label += f"<br/>{_escaped(node.batches.task.handler)} × n"
     if node.task is not None:
         label += f"<br/>{_escaped(node.task.handler)}"
-    if node.type is NodeType.FAN_OUT:
+    if kind.has_task_per_item:
         label += " × n"
     return f'{opening}"{label}"{closing}'
 

@@ -6,22 +6,15 @@ from html import escape
 from itertools import pairwise
 
 from holdfast.define.definition import Definition
-from holdfast.define.drawing.edges import OTHERWISE, Edge, edges_of, node_details, shortened
+from holdfast.define.drawing.edges import OTHERWISE, Edge, edges_of, shortened
 from holdfast.define.drawing.layout import Layout, layered
 from holdfast.define.graph import Graph, build_graph
-from holdfast.define.node import Importance, Node, NodeType
+from holdfast.define.kinds import kind_of
+from holdfast.define.node import Importance, Node
 
 WIDTH, HEIGHT, GAP, DROP = 236.0, 54.0, 28.0, 62.0
 MARGIN, HEAD = 28.0, 64.0
 
-_ACCENTS = {
-    NodeType.START: "#64748b",
-    NodeType.END: "#64748b",
-    NodeType.TASK: "#2563eb",
-    NodeType.CONDITIONAL: "#d97706",
-    NodeType.FAN_OUT: "#7c3aed",
-    NodeType.FAN_IN: "#0d9488",
-}
 _INK, _FAINT, _LINE, _PAPER, _CARD = "#0f172a", "#64748b", "#94a3b8", "#f8fafc", "#ffffff"
 _FONT = "ui-sans-serif, system-ui, 'Segoe UI', Helvetica, Arial, sans-serif"
 
@@ -62,7 +55,7 @@ def _top(layer: int) -> float:
 
 
 def _half_height(node: Node) -> float:
-    return 16.0 if node.type in (NodeType.START, NodeType.END) else HEIGHT / 2
+    return 16.0 if kind_of(node).is_border else HEIGHT / 2
 
 
 def _text(text: str, length: int) -> str:
@@ -71,9 +64,10 @@ def _text(text: str, length: int) -> str:
 
 def _card(node: Node, graph: Graph, layout: Layout, shift: float) -> str:
     x, y = layout.x[node.name] + shift, _top(layout.layer[node.name]) + HEIGHT / 2
-    accent = _ACCENTS[node.type]
+    kind = kind_of(node)
+    accent = kind.accent
     tip = f"<title>{_text(node.description or node.name, 300)}</title>"
-    if node.type in (NodeType.START, NodeType.END):
+    if kind.is_border:
         return (
             f'<g>{tip}<rect x="{x - 52:.1f}" y="{y - 16:.1f}" width="104" height="32" rx="16" '
             f'fill="{accent}"/>'
@@ -81,12 +75,12 @@ def _card(node: Node, graph: Graph, layout: Layout, shift: float) -> str:
             f'fill="#ffffff">{_text(node.name, 14)}</text></g>'
         )
     left, top = x - WIDTH / 2, y - HEIGHT / 2
-    stack = _sheets(left, top, accent) if node.type is NodeType.FAN_OUT or node.batches is not None else ""
+    stack = _sheets(left, top, accent) if kind.has_items(node) else ""
     dash = ' stroke-dasharray="5 3"' if node.importance is Importance.OPTIONAL else ""
-    kind = str(node.type).replace("_", "-")
+    label = str(node.type).replace("_", "-")
     if node.importance is not Importance.CRITICAL:
-        kind = f"{kind} · {node.importance}"
-    about = " + ".join(task.handler for task in node.tasks) or node_details(node)
+        label = f"{label} · {node.importance}"
+    about = " + ".join(task.handler for task in node.tasks) or kind.details(node)
     return (
         f'<g>{tip}{stack}<rect x="{left:.1f}" y="{top:.1f}" width="{WIDTH:g}" height="{HEIGHT:g}" rx="8" '
         f'fill="{_CARD}" stroke="{accent}" stroke-width="1.2"{dash}/>'
@@ -94,7 +88,7 @@ def _card(node: Node, graph: Graph, layout: Layout, shift: float) -> str:
         f'<text x="{left + 14:.1f}" y="{top + 22:.1f}" font-size="13" font-weight="600" fill="{_INK}">'
         f"{_text(_numbered(node, graph), 28)}</text>"
         f'<text x="{left + 14:.1f}" y="{top + 40:.1f}" font-size="11" fill="{_FAINT}">'
-        f'<tspan fill="{accent}" font-weight="600">{kind}</tspan>  {_text(about, 33 - len(kind))}</text></g>'
+        f'<tspan fill="{accent}" font-weight="600">{label}</tspan>  {_text(about, 33 - len(label))}</text></g>'
     )
 
 
@@ -137,7 +131,7 @@ def _label(edge: Edge, graph: Graph, layout: Layout, shift: float) -> str:
     x, y = _points(edge, graph, layout, shift)[1]
     shown = shortened(edge.label, 34, tail=12)
     half, top = len(shown) * 2.9 + 8, y - 29
-    color = _FAINT if edge.label == OTHERWISE else _ACCENTS[NodeType.CONDITIONAL]
+    color = _FAINT if edge.label == OTHERWISE else kind_of(graph.nodes[edge.source]).accent
     return (
         f"<g><title>{escape(edge.label)}</title>"
         f'<rect x="{x - half:.1f}" y="{top:.1f}" width="{2 * half:.1f}" height="17" rx="8" fill="{_PAPER}" '

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast.define.definition import Definition
-from holdfast.define.drawing.edges import Edge, edges_from, node_details, shortened
+from holdfast.define.drawing.edges import Edge, edges_from, shortened
 from holdfast.define.graph import Graph, build_graph
-from holdfast.define.node import Importance, NodeType
-
-_BORDERS = (NodeType.START, NodeType.END)
+from holdfast.define.kinds import kind_of
+from holdfast.define.node import Importance
 
 
 def draw_text(definition: Definition, width: int = 80) -> str:
@@ -49,9 +48,10 @@ def _chain_order(graph: Graph) -> list[str]:
 def _node_line(graph: Graph, name: str, margin: int, names: int) -> str:
     node = graph.nodes[name]
     number = str(graph.stage_number(name) or "")
-    if node.type in _BORDERS:
+    kind = kind_of(node)
+    if kind.is_border:
         return f"  {'○':>{margin}} {name}"
-    details = node_details(node)
+    details = kind.details(node)
     if node.importance is not Importance.CRITICAL:
         details = f"{node.importance}; {details}" if details else str(node.importance)
     any_of = graph.any_of[name]

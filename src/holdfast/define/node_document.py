@@ -1,0 +1,76 @@
+"""The parts of a workflow file that nodes of several types have in common."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, WithJsonSchema
+
+from holdfast.define.fields import NAMES_SCHEMA, DocumentPart, Expression, Hours, Name, Names, one_or_many
+
+
+def _all_of(value: Any) -> Any:
+    return {"all_of": one_or_many(value)} if isinstance(value, str | list | tuple) else value
+
+
+def _lower(value: Any) -> Any:
+    return value.lower() if isinstance(value, str) else value
+
+
+def any_case(name: str) -> Any:
+    """A type may also be written as START or Start."""
+    return BeforeValidator(_lower), WithJsonSchema({"enum": [name, name.upper(), name.capitalize()]})
+
+
+class DependsOnDocument(DocumentPart):
+    """What a node waits for."""
+
+    all_of: Names | None = None
+    """All of these nodes."""
+
+    any_of: Names | None = None
+    """At least one of these nodes."""
+
+
+DependsOn = Annotated[
+    DependsOnDocument,
+    BeforeValidator(_all_of),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                *NAMES_SCHEMA["anyOf"],
+                {
+                    "type": "object",
+                    "properties": {"all_of": NAMES_SCHEMA, "any_of": NAMES_SCHEMA},
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]
+ImportanceName = Literal["critical", "important", "optional"]
+
+
+class RerunDocument(DocumentPart):
+    """What guards the tasks that have completed; those that failed may always run again."""
+
+    safe: Literal["always", "confirm", "never"] = "confirm"
+    """Whether they may run again: always, after a confirmation, or never. Default confirm."""
+
+    within_hours: Hours | None = None
+    """How long after they completed. Default: without limit."""
+
+
+class DeliverableDocument(DocumentPart):
+    """What a node makes that is of use by itself, whatever becomes of the rest of the job."""
+
+    name: Name
+    """What it is called; no other node delivers under that name."""
+
+    location: Expression | None = None
+    """Where it lies, such as "{{ inputs.region }}/": a template over `inputs`, `nodes` and `job`."""
+
+
+class NodeDocument(DocumentPart):
+    description: str | None = None
+    """What the node is for."""

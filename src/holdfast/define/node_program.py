@@ -1,0 +1,57 @@
+"""What of a node is evaluated at run time: its compiled templates and conditions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from holdfast.define.condition import Condition
+from holdfast.define.node import Node, TaskSpec
+from holdfast.define.template import Template, compile_template
+
+ROOTS = frozenset({"inputs", "input", "nodes", "job", "upstream"})
+ITEM_ROOTS = ROOTS | {"item", "index"}
+
+
+@dataclass(frozen=True, slots=True)
+class TaskProgram:
+    """What a worker is asked to run, with everything of it that is evaluated at run time."""
+
+    spec: TaskSpec
+    params: Template
+    limit_keys: tuple[Template | None, Template | None] = (None, None)
+    """The keys of its limits of concurrency and rate, where these are shared by a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeProgram:
+    """A node with everything of it that is evaluated at run time."""
+
+    node: Node
+    task: TaskProgram | None = None
+    source: Template | None = None
+    branches: tuple[tuple[Condition | None, tuple[str, ...]], ...] = ()
+    batches: TaskProgram | None = None
+    batch_size: Template | None = None
+    has_items: bool = False
+    """Whether it has many tasks, by number."""
+
+    def task_of(self, item: int) -> TaskProgram:
+        """What runs for an item, or as the node's own task, which is below all items."""
+        found = self.batches if self.batches is not None and item >= 0 else self.task
+        assert found is not None, f"node {self.node.name} runs no handler"
+        return found
+
+    @property
+    def items(self) -> TaskProgram:
+        """What runs for each of its items; where it has none, its own task."""
+        return self.task_of(0)
+
+
+def compile_task(task: TaskSpec, roots: frozenset[str], within: str = "") -> TaskProgram:
+    concurrency, rate = (
+        compile_template(limit.key, ROOTS, f"{within}{name}.key")
+        if limit is not None and limit.key is not None
+        else None
+        for name, limit in (("concurrency", task.concurrency), ("rate", task.rate))
+    )
+    return TaskProgram(task, compile_template(task.params, roots, f"{within}params"), (concurrency, rate))

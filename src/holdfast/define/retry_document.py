@@ -1,0 +1,147 @@
+"""How a workflow file says what happens after a failed attempt, and the Retry that it means."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from holdfast.define.bounds import MAX_RETRIES
+from holdfast.define.fields import Delay, DocumentPart, FailureCode
+from holdfast.define.retry import Backoff, Jitter, Retry
+from holdfast.define.source import Path, Report
+
+JitterName = Literal["none", "full", "equal"]
+
+
+class JitterRange(DocumentPart):
+    """A random time that is added to the pause."""
+
+    min_seconds: Delay = 0
+    """At least so much. Default 0."""
+
+    max_seconds: Delay
+    """At most so much."""
+
+
+def _jitter_form(value: Any) -> str:
+    return "<map>" if isinstance(value, dict) else "<name>"
+
+
+class RetryDocument(DocumentPart):
+    """How often and how soon a failed attempt is tried again."""
+
+    max_retries: Annotated[int, Field(ge=0, le=MAX_RETRIES)] | None = None
+    """How many times a failed attempt is tried again. Default 3; with a schedule, its length."""
+
+    max_attempts: Annotated[int, Field(ge=0, le=MAX_RETRIES)] | None = None
+    """The older spelling of max_retries: it counts the retries, without the first attempt."""
+
+    backoff: Literal["fixed", "linear", "exponential", "schedule"] | None = None
+    """How the pause grows from retry to retry. Default exponential."""
+
+    initial_delay_seconds: Delay | None = None
+    """The pause before the first retry. Default 1."""
+
+    max_delay_seconds: Delay | None = None
+    """The longest pause. Default 300."""
+
+    jitter: (
+        Annotated[
+            Annotated[JitterName, Tag("<name>")] | Annotated[JitterRange, Tag("<map>")],
+            Discriminator(_jitter_form),
+        ]
+        | None
+    ) = None
+    """How much of the pause is random: none, all of it, half of it, or a range that is added to it. Default full;
+    none with a schedule."""
+
+    schedule: Annotated[list[Delay], Field(min_length=1, max_length=MAX_RETRIES)] | None = None
+    """The pauses in seconds, one per retry; the last one serves all further retries."""
+
+    retry_on: Annotated[list[FailureCode], Field(min_length=1)] | None = None
+    """The codes that are retried; failures with another code are final. Default: all that are not permanent."""
+
+
+# What a node's retry takes over from its workflow's as a whole, or not at all.
+_RETRY_PARTS = (
+    ("max_retries", "max_attempts"),
+    ("backoff", "initial_delay_seconds", "max_delay_seconds", "schedule"),
+    ("jitter",),
+    ("retry_on",),
+)
+
+
+def node_retry(own: RetryDocument | None, workflow: RetryDocument | None, path: Path, report: Report) -> Retry:
+    """What the node says, then what the workflow says, then the defaults: limit, pauses, jitter and codes each."""
+    if own is not None:
+        normalise_retry(own, path, report)
+    merged: dict[str, Any] = {}
+    for part in _RETRY_PARTS:
+        for document in (own, workflow):
+            given = {key: getattr(document, key) for key in part if getattr(document, key, None) is not None}
+            if given:
+                merged |= given
+                break
+    # What does not fit together was reported where it stands.
+    return normalise_retry(RetryDocument.model_construct(**merged), path, Report(report.source))
+
+
+def normalise_retry(document: RetryDocument, path: Path, report: Report) -> Retry:
+    """A limit that is not given makes room for what is: it never contradicts the file."""
+    default = Retry()
+    schedule = tuple(float(pause) for pause in document.schedule or ())
+    max_retries = document.max_retries if document.max_retries is not None else document.max_attempts
+    if max_retries is None:
+        max_retries = len(schedule) if schedule else default.max_retries
+    initial = default.initial_delay_seconds
+    if document.initial_delay_seconds is not None:
+        initial = float(document.initial_delay_seconds)
+    longest = max(default.max_delay_seconds, initial, *schedule)
+    if document.max_delay_seconds is not None:
+        longest = float(document.max_delay_seconds)
+        if document.initial_delay_seconds is None:
+            initial = min(initial, longest)
+    _check_retry(document, initial, longest, path, report)
+    return Retry(
+        max_retries=max_retries,
+        backoff=Backoff.SCHEDULE if schedule else Backoff(document.backoff or default.backoff),
+        initial_delay_seconds=initial,
+        max_delay_seconds=longest,
+        jitter=_jitter(document, Jitter.NONE if schedule else default.jitter),
+        schedule=schedule,
+        jitter_seconds=_jitter_seconds(document),
+        retry_on=tuple(document.retry_on) if document.retry_on is not None else None,
+    )
+
+
+def _jitter(document: RetryDocument, default: Jitter) -> Jitter:
+    if isinstance(document.jitter, JitterRange):
+        return Jitter.RANGE
+    return Jitter(document.jitter) if document.jitter is not None else default
+
+
+def _jitter_seconds(document: RetryDocument) -> tuple[float, float]:
+    if not isinstance(document.jitter, JitterRange):
+        return (0.0, 0.0)
+    return (float(document.jitter.min_seconds), float(document.jitter.max_seconds))
+
+
+def _check_retry(document: RetryDocument, initial: float, longest: float, path: Path, report: Report) -> None:
+    if document.max_retries is not None and document.max_attempts is not None:
+        report.at_key((*path, "max_attempts"), "Give max_retries or max_attempts, not both: they mean the same.")
+    if initial > longest:
+        message = "'initial_delay_seconds' is greater than 'max_delay_seconds'."
+        report.at_value((*path, "initial_delay_seconds"), message)
+    least, most = _jitter_seconds(document)
+    if least > most:
+        report.at_value((*path, "jitter", "min_seconds"), "'min_seconds' is greater than 'max_seconds'.")
+    if document.schedule is None:
+        if document.backoff == "schedule":
+            report.at_value((*path, "backoff"), "The backoff 'schedule' needs the key 'schedule'.")
+        return
+    if document.backoff not in (None, "schedule"):
+        report.at_value((*path, "backoff"), "With a schedule the backoff is 'schedule'.", "Remove the key.")
+    for key in ("initial_delay_seconds", "max_delay_seconds"):
+        if getattr(document, key) is not None:
+            report.at_key((*path, key), f"'{key}' has no meaning beside a schedule.", "Remove the key.")

@@ -1,0 +1,150 @@
+"""How a workflow file says what a worker runs, and the TaskSpec that it means."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from holdfast.define import output_schema
+from holdfast.define.bounds import MAX_RULES
+from holdfast.define.failures import ErrorRule
+from holdfast.define.fields import DocumentPart, Expression, FailureCode, Limit, Name, Seconds, float_or_none, stripped
+from holdfast.define.gates import Concurrency, Rate
+from holdfast.define.node import TaskSpec
+from holdfast.define.plain import canonical_size
+from holdfast.define.retry_document import RetryDocument, node_retry
+from holdfast.define.source import Path, Report, did_you_mean
+from holdfast.errors import FailureClass
+
+MAX_PARAMS_BYTES = 256 * 1024
+
+
+class ErrorRuleDocument(DocumentPart):
+    """What a failure means that contains a text or ended with an exit code; the first rule that fits decides."""
+
+    match: Expression | None = None
+    """A text that the failure's message or the attempt's log contains, in upper or lower case."""
+
+    exit_code: Annotated[int, Field(ge=0, le=255)] | None = None
+    """The exit code of the command that failed; 128 + n where signal n ended it."""
+
+    failure_class: Annotated[Literal["transient", "permanent"], Field(alias="class")]
+    """Whether another attempt may succeed."""
+
+    code: FailureCode | None = None
+    """The code that the failure gets, unless the handler gave one."""
+
+
+class ConcurrencyDocument(DocumentPart):
+    """How many tasks may run at once."""
+
+    limit: Limit
+    """At most so many at once."""
+
+    key: Expression | None = None
+    """What shares the limit, such as "{{ inputs.region }}": all tasks of the tenant with the same key, of whatever
+    workflow. Without it the limit is the node's own, over all jobs."""
+
+
+class RateDocument(DocumentPart):
+    """How many tasks may begin in a time."""
+
+    limit: Limit
+    """At most so many."""
+
+    per_seconds: Seconds = 1
+    """In so many seconds. Default 1."""
+
+    key: Expression | None = None
+    """What shares the limit, such as "{{ inputs.account }}". Without it the limit is the node's own, over all jobs."""
+
+
+class Work(DocumentPart):
+    """What a worker is asked to run."""
+
+    queue: Name | None = None
+    """The queue that the work is sent to. Default `default`."""
+
+    params: dict[str, Any] | None = None
+    """The handler's arguments; texts may hold templates such as "{{ inputs.region }}"."""
+
+    timeout_seconds: Seconds | None = None
+    """How long one attempt may run, from its start. Default 3600."""
+
+    queue_timeout_seconds: Seconds | None = None
+    """How long the work may wait in its queue. Default: without limit."""
+
+    retry: RetryDocument | None = None
+    """What happens after a failed attempt. Default: the workflow's."""
+
+    errors: Annotated[list[ErrorRuleDocument], Field(min_length=1, max_length=MAX_RULES)] | None = None
+    """What failures mean that their handler does not name; the first rule that fits decides."""
+
+    breaker: Name | None = None
+    """The breaker, declared under `breakers`, whose dependency the handler needs."""
+
+    concurrency: ConcurrencyDocument | None = None
+    """How many of these tasks may run at once."""
+
+    rate: RateDocument | None = None
+    """How many of these tasks may begin in a time."""
+
+    output_schema: dict[str, Any] | None = None
+    """A JSON Schema (2020-12) that every output must keep; one that does not is a permanent failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowDefaults:
+    """What the nodes of a workflow take from its head."""
+
+    retry: RetryDocument | None
+    breakers: Collection[str]
+
+
+def task_spec(work: Work, handler: str, defaults: WorkflowDefaults, path: Path, report: Report) -> TaskSpec:
+    params = work.params or {}
+    if canonical_size(params) > MAX_PARAMS_BYTES:
+        report.at_key((*path, "params"), f"The params are larger than {MAX_PARAMS_BYTES // 1024} KiB.")
+    return TaskSpec(
+        handler=handler,
+        queue=work.queue if work.queue is not None else "default",
+        params=params,
+        timeout_seconds=3600.0 if work.timeout_seconds is None else float(work.timeout_seconds),
+        queue_timeout_seconds=float_or_none(work.queue_timeout_seconds),
+        retry=node_retry(work.retry, defaults.retry, (*path, "retry"), report),
+        errors=tuple(_rule(rule, (*path, "errors", index), report) for index, rule in enumerate(work.errors or ())),
+        breaker=_declared_breaker(work, defaults, path, report),
+        concurrency=Concurrency(work.concurrency.limit, stripped(work.concurrency.key)) if work.concurrency else None,
+        rate=Rate(work.rate.limit, float(work.rate.per_seconds), stripped(work.rate.key)) if work.rate else None,
+        output_schema=_output_schema(work, path, report),
+    )
+
+
+def _output_schema(work: Work, path: Path, report: Report) -> dict[str, Any] | None:
+    """An empty schema asks for nothing."""
+    if not work.output_schema:
+        return None
+    for problem in output_schema.problems(work.output_schema):
+        report.at_value((*path, "output_schema", *problem.path), problem.message, problem.suggestion)
+    return work.output_schema
+
+
+def _declared_breaker(work: Work, defaults: WorkflowDefaults, path: Path, report: Report) -> str | None:
+    if work.breaker is not None and work.breaker not in defaults.breakers:
+        suggestion = did_you_mean(work.breaker, defaults.breakers) or "Declare it under 'breakers'."
+        report.at_value((*path, "breaker"), f"There is no breaker '{work.breaker}'.", suggestion)
+    return work.breaker
+
+
+def _rule(document: ErrorRuleDocument, path: Path, report: Report) -> ErrorRule:
+    if document.match is None and document.exit_code is None:
+        report.at_value(path, "The rule fits everything.", "Give it 'match', 'exit_code', or both.")
+    return ErrorRule(
+        failure_class=FailureClass(document.failure_class),
+        match=document.match,
+        exit_code=document.exit_code,
+        code=document.code,
+    )
