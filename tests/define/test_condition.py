@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from holdfast.define.condition import branch_condition, compile_condition, map_condition, normalise_condition
 from holdfast.define.expression import ROOTS, ExpressionSyntaxError
-from holdfast.define.grammar import MAX_SOURCE_CHARS, Parser
+from holdfast.define.parser import Parser
+from holdfast.define.tokens import MAX_SOURCE_CHARS
 from holdfast.errors import TemplateError
 
 SCOPE: dict[str, Any] = {

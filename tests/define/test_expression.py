@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from holdfast.define.expression import ROOTS, ExpressionSyntaxError, compile_expression
 from holdfast.define.filters import FILTERS
-from holdfast.define.grammar import MAX_DEPTH, MAX_NODES, MAX_SOURCE_CHARS
 from holdfast.define.operators import MAX_INTEGER, MAX_TEXT_CHARS
+from holdfast.define.parser import MAX_DEPTH, MAX_NODES
+from holdfast.define.tokens import MAX_SOURCE_CHARS
 from holdfast.errors import TemplateError
 
 SCOPE: dict[str, Any] = {

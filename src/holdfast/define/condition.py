@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from holdfast.define.expression import ROOTS, Expression, ExpressionSyntaxError, Path, compile_expression
-from holdfast.define.grammar import Parser
+from holdfast.define.parser import Parser
 from holdfast.define.tree import Literal
 
 DEFAULT_BRANCH = "default"

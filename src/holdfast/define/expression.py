@@ -1,4 +1,4 @@
-"""A parsed expression that can be evaluated: the tree of grammar.py compiled to closures, once, at load.
+"""A parsed expression that can be evaluated: the tree of parser.py compiled to closures, once, at load.
 
 The language has Jinja's surface and none of its reach: literals, paths into a given scope, operators, tests
 and the filters of filters.py. A path finds keys of mappings and items of lists, never attributes, so that
@@ -12,7 +12,6 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from holdfast.define.filters import FILTERS
-from holdfast.define.grammar import ROOTS, ExpressionSyntaxError, Parser
 from holdfast.define.operators import (
     OPERATORS,
     TESTS,
@@ -23,6 +22,8 @@ from holdfast.define.operators import (
     negate,
     slice_of,
 )
+from holdfast.define.parser import ROOTS, Parser
+from holdfast.define.tokens import ExpressionSyntaxError
 from holdfast.define.tree import (
     Binary,
     Choice,

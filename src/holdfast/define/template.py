@@ -12,8 +12,8 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from holdfast.define.expression import Expression, ExpressionSyntaxError, Path, compile_embedded
-from holdfast.define.grammar import refuse_whitespace_control
 from holdfast.define.operators import Budget, EvaluationError, to_text
+from holdfast.define.parser import refuse_whitespace_control
 
 # Deeper params are a mistake or an attack; compiling and rendering recurse once or twice a level.
 MAX_DEPTH = 64

@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from holdfast.define.filters import FILTERS
 from holdfast.define.operators import MAX_INTEGER, TESTS
+from holdfast.define.tokens import HINTS, ExpressionSyntaxError, TokenReader
 from holdfast.define.tree import (
     Binary,
     Choice,
@@ -31,8 +32,6 @@ from holdfast.define.tree import (
     children,
 )
 
-# Nobody reads a longer expression, and every bound below follows from a short one.
-MAX_SOURCE_CHARS = 4096
 # Parsing takes at most six Python frames a level, evaluating two: far from Python's limit, whoever calls.
 MAX_DEPTH = 64
 # Keeps the work of one evaluation small even when each step is cheap.
@@ -43,30 +42,6 @@ ALIASES = {"input": "inputs"}
 _ONLY_IN_ITEMS = {"item", "index"}
 
 
-class ExpressionSyntaxError(ValueError):
-    """A text is not an expression.
-
-    `position` is the 0-based offset in the text; inside params, `path` holds the keys that lead to it.
-    """
-
-    def __init__(self, message: str, position: int, suggestion: str | None = None) -> None:
-        super().__init__(f"{message} {suggestion}" if suggestion else message)
-        self.message = message
-        self.position = position
-        self.suggestion = suggestion
-        self.path: tuple[str | int, ...] = ()
-
-
-_TOKEN_PARTS = r"""
-    (?P<space>[ \t\r\n]+)
-  | (?P<number>{number})
-  | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
-  | (?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
-  | (?P<symbol>\*\*|//|==|!=|<=|>=|[-+*/%~<>=|.,:()\[\]{{}}])
-"""
-_TOKEN = re.compile(_TOKEN_PARTS.format(number=r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"), re.VERBOSE | re.DOTALL)
-# After a dot, `a.0.5` is two indexes, not the number 0.5.
-_TOKEN_AFTER_DOT = re.compile(_TOKEN_PARTS.format(number="[0-9]+"), re.VERBOSE | re.DOTALL)
 _KEYWORD_ARGUMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)[ \t\r\n]*=(?!=)")
 _IN = re.compile(r"[ \t\r\n]+in(?![A-Za-z0-9_])")
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|(.))", re.DOTALL)
@@ -82,23 +57,18 @@ _BINDING |= {"*": 7, "/": 7, "//": 7, "%": 7, "**": 9}
 _NOT_BINDING, _NEGATIVE_BINDING = 3, 8
 
 
-class Parser:
+class Parser(TokenReader):
     """Reads one expression from `text`, beginning at `start`.
 
     With `braces`, `{{ … }}` is an operand, and `operands` notes where each stood.
     """
 
     def __init__(self, text: str, allowed_roots: AbstractSet[str], *, start: int = 0, braces: bool = False) -> None:
-        self.text = text
+        super().__init__(text, start)
         self.operands: list[tuple[int, int]] = []
         self._allowed_roots = allowed_roots
-        self._start = start
         self._braces = braces
         self._depth = 0
-        self._end = min(len(text), start + MAX_SOURCE_CHARS + 1)
-        self._kind = self._token = ""
-        self._position = self._next = start
-        self._advance()
 
     def parse_all(self) -> Tree:
         """The whole text as one expression."""
@@ -118,6 +88,9 @@ class Parser:
             raise
         return self._bounded(tree), end
 
+    def _too_deep(self, position: int | None = None) -> NoReturn:
+        self._fail(f"The expression is nested too deeply (more than {MAX_DEPTH} levels).", position)
+
     def _bounded(self, tree: Tree) -> Tree:
         """Left-leaning chains grow deep without nesting, so the finished tree is measured once more."""
         level, depth, seen = [tree], 0, 0
@@ -129,81 +102,6 @@ class Parser:
         if seen > MAX_NODES:
             self._fail(f"The expression has too many parts (more than {MAX_NODES}).", self._start)
         return tree
-
-    # Tokens
-
-    def _advance(self) -> None:
-        if self._kind == "end":
-            return
-        pattern = _TOKEN_AFTER_DOT if self._token == "." and self._kind == "symbol" else _TOKEN
-        while True:
-            self._position = self._next
-            if self._position - self._start > MAX_SOURCE_CHARS:
-                self._fail(f"An expression may have at most {MAX_SOURCE_CHARS} characters.", self._start)
-            if self._position == self._end:
-                self._kind, self._token = "end", ""
-                return
-            match = pattern.match(self.text, self._position, self._end)
-            if match is None:
-                self._bad_character()
-            self._next = match.end()
-            if match.lastgroup != "space":
-                break
-        self._kind, self._token = str(match.lastgroup), match.group()
-        if self._kind == "number" and pattern is _TOKEN:
-            self._check_number()
-
-    def _bad_character(self) -> NoReturn:
-        character = self.text[self._position]
-        if character in "'\"":
-            if self._end < len(self.text):
-                self._fail(f"An expression may have at most {MAX_SOURCE_CHARS} characters.", self._start)
-            self._fail("This quote is never closed.")
-        hint = _HINTS.get(character) or (None if character.isascii() else _HINTS["other letters"])
-        self._fail(f"{character!r} is not part of the language.", suggestion=hint)
-
-    def _check_number(self) -> None:
-        following = self.text[self._next : self._next + 1]
-        leading_zero = len(self._token) > 1 and self._token[0] == "0" and self._token[1].isdigit()
-        if leading_zero or following == "_" or following == "." or following.isalnum():
-            self._fail(
-                "This is not a number.",
-                suggestion="Numbers are written like 12, 0.5 or 1e6; texts need quotes.",
-            )
-
-    def _at(self, *tokens: str) -> bool:
-        return self._kind in ("symbol", "name") and self._token in tokens
-
-    def _take(self, token: str) -> bool:
-        if self._at(token):
-            self._advance()
-            return True
-        return False
-
-    def _expect(self, token: str) -> None:
-        if not self._take(token):
-            self._unexpected(f"'{token}'")
-
-    def _closing_braces(self) -> int:
-        if not (self._at("}") and self.text.startswith("}}", self._position)):
-            self._unexpected("'}}'")
-        return self._position + 2
-
-    # Errors
-
-    def _fail(self, message: str, position: int | None = None, suggestion: str | None = None) -> NoReturn:
-        raise ExpressionSyntaxError(message, self._position if position is None else position, suggestion)
-
-    def _too_deep(self, position: int | None = None) -> NoReturn:
-        self._fail(f"The expression is nested too deeply (more than {MAX_DEPTH} levels).", position)
-
-    def _unexpected(self, expected: str) -> NoReturn:
-        if self._at("=", "("):
-            self._fail(f"'{self._token}' is not part of the language here.", suggestion=_HINTS[self._token])
-        found = "the end" if self._kind == "end" else f"'{self._token[:40]}'"
-        self._fail(f"Expected {expected}, found {found}.")
-
-    # Grammar
 
     def _expression(self) -> Tree:
         tree = self._operation(0)
@@ -309,7 +207,7 @@ class Parser:
         if name in _CONSTANTS:
             return Literal(_CONSTANTS[name])
         if self._at("("):
-            self._fail(f"There is no function '{name[:40]}'.", position, _HINTS["("])
+            self._fail(f"There is no function '{name[:40]}'.", position, HINTS["("])
         root = ALIASES.get(name, name)
         if root not in self._allowed_roots:
             self._unknown_name(name, position)
@@ -368,7 +266,7 @@ class Parser:
             elif self._take("["):
                 tree = self._index(tree)
             elif self._at("("):
-                self._fail("Nothing can be called.", suggestion=_HINTS["("])
+                self._fail("Nothing can be called.", suggestion=HINTS["("])
             else:
                 return tree
 
@@ -454,15 +352,6 @@ class Parser:
             if not self._at(")"):
                 self._expect(",")
         return arguments
-
-
-_HINTS = {
-    "=": "Compare with '=='.",
-    "(": "There are no functions and no methods; a filter is written: value | name.",
-    "&": "Join conditions with 'and'.",
-    "!": "Negate with 'not'.",
-    "other letters": 'A key with other letters is written in brackets: item["größe"].',
-}
 
 
 def _negative(operand: Tree) -> Tree:
