@@ -187,3 +187,16 @@ def test_a_definition_is_not_changed_by_what_happens_to_its_params_later() -> No
     task = definition.node("a").task
     assert task is not None
     assert task.params == {"list": [1]}
+
+
+def test_an_option_that_does_not_exist_is_refused_at_once() -> None:
+    flow = Workflow("w")
+    with pytest.raises(TypeError, match="'a' got an unexpected keyword argument 'retrys'"):
+        flow.task("a", handler="echo", retrys=3)  # type: ignore[call-arg]
+
+
+def test_an_option_of_none_is_as_if_it_were_left_out() -> None:
+    flow, plain = Workflow("w"), Workflow("w")
+    flow.task("a", handler="echo", params=None, retry=None, after=None, next=None, queue=None, importance=None)
+    plain.task("a", handler="echo")
+    assert flow.definition() == plain.definition()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from holdfast.define.definition import Definition, Input
 from holdfast.define.failures import ErrorRule
@@ -11,12 +11,35 @@ from holdfast.define.load import check_source, valid
 from holdfast.define.plain import faults
 from holdfast.define.retry import Retry
 from holdfast.define.source import Source, path_text
+from holdfast.define.work_document import Work
 from holdfast.errors import Detail
 
 Names = str | Sequence[str] | None
 Handler = str | Callable[..., Any]
 
 _UNSET: Any = object()
+
+
+class TaskOptions(TypedDict, total=False):
+    """What `task`, `fan_out` and `fan_in` have in common: the keys of a file, but for `after` and `after_any`."""
+
+    params: Mapping[str, Any] | None
+    queue: str | None
+    timeout_seconds: float | None
+    queue_timeout_seconds: float | None
+    retry: Retry | Mapping[str, Any] | None
+    errors: Sequence[ErrorRule | Mapping[str, Any]] | None
+    breaker: str | None
+    concurrency: Mapping[str, Any] | None
+    rate: Mapping[str, Any] | None
+    output_schema: Mapping[str, Any] | None
+    importance: str | None
+    deliverable: Mapping[str, Any] | None
+    rerun: Mapping[str, Any] | None
+    next: Names
+    after: Names
+    after_any: Names
+    description: str | None
 
 
 class Workflow:
@@ -43,7 +66,7 @@ class Workflow:
         """The functions that were given as handlers, by name."""
         self._problems: list[Detail] = []
         self._nodes: dict[str, dict[str, Any]] = {}
-        self._head = _given(
+        self._head = _without_none(
             workflow_id=workflow_id,
             version=version,
             name=name,
@@ -69,51 +92,10 @@ class Workflow:
     ) -> str:
         return self._add(name, type="end", depends_on=_depends_on(after, after_any), description=description)
 
-    def task(
-        self,
-        name: str,
-        *,
-        handler: Handler,
-        params: Mapping[str, Any] | None = None,
-        after: Names = None,
-        after_any: Names = None,
-        next: Names = None,
-        queue: str | None = None,
-        timeout_seconds: float | None = None,
-        queue_timeout_seconds: float | None = None,
-        retry: Retry | Mapping[str, Any] | None = None,
-        errors: Sequence[ErrorRule | Mapping[str, Any]] | None = None,
-        breaker: str | None = None,
-        concurrency: Mapping[str, Any] | None = None,
-        rate: Mapping[str, Any] | None = None,
-        output_schema: Mapping[str, Any] | None = None,
-        importance: str | None = None,
-        deliverable: Mapping[str, Any] | None = None,
-        rerun: Mapping[str, Any] | None = None,
-        description: str | None = None,
-    ) -> str:
-        """One piece of work for a worker."""
-        return self._add(
-            name,
-            type="task",
-            handler=self._handler(name, handler),
-            params=params,
-            queue=queue or _own_queue(handler),
-            timeout_seconds=timeout_seconds,
-            queue_timeout_seconds=queue_timeout_seconds,
-            retry=_retry(retry),
-            errors=_errors(errors),
-            breaker=breaker,
-            concurrency=concurrency,
-            rate=rate,
-            output_schema=output_schema,
-            importance=importance,
-            deliverable=deliverable,
-            rerun=rerun,
-            next=_names(next),
-            depends_on=_depends_on(after, after_any),
-            description=description,
-        )
+    def task(self, name: str, *, handler: Handler, **options: Unpack[TaskOptions]) -> str:
+        """One piece of work for a worker. The options are those of TaskOptions."""
+        work, keys = self._keys(name, handler, options)
+        return self._add(name, type="task", **work, **keys)
 
     def fan_out(
         self,
@@ -121,53 +103,23 @@ class Workflow:
         *,
         source: str,
         handler: Handler,
-        params: Mapping[str, Any] | None = None,
-        after: Names = None,
-        after_any: Names = None,
-        next: Names = None,
-        queue: str | None = None,
-        timeout_seconds: float | None = None,
-        queue_timeout_seconds: float | None = None,
-        retry: Retry | Mapping[str, Any] | None = None,
-        errors: Sequence[ErrorRule | Mapping[str, Any]] | None = None,
-        breaker: str | None = None,
-        concurrency: Mapping[str, Any] | None = None,
-        rate: Mapping[str, Any] | None = None,
-        output_schema: Mapping[str, Any] | None = None,
         tolerate: Mapping[str, Any] | None = None,
         on_item_failure: str | None = None,
-        importance: str | None = None,
-        deliverable: Mapping[str, Any] | None = None,
-        rerun: Mapping[str, Any] | None = None,
-        description: str | None = None,
+        **options: Unpack[TaskOptions],
     ) -> str:
-        """One task per item of `source`; the params also see `item` and `index`."""
-        task = _given(
-            handler=self._handler(name, handler),
-            params=params,
-            queue=queue or _own_queue(handler),
-            timeout_seconds=timeout_seconds,
-            queue_timeout_seconds=queue_timeout_seconds,
-            retry=_retry(retry),
-            errors=_errors(errors),
-            breaker=breaker,
-            concurrency=concurrency,
-            rate=rate,
-            output_schema=output_schema,
-        )
+        """One task per item of `source`; the params also see `item` and `index`.
+
+        The options are those of TaskOptions.
+        """
+        work, keys = self._keys(name, handler, options)
         return self._add(
             name,
             type="fan_out",
             source=source,
-            task=task,
+            task=_without_none(**work),
             tolerate=tolerate,
             on_item_failure=on_item_failure,
-            importance=importance,
-            deliverable=deliverable,
-            rerun=rerun,
-            next=_names(next),
-            depends_on=_depends_on(after, after_any),
-            description=description,
+            **keys,
         )
 
     def fan_in(
@@ -177,48 +129,15 @@ class Workflow:
         aggregation: str | None = None,
         handler: Handler | None = None,
         batch: Mapping[str, Any] | None = None,
-        params: Mapping[str, Any] | None = None,
-        after: Names = None,
-        after_any: Names = None,
-        next: Names = None,
-        queue: str | None = None,
-        timeout_seconds: float | None = None,
-        queue_timeout_seconds: float | None = None,
-        retry: Retry | Mapping[str, Any] | None = None,
-        errors: Sequence[ErrorRule | Mapping[str, Any]] | None = None,
-        breaker: str | None = None,
-        concurrency: Mapping[str, Any] | None = None,
-        rate: Mapping[str, Any] | None = None,
-        output_schema: Mapping[str, Any] | None = None,
-        importance: str | None = None,
-        deliverable: Mapping[str, Any] | None = None,
-        rerun: Mapping[str, Any] | None = None,
-        description: str | None = None,
+        **options: Unpack[TaskOptions],
     ) -> str:
-        """Brings the items of the fan-out before it together; with `batch={"handler": f, "size": 100}` page by page."""
-        return self._add(
-            name,
-            type="fan_in",
-            aggregation=aggregation,
-            handler=self._handler(name, handler) if handler is not None else None,
-            batch=self._batch(name, batch) if batch is not None else None,
-            params=params,
-            queue=queue or _own_queue(handler),
-            timeout_seconds=timeout_seconds,
-            queue_timeout_seconds=queue_timeout_seconds,
-            retry=_retry(retry),
-            errors=_errors(errors),
-            breaker=breaker,
-            concurrency=concurrency,
-            rate=rate,
-            output_schema=output_schema,
-            importance=importance,
-            deliverable=deliverable,
-            rerun=rerun,
-            next=_names(next),
-            depends_on=_depends_on(after, after_any),
-            description=description,
-        )
+        """Brings the items of the fan-out before it together; with `batch={"handler": f, "size": 100}` page by page.
+
+        The options are those of TaskOptions.
+        """
+        work, keys = self._keys(name, handler, options)
+        batch_keys = self._batch(name, batch) if batch is not None else None
+        return self._add(name, type="fan_in", aggregation=aggregation, batch=batch_keys, **work, **keys)
 
     def conditional(
         self,
@@ -264,17 +183,34 @@ class Workflow:
     def _add(self, name: str, **keys: Any) -> str:
         if name in self._nodes:
             self._problems.append(Detail(f"The node '{name}' is added twice.", path=f"nodes.{name}"))
-        self._nodes[name] = _given(**keys)
+        self._nodes[name] = _without_none(**keys)
         return name
 
+    def _keys(self, node: str, handler: Handler | None, options: TaskOptions) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The keys of what a worker runs, and those of the node around it."""
+        unknown = options.keys() - TaskOptions.__annotations__.keys()
+        if unknown:
+            raise TypeError(f"The node '{node}' got an unexpected keyword argument '{min(unknown)}'.")
+        keys: dict[str, Any] = {
+            **options,
+            "queue": options.get("queue") or _own_queue(handler),
+            "retry": _retry(options.get("retry")),
+            "errors": _errors(options.get("errors")),
+            "next": _names(options.get("next")),
+            "depends_on": _depends_on(options.get("after"), options.get("after_any")),
+        }
+        work = {key: keys.get(key) for key in Work.model_fields}
+        work["handler"] = self._handler(node, handler) if handler is not None else None
+        return work, {key: value for key, value in keys.items() if key not in (*work, "after", "after_any")}
+
     def _batch(self, node: str, batch: Mapping[str, Any]) -> dict[str, Any]:
-        given = dict(batch)
-        if "handler" in given:
-            own_queue = _own_queue(given["handler"])
-            given["handler"] = self._handler(f"{node}.batch", given["handler"])
+        keys = dict(batch)
+        if "handler" in keys:
+            own_queue = _own_queue(keys["handler"])
+            keys["handler"] = self._handler(f"{node}.batch", keys["handler"])
             if own_queue is not None:
-                given.setdefault("queue", own_queue)
-        return given | _given(retry=_retry(given.get("retry")), errors=_errors(given.get("errors")))
+                keys.setdefault("queue", own_queue)
+        return keys | _without_none(retry=_retry(keys.get("retry")), errors=_errors(keys.get("errors")))
 
     def _handler(self, node: str, handler: Handler) -> Any:
         if isinstance(handler, str):
@@ -311,7 +247,7 @@ def _own_queue(handler: Any) -> str | None:
     return getattr(getattr(handler, "__holdfast_handler__", None), "queue", None)
 
 
-def _given(**keys: Any) -> dict[str, Any]:
+def _without_none(**keys: Any) -> dict[str, Any]:
     return {key: value for key, value in keys.items() if value is not None}
 
 
@@ -320,7 +256,7 @@ def _names(names: Names) -> Any:
 
 
 def _depends_on(after: Names, after_any: Names) -> dict[str, Any] | None:
-    return _given(all_of=_names(after), any_of=_names(after_any)) or None
+    return _without_none(all_of=_names(after), any_of=_names(after_any)) or None
 
 
 def _retry(retry: Retry | Mapping[str, Any] | None) -> Any:
@@ -337,7 +273,7 @@ def _retry(retry: Retry | Mapping[str, Any] | None) -> Any:
 def _errors(rules: Sequence[ErrorRule | Mapping[str, Any]] | None) -> Any:
     if rules is None:
         return None
-    return [_given(**rule.to_json()) if isinstance(rule, ErrorRule) else rule for rule in rules]
+    return [_without_none(**rule.to_json()) if isinstance(rule, ErrorRule) else rule for rule in rules]
 
 
 def _input(declared: Mapping[str, Any] | Input) -> Any:
