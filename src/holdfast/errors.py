@@ -3,24 +3,24 @@
 HoldfastError                something that a person can act on; becomes the problem object
 ├── InvalidDefinition        a workflow file or builder is wrong (all its errors at once)
 ├── InvalidInput             inputs, flags or settings are wrong
-├── Refused                  the state forbids it: wrong status, other body under the same key
-│   └── BacklogFull          a tenant has as many open jobs as it may have
+├── Refused                  the job's state does not allow it, or the key belongs to another submission
+│   └── BacklogFull          a tenant has reached its limit of open jobs
 ├── NotFound                 no such job, workflow or file
-├── PayloadRefused           a value is larger than anything may be
-├── PayloadUnavailable       a large value cannot be stored, or not be read where it should lie
+├── PayloadRefused           a value is larger than the limit
+├── PayloadUnavailable       a large value cannot be written to or read from the object store
 ├── Unreachable              the database or server does not answer
-│   ├── SchemaMismatch       it answers, but its schema is not ours
-│   └── Locked               it answers, but another session keeps a row locked
+│   ├── SchemaMismatch       it answers, but its schema belongs to another version
+│   └── Locked               it answers, but another session holds a lock
 ├── Unusable                 a directory, a file or a stream that the command needs cannot be used
 └── TemplateError            an expression failed while a job ran
-LostRace                     someone else won; the loser forgets what it knew and reads again
+LostRace                     another process was first; this one forgets what it read and reads again
 ├── Fenced                   this process is no longer the owner or the holder
-└── HistoryChanged           the database is not, or may not be, as this process remembers it
+└── HistoryChanged           the database may lack commits that this process remembers
 HandlerFailure               raised by handlers, on purpose
 ├── Permanent                never tried again
-├── Transient                tried again while the budget lasts
-│   └── RetryAfter           tried again not before the given number of seconds
-└── DependencyDown           tried again when what it needs is well again; spends nothing
+├── Transient                tried again while retries are left
+│   └── RetryAfter           tried again after a number of seconds
+└── DependencyDown           tried again when the dependency works again; uses no retry
 Bug                          our own mistake; never caught, never hidden
 """
 
@@ -36,17 +36,17 @@ from holdfast.masking import masked
 
 CODE_PATTERN = re.compile(r"^[A-Z][A-Z0-9_]{0,99}\Z")
 QUOTED_LENGTH = 100
-"""How much of a name or value a sentence quotes."""
+"""How many characters of a name or value a message quotes."""
 SENTENCE_LENGTH = 2000
 
 
 def cut(text: str, length: int = QUOTED_LENGTH) -> str:
-    """No more of a text that somebody gave us than anybody reads."""
+    """The text, shortened for a message."""
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 class Code(StrEnum):
-    """Why an attempt, a node or a job failed, in one word that never changes its meaning."""
+    """Why an attempt, a node or a job failed. A code never changes its meaning."""
 
     HANDLER_ERROR = "HANDLER_ERROR"
     TIMEOUT = "TIMEOUT"
@@ -67,7 +67,7 @@ class Code(StrEnum):
 
 
 class FailureClass(StrEnum):
-    """Whether another attempt may end otherwise."""
+    """Whether another attempt may succeed."""
 
     TRANSIENT = "transient"
     PERMANENT = "permanent"
@@ -91,7 +91,7 @@ class ExitCode:
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """One place that is wrong: where it is, what is wrong with it, what was probably meant."""
+    """One mistake: where it is, what is wrong, and what was probably meant."""
 
     message: str
     file: str | None = None
@@ -101,7 +101,7 @@ class Detail:
     suggestion: str | None = None
 
     def __post_init__(self) -> None:
-        """Whatever is quoted in it, it stays readable."""
+        """Shortens texts that quote too much."""
         for name in ("message", "path", "suggestion"):
             text = getattr(self, name)
             if text is not None and len(text) > SENTENCE_LENGTH:
@@ -152,7 +152,7 @@ class HoldfastError(Exception):
         errors: Sequence[Detail] = (),
         instance: str | None = None,
     ) -> None:
-        # Every reader of the error is served here: the terminal, a log, a job's reason, a program that catches it.
+        # Masked once for all readers: the terminal, a log, a job's reason, a program that catches the error.
         self.message = cut(masked(message), SENTENCE_LENGTH)
         super().__init__(self.message)
         self.remedy = cut(masked(remedy), SENTENCE_LENGTH) if remedy is not None else None
@@ -194,13 +194,13 @@ class Refused(HoldfastError):
 
 class BacklogFull(Refused):
     code = "BACKLOG_FULL"
-    title = "The tenant has as many open jobs as it may have"
+    title = "The tenant has reached its limit of open jobs"
     http_status = 429
 
 
 class NotFound(HoldfastError):
     code = "NOT_FOUND"
-    title = "There is no such thing"
+    title = "Not found"
     http_status = 404
     exit_code = ExitCode.NOT_FOUND
 
@@ -213,14 +213,14 @@ class PayloadRefused(HoldfastError):
 
 class PayloadUnavailable(HoldfastError):
     code = "PAYLOAD_UNAVAILABLE"
-    title = "A payload is out of reach"
+    title = "A payload cannot be read or written"
     http_status = 503
     exit_code = ExitCode.UNREACHABLE
 
 
 class Unreachable(HoldfastError):
     code = "UNREACHABLE"
-    title = "The database or server is out of reach"
+    title = "The database or server cannot be reached"
     http_status = 503
     exit_code = ExitCode.UNREACHABLE
 
@@ -253,7 +253,7 @@ class TemplateError(HoldfastError):
 
 
 class LostRace(Exception):
-    """Someone else won. Forget what was known, read again."""
+    """Another process was first. Forget what was read, and read it again."""
 
 
 class Fenced(LostRace):
@@ -261,7 +261,7 @@ class Fenced(LostRace):
 
 
 class HistoryChanged(LostRace):
-    """The database may have another history than the one that was remembered: nothing that was remembered counts."""
+    """The database may lack commits that this process remembers: everything has to be read again."""
 
 
 class Bug(Exception):
@@ -286,7 +286,7 @@ class Permanent(HandlerFailure):
 
 
 class Transient(HandlerFailure):
-    """Another attempt may succeed: it is retried while the budget lasts."""
+    """Another attempt may succeed: it is retried while retries are left."""
 
     failure_class = FailureClass.TRANSIENT
 
@@ -300,7 +300,7 @@ class RetryAfter(Transient):
 
 
 class DependencyDown(HandlerFailure):
-    """Something that the task needs is down: the task waits, behind its breaker if it has one, and spends no retry."""
+    """A dependency of the task is down: the task waits, behind its breaker if it has one, and uses no retry."""
 
     failure_class = FailureClass.TRANSIENT
 
@@ -311,10 +311,10 @@ class DependencyDown(HandlerFailure):
 
 @dataclass(frozen=True, slots=True)
 class ErrorCode:
-    """A code that an app declares in a module of handlers: what it means for a retry, and what people are told.
+    """A failure code that an app declares in a module of handlers: whether it is retried, and the message people see.
 
-    `raise NOT_PDF()` or `raise NOT_PDF("it begins with GIF89a")`. A nuance that only its operators should see names
-    the `public` code under which everybody else sees it.
+    `raise NOT_PDF()` or `raise NOT_PDF("it begins with GIF89a")`. A code for operators only names the
+    `public` code that other people see instead.
     """
 
     code: str

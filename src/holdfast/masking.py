@@ -1,6 +1,7 @@
-"""Which parts of a text are secrets, and what stands in their place before the text leaves the process or is stored.
+"""Replaces secrets in texts before the texts leave the process or are stored.
 
-Knows the forms of secrets in addresses, and the secrets of this process by name. Knows no settings and no streams.
+Finds secrets by their place in an address, and the secrets of this process by their value. Knows no settings and
+no streams.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from urllib.parse import quote
 
 MASK = "***"
 SHORTEST = 4
-"""A shorter secret is part of too many words: masked wherever it occurs, it would be plain to see."""
+"""A shorter secret is part of many words: masks in all of them would give it away."""
 BOUNDED = 8
 """A shorter secret is masked only where it stands as a word of its own."""
 _OUR_WORDS = frozenset({"holdfast", "postgres", "postgresql", "database", "password", "default", "localhost", "admin"})
@@ -20,11 +21,11 @@ _OUR_WORDS = frozenset({"holdfast", "postgres", "postgresql", "database", "passw
 _secrets: set[str] = set()
 _pattern: re.Pattern[str] | None = None
 
-# One slash is what is left of two when an address is taken for a path. PASSWORD stands for one, in our own advice.
+# Code that takes an address for a path leaves one slash of two. PASSWORD is a placeholder in our own messages.
 _USER_INFO = re.compile(
     r"(?i)\b([a-z][a-z0-9+.-]{0,20}:/{1,2})([^\s/?#'\"@:\\]{0,500})(:(?!PASSWORD@)[^\s/?#'\"\\]{0,500})?@"
 )
-# In other addresses a slash ends the host. In this one it is far likelier part of a password that is not escaped.
+# In other addresses a slash ends the host. In a database URL it is more likely part of an unescaped password.
 _DATABASE_USER_INFO = re.compile(
     r"(?i)\b(postgres(?:ql)?:/{1,2})([^\s/?#'\"@:\\]{0,500}):(?!PASSWORD@)[^\s'\"\\]{0,500}@"
 )
@@ -44,7 +45,7 @@ def masked(text: str) -> str:
 
 
 def without_secrets(value: Any) -> Any:
-    """The JSON value without the secrets of this process; addresses in it are somebody's data and stay as they are."""
+    """The JSON value without the secrets of this process; addresses in it are user data and stay as they are."""
     if _pattern is None:
         return value
     if isinstance(value, str):
@@ -55,7 +56,7 @@ def without_secrets(value: Any) -> Any:
 
 
 def keep_secret(secret: str | None, beside: Collection[str | None] = ()) -> None:
-    """Mask this text from now on, unless it is one of the names `beside` it, which have to be shown."""
+    """Mask this text from now on, unless it equals one of the names `beside` it, which must stay visible."""
     global _pattern
     if not secret or len(secret) < SHORTEST or secret in beside or secret.lower() in _OUR_WORDS or secret in _secrets:
         return
@@ -65,18 +66,18 @@ def keep_secret(secret: str | None, beside: Collection[str | None] = ()) -> None
 
 def keep_secrets_of(address: str) -> None:
     """Mask the password and the signature of an address wherever else they occur."""
-    for found in _USER_INFO.finditer(address):
-        keep_secret((found[3] or "")[1:], (found[2],))
+    for user_info in _USER_INFO.finditer(address):
+        keep_secret((user_info[3] or "")[1:], (user_info[2],))
     for parameter in _PARAMETER.finditer(address):
         keep_secret(parameter[0].partition("=")[2])
 
 
-def _without_password(found: re.Match[str]) -> str:
-    scheme, user, password = found.groups()
+def _without_password(user_info: re.Match[str]) -> str:
+    scheme, user, password = user_info.groups()
     if password is not None:
         return f"{scheme}{user}:{MASK}@"
-    # Where there is no password, the user may be a token; elsewhere it is a name, as in abfss://CONTAINER@ACCOUNT.
-    return f"{scheme}{MASK}@" if scheme.lower().rstrip("/") in ("http:", "https:", "ftp:") else found[0]
+    # Without a password the user may be a token in a web address; in others it is a name: abfss://CONTAINER@ACCOUNT.
+    return f"{scheme}{MASK}@" if scheme.lower().rstrip("/") in ("http:", "https:", "ftp:") else user_info[0]
 
 
 def _form(secret: str) -> str:

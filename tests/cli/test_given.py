@@ -43,8 +43,8 @@ def test_standard_input_is_json_if_it_can_be_read_as_json_and_yaml_otherwise(
     ("text", "problem"),
     [
         ('{"a": NaN}', "NaN is not a JSON number"),
-        ('{"a": 1, "a": 2}', "the key 'a' is given twice"),
-        ('{"' + "a" * 5000 + '": 1, "' + "a" * 5000 + '": 2}', "a…' is given twice"),
+        ('{"a": 1, "a": 2}', "the key 'a' appears twice"),
+        ('{"' + "a" * 5000 + '": 1, "' + "a" * 5000 + '": 2}', "a…' appears twice"),
         (json.dumps(LARGE)[:-1], "is not JSON"),
         ("\ufeff\ufeffa: b", "cannot be read"),
         ("a: no", "cannot be read"),

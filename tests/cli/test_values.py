@@ -43,7 +43,7 @@ def test_a_number_beyond_what_a_row_holds_is_refused(command: Command, words: li
 def test_a_name_that_no_queue_can_have_is_refused(command: Command, words: list[str], queue: str) -> None:
     ended = command(*words, queue)
     assert ended.code == 2
-    assert "is not the name of a queue" in ended.err and "\x1b" not in ended.err
+    assert "is not a valid queue name" in ended.err and "\x1b" not in ended.err
     assert len(ended.err) < 700
     assert not Path(".holdfast").exists()
 

@@ -35,7 +35,7 @@ def batches(definition: Definition) -> Batches:
     return found
 
 
-def test_a_batch_takes_over_what_it_does_not_say_itself() -> None:
+def test_a_batch_inherits_missing_keys_from_its_node() -> None:
     definition = register(
         "handler: finalize\n"
         "queue: light\n"
@@ -64,7 +64,7 @@ def test_the_params_of_a_batch_see_its_page_and_its_index() -> None:
     assert batches(definition).task.params["first"] == "{{ item.offset }}"
 
 
-def test_what_is_pinned_is_read_as_it_was() -> None:
+def test_a_pinned_definition_with_batches_is_read_back_unchanged() -> None:
     definition = register("batch: {handler: b, size: 5}\nhandler: f")
     assert read_pinned(orjson.dumps(definition.to_json())) == definition
     assert "batches" not in node_to_json(load_text(HEAD).node("register"))
@@ -97,16 +97,16 @@ def test_python_gives_the_model_that_yaml_gives() -> None:
         ),
         ("batch: {size: 5}", 9, "The key 'handler' is missing"),
         ("batch: {handler: b, sise: 5}", 9, "Unknown key 'sise'"),
-        ("batch: {handler: b, params: {page: 1}}", 9, "'page' is what every batch is given"),
+        ("batch: {handler: b, params: {page: 1}}", 9, "Every batch gets the param 'page'"),
         ("batch: {handler: b, breaker: katalogue}", 9, "There is no breaker 'katalogue'"),
         ('batch: {handler: b, size: "{{ inputs.sise }}"}', 9, "There is no input 'sise'"),
         ('batch: {handler: b, params: {x: "{{ nodes.tell.output }}"}}', 9, "There is no node 'tell'"),
         ("batch: {handler: b}\nparams: {x: 1}", 10, "'params' needs a handler"),
         ("batch: {handler: b, retry: {max_retries: 1, max_attempts: 2}}", 9, "not both"),
-        ("aggregation: sum\nbatch: {handler: b}\nhandler: f", 9, "it is the handler that aggregates"),
+        ("aggregation: sum\nbatch: {handler: b}\nhandler: f", 9, "'aggregation' has no effect with a handler"),
     ],
 )
-def test_what_is_wrong_with_a_batch_is_refused_at_its_place(text: str, line: int, message: str) -> None:
+def test_a_mistake_in_a_batch_is_reported_at_its_place(text: str, line: int, message: str) -> None:
     with pytest.raises(InvalidDefinition) as refused:
         register(text)
     (problem,) = refused.value.errors

@@ -49,12 +49,12 @@ def test_spelling_is_stored_with_parentheses_for_braces(text: str, stored: str, 
 @pytest.mark.parametrize(
     ("text", "position", "message"),
     [
-        ("'{{ inputs.kind }}' == 'large'", 0, "Leave the quotes away"),
-        ("inputs.kind == 'a {{ inputs.kind }}'", 15, "Leave the quotes away"),
+        ("'{{ inputs.kind }}' == 'large'", 0, "Remove the quotes"),
+        ("inputs.kind == 'a {{ inputs.kind }}'", 15, "Remove the quotes"),
         ("{{ inputs.kind == large }}", 18, "Unknown name 'large'. Texts need quotes"),
         ("{{ inputs.a }} {{ inputs.b }}", 15, "Expected the end"),
         ("{{ inputs.a > 1", 15, "Expected '}}', found the end"),
-        ("{{ {{ inputs.a }} }}", 3, "'{{' cannot stand inside"),
+        ("{{ {{ inputs.a }} }}", 3, "'{{' is not allowed inside"),
         ("{{- inputs.a }}", 2, "'{{-' and '{{+'"),
         ("{% if inputs.a %}", 0, "Statements and comments"),
         ("{{ inputs.a }} = 1", 15, "Compare with '=='"),
@@ -128,7 +128,7 @@ def test_field_of_several_operands_is_kept_together() -> None:
         (FIELD, "size > 5", "test", 0, "Put an expression in {{ … }}"),
         (FIELD, "two words!", "test", 0, "a text in quotes of its own"),
         (FIELD, "", "test", 0, "neither a comparison nor a plain value"),
-        (FIELD, [1], "test", 0, "A list cannot be compared with"),
+        (FIELD, [1], "test", 0, "A value of type list cannot be used in a comparison"),
         (FIELD, float("nan"), "test", 0, "Unknown name 'NaN'"),
         (FIELD, "== '" + "x" * (MAX_SOURCE_CHARS - 10) + "'", "test", 0, "at most"),
     ],
@@ -155,17 +155,17 @@ def test_wrong_branch_is_refused_with_its_place(field: str, test: Any, path: str
         ("{{ inputs.word }}", "in progress", '(inputs.word) == "in progress"', True),
     ],
 )
-def test_entry_of_a_map_compares_the_value_with_its_key(condition: str, key: Any, stored: str, result: bool) -> None:
+def test_key_of_branches_is_compared_with_the_value(condition: str, key: Any, stored: str, result: bool) -> None:
     assert map_condition(condition, key) == stored
     assert compile_condition(stored).evaluate(SCOPE) is result
 
 
-def test_default_entry_of_a_map_has_no_condition() -> None:
+def test_default_key_of_branches_has_no_condition() -> None:
     assert map_condition("{{ inputs.kind }}", "default") is None
 
 
 @pytest.mark.parametrize("key", ["> 5", "{{ inputs.kind }}", "inputs.kind", "a|b"])
-def test_key_of_a_map_that_looks_like_an_expression_is_refused(key: str) -> None:
+def test_key_of_branches_that_looks_like_an_expression_is_refused(key: str) -> None:
     with pytest.raises(ExpressionSyntaxError, match="neither a comparison nor a plain value"):
         map_condition("{{ inputs.kind }}", key)
 
@@ -183,11 +183,11 @@ def test_key_of_a_map_that_looks_like_an_expression_is_refused(key: str) -> None
         ("[0]", True),
     ],
 )
-def test_result_counts_by_its_truth(text: str, result: bool) -> None:
+def test_result_is_true_or_false_as_in_jinja(text: str, result: bool) -> None:
     assert compile_condition(text).evaluate({}) is result
 
 
-def test_condition_tells_what_it_reads_and_fails_with_its_text() -> None:
+def test_condition_knows_its_paths_and_shows_its_text_in_errors() -> None:
     condition = compile_condition("(nodes.v.output.gone) > inputs.limit")
     assert condition.roots == {"nodes", "inputs"}
     assert condition.paths == {("nodes", "v", "output", "gone"), ("inputs", "limit")}

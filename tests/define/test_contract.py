@@ -1,4 +1,4 @@
-"""What does not keep its schema is told with both sides: where, what was declared, what came."""
+"""A breach of a schema is reported with its place, what was expected and what was found."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def breach(schema: dict[str, Any], output: Any) -> str | None:
         (
             {"contains": {"type": "string"}},
             [1],
-            "expected an array that has what 'contains' declares, and as often, got [1]",
+            "expected an array with the items that 'contains' declares, got [1]",
         ),
         (
             {"prefixItems": [{}], "unevaluatedItems": False},
             [1, 2],
-            "expected what 'unevaluatedItems' asks for, got [1,2]",
+            "expected a value that fits 'unevaluatedItems', got [1,2]",
         ),
         (
             {"propertyNames": {"pattern": "^a"}},
@@ -69,7 +69,7 @@ def breach(schema: dict[str, Any], output: Any) -> str | None:
         (
             {"oneOf": [{"type": "integer"}, {"minimum": 1}]},
             1,
-            "expected what fits no more than one of the 2 schemas of oneOf, got 1",
+            "expected a value that fits only one of the 2 schemas of oneOf, got 1",
         ),
         ({"properties": {"a/b": {"items": {"type": "null"}}}}, {"a/b": [None, 1]}, "at /a~1b/1: expected null, got 1"),
         ({"$ref": "#/$defs/a", "$defs": {"a": {"items": {"type": "null"}}}}, [1], "at /0: expected null, got 1"),
@@ -80,7 +80,7 @@ def test_both_sides_are_shown(schema: dict[str, Any], output: Any, words: str) -
 
 
 @pytest.mark.parametrize("output", [None, 1, 1.5, "a", [], {}, {"a": [1, {"b": "ü"}]}])
-def test_what_keeps_its_schema_is_not_told_of(output: Any) -> None:
+def test_an_output_that_matches_its_schema_is_no_breach(output: Any) -> None:
     assert breach({"type": ["null", "number", "string", "array", "object"]}, output) is None
     assert breach({"const": output}, output) is None
 
@@ -99,13 +99,13 @@ def test_a_pattern_does_not_backtrack() -> None:
     assert words.startswith("expected a string that matches ^(a|a)*(a+)+$")
 
 
-def test_a_schema_that_another_version_let_pass_is_a_breach_and_no_crash() -> None:
+def test_a_schema_that_only_another_version_accepts_is_a_breach() -> None:
     words = breach({"pattern": "(?=a)"}, "a")
     assert words is not None
     assert words.startswith("this worker cannot read the schema: ")
 
 
-def test_a_pinned_definition_tells_the_contracts_of_its_nodes() -> None:
+def test_contracts_are_read_from_a_pinned_definition() -> None:
     definition = load_text("""
 workflow_id: w
 nodes:
@@ -114,12 +114,12 @@ nodes:
   c: {type: end, depends_on: b}
 """)
     found = Contracts(definition.canonical_bytes())
-    assert (found.of("a", -1), found.of("c", -1), found.of("nobody", -1)) == (None, None, None)
+    assert (found.of("a", -1), found.of("c", -1), found.of("unknown", -1)) == (None, None, None)
     own = found.of("b", -1)
     assert own is not None and own.breach(b"1") == "expected a string, got 1"
 
 
-def test_the_batches_of_a_fan_in_have_contracts_of_their_own() -> None:
+def test_the_batches_of_a_fan_in_have_their_own_contracts() -> None:
     definition = load_text("""
 workflow_id: w
 nodes:

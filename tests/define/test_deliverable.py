@@ -1,4 +1,4 @@
-"""A node may declare what it delivers: by a name of its own, at a place that can be told."""
+"""A node may declare what it delivers: a unique name, and where it is stored."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_workflow_in_python_declares_the_same() -> None:
     assert flow.definition().hash() == load_text(NODES).hash()
 
 
-def test_a_node_that_delivers_nothing_is_pinned_as_ever() -> None:
+def test_a_node_without_a_deliverable_keeps_its_json() -> None:
     assert "deliverable" not in load_text("workflow_id: w\nnodes: {a: {handler: h}}").to_json()["nodes"][0]
 
 
@@ -58,24 +58,26 @@ def test_a_node_that_delivers_nothing_is_pinned_as_ever() -> None:
     [
         (
             "  a: {handler: h, deliverable: {name: cogs}}\n  b: {handler: h, deliverable: {name: cogs}}",
-            5, 39, "The node 'a' delivers under the name 'cogs' already. Give it a name of its own.",
+            5, 39, "The node 'a' already has a deliverable 'cogs'. Give it another name.",
         ),
         ("  a: {handler: h, deliverable: {name: c, locaton: x}}", 4, 42, "Did you mean 'location'?"),
         ("  a: {handler: h, deliverable: {location: x}}", 4, 19, "The key 'name' is missing."),
         ("  a: {handler: h, deliverable: {name: a b}}", 4, 39, "'name' is not a valid name"),
-        ("  a: {handler: h, deliverable: cogs}", 4, 32, "'deliverable' must be a map."),
+        ("  a: {handler: h, deliverable: cogs}", 4, 32, "'deliverable' must be an object."),
         (
             "  a: {handler: h, deliverable: {name: c, location: '{{ inputs.regon }}'}}",
             4, 56, "There is no input 'regon'. Did you mean 'region'?",
         ),
         ("  a: {handler: h, deliverable: {name: c, location: '{{ nodes.b.output }}'}}", 4, 56, "There is no node 'b'."),
         ("  a: {handler: h, deliverable: {name: c, location: '{{ item }}'}}", 4, 56, "item"),
-        ("  a: {handler: h, deliverable: {name: c, location: '{{ upstream.output }}'}}", 4, 52, "here there is none"),
-        ("  a: {handler: h, deliverable: {name: c, location: '{{ '}}", 4, None, "The template cannot be read"),
+        ("  a: {handler: h, deliverable: {name: c, location: '{{ upstream.output }}'}}", 4, 52, "no such node here"),
+        ("  a: {handler: h, deliverable: {name: c, location: '{{ '}}", 4, None, "The template is not valid"),
         ("  a: {type: end, deliverable: {name: c}}", 4, 18, "The key 'deliverable' does not belong to an end node."),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_refused_at_its_place(nodes: str, line: int, column: int | None, words: str) -> None:
+def test_a_mistake_in_a_deliverable_is_reported_at_its_place(
+    nodes: str, line: int, column: int | None, words: str
+) -> None:
     ((found_line, found_column, message),) = problems(nodes)
     assert found_line == line
     assert column is None or found_column == column

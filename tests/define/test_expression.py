@@ -265,11 +265,11 @@ REFUSED: list[tuple[str, int, str]] = [
     ("inputs.__class__", 7, "cannot begin with an underscore"),
     ("''.__class__.__mro__", 3, "cannot begin with an underscore"),
     ("inputs._k", 7, '["_k"]'),
-    ("inputs.get('a')", 10, "Nothing can be called"),
-    ("'{0.__class__}'.format(1)", 22, "Nothing can be called"),
+    ("inputs.get('a')", 10, "There are no calls"),
+    ("'{0.__class__}'.format(1)", 22, "There are no calls"),
     ("range(10)", 0, "There is no function 'range'"),
     ("lipsum()", 0, "There is no function"),
-    ("(inputs)()", 8, "Nothing can be called"),
+    ("(inputs)()", 8, "There are no calls"),
     ("lambda: 1", 0, "Unknown name"),
     ("[x for x in inputs]", 1, "Unknown name"),
     ("import os", 0, "Unknown name"),
@@ -296,7 +296,7 @@ REFUSED: list[tuple[str, int, str]] = [
     ("inputs.a is", 11, "Expected a test"),
     ("inputs.a is sameas(1)", 12, "Unknown test"),
     # Statements and braces
-    ("{{ inputs.a }}", 0, "'{{' cannot stand inside"),
+    ("{{ inputs.a }}", 0, "'{{' is not allowed inside"),
     ("{% if 1 %}", 0, "Statements and comments"),
     ("{# no #}", 0, "not part of the language"),
     # Bounds
@@ -345,7 +345,7 @@ def test_root_that_is_not_allowed_in_this_place_is_refused_at_load() -> None:
     with pytest.raises(ExpressionSyntaxError, match="'item' cannot be used outside of a fan-out's task") as caught:
         compile_expression("inputs.a ~ item.b", {"inputs", "nodes", "job"})
     assert caught.value.position == 11
-    assert caught.value.suggestion == "Here there are: inputs, job, nodes."
+    assert caught.value.suggestion == "Names are: inputs, job, nodes."
 
 
 def test_alias_is_allowed_exactly_where_its_root_is() -> None:
@@ -369,7 +369,7 @@ FAILING: list[tuple[str, str]] = [
     ("nodes.list.output[true]", "is a list, so it has no True"),
     ("nodes.list.output[index]", "nodes.list.output has no item there (its length is 3)"),
     ("inputs[inputs.region]", "inputs has no such key"),
-    ("inputs[1]", "inputs is a mapping: its keys are strings, not a number"),
+    ("inputs[1]", "inputs is an object: its keys are strings, not a number"),
     ("inputs[1] | default(2)", "its keys are strings"),
     ("[1][0:'a']", "bounds are whole numbers"),
     ("5[0:1]", "only a list or a string"),
@@ -391,7 +391,7 @@ FAILING: list[tuple[str, str]] = [
     ("none > 1", "'>' cannot compare null with a number"),
     ("true < 2", "'<' cannot compare a boolean"),
     ("[1] < [2]", "'<' cannot compare a list"),
-    ("1 in 5", "'in' needs a list, a string or a mapping"),
+    ("1 in 5", "'in' needs a list, a string or an object"),
     ("1 in 'a1'", "'in' looks for a string"),
     ("1 / 0", "'/' divides by zero"),
     ("1 // 0.0", "divides by zero"),
@@ -585,13 +585,13 @@ def test_work_is_counted_per_evaluation_and_not_over_many() -> None:
         ("1 + 1", set()),
     ],
 )  # fmt: skip
-def test_paths_and_roots_tell_what_an_expression_reads(source: str, paths: set[tuple[Any, ...]]) -> None:
+def test_an_expression_knows_its_paths_and_roots(source: str, paths: set[tuple[Any, ...]]) -> None:
     expression = compile_expression(source)
     assert expression.paths == paths
     assert expression.roots == {path[0] for path in paths}
 
 
-def test_found_data_with_braces_stays_data() -> None:
+def test_data_with_braces_stays_data() -> None:
     assert compile_expression("inputs.braces").evaluate(SCOPE) == "{{ inputs.region }}"
     assert compile_expression("inputs.braces ~ '!'").evaluate(SCOPE) == "{{ inputs.region }}!"
 

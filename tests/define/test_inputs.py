@@ -32,7 +32,7 @@ def test_defaults_are_filled_in_and_an_optional_input_is_null() -> None:
     assert list(found) == ["region", "limit", "owner"]
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     assert problems(declared(REGION, LIMIT, OWNER), {"regoin": "CIV", "limit": True, "owner": 5}) == [
         "Unknown input 'regoin'. Did you mean 'region'?",
         "The input 'region' is required.",
@@ -41,7 +41,7 @@ def test_all_problems_are_told_at_once() -> None:
     ]
 
 
-def test_a_workflow_without_inputs_takes_any_but_only_plain_data() -> None:
+def test_a_workflow_without_inputs_accepts_any_plain_data() -> None:
     assert check_inputs(declared(), {"anything": [1, {"a": None}]}) == {"anything": [1, {"a": None}]}
     assert problems(declared(), {"a": float("nan")}) == ["The input a is not a finite number."]
 
@@ -107,7 +107,7 @@ def test_a_pattern_of_an_input_does_not_backtrack() -> None:
     assert found == ["The input 'x' does not match the pattern ^(a+)+$."]
 
 
-def test_of_many_problems_the_first_hundred_are_told_and_each_in_short() -> None:
+def test_only_the_first_hundred_problems_are_reported_each_shortened() -> None:
     definition = declared(Input("x", enum=tuple(range(10_000))), *(Input(f"y{n}") for n in range(1000)))
     with pytest.raises(InvalidInput) as refusal:
         check_inputs(definition, {"x": "no"} | {f"z{n}" * 500: 1 for n in range(1000)})
@@ -124,7 +124,7 @@ def test_an_input_has_at_most_64_levels() -> None:
     assert problem.endswith("is nested more than 64 levels deep.")
 
 
-def test_a_constraint_says_nothing_about_values_of_other_types() -> None:
+def test_a_constraint_ignores_values_of_other_types() -> None:
     definition = declared(Input("x", pattern="^a$", minimum=5.0))
     assert check_inputs(definition, {"x": ["b"]}) == {"x": ["b"]}
 
@@ -139,9 +139,9 @@ def deep(levels: int) -> Any:
 @pytest.mark.parametrize(
     ("value", "problem"),
     [
-        ("a\0b", "holds a NUL character"),
+        ("a\0b", "contains a NUL character"),
         ("\ud800", "half of a surrogate pair"),
-        ({"a\0": 1}, "a key that holds a NUL character"),
+        ({"a\0": 1}, "a key that contains a NUL character"),
         ({1: 1}, "has the key 1, which is not text"),
         (2**63, "64 bits"),
         (-(2**63) - 1, "64 bits"),
@@ -150,14 +150,14 @@ def deep(levels: int) -> Any:
         (b"bytes", "is a bytes, which is not JSON"),
     ],
 )
-def test_what_would_not_survive_the_database_is_refused(value: Any, problem: str) -> None:
+def test_a_value_that_the_database_cannot_store_is_refused(value: Any, problem: str) -> None:
     for definition in (declared(), declared(Input("x"))):
         found = problems(definition, {"x": value})
         assert len(found) == 1
         assert problem in found[0]
 
 
-def test_thousands_of_faults_are_told_by_the_first_few() -> None:
+def test_only_the_first_few_of_thousands_of_faults_are_reported() -> None:
     assert len(problems(declared(), {"x": [float("nan")] * 10_000})) == 20
 
 
@@ -179,7 +179,7 @@ def test_assignments_take_strings_as_they_are_and_the_rest_as_json() -> None:
         ("limit=abc", "--input limit=abc is not JSON"),
         ("limit=NaN", "NaN is not a JSON number"),
         ("limit=Infinity", "Infinity is not a JSON number"),
-        ('limit={"a": 1, "a": 2}', "the key 'a' is given twice"),
+        ('limit={"a": 1, "a": 2}', "the key 'a' appears twice"),
         ("limit=" + "[" * 100_000, "is nested more than 64 levels deep"),
     ],
 )

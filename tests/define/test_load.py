@@ -50,8 +50,8 @@ MISTAKES: dict[str, tuple[str, int, int, str, str | None]] = {
     "no id": ("nodes: {a: {handler: x}}", 1, 1, "'workflow_id' is missing", None),
     "no nodes": ("workflow_id: w", 1, 1, "'nodes' is missing", None),
     "no node": ("workflow_id: w\nnodes: {}", 2, 8, "'nodes' must not be empty", None),
-    "nodes as a list": ("workflow_id: w\nnodes: [a]", 2, 8, "'nodes' must be a map", None),
-    "a list at the top": ("- a\n- b\n", 1, 1, "must be a map", None),
+    "nodes as a list": ("workflow_id: w\nnodes: [a]", 2, 8, "'nodes' must be an object", None),
+    "a list at the top": ("- a\n- b\n", 1, 1, "must be an object", None),
     "an id that is a path": ("workflow_id: ../w\nnodes: {a: {handler: x}}", 1, 14, "not a valid name", None),
     "an unknown top key": (
         "workflow_id: w\ntimout_minutes: 3\nnodes: {a: {handler: x}}",
@@ -145,7 +145,7 @@ MISTAKES: dict[str, tuple[str, int, int, str, str | None]] = {
         HEAD + "  a: {handler: x, errors: [{class: permanent}]}\n",
         3,
         28,
-        "The rule fits everything.",
+        "The rule matches everything.",
         "Give it 'match', 'exit_code', or both.",
     ),
     "a rule without a class": (
@@ -162,7 +162,7 @@ MISTAKES: dict[str, tuple[str, int, int, str, str | None]] = {
         "Unknown key 'clas'.",
         "'class'",
     ),
-    "a breaker that nobody declares": (
+    "a breaker that is not declared": (
         "workflow_id: w\nbreakers: {gateway: {}}\nnodes: {a: {handler: x, breaker: gatway}}\n",
         3,
         34,
@@ -187,7 +187,7 @@ MISTAKES: dict[str, tuple[str, int, int, str, str | None]] = {
         "workflow_id: w\nbreakers: {g: {probe: {url: 'http://x/', handler: y}}}\nnodes: {a: {handler: x}}\n",
         2,
         23,
-        "A probe is an address or a handler.",
+        "A probe needs either an address or a handler.",
         "Give 'url' or 'handler'.",
     ),
     "a probe of a file": (
@@ -224,7 +224,7 @@ MISTAKES: dict[str, tuple[str, int, int, str, str | None]] = {
         6,
         57,
         "'item' cannot be used",
-        "Here there are: inputs",
+        "Names are: inputs",
     ),
     "retry outside of task": (
         HEAD + "  f: {type: fan_out, source: '{{ inputs.x }}', retry: {}, task: {handler: x}}\n",
@@ -260,7 +260,7 @@ MISTAKES: dict[str, tuple[str, int, int, str, str | None]] = {
         HEAD + "  a: {handler: x, next: end}\n  end:\n",
         5,
         1,
-        "must be a map",
+        "must be an object",
         "type: end",
     ),
     "an unknown type": (
@@ -283,7 +283,7 @@ MISTAKES: dict[str, tuple[str, int, int, str, str | None]] = {
         "single '_'",
     ),
     "a long node name": (HEAD + f"  {'a' * 101}: {{handler: x}}\n", 3, 3, "longer than 100", None),
-    "params as a list": (HEAD + "  a: {handler: x, params: [1]}\n", 3, 27, "'params' must be a map", None),
+    "params as a list": (HEAD + "  a: {handler: x, params: [1]}\n", 3, 27, "'params' must be an object", None),
     "a timeout of zero": (HEAD + "  a: {handler: x, timeout_seconds: 0}\n", 3, 36, "at least 0.001", None),
     "a negative timeout": (
         HEAD + "  a: {handler: x, queue_timeout_seconds: -1}\n",
@@ -305,6 +305,13 @@ MISTAKES: dict[str, tuple[str, int, int, str, str | None]] = {
         42,
         "'queue_timeout_seconds' must be at least 0.001.",
         None,
+    ),
+    "a mistyped key of tolerate": (
+        HEAD + "  f: {type: fan_out, source: '{{ [1] }}', task: {handler: x}, tolerate: {failures: 1, failure: 3}}\n",
+        3,
+        87,
+        "Unknown key 'failure'.",
+        "Did you mean 'failures'?",
     ),
     "more tolerated failures than there are items": (
         HEAD + "  a: {type: fan_out, source: '{{ [1] }}', task: {handler: x}, tolerate: {failures: 2147483648}}\n",
@@ -449,7 +456,7 @@ MISTAKES: dict[str, tuple[str, int, int, str, str | None]] = {
         HEAD + "  a: {handler: x, depends_on: 5}\n",
         3,
         31,
-        "a list of names, or a map",
+        "a list of names, or an object",
         None,
     ),
     "a cycle": (
@@ -579,18 +586,18 @@ MISTAKES: dict[str, tuple[str, int, int, str, str | None]] = {
         "no node 'tilse'",
         "'tiles'",
     ),
-    "a condition that cannot be read": (
+    "a condition that is not valid": (
         HEAD + "  c: {type: conditional, condition: '{{ inputs.x > }}', on_true: a, on_false: a}\n  a: {handler: x}\n",
         3,
         52,
-        "cannot be read",
+        "is not valid",
         None,
     ),
-    "a template that cannot be read": (
+    "a template that is not valid": (
         HEAD + "  a:\n    handler: x\n    params:\n      deep: [1, {b: 'so {{ inputs.x + }}'}]\n",
         6,
         39,
-        "cannot be read",
+        "is not valid",
         None,
     ),
     "a template without quotes": (
@@ -674,15 +681,15 @@ MISTAKES: dict[str, tuple[str, int, int, str, str | None]] = {
         "workflow_id: w\ninputs: {x: string}\nnodes: {a: {handler: x}}",
         2,
         13,
-        "be a map",
+        "be an object",
         None,
     ),
     "a pattern that is none": (
         "workflow_id: w\ninputs: {x: {type: string, pattern: '['}}\nnodes: {a: {handler: x}}",
         2,
         37,
-        "The pattern is no regular expression",
-        "^ and $ are the ends of the text",
+        "The pattern is not a valid regular expression",
+        "^ and $ match the ends of the text",
     ),
     "a long pattern": (
         f"workflow_id: w\ninputs: {{x: {{pattern: '{'a' * 501}'}}}}\nnodes: {{a: {{handler: x}}}}",
@@ -730,7 +737,7 @@ MISTAKES: dict[str, tuple[str, int, int, str, str | None]] = {
 
 
 @pytest.mark.parametrize("what", MISTAKES)
-def test_a_mistake_is_told_with_its_place(what: str) -> None:
+def test_a_mistake_is_reported_at_its_place(what: str) -> None:
     text, line, column, message, suggestion = MISTAKES[what]
     problem = only(text)
     assert message in problem.message
@@ -739,7 +746,7 @@ def test_a_mistake_is_told_with_its_place(what: str) -> None:
     assert suggestion is None or suggestion in (problem.suggestion or "")
 
 
-def test_all_mistakes_of_a_file_are_told_at_once_in_their_order() -> None:
+def test_all_mistakes_of_a_file_are_reported_in_order() -> None:
     text = """
 workflow_id: w
 vresion: 1
@@ -803,7 +810,7 @@ def test_large_params_are_refused() -> None:
     assert "larger than 256 KiB" in only(HEAD + f"  a: {{handler: x, params: {{x: '{'y' * 300_000}'}}}}\n").message
 
 
-def test_a_file_that_is_not_there_is_not_found(tmp_path: Path) -> None:
+def test_a_missing_file_is_not_found(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match=r"no file .*nothing\.yaml"):
         load_file(tmp_path / "nothing.yaml")
 
@@ -846,7 +853,7 @@ nodes:
 """
 
 
-def test_codes_that_nothing_can_give_are_errors_once_the_codes_are_known() -> None:
+def test_codes_that_no_failure_can_have_are_mistakes_if_the_codes_are_known() -> None:
     definition, problems = check_text(CODES, "w.yaml", None, {"GW_5XX"})
     assert definition is None
     assert [(p.line, p.column, p.message.split(":")[0], p.suggestion) for p in problems] == [
@@ -881,7 +888,7 @@ def test_an_input_may_have_many_allowed_values() -> None:
     assert len(flow.definition().inputs[0].enum or ()) == 100_000
 
 
-def test_many_mistakes_in_many_places_are_told_in_a_time_in_proportion_to_them() -> None:
+def test_many_mistakes_are_reported_in_linear_time() -> None:
     inputs = {f"i{n}": {"type": "integer", "minimum": 2, "maximum": 1, "wrong": 1} for n in range(5000)}
     _, problems = check_source(Source({"workflow_id": "w", "inputs": inputs, "nodes": {"a": {"handler": "h"}}}))
     assert len(problems) >= 100

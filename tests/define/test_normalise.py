@@ -169,7 +169,7 @@ def test_a_pinned_definition_is_read_back_unchanged(file: Path) -> None:
     assert Definition.from_json(found.to_json()).hash() == found.hash()
 
 
-def test_the_older_spellings_mean_what_they_meant() -> None:
+def test_the_older_spellings_keep_their_meaning() -> None:
     found = load_file(FILES / "older_spellings.yaml")
     validate = found.node("validate")
     assert found.version == "1.0"
@@ -201,7 +201,7 @@ def test_the_older_spellings_mean_what_they_meant() -> None:
         ),
     ],
 )
-def test_a_node_takes_over_what_it_does_not_say_itself(node_retry: str, policy: Retry) -> None:
+def test_a_node_inherits_missing_keys_from_the_workflow(node_retry: str, policy: Retry) -> None:
     head = "retry: {max_retries: 7, backoff: fixed, initial_delay_seconds: 20, jitter: equal, retry_on: [BUSY]}"
     found = load_text(f"workflow_id: w\n{head}\nnodes: {{a: {{handler: x{node_retry}}}}}").node("a").task
     assert found is not None
@@ -218,7 +218,7 @@ def test_error_rules_are_kept_in_their_order() -> None:
     )
 
 
-def test_a_definition_that_uses_nothing_new_keeps_its_hash() -> None:
+def test_a_definition_without_new_keys_keeps_its_hash() -> None:
     task = node("retry: {max_retries: 2}").task
     assert task is not None
     assert "errors" not in task.to_json()

@@ -39,7 +39,7 @@ def test_a_workflow_in_python_declares_the_same() -> None:
     assert flow.definition().hash() == load_text(NODES).hash()
 
 
-def test_a_node_without_a_guard_is_pinned_as_ever() -> None:
+def test_a_node_without_rerun_keeps_its_json() -> None:
     for guard in ("", ", rerun: {}", ", rerun: {safe: confirm}"):
         assert "rerun" not in load_text(f"workflow_id: w\nnodes: {{a: {{handler: h{guard}}}}}").to_json()["nodes"][0]
 
@@ -52,8 +52,8 @@ def test_a_node_without_a_guard_is_pinned_as_ever() -> None:
         ("  a: {handler: h, rerun: {within_hours: 0}}", 3, 41, "at least 0.001"),
         ("  a: {handler: h, rerun: {within_hours: soon}}", 3, 41, "'within_hours' must be a number."),
         ("  a: {handler: h, rerun: {within_hour: 1}}", 3, 27, "Did you mean 'within_hours'?"),
-        ("  a: {handler: h, rerun: never}", 3, 26, "'rerun' must be a map."),
-        ("  a: {handler: h, rerun: {safe: never, within_hours: 1}}", 3, 40, "What may never run again"),
+        ("  a: {handler: h, rerun: never}", 3, 26, "'rerun' must be an object."),
+        ("  a: {handler: h, rerun: {safe: never, within_hours: 1}}", 3, 40, "'within_hours' has no effect"),
         ("  a: {type: end, rerun: {safe: never}}", 3, 18, "does not belong to an end node"),
         (
             '  a: {type: fan_out, source: "{{ [1] }}", task: {handler: h}}\n'
@@ -62,7 +62,7 @@ def test_a_node_without_a_guard_is_pinned_as_ever() -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_makes_no_sense_is_refused_where_it_stands(nodes: str, line: int, column: int, words: str) -> None:
+def test_a_mistake_in_rerun_is_reported_at_its_place(nodes: str, line: int, column: int, words: str) -> None:
     definition, found = check_text(f"workflow_id: w\nnodes:\n{nodes}", "w.yaml")
     assert definition is None
     assert [(one.line, one.column) for one in found] == [(line, column)], found

@@ -85,7 +85,7 @@ def test_order_of_keys_is_kept() -> None:
         ("{{ inputs.a b }}", 12, "Expected '}}', found 'b'"),
         ("x {{ inptus.a }}", 5, "Did you mean 'inputs'?"),
         ("{{ index }} {{ index | lenght }}", 23, "Did you mean 'length'?"),
-        ("{{ {{ index }} }}", 3, "'{{' cannot stand inside an expression"),
+        ("{{ {{ index }} }}", 3, "'{{' is not allowed inside an expression"),
         ("a {% if x %}", 2, "'{%' begins a statement or comment"),
         ("{{ index }}{# note #}", 11, "'{#' begins a statement or comment"),
         ("{{- index }}", 2, "'{{-' and '{{+' are not part"),
@@ -123,11 +123,11 @@ def test_item_is_refused_where_there_are_no_items() -> None:
     [
         (float("nan"), "not a JSON value"),
         ({1, 2}, "set is not a JSON value"),
-        ({1: "a"}, "keys must be strings"),
+        ({1: "a"}, "keys of an object must be strings"),
         (b"x", "bytes is not a JSON value"),
     ],
 )
-def test_what_is_not_json_is_refused(value: Any, message: str) -> None:
+def test_a_value_that_is_not_json_is_refused(value: Any, message: str) -> None:
     with pytest.raises(ExpressionSyntaxError, match=message) as caught:
         compile_template({"a": value}, ROOTS)
     assert caught.value.path == ("a",)
@@ -154,7 +154,7 @@ def test_params_nest_up_to_the_bound_and_no_deeper() -> None:
             "item has no 'gone' (it has: key, text)",
         ),
         ({"list": [1, "a{{ 1 / 0 }}"]}, "params.list[1]", "divides by zero"),
-        ("{{ inputs.nothing }} km", "params", "null cannot become text; say what to write instead"),
+        ("{{ inputs.nothing }} km", "params", "null cannot become text; give a replacement"),
     ],
 )
 def test_error_names_the_place_in_the_params(value: Any, where: str, message: str) -> None:
@@ -180,7 +180,7 @@ def test_template_without_expressions_is_a_shared_constant() -> None:
     assert template.paths == frozenset()
 
 
-def test_static_parts_are_shared_between_renderings_and_the_given_value_is_not_changed() -> None:
+def test_renderings_share_static_parts_and_do_not_change_the_source() -> None:
     value = {"static": {"big": [1, 2, 3]}, "moving": "{{ index }}"}
     template = compile_template(value, ROOTS)
     assert not template.is_constant
@@ -205,7 +205,7 @@ def test_data_with_braces_is_never_rendered() -> None:
 
 @settings(deadline=None, database=None)
 @given(st.text(alphabet="{}%# ilndexputs.'\"") | st.just("{{ index }}"))
-def test_whatever_text_data_holds_comes_out_unchanged(text: str) -> None:
+def test_text_in_data_is_rendered_unchanged(text: str) -> None:
     scope = {"item": {"text": text}, "index": 7}
     assert render("{{ item.text }}", scope) == text
     assert render("a{{ item.text }}b", scope) == f"a{text}b"
@@ -236,5 +236,5 @@ def test_long_text_of_many_small_expressions_is_rendered() -> None:
 
 def test_many_expressions_in_one_value_share_one_budget() -> None:
     scope = {"item": "x" * (MAX_TEXT_CHARS // 2)}
-    with pytest.raises(TemplateError, match=r"params\[3\]: this is too much work"):
+    with pytest.raises(TemplateError, match=r"params\[3\]: this expression takes too many steps"):
         render(["{{ item ~ '!' }}"] * 1000, scope)

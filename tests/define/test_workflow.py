@@ -87,7 +87,7 @@ def test_the_same_workflow_in_yaml_and_in_python_is_equal_and_hashes_the_same() 
     assert flow.definition().hash() == from_file.hash()
 
 
-def test_maps_of_branches_take_python_values() -> None:
+def test_keys_of_branches_may_be_python_values() -> None:
     flow = Workflow("w")
     flow.conditional("a", condition="{{ inputs.x }}", branches={True: "b", 5: ["b"], "large": "b", "default": "c"})
     flow.task("b", handler="x")
@@ -99,7 +99,7 @@ def test_maps_of_branches_take_python_values() -> None:
     assert flow.definition() == load_text(text)
 
 
-def test_nodes_are_chained_by_the_names_that_the_methods_give_back() -> None:
+def test_methods_return_names_that_chain_nodes() -> None:
     flow = Workflow("w")
     first = flow.task("first", handler="x")
     second = flow.task("second", handler="x", after=first)
@@ -127,7 +127,7 @@ def errors(flow: Workflow) -> list[tuple[str | None, str]]:
     return [(detail.path, str(detail)) for detail in caught.value.errors]
 
 
-def test_mistakes_are_told_with_their_paths_all_at_once() -> None:
+def test_all_mistakes_are_reported_with_their_paths() -> None:
     flow = Workflow("w", inputs={"region": {}})
     flow.task("a", handler="x", next="c", timeout_seconds=-1, params={"r": "{{ inputs.regoin }}"})
     flow.task("b", handler="x", after="aa")
@@ -170,7 +170,7 @@ def test_params_must_be_plain_data(value: Any, fault: str) -> None:
     assert fault in errors(flow)[0][1]
 
 
-def test_params_that_hold_themselves_are_refused() -> None:
+def test_params_that_contain_themselves_are_refused() -> None:
     params: dict[str, Any] = {}
     params["self"] = [params, params]
     flow = Workflow("w")

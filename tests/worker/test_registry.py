@@ -37,7 +37,7 @@ def test_defaults_are_left_to_the_function() -> None:
 
 
 def test_a_missing_argument_is_refused_by_name() -> None:
-    with pytest.raises(ContractViolation, match=r"^handler maps\.stack misses 'item'$"):
+    with pytest.raises(ContractViolation, match=r"^handler maps\.stack needs 'item', which the node does not pass$"):
         found(stack).arguments({"size": 3})
 
 
@@ -99,7 +99,7 @@ def test_a_parameter_that_can_only_be_given_by_position_is_refused_where_the_han
     def has_a_default(a: int = 1, /, b: int = 1) -> None: ...
 
     with pytest.raises(
-        InvalidInput, match=r"'maps\.stack' takes 'a' by position only, and params come by name"
+        InvalidInput, match=r"'maps\.stack' takes 'a' by position only, but params are passed by name"
     ) as refused:
         found(by_position)
     assert refused.value.remedy == "Remove the '/' from its parameters."
@@ -115,9 +115,9 @@ def test_a_param_with_the_name_of_the_context_is_refused() -> None:
 
     def without(**params: Any) -> None: ...
 
-    with pytest.raises(ContractViolation, match="gives it the context as 'ctx': name the param otherwise"):
+    with pytest.raises(ContractViolation, match="passes the context as 'ctx': give the param another name"):
         found(named).arguments({"item": "a", "ctx": "forged"})
-    with pytest.raises(ContractViolation, match="gives it the context as 'where'"):
+    with pytest.raises(ContractViolation, match="passes the context as 'where'"):
         found(anything).arguments({"where": "forged"})
     assert found(without).arguments({"ctx": 1}) == {"ctx": 1}
 
@@ -128,10 +128,10 @@ def test_what_cannot_carry_a_mark_is_refused_with_what_to_do() -> None:
             return size
 
     for callable_, name in ((Tool().run, "tool"), (print, "print"), (max, "max")):
-        with pytest.raises(InvalidInput, match=rf"'{name}' cannot be made of .*: it is no function") as refused:
+        with pytest.raises(InvalidInput, match=rf"'{name}' is .*, which is not a function") as refused:
             handler(name)(callable_)
-        assert refused.value.remedy == "Define a function that calls it, and mark that with @handler."
-    with pytest.raises(InvalidInput, match="has no name of its own"):
+        assert refused.value.remedy == "Define a function that calls it, and decorate that with @handler."
+    with pytest.raises(InvalidInput, match="has no name"):
         handler()(functools.partial(stack, item="a"))
 
 

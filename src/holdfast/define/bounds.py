@@ -1,7 +1,6 @@
-"""The numbers that bound what a workflow may say and what is made of it: one table, told in docs/reference/language.md.
+"""The limits of what a workflow may contain, listed in docs/reference/language.md.
 
-Each leaves room to the column, the library or the process behind it, which would fail where nobody can read it. Apart
-from the documents, whose models take a while to import.
+Each is below the limit of the column, library or process behind it, so that the user gets a message at load time.
 """
 
 from __future__ import annotations
@@ -12,13 +11,13 @@ from holdfast.define.named_file import shown_name
 from holdfast.errors import InvalidInput
 
 MIN_SECONDS = 0.001
-"""The shortest timeout or time: a column of type real holds no number that is much smaller, and no clock is finer."""
+"""The shortest timeout or time. A column of type real holds no much smaller number, and clocks are not finer."""
 MAX_SECONDS = 10 * 365 * 86_400
 MAX_RETRIES = 1000
 MAX_CALLS = 1000
-"""Of a breaker: how many calls it looks at, and how many tasks try first."""
+"""How many calls a breaker looks at, and how many tasks may probe."""
 MAX_AT_ONCE = 1_000_000
-"""Of a limit: tasks that run at once, or that begin in its time."""
+"""The largest limit of tasks that run at once, or that start in a period."""
 MAX_ITEMS = 2**31 - 1
 """Items, characters and entries are counted in columns of type integer."""
 
@@ -31,11 +30,11 @@ HANDLER_NAME = r"^[A-Za-z_][A-Za-z0-9_.:-]*$"
 
 
 def checked_queue(name: str) -> str:
-    """The name, if a queue can have it; a worker of any other would wait for ever."""
+    """The name, if it is a valid queue name. A worker of any other queue would wait for ever."""
     if len(name) > MAX_NAME_LENGTH or not re.fullmatch(HANDLER_NAME, name):
         raise InvalidInput(
-            f"'{shown_name(name)}' is not the name of a queue.",
-            remedy="It is a letter or '_', then letters, digits and any of '_', '.', ':', '-'; "
+            f"'{shown_name(name)}' is not a valid queue name.",
+            remedy="A queue name is a letter or '_', then letters, digits and any of '_', '.', ':', '-'; "
             f"at most {MAX_NAME_LENGTH} characters.",
         )
     return name

@@ -2,7 +2,7 @@
 
 In a condition `{{ … }}` is an operand, never text: `{{ nodes.v.output.size }} > 100` is stored as
 `(nodes.v.output.size) > 100`. The result counts as in Jinja: null, false, 0, "" and empty lists and
-mappings are false, everything else is true.
+objects are false, everything else is true.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from holdfast.define.tree import Literal
 DEFAULT_BRANCH = "default"
 
 _BEGINS_WITH_OPERATOR = re.compile(r"""[<>=!]|(?:in|is|not\s+in)(?=[\s\[({'"])""")
-# Words, codes, dates, versions: what can stand without quotes and still cannot be mistaken for an expression.
+# Words, codes, dates, versions: texts without quotes that cannot be mistaken for an expression.
 _BARE_TEXT = re.compile(r"\w[\w ./:@+-]*")
 
 
@@ -71,7 +71,7 @@ def branch_condition(field: str, test: Any, allowed_roots: AbstractSet[str] = RO
 
 
 def map_condition(condition: str, key: Any, allowed_roots: AbstractSet[str] = ROOTS) -> str | None:
-    """The condition of one entry in a map of branches: the value equals the key. None for the default branch.
+    """The condition of one key of `branches`: the value equals the key. None for the default branch.
 
     `true` and `false` match only booleans, as `==` does: a condition that gives "yes" takes neither.
     """
@@ -95,7 +95,7 @@ def _normalised(text: str, allowed_roots: AbstractSet[str]) -> tuple[str, bool]:
 
 
 def _storable(text: str, allowed_roots: AbstractSet[str]) -> str:
-    """Parts that are short and shallow enough may not be so together."""
+    """Checks the whole: parts within the limits of length and depth may exceed them together."""
     try:
         compile_expression(text, allowed_roots)
     except ExpressionSyntaxError as error:
@@ -142,7 +142,7 @@ def _literal(value: Any) -> str:
         if _is_literal(stripped):
             return stripped
         if not _BARE_TEXT.fullmatch(stripped) or _reads_a_path(stripped):
-            # What was meant as an expression must not silently become a text that equals nothing.
+            # An expression without braces must not silently become a text that equals nothing.
             raise ExpressionSyntaxError(
                 "This is neither a comparison nor a plain value.",
                 0,
@@ -151,7 +151,7 @@ def _literal(value: Any) -> str:
         return json.dumps(stripped, ensure_ascii=False)
     if value is None or isinstance(value, bool | int | float):
         return json.dumps(value)
-    raise ExpressionSyntaxError(f"A {type(value).__name__} cannot be compared with.", 0)
+    raise ExpressionSyntaxError(f"A value of type {type(value).__name__} cannot be used in a comparison.", 0)
 
 
 def _is_literal(text: str) -> bool:

@@ -1,6 +1,6 @@
-"""Whether an output keeps the schema that its node declares; if not, where, what was declared and what came.
+"""Checks an output against the schema that its node declares, and says where it differs, what was expected and found.
 
-The library that checks is imported when the first schema is met: whoever declares none pays nothing.
+The library is imported with the first schema, so that workflows without schemas do not wait for it.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
     from jsonschema_rs import Draft202012Validator, ValidationError
 
 PATTERN_BYTES = 1 << 20
-"""How large a pattern may be once it is compiled."""
+"""The largest size of a compiled pattern."""
 EXPECTED_LENGTH = 300
 
 _ARTICLES = {"array": "an array", "object": "an object", "integer": "an integer", "null": "null"}
 
 
 class Contract:
-    """An output schema, ready to be checked against. It has passed `output_schema.problems`."""
+    """An output schema that has passed `output_schema.problems`, ready to check outputs."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self._schema = schema
         self._validator: Draft202012Validator | None = None
 
     def breach(self, output: bytes) -> str | None:
-        """What is wrong with an output, given as JSON: the first thing only, for there may be a million."""
+        """The first mistake in an output, which is JSON text; None if there is none."""
         from jsonschema_rs import ValidationError
 
         try:
             self._validator = self._validator or compiled(self._schema)
         except ValidationError as error:
-            # Another version let it pass.
+            # Another version of Holdfast accepted it.
             return f"this worker cannot read the schema: {error.message}"
         try:
             self._validator.validate(orjson.loads(output))
@@ -48,7 +48,7 @@ class Contract:
 
 
 class Contracts:
-    """The contracts of a pinned definition. What else another version may have put there does not matter."""
+    """The contracts of a pinned definition. Ignores all other keys, which another version may have written."""
 
     def __init__(self, definition_json: bytes | str) -> None:
         nodes = orjson.loads(definition_json)["nodes"]
@@ -58,7 +58,7 @@ class Contracts:
         self._of_items |= _contracts(batches)
 
     def of(self, node: str, item: int) -> Contract | None:
-        """Of an item, or of the node's own task. A batch has one of its own: its output is not the node's."""
+        """The contract of an item or, below 0, of the node's own task. Batches have their own contract."""
         return (self._of_items if item >= 0 else self._own).get(node)
 
 
@@ -68,7 +68,7 @@ def _contracts(tasks: dict[str, Any]) -> dict[str, Contract]:
 
 
 def compiled(schema: dict[str, Any]) -> Draft202012Validator:
-    """Never on the network, and with patterns that take a time in proportion to the text: they do not backtrack."""
+    """A validator that never uses the network, and whose patterns do not backtrack: they take linear time."""
     from jsonschema_rs import Draft202012Validator, RegexOptions
 
     return Draft202012Validator(schema, offline=True, pattern_options=RegexOptions(size_limit=PATTERN_BYTES))
@@ -80,15 +80,15 @@ def pointer(path: Iterable[str | int]) -> str:
 
 
 def expected(error: ValidationError) -> str:
-    """What the schema asks for at the place that does not keep it."""
+    """What the schema expects at the place of the mistake."""
     keyword, declared = error.kind.name, error.kind.value
     if keyword in _WORDS:
         return _WORDS[keyword](declared)
     if keyword in ("anyOf", "oneOf") and not all(declared):
-        return f"what fits no more than one of the {len(declared)} schemas of oneOf"
+        return f"a value that fits only one of the {len(declared)} schemas of oneOf"
     if keyword in ("anyOf", "oneOf"):
         return cut(" or ".join(dict.fromkeys(_alternative(error, failed[0]) for failed in declared)), EXPECTED_LENGTH)
-    return f"what '{keyword}' asks for"
+    return f"a value that fits '{keyword}'"
 
 
 def _alternative(error: ValidationError, failed: ValidationError) -> str:
@@ -126,6 +126,6 @@ _WORDS: dict[str, Callable[[Any], str]] = {
     "multipleOf": lambda n: f"a multiple of {n}",
     "pattern": lambda pattern: f"a string that matches {pattern}",
     "not": lambda schema: f"something that does not fit {shortened(schema)}",
-    "contains": lambda _: "an array that has what 'contains' declares, and as often",
+    "contains": lambda _: "an array with the items that 'contains' declares",
     "propertyNames": lambda error: f"names of properties that are {expected(error)}",
 }

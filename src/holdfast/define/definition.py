@@ -16,7 +16,7 @@ from holdfast.errors import Refused
 from holdfast.version import __version__
 
 UNREADABLE_REMEDY = (
-    "Another version wrote it. Use that one, or a newer one; which versions serve this database tells:"
+    "Another version wrote it. Use that version or a newer one. This lists the versions that serve this database:"
     " holdfast status --json"
 )
 
@@ -33,7 +33,7 @@ class InputType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One declared input. `has_default` tells a default of null from no default at all."""
+    """One declared input. `has_default` distinguishes a default of null from no default."""
 
     name: str
     type: InputType = InputType.ANY
@@ -129,7 +129,7 @@ class Definition:
 
 
 def read_pinned(definition_json: bytes | str) -> Definition:
-    """A definition as it was stored; Refused if another version wrote it in a way that this one does not know."""
+    """A stored definition. Raises Refused if another version wrote it in a form that this one cannot read."""
     try:
         return Definition.from_json(orjson.loads(definition_json))
     except (LookupError, TypeError, ValueError, AttributeError) as problem:

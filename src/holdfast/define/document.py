@@ -33,45 +33,45 @@ from holdfast.define.retry_document import RetryDocument
 
 
 class ProbeDocument(DocumentPart):
-    """How to find out whether the dependency is well again: one of the two."""
+    """How to find out whether the dependency works again: one of the two."""
 
     url: Annotated[str, Field(pattern=PROBE_URL, max_length=MAX_URL_LENGTH)] | None = None
-    """An address that answers a GET with 2xx when it is well."""
+    """An address that answers a GET with 2xx when the dependency works."""
 
     handler: Name | None = None
-    """A handler that returns when it is well, and raises when it is not."""
+    """A handler that returns when the dependency works, and raises when it does not."""
 
 
 class BreakerDocument(DocumentPart):
-    """A dependency that may be down: while its breaker is open, its tasks wait and spend nothing."""
+    """A dependency that may be down: while its breaker is open, its tasks wait and use no retries."""
 
     window_calls: Calls = 20
-    """How many of the latest calls are looked at. Default 20."""
+    """How many of the latest calls count. Default 20."""
 
     window_seconds: Seconds | None = None
     """How old these calls may be. Default: any age."""
 
     failure_share: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """The share of failures from which on it opens. Default 0.5."""
+    """The breaker opens at this share of failures. Default 0.5."""
 
     min_calls: Calls | None = None
-    """Below so many calls it does not open. Default 10, or window_calls if that is less."""
+    """The breaker does not open before this number of calls. Default 10, or window_calls if that is less."""
 
     codes: Annotated[list[FailureCode], Field(min_length=1)] | None = None
     """The codes that count as its failures; any other answer is a success. Default: those of all transient failures."""
 
     cooldown_seconds: Seconds = 30
-    """How long it stays open before it is tried again. Default 30."""
+    """How long the breaker stays open before it lets a task try. Default 30."""
 
     probes: Calls = 1
     """How many waiting tasks try first. Default 1."""
 
     probe: ProbeDocument | None = None
-    """A check that must pass before the first task tries. Default: the tasks themselves are the check."""
+    """A check that must pass before the first task tries. Default: no check, the first task tries."""
 
 
 def type_tag(value: Any) -> str | None:
-    """The tag of the type that a node in a file asks for; None when its type is no text."""
+    """The tag of a node's type in a file; None when the type is not text."""
     written = value.get("type", DEFAULT_KIND.node_type) if isinstance(value, dict) else DEFAULT_KIND.node_type
     return f"<{written.lower()}>" if isinstance(written, str) else None
 
@@ -94,16 +94,16 @@ class InputDocument(DocumentPart):
     """The type of the value. Default any."""
 
     required: bool = False
-    """Whether a job must bring it. Default false: without a default it is then null."""
+    """Whether every job needs a value. Default false: without a value and a default the input is null."""
 
     default: Any = None
-    """The value of a job that does not bring it."""
+    """The value for a job that gives none."""
 
     description: str | None = None
     """What the input is for."""
 
     pattern: Annotated[str, Field(max_length=MAX_PATTERN_LENGTH)] | None = None
-    """A regular expression that must be found in the text; ^ and $ tie it to the whole text."""
+    """A regular expression that must match a part of the text; use ^ and $ to match the whole text."""
 
     enum: Annotated[list[Any], Field(min_length=1)] | None = None
     """The allowed values."""
@@ -146,21 +146,21 @@ class WorkflowDocument(DocumentPart):
     """What the workflow is for."""
 
     inputs: dict[Annotated[str, Field(pattern=INPUT_NAME, max_length=MAX_NAME_LENGTH)], InputDocument] | None = None
-    """The inputs of a job by name. Without this key a job may bring any input."""
+    """The inputs of a job by name. Without this key a job may have any inputs."""
 
     timeout_minutes: Minutes | None = None
-    """How long a job may take, in minutes. Default: without limit."""
+    """How long a job may take, in minutes. Default: no limit."""
 
     timeout_seconds: Seconds | None = None
-    """How long a job may take, in seconds. Default: without limit."""
+    """How long a job may take, in seconds. Default: no limit."""
 
     retry: RetryDocument | None = None
-    """What happens after a failed attempt, for nodes that do not say it themselves."""
+    """What happens after a failed attempt, for nodes without a `retry` of their own."""
 
     breakers: dict[Annotated[str, Field(pattern=HANDLER_NAME, max_length=MAX_NAME_LENGTH)], BreakerDocument] | None = (
         None
     )
-    """The dependencies that may be down, by name; a name means the same in all workflows."""
+    """The dependencies that may be down, by name; all workflows share the breaker of a name."""
 
     nodes: Annotated[
         dict[Annotated[str, Field(pattern=NODE_NAME, max_length=MAX_NAME_LENGTH)], AnyNodeDocument],
@@ -169,7 +169,7 @@ class WorkflowDocument(DocumentPart):
     """The steps of the workflow by name; their order is the order of the stages."""
 
     result: Any = None
-    """What a job gives back: a template of any shape. Default: the output of the last node."""
+    """The job's result: a template of any shape. Default: the output of the last node."""
 
 
 def schema() -> dict[str, Any]:
@@ -182,7 +182,7 @@ def schema() -> dict[str, Any]:
 
 
 def _tidied(schema: Any) -> Any:
-    """Without what only pydantic says: titles made from names, and null for a key that may be left out."""
+    """Removes what pydantic adds: titles made from names, and null for optional keys."""
     if isinstance(schema, list):
         return [_tidied(one) for one in schema if one != {"type": "null"}]
     if not isinstance(schema, dict):

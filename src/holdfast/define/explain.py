@@ -1,4 +1,4 @@
-"""Turns what pydantic finds wrong with a file into sentences that name the place and the way to mend it."""
+"""Turns pydantic's errors into messages that name the place in the file and the way to correct it."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ _NAME_RULES = {
     FAILURE_CODE: "a capital letter, then capital letters, digits and '_'",
     HANDLER_NAME: "a letter or '_', then letters, digits and any of '_', '.', ':', '-'",
 }
-_WANTED = {
+_EXPECTED = {
     "string_type": "text",
     "int_type": "a whole number",
     "float_type": "a number",
     "bool_type": "true or false",
-    "dict_type": "a map",
-    "model_type": "a map",
-    "model_attributes_type": "a map",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
     "int_from_float": "a whole number",
     "finite_number": "a finite number",
 }
-_MAP_KINDS = ("dict_type", "model_type", "model_attributes_type")
+_OBJECT_ERRORS = ("dict_type", "model_type", "model_attributes_type")
 _INPUT_TYPE_SYNONYMS = {
     "str": "string",
     "text": "string",
@@ -75,7 +75,7 @@ _PARTS: dict[str, type[DocumentPart]] = {
 
 
 def explain(error: ErrorDetails, source: Source) -> Detail:
-    """One sentence for one of pydantic's findings, at the place in the file that it is about."""
+    """The message for one of pydantic's errors, at its place in the file."""
     path = source_path(error["loc"])
     kind, context = error["type"], error.get("ctx", {})
     if path[-1:] == ("[key]",):
@@ -91,14 +91,14 @@ def explain(error: ErrorDetails, source: Source) -> Detail:
     if kind in _KIND_MESSAGES:
         message = f"{_subject(path)} {_KIND_MESSAGES[kind]}"
     else:
-        message = _MESSAGES.get(kind, _wanted)(kind, path, context)
+        message = _MESSAGES.get(kind, _expected)(kind, path, context)
     return source.at_value(source.first_of(path, _without_all_of(path)), message, _hint(kind, path, error["input"]))
 
 
 def source_path(location: tuple[int | str, ...]) -> Path:
-    """The path in the file: pydantic's also names the alternatives that it chose."""
-    alternatives = {f"<{name}>" for name in (*_KINDS, "list", "map", "name")}
-    return tuple(step for step in location if step not in alternatives)
+    """The path in the file. Pydantic's path also contains the tags of unions."""
+    tags = {f"<{name}>" for name in (*_KINDS, "list", "map", "name")}
+    return tuple(step for step in location if step not in tags)
 
 
 def _without_all_of(path: Path) -> Path:
@@ -192,10 +192,10 @@ def _not_among(path: Path, error: ErrorDetails, source: Source) -> Detail:
     return source.at_value(path, f"'{path[-1]}' must be one of {', '.join(known)}.", suggestion)
 
 
-def _wanted(kind: str, path: Path, context: Mapping[str, Any]) -> str:
-    if kind in _MAP_KINDS and path[-1:] == ("depends_on",):
-        return "'depends_on' must be a node's name, a list of names, or a map with 'all_of' and 'any_of'."
-    return f"{_subject(path)} must be {_WANTED.get(kind, 'something else: ' + kind)}."
+def _expected(kind: str, path: Path, context: Mapping[str, Any]) -> str:
+    if kind in _OBJECT_ERRORS and path[-1:] == ("depends_on",):
+        return "'depends_on' must be a node's name, a list of names, or an object with 'all_of' and 'any_of'."
+    return f"{_subject(path)} must be {_EXPECTED.get(kind, 'another value: ' + kind)}."
 
 
 def _subject(path: Path) -> str:
@@ -210,7 +210,7 @@ def _list_message(kind: str, path: Path, context: Mapping[str, Any]) -> str:
     if path[-1] in ("next", "on_true", "on_false", "all_of", "any_of") or path[-2:-1] == ("branches",):
         return f"{_subject(path)} must be a node's name or a list of names."
     if path[-1] == "branches":
-        return "'branches' must be a list or a map."
+        return "'branches' must be a list or an object."
     return f"{_subject(path)} must be a list."
 
 
@@ -232,7 +232,7 @@ _KIND_MESSAGES = {error: end for kind in KINDS.values() for error, end in kind.m
 
 
 def _hint(kind: str, path: Path, written: Any) -> str | None:
-    if kind in _MAP_KINDS and len(path) == 2 and path[0] == "nodes":
+    if kind in _OBJECT_ERRORS and len(path) == 2 and path[0] == "nodes":
         name = str(path[1])
         return (
             f"Write '{name}: {{type: {name.lower()}}}'."
@@ -242,9 +242,9 @@ def _hint(kind: str, path: Path, written: Any) -> str | None:
     if kind == "string_type" and isinstance(written, bool | int | float):
         return "Put it in quotes."
     if kind == "string_type" and isinstance(written, dict) and len(written) <= 1:
-        return 'A template must stand in quotes: "{{ … }}".'
+        return 'Put a template in quotes: "{{ … }}".'
     if kind in ("int_type", "float_type", "bool_type") and isinstance(written, str):
-        return "Remove the quotes." if "{{" not in written else "A template is not possible here."
+        return "Remove the quotes." if "{{" not in written else "A template is not allowed here."
     return None
 
 

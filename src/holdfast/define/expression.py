@@ -1,8 +1,8 @@
 """A parsed expression that can be evaluated: the tree of parser.py compiled to closures, once, at load.
 
-The language has Jinja's surface and none of its reach: literals, paths into a given scope, operators, tests
-and the filters of filters.py. A path finds keys of mappings and items of lists, never attributes, so that
-`x.items` is the key "items". What is missing is an error, unless `default` or `is defined` looks at it.
+The language looks like Jinja, with less power: literals, paths into a scope, operators, tests and the filters
+of filters.py. A path finds keys of objects and items of lists, never attributes, so that `x.items` is the key
+"items". A missing key or item is an error, unless `default` or `is defined` catches it.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from holdfast.define.tree import (
     Filtered,
     ListOf,
     Literal,
-    MappingOf,
     Member,
     Negative,
     Not,
+    ObjectOf,
     Root,
     Slice,
     Test,
@@ -48,14 +48,14 @@ Path = tuple[str | int, ...]
 Scope = Mapping[str, Any]
 Run = Callable[[Scope, Budget], Any]
 
-# A message shows the expression; a longer one is recognised by its beginning.
+# How many characters of an expression a message shows.
 _SHOWN_CHARS = 200
-# What may be undefined without an inner mistake: only there do `default` and `is defined` look.
+# Filters whose own result can be undefined: `default` and `is defined` catch that too.
 _CAN_BE_UNDEFINED = {"first", "last", "min", "max", "default"}
 
 
 class Expression:
-    """One expression, ready to be evaluated as often as wanted."""
+    """One compiled expression."""
 
     __slots__ = ("paths", "roots", "run", "source", "spends")
 
@@ -64,7 +64,7 @@ class Expression:
         self.paths = frozenset(_paths_of(tree))
         self.roots = frozenset(str(path[0]) for path in self.paths)
         self.run: Run = _compile(tree)
-        # A plain path makes nothing, so that it needs no budget.
+        # A plain path creates no values, so it needs no budget.
         self.spends = not isinstance(tree, Literal | Root) and _static_path(tree) is None
 
     def evaluate(self, scope: Scope) -> Any:
@@ -99,7 +99,7 @@ def compile_embedded(text: str, start: int, allowed_roots: AbstractSet[str]) -> 
 
 
 def _static_path(tree: Tree) -> Path | None:
-    """The keys of a path that are known before there is data, or None if it is not such a path."""
+    """The keys of a path that has only constant keys; None for everything else."""
     keys: list[str | int] = []
     while isinstance(tree, Member):
         key = tree.key.value if isinstance(tree.key, Literal) else None
@@ -111,16 +111,16 @@ def _static_path(tree: Tree) -> Path | None:
 
 
 def _paths_of(tree: Tree) -> set[Path]:
-    found: set[Path] = set()
+    paths: set[Path] = set()
     waiting = [tree]
     while waiting:
         current = waiting.pop()
         path = _static_path(current)
         if path is not None:
-            found.add(path)
+            paths.add(path)
         else:
             waiting.extend(children(current))
-    return found
+    return paths
 
 
 def _shown(tree: Tree) -> str:
@@ -150,7 +150,7 @@ def _compile(tree: Tree) -> Run:
         case ListOf(items):
             runs = [_compile(item) for item in items]
             return lambda scope, budget: [run(scope, budget) for run in runs]
-        case MappingOf(keys, values):
+        case ObjectOf(keys, values):
             pairs = [(key, _compile(value)) for key, value in zip(keys, values, strict=True)]
             return lambda scope, budget: {key: run(scope, budget) for key, run in pairs}
         case Not(operand):
@@ -181,7 +181,7 @@ def _compile_path(tree: Root | Member) -> Run:
 
 
 def _compile_plain_path(tree: Root | Member, keys: Path) -> Run:
-    """A direct look-up. JSON values have only items for string keys, so that subscripting is all it takes."""
+    """A direct look-up: of JSON values only objects can be subscripted with a string."""
 
     def find(scope: Scope, budget: Budget) -> Any:
         value: Any = scope
@@ -196,7 +196,7 @@ def _compile_plain_path(tree: Root | Member, keys: Path) -> Run:
 
 
 class _MissingError(UndefinedError):
-    """A part of a plain path is missing. `default` often catches this: only the text asks which part."""
+    """A part of a plain path is missing. `default` often catches this, so the message is made only when it is shown."""
 
     def __init__(self, tree: Tree, scope: Scope) -> None:
         super().__init__()
@@ -268,7 +268,7 @@ def _compile_filter(tree: Filtered) -> Run:
 
 
 def _compile_default(run: Run, catches: bool, arguments: Mapping[str, Run]) -> Run:
-    """`default` evaluates its arguments only when they are needed: the fallback may itself be undefined."""
+    """`default` evaluates its arguments only when it needs them: the fallback may be undefined too."""
     fallback = arguments.get("default_value") or _compile(Literal(""))
     also_falsy = arguments.get("boolean") or _compile(Literal(False))
 

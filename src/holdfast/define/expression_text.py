@@ -10,7 +10,7 @@ _QUOTED = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
 def short_expression(expression: str) -> str:
     """`(nodes.check.output.size) > 100` becomes `check.size > 100`: for people, not for machines."""
     parts = _QUOTED.split(expression)
-    # What stands between quotation marks is every second part, and stays as it is.
+    # Every second part is a text in quotation marks, which does not change.
     return "".join(part if number % 2 else _short(part) for number, part in enumerate(parts)).strip()
 
 

@@ -1,6 +1,6 @@
-"""The filters: `value | name(arguments)`. A function's signature after its budget is what users may write.
+"""The filters: `value | name(arguments)`. The parameters after `budget` are the arguments that users may write.
 
-Strict where Jinja guesses: `int` and `float` fail on what is no number, and case always matters.
+Stricter than Jinja: `int` and `float` fail on text that is not a number, and case always matters.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def trim(value: Any, budget: Budget) -> str:
 def length(value: Any, budget: Budget) -> int:
     if isinstance(value, str | list | Mapping):
         return len(value)
-    raise EvaluationError(f"'length' works on a list, a string or a mapping, not on {described(value)}")
+    raise EvaluationError(f"'length' works on a list, a string or an object, not on {described(value)}")
 
 
 def join(value: Any, budget: Budget, separator: Any = "", attribute: Any = None) -> str:
@@ -93,7 +93,7 @@ def split(value: Any, budget: Budget, separator: Any = None) -> list[str]:
     text = _text("split", value)
     if separator is not None and not _text("split", separator):
         raise EvaluationError("'split' needs a separator that is not empty")
-    # Each part is an object of its own, so that the number of parts is spent as well as the text.
+    # Each part costs memory too, so the budget pays for the number of parts as well as for the text.
     budget.spend(2 * len(text))
     return text.split(separator)
 
@@ -215,7 +215,7 @@ def unique(value: Any, budget: Budget, attribute: Any = None) -> list[Any]:
 
 
 def _identity(value: Any, budget: Budget) -> Any:
-    """Something hashable that two values share when `==` says that they are equal."""
+    """A hashable value that is the same for all values that are equal under `==`."""
     if isinstance(value, bool):
         return ("boolean", value)
     if value is None or isinstance(value, (str, int, float)):
@@ -228,7 +228,7 @@ def tojson(value: Any, budget: Budget) -> str:
 
 
 def default(value: Any, budget: Budget, default_value: Any = "", boolean: Any = False) -> Any:
-    """Replaces what is undefined, and with a true second argument also what is empty, zero or null.
+    """Replaces an undefined value, and with a true second argument also an empty one, zero and null.
 
     Only its signature is used here: expression.py evaluates its arguments when they are needed.
     """
@@ -236,7 +236,7 @@ def default(value: Any, budget: Budget, default_value: Any = "", boolean: Any = 
 
 
 class Filter:
-    """A filter's function and what may stand in its parentheses."""
+    """A filter's function and the names of its arguments."""
 
     __slots__ = ("function", "parameters", "required")
 

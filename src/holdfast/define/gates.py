@@ -1,4 +1,4 @@
-"""What may hold tasks back that are otherwise ready: breakers and limits, as a workflow declares them. Pure data."""
+"""Breakers and limits, as a workflow declares them: they hold back tasks that are ready. Pure data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DEFAULT_COOLDOWN_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class BreakerRules:
-    """When the breaker of a dependency opens, and how it finds out that the dependency is well again."""
+    """When the breaker of a dependency opens, and how it finds out that the dependency works again."""
 
     name: str
     window_calls: int = 20
@@ -21,7 +21,7 @@ class BreakerRules:
     """The codes that count as failures of the dependency; None: all transient failures."""
     cooldown_seconds: float = DEFAULT_COOLDOWN_SECONDS
     probes: int = 1
-    """How many waiting tasks try first, once it may be well again."""
+    """How many waiting tasks try first when the cooldown is over."""
     probe_url: str | None = None
     probe_handler: str | None = None
 
@@ -30,7 +30,7 @@ class BreakerRules:
         return self.probe_url is not None or self.probe_handler is not None
 
     def counts(self, code: str, *, is_permanent: bool) -> bool:
-        """Whether a failure with this code says something bad about the dependency."""
+        """Whether a failure with this code counts as a failure of the dependency."""
         return code in self.codes if self.codes is not None else not is_permanent
 
     def to_json(self) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class Concurrency:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """How many tasks may begin in a time: of the node, or of all nodes of the tenant that share the key."""
+    """How many tasks may start in a period: of the node, or of all nodes of the tenant that share the key."""
 
     limit: int
     per_seconds: float
@@ -84,7 +84,7 @@ class Rate:
 
 
 class Limit(NamedTuple):
-    """A limit as a lane is subject to it; `rate` is a second's share, `burst` what may begin at once."""
+    """A limit of a lane; `rate` is the number of starts per second, `burst` how many may start at once."""
 
     name: str
     concurrency: int | None = None

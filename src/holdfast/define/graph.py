@@ -1,6 +1,6 @@
-"""The edges of a definition: who waits for whom, in what order, and who is upstream of whom.
+"""The edges of a definition: which nodes a node waits for, in which order, and what is upstream of it.
 
-Built once per definition and then only read: every question is one look-up. Knows nothing of jobs.
+Built once per definition, so that every question is one look-up. Knows nothing of jobs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class CycleError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """The precomputed edges of one definition. Nodes are named, never numbered, to the outside."""
+    """The edges of one definition, by node name."""
 
     names: tuple[str, ...]
     nodes: Mapping[str, Node]
@@ -48,16 +48,16 @@ class Graph:
         return self._stages.get(name)
 
     def is_upstream(self, name: str, of: str) -> bool:
-        """Whether `name` always ends before `of` is decided."""
+        """Whether `name` always ends before `of` can start."""
         return bool(self._ancestors[of] & self._bits.get(name, 0))
 
     def ancestors(self, name: str) -> frozenset[str]:
-        found = self._ancestors[name]
-        return frozenset(other for other, bit in self._bits.items() if found & bit)
+        mask = self._ancestors[name]
+        return frozenset(other for other, bit in self._bits.items() if mask & bit)
 
     def descendants(self, name: str) -> frozenset[str]:
         bit = self._bits[name]
-        return frozenset(other for other, found in self._ancestors.items() if found & bit)
+        return frozenset(other for other, mask in self._ancestors.items() if mask & bit)
 
 
 def build_graph(definition: Definition) -> Graph:
@@ -99,19 +99,19 @@ def incoming_edges(nodes: Sequence[Node]) -> tuple[Edges, Edges]:
             if target in known and node.name not in all_of[target] and node.name not in any_of[target]:
                 all_of[target].append(node.name)
     return (
-        {name: tuple(found) for name, found in all_of.items()},
-        {name: tuple(one for one in found if one not in all_of[name]) for name, found in any_of.items()},
+        {name: tuple(sources) for name, sources in all_of.items()},
+        {name: tuple(one for one in sources if one not in all_of[name]) for name, sources in any_of.items()},
     )
 
 
 def pointed_to(node: Node) -> tuple[str, ...]:
-    """The nodes that this one names as its followers, by `next` or by a branch, each once."""
+    """The nodes that this one names in its `next` or in a branch, each once."""
     targets = [*node.next, *(target for branch in node.branches for target in branch.targets)]
     return tuple(_unique(targets))
 
 
 def topological_order(names: Sequence[str], sources: Edges, outgoing: Edges) -> tuple[str, ...]:
-    """Sources before targets; among those that are free at the same time the order of the file."""
+    """Sources before targets; nodes that are free at the same time keep the order of the file."""
     waiting = {name: len(sources[name]) for name in names}
     rank = {name: position for position, name in enumerate(names)}
     free = [name for name in names if waiting[name] == 0]
@@ -130,7 +130,7 @@ def topological_order(names: Sequence[str], sources: Edges, outgoing: Edges) -> 
 
 
 def _find_cycle(stuck: Sequence[str], sources: Edges) -> list[str]:
-    """Every stuck node waits for a stuck node, so walking backwards must come round to a node again."""
+    """Every stuck node waits for a stuck node, so walking backwards must reach a node twice."""
     stuck_names = set(stuck)
     path: list[str] = []
     current = stuck[0]
@@ -149,7 +149,7 @@ def _outgoing_edges(nodes: Sequence[Node], sources: Edges) -> dict[str, tuple[st
         for source in sources[node.name]:
             if node.name not in targets[source]:
                 targets[source].append(node.name)
-    return {name: tuple(found) for name, found in targets.items()}
+    return {name: tuple(names) for name, names in targets.items()}
 
 
 def _result_nodes(
@@ -179,13 +179,13 @@ def _stage_numbers(nodes: Sequence[Node]) -> dict[str, int]:
 
 
 def _ancestor_bits(order: Sequence[str], sources: Edges, bits: Mapping[str, int]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    masks: dict[str, int] = {}
     for name in order:
         mask = 0
         for source in sources[name]:
-            mask |= found[source] | bits[source]
-        found[name] = mask
-    return found
+            mask |= masks[source] | bits[source]
+        masks[name] = mask
+    return masks
 
 
 def _unique(names: Iterable[str]) -> list[str]:

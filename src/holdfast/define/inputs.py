@@ -15,7 +15,7 @@ from holdfast.define.source import MAX_PROBLEMS, did_you_mean, path_text
 from holdfast.errors import Detail, InvalidInput, cut
 
 LIST_LENGTH = 300
-"""How much a sentence tells of all that would be possible."""
+"""The longest list of alternatives in a message."""
 
 _PYTHON_TYPES: dict[InputType, tuple[type, ...]] = {
     InputType.STRING: (str,),
@@ -36,46 +36,46 @@ _ARTICLES = {
 }
 
 
-def check_inputs(definition: Definition, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The inputs of a job with defaults; an optional one that is not given is null.
+def check_inputs(definition: Definition, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs of a job with defaults filled in; an optional input without a value is null.
 
-    A workflow that declares no inputs takes any. Raises InvalidInput with everything that is wrong.
+    A workflow that declares no inputs accepts any. Raises InvalidInput with all mistakes.
     """
-    problems = list(islice(_problems(definition, dict(given)), MAX_PROBLEMS))
+    problems = list(islice(_problems(definition, dict(values)), MAX_PROBLEMS))
     if problems:
         _refuse(definition, problems)
     if not definition.inputs:
-        return dict(given)
-    return {one.name: given[one.name] if one.name in given else deepcopy(one.default) for one in definition.inputs}
+        return dict(values)
+    return {one.name: values[one.name] if one.name in values else deepcopy(one.default) for one in definition.inputs}
 
 
 def parse_assignments(definition: Definition, assignments: Iterable[str]) -> dict[str, Any]:
     """The inputs of `--input K=V` flags: a declared string takes V as it is, anything else is JSON."""
     types = {one.name: one.type for one in definition.inputs}
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     problems: list[Detail] = []
     for assignment in assignments:
         name, equals, text = assignment.partition("=")
         name = name.strip()
         if not equals or not name:
             problems.append(_flag(assignment, "has no value", "Write --input NAME=VALUE."))
-        elif name in given:
+        elif name in values:
             problems.append(_flag(assignment, f"gives '{cut(name)}' a second time"))
         elif types.get(name) is InputType.STRING:
-            given[name] = text
+            values[name] = text
         else:
             try:
-                given[name] = parse_json(text)
+                values[name] = parse_json(text)
             except ValueError as error:
-                given[name] = None
+                values[name] = None
                 problems.append(_flag(assignment, f"is not JSON: {error}", _quoting_hint(name, text)))
     if problems:
         _refuse(definition, problems)
-    return given
+    return values
 
 
 def value_problems(declared: Input, value: Any) -> Iterator[str]:
-    """What is wrong with a plain value for this input, as ends of the sentence 'The input NAME …'."""
+    """The mistakes in a value for this input, each as the end of the sentence 'The input NAME …'."""
     if not has_type(declared.type, value):
         yield f"must be {_ARTICLES[declared.type]}, not {kind_of(value)}"
         return
@@ -94,35 +94,35 @@ def value_problems(declared: Input, value: Any) -> Iterator[str]:
             yield f"must be at most {declared.maximum:g}"
 
 
-def has_type(wanted: InputType, value: Any) -> bool:
-    """Strict: true is no integer, and neither is 1.0."""
+def has_type(expected: InputType, value: Any) -> bool:
+    """Strict: neither true nor 1.0 is an integer."""
     if isinstance(value, bool):
-        return wanted in (InputType.BOOLEAN, InputType.ANY)
-    return isinstance(value, _PYTHON_TYPES[wanted])
+        return expected in (InputType.BOOLEAN, InputType.ANY)
+    return isinstance(value, _PYTHON_TYPES[expected])
 
 
-def _problems(definition: Definition, given: dict[str, Any]) -> Iterator[Detail]:
+def _problems(definition: Definition, values: dict[str, Any]) -> Iterator[Detail]:
     declared = {one.name: one for one in definition.inputs}
     if declared:
-        for name in given:
+        for name in values:
             if name not in declared:
                 suggestion = did_you_mean(str(name), declared)
                 yield Detail(f"Unknown input '{cut(str(name))}'.", path=f"inputs.{name}", suggestion=suggestion)
     for one in definition.inputs:
-        if one.required and not one.has_default and one.name not in given:
+        if one.required and not one.has_default and one.name not in values:
             yield Detail(f"The input '{one.name}' is required.", path=f"inputs.{one.name}")
-    unclean = faults(given, ("inputs",))
+    unclean = faults(values, ("inputs",))
     for path, fault in unclean:
         yield Detail(f"The input {path_text(path[1:])} {fault}.", path=path_text(path))
     unclean_names = {path[1] for path, _ in unclean if len(path) > 1}
-    for name, value in given.items():
+    for name, value in values.items():
         if name in declared and name not in unclean_names and not _is_left_out(declared[name], value):
             for problem in value_problems(declared[name], value):
                 yield Detail(f"The input '{name}' {problem}.", path=f"inputs.{name}")
 
 
 def _is_left_out(declared: Input, value: Any) -> bool:
-    """null says of an optional input what leaving it out says, unless there is a default to override."""
+    """For an optional input null means the same as no value, unless null overrides a default."""
     return value is None and not declared.required and (not declared.has_default or declared.default is None)
 
 
@@ -152,7 +152,7 @@ def _quoting_hint(name: str, text: str) -> str | None:
 
 
 def _same(value: Any, other: Any) -> bool:
-    """Equal as JSON: Python holds True and 1 for equal, JSON does not."""
+    """Equal as JSON, where true does not equal 1."""
     return bool(value == other) and isinstance(value, bool) == isinstance(other, bool)
 
 

@@ -1,4 +1,4 @@
-"""Loads workflow files: reads, checks and normalises them, and tells everything that is wrong at once."""
+"""Loads workflow files: reads, checks and normalises them, and reports all mistakes at once."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from holdfast.errors import Code, Detail, InvalidDefinition, NotFound
 
 
 def load_file(path: FilePath | str, known_handlers: Collection[str] | None = None) -> Definition:
-    """The definition in a YAML file. Raises InvalidDefinition with everything that is wrong with it."""
+    """The definition in a YAML file. Raises InvalidDefinition with all its mistakes."""
     definition, problems = check_file(path, known_handlers)
     return valid(definition, problems, str(path))
 
 
 def load_text(text: str, file: str | None = None, known_handlers: Collection[str] | None = None) -> Definition:
-    """The definition in a YAML text. Raises InvalidDefinition with everything that is wrong with it."""
+    """The definition in a YAML text. Raises InvalidDefinition with all its mistakes."""
     definition, problems = check_text(text, file, known_handlers)
     return valid(definition, problems, file or "the text")
 
@@ -39,7 +39,7 @@ def check_file(
     known_handlers: Collection[str] | None = None,
     known_codes: Collection[str] | None = None,
 ) -> tuple[Definition | None, list[Detail]]:
-    """Like check_text. Raises NotFound when there is no such file."""
+    """Like check_text, for a file. Raises NotFound if the file does not exist."""
     file = shown_name(path)
     try:
         content = read_named_file(path, MAX_BYTES)
@@ -63,32 +63,32 @@ def check_text(
     known_handlers: Collection[str] | None = None,
     known_codes: Collection[str] | None = None,
 ) -> tuple[Definition | None, list[Detail]]:
-    """The definition, or None, and everything that is wrong with it, in the order of the file.
+    """The definition, or None, and all mistakes in the order of the file.
 
-    With `known_handlers` a handler that is not among them is an error too; with `known_codes` a code that is neither
-    among them nor the engine's nor named by a rule of the file.
+    With `known_handlers` an unknown handler is a mistake too. With `known_codes` so is a code that is neither known,
+    nor one of the engine's, nor given by a rule of the file.
     """
     source, problems = read_yaml(text, file, typed_keys=_may_have_typed_keys)
     if source is None:
         return None, by_place(problems)
     places = {(problem.line, problem.column) for problem in problems}
-    definition, found = check_source(source, known_handlers, known_codes)
-    # What YAML refused is not reported a second time by those who wanted something else in its place.
-    problems += [problem for problem in found if (problem.line, problem.column) not in places]
+    definition, shape_problems = check_source(source, known_handlers, known_codes)
+    # A value that YAML refused is missing now: do not report its place a second time.
+    problems += [problem for problem in shape_problems if (problem.line, problem.column) not in places]
     return (None if problems else definition), by_place(problems)
 
 
 def check_source(
     source: Source, known_handlers: Collection[str] | None = None, known_codes: Collection[str] | None = None
 ) -> tuple[Definition | None, list[Detail]]:
-    """The same for data that was read before, or built in Python."""
+    """Like check_text, for data that has been read before or was built in Python."""
     report = Report(source)
     document, broken = _document(source, report)
     if document is None:
         return None, report.problems
     inner = Report(source)
     definition = normalise(document, inner)
-    # A broken piece has lost some of its keys: how the rest of it fits together says nothing.
+    # A broken piece has lost some of its keys, so further mistakes in it may be none.
     is_broken = _within(broken)
     report.problems += [problem for problem in inner.problems if not is_broken(problem)]
     has_all_edges = check_references(document, source.data["nodes"], report)
@@ -104,7 +104,7 @@ def check_source(
 
 
 def validate_handlers(definition: Definition, known: Collection[str], source: Source) -> list[Detail]:
-    """The handlers of a definition that are not among the known ones."""
+    """Reports the handlers that are not known."""
     report = Report(source)
     for node in definition.nodes:
         for place, task in _tasks(node):
@@ -115,29 +115,29 @@ def validate_handlers(definition: Definition, known: Collection[str], source: So
 
 
 def validate_codes(definition: Definition, declared: Collection[str], source: Source) -> list[Detail]:
-    """The codes in retry_on and in breakers that nothing can ever give to a failure."""
+    """Reports the codes in retry_on and in breakers that no failure can have."""
     report = Report(source)
-    tasks = [found for node in definition.nodes for found in _tasks(node)]
+    tasks = [task for node in definition.nodes for task in _tasks(node)]
     ruled = {rule.code for _, task in tasks for rule in task.errors if rule.code}
     known = {*Code.__members__, *declared, *ruled}
     places: list[tuple[Path, tuple[str, ...]]] = [
         (("breakers", rules.name, "codes"), rules.codes or ()) for rules in definition.breakers
     ]
     for path, task in tasks:
-        # A batch may have it from its node, and both from the workflow.
+        # A batch inherits retry_on from its node, and a node from the workflow.
         own, of_node = (*path, "retry", "retry_on"), (*path[:2], "retry", "retry_on")
         where = source.first_of((*path, "task", "retry", "retry_on"), own, of_node, ("retry", "retry_on"))
         places.append((where, task.retry.retry_on or ()))
     for where, codes in dict(places).items():
         for index, code in enumerate(codes):
             if code not in known:
-                message = f"There is no code '{code}': no handler declares it, and no rule of this file gives it."
+                message = f"There is no code '{code}': no handler declares it, and no rule of this file sets it."
                 report.at_value((*where, index), message, did_you_mean(code, known))
     return report.problems
 
 
 def _tasks(node: Node) -> Iterator[tuple[Path, TaskSpec]]:
-    """What a node asks of workers, and where the file says so."""
+    """What workers run for a node, and its place in the file."""
     path: Path = ("nodes", node.name)
     if node.batches is not None:
         yield (*path, "batch"), node.batches.task
@@ -146,19 +146,19 @@ def _tasks(node: Node) -> Iterator[tuple[Path, TaskSpec]]:
 
 
 def valid(definition: Definition | None, problems: list[Detail], name: str) -> Definition:
-    """The definition, if nothing is wrong with it."""
+    """The definition, or InvalidDefinition with its mistakes."""
     if definition is not None and not problems:
         return definition
     count = "an error" if len(problems) == 1 else f"{len(problems)} errors"
     raise InvalidDefinition(
         f"The workflow in {name} has {count}.",
         errors=problems,
-        remedy="Correct what is listed, then check it with: holdfast validate FILE",
+        remedy="Correct the listed mistakes, then check with: holdfast validate FILE",
     )
 
 
 def _may_have_typed_keys(path: Path) -> bool:
-    """`branches: {true: …, false: …}` is the one map whose keys are values."""
+    """`branches: {true: …, false: …}` is the only object whose keys may be booleans or numbers."""
     return len(path) == 3 and path[0] == "nodes" and path[2] == "branches"
 
 
@@ -170,10 +170,10 @@ def _not_utf8(content: bytes, error: UnicodeDecodeError, file: str) -> Detail:
 
 
 def _document(source: Source, report: Report) -> tuple[WorkflowDocument | None, set[Path]]:
-    """The document as far as it has the right shape, and the pieces of it that have not."""
+    """The document without its broken keys, and the broken pieces."""
     data = source.data
     if not isinstance(data, dict):
-        report.at_value((), "The file must be a map with the keys 'workflow_id' and 'nodes'.")
+        report.at_value((), "The file must be an object with the keys 'workflow_id' and 'nodes'.")
         return None, set()
     data = {**data, "version": source.numbers.get(("version",), data.get("version"))}
     errors = _shape_errors(data)
@@ -181,14 +181,14 @@ def _document(source: Source, report: Report) -> tuple[WorkflowDocument | None, 
         return WorkflowDocument.model_validate(data), set()
     report.problems += [explain(error, source) for error in errors[:MAX_PROBLEMS]]
     broken = {_piece(error) for error in errors}
-    mended = _copied(data)
-    # Only what is wrong is left out, so that the rest of its node is still checked; at last the whole node.
-    for remedy in (_mend, _mend, _drop):
+    reduced = _copied(data)
+    # Leave out only the broken keys, so that the rest of the node is still checked; if that fails, the whole node.
+    for repair in (_leave_out, _leave_out, _drop):
         for error in errors:
-            remedy(mended, error)
-        errors = _shape_errors(mended)
+            repair(reduced, error)
+        errors = _shape_errors(reduced)
         if not errors:
-            return WorkflowDocument.model_validate(mended), broken
+            return WorkflowDocument.model_validate(reduced), broken
     return None, broken
 
 
@@ -201,31 +201,31 @@ def _shape_errors(data: dict[str, Any]) -> list[ErrorDetails]:
 
 
 def _piece(error: ErrorDetails) -> Path:
-    """The node, the input or the key of the file that an error lies in."""
+    """The node, the input, the breaker or the top-level key that an error lies in."""
     path = source_path(error["loc"])
     return path[:2] if path[0] in ("nodes", "inputs", "breakers") else path[:1]
 
 
-def _mend(data: dict[str, Any], error: ErrorDetails) -> None:
+def _leave_out(data: dict[str, Any], error: ErrorDetails) -> None:
     path = source_path(error["loc"])
     place = next((i for i, step in enumerate(path) if isinstance(step, int)), None)
     if path[-1] in ("[key]", "task") or error["type"].startswith("union_tag"):
         _drop(data, error)
     elif error["type"] == "missing" and place is None:
-        holder = _map_at(data, path[:-1])
+        holder = _object_at(data, path[:-1])
         holder[path[-1]] = "unknown"
     else:
         path = path[:place]
-        _map_at(data, path[:-1]).pop(path[-1], None)
+        _object_at(data, path[:-1]).pop(path[-1], None)
 
 
 def _drop(data: dict[str, Any], error: ErrorDetails) -> None:
     piece = _piece(error)
-    _map_at(data, piece[:-1]).pop(piece[-1], None)
+    _object_at(data, piece[:-1]).pop(piece[-1], None)
 
 
-def _map_at(data: dict[str, Any], path: Path) -> dict[str | int, Any]:
-    """The map at the path; one that belongs to nothing if another remedy has taken it away."""
+def _object_at(data: dict[str, Any], path: Path) -> dict[str | int, Any]:
+    """The object at the path; a new one if the path is gone."""
     current: Any = data
     for step in path:
         current = current.get(step) if isinstance(current, dict) else None
@@ -233,12 +233,12 @@ def _map_at(data: dict[str, Any], path: Path) -> dict[str | int, Any]:
 
 
 def _copied(value: Any) -> Any:
-    """The maps anew, the rest shared: only maps are mended."""
+    """A copy of all objects; the other values are shared, because only objects are changed."""
     return {key: _copied(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def _within(pieces: set[Path]) -> Callable[[Detail], bool]:
-    """Whether a problem lies in one of these pieces; there may be thousands of both."""
+    """A test whether a problem lies in one of the pieces. Fast: there may be thousands of both."""
     places = {path_text(piece) for piece in pieces}
 
     def is_within(problem: Detail) -> bool:

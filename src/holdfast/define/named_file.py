@@ -1,4 +1,4 @@
-"""How a file that a person has named is read: never without end, never for ever. Knows nothing of what is in it."""
+"""Reads a file that a user has named, up to a limit and without waiting. Knows nothing of its content."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 SHOWN_LENGTH = 200
 _OPEN_ALREADY = re.compile(r"/dev/stdin|/dev/fd/[0-9]+|/proc/(self|[0-9]+)/fd/[0-9]+")
-"""What a shell passes for `<(…)`, and stdin by its name: streams on purpose, whatever they are."""
+"""The names of stdin and of what a shell passes for `<(…)`: the user means a stream."""
 _KINDS = (
     (stat.S_ISDIR, "a directory"),
     (stat.S_ISFIFO, "a pipe"),
@@ -23,9 +23,9 @@ _KINDS = (
 
 
 def read_named_file(path: Path | str, limit_bytes: int) -> bytes:
-    """The content, or more than `limit_bytes` of it: the caller refuses that. Raises OSError, with words for people.
+    """At most one byte more than `limit_bytes`, which the caller refuses. Raises OSError with a message for users.
 
-    A pipe without a writer and a device without an end would keep us for ever, and some files of the kernel, too.
+    A pipe without a writer, an endless device and some kernel files would block for ever.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     try:
@@ -41,7 +41,7 @@ def read_named_file(path: Path | str, limit_bytes: int) -> bytes:
 
 
 def read_up_to(read: Callable[[int], bytes], limit_bytes: int) -> bytes:
-    """As much as there is, and not more than a byte beyond the limit."""
+    """Everything, but at most one byte more than the limit."""
     parts: list[bytes] = []
     left = limit_bytes + 1
     while left > 0:
@@ -54,6 +54,6 @@ def read_up_to(read: Callable[[int], bytes], limit_bytes: int) -> bytes:
 
 
 def shown_name(path: Path | str) -> str:
-    """The name for a message: in one line, and no more of it than anybody reads."""
+    """The name for a message: on one line, and shortened."""
     name = "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in str(path)[: SHOWN_LENGTH + 1])
     return name if len(name) <= SHOWN_LENGTH else f"{name[: SHOWN_LENGTH - 1]}…"

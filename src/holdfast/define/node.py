@@ -1,4 +1,4 @@
-"""One step of a workflow after normalisation: every spelling of the language ends in this one shape."""
+"""One step of a workflow after normalisation: all spellings of the language give this one form."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Importance(StrEnum):
 
 
 class Aggregation(StrEnum):
-    """What a fan-in without a handler makes of the items."""
+    """How a fan-in without a handler combines the items."""
 
     COLLECT = "collect"
     CONCAT = "concat"
@@ -40,7 +40,7 @@ class Aggregation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """What a worker is asked to run: by a task, by each item of a fan-out, by a fan-in for each batch or at its end."""
+    """What a worker runs: for a task, for each item of a fan-out, for each batch of a fan-in or at its end."""
 
     handler: str
     queue: str = "default"
@@ -55,7 +55,7 @@ class TaskSpec:
     output_schema: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """What came later is left out where it is not used: a definition's hash does not change with our version."""
+        """Leaves out unused keys of later versions, so that upgrades do not change a definition's hash."""
         later: dict[str, Any] = {
             "errors": [rule.to_json() for rule in self.errors],
             "breaker": self.breaker,
@@ -92,7 +92,7 @@ class Branch:
 
 
 class OnItemFailure(StrEnum):
-    """What becomes of the other items once more have failed than are tolerated."""
+    """What happens to the other items when more have failed than are tolerated."""
 
     FINISH = "finish"
     STOP = "stop"
@@ -113,7 +113,7 @@ class Tolerate:
 
 
 class Safe(StrEnum):
-    """Whether what completed may run again when a person asks for it."""
+    """Whether completed tasks may run again when a person asks for it."""
 
     ALWAYS = "always"
     CONFIRM = "confirm"
@@ -122,11 +122,11 @@ class Safe(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rerun:
-    """What guards the tasks of a node that have completed; those that have not may always run again."""
+    """Whether a node's completed tasks may run again; the others always may."""
 
     safe: Safe = Safe.CONFIRM
     within_hours: float | None = None
-    """How long after they completed; None: without limit."""
+    """How long after they completed. None: no limit."""
 
     def to_json(self) -> dict[str, Any]:
         return {"safe": str(self.safe), "within_hours": self.within_hours}
@@ -141,7 +141,7 @@ AUTO = "auto"
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """A fan-in that takes the items of its fan-out in pages: so many at a time, each page by a task of its own."""
+    """How a fan-in takes the items of its fan-out in pages of a fixed size, each in a separate task."""
 
     task: TaskSpec
     size: int | str = AUTO
@@ -157,7 +157,7 @@ class Batches:
 
 @dataclass(frozen=True, slots=True)
 class Deliverable:
-    """What a node makes that is of use by itself; its location is a template."""
+    """A product of a node that is useful by itself; its location is a template."""
 
     name: str
     location: str | None = None
@@ -168,7 +168,7 @@ class Deliverable:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node with its explicit dependencies; what `next` adds to others is worked out in graph.py."""
+    """A node with its own dependencies; graph.py adds those that come from the `next` of other nodes."""
 
     name: str
     type: NodeType = NodeType.TASK
@@ -189,6 +189,6 @@ class Node:
 
     @property
     def tasks(self) -> tuple[TaskSpec, ...]:
-        """Everything that it asks of workers."""
+        """Everything that workers run for it."""
         batch = self.batches.task if self.batches is not None else None
         return tuple(task for task in (batch, self.task) if task is not None)

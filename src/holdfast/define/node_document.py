@@ -52,23 +52,23 @@ ImportanceName = Literal["critical", "important", "optional"]
 
 
 class RerunDocument(DocumentPart):
-    """What guards the tasks that have completed; those that failed may always run again."""
+    """Whether completed tasks may run again; failed ones always may."""
 
     safe: Literal["always", "confirm", "never"] = "confirm"
     """Whether they may run again: always, after a confirmation, or never. Default confirm."""
 
     within_hours: Hours | None = None
-    """How long after they completed. Default: without limit."""
+    """How long after they completed. Default: no limit."""
 
 
 class DeliverableDocument(DocumentPart):
-    """What a node makes that is of use by itself, whatever becomes of the rest of the job."""
+    """A product of the node that is useful by itself, even if the rest of the job fails."""
 
     name: Name
-    """What it is called; no other node delivers under that name."""
+    """Its name, unique in the workflow."""
 
     location: Expression | None = None
-    """Where it lies, such as "{{ inputs.region }}/": a template over `inputs`, `nodes` and `job`."""
+    """Where it is stored, such as "{{ inputs.region }}/": a template over `inputs`, `nodes` and `job`."""
 
 
 class NodeDocument(DocumentPart):

@@ -1,4 +1,4 @@
-"""What of a node is evaluated at run time: its compiled templates and conditions."""
+"""A node made ready to run: its compiled templates and conditions."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ ITEM_ROOTS = ROOTS | {"item", "index"}
 
 @dataclass(frozen=True, slots=True)
 class TaskProgram:
-    """What a worker is asked to run, with everything of it that is evaluated at run time."""
+    """What a worker runs, with its compiled templates."""
 
     spec: TaskSpec
     params: Template
     limit_keys: tuple[Template | None, Template | None] = (None, None)
-    """The keys of its limits of concurrency and rate, where these are shared by a key."""
+    """The keys of its concurrency and rate limits, for limits that are shared by a key."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeProgram:
-    """A node with everything of it that is evaluated at run time."""
+    """A node with its compiled templates and conditions."""
 
     node: Node
     task: TaskProgram | None = None
@@ -33,17 +33,17 @@ class NodeProgram:
     batches: TaskProgram | None = None
     batch_size: Template | None = None
     has_items: bool = False
-    """Whether it has many tasks, by number."""
+    """Whether it has many tasks, with item numbers from 0."""
 
     def task_of(self, item: int) -> TaskProgram:
-        """What runs for an item, or as the node's own task, which is below all items."""
-        found = self.batches if self.batches is not None and item >= 0 else self.task
-        assert found is not None, f"node {self.node.name} runs no handler"
-        return found
+        """What runs for an item or, for a number below 0, as the node's own task."""
+        task = self.batches if self.batches is not None and item >= 0 else self.task
+        assert task is not None, f"node {self.node.name} runs no handler"
+        return task
 
     @property
     def items(self) -> TaskProgram:
-        """What runs for each of its items; where it has none, its own task."""
+        """What runs for each of its items; for a node without items, its own task."""
         return self.task_of(0)
 
 

@@ -1,4 +1,4 @@
-"""From the file to the one model: every spelling ends in the same definition, with all defaults filled in."""
+"""Turns a workflow document into a definition: one form for all spellings, with all defaults filled in."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _FITTING: dict[str, tuple[InputType, ...]] = {
 
 
 def normalise(document: WorkflowDocument, report: Report) -> Definition:
-    """The definition that a well-shaped document means; what does not fit together goes into the report."""
+    """The definition of a document; contradictions go into the report."""
     if document.retry is not None:
-        # Once by itself: its mistakes are reported where they stand, and not in every node.
+        # Checked once here, so that its mistakes are reported at their place and not for every node.
         normalise_retry(document.retry, ("retry",), report)
     defaults = WorkflowDefaults(document.retry, document.breakers or {})
     definition = Definition(
@@ -92,7 +92,7 @@ def _check_input(declared: Input, path: Path, report: Report) -> None:
             report.at_value((*path, low), f"'{low}' is greater than '{high}'.")
     if len(report.problems) > before:
         return
-    # Each is one of them, so that it is compared with none.
+    # Each allowed value is checked without the list of allowed values.
     otherwise = replace(declared, enum=None)
     for index, value in enumerate(declared.enum or ()):
         if report.is_full:
@@ -109,18 +109,20 @@ def _check_deliverables(definition: Definition, report: Report) -> None:
     for node in definition.nodes:
         if node.deliverable is not None and first.setdefault(node.deliverable.name, node.name) != node.name:
             name = node.deliverable.name
-            message = f"The node '{first[name]}' delivers under the name '{name}' already."
-            report.at_value(("nodes", node.name, "deliverable", "name"), message, "Give it a name of its own.")
+            message = f"The node '{first[name]}' already has a deliverable '{name}'."
+            report.at_value(("nodes", node.name, "deliverable", "name"), message, "Give it another name.")
 
 
 def _breaker(name: str, document: BreakerDocument, report: Report) -> BreakerRules:
     path: Path = ("breakers", name)
     min_calls = document.min_calls if document.min_calls is not None else min(10, document.window_calls)
     if min_calls > document.window_calls:
-        report.at_value((*path, "min_calls"), "'min_calls' is greater than 'window_calls': it would never open.")
+        report.at_value(
+            (*path, "min_calls"), "'min_calls' is greater than 'window_calls': the breaker would never open."
+        )
     probe = document.probe
     if probe is not None and (probe.url is None) == (probe.handler is None):
-        report.at_value((*path, "probe"), "A probe is an address or a handler.", "Give 'url' or 'handler'.")
+        report.at_value((*path, "probe"), "A probe needs either an address or a handler.", "Give 'url' or 'handler'.")
     return BreakerRules(
         name=name,
         window_calls=document.window_calls,

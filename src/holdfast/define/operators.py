@@ -1,4 +1,4 @@
-"""What operators do to JSON values: strict about types, and bounded before anything big is made.
+"""The operators on JSON values: strict about types, with limits that are checked before a large value is made.
 
 Knows nothing of syntax or scopes. Messages name kinds and keys, never the values themselves.
 """
@@ -14,20 +14,20 @@ import orjson
 
 from holdfast.define.plain import OutsizedError, Sizes
 
-# A parameter longer than this belongs into a payload, and no chain of filters can grow one beyond it.
+# No chain of filters can make a longer text.
 MAX_TEXT_CHARS = 1 << 20
-# One unit is a character made or an item looked at: about a second of work and tens of megabytes at worst.
+# One unit is a new character or a visited item: at most about a second of work and tens of megabytes.
 MAX_WORK = 2_000_000
 # Larger integers fit neither a bigint column nor most JSON readers.
 MAX_INTEGER = 2**63 - 1
 
 
 class EvaluationError(Exception):
-    """An evaluation failed; whoever knows the expression turns it into a TemplateError."""
+    """An evaluation failed; Expression turns it into a TemplateError."""
 
 
 class UndefinedError(EvaluationError):
-    """A key, an index or an item is missing: what `default` and `is defined` catch."""
+    """A key or an item is missing; `default` and `is defined` catch this."""
 
 
 class Budget:
@@ -41,10 +41,10 @@ class Budget:
     def spend(self, units: int) -> None:
         self.left -= units
         if self.left < 0:
-            raise EvaluationError(f"this is too much work for an expression (more than {MAX_WORK:,} steps)")
+            raise EvaluationError(f"this expression takes too many steps (more than {MAX_WORK:,})")
 
     def spend_text(self, chars: int) -> None:
-        """Called with a text's length before the text is made."""
+        """Call it with a text's length before the text is made."""
         if chars > MAX_TEXT_CHARS:
             raise EvaluationError(f"the text would be longer than {MAX_TEXT_CHARS:,} characters")
         self.spend(chars)
@@ -59,7 +59,7 @@ def kind(value: Any) -> str:
         ((int, float), "number"),
         (str, "string"),
         (list, "list"),
-        (Mapping, "mapping"),
+        (Mapping, "object"),
     ):
         if isinstance(value, types):
             return name
@@ -68,27 +68,27 @@ def kind(value: Any) -> str:
 
 def described(value: Any) -> str:
     name = kind(value)
-    return name if name == "null" else f"a {name}"
+    return {"null": name, "object": "an object"}.get(name, f"a {name}")
 
 
 def is_number(value: Any) -> bool:
-    # A tuple, because `int | float` would be built anew at each call of this hot function.
+    # A tuple is faster than `int | float`, which would be built at each call of this hot function.
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def checked(value: Any) -> Any:
-    """The number itself, if JSON and a bigint can hold it."""
+    """The number, if it fits into JSON and a bigint."""
     if isinstance(value, int):
         if -MAX_INTEGER <= value <= MAX_INTEGER:
             return value
-        raise EvaluationError("the number is beyond 64 bits")
+        raise EvaluationError("the number does not fit into 64 bits")
     if isinstance(value, float) and math.isfinite(value):
         return value
     raise EvaluationError("the result is not a finite number")
 
 
 def to_json_text(value: Any, budget: Budget) -> str:
-    """Compact JSON with sorted keys: the same text whichever order a store gave the keys back in."""
+    """Compact JSON with sorted keys, so that the text does not depend on the order of keys in the database."""
     try:
         Sizes().bound(value, MAX_TEXT_CHARS)
         text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
@@ -101,11 +101,11 @@ def to_json_text(value: Any, budget: Budget) -> str:
 
 
 def to_text(value: Any, budget: Budget) -> str:
-    """How a value reads inside a text. Null has no text: an empty gap would be a silent surprise."""
+    """A value as part of a text. Null is an error: an empty gap would go unnoticed."""
     if isinstance(value, str):
         return value
     if value is None:
-        raise EvaluationError("null cannot become text; say what to write instead with: | default('…', true)")
+        raise EvaluationError("null cannot become text; give a replacement with: | default('…', true)")
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
@@ -152,7 +152,7 @@ def contains(item: Any, container: Any, budget: Budget) -> bool:
         return any(equal(item, other, budget) for other in container)
     if isinstance(container, Mapping):
         return isinstance(item, str) and item in container
-    raise EvaluationError(f"'in' needs a list, a string or a mapping on its right, not {described(container)}")
+    raise EvaluationError(f"'in' needs a list, a string or an object on its right, not {described(container)}")
 
 
 def ordered(symbol: str, compare: Callable[[Any, Any], bool]) -> Operator:
@@ -186,7 +186,7 @@ def _power(base: Any, exponent: Any) -> Any:
         # Checked before it is computed: an integer power can fill the memory.
         least_bits = (base.bit_length() - 1) * exponent
         if least_bits > 63:
-            raise EvaluationError("the number is beyond 64 bits")
+            raise EvaluationError("the number does not fit into 64 bits")
     return base**exponent
 
 
@@ -219,16 +219,16 @@ def negate(value: Any) -> Any:
 
 
 def member(value: Any, key: Any, shown: str, shown_key: str | None) -> Any:
-    """A mapping's key or a list's index, or an UndefinedError that says what is there instead.
+    """The value of an object's key or a list's index, or an UndefinedError that says what exists instead.
 
-    `shown_key` is None for a computed key, which is data and stays out of messages.
+    `shown_key` is None for a computed key: that is data, which messages do not show.
     """
     if isinstance(value, Mapping):
         if isinstance(key, str):
             if key in value:
                 return value[key]
             raise UndefinedError(f"{shown} has no {shown_key or 'such key'} ({_keys_of(value)})")
-        raise EvaluationError(f"{shown} is a mapping: its keys are strings, not {described(key)}")
+        raise EvaluationError(f"{shown} is an object: its keys are strings, not {described(key)}")
     if isinstance(value, list) and isinstance(key, int) and not isinstance(key, bool):
         if -len(value) <= key < len(value):
             return value[key]

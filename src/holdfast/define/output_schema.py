@@ -1,6 +1,6 @@
-"""Checks the schema that a node declares for its outputs: JSON Schema 2020-12, nothing from elsewhere, and bounded.
+"""Checks the schema that a node declares for its outputs: JSON Schema 2020-12 without external references.
 
-What is bounded is what would let a small schema take for ever: its size, its patterns, and what it refers to.
+Limits the size, the patterns and the references, because a small schema can otherwise take for ever.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _DEFINITIONS = ("$defs", "definitions")
 
 
 class Problem(NamedTuple):
-    """What is wrong, and where in the schema."""
+    """A mistake and its place in the schema."""
 
     path: Path
     message: str
@@ -46,36 +46,38 @@ class Problem(NamedTuple):
 
 
 def problems(schema: dict[str, Any]) -> list[Problem]:
-    """Everything that is wrong with a schema, as far as it can be told at once; none: it can be checked against."""
+    """The mistakes in a schema. Without any, outputs can be checked against it."""
     if canonical_size(schema) > MAX_SCHEMA_BYTES:
         return [Problem((), f"The output_schema is larger than {MAX_SCHEMA_BYTES // 1024} KiB.")]
     if schema.get("$schema", DIALECT) not in (DIALECT, f"{DIALECT}#"):
         return [Problem(("$schema",), "An output_schema is JSON Schema 2020-12.", f"Write {DIALECT}, or leave it out.")]
-    found = list(_malformed(schema))
-    if not found:
+    mistakes = list(_malformed(schema))
+    if not mistakes:
         whole = _Whole(schema)
-        found = list(_unfit(whole)) or list(_unbounded(whole)) or list(_uncompilable(schema))
-    return found
+        mistakes = list(_unfit(whole)) or list(_unbounded(whole)) or list(_uncompilable(schema))
+    return mistakes
 
 
 def _malformed(schema: dict[str, Any]) -> Iterator[Problem]:
-    """What the schema of all schemas has against it; of each place the first finding."""
+    """The mistakes that the meta-schema finds, the first of each place."""
     seen: set[Path] = set()
     for error in compiled({"$ref": DIALECT}).iter_errors(schema):
         path = tuple(error.instance_path)
         if path in seen:
             continue
         seen.add(path)
-        wanted, suggestion = expected(error), None
+        expectation, suggestion = expected(error), None
         if path[-1:] == ("type",):
-            wanted = f"one of {', '.join(_TYPES)}, or a list of these"
+            expectation = f"one of {', '.join(_TYPES)}, or a list of these"
             suggestion = did_you_mean(error.instance, _TYPES) if isinstance(error.instance, str) else None
-        message = f"The output_schema is no JSON Schema: expected {wanted}, got {shortened(error.instance)}."
+        message = (
+            f"The output_schema is not a valid JSON Schema: expected {expectation}, got {shortened(error.instance)}."
+        )
         yield Problem(path, message, suggestion)
 
 
 class _Whole:
-    """A well-formed schema with all the schemas in it by their places, to which its references may lead."""
+    """A well-formed schema, and all schemas in it by their places, for looking up references."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self.schema = schema
@@ -84,7 +86,7 @@ class _Whole:
         self._anchors = {f"#{part[key]}": part for part in self.parts.values() for key in _ANCHORS if key in part}
 
     def target(self, reference: str) -> Any:
-        """The schema that a reference such as #/$defs/NAME leads to; None if there is none."""
+        """The schema that a reference such as #/$defs/NAME names; None if it does not exist."""
         if reference == "#" or reference in self._anchors:
             return self._anchors.get(reference, self.schema)
         current: Any = self.schema
@@ -98,7 +100,7 @@ class _Whole:
 
 
 def _unfit(whole: _Whole) -> Iterator[Problem]:
-    """What a JSON Schema may say and an output's may not."""
+    """Valid JSON Schema that an output_schema must not use."""
     for path, part in whole.parts.items():
         for key, value in part.items():
             meant = _KEYWORDS.get(key.replace("_", "").replace("-", "").lower(), key)
@@ -107,12 +109,12 @@ def _unfit(whole: _Whole) -> Iterator[Problem]:
             elif key == "$id" and path:
                 yield Problem((*path, key), "Only the whole output_schema may have an '$id', not a part of it.")
             elif key != meant:
-                yield Problem((*path, key), f"'{key}' means nothing in a JSON Schema.", f"Did you mean '{meant}'?")
+                yield Problem((*path, key), f"'{key}' is not a keyword of JSON Schema.", f"Did you mean '{meant}'?")
 
 
 def _bad_reference(whole: _Whole, path: Path, reference: str) -> Iterator[Problem]:
     if not reference.startswith("#"):
-        message = f"{shortened(reference)} lies outside of the output_schema, and nothing is fetched from elsewhere."
+        message = f"{shortened(reference)} is outside the output_schema, and Holdfast fetches no schemas."
         yield Problem(path, message, "Copy it under '$defs', and refer to '#/$defs/NAME'.")
     elif whole.target(reference) is None:
         yield Problem(path, f"There is no schema at {shortened(reference)} in the output_schema.")
@@ -125,15 +127,15 @@ def _unbounded(whole: _Whole) -> Iterator[Problem]:
     try:
         unfolded = _unfolded(whole.schema, whole, {})
     except RecursionError:
-        yield Problem((), "The references of the output_schema lead too deep.")
+        yield Problem((), "The references of the output_schema are nested too deeply.")
         return
     if unfolded > MAX_UNFOLDED:
-        message = f"With its references followed the output_schema has more than {MAX_UNFOLDED:,} parts."
-        yield Problem((), message, "Let fewer parts refer to parts that refer to others.")
+        message = f"With all references followed, the output_schema has more than {MAX_UNFOLDED:,} parts."
+        yield Problem((), message, "Use fewer references to parts that have references themselves.")
 
 
 def _unfolded(schema: Any, whole: _Whole, known: dict[int, int]) -> int:
-    """How many schemas there are with every reference followed; one that leads back counts once."""
+    """The number of schemas with every reference followed; a circular reference counts once."""
     if not isinstance(schema, dict):
         return 1
     if id(schema) not in known:
@@ -158,7 +160,7 @@ def _uncompilable(schema: dict[str, Any]) -> Iterator[Problem]:
 
 
 def _subschemas(schema: Any, path: Path = ()) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Every schema within a schema, with its place; not what only looks like one, inside of `enum` or `const`."""
+    """Every schema within a schema, with its place. Values of `enum` and `const` are not schemas."""
     if not isinstance(schema, dict):
         return
     yield path, schema

@@ -1,4 +1,4 @@
-"""What may be written as an expression: text becomes a small frozen tree, or an error with its offset.
+"""The grammar of expressions: text becomes a small frozen tree, or an error with its offset.
 
 There are no calls, no attributes and no statements. Knows nothing of data; expression.py evaluates the tree.
 """
@@ -21,10 +21,10 @@ from holdfast.define.tree import (
     Filtered,
     ListOf,
     Literal,
-    MappingOf,
     Member,
     Negative,
     Not,
+    ObjectOf,
     Root,
     Slice,
     Test,
@@ -32,7 +32,7 @@ from holdfast.define.tree import (
     children,
 )
 
-# Parsing takes at most six Python frames a level, evaluating two: far from Python's limit, whoever calls.
+# Parsing takes at most six Python frames a level, evaluating two: far below Python's recursion limit.
 MAX_DEPTH = 64
 # Keeps the work of one evaluation small even when each step is cheap.
 MAX_NODES = 1000
@@ -60,7 +60,7 @@ _NOT_BINDING, _NEGATIVE_BINDING = 3, 8
 class Parser(TokenReader):
     """Reads one expression from `text`, beginning at `start`.
 
-    With `braces`, `{{ … }}` is an operand, and `operands` notes where each stood.
+    With `braces`, `{{ … }}` is an operand, and `operands` has the place of each.
     """
 
     def __init__(self, text: str, allowed_roots: AbstractSet[str], *, start: int = 0, braces: bool = False) -> None:
@@ -78,7 +78,7 @@ class Parser(TokenReader):
         return self._bounded(tree)
 
     def parse_embedded(self) -> tuple[Tree, int]:
-        """An expression that `}}` ends, and the offset behind the braces."""
+        """The expression before the next `}}`, and the offset after the braces."""
         try:
             tree = self._expression()
             end = self._closing_braces()
@@ -92,7 +92,7 @@ class Parser(TokenReader):
         self._fail(f"The expression is nested too deeply (more than {MAX_DEPTH} levels).", position)
 
     def _bounded(self, tree: Tree) -> Tree:
-        """Left-leaning chains grow deep without nesting, so the finished tree is measured once more."""
+        """Checks the finished tree again: a left-leaning chain such as a + b + c is deep without nesting."""
         level, depth, seen = [tree], 0, 0
         while level:
             depth, seen = depth + 1, seen + len(level)
@@ -143,7 +143,7 @@ class Parser(TokenReader):
     def _operand(self, minimum: int, filters: bool) -> Tree:
         if self._at("not"):
             if minimum > _NOT_BINDING:
-                self._fail("'not' cannot stand here.", suggestion="Put it and its operand in parentheses.")
+                self._fail("'not' is not allowed here.", suggestion="Put it and its operand in parentheses.")
             self._advance()
             return Not(self._operation(_NOT_BINDING))
         # As in Jinja, a filter takes the negative number: -1 | abs is 1.
@@ -169,7 +169,7 @@ class Parser(TokenReader):
         elif self._take("["):
             tree = ListOf(tuple(self._until("]")))
         elif self._take("{"):
-            tree = self._mapping()
+            tree = self._object()
         else:
             self._unexpected("a value")
         return self._members(tree)
@@ -187,7 +187,7 @@ class Parser(TokenReader):
         if self._braces and "{{" in token:
             self._fail(
                 "'{{ … }}' inside quotes stays text in a condition.",
-                suggestion="Leave the quotes away: {{ … }} is an operand. Join texts with ~.",
+                suggestion="Remove the quotes: {{ … }} is an operand. Join texts with ~.",
             )
 
         def unescape(match: re.Match[str]) -> str:
@@ -218,7 +218,7 @@ class Parser(TokenReader):
         known = ", ".join(allowed)
         if ALIASES.get(name, name) in ROOTS:
             where = " outside of a fan-out's task" if name in _ONLY_IN_ITEMS else " here"
-            self._fail(f"'{name}' cannot be used{where}.", position, f"Here there are: {known}.")
+            self._fail(f"'{name}' cannot be used{where}.", position, f"Names are: {known}.")
         suggestion = _did_you_mean(name, allowed) or f"Texts need quotes; names are: {known}."
         if re.search(r"[A-Za-z0-9_]-$", self.text[max(0, position - 2) : position]):
             suggestion = 'A key with a hyphen is written in brackets: nodes["my-node"].'
@@ -226,7 +226,7 @@ class Parser(TokenReader):
 
     def _braced(self) -> Tree:
         if not self._braces:
-            self._fail("'{{' cannot stand inside an expression.")
+            self._fail("'{{' is not allowed inside an expression.")
         opened = self._position
         self._advance()
         refuse_whitespace_control(self.text, self._next)
@@ -246,7 +246,7 @@ class Parser(TokenReader):
             if not self._at(closing):
                 self._expect(",")
 
-    def _mapping(self) -> MappingOf:
+    def _object(self) -> ObjectOf:
         keys: list[str] = []
         values: list[Tree] = []
         while not self._take("}"):
@@ -257,7 +257,7 @@ class Parser(TokenReader):
             values.append(self._expression())
             if not self._at("}"):
                 self._expect(",")
-        return MappingOf(tuple(keys), tuple(values))
+        return ObjectOf(tuple(keys), tuple(values))
 
     def _members(self, tree: Tree) -> Tree:
         while True:
@@ -266,7 +266,7 @@ class Parser(TokenReader):
             elif self._take("["):
                 tree = self._index(tree)
             elif self._at("("):
-                self._fail("Nothing can be called.", suggestion=HINTS["("])
+                self._fail("There are no calls.", suggestion=HINTS["("])
             else:
                 return tree
 
@@ -363,7 +363,7 @@ def _negative(operand: Tree) -> Tree:
 
 
 def refuse_whitespace_control(text: str, position: int) -> None:
-    """`{{- x }}` would read as a minus: what Jinja takes for layout must not turn into arithmetic."""
+    """Refuses `{{- x }}`: Jinja's whitespace control would be read as a minus."""
     if text.startswith(("-", "+"), position):
         raise ExpressionSyntaxError(
             "'{{-' and '{{+' are not part of the language.",

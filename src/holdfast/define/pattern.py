@@ -1,4 +1,4 @@
-"""The patterns of inputs: regular expressions as JSON Schema means them, in a time in proportion to the text."""
+"""The patterns of inputs: regular expressions of JSON Schema that take linear time."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from holdfast.define.contract import PATTERN_BYTES, compiled
 if TYPE_CHECKING:
     from jsonschema_rs import Draft202012Validator
 
-UNREADABLE = f"is no regular expression, or takes more than {PATTERN_BYTES // 1024:,} KiB"
-SUGGESTION = "A pattern must not look ahead or behind, nor refer back to a group; ^ and $ are the ends of the text."
+UNREADABLE = f"is not a valid regular expression, or needs more than {PATTERN_BYTES // 1024:,} KiB"
+SUGGESTION = "Look-ahead, look-behind and back-references are not allowed; ^ and $ match the ends of the text."
 
 
 def is_readable(pattern: str) -> bool:
@@ -19,7 +19,7 @@ def is_readable(pattern: str) -> bool:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether the pattern is found anywhere in the text. One that cannot be read, of another version, is in none."""
+    """Whether a part of the text matches. An invalid pattern, stored by another version, never matches."""
     validator = _compiled(pattern)
     return validator is not None and validator.is_valid(text)
 

@@ -1,4 +1,4 @@
-"""What counts as plain JSON data: values that survive the way into the database and back unchanged."""
+"""Plain JSON data: values that do not change on their way into the database and back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.errors import cut
 
 MAX_DEPTH = 64
 MAX_BUILT_DEPTH = 200
-"""What is built of data holds it, and so is deeper. Beyond 254 levels nothing is written as JSON any more."""
+"""A value that contains data is deeper than the data. orjson writes at most 254 levels."""
 MAX_FAULTS = 20
 REMEMBERED_BYTES = 16 * 1024
 SHORT_LENGTH, SHORT_TEXT = 32, 1000
@@ -24,13 +24,13 @@ _UNKNOWN = (None, 1, 1)
 
 
 def faults(value: Any, path: Path = ()) -> list[tuple[Path, str]]:
-    """Where and why a value is not plain; the first few only, for a value may have thousands."""
-    found: list[tuple[Path, str]] = []
+    """The first few places where a value is not plain, with the reason."""
+    first: list[tuple[Path, str]] = []
     for fault in _walk(value, path, 0):
-        found.append(fault)
-        if len(found) == MAX_FAULTS:
+        first.append(fault)
+        if len(first) == MAX_FAULTS:
             break
-    return found
+    return first
 
 
 def canonical_size(value: Any) -> int:
@@ -39,7 +39,7 @@ def canonical_size(value: Any) -> int:
 
 
 def is_short(value: Any) -> bool:
-    """Whether it is a short map of plain values, as most params and outputs are: such a one needs no closer look."""
+    """Whether it is a short object of plain values, as most params and outputs are. These need no further checks."""
     if type(value) is not dict or len(value) > SHORT_LENGTH:
         return False
     for key, item in value.items():
@@ -50,7 +50,7 @@ def is_short(value: Any) -> bool:
 
 
 class OutsizedError(ValueError):
-    """A value is too large or too deep; the text is the end of a sentence about it."""
+    """A value is too large or too deep. The text is the end of a sentence such as 'The output is …'."""
 
 
 def too_large(limit_bytes: int) -> OutsizedError:
@@ -58,20 +58,20 @@ def too_large(limit_bytes: int) -> OutsizedError:
 
 
 class Sizes:
-    """How large values are as JSON, found out without writing them.
+    """Measures how large values are as JSON without writing them.
 
-    A template puts values in by reference: one text of a megabyte that it names a thousand times is a gigabyte only
-    when it is written. What is large is looked at once, however often it is met.
+    A template inserts values by reference: a text of one megabyte that it inserts a thousand times becomes a
+    gigabyte only when it is written. Each large value is measured once.
     """
 
     def __init__(self) -> None:
-        # The value itself is kept, too: as long as it lives, no other has its id.
+        # Keeps the value too: as long as it lives, no other value has its id.
         self._remembered: dict[int, tuple[Any, int, int]] = {}
 
     def bound(self, value: Any, limit_bytes: int) -> None:
-        """Raises OutsizedError as soon as it is certain that the value has more bytes or levels than it may have.
+        """Raises OutsizedError if the value certainly has too many bytes or levels.
 
-        It stays below the true size, which escapes make up to six times as large: whoever writes it counts again.
+        The estimate is a lower bound: escapes can make the text six times as large. Check again after writing it.
         """
         if isinstance(value, (dict, list)):
             self._measure(value, limit_bytes, 0)
@@ -79,7 +79,7 @@ class Sizes:
             raise too_large(limit_bytes)
 
     def _measure(self, value: dict[str, Any] | list[Any], limit_bytes: int, depth: int) -> tuple[int, int]:
-        """The least size of a map or list, and how many levels it has."""
+        """A lower bound of the size of an object or list, and its levels."""
         _, size, levels = self._remembered.get(id(value), _UNKNOWN)
         if depth + levels > MAX_BUILT_DEPTH:
             raise OutsizedError(f"nested more than {MAX_BUILT_DEPTH} levels deep")
@@ -106,12 +106,12 @@ class Sizes:
 
 
 def shortened(value: Any) -> str:
-    """A plain value as JSON, for a sentence: no more of it than anybody reads."""
+    """A plain value as JSON, shortened for a message."""
     return cut(orjson.dumps(value, default=str).decode())
 
 
 def kind_of(value: Any) -> str:
-    """What a plain value is, in the words of JSON."""
+    """The JSON type of a plain value, with its article."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -122,7 +122,7 @@ def kind_of(value: Any) -> str:
 
 
 def parse_json(text: str) -> Any:
-    """Strict JSON: no NaN, no duplicate keys. Raises ValueError with a message for people."""
+    """Parses strict JSON: no NaN, no duplicate keys. Raises ValueError with a message for users."""
     try:
         return json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
     except RecursionError:
@@ -159,7 +159,7 @@ def _walk(value: Any, path: Path, depth: int) -> Iterator[tuple[Path, str]]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Certainly nothing to complain of: there may be millions of them, and few that deserve a closer look."""
+    """A fast check that passes most values: there may be millions of them."""
     kind = type(value)
     if kind is str:
         return value.isascii() and "\0" not in value
@@ -168,16 +168,16 @@ def _is_plain(value: Any) -> bool:
 
 def _text_faults(text: str) -> Iterator[str]:
     if "\0" in text:
-        yield "holds a NUL character"
+        yield "contains a NUL character"
     if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
-        yield "holds half of a surrogate pair"
+        yield "contains half of a surrogate pair"
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     data: dict[str, Any] = {}
     for key, value in pairs:
         if key in data:
-            raise ValueError(f"the key '{cut(key)}' is given twice")
+            raise ValueError(f"the key '{cut(key)}' appears twice")
         data[key] = value
     return data
 

@@ -23,7 +23,7 @@ class Program:
     result: Template | None
 
     def spec_of(self, name: str, item: int) -> TaskSpec | None:
-        """What runs as that task; None where the definition knows of none."""
+        """What runs as that task; None if the definition has no such task."""
         node = self.nodes.get(name)
         if node is None or (node.task is None and (node.batches is None or item < 0)):
             return None
@@ -36,7 +36,7 @@ class Program:
 
 
 def compile_definition(definition: Definition) -> Program:
-    """The program of a definition that has passed validation."""
+    """Compiles a definition that has passed validation."""
     return Program(
         definition=definition,
         hash=definition.hash(),
@@ -49,7 +49,7 @@ def compile_definition(definition: Definition) -> Program:
 
 @lru_cache(maxsize=256)
 def compile_pinned(definition_hash: str, definition_json: bytes) -> Program:
-    """The program of a definition as a job has pinned it; processes keep the ones that they saw last."""
+    """The program of a pinned definition. The latest ones stay in memory."""
     program = compile_definition(read_pinned(definition_json))
     assert program.hash == definition_hash, f"definition {definition_hash} was altered in the database"
     return program

@@ -1,4 +1,4 @@
-"""What a workflow reads at run time: its templates and conditions, with the places where they are written."""
+"""The inputs and outputs that a workflow's templates and conditions read, with their places in the file."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from holdfast.define.work_document import Work
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Something that is evaluated at run time: the texts that it stands in, whose it is, what it reads."""
+    """A template or condition: its texts and their places, its node, and the paths that it reads."""
 
     texts: Sequence[tuple[Path, str]]
     node: str | None
     paths: AbstractSet[Path]
 
     def place(self, read: Path) -> tuple[Path, int | None]:
-        """Where a path is read, as well as it can be told."""
+        """The place of the text that reads a path, and the offset in it if it is known."""
         for path, text in self.texts:
-            found = text.find(f"{read[0]}.{read[1]}")
-            if found >= 0:
-                return path, found
+            offset = text.find(f"{read[0]}.{read[1]}")
+            if offset >= 0:
+                return path, offset
         return self.texts[0][0], None
 
 
@@ -55,5 +55,5 @@ def template_readings(
         try:
             yield Reading([(path, value)], node, compile_template(value, roots).paths)
         except ExpressionSyntaxError as error:
-            message = f"The template cannot be read: {error.message}"
+            message = f"The template is not valid: {error.message}"
             report.at_value(path, message, error.suggestion, error.position)

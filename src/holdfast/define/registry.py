@@ -1,4 +1,4 @@
-"""Handlers: how a function becomes one, what arguments it takes, and how a process finds those that it has."""
+"""Handlers: how a function becomes one, which arguments it takes, and how a process finds its handlers."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from holdfast.errors import Detail, ErrorCode, InvalidInput
 ENTRY_POINT_GROUP = "holdfast.handlers"
 ATTRIBUTE = "__holdfast_handler__"
 THREAD, PROCESS = "thread", "process"
-"""Where a handler may run: in the worker, or in a process of its own."""
+"""Where a handler may run: in the worker, or in a separate process."""
 
 PLAIN_TYPES = (str, int, bool, dict, list, float)
-"""Annotations that are checked exactly: no text becomes a number."""
+"""Annotations without conversion: a text does not become a number."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -36,7 +36,7 @@ class ContractViolation(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a handler may return instead of a plain value: the output and what is worth telling about it."""
+    """What a handler may return instead of a plain value: the output with warnings, deliverables and metrics."""
 
     output: Any = None
     warnings: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A function with a name and the check of its arguments."""
+    """A function with its name, its options and the checks of its arguments."""
 
     name: str
     function: Callable[..., Any]
@@ -65,13 +65,13 @@ class Handler:
     checks: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
 
     def arguments(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The params as keyword arguments; a missing, unknown or wrongly typed one is refused."""
+        """The params as keyword arguments. Raises ContractViolation for a missing, unknown or wrongly typed one."""
         if self.context_parameter in params:
-            given = f"the worker gives it the context as '{self.context_parameter}'"
-            raise ContractViolation(f"handler {self.name}: {given}: name the param otherwise")
+            reason = f"the worker passes the context as '{self.context_parameter}'"
+            raise ContractViolation(f"handler {self.name}: {reason}: give the param another name")
         missing = self.required - params.keys()
         if missing:
-            raise ContractViolation(f"handler {self.name} misses {_names(missing)}")
+            raise ContractViolation(f"handler {self.name} needs {_names(missing)}, which the node does not pass")
         if self.takes_anything and not self.checks:
             return dict(params)
         unknown = [name for name in params if name not in self.checks]
@@ -94,15 +94,15 @@ def handler(
     environment: Sequence[str] = (),
     database: bool = False,
 ) -> Callable[[Function], Function]:
-    """Make a function a handler. It stays an ordinary function and can be called as one."""
+    """Makes a function a handler. You can still call it as an ordinary function."""
 
     def mark(function: Function) -> Function:
         known_as = name or getattr(function, "__name__", None)
         if known_as is None:
-            raise InvalidInput(f"{function!r} has no name of its own.", remedy="Give it one: @handler('name')")
+            raise InvalidInput(f"{function!r} has no name.", remedy="Give it one: @handler('name')")
         _check_isolation(known_as, isolation, memory_mb, attempts_per_process, network=network)
         _check_environment(known_as, isolation, environment)
-        found = describe(
+        described = describe(
             function,
             known_as,
             queue=queue,
@@ -115,7 +115,7 @@ def handler(
             database=database,
         )
         try:
-            setattr(function, ATTRIBUTE, found)
+            setattr(function, ATTRIBUTE, described)
         except (AttributeError, TypeError):
             raise _no_function(known_as, function) from None
         return function
@@ -128,23 +128,23 @@ def _check_isolation(
 ) -> None:
     if isolation not in (THREAD, PROCESS):
         raise InvalidInput(
-            f"The handler '{name}' asks for isolation '{isolation}', which does not exist.",
+            f"The handler '{name}' has isolation='{isolation}', which does not exist.",
             remedy=f"Use '{THREAD}' or '{PROCESS}'.",
         )
     if memory_mb is not None and (isolation != PROCESS or memory_mb <= 0):
         raise InvalidInput(
             f"The handler '{name}' has memory_mb={memory_mb} and isolation='{isolation}'.",
-            remedy=f"A bound of at least 1 MB can be kept for isolation='{PROCESS}' only.",
+            remedy=f"A memory limit is at least 1 MB and needs isolation='{PROCESS}'.",
         )
     if not network and isolation != PROCESS:
         raise InvalidInput(
             f"The handler '{name}' has network=False and isolation='{isolation}'.",
-            remedy=f"The network can be taken away with isolation='{PROCESS}' only.",
+            remedy=f"network=False needs isolation='{PROCESS}'.",
         )
     if attempts_per_process < 1 or (attempts_per_process > 1 and isolation != PROCESS):
         raise InvalidInput(
             f"The handler '{name}' has attempts_per_process={attempts_per_process} and isolation='{isolation}'.",
-            remedy=f"A process runs at least 1 attempt, and there are processes with isolation='{PROCESS}' only.",
+            remedy=f"attempts_per_process is at least 1, and more than 1 needs isolation='{PROCESS}'.",
         )
 
 
@@ -152,12 +152,12 @@ def _check_environment(name: str, isolation: str, environment: Sequence[str]) ->
     if environment and isolation != PROCESS:
         raise InvalidInput(
             f"The handler '{name}' declares environment={environment!r} and isolation='{isolation}'.",
-            remedy=f"A thread sees the worker's variables; declare them for isolation='{PROCESS}' only.",
+            remedy=f"A thread sees all variables of the worker; environment needs isolation='{PROCESS}'.",
         )
     if isinstance(environment, str) or not all(_is_variable(one) for one in environment):
         raise InvalidInput(
-            f"The handler '{name}' declares environment={environment!r}, which are no names of variables.",
-            remedy="Give a tuple of names; a star stands for anything, such as: environment=('AWS_*', 'API_TOKEN')",
+            f"The handler '{name}' declares environment={environment!r}, which is not a tuple of variable names.",
+            remedy="Give a tuple of names; a star matches any characters: environment=('AWS_*', 'API_TOKEN')",
         )
 
 
@@ -166,7 +166,7 @@ def _is_variable(name: object) -> bool:
 
 
 def describe(function: Callable[..., Any], name: str, **options: Any) -> Handler:
-    """Read a function's signature once, at import, so that calls cost nothing."""
+    """Reads a function's signature once, at import, so that calls do not pay for it."""
     try:
         hints = typing.get_type_hints(function, include_extras=True)
     except (NameError, TypeError):
@@ -186,7 +186,7 @@ def describe(function: Callable[..., Any], name: str, **options: Any) -> Handler
         elif parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
             if parameter.default is inspect.Parameter.empty:
                 raise InvalidInput(
-                    f"The handler '{name}' takes '{parameter.name}' by position only, and params come by name.",
+                    f"The handler '{name}' takes '{parameter.name}' by position only, but params are passed by name.",
                     remedy="Remove the '/' from its parameters.",
                 )
         elif getattr(_without_extras(annotation), "__holdfast_context__", False) or parameter.name == "ctx":
@@ -211,16 +211,16 @@ def _without_extras(annotation: Any) -> Any:
     return typing.get_args(annotation)[0] if typing.get_origin(annotation) is typing.Annotated else annotation
 
 
-def _no_function(name: str, given: Any) -> InvalidInput:
-    """Of a method of one object, a builtin: other processes would not find it, and it cannot be marked."""
+def _no_function(name: str, candidate: Any) -> InvalidInput:
+    """The error for a method of an object or a builtin: other processes cannot import it."""
     return InvalidInput(
-        f"The handler '{name}' cannot be made of {given!r}: it is no function.",
-        remedy="Define a function that calls it, and mark that with @handler.",
+        f"The handler '{name}' is {candidate!r}, which is not a function.",
+        remedy="Define a function that calls it, and decorate that with @handler.",
     )
 
 
 def _check(handler_name: str, parameter: str, annotation: Any) -> Callable[[Any], Any]:
-    """How a value is checked against an annotation; anything else than a plain type is left to pydantic."""
+    """The check of a parameter's annotation. Pydantic checks everything but plain types."""
     if annotation in (inspect.Parameter.empty, Any):
         return _unchecked
     if annotation in PLAIN_TYPES:
@@ -293,20 +293,20 @@ class Registry:
     def with_context(self) -> list[str]:
         return sorted(h.name for h in self._handlers.values() if h.context_parameter is not None)
 
-    def add(self, found: Handler) -> None:
-        """Two handlers of one name would make runs depend on import order: refused."""
-        known = self._handlers.get(found.name)
-        if known is not None and known.function is not found.function:
+    def add(self, added: Handler) -> None:
+        """Adds a handler. Refuses a second one of the same name: the import order would decide which one runs."""
+        known = self._handlers.get(added.name)
+        if known is not None and known.function is not added.function:
             raise InvalidInput(
-                f"Two handlers are named '{found.name}': {_place(known.function)} and {_place(found.function)}.",
+                f"Two handlers are named '{added.name}': {_place(known.function)} and {_place(added.function)}.",
                 remedy="Give one of them another name: @handler('other.name')",
             )
-        self._handlers[found.name] = found
+        self._handlers[added.name] = added
 
     def add_module(self, module: Any) -> int:
-        """Every handler that a module defines or imports; returns how many."""
-        found = [(name, v) for name, v in vars(module).items() if isinstance(getattr(v, ATTRIBUTE, None), Handler)]
-        for name, function in found:
+        """Adds every handler that a module defines or imports. Returns their number."""
+        marked = [(name, v) for name, v in vars(module).items() if isinstance(getattr(v, ATTRIBUTE, None), Handler)]
+        for name, function in marked:
             known: Handler = getattr(function, ATTRIBUTE)
             self.add(known)
             self._places[known.name] = (getattr(module, "__name__", "__main__"), name)
@@ -314,23 +314,23 @@ class Registry:
             known_code = self.codes.setdefault(declared.code, declared)
             if known_code != declared:
                 raise InvalidInput(
-                    f"The code {declared.code} is declared twice, and not alike.",
-                    remedy="Declare it once and import it where it is needed.",
+                    f"The code {declared.code} is declared twice, with different meanings.",
+                    remedy="Declare it once, and import it in other modules.",
                 )
-        return len(found)
+        return len(marked)
 
-    def place(self, found: Handler) -> tuple[str, str] | None:
-        """The module and the name in it under which another process finds the handler; None if it cannot."""
-        own = (found.function.__module__, getattr(found.function, "__qualname__", ""))
-        module, path = self._places.get(found.name, own)
+    def place(self, handler: Handler) -> tuple[str, str] | None:
+        """The module and the name under which another process can import the handler; None if it cannot."""
+        own = (handler.function.__module__, getattr(handler.function, "__qualname__", ""))
+        module, path = self._places.get(handler.name, own)
         try:
-            return (module, path) if module != "__main__" and locate(module, path) is found.function else None
+            return (module, path) if module != "__main__" and locate(module, path) is handler.function else None
         except (AttributeError, ImportError):
             return None
 
 
 def discover(modules: Iterable[str] = (), *, entry_points_too: bool = True) -> Registry:
-    """The handlers of installed packages and of the modules named; the working directory is importable."""
+    """The handlers of installed packages and of the named modules. Modules of the working directory can be imported."""
     registry = Registry()
     if entry_points_too:
         for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda p: p.name):
@@ -338,7 +338,7 @@ def discover(modules: Iterable[str] = (), *, entry_points_too: bool = True) -> R
     for name in modules:
         if registry.add_module(_import(name)) == 0:
             raise InvalidInput(
-                f"The module '{name}' has no handlers.", remedy="Mark its functions with @handler('name')."
+                f"The module '{name}' has no handlers.", remedy="Decorate its functions with @handler('name')."
             )
     return registry
 
@@ -351,11 +351,11 @@ def _import(name: str) -> Any:
     try:
         return importlib.import_module(module)
     except (Exception, SystemExit) as error:
-        # Whatever a user's module raises while it is imported is the user's to see, in one line.
+        # A module of the user may raise anything while it is imported: show it in one line.
         raise InvalidInput(
             f"The handlers module '{name}' cannot be imported: {type(error).__name__}: {error}",
             errors=[Detail(f"{type(error).__name__}: {error}", path=f"--handlers {name}")],
-            remedy="Give a module name that Python can import from here, for example: --handlers my_handlers",
+            remedy="Give the name of a module that Python can import from here: --handlers my_handlers",
         ) from error
 
 

@@ -32,12 +32,12 @@ class Retry:
     jitter: Jitter = Jitter.FULL
     schedule: tuple[float, ...] = ()
     jitter_seconds: tuple[float, float] = (0.0, 0.0)
-    """What a jitter of the kind `range` adds to the pause: at least, at most."""
+    """The least and the most that the jitter `range` adds to the pause."""
     retry_on: tuple[str, ...] | None = None
-    """The codes that are retried at all; None: all that are not permanent."""
+    """The codes that are retried. None: all that are not permanent."""
 
     def to_json(self) -> dict[str, Any]:
-        """What came later is left out where it is not used: a definition's hash does not change with our version."""
+        """Leaves out unused keys of later versions, so that upgrades do not change a definition's hash."""
         later: dict[str, Any] = {}
         if self.jitter is Jitter.RANGE:
             later["jitter_seconds"] = list(self.jitter_seconds)

@@ -18,10 +18,10 @@ class JitterRange(DocumentPart):
     """A random time that is added to the pause."""
 
     min_seconds: Delay = 0
-    """At least so much. Default 0."""
+    """The shortest time that is added. Default 0."""
 
     max_seconds: Delay
-    """At most so much."""
+    """The longest time that is added."""
 
 
 def _jitter_form(value: Any) -> str:
@@ -32,10 +32,10 @@ class RetryDocument(DocumentPart):
     """How often and how soon a failed attempt is tried again."""
 
     max_retries: Annotated[int, Field(ge=0, le=MAX_RETRIES)] | None = None
-    """How many times a failed attempt is tried again. Default 3; with a schedule, its length."""
+    """How many times a failed attempt is tried again. Default 3, or the length of the schedule."""
 
     max_attempts: Annotated[int, Field(ge=0, le=MAX_RETRIES)] | None = None
-    """The older spelling of max_retries: it counts the retries, without the first attempt."""
+    """The older name of max_retries: it counts the retries, without the first attempt."""
 
     backoff: Literal["fixed", "linear", "exponential", "schedule"] | None = None
     """How the pause grows from retry to retry. Default exponential."""
@@ -54,17 +54,17 @@ class RetryDocument(DocumentPart):
         | None
     ) = None
     """How much of the pause is random: none, all of it, half of it, or a range that is added to it. Default full;
-    none with a schedule."""
+    with a schedule, none."""
 
     schedule: Annotated[list[Delay], Field(min_length=1, max_length=MAX_RETRIES)] | None = None
-    """The pauses in seconds, one per retry; the last one serves all further retries."""
+    """The pauses in seconds, one per retry; further retries use the last one."""
 
     retry_on: Annotated[list[FailureCode], Field(min_length=1)] | None = None
     """The codes that are retried; failures with another code are final. Default: all that are not permanent."""
 
 
-# What a node's retry takes over from its workflow's as a whole, or not at all.
-_RETRY_PARTS = (
+# Groups of keys: a node inherits a whole group from its workflow, or nothing of it.
+_RETRY_GROUPS = (
     ("max_retries", "max_attempts"),
     ("backoff", "initial_delay_seconds", "max_delay_seconds", "schedule"),
     ("jitter",),
@@ -73,22 +73,22 @@ _RETRY_PARTS = (
 
 
 def node_retry(own: RetryDocument | None, workflow: RetryDocument | None, path: Path, report: Report) -> Retry:
-    """What the node says, then what the workflow says, then the defaults: limit, pauses, jitter and codes each."""
+    """The node's retry. Missing groups of keys come from the workflow, then from the defaults."""
     if own is not None:
         normalise_retry(own, path, report)
     merged: dict[str, Any] = {}
-    for part in _RETRY_PARTS:
+    for keys in _RETRY_GROUPS:
         for document in (own, workflow):
-            given = {key: getattr(document, key) for key in part if getattr(document, key, None) is not None}
-            if given:
-                merged |= given
+            group = {key: getattr(document, key) for key in keys if getattr(document, key, None) is not None}
+            if group:
+                merged |= group
                 break
-    # What does not fit together was reported where it stands.
+    # Contradictions have been reported at their place.
     return normalise_retry(RetryDocument.model_construct(**merged), path, Report(report.source))
 
 
 def normalise_retry(document: RetryDocument, path: Path, report: Report) -> Retry:
-    """A limit that is not given makes room for what is: it never contradicts the file."""
+    """The retry of a document. A default adapts to the keys that are set, so that it never contradicts them."""
     default = Retry()
     schedule = tuple(float(pause) for pause in document.schedule or ())
     max_retries = document.max_retries if document.max_retries is not None else document.max_attempts
@@ -129,7 +129,9 @@ def _jitter_seconds(document: RetryDocument) -> tuple[float, float]:
 
 def _check_retry(document: RetryDocument, initial: float, longest: float, path: Path, report: Report) -> None:
     if document.max_retries is not None and document.max_attempts is not None:
-        report.at_key((*path, "max_attempts"), "Give max_retries or max_attempts, not both: they mean the same.")
+        report.at_key(
+            (*path, "max_attempts"), "Give max_retries or max_attempts, not both: they have the same meaning."
+        )
     if initial > longest:
         message = "'initial_delay_seconds' is greater than 'max_delay_seconds'."
         report.at_value((*path, "initial_delay_seconds"), message)
@@ -144,4 +146,4 @@ def _check_retry(document: RetryDocument, initial: float, longest: float, path: 
         report.at_value((*path, "backoff"), "With a schedule the backoff is 'schedule'.", "Remove the key.")
     for key in ("initial_delay_seconds", "max_delay_seconds"):
         if getattr(document, key) is not None:
-            report.at_key((*path, key), f"'{key}' has no meaning beside a schedule.", "Remove the key.")
+            report.at_key((*path, key), f"'{key}' has no effect with a schedule.", "Remove the key.")

@@ -1,4 +1,4 @@
-"""What was read, and where each piece of it stands, so that every complaint can point at its place."""
+"""The data of a file and the place of each key and value, so that messages can point to it."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from holdfast.errors import Detail, cut
 Path = tuple[str | int, ...]
 
 MAX_PROBLEMS = 100
-"""Nobody reads more, and a hostile file could have a million."""
+"""The most problems of one file that are reported. A hostile file could have a million."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Lines and columns count from 1. `text_column`: where a text begins that is written letter by letter."""
+    """A place in a file, counted from 1. `text_column` is the start of a text that is written without escapes."""
 
     line: int
     column: int
     text_column: int | None = None
 
     def shifted(self, offset: int) -> Place:
-        """The place of a letter inside a text, as far as it can be told."""
+        """The place of a character inside a text, if it is known."""
         return self if self.text_column is None else Place(self.line, self.text_column + offset)
 
 
 @dataclass(slots=True)
 class Source:
-    """Plain data with the places of its keys and values; a workflow built in Python has no places."""
+    """Plain data with the places of its keys and values. A workflow built in Python has no places."""
 
     data: Any
     file: str | None = None
     keys: dict[Path, Place] = field(default_factory=dict)
     values: dict[Path, Place] = field(default_factory=dict)
     numbers: dict[Path, str] = field(default_factory=dict)
-    """Numbers as they were written: a version of 1.10 is not 1.1."""
+    """Numbers as text: the version 1.10 is not 1.1."""
 
     def at_key(self, path: Path, message: str, suggestion: str | None = None) -> Detail:
         return self._detail(path, self._nearest(path, self.keys), message, suggestion)
@@ -49,7 +49,7 @@ class Source:
         return self._detail(path, place, message, suggestion)
 
     def first_of(self, *paths: Path) -> Path:
-        """The first path that exists: one thing may have been written in several ways."""
+        """The first path that exists, for values that can be written in several ways."""
         return next((path for path in paths if self.has(path)), paths[-1])
 
     def has(self, path: Path) -> bool:
@@ -62,7 +62,7 @@ class Source:
         return True
 
     def _nearest(self, path: Path, places: dict[Path, Place]) -> Place | None:
-        """Something that is missing is reported at what should have held it."""
+        """The place of a missing key is that of the object around it."""
         if path in places:
             return places[path]
         for length in range(len(path), -1, -1):
@@ -84,7 +84,7 @@ class Source:
 
 @dataclass(slots=True)
 class Report:
-    """Collects complaints about one source, so that all of them are told at once."""
+    """Collects the problems of one source, so that all are reported together."""
 
     source: Source
     problems: list[Detail] = field(default_factory=list)
@@ -109,7 +109,7 @@ def path_text(path: Path) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """A suggestion for a mistyped word, if one of the known words is close to it."""
+    """A suggestion for a mistyped word, if a known word is similar."""
     by_lower = {one.lower(): one for one in known}
     close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
     if not close and len(word) >= 3:
@@ -118,9 +118,9 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
 
 
 def by_place(details: Iterable[Detail]) -> list[Detail]:
-    """The complaints in the order of the file, each once, and not more than anybody reads."""
-    found = sorted(
+    """The problems in the order of the file, each once, up to MAX_PROBLEMS."""
+    ordered = sorted(
         dict.fromkeys(details),
         key=lambda d: (d.line is None, d.line or 0, d.column or 0),
     )
-    return found[:MAX_PROBLEMS]
+    return ordered[:MAX_PROBLEMS]

@@ -1,4 +1,4 @@
-"""Checks how the nodes of a workflow hang together: every name known, one start, no cycle, all in reach."""
+"""Checks the graph of a workflow: all names exist, no cycle, one start at most, all nodes reachable."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.errors import cut
 
 
 def check_references(document: WorkflowDocument, known: Mapping[str, object], report: Report) -> bool:
-    """Whether every node that is named exists and is not the naming node itself."""
+    """Checks that every named node exists, and that no node names itself. Whether there was no mistake."""
     before = len(report.problems)
     for name, node in document.nodes.items():
         if report.is_full:
@@ -33,7 +33,7 @@ def check_references(document: WorkflowDocument, known: Mapping[str, object], re
 
 
 def references(name: str, node: NodeDocument, report: Report) -> Iterator[tuple[Path, Path, str]]:
-    """Each name that a node mentions: where it stands, the list that it belongs to, and the name."""
+    """Each node name in a node's document: its place, the list that it belongs to, and the name."""
     for group, targets in kind_of_document(node).targets(node, ("nodes", name)):
         for index, target in enumerate(targets):
             short = tuple(step for step in group if step != "all_of")
@@ -45,15 +45,15 @@ def _check_depends_on(name: str, node: NodeDocument, report: Report) -> None:
     both = set(depends_on.all_of or ()) & set(depends_on.any_of or ()) if depends_on else set()
     for source in sorted(both):
         path = ("nodes", name, "depends_on", "any_of")
-        report.at_key(path, f"'{cut(source)}' stands in all_of and in any_of.", "Remove it from one of them.")
+        report.at_key(path, f"'{cut(source)}' is in all_of and in any_of.", "Remove it from one of them.")
 
 
 def check_graph(definition: Definition, is_whole: bool, report: Report) -> Graph | None:
-    """The graph, if the nodes have an order and are all there: an edge that is missing would mislead."""
+    """The graph, if there is no cycle and no broken node: a missing edge would cause misleading messages."""
     try:
         graph = build_graph(definition)
     except CycleError as error:
-        # That a node names itself has been said by check_references.
+        # check_references has reported nodes that name themselves.
         if len(set(error.cycle)) > 1:
             report.at_key(("nodes", error.cycle[0]), str(error))
         return None

@@ -1,6 +1,6 @@
 """Params, sources and results with `{{ expression }}` in their texts, compiled once and rendered per task.
 
-Only what the definition's author wrote is ever parsed; what a rendering puts in stays data.
+Only the definition's own text is parsed; values that a rendering inserts stay data.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ _Render = Callable[[Mapping[str, Any], Budget], Any]
 
 
 class Template:
-    """A JSON value in which expressions wait for a scope.
+    """A JSON value with compiled expressions.
 
-    A rendering shares the constant parts, and whatever the paths found, with its other renderings:
-    what it returns is for reading.
+    Renderings share the constant parts and the values of paths: do not change what `render` returns.
     """
 
     __slots__ = ("_constant", "_render", "is_constant", "paths", "roots")
@@ -39,7 +38,7 @@ class Template:
         self.roots: frozenset[str] = frozenset().union(*(e.roots for e in expressions))
 
     def render(self, scope: Mapping[str, Any]) -> Any:
-        """The value in this scope; a TemplateError names the place, such as `params.group.name`.
+        """The value in this scope. A TemplateError names the place, such as `params.group.name`.
 
         All expressions together have one budget, so that many small ones cannot add up to a large one.
         """
@@ -49,7 +48,7 @@ class Template:
 
 
 def compile_template(value: Any, allowed_roots: AbstractSet[str], where: str = "params") -> Template:
-    """Compiles any JSON value, or raises the ExpressionSyntaxError of its first mistake."""
+    """Compiles any JSON value. Raises the ExpressionSyntaxError of its first mistake."""
     compiler = _Compiler(allowed_roots, where)
     render = compiler.compile(value, ())
     if compiler.errors:
@@ -65,7 +64,7 @@ def template_errors(value: Any, allowed_roots: AbstractSet[str]) -> list[Express
 
 
 class _Compiler:
-    """Turns a value into a function that renders it, or into None where nothing needs rendering."""
+    """Turns a value into a function that renders it, or into None if it is constant."""
 
     def __init__(self, allowed_roots: AbstractSet[str], where: str) -> None:
         self.errors: list[ExpressionSyntaxError] = []
@@ -81,7 +80,7 @@ class _Compiler:
                 case str():
                     return self._text(value, path)
                 case dict():
-                    return self._mapping(value, path)
+                    return self._object(value, path)
                 case list():
                     return self._list(value, path)
                 case None | bool() | int():
@@ -94,9 +93,9 @@ class _Compiler:
             self.errors.append(error)
             return None
 
-    def _mapping(self, value: dict[Any, Any], path: Path) -> _Render | None:
+    def _object(self, value: dict[Any, Any], path: Path) -> _Render | None:
         if not all(isinstance(key, str) for key in value):
-            raise ExpressionSyntaxError("A mapping's keys must be strings.", 0)
+            raise ExpressionSyntaxError("The keys of an object must be strings.", 0)
         compiled = {key: self.compile(child, (*path, key)) for key, child in value.items()}
         changing = [(key, render) for key, render in compiled.items() if render is not None]
         if not changing:
@@ -104,13 +103,13 @@ class _Compiler:
         if len(changing) == len(value):
             return lambda scope, budget: {key: render(scope, budget) for key, render in changing}
 
-        def render_mapping(scope: Mapping[str, Any], budget: Budget) -> dict[str, Any]:
+        def render_object(scope: Mapping[str, Any], budget: Budget) -> dict[str, Any]:
             rendered = dict(value)
             for key, render in changing:
                 rendered[key] = render(scope, budget)
             return rendered
 
-        return render_mapping
+        return render_object
 
     def _list(self, value: list[Any], path: Path) -> _Render | None:
         compiled = [self.compile(child, (*path, index)) for index, child in enumerate(value)]
@@ -145,7 +144,7 @@ def _parts_of(text: str, allowed_roots: AbstractSet[str]) -> list[str | Expressi
     while opening := _OPENING.search(text, position):
         if opening.group() != "{{":
             raise ExpressionSyntaxError(
-                f"'{opening.group()}' begins a statement or comment, which templates do not have.",
+                f"'{opening.group()}' begins a statement or comment, which templates cannot contain.",
                 opening.start(),
                 f'Write it as {{{{ "{opening.group()}" }}}} if it is meant as text.',
             )
@@ -174,7 +173,7 @@ def _native(expression: Expression, where: str) -> _Render:
 
 
 def _joined(parts: list[str | Expression], where: str) -> _Render:
-    """Text around expressions makes a text; its length is known, and bounded, before it is put together."""
+    """Text with expressions gives a text. Its length is checked before it is joined."""
     first = next(part for part in parts if isinstance(part, Expression))
 
     def render(scope: Mapping[str, Any], budget: Budget) -> str:

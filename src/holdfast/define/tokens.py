@@ -1,16 +1,16 @@
-"""The words of an expression: text becomes tokens one by one, or an error with its offset."""
+"""The tokens of expressions: text becomes one token at a time, or an error with its offset."""
 
 from __future__ import annotations
 
 import re
 from typing import NoReturn
 
-# Nobody reads a longer expression, and every bound below follows from a short one.
+# The other limits of an expression follow from this one.
 MAX_SOURCE_CHARS = 4096
 
 
 class ExpressionSyntaxError(ValueError):
-    """A text is not an expression.
+    """A text is not a valid expression.
 
     `position` is the 0-based offset in the text; inside params, `path` holds the keys that lead to it.
     """
@@ -43,7 +43,7 @@ HINTS = {
 
 
 class TokenReader:
-    """Stands at one token of `text` at a time, beginning at `start`."""
+    """Reads `text` from `start`, one token at a time."""
 
     def __init__(self, text: str, start: int = 0) -> None:
         self.text = text
@@ -116,5 +116,5 @@ class TokenReader:
     def _unexpected(self, expected: str) -> NoReturn:
         if self._at("=", "("):
             self._fail(f"'{self._token}' is not part of the language here.", suggestion=HINTS[self._token])
-        found = "the end" if self._kind == "end" else f"'{self._token[:40]}'"
-        self._fail(f"Expected {expected}, found {found}.")
+        actual = "the end" if self._kind == "end" else f"'{self._token[:40]}'"
+        self._fail(f"Expected {expected}, found {actual}.")

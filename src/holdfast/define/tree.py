@@ -1,4 +1,4 @@
-"""The shapes that a parsed expression can have, and no others: whatever is not here cannot be said."""
+"""All the forms that a parsed expression can have."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ListOf:
 
 
 @dataclass(frozen=True, slots=True)
-class MappingOf:
+class ObjectOf:
     keys: tuple[str, ...]
     values: tuple[Tree, ...]
 
@@ -81,7 +81,7 @@ class Choice:
     otherwise: Tree
 
 
-Tree = Literal | Root | Member | Slice | ListOf | MappingOf | Not | Negative | Binary | Test | Filtered | Choice
+Tree = Literal | Root | Member | Slice | ListOf | ObjectOf | Not | Negative | Binary | Test | Filtered | Choice
 
 
 def children(tree: Tree) -> tuple[Tree, ...]:
@@ -94,7 +94,7 @@ def children(tree: Tree) -> tuple[Tree, ...]:
             return (base, start, stop)
         case ListOf(items):
             return items
-        case MappingOf(_, values):
+        case ObjectOf(_, values):
             return values
         case Not(operand) | Negative(operand) | Test(_, operand):
             return (operand,)

@@ -23,13 +23,13 @@ MAX_PARAMS_BYTES = 256 * 1024
 
 
 class ErrorRuleDocument(DocumentPart):
-    """What a failure means that contains a text or ended with an exit code; the first rule that fits decides."""
+    """Classifies failures by a text or an exit code; the first rule that matches decides."""
 
     match: Expression | None = None
-    """A text that the failure's message or the attempt's log contains, in upper or lower case."""
+    """A text in the failure's message or the attempt's log; case does not matter."""
 
     exit_code: Annotated[int, Field(ge=0, le=255)] | None = None
-    """The exit code of the command that failed; 128 + n where signal n ended it."""
+    """The exit code of the command that failed; 128 + n if signal n ended it."""
 
     failure_class: Annotated[Literal["transient", "permanent"], Field(alias="class")]
     """Whether another attempt may succeed."""
@@ -42,58 +42,58 @@ class ConcurrencyDocument(DocumentPart):
     """How many tasks may run at once."""
 
     limit: Limit
-    """At most so many at once."""
+    """The largest number of tasks that run at once."""
 
     key: Expression | None = None
-    """What shares the limit, such as "{{ inputs.region }}": all tasks of the tenant with the same key, of whatever
-    workflow. Without it the limit is the node's own, over all jobs."""
+    """Tasks with the same key share the limit, such as "{{ inputs.region }}", in all workflows of the tenant.
+    Without a key the limit belongs to the node, across all jobs."""
 
 
 class RateDocument(DocumentPart):
-    """How many tasks may begin in a time."""
+    """How many tasks may start in a period."""
 
     limit: Limit
-    """At most so many."""
+    """The largest number of tasks that start in the period."""
 
     per_seconds: Seconds = 1
-    """In so many seconds. Default 1."""
+    """The length of the period. Default 1."""
 
     key: Expression | None = None
-    """What shares the limit, such as "{{ inputs.account }}". Without it the limit is the node's own, over all jobs."""
+    """Tasks with the same key share the limit, such as "{{ inputs.account }}". Without a key it belongs to the node."""
 
 
 class Work(DocumentPart):
-    """What a worker is asked to run."""
+    """What a worker runs."""
 
     queue: Name | None = None
-    """The queue that the work is sent to. Default `default`."""
+    """The queue of the tasks. Default `default`."""
 
     params: dict[str, Any] | None = None
-    """The handler's arguments; texts may hold templates such as "{{ inputs.region }}"."""
+    """The handler's arguments; texts may contain templates such as "{{ inputs.region }}"."""
 
     timeout_seconds: Seconds | None = None
     """How long one attempt may run, from its start. Default 3600."""
 
     queue_timeout_seconds: Seconds | None = None
-    """How long the work may wait in its queue. Default: without limit."""
+    """How long a task may wait in its queue. Default: no limit."""
 
     retry: RetryDocument | None = None
     """What happens after a failed attempt. Default: the workflow's."""
 
     errors: Annotated[list[ErrorRuleDocument], Field(min_length=1, max_length=MAX_RULES)] | None = None
-    """What failures mean that their handler does not name; the first rule that fits decides."""
+    """Rules for failures that the handler does not classify; the first rule that matches decides."""
 
     breaker: Name | None = None
-    """The breaker, declared under `breakers`, whose dependency the handler needs."""
+    """The breaker of a dependency that the handler needs, declared under `breakers`."""
 
     concurrency: ConcurrencyDocument | None = None
     """How many of these tasks may run at once."""
 
     rate: RateDocument | None = None
-    """How many of these tasks may begin in a time."""
+    """How many of these tasks may start in a period."""
 
     output_schema: dict[str, Any] | None = None
-    """A JSON Schema (2020-12) that every output must keep; one that does not is a permanent failure."""
+    """A JSON Schema (2020-12) for the output. An output that does not match is a permanent failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def task_spec(work: Work, handler: str, defaults: WorkflowDefaults, path: Path, 
 
 
 def _output_schema(work: Work, path: Path, report: Report) -> dict[str, Any] | None:
-    """An empty schema asks for nothing."""
+    """The schema, or None for an empty one, which accepts every output."""
     if not work.output_schema:
         return None
     for problem in output_schema.problems(work.output_schema):
@@ -141,7 +141,7 @@ def _declared_breaker(work: Work, defaults: WorkflowDefaults, path: Path, report
 
 def _rule(document: ErrorRuleDocument, path: Path, report: Report) -> ErrorRule:
     if document.match is None and document.exit_code is None:
-        report.at_value(path, "The rule fits everything.", "Give it 'match', 'exit_code', or both.")
+        report.at_value(path, "The rule matches everything.", "Give it 'match', 'exit_code', or both.")
     return ErrorRule(
         failure_class=FailureClass(document.failure_class),
         match=document.match,

@@ -1,4 +1,4 @@
-"""Workflows written in Python: a builder that makes the document of a YAML file, checked in the same way."""
+"""Workflows written in Python: a builder that makes the same document as a YAML file, with the same checks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TaskOptions(TypedDict, total=False):
 
 
 class Workflow:
-    """Collects nodes in the order in which they are added. Each method gives back the name of its node.
+    """Collects nodes in the order in which you add them. Each method returns the name of its node.
 
     `after` and `after_any` are what a file calls depends_on (all_of and any_of).
     """
@@ -63,7 +63,7 @@ class Workflow:
     ) -> None:
         self.workflow_id = workflow_id
         self.handlers: dict[str, Callable[..., Any]] = {}
-        """The functions that were given as handlers, by name."""
+        """The functions that you passed as handlers, by name."""
         self._problems: list[Detail] = []
         self._nodes: dict[str, dict[str, Any]] = {}
         self._head = _without_none(
@@ -131,7 +131,7 @@ class Workflow:
         batch: Mapping[str, Any] | None = None,
         **options: Unpack[TaskOptions],
     ) -> str:
-        """Brings the items of the fan-out before it together; with `batch={"handler": f, "size": 100}` page by page.
+        """Combines the items of the fan-out before it; with `batch={"handler": f, "size": 100}` in pages.
 
         The options are those of TaskOptions.
         """
@@ -152,7 +152,7 @@ class Workflow:
         after_any: Names = None,
         description: str | None = None,
     ) -> str:
-        """Chooses what follows: by on_true and on_false, by a list or by a map of branches."""
+        """Chooses which nodes run next: with on_true and on_false, or with `branches` as a list or an object."""
         return self._add(
             name,
             type="conditional",
@@ -166,11 +166,11 @@ class Workflow:
         )
 
     def result(self, template: Any) -> None:
-        """What a job gives back: a template of any shape."""
+        """Sets the job's result: a template of any shape."""
         self._head["result"] = template
 
     def definition(self) -> Definition:
-        """The model that the same workflow in YAML gives. Raises InvalidDefinition with all that is wrong."""
+        """The same model as for YAML. Raises InvalidDefinition with all mistakes."""
         data = {**self._head, "nodes": self._nodes}
         problems = list(self._problems)
         for path, fault in faults(data):
@@ -231,7 +231,7 @@ class Workflow:
 
 
 def workflow(workflow_id: str, **settings: Any) -> Callable[[Callable[[Workflow], Any]], Workflow]:
-    """Makes a Workflow of the function that adds its nodes; takes what Workflow takes."""
+    """Turns a function that adds nodes into a Workflow. Takes the arguments of Workflow."""
 
     def build(function: Callable[[Workflow], Any]) -> Workflow:
         description = (function.__doc__ or "").strip() or None
@@ -243,7 +243,7 @@ def workflow(workflow_id: str, **settings: Any) -> Callable[[Callable[[Workflow]
 
 
 def _own_queue(handler: Any) -> str | None:
-    """The queue that a decorated function asks for; a name alone asks for none."""
+    """The queue of a decorated function; None for a handler's name."""
     return getattr(getattr(handler, "__holdfast_handler__", None), "queue", None)
 
 
@@ -291,14 +291,14 @@ def _branches(branches: Mapping[Any, Names] | Sequence[Mapping[str, Any]] | None
 
 
 def _key_text(key: Any) -> Any:
-    """A branch's value as a file would write it as a key."""
+    """A branch's value as the key of a file."""
     if isinstance(key, bool):
         return "true" if key else "false"
     return str(key) if isinstance(key, int | float) else key
 
 
 def _copied(value: Any) -> Any:
-    """Plain data of its own, so that what the caller changes later changes nothing here."""
+    """A copy, so that later changes by the caller have no effect here."""
     if isinstance(value, dict):
         return {key: _copied(item) for key, item in value.items()}
     return [_copied(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,7 +1,7 @@
-"""Reads YAML as plain JSON data with places, and refuses everything that YAML can do beyond that.
+"""Reads YAML as plain JSON data with places, and refuses all other features of YAML.
 
-Works on the parser's events, so no object is ever made by a tag, no alias is ever followed, and a
-scalar means what YAML 1.2 says. It knows nothing of workflows.
+Works on the parser's events: no tag creates an object, no alias is followed, and scalars have the
+meaning of YAML 1.2. Knows nothing of workflows.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ _CONSTANTS = {
 def read_yaml(
     text: str, file: str | None = None, typed_keys: Callable[[Path], bool] = lambda path: False
 ) -> tuple[Source | None, list[Detail]]:
-    """The data with its places, and everything that is wrong with it as YAML.
+    """The data with its places, and all mistakes in the YAML.
 
-    `typed_keys` tells where keys may be written as booleans or numbers; they are read as their text.
+    `typed_keys` says where keys may be booleans or numbers; they are read as text.
     """
     reader = _Reader(file, typed_keys)
     problem = _unreadable(text, file)
@@ -66,14 +66,14 @@ def read_yaml(
         return None, [*reader.problems, _syntax_error(error, file)]
     except YAMLError as error:
         return None, [*reader.problems, Detail(f"This is not YAML: {error}.", file=file)]
-    except _HopelessError as error:
+    except _FatalError as error:
         return None, [*reader.problems, error.detail]
 
 
 def _unreadable(text: str, file: str | None) -> Detail | None:
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         return Detail(f"The file is larger than {MAX_BYTES // 1024} KiB.", file=file)
-    # The first mark at the start of a file was taken for what it is by whoever read the file.
+    # The reader of the file has removed a byte order mark; a second one is a mistake.
     bad = re.match("\ufeff", text) or re.search(
         "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", text
     )
@@ -103,7 +103,7 @@ def _syntax_error(error: MarkedYAMLError, file: str | None) -> Detail:
 
 
 class _Scanner(Scanner):
-    """Ends tags early: the library's time grows with the square of their length, and none is allowed anyway."""
+    """Refuses long tags early: the library takes quadratic time, and no tags are allowed anyway."""
 
     def scan_tag(self) -> Any:
         if len(self.reader.prefix(MAX_TAG_LENGTH + 1).split(None, 1)[0]) > MAX_TAG_LENGTH:
@@ -113,7 +113,7 @@ class _Scanner(Scanner):
 
 
 def _events(text: str, file: str | None) -> Iterator[Event]:
-    """The parser's events. Of an escape such as "\\U99999999" it knows no better than to overflow."""
+    """The parser's events. The parser raises OverflowError for an escape such as "\\U99999999"."""
     yaml = YAML(typ="safe", pure=True)
     yaml.Scanner = _Scanner
     parser: Iterator[Event] = iter(yaml.parse(io.StringIO(text)))
@@ -124,20 +124,20 @@ def _events(text: str, file: str | None) -> Iterator[Event]:
         except StopIteration:
             return
         except (OverflowError, ValueError):
-            message = "This is not YAML: a text here holds an escape that is no character."
-            raise _HopelessError(Detail(message, file=file, line=place.line, column=place.column)) from None
+            message = "This is not YAML: a text here has an escape that is not a character."
+            raise _FatalError(Detail(message, file=file, line=place.line, column=place.column)) from None
         place = _place(event)
         yield event
 
 
-class _HopelessError(Exception):
+class _FatalError(Exception):
     def __init__(self, detail: Detail) -> None:
         super().__init__(detail.message)
         self.detail = detail
 
 
 class _Reader:
-    """Builds plain data from events. Goes on after a fault, so that all of them are found."""
+    """Builds plain data from events. Continues after a mistake, so that all are found."""
 
     def __init__(self, file: str | None, typed_keys: Callable[[Path], bool]) -> None:
         self.source = Source(None, file)
@@ -146,18 +146,18 @@ class _Reader:
 
     def read(self, text: str) -> Source | None:
         events = _events(text, self.source.file)
-        found = False
+        has_document = False
         for event in events:
             if isinstance(event, DocumentStartEvent):
-                if found:
-                    self.complain(event, (), "The file holds more than one document.", "Remove the line '---'.")
+                if has_document:
+                    self.complain(event, (), "The file contains more than one document.", "Remove the line '---'.")
                     return self.source
                 if event.version is not None:
                     self.complain(event, (), "A %YAML directive is not allowed: files are YAML 1.2.")
             elif isinstance(event, NodeEvent):
                 self.source.data = self.value(event, events, ())
-                found = True
-            elif isinstance(event, StreamEndEvent) and not found:
+                has_document = True
+            elif isinstance(event, StreamEndEvent) and not has_document:
                 self.problems.append(Detail("The file is empty.", file=self.source.file, line=1, column=1))
                 return None
         return self.source
@@ -165,11 +165,11 @@ class _Reader:
     def value(self, event: Event, events: Iterator[Event], path: Path) -> Any:
         self.source.values.setdefault(path, _place(event))
         if len(self.source.values) > MAX_VALUES:
-            message = f"The file holds more than {MAX_VALUES:,} values."
-            raise _HopelessError(self.detail(event, path, message, "Pass large data as inputs."))
+            message = f"The file contains more than {MAX_VALUES:,} values."
+            raise _FatalError(self.detail(event, path, message, "Pass large data as inputs."))
         if len(path) > MAX_DEPTH:
             message = f"This is nested more than {MAX_DEPTH} levels deep."
-            raise _HopelessError(self.detail(event, path[:8], message))
+            raise _FatalError(self.detail(event, path[:8], message))
         if isinstance(event, AliasEvent):
             return self.complain(event, path, f"The alias '*{cut(str(event.anchor))}' is not allowed.", _WRITE_OUT)
         self.refuse_properties(event, path)
@@ -203,10 +203,10 @@ class _Reader:
             key = self.key(event, events, path)
             if key is not None and key in data:
                 line = self.source.keys[(*path, key)].line
-                message = f"The key '{cut(key)}' is given twice; the first is in line {line}."
+                message = f"The key '{cut(key)}' appears twice; the first is in line {line}."
                 self.complain(event, (*path, key), message)
                 key = None
-            # What stands under a bad key is read, to find more faults, but not kept.
+            # The value of a bad key is read, to find more mistakes, but not kept.
             inner = (*path, key if key is not None else _NOWHERE)
             self.source.keys.setdefault(inner, _place(event))
             value = self.value(next(events), events, inner)
@@ -229,9 +229,9 @@ class _Reader:
             self.complain(event, path, "The merge key '<<' is not allowed.", _WRITE_OUT)
             return None
         value = _plain(text)
-        if isinstance(value, _Surprise):
+        if isinstance(value, _Ambiguous):
             self.complain(event, path, f"The key '{cut(text)}' is ambiguous in YAML.", _quoted(text))
-        if isinstance(value, str | _Surprise):
+        if isinstance(value, str | _Ambiguous):
             return self.text(event, text, path)
         if not self.typed_keys(path):
             self.complain(event, path, f"The key {cut(text) or 'null'} is not text.", _quoted(text))
@@ -242,26 +242,26 @@ class _Reader:
         if event.style is not None:
             return self.text(event, text, path)
         value = _plain(text)
-        if isinstance(value, _Surprise):
+        if isinstance(value, _Ambiguous):
             return self.complain(event, path, value.message, value.suggestion)
         if isinstance(value, int | float) and not isinstance(value, bool):
             self.source.numbers[path] = text
         return value
 
     def text(self, event: Event, text: str, path: Path) -> str:
-        """Escapes can bring in what the file itself may not hold."""
+        """Refuses characters that only escapes can produce."""
         if "\0" in text:
-            self.complain(event, path, "The text holds a NUL character.")
+            self.complain(event, path, "The text contains a NUL character.")
         try:
             return text.encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError:
-            self.complain(event, path, "The text holds half of a surrogate pair.")
+            self.complain(event, path, "The text contains half of a surrogate pair.")
             return ""
 
     def complain(self, event: Event, path: Path, message: str, suggestion: str | None = None) -> None:
         self.problems.append(self.detail(event, path, message, suggestion))
         if len(self.problems) > MAX_PROBLEMS:
-            raise _HopelessError(self.problems.pop())
+            raise _FatalError(self.problems.pop())
 
     def detail(self, event: Event, path: Path, message: str, suggestion: str | None = None) -> Detail:
         place = _place(event)
@@ -275,17 +275,17 @@ class _Reader:
         )
 
 
-# No path of a good file holds it.
+# A key that no valid file can have.
 _NOWHERE = "\0"
 _WRITE_OUT = "Write the value out where it is used."
-_QUOTE_TEMPLATE = 'A template must stand in quotes: "{{ … }}".'
+_QUOTE_TEMPLATE = 'Put a template in quotes: "{{ … }}".'
 
 
 def _quoted(text: str) -> str:
     return f"Put it in quotes: '{cut(text)}'."
 
 
-class _Surprise:
+class _Ambiguous:
     """A plain scalar that different versions of YAML read differently."""
 
     def __init__(self, message: str, suggestion: str | None = None) -> None:
@@ -294,29 +294,29 @@ class _Surprise:
 
 
 def _plain(text: str) -> Any:
-    """What an unquoted scalar means by YAML 1.2, or the reason why it is refused."""
+    """The value of an unquoted scalar in YAML 1.2, or the reason why it is refused."""
     if text in _CONSTANTS:
         return _CONSTANTS[text]
     if _OLD_BOOLEAN.fullmatch(text):
         meant = "true" if text.lower() in ("yes", "on") else "false"
-        return _Surprise(
+        return _Ambiguous(
             f"'{text}' is ambiguous in YAML.",
             f"Write {meant} for the boolean, '{text}' in quotes for the text.",
         )
     if _LEADING_ZERO.fullmatch(text) or _OLD_NUMBER.fullmatch(text):
-        return _Surprise(
+        return _Ambiguous(
             f"'{cut(text)}' is ambiguous in YAML.",
             f"Write '{cut(text)}' in quotes for the text, or a plain number.",
         )
     if _NOT_FINITE.fullmatch(text):
-        return _Surprise(f"The number {text} is not finite.")
+        return _Ambiguous(f"The number {text} is not finite.")
     if _INTEGER.fullmatch(text) or _BASED.fullmatch(text):
         number = int(text, 0) if len(text) < 100 else 1 << 64
         in_range = -(2**63) <= number < 2**63
-        return number if in_range else _Surprise("The number does not fit into 64 bits.")
+        return number if in_range else _Ambiguous("The number does not fit into 64 bits.")
     if _FLOAT.fullmatch(text):
         value = float(text)
-        return value if math.isfinite(value) else _Surprise(f"The number {cut(text)} is not finite.")
+        return value if math.isfinite(value) else _Ambiguous(f"The number {cut(text)} is not finite.")
     return text
 
 

@@ -12,7 +12,7 @@ OTHERWISE = "otherwise"
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """`is_any`: the target waits for one of several such edges."""
+    """`is_any`: the target waits for any one of several edges."""
 
     source: str
     target: str
@@ -27,19 +27,19 @@ def edges_of(graph: Graph) -> list[Edge]:
 
 def edges_from(graph: Graph, name: str) -> list[Edge]:
     node = graph.nodes[name]
-    found = []
+    edges = []
     for target in graph.outgoing[name]:
         labels = [
             short_expression(branch.condition) if branch.condition is not None else OTHERWISE
             for branch in node.branches
             if target in branch.targets
         ]
-        found.append(Edge(name, target, " or ".join(labels), name in graph.any_of[target]))
-    return found
+        edges.append(Edge(name, target, " or ".join(labels), name in graph.any_of[target]))
+    return edges
 
 
 def shortened(text: str, width: int, tail: int = 0) -> str:
-    """The text within the width; of a longer one the beginning and, if wanted, a tail."""
+    """The text within the width; a longer one is cut, with an optional tail."""
     if len(text) <= width:
         return text
     return text[: max(width - 1 - tail, 0)] + "…" + (text[-tail:] if tail else "")

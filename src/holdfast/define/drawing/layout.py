@@ -1,4 +1,4 @@
-"""Where the nodes of a layered drawing stand: layers from top to bottom, few crossings, straight chains."""
+"""The positions of nodes in a layered drawing: layers from top to bottom, few crossings, straight chains."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Slot:
 
 
 def layered(graph: Graph, width: float, gap: float) -> Layout:
-    """Every node below all that it waits for; `width` of a node and `gap` between two are the unit's."""
+    """Puts every node below the nodes that it waits for. `width` is that of a node, `gap` the space between two."""
     layer = _layers(graph)
     rows, links, chains = _rows(graph, layer, width, gap)
     up, down = _neighbours(links)
@@ -97,13 +97,13 @@ def _neighbours(links: _Links) -> tuple[dict[str, list[str]], dict[str, list[str
 
 
 def _sort(row: list[_Slot], fixed: Sequence[_Slot], neighbours: Mapping[str, list[str]]) -> None:
-    """Each slot goes to the mean place of its neighbours in the fixed row: the usual way to few crossings."""
+    """Moves each slot to the mean position of its neighbours in the fixed row, which avoids most crossings."""
     place = {slot.name: index for index, slot in enumerate(fixed)}
     own = {slot.name: float(index) for index, slot in enumerate(row)}
 
     def mean(slot: _Slot) -> float:
-        found = [place[name] for name in neighbours.get(slot.name, ())]
-        return sum(found) / len(found) if found else own[slot.name]
+        places = [place[name] for name in neighbours.get(slot.name, ())]
+        return sum(places) / len(places) if places else own[slot.name]
 
     row.sort(key=mean)
 
@@ -121,8 +121,8 @@ def _positions(
         neighbours = up if sweep % 2 == 0 else down
 
         def wanted(slot: _Slot, neighbours: Mapping[str, list[str]] = neighbours) -> float:
-            found = [x[name] for name in neighbours.get(slot.name, ())]
-            return sum(found) / len(found) if found else x[slot.name]
+            places = [x[name] for name in neighbours.get(slot.name, ())]
+            return sum(places) / len(places) if places else x[slot.name]
 
         for row in rows if sweep % 2 == 0 else reversed(rows):
             _spread(row, gap, x, wanted)
@@ -130,9 +130,9 @@ def _positions(
 
 
 def _spread(row: list[_Slot], gap: float, x: dict[str, float], wanted: Callable[[_Slot], float]) -> None:
-    """Puts a row's slots where they want to be, in their order and without overlap.
+    """Puts a row's slots near their preferred positions, in order and without overlap.
 
-    Slots that would overlap are joined to a block that stands at the mean of their wishes.
+    Slots that would overlap form a block at the mean of their preferred positions.
     """
     blocks: list[tuple[float, float, list[tuple[_Slot, float]]]] = []
     for slot in row:
@@ -145,7 +145,7 @@ def _spread(row: list[_Slot], gap: float, x: dict[str, float], wanted: Callable[
             before_wish = before + before_size / 2
             count, before_count = len(members), len(before_members)
             merged = before_size + weight
-            # The mean of where each block would like its left edge to be, weighted by its members.
+            # The mean of the preferred left edges of both blocks, weighted by their members.
             start = (before_count * (before_wish - before_size / 2) + count * (start - before_size)) / (
                 count + before_count
             )

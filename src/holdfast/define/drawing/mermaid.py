@@ -10,7 +10,7 @@ from holdfast.define.node import Node
 
 
 def draw_mermaid(definition: Definition) -> str:
-    """Nodes are numbered, never named, in the code: a name can be a word of Mermaid, such as `end`."""
+    """The workflow as a flowchart. Nodes get numbers as ids: a name can be a keyword of Mermaid, such as `end`."""
     graph = build_graph(definition)
     ids = {name: f"n{number}" for number, name in enumerate(graph.names, start=1)}
     lines = ["flowchart TD"]
@@ -38,5 +38,5 @@ def _arrow(edge: Edge) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Mermaid's own entities: everything but letters, digits and a few signs becomes a number."""
+    """Escapes all characters but letters, digits and a few signs as Mermaid's numeric entities."""
     return "".join(one if one.isalnum() or one in " ._-:,+*/=" else f"#{ord(one)};" for one in text)

@@ -97,7 +97,7 @@ def _numbered(node: Node, graph: Graph) -> str:
 
 
 def _sheets(left: float, top: float, accent: str) -> str:
-    """Two more cards behind the first: this node is many."""
+    """Two more cards behind the first, for a node with many tasks."""
     return "".join(
         f'<rect x="{left + offset:.1f}" y="{top + offset:.1f}" width="{WIDTH:g}" height="{HEIGHT:g}" rx="8" '
         f'fill="{_CARD}" stroke="{accent}" stroke-opacity="0.45"/>'
@@ -106,7 +106,7 @@ def _sheets(left: float, top: float, accent: str) -> str:
 
 
 def _points(edge: Edge, graph: Graph, layout: Layout, shift: float) -> list[tuple[float, float]]:
-    """From the lower side of the source, through the layers between, to the upper side of the target."""
+    """The points of an edge: from the bottom of the source, through the layers between, to the top of the target."""
     source, target = graph.nodes[edge.source], graph.nodes[edge.target]
     first, last = layout.layer[edge.source], layout.layer[edge.target]
     points = [(layout.x[edge.source] + shift, _top(first) + HEIGHT / 2 + _half_height(source))]
@@ -127,7 +127,7 @@ def _edge(edge: Edge, graph: Graph, layout: Layout, shift: float) -> str:
 
 
 def _label(edge: Edge, graph: Graph, layout: Layout, shift: float) -> str:
-    """A branch's condition on a small plate, where the branches are already apart."""
+    """A branch's condition on a small plate, below the point where the branches separate."""
     x, y = _points(edge, graph, layout, shift)[1]
     shown = shortened(edge.label, 34, tail=12)
     half, top = len(shown) * 2.9 + 8, y - 29

@@ -31,7 +31,7 @@ def _title(definition: Definition) -> str:
 
 
 def _chain_order(graph: Graph) -> list[str]:
-    """A topological order that follows one path as long as it can, so that chains stay together."""
+    """A topological order that follows one path as long as possible, so that chains stay together."""
     waiting = {name: len(graph.sources[name]) for name in graph.names}
     free = list(reversed(graph.roots))
     order: list[str] = []

@@ -21,7 +21,7 @@ from holdfast.errors import cut
 
 
 class BranchDocument(DocumentPart):
-    """One way out of a conditional."""
+    """One branch of a conditional."""
 
     name: str | None = None
     """A name for people."""
@@ -34,10 +34,10 @@ class BranchDocument(DocumentPart):
         ]
         | None
     ) = None
-    """With condition_field a test such as "< 100" or a value; without it a whole condition."""
+    """With condition_field a test such as "< 100" or a value; without it a complete condition."""
 
     default: bool = False
-    """Whether this branch is taken when no other is."""
+    """Whether this branch is taken when no other condition is true."""
 
     next: Names
     """The node or nodes that follow when the branch is taken."""
@@ -48,11 +48,11 @@ def _branches_form(value: Any) -> str:
 
 
 BranchList = Annotated[list[BranchDocument], Field(min_length=1)]
-BranchMap = Annotated[dict[str, Names], Field(min_length=1)]
+BranchObject = Annotated[dict[str, Names], Field(min_length=1)]
 
 
 class ConditionalDocument(NodeDocument):
-    """Chooses what follows; always critical."""
+    """Chooses which nodes run next; always critical."""
 
     type: Annotated[Literal["conditional"], *any_case("conditional")]
     """The type of the node."""
@@ -61,7 +61,7 @@ class ConditionalDocument(NodeDocument):
     """The value that the branches' conditions test, such as "{{ nodes.check.output.size }}"."""
 
     condition: Expression | None = None
-    """A condition for on_true and on_false, or a value for a map of branches."""
+    """A condition for on_true and on_false, or the value that the keys of `branches` are compared with."""
 
     on_true: Names | None = None
     """The node or nodes that follow when the condition is true."""
@@ -71,12 +71,12 @@ class ConditionalDocument(NodeDocument):
 
     branches: (
         Annotated[
-            Annotated[BranchList, Tag("<list>")] | Annotated[BranchMap, Tag("<map>")],
+            Annotated[BranchList, Tag("<list>")] | Annotated[BranchObject, Tag("<map>")],
             Discriminator(_branches_form),
         ]
         | None
     ) = None
-    """A list, in which the first true condition wins, or a map from the condition's value to what follows."""
+    """A list, in which the first true condition wins, or an object with the next nodes by the condition's value."""
 
     depends_on: DependsOn | None = None
     """What the node waits for, beside the nodes that name it in their `next`."""
@@ -88,7 +88,7 @@ class Conditional(Kind[ConditionalDocument]):
     has_output = False
     misplaced: ClassVar[Mapping[str, str]] = {
         "importance": "A conditional is always critical.",
-        "next": "A conditional goes on by its branches.",
+        "next": "A conditional continues with its branches.",
     }
     shape = ("{", "}")
     accent = "#d97706"
@@ -109,7 +109,7 @@ class Conditional(Kind[ConditionalDocument]):
         return {"branches": _branches(document, path, report)}
 
     def readings(self, node: Node, document: ConditionalDocument, path: Path, report: Report) -> Iterator[Reading]:
-        # What cannot be parsed was reported when the branches were normalised, and is not among them.
+        # Conditions with a syntax error are not among the branches: they were reported before.
         conditions = [branch.condition for branch in node.branches if branch.condition is not None]
         paths = {read for condition in conditions for read in compile_condition(condition, ROOTS).paths}
         yield Reading(list(_condition_texts(document, path)), node.name, paths)
@@ -133,7 +133,7 @@ def _branch_list(document: ConditionalDocument) -> list[BranchDocument]:
 
 
 def _condition_texts(document: ConditionalDocument, path: Path) -> Iterator[tuple[Path, str]]:
-    """Every text that a condition can come from, with its place; at last the node itself."""
+    """Every text that may be part of a condition, with its place; the node itself comes last."""
     for key, text in (("condition_field", document.condition_field), ("condition", document.condition)):
         if text is not None:
             yield (*path, key), text
@@ -143,20 +143,20 @@ def _condition_texts(document: ConditionalDocument, path: Path) -> Iterator[tupl
 
 
 def _branches(document: ConditionalDocument, path: Path, report: Report) -> tuple[Branch, ...]:
-    """In file order, with the default last; none if the spelling is not one of the three."""
+    """The branches in file order, with the default last; none if the spelling is unclear."""
     if document.condition is not None and document.condition_field is not None:
         report.at_key((*path, "condition"), "Give condition or condition_field, not both.")
         return ()
     if document.on_true is not None or document.on_false is not None:
-        found = list(_true_false(document, path, report))
+        branches = list(_true_false(document, path, report))
     elif document.branches is None:
         report.at_key(path, "The conditional has no branches.", "Give it 'branches', or 'on_true' and 'on_false'.")
         return ()
     elif isinstance(document.branches, dict):
-        found = list(_mapped(document, document.branches, path, report))
+        branches = list(_mapped(document, document.branches, path, report))
     else:
-        found = list(_listed(document, document.branches, path, report))
-    return tuple(sorted(found, key=lambda branch: branch.condition is None))
+        branches = list(_listed(document, document.branches, path, report))
+    return tuple(sorted(branches, key=lambda branch: branch.condition is None))
 
 
 def _true_false(document: ConditionalDocument, path: Path, report: Report) -> Iterator[Branch]:
@@ -167,7 +167,7 @@ def _true_false(document: ConditionalDocument, path: Path, report: Report) -> It
         return
     for key, targets in (("on_true", document.on_true), ("on_false", document.on_false)):
         if not targets:
-            report.at_key(path, f"The conditional has no '{key}'.", "Name an end to stop there.")
+            report.at_key(path, f"The conditional has no '{key}'.", "Name an end node to stop there.")
     places: dict[str, Path] = {"test": (*path, "condition")}
     condition = _condition(places, report, normalise_condition, document.condition)
     yield Branch(tuple(document.on_true or ()), condition)
@@ -180,11 +180,11 @@ def _mapped(
     key = "condition" if document.condition is not None else "condition_field"
     value = document.condition or document.condition_field
     if value is None:
-        report.at_key(path, "A map of branches needs a 'condition'.")
+        report.at_key(path, "'branches' as an object needs a 'condition'.")
         return
     for name, targets in branches.items():
         if not targets:
-            report.at_value((*path, "branches", name), f"The branch '{cut(name)}' leads nowhere.")
+            report.at_value((*path, "branches", name), f"The branch '{cut(name)}' has no next node.")
         if name.lower() == "default":
             yield Branch(tuple(targets), None)
         else:
@@ -196,13 +196,13 @@ def _listed(
     document: ConditionalDocument, branches: list[BranchDocument], path: Path, report: Report
 ) -> Iterator[Branch]:
     if document.condition is not None:
-        message = "A list of branches tests 'condition_field', not 'condition'."
+        message = "'branches' as a list uses 'condition_field', not 'condition'."
         report.at_key((*path, "condition"), message, "Rename the key to 'condition_field'.")
     defaults = 0
     for index, branch in enumerate(branches):
         where = (*path, "branches", index)
         if not branch.next:
-            report.at_value((*where, "next"), "The branch leads nowhere.")
+            report.at_value((*where, "next"), "The branch has no next node.")
         defaults += branch.default
         if branch.default and defaults > 1:
             report.at_key((*where, "default"), "There is a second default branch.")
@@ -224,11 +224,11 @@ def _listed_condition(document: ConditionalDocument, branch: BranchDocument, pat
 
 
 def _condition(places: Mapping[str, Path], report: Report, make: Callable[..., str | None], *parts: str) -> str | None:
-    """The stored text of a condition; a mistake is reported at the part of it that holds the mistake."""
+    """The stored text of a condition. A syntax error is reported at its place in the file."""
     try:
         return make(*parts, ROOTS)
     except ExpressionSyntaxError as error:
         path = places[str(error.path[0]) if error.path else "test"]
-        message = f"The condition cannot be read: {error.message}"
+        message = f"The condition is not valid: {error.message}"
         report.at_value(path, message, error.suggestion, error.position)
         return None

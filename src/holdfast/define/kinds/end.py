@@ -1,4 +1,4 @@
-"""The node type `end`: where a workflow stops. What the nodes right before it give is the job's result."""
+"""The node type `end`: where a workflow stops. The nodes right before it give the job's result."""
 
 from __future__ import annotations
 

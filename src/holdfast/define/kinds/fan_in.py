@@ -1,4 +1,4 @@
-"""The node type `fan_in`: brings the items of the fan-out before it together, all at once or in batches."""
+"""The node type `fan_in`: combines the items of the fan-out before it, all at once or in batches."""
 
 from __future__ import annotations
 
@@ -45,40 +45,40 @@ BatchSize = Annotated[
 
 
 class BatchDocument(Work):
-    """Takes the items in pages, each by a task of its own. What it does not say itself, it takes over from the node;
-    its params also see `item`, its page, and `index`."""
+    """Takes the items in pages, each in a separate task. Missing keys come from the node; its params can also use
+    `item`, the page, and `index`."""
 
     size: BatchSize = "auto"
-    """How many items make a batch: a number, a template, or auto: 1 batch for up to 100 items, 5 for up to 500, 20 for
-    up to 2,000, then one per 100. Default auto."""
+    """The number of items in a batch: a number, a template, or auto: 1 batch for up to 100 items, 5 for up to 500,
+    20 for up to 2,000, then one per 100. Default auto."""
 
     handler: Name
-    """The function that runs for each batch; it gets `page`, and reads its items with ctx.results(**page)."""
+    """The function that runs for each batch. It gets `page`, and reads its items with ctx.results(**page)."""
 
 
 class FanInDocument(NodeDocument, Work):
-    """Brings the items of a fan-out together."""
+    """Combines the items of a fan-out."""
 
     type: Annotated[Literal["fan_in"], *any_case("fan_in")]
     """The type of the node."""
 
     aggregation: Literal["collect", "concat", "sum", "first", "last"] | None = None
-    """What is made of the items when no handler is given. Default collect."""
+    """How the items are combined without a handler. Default collect."""
 
     handler: Name | None = None
-    """The function that a worker runs when all items are done; with `batch`, when all batches are."""
+    """The function that a worker runs after all items or, with `batch`, after all batches."""
 
     batch: BatchDocument | None = None
-    """Takes the items in batches, in parallel, before the handler runs once."""
+    """Processes the items in batches, in parallel, before the handler runs once."""
 
     importance: ImportanceName | None = None
-    """What its failure means for the job: critical fails it, important makes it partial. Default critical."""
+    """What its failure means for the job: critical fails the job, important makes it partial. Default critical."""
 
     deliverable: DeliverableDocument | None = None
-    """What it delivers: counted by its items that completed, and told with the job's outcome."""
+    """What it delivers; shown with the job's outcome."""
 
     rerun: RerunDocument | None = None
-    """Whether what completed of it may run again when a person asks for it. Default: after a confirmation."""
+    """Whether its completed tasks may run again when a person asks for it. Default: after a confirmation."""
 
     next: Names | None = None
     """The node or nodes that follow."""
@@ -110,7 +110,7 @@ class FanIn(Kind[FanInDocument]):
             "batches": _batches(document, defaults, path, report),
         }
         if document.rerun is not None and document.handler is None and document.batch is None:
-            report.at_key((*path, "rerun"), "'rerun' needs a handler: without one nothing is run.")
+            report.at_key((*path, "rerun"), "'rerun' needs a handler: without one nothing runs.")
         return fields
 
     def readings(self, node: Node, document: FanInDocument, path: Path, report: Report) -> Iterator[Reading]:
@@ -121,18 +121,18 @@ class FanIn(Kind[FanInDocument]):
             yield from work_readings(document.batch, place, node.name, report, ITEM_ROOTS)
 
     def check_graph(self, graph: Graph, report: Report) -> None:
-        """Each fan-in has the items of exactly one fan-out, the one right before it."""
+        """Each fan-in directly follows exactly one fan-out."""
         for name in graph.names:
             if graph.nodes[name].type is not self.node_type:
                 continue
-            found = [one for one in graph.sources[name] if graph.nodes[one].type is NodeType.FAN_OUT]
-            if len(found) == 1:
+            fan_outs = [one for one in graph.sources[name] if graph.nodes[one].type is NodeType.FAN_OUT]
+            if len(fan_outs) == 1:
                 continue
-            count = f"has {len(found)} ({', '.join(found)})" if found else "has none"
+            count = f"has {len(fan_outs)} ({', '.join(fan_outs)})" if fan_outs else "has none"
             report.at_key(
                 ("nodes", name),
                 f"The fan_in '{name}' must directly follow exactly one fan_out; it {count}.",
-                f"Give the fan_out 'next: {name}'." if not found else None,
+                f"Give the fan_out 'next: {name}'." if not fan_outs else None,
             )
 
     def own_json(self, node: Node) -> dict[str, Any]:
@@ -169,21 +169,23 @@ class FanIn(Kind[FanInDocument]):
 
 
 def _batches(document: FanInDocument, defaults: WorkflowDefaults, path: Path, report: Report) -> Batches | None:
-    """A batch is what its node is, unless it says otherwise; it gets its page beside the params that it names.
+    """The task of a batch: keys that the batch does not have come from the node, apart from output_schema.
 
-    What it returns is its own matter: its output is not the node's.
+    A batch gets its page as one more param. Its output is not the node's output, so the node's schema does not apply.
     """
     if document.batch is None:
         return None
     batch, path = document.batch, (*path, "batch")
-    # Once by itself: its mistakes are reported where they stand, and what it takes over is reported with the node.
+    # Checked alone first: mistakes of the batch are reported here, those of inherited keys with the node.
     task_spec(batch, batch.handler, defaults, path, report)
     params = batch.params or {}
     if "page" in params:
-        report.at_key((*path, "params", "page"), "'page' is what every batch is given; name the param otherwise.")
-    taken_over = {key: getattr(document, key) for key in Work.model_fields if getattr(batch, key) is None}
+        report.at_key(
+            (*path, "params", "page"), "Every batch gets the param 'page' from Holdfast; give yours another name."
+        )
+    inherited = {key: getattr(document, key) for key in Work.model_fields if getattr(batch, key) is None}
     own = {"params": {"page": "{{ item }}", **params}, "output_schema": batch.output_schema}
-    work = batch.model_copy(update=taken_over | own)
+    work = batch.model_copy(update=inherited | own)
     task = task_spec(work, batch.handler, defaults, path, Report(report.source))
     return Batches(task, batch.size.strip() if isinstance(batch.size, str) else batch.size)
 
@@ -192,7 +194,7 @@ def _aggregation(document: FanInDocument, path: Path, report: Report) -> Aggrega
     if document.aggregation is None:
         return Aggregation.COLLECT
     if document.handler is not None and document.aggregation != "collect":
-        report.at_key((*path, "aggregation"), "With a handler it is the handler that aggregates.", "Remove the key.")
+        report.at_key((*path, "aggregation"), "'aggregation' has no effect with a handler.", "Remove the key.")
     return Aggregation(document.aggregation)
 
 
@@ -201,5 +203,5 @@ def _task(document: FanInDocument, defaults: WorkflowDefaults, path: Path, repor
         return task_spec(document, document.handler, defaults, path, report)
     for key in Work.model_fields:
         if getattr(document, key) is not None and (document.batch is None or key == "params"):
-            report.at_key((*path, key), f"'{key}' needs a handler: without one nothing is run.")
+            report.at_key((*path, key), f"'{key}' needs a handler: without one nothing runs.")
     return None

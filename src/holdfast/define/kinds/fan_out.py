@@ -32,7 +32,7 @@ SHARE = r"^(100|[0-9]{1,2}(\.[0-9]{1,6})?)%$"
 
 
 def _number_or_share(value: Any) -> Any:
-    """Of the items that may fail."""
+    """Checks how many items may fail."""
     is_number = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_ITEMS
     if not is_number and not (isinstance(value, str) and re.fullmatch(SHARE, value)):
         raise PydanticCustomError("failures", 'should be a number of items such as 3, or a share such as "1%"')
@@ -49,7 +49,7 @@ Failures = Annotated[
 
 
 class ItemTaskDocument(Work):
-    """What runs for each item of a fan-out; its params also see `item` and `index`."""
+    """What runs for each item; its params can also use `item` and `index`."""
 
     handler: Name
     """The function that runs for each item."""
@@ -75,19 +75,19 @@ class FanOutDocument(NodeDocument):
     """What runs for each item."""
 
     tolerate: TolerateDocument | None = None
-    """How many items may fail so that the flow goes on all the same. Default none."""
+    """How many items may fail without failing the fan-out. Default none."""
 
     on_item_failure: Literal["finish", "stop"] | None = None
-    """Once too many have failed: let the others finish, or cancel those that wait. Default finish."""
+    """After too many failures, let the other items finish, or cancel those that wait. Default finish."""
 
     importance: ImportanceName | None = None
-    """What its failure means for the job: critical fails it, important makes it partial. Default critical."""
+    """What its failure means for the job: critical fails the job, important makes it partial. Default critical."""
 
     deliverable: DeliverableDocument | None = None
-    """What it delivers: counted by its items that completed, and told with the job's outcome."""
+    """What it delivers, counted by its completed items; shown with the job's outcome."""
 
     rerun: RerunDocument | None = None
-    """Whether what completed of it may run again when a person asks for it. Default: after a confirmation."""
+    """Whether its completed tasks may run again when a person asks for it. Default: after a confirmation."""
 
     next: Names | None = None
     """The node or nodes that follow."""
@@ -100,7 +100,7 @@ class FanOut(Kind[FanOutDocument]):
     node_type = NodeType.FAN_OUT
     document = FanOutDocument
     has_task_per_item = True
-    parts: ClassVar[Mapping[str, type[DocumentPart]]] = {"task": ItemTaskDocument}
+    parts: ClassVar[Mapping[str, type[DocumentPart]]] = {"task": ItemTaskDocument, "tolerate": TolerateDocument}
     messages: ClassVar[Mapping[str, str]] = {
         "failures": f'must be a number of items such as 3, at most {MAX_ITEMS:,}, or a share such as "1%".',
     }

@@ -1,4 +1,4 @@
-"""What a node type has to say about itself: in a workflow file, a definition, a program and a drawing.
+"""What is special to a node type: in a workflow file, a definition, a program and a drawing.
 
 Each type is one subclass in a file of its own. Nothing else in `define` asks which type a node has.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Document = TypeVar("Document", bound=NodeDocument)
 
-# Every type has these keys in its JSON form, used or not: a definition's hash does not change with our version.
+# Every type has these keys in its JSON form, used or not: leaving them out would change the hash of definitions.
 _KEYS_OF_ALL_TYPES: dict[str, Any] = {"source": None, "aggregation": "collect", "branches": []}
 
 
@@ -61,7 +61,7 @@ class Kind(Generic[Document]):
     """Its colour in an SVG."""
 
     def has_items(self, node: Node) -> bool:
-        """Whether it has many tasks, by number."""
+        """Whether it has many tasks, with item numbers from 0."""
         return self.has_task_per_item
 
     # The workflow file
@@ -75,7 +75,7 @@ class Kind(Generic[Document]):
         yield from depends_on_targets(document, path)
 
     def normalise(self, name: str, document: Document, defaults: WorkflowDefaults, report: Report) -> Node:
-        """The node that a document means; what does not fit together goes into the report."""
+        """The node of a document; contradictions go into the report."""
         path: Path = ("nodes", name)
         depends_on: DependsOnDocument | None = getattr(document, "depends_on", None)
         return self.node(
@@ -100,7 +100,7 @@ class Kind(Generic[Document]):
         return iter(())
 
     def check_graph(self, graph: Graph, report: Report) -> None:
-        """Whether the nodes of this type stand where they can."""
+        """Checks that the nodes of this type are in a valid place."""
 
     # The definition and the program
 
@@ -175,6 +175,6 @@ def _rerun(document: NodeDocument, path: Path, report: Report) -> Rerun:
     if declared is None:
         return Rerun()
     if declared.safe == "never" and declared.within_hours is not None:
-        message = "What may never run again has no time in which it may."
+        message = "'within_hours' has no effect with 'safe: never'."
         report.at_key((*path, "rerun", "within_hours"), message, "Remove the key, or use safe: confirm.")
     return Rerun(Safe(declared.safe), float_or_none(declared.within_hours))

@@ -1,4 +1,4 @@
-"""The node type `start`: where a workflow begins. A workflow needs none; it has one at most."""
+"""The node type `start`: where a workflow begins. It is optional; a workflow has at most one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Start(Kind[StartDocument]):
     accent = "#64748b"
 
     def check_graph(self, graph: Graph, report: Report) -> None:
-        """At most one start, which waits for nothing and from which all other nodes are reached."""
+        """There is at most one start. It waits for nothing, and all other nodes can be reached from it."""
         starts = [name for name in graph.names if graph.nodes[name].type is self.node_type]
         for name in starts[1:]:
             report.at_key(("nodes", name), f"There is a second start; the first is '{starts[0]}'.")

@@ -1,4 +1,4 @@
-"""The node type `task`: one piece of work for a worker. A node without a type is a task."""
+"""The node type `task`: a worker runs one handler. A node without a type is a task."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from holdfast.define.work_document import Work, WorkflowDefaults, task_spec
 
 
 class TaskDocument(NodeDocument, Work):
-    """One piece of work for a worker."""
+    """Runs one handler on a worker."""
 
     type: Annotated[Literal["task"], *any_case("task")] = "task"
     """The type of the node. Default task."""
@@ -31,13 +31,13 @@ class TaskDocument(NodeDocument, Work):
     """The function that a worker runs."""
 
     importance: ImportanceName | None = None
-    """What its failure means for the job: critical fails it, important makes it partial. Default critical."""
+    """What its failure means for the job: critical fails the job, important makes it partial. Default critical."""
 
     deliverable: DeliverableDocument | None = None
-    """What it delivers: counted by its items that completed, and told with the job's outcome."""
+    """What it delivers; shown with the job's outcome."""
 
     rerun: RerunDocument | None = None
-    """Whether what completed of it may run again when a person asks for it. Default: after a confirmation."""
+    """Whether its completed tasks may run again when a person asks for it. Default: after a confirmation."""
 
     next: Names | None = None
     """The node or nodes that follow."""
