@@ -360,7 +360,7 @@ async def test_an_output_may_be_nested_as_deep_as_others_can_still_wrap_it() -> 
     ("name", "message"),
     [
         ("", "needs a name of 1 to 1,024 bytes"),
-        ("a\0b", "contains a NUL character"),
+        ("a\0b", "holds a NUL character"),
         (b"caf\xe9".decode("utf-8", "surrogateescape"), "is not UTF-8"),
         ("x" * 5000, "needs a name of 1 to 1,024 bytes"),
         (7, "must be text, not int"),
@@ -386,7 +386,7 @@ async def test_an_artifact_needs_a_name_that_can_be_stored(name: Any, message: s
         ("half", "x" * 4_194_303, "PAYLOAD_REFUSED", "checkpoint 'half' has 4,194,305 bytes; at most 4,194,304"),
         ("", 1, "CONTRACT_VIOLATION", "a checkpoint needs a name of 1 to 200 bytes"),
         ("x" * 201, 1, "CONTRACT_VIOLATION", "a checkpoint needs a name of 1 to 200 bytes"),
-        ("a\0b", 1, "CONTRACT_VIOLATION", "contains a NUL character"),
+        ("a\0b", 1, "CONTRACT_VIOLATION", "holds a NUL character"),
     ],
 )
 async def test_a_checkpoint_that_cannot_be_stored_fails_its_attempt_for_good(
