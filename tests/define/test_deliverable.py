@@ -62,7 +62,7 @@ def test_a_node_without_a_deliverable_keeps_its_json() -> None:
         ),
         ("  a: {handler: h, deliverable: {name: c, locaton: x}}", 4, 42, "Did you mean 'location'?"),
         ("  a: {handler: h, deliverable: {location: x}}", 4, 19, "The key 'name' is missing."),
-        ("  a: {handler: h, deliverable: {name: a b}}", 4, 39, "'name' is not a valid name"),
+        ("  a: {handler: h, deliverable: {name: a b}}", 4, 39, "'a b' is not a valid name"),
         ("  a: {handler: h, deliverable: cogs}", 4, 32, "'deliverable' must be an object."),
         (
             "  a: {handler: h, deliverable: {name: c, location: '{{ inputs.regon }}'}}",

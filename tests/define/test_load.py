@@ -52,7 +52,13 @@ MISTAKES: dict[str, tuple[str, int, int, str, str | None]] = {
     "no node": ("workflow_id: w\nnodes: {}", 2, 8, "'nodes' must not be empty", None),
     "nodes as a list": ("workflow_id: w\nnodes: [a]", 2, 8, "'nodes' must be an object", None),
     "a list at the top": ("- a\n- b\n", 1, 1, "must be an object", None),
-    "an id that is a path": ("workflow_id: ../w\nnodes: {a: {handler: x}}", 1, 14, "not a valid name", None),
+    "an id that is a path": (
+        "workflow_id: ../w\nnodes: {a: {handler: x}}",
+        1,
+        14,
+        "'../w' is not a valid workflow_id",
+        None,
+    ),
     "an unknown top key": (
         "workflow_id: w\ntimout_minutes: 3\nnodes: {a: {handler: x}}",
         2,
@@ -272,8 +278,8 @@ MISTAKES: dict[str, tuple[str, int, int, str, str | None]] = {
     ),
     "a type that is a number": (HEAD + "  a: {type: 5, handler: x}\n", 3, 13, "type must be one of", None),
     "a number as handler": (HEAD + "  a: {handler: 5}\n", 3, 16, "must be text", "quotes"),
-    "a bad handler name": (HEAD + "  a: {handler: 'x y'}\n", 3, 16, "not a valid name", None),
-    "a bad queue name": (HEAD + "  a: {handler: x, queue: 'a/b'}\n", 3, 26, "not a valid name", None),
+    "a bad handler name": (HEAD + "  a: {handler: 'x y'}\n", 3, 16, "'x y' is not a valid handler", None),
+    "a bad queue name": (HEAD + "  a: {handler: x, queue: 'a/b'}\n", 3, 26, "'a/b' is not a valid queue", None),
     "a node name with a slash": (HEAD + "  a/b: {handler: x}\n", 3, 3, "'a/b' is not a valid name", "letter"),
     "a node name with two underscores": (
         HEAD + "  a__b: {handler: x}\n",

@@ -31,6 +31,7 @@ from holdfast.define.retry_document import JitterRange, RetryDocument
 from holdfast.define.source import Path, Source, did_you_mean
 from holdfast.define.work_document import ConcurrencyDocument, ErrorRuleDocument, RateDocument
 from holdfast.errors import Detail, cut
+from holdfast.masking import masked
 
 _KINDS = {str(kind.node_type): kind for kind in KINDS.values()}
 _NAME_RULES = {
@@ -77,22 +78,26 @@ _PARTS: dict[str, type[DocumentPart]] = {
 def explain(error: ErrorDetails, source: Source) -> Detail:
     """The message for one of pydantic's errors, at its place in the file."""
     path = source_path(error["loc"])
-    kind, context = error["type"], error.get("ctx", {})
+    error_type, context = error["type"], error.get("ctx", {})
     if path[-1:] == ("[key]",):
         return _bad_name(path[:-1], context, source)
-    if kind == "extra_forbidden":
+    if error_type == "extra_forbidden":
         return _unknown_key(path, source)
-    if kind == "missing":
+    if error_type == "missing":
         return _missing_key(path, source)
-    if kind in ("union_tag_invalid", "union_tag_not_found"):
+    if error_type in ("union_tag_invalid", "union_tag_not_found"):
         return _unknown_type((*path, "type"), source)
-    if kind == "literal_error":
+    if error_type == "literal_error":
         return _not_among(path, error, source)
-    if kind in _KIND_MESSAGES:
-        message = f"{_subject(path)} {_KIND_MESSAGES[kind]}"
+    if error_type == "string_pattern_mismatch":
+        return _bad_text(path, error, source)
+    if error_type in _KIND_MESSAGES:
+        message = f"{_subject(path)} {_KIND_MESSAGES[error_type]}"
     else:
-        message = _MESSAGES.get(kind, _expected)(kind, path, context)
-    return source.at_value(source.first_of(path, _without_all_of(path)), message, _hint(kind, path, error["input"]))
+        message = _MESSAGES.get(error_type, _expected)(error_type, path, context)
+    return source.at_value(
+        source.first_of(path, _without_all_of(path)), message, _hint(error_type, path, error["input"])
+    )
 
 
 def source_path(location: tuple[int | str, ...]) -> Path:
@@ -112,6 +117,12 @@ def _bad_name(path: Path, context: Mapping[str, Any], source: Source) -> Detail:
         return source.at_key(path, f"The name is longer than {context['max_length']} characters.")
     rule = _NAME_RULES[context["pattern"]]
     return source.at_key(path, f"'{cut(str(name))}' is not a valid name.", f"A name is {rule}.")
+
+
+def _bad_text(path: Path, error: ErrorDetails, source: Source) -> Detail:
+    what = f"a valid {path[-1]}" if isinstance(path[-1], str) else f"valid in '{path[-2]}'"
+    rule = _NAME_RULES[error["ctx"]["pattern"]]
+    return source.at_value(path, f"'{cut(masked(str(error['input'])))}' is not {what}: it must be {rule}.")
 
 
 def _unknown_key(path: Path, source: Source) -> Detail:
@@ -192,10 +203,10 @@ def _not_among(path: Path, error: ErrorDetails, source: Source) -> Detail:
     return source.at_value(path, f"'{path[-1]}' must be one of {', '.join(known)}.", suggestion)
 
 
-def _expected(kind: str, path: Path, context: Mapping[str, Any]) -> str:
-    if kind in _OBJECT_ERRORS and path[-1:] == ("depends_on",):
+def _expected(error_type: str, path: Path, context: Mapping[str, Any]) -> str:
+    if error_type in _OBJECT_ERRORS and path[-1:] == ("depends_on",):
         return "'depends_on' must be a node's name, a list of names, or an object with 'all_of' and 'any_of'."
-    return f"{_subject(path)} must be {_EXPECTED.get(kind, 'another value: ' + kind)}."
+    return f"{_subject(path)} must be {_EXPECTED.get(error_type, 'another value: ' + error_type)}."
 
 
 def _subject(path: Path) -> str:
@@ -206,7 +217,7 @@ def _subject(path: Path) -> str:
     return f"'{cut(path[-1])}'"
 
 
-def _list_message(kind: str, path: Path, context: Mapping[str, Any]) -> str:
+def _list_message(error_type: str, path: Path, context: Mapping[str, Any]) -> str:
     if path[-1] in ("next", "on_true", "on_false", "all_of", "any_of") or path[-2:-1] == ("branches",):
         return f"{_subject(path)} must be a node's name or a list of names."
     if path[-1] == "branches":
@@ -223,27 +234,22 @@ _MESSAGES: dict[str, Callable[[str, Path, Mapping[str, Any]], str]] = {
     "too_short": lambda _, path, c: f"{_subject(path)} must not be empty.",
     "too_long": lambda _, path, c: f"{_subject(path)} has more than {c['max_length']} entries.",
     "string_too_long": lambda _, path, c: f"{_subject(path)} is longer than {c['max_length']} characters.",
-    "string_pattern_mismatch": lambda _, path, c: (
-        f"{_subject(path)} is not a valid name: it must be {_NAME_RULES[c['pattern']]}."
-    ),
     "blank": lambda _, path, c: f"{_subject(path)} must not be empty.",
 }
 _KIND_MESSAGES = {error: end for kind in KINDS.values() for error, end in kind.messages.items()}
 
 
-def _hint(kind: str, path: Path, written: Any) -> str | None:
-    if kind in _OBJECT_ERRORS and len(path) == 2 and path[0] == "nodes":
+def _hint(error_type: str, path: Path, written: Any) -> str | None:
+    if error_type in _OBJECT_ERRORS and len(path) == 2 and path[0] == "nodes":
         name = str(path[1])
-        return (
-            f"Write '{name}: {{type: {name.lower()}}}'."
-            if _names_border(name)
-            else "A task needs at least a 'handler'."
-        )
-    if kind == "string_type" and isinstance(written, bool | int | float):
+        if not _names_border(name):
+            return "A task needs at least a 'handler'."
+        return f"Write '{name}: {{type: {name.lower()}}}'."
+    if error_type == "string_type" and isinstance(written, bool | int | float):
         return "Put it in quotes."
-    if kind == "string_type" and isinstance(written, dict) and len(written) <= 1:
+    if error_type == "string_type" and isinstance(written, dict) and len(written) <= 1:
         return 'Put a template in quotes: "{{ … }}".'
-    if kind in ("int_type", "float_type", "bool_type") and isinstance(written, str):
+    if error_type in ("int_type", "float_type", "bool_type") and isinstance(written, str):
         return "Remove the quotes." if "{{" not in written else "A template is not allowed here."
     return None
 

@@ -72,9 +72,9 @@ def check_text(
     if source is None:
         return None, by_place(problems)
     places = {(problem.line, problem.column) for problem in problems}
-    definition, shape_problems = check_source(source, known_handlers, known_codes)
+    definition, more_problems = check_source(source, known_handlers, known_codes)
     # A value that YAML refused is missing now: do not report its place a second time.
-    problems += [problem for problem in shape_problems if (problem.line, problem.column) not in places]
+    problems += [problem for problem in more_problems if (problem.line, problem.column) not in places]
     return (None if problems else definition), by_place(problems)
 
 
@@ -88,7 +88,7 @@ def check_source(
         return None, report.problems
     inner = Report(source)
     definition = normalise(document, inner)
-    # A broken piece has lost some of its keys, so further mistakes in it may be none.
+    # A broken piece has lost some of its keys, so further mistakes in it may be false alarms.
     is_broken = _within(broken)
     report.problems += [problem for problem in inner.problems if not is_broken(problem)]
     has_all_edges = check_references(document, source.data["nodes"], report)

@@ -93,7 +93,7 @@ class Workflow:
         return self._add(name, type="end", depends_on=_depends_on(after, after_any), description=description)
 
     def task(self, name: str, *, handler: Handler, **options: Unpack[TaskOptions]) -> str:
-        """One piece of work for a worker. The options are those of TaskOptions."""
+        """Runs one handler on a worker. The options are those of TaskOptions."""
         work, keys = self._keys(name, handler, options)
         return self._add(name, type="task", **work, **keys)
 
@@ -107,7 +107,7 @@ class Workflow:
         on_item_failure: str | None = None,
         **options: Unpack[TaskOptions],
     ) -> str:
-        """One task per item of `source`; the params also see `item` and `index`.
+        """One task per item of `source`; the params can also use `item` and `index`.
 
         The options are those of TaskOptions.
         """
