@@ -1,4 +1,4 @@
-"""The key `batch` of a fan-in: what it takes over from its node, and what is refused, with its place."""
+"""The key `batch` of a fan-in: what it inherits from its node, and which mistakes are reported."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def register(text: str) -> Definition:
 
 
 def batches(definition: Definition) -> Batches:
-    found = definition.node("register").batches
-    assert found is not None
-    return found
+    declared = definition.node("register").batches
+    assert declared is not None
+    return declared
 
 
 def test_a_batch_inherits_missing_keys_from_its_node() -> None:

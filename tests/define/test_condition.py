@@ -1,4 +1,4 @@
-"""Every spelling of a condition becomes one expression; what could be misread is refused."""
+"""Every spelling of a condition becomes one expression; ambiguous ones are refused."""
 
 from __future__ import annotations
 

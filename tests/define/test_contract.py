@@ -93,7 +93,7 @@ def test_long_sides_are_shortened() -> None:
 
 
 def test_a_pattern_does_not_backtrack() -> None:
-    """With one that does, this would take longer than anybody lives."""
+    """A pattern that backtracks would take years here."""
     words = breach({"pattern": "^(a|a)*(a+)+$"}, "a" * 100_000 + "!")
     assert words is not None
     assert words.startswith("expected a string that matches ^(a|a)*(a+)+$")
@@ -113,9 +113,9 @@ nodes:
   b: {handler: h, output_schema: {type: string}, depends_on: a}
   c: {type: end, depends_on: b}
 """)
-    found = Contracts(definition.canonical_bytes())
-    assert (found.of("a", -1), found.of("c", -1), found.of("unknown", -1)) == (None, None, None)
-    own = found.of("b", -1)
+    contracts = Contracts(definition.canonical_bytes())
+    assert (contracts.of("a", -1), contracts.of("c", -1), contracts.of("unknown", -1)) == (None, None, None)
+    own = contracts.of("b", -1)
     assert own is not None and own.breach(b"1") == "expected a string, got 1"
 
 
@@ -131,9 +131,9 @@ nodes:
     batch: {handler: h, output_schema: {type: integer}}
   c: {type: fan_in, handler: h, output_schema: {type: object}, batch: {handler: h}, depends_on: a}
 """)
-    found = Contracts(definition.canonical_bytes())
+    contracts = Contracts(definition.canonical_bytes())
     expected = {("a", 0): "a string", ("b", 0): "an integer", ("b", -1): "an object", ("c", -1): "an object"}
     for place, words in expected.items():
-        contract = found.of(*place)
+        contract = contracts.of(*place)
         assert contract is not None and contract.breach(b"[]") == f"expected {words}, got []"
-    assert found.of("c", 0) is None
+    assert contracts.of("c", 0) is None

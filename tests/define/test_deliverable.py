@@ -24,9 +24,11 @@ nodes:
 
 
 def problems(nodes: str) -> list[tuple[int | None, int | None, str]]:
-    definition, found = check_text(f"workflow_id: w\ninputs: {{region: {{type: string}}}}\nnodes:\n{nodes}", "w.yaml")
+    definition, mistakes = check_text(
+        f"workflow_id: w\ninputs: {{region: {{type: string}}}}\nnodes:\n{nodes}", "w.yaml"
+    )
     assert definition is None
-    return [(one.line, one.column, f"{one.message} {one.suggestion or ''}".strip()) for one in found]
+    return [(one.line, one.column, f"{one.message} {one.suggestion or ''}".strip()) for one in mistakes]
 
 
 def test_tasks_fan_outs_and_fan_ins_may_deliver() -> None:

@@ -1,4 +1,4 @@
-"""The JSON Schema that editors use says what the loader says."""
+"""The JSON Schema for editors accepts and refuses the same files as the loader."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def properties(part: Any) -> Iterator[tuple[str, Any]]:
 
 
 def test_every_key_has_a_description_and_none_allows_others() -> None:
-    found = list(properties(schema()))
-    assert len(found) > 60
-    assert [key for key, part in found if not part.get("description")] == []
+    keys = list(properties(schema()))
+    assert len(keys) > 60
+    assert [key for key, part in keys if not part.get("description")] == []
     parts = [schema(), *schema()["$defs"].values()]
     assert all(part["additionalProperties"] is False for part in parts)

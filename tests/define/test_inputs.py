@@ -20,16 +20,16 @@ LIMIT = Input("limit", InputType.INTEGER, has_default=True, default=100, minimum
 OWNER = Input("owner", InputType.STRING)
 
 
-def problems(definition: Definition, given: dict[str, Any]) -> list[str]:
+def problems(definition: Definition, values: dict[str, Any]) -> list[str]:
     with pytest.raises(InvalidInput) as caught:
-        check_inputs(definition, given)
+        check_inputs(definition, values)
     return [str(detail) for detail in caught.value.errors]
 
 
 def test_defaults_are_filled_in_and_an_optional_input_is_null() -> None:
-    found = check_inputs(declared(REGION, LIMIT, OWNER), {"region": "CIV"})
-    assert found == {"region": "CIV", "limit": 100, "owner": None}
-    assert list(found) == ["region", "limit", "owner"]
+    inputs = check_inputs(declared(REGION, LIMIT, OWNER), {"region": "CIV"})
+    assert inputs == {"region": "CIV", "limit": 100, "owner": None}
+    assert list(inputs) == ["region", "limit", "owner"]
 
 
 def test_all_problems_are_reported_at_once() -> None:
@@ -102,9 +102,9 @@ def test_a_pattern_may_match_anywhere() -> None:
 
 
 def test_a_pattern_of_an_input_does_not_backtrack() -> None:
-    """With one that does, this would take longer than anybody lives."""
-    found = problems(declared(Input("x", pattern="^(a+)+$")), {"x": "a" * 100_000 + "!"})
-    assert found == ["The input 'x' does not match the pattern ^(a+)+$."]
+    """A pattern that backtracks would take years here."""
+    messages = problems(declared(Input("x", pattern="^(a+)+$")), {"x": "a" * 100_000 + "!"})
+    assert messages == ["The input 'x' does not match the pattern ^(a+)+$."]
 
 
 def test_only_the_first_hundred_problems_are_reported_each_shortened() -> None:
@@ -152,9 +152,9 @@ def deep(levels: int) -> Any:
 )
 def test_a_value_that_the_database_cannot_store_is_refused(value: Any, problem: str) -> None:
     for definition in (declared(), declared(Input("x"))):
-        found = problems(definition, {"x": value})
-        assert len(found) == 1
-        assert problem in found[0]
+        messages = problems(definition, {"x": value})
+        assert len(messages) == 1
+        assert problem in messages[0]
 
 
 def test_only_the_first_few_of_thousands_of_faults_are_reported() -> None:

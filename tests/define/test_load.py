@@ -888,7 +888,7 @@ def test_no_message_repeats_a_long_text(text: str) -> None:
 
 
 def test_an_input_may_have_many_allowed_values() -> None:
-    """Each is one of them: they are not compared with each other, which would take minutes."""
+    """The allowed values are not compared with each other, which would take minutes."""
     flow = Workflow("w", inputs={"n": {"type": "integer", "enum": list(range(100_000)), "default": 99_999}})
     flow.task("a", handler="h")
     assert len(flow.definition().inputs[0].enum or ()) == 100_000

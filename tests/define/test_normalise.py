@@ -1,4 +1,4 @@
-"""Every spelling ends in the one model."""
+"""Every spelling gives the same definition."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def test_a_version_stays_as_it_was_written(written: str, version: str) -> None:
     ],
 )
 def test_dependencies_have_several_spellings(written: str, all_of: tuple[str], any_of: tuple[str]) -> None:
-    found = node(written)
-    assert (found.all_of, found.any_of) == (all_of, any_of)
+    parsed = node(written)
+    assert (parsed.all_of, parsed.any_of) == (all_of, any_of)
 
 
 @pytest.mark.parametrize(("written", "targets"), [("next: b", ("b",)), ("next: [b, c]", ("b", "c")), ("next: ~", ())])
@@ -64,8 +64,8 @@ def test_next_is_a_name_or_a_list(written: str, targets: tuple[str, ...]) -> Non
 
 @pytest.mark.parametrize("written", ["fan_out", "FAN_OUT", "Fan_Out"])
 def test_types_are_written_in_any_case(written: str) -> None:
-    found = load(f"{{f: {{type: {written}, source: '{{{{ inputs.x }}}}', task: {{handler: x}}}}}}")
-    assert found.node("f").type is NodeType.FAN_OUT
+    definition = load(f"{{f: {{type: {written}, source: '{{{{ inputs.x }}}}', task: {{handler: x}}}}}}")
+    assert definition.node("f").type is NodeType.FAN_OUT
 
 
 @pytest.mark.parametrize(
@@ -123,13 +123,13 @@ def test_a_retry_policy_is_filled_in_without_contradicting_the_file(written: str
     ],
 )
 def test_conditionals_have_three_spellings(written: str, branches: tuple[Branch, ...]) -> None:
-    found = load(f"{{a: {{type: conditional, {written}}}, b: {{handler: x}}, c: {{handler: x}}}}")
-    assert found.node("a").branches == branches
+    definition = load(f"{{a: {{type: conditional, {written}}}, b: {{handler: x}}, c: {{handler: x}}}}")
+    assert definition.node("a").branches == branches
 
 
 def test_inputs_keep_their_declaration() -> None:
-    found = load_file(FILES / "every_node_type.yaml")
-    region, limit, owner = found.inputs
+    definition = load_file(FILES / "every_node_type.yaml")
+    region, limit, owner = definition.inputs
     assert (region.name, region.type, region.required, region.has_default) == (
         "region",
         InputType.STRING,
@@ -141,8 +141,8 @@ def test_inputs_keep_their_declaration() -> None:
 
 
 def test_a_default_of_null_is_a_default() -> None:
-    found = load("{a: {handler: x}}", inputs="{x: {type: string, default: null}, y: {type: string}}")
-    assert [one.has_default for one in found.inputs] == [True, False]
+    definition = load("{a: {handler: x}}", inputs="{x: {type: string, default: null}, y: {type: string}}")
+    assert [one.has_default for one in definition.inputs] == [True, False]
 
 
 def test_a_result_of_null_is_a_result() -> None:
@@ -164,23 +164,23 @@ def test_different_spellings_of_one_workflow_hash_the_same() -> None:
 
 @pytest.mark.parametrize("file", sorted(FILES.glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_pinned_definition_is_read_back_unchanged(file: Path) -> None:
-    found = load_file(file)
-    assert Definition.from_json(found.to_json()) == found
-    assert Definition.from_json(found.to_json()).hash() == found.hash()
+    definition = load_file(file)
+    assert Definition.from_json(definition.to_json()) == definition
+    assert Definition.from_json(definition.to_json()).hash() == definition.hash()
 
 
 def test_the_older_spellings_keep_their_meaning() -> None:
-    found = load_file(FILES / "older_spellings.yaml")
-    validate = found.node("validate")
-    assert found.version == "1.0"
+    definition = load_file(FILES / "older_spellings.yaml")
+    validate = definition.node("validate")
+    assert definition.version == "1.0"
     assert validate.task is not None
     assert validate.task.retry == Retry(5, Backoff.FIXED, 10.0)
-    assert found.node("route_by_size").branches == (
+    assert definition.node("route_by_size").branches == (
         Branch(("process_small",), "(nodes.validate.output.size_mb) < 100"),
         Branch(("process_medium",), "(nodes.validate.output.size_mb) < 1000"),
         Branch(("generate_tiles",)),
     )
-    assert found.node("is_tiled").branches[0] == Branch(("END",), "(nodes.validate.output.size_mb > 50) == true")
+    assert definition.node("is_tiled").branches[0] == Branch(("END",), "(nodes.validate.output.size_mb > 50) == true")
 
 
 # What a node takes over from its workflow
@@ -203,9 +203,9 @@ def test_the_older_spellings_keep_their_meaning() -> None:
 )
 def test_a_node_inherits_missing_keys_from_the_workflow(node_retry: str, policy: Retry) -> None:
     head = "retry: {max_retries: 7, backoff: fixed, initial_delay_seconds: 20, jitter: equal, retry_on: [BUSY]}"
-    found = load_text(f"workflow_id: w\n{head}\nnodes: {{a: {{handler: x{node_retry}}}}}").node("a").task
-    assert found is not None
-    assert found.retry == policy
+    spec = load_text(f"workflow_id: w\n{head}\nnodes: {{a: {{handler: x{node_retry}}}}}").node("a").task
+    assert spec is not None
+    assert spec.retry == policy
 
 
 def test_error_rules_are_kept_in_their_order() -> None:

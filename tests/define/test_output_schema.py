@@ -1,4 +1,4 @@
-"""An output's schema is refused at the door, at its place, if it is none, asks for the network, or has no bounds."""
+"""An output_schema is refused at its place if it is not valid, needs the network, or could take for ever."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ nodes:
 
 
 def problems(*lines: str) -> list[tuple[int | None, int | None, str]]:
-    """Of a schema that begins in line 5, column 7."""
+    """The mistakes in a schema that begins in line 5, column 7."""
     text = "\n".join(["workflow_id: w", "nodes:", "  a:", "    handler: h", "    output_schema:", *lines])
-    definition, found = check_text(text, "w.yaml")
-    assert (definition is None) == bool(found)
-    assert all(problem.file == "w.yaml" for problem in found)
-    return [(one.line, one.column, f"{one.message} {one.suggestion or ''}".strip()) for one in found]
+    definition, mistakes = check_text(text, "w.yaml")
+    assert (definition is None) == bool(mistakes)
+    assert all(problem.file == "w.yaml" for problem in mistakes)
+    return [(one.line, one.column, f"{one.message} {one.suggestion or ''}".strip()) for one in mistakes]
 
 
 def test_every_type_that_runs_a_handler_may_declare_a_schema() -> None:
@@ -116,7 +116,7 @@ def test_a_valid_schema_is_accepted(schema: str) -> None:
 
 
 def doubling(steps: int, reference: str = "#/$defs/d{}") -> list[str]:
-    """A schema that is twice as large with every step, once its references are followed."""
+    """A schema whose size doubles with every step when its references are followed."""
     before = [f"{{$ref: '{reference.format(n)}'}}" for n in range(steps)]
     twice = [f"        d{n}: {{$anchor: d{n}, anyOf: [{one}, {one}]}}" for n, one in enumerate(before, 1)]
     return [f"      $ref: '#/$defs/d{steps}'", "      $defs:", "        d0: {$anchor: d0, type: string}", *twice]
@@ -148,7 +148,7 @@ def test_a_schema_of_references_within_bounds_is_accepted() -> None:
 
 
 def test_workflows_without_schemas_do_not_import_the_library() -> None:
-    """Not by the library, nor by the command, nor by checking and compiling a workflow without a schema."""
+    """Neither the package, nor the command, nor a workflow without a schema imports it."""
     program = """
 import sys
 import holdfast, holdfast.cli.app, holdfast.worker.loop
@@ -162,5 +162,5 @@ assert "jsonschema_rs" in sys.modules
 
 
 def test_all_mistakes_of_a_schema_are_reported_at_once() -> None:
-    found: Any = problems("      type: objekt", "      minLength: -1", "      required: a")
-    assert [line for line, _, _ in found] == [6, 7, 8]
+    mistakes: Any = problems("      type: objekt", "      minLength: -1", "      required: a")
+    assert [line for line, _, _ in mistakes] == [6, 7, 8]

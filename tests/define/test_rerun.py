@@ -1,4 +1,4 @@
-"""A node may declare whether, and for how long, what completed of it may run again."""
+"""A node may declare whether, and for how long, its completed tasks may run again."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_node_without_rerun_keeps_its_json() -> None:
     ],
 )  # fmt: skip
 def test_a_mistake_in_rerun_is_reported_at_its_place(nodes: str, line: int, column: int, words: str) -> None:
-    definition, found = check_text(f"workflow_id: w\nnodes:\n{nodes}", "w.yaml")
+    definition, mistakes = check_text(f"workflow_id: w\nnodes:\n{nodes}", "w.yaml")
     assert definition is None
-    assert [(one.line, one.column) for one in found] == [(line, column)], found
-    assert words in f"{found[0].message} {found[0].suggestion or ''}"
+    assert [(one.line, one.column) for one in mistakes] == [(line, column)], mistakes
+    assert words in f"{mistakes[0].message} {mistakes[0].suggestion or ''}"

@@ -57,9 +57,9 @@ def first_problem(text: str) -> Detail:
     ],
 )
 def test_a_scalar_has_the_meaning_of_yaml_1_2(text: str, value: Any) -> None:
-    found = data(text)["a"]
-    assert found == value
-    assert type(found) is type(value)
+    scalar = data(text)["a"]
+    assert scalar == value
+    assert type(scalar) is type(value)
 
 
 @pytest.mark.parametrize(

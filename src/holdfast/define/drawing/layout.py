@@ -120,16 +120,16 @@ def _positions(
     for sweep in range(SWEEPS):
         neighbours = up if sweep % 2 == 0 else down
 
-        def wanted(slot: _Slot, neighbours: Mapping[str, list[str]] = neighbours) -> float:
+        def preferred(slot: _Slot, neighbours: Mapping[str, list[str]] = neighbours) -> float:
             places = [x[name] for name in neighbours.get(slot.name, ())]
             return sum(places) / len(places) if places else x[slot.name]
 
         for row in rows if sweep % 2 == 0 else reversed(rows):
-            _spread(row, gap, x, wanted)
+            _spread(row, gap, x, preferred)
     return x
 
 
-def _spread(row: list[_Slot], gap: float, x: dict[str, float], wanted: Callable[[_Slot], float]) -> None:
+def _spread(row: list[_Slot], gap: float, x: dict[str, float], preferred: Callable[[_Slot], float]) -> None:
     """Puts a row's slots near their preferred positions, in order and without overlap.
 
     Slots that would overlap form a block at the mean of their preferred positions.
@@ -138,7 +138,7 @@ def _spread(row: list[_Slot], gap: float, x: dict[str, float], wanted: Callable[
     for slot in row:
         size = slot.width + gap
         members = [(slot, size / 2)]
-        wish, weight = wanted(slot), size
+        wish, weight = preferred(slot), size
         start = wish - size / 2
         while blocks and blocks[-1][0] + blocks[-1][1] > start:
             before, before_size, before_members = blocks.pop()
