@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, overload
 from holdfast.core.states import JobState, NodeState
 from holdfast.define.bounds import MAX_ITEMS
 from holdfast.define.node import AUTO
-from holdfast.define.plain import kind_of
 from holdfast.define.node_program import NodeProgram
+from holdfast.define.plain import kind_of
 from holdfast.errors import TemplateError
 
 
