@@ -1,4 +1,4 @@
-"""A home of the test's own, with containers."""
+"""A HOLDFAST_HOME for each test, with a container."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The handlers of rasters in a process that dies, by SIGKILL, right after its third checkpoint: the first time only."""
+"""Raster handlers whose first attempt kills its own process, by SIGKILL, right after the third checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rasters for the tests, good and bad, and tasks whose attempts run right here."""
+"""Rasters for the tests, good and bad, and tasks whose attempts run in the test's own process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PLACES = {
 
 
 class Died(Exception):
-    """Stands for whatever ends an attempt at a checkpoint."""
+    """Ends an attempt at a checkpoint, as a crash would."""
 
 
 def wait(work: Coroutine[Any, Any, Answer]) -> Answer:
@@ -37,7 +37,7 @@ def wait(work: Coroutine[Any, Any, Answer]) -> Answer:
 
 
 class Task:
-    """A task and its checkpoints, which each next attempt finds. `dies_after` ends attempts at that checkpoint."""
+    """A task and its checkpoints, which the next attempt reads. Attempts die at checkpoint number `dies_after`."""
 
     def __init__(self, home: Path) -> None:
         self.saved: list[tuple[str, Any]] = []
@@ -68,21 +68,21 @@ class Task:
 
 
 def ramp(bands: int, height: int, width: int, dtype: str) -> Any:
-    """Values that grow from the upper left to the lower right, other ones in each band."""
+    """Values that grow from the upper left to the lower right, different in each band."""
     rows, columns = numpy.mgrid[0:height, 0:width]
-    whole = numpy.stack([rows + columns * 2 + band * 5 for band in range(bands)])
-    return (whole % 251 if dtype == "uint8" else whole).astype(dtype)
+    values = numpy.stack([rows + columns * 2 + band * 5 for band in range(bands)])
+    return (values % 251 if dtype == "uint8" else values).astype(dtype)
 
 
 def make(path: Path, pixels: Any, crs: str | None = "EPSG:32630", **options: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     count, height, width = pixels.shape
     place = {"crs": crs, "transform": PLACES[crs]} if crs is not None else {}
-    given = {"driver": "GTiff", "width": width, "height": height, "count": count, "dtype": pixels.dtype.name}
+    profile = {"driver": "GTiff", "width": width, "height": height, "count": count, "dtype": pixels.dtype.name}
     names = options.pop("names", ())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotGeoreferencedWarning)
-        with rasterio.open(path, "w", **given | place | options) as dataset:
+        with rasterio.open(path, "w", **profile | place | options) as dataset:
             dataset.write(pixels)
             for number, name in enumerate(names, 1):
                 dataset.set_band_description(number, name)
@@ -90,7 +90,7 @@ def make(path: Path, pixels: Any, crs: str | None = "EPSG:32630", **options: Any
 
 
 def bomb(path: Path, side: int, rows_per_strip: int) -> Path:
-    """A TIFF of a few bytes that says it has side x side pixels, LZW."""
+    """A TIFF of a few bytes whose header declares side x side pixels, LZW."""
     strips = -(-side // rows_per_strip)
     tags = [
         (256, 4, 1, side),

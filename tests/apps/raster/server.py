@@ -1,4 +1,4 @@
-"""A file server as sources are: ranges, signatures in the query, an object store's paths, and accidents on demand."""
+"""A file server for the tests of sources: ranges, signed queries, paths of an object store, and failures on demand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Files:
     files: dict[str, bytes] = field(default_factory=dict)
     etag: str = '"one"'
     breaks_after: int | None = None
-    """The next answer ends after so many bytes, without a word."""
+    """The next answer ends after this number of bytes, without an error."""
     status: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
     knows_ranges: bool = True
@@ -34,22 +34,22 @@ def serving(files: Files) -> Iterator[Files]:
             files.asked.append((parts.path, wanted))
             content = files.files.get(parts.path)
             if files.status is not None:
-                return self.tell(files.status, b"not now", files.headers)
+                return self.send(files.status, b"not now", files.headers)
             if files.signed and parts.query != SIGNATURE:
-                return self.tell(403, b"no signature", {})
+                return self.send(403, b"no signature", {})
             if content is None:
-                return self.tell(404, b"nothing here", {})
+                return self.send(404, b"nothing here", {})
             first = int(wanted.removeprefix("bytes=").partition("-")[0]) if wanted and files.knows_ranges else 0
-            given = {"ETag": files.etag, "Last-Modified": "Wed, 21 Oct 2015 07:28:00 GMT"}
+            headers = {"ETag": files.etag, "Last-Modified": "Wed, 21 Oct 2015 07:28:00 GMT"}
             if first:
-                given["Content-Range"] = f"bytes {first}-{len(content) - 1}/{len(content)}"
-            return self.tell(206 if first else 200, content[first:], given)
+                headers["Content-Range"] = f"bytes {first}-{len(content) - 1}/{len(content)}"
+            return self.send(206 if first else 200, content[first:], headers)
 
         do_HEAD = do_GET  # noqa: N815 - the name is the library's.
 
-        def tell(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+        def send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
             length = str(len(body))
-            # Before the client can hear anything: its test may go on at once, and change what is wanted next.
+            # Reset before the client gets an answer: its test may continue at once and ask for the next failure.
             if files.breaks_after is not None:
                 body, files.breaks_after = body[: files.breaks_after], None
             self.send_response(status)

@@ -1,4 +1,4 @@
-"""COGs: valid by the letter, true to their source, the same bytes each time, and made in little memory."""
+"""COGs are strictly valid, equal to their source, the same bytes each time, and made in little memory."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ ROOT = Path(__file__).parent.parent.parent.parent
 
 
 def made(task: Task, name: str = "bronze/x.tif", **params: Any) -> tuple[dict[str, Any], Path]:
-    """What the handler tells, and the file, which is a COG if there is one."""
+    """The handler's output and the file, after checking that it is a valid COG."""
     task.saved.clear()
     target = f"silver/{len(task.saved)}-{task.attempts}.tif"
-    found = create_cog(name, target, ctx=task.attempt(), **params)
+    result = create_cog(name, target, ctx=task.attempt(), **params)
     path = task._home / "storage" / target
-    assert found.deliverables == {"cogs": target}
+    assert result.deliverables == {"cogs": target}
     assert cog_validate(path, strict=True, quiet=True) == (True, [], [])
     assert [file.name for file in path.parent.iterdir() if file.name.startswith(".")] == []
-    output: dict[str, Any] = found.output
+    output: dict[str, Any] = result.output
     assert (output["bytes"], output["sha256"]) == (path.stat().st_size, sha256_of(path))
     return output, path
 
@@ -47,7 +47,7 @@ def test_measurements_come_through_unchanged(
 ) -> None:
     pixels = ramp(2, 600, 700, dtype)
     make(storage / "bronze" / "x.tif", pixels, crs, nodata=nodata, names=["depth", "speed"])
-    told, path = made(task, tier=tier)
+    output, path = made(task, tier=tier)
     with rasterio.open(path) as dataset:
         assert numpy.array_equal(dataset.read(), pixels)
         assert (dataset.crs.to_string(), dataset.transform) == (crs, PLACES[crs])
@@ -55,16 +55,18 @@ def test_measurements_come_through_unchanged(
         wanted = numpy.array([nodata])
         assert numpy.array_equal([dataset.nodata], wanted, equal_nan=nodata is not None) or dataset.nodata is nodata
         assert (dataset.block_shapes[0], dataset.overviews(1)) == ((512, 512), [2])
-    assert (told["compression"], told["tier"]) == ("zstd" if tier == "archive" else "deflate", tier)
+    assert (output["compression"], output["tier"]) == ("zstd" if tier == "archive" else "deflate", tier)
 
 
 @pytest.mark.parametrize("source", list(PLACES))
 @pytest.mark.parametrize("target", list(PLACES))
-def test_a_raster_is_reprojected_to_where_it_was(source: str, target: str, storage: Path, task: Task) -> None:
+def test_a_reprojected_raster_is_at_the_same_place_on_the_earth(
+    source: str, target: str, storage: Path, task: Task
+) -> None:
     pixels = ramp(1, 300, 300, "int16") + 1000
     make(storage / "bronze" / "x.tif", pixels, source, nodata=-1, names=["depth"])
-    told, path = made(task, crs=target)
-    assert told["crs"] == target
+    output, path = made(task, crs=target)
+    assert output["crs"] == target
     with rasterio.open(path) as dataset, rasterio.open(storage / "bronze" / "x.tif") as before:
         values = dataset.read(1)
         assert (dataset.nodata, dataset.descriptions) == (-1, ("depth",))
@@ -79,7 +81,7 @@ def test_a_raster_is_reprojected_to_where_it_was(source: str, target: str, stora
         assert abs(middle - int(pixels[0, row, column])) <= 4
 
 
-def test_corners_that_a_reprojection_leaves_empty_have_no_value(storage: Path, task: Task) -> None:
+def test_empty_corners_of_a_reprojection_have_no_value(storage: Path, task: Task) -> None:
     make(
         storage / "bronze" / "x.tif",
         ramp(1, 300, 300, "float32") + 1,
@@ -103,7 +105,7 @@ def test_corners_that_a_reprojection_leaves_empty_have_no_value(storage: Path, t
         assert set(numpy.unique(dataset.read(4))) == {0, 255}
 
 
-def test_a_hole_in_one_band_is_not_mixed_into_its_neighbours(storage: Path, task: Task) -> None:
+def test_nodata_in_one_band_is_not_mixed_into_its_neighbours(storage: Path, task: Task) -> None:
     pixels = numpy.full((2, 300, 300), 5, "float32")
     pixels[0, 100:200, 100:200] = -9999
     make(storage / "bronze" / "x.tif", pixels, nodata=-9999)
@@ -125,7 +127,7 @@ def test_an_internal_mask_comes_through(storage: Path, task: Task) -> None:
             assert (dataset.dataset_mask() > 0).mean() == pytest.approx(1 / 3, abs=0.02)
 
 
-def test_only_pictures_lose_detail_and_only_to_be_looked_at(storage: Path, task: Task) -> None:
+def test_only_pictures_for_viewing_are_compressed_with_loss(storage: Path, task: Task) -> None:
     rgb, rgba = {"photometric": "RGB"}, {"photometric": "RGB", "alpha": "YES"}
     for bands, dtype, options, tier, compression in (
         (3, "uint8", rgb, "visualization", "jpeg"),
@@ -137,8 +139,8 @@ def test_only_pictures_lose_detail_and_only_to_be_looked_at(storage: Path, task:
         (3, "uint8", rgb, "archive", "zstd"),
     ):
         make(storage / "bronze" / "x.tif", ramp(bands, 600, 600, dtype), **options)
-        told, path = made(task, tier=tier)
-        assert told["compression"] == compression
+        output, path = made(task, tier=tier)
+        assert output["compression"] == compression
         with rasterio.open(path) as dataset:
             assert dataset.count == bands
             is_same = numpy.array_equal(dataset.read(), ramp(bands, 600, 600, dtype))
@@ -152,7 +154,7 @@ def test_nodata_can_be_declared(storage: Path, task: Task) -> None:
     with rasterio.open(path) as dataset:
         assert dataset.nodata == 7
         assert numpy.array_equal(dataset.read(), pixels)
-    with pytest.raises(Permanent, match="cannot be a value of int16") as failure:
+    with pytest.raises(Permanent, match="does not fit into int16") as failure:
         made(task, nodata=1e9)
     assert failure.value.code == "NODATA_OUT_OF_RANGE"
 
@@ -172,7 +174,7 @@ def test_a_raster_without_a_crs_needs_a_declared_one(storage: Path, task: Task) 
         assert dataset.crs == "EPSG:3857"
 
 
-def test_a_place_that_a_crs_does_not_have_is_said(storage: Path, task: Task) -> None:
+def test_a_place_outside_the_target_crs_is_reported(storage: Path, task: Task) -> None:
     make(
         storage / "bronze" / "x.tif",
         ramp(1, 50, 50, "int16"),
@@ -184,17 +186,18 @@ def test_a_place_that_a_crs_does_not_have_is_said(storage: Path, task: Task) -> 
     assert failure.value.code == "REPROJECTION_FAILED"
 
 
-def test_the_same_input_gives_the_same_bytes(storage: Path, task: Task) -> None:
-    """Here, in a moment, and in another process."""
+@pytest.mark.parametrize(
+    "params", [{}, {"crs": "EPSG:4326", "resampling": "bilinear"}, {"tier": "archive", "crs": "EPSG:3857"}]
+)
+def test_the_same_input_gives_the_same_bytes(params: dict[str, Any], storage: Path, task: Task) -> None:
+    """Twice in this process, and once in another."""
     make(storage / "bronze" / "x.tif", ramp(2, 700, 900, "float32"), nodata=-1)
-    for params in ({}, {"crs": "EPSG:4326", "resampling": "bilinear"}, {"tier": "archive", "crs": "EPSG:3857"}):
-        first, second = made(task, **params)[0]["sha256"], made(task, **params)[0]["sha256"]
-        assert first == second
-    assert first == elsewhere(storage, params, "print(done.output['sha256'])")
+    first, second = made(task, **params)[0]["sha256"], made(task, **params)[0]["sha256"]
+    assert first == second == in_another_process(storage, params, "print(done.output['sha256'])")
 
 
-def elsewhere(storage: Path, params: dict[str, Any], then: str, before: str = "") -> str:
-    """What another process prints that makes a COG of bronze/x.tif."""
+def in_another_process(storage: Path, params: dict[str, Any], then: str, before: str = "") -> str:
+    """The printed output of another process that makes a COG of bronze/x.tif."""
     script = f"""
 import json, os, resource, signal
 from pathlib import Path
@@ -207,14 +210,14 @@ task = Task(Path({str(storage.parent)!r}))
 done = create_cog("bronze/x.tif", "elsewhere/x.tif", ctx=task.attempt(), **json.loads({json.dumps(params)!r}))
 {then}
 """
-    found = subprocess.run(
+    finished = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, env=os.environ, capture_output=True, text=True, check=False
     )
-    assert found.returncode == 0, found.stderr
-    return found.stdout.strip()
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout.strip()
 
 
-def test_a_cog_that_lies_there_is_not_made_again(storage: Path, task: Task) -> None:
+def test_a_finished_cog_is_not_made_again(storage: Path, task: Task) -> None:
     make(storage / "bronze" / "x.tif", ramp(1, 100, 100, "int16"))
     task.dies_after = 1
     with pytest.raises(Died):
@@ -231,7 +234,7 @@ def test_a_cog_that_lies_there_is_not_made_again(storage: Path, task: Task) -> N
     assert done.output["sha256"] == sha256_of(storage / "silver" / "x.tif")
 
 
-def test_a_full_disk_is_a_passing_failure_that_leaves_nothing(storage: Path, task: Task) -> None:
+def test_a_full_disk_is_a_transient_failure_and_leaves_no_file(storage: Path, task: Task) -> None:
     make(storage / "bronze" / "x.tif", numpy.random.default_rng(1).integers(0, 30000, (1, 900, 900)).astype("int16"))
     limit = """
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -242,23 +245,23 @@ except Transient as failure:
     print(failure.code, sorted(os.listdir(task._home / "storage" / "full")))
 raise SystemExit
 """
-    assert elsewhere(storage, {}, "", before=limit) == "WRITE_FAILED []"
+    assert in_another_process(storage, {}, "", before=limit) == "WRITE_FAILED []"
 
 
-def test_what_is_no_cog_does_not_pass(storage: Path) -> None:
+def test_a_file_that_is_no_cog_is_refused(storage: Path) -> None:
     path = make(storage / "bronze" / "x.tif", ramp(1, 700, 700, "int16"))
-    with pytest.raises(Permanent, match=r"is not a COG: .*not tiled") as failure:
+    with pytest.raises(Permanent, match=r"is not a valid COG: .*not tiled") as failure:
         cog.check(path, "bronze/x.tif")
     assert failure.value.code == "COG_INVALID"
 
 
-def test_a_raster_far_larger_than_memory_is_made_in_little_of_it(storage: Path, task: Task) -> None:
-    """768 MB of pixels, in at most 300 MB above what the process has anyway."""
+def test_a_cog_of_a_large_raster_needs_little_memory(storage: Path, task: Task) -> None:
+    """768 MB of pixels, in at most 300 MB more than the process had before."""
     side, block = 8192, 2048
-    given = {"driver": "GTiff", "width": side, "height": side, "count": 3, "dtype": "float32", "tiled": True}
+    profile = {"driver": "GTiff", "width": side, "height": side, "count": 3, "dtype": "float32", "tiled": True}
     place = {"crs": "EPSG:32630", "transform": PLACES["EPSG:32630"], "compress": "deflate", "zlevel": 1}
     pixels = numpy.zeros((3, block, block), "float32")
-    with rasterio.open(storage / "bronze" / "x.tif", "w", blockxsize=512, blockysize=512, **given | place) as dataset:
+    with rasterio.open(storage / "bronze" / "x.tif", "w", blockxsize=512, blockysize=512, **profile | place) as dataset:
         for number, row in enumerate(range(0, side, block)):
             for column in range(0, side, block):
                 pixels[:] = number
@@ -268,6 +271,6 @@ def test_a_raster_far_larger_than_memory_is_made_in_little_of_it(storage: Path, 
 import rio_cogeo.cogeo
 baseline = {peak}
 """
-    baseline, highest = map(int, elsewhere(storage, {}, f"print(baseline, {peak})", before).split())
+    baseline, highest = map(int, in_another_process(storage, {}, f"print(baseline, {peak})", before).split())
     assert (storage / "elsewhere" / "x.tif").stat().st_size > 0
     assert highest - baseline < 300

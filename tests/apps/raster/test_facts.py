@@ -1,4 +1,4 @@
-"""What a catalog learns about a raster."""
+"""The facts about a raster that a catalog gets."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from holdfast.apps.raster.facts import item_id
         ("gold/v1.2/tile_00001.tif", "gold-v1.2-tile_00001"),
     ],
 )
-def test_a_simple_name_is_its_id(name: str, expected: str) -> None:
+def test_the_id_of_a_simple_name_is_the_name_with_hyphens(name: str, expected: str) -> None:
     assert item_id(name) == expected
 
 
-def test_no_two_names_have_one_id() -> None:
+def test_different_names_have_different_ids() -> None:
     names = ["silver/a-b.tif", "silver/a/b.tif", "silver/a b.tif", "silver/a_b.tif", "silver/a.tiff", "silver/a.tif"]
     names += ["silver/a", "silver/ä.tif", "silver/ö.tif", "silver-a/b.tif", "silver/x.json.tif", "-/x.tif"]
     names += [f"silver/{'x' * 300}{letter}/cog.tif" for letter in "ab"]

@@ -1,4 +1,4 @@
-"""The door to GDAL: what strangers' files may not do."""
+"""Opening rasters with GDAL: what a hostile file must not achieve."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ VRT = """<VRTDataset rasterXSize="64" rasterYSize="64"><VRTRasterBand dataType="
 
 
 def refusal(name: str, task: Task) -> Permanent:
-    """Every handler that reads a raster says the same of it."""
+    """The error for a raster; every handler that reads it gives the same code."""
     with pytest.raises(Permanent) as first:
         validate(name, ctx=task.attempt())
     with pytest.raises(Permanent) as second:
         create_cog(name, "silver/x.tif", ctx=task.attempt())
     assert first.value.code == second.value.code
-    assert str(task._home) not in str(first.value) + str(second.value), "paths of this machine are nobody's business"
+    assert str(task._home) not in str(first.value) + str(second.value), "an error must not show paths of this machine"
     assert list((task._home / "storage" / "silver").iterdir()) == []
     return first.value
 
@@ -46,7 +46,7 @@ def test_an_empty_file_is_corrupted(storage: Path, task: Task) -> None:
 
 
 @pytest.mark.parametrize("content", [b"not a raster at all", b"II", b"PK\3\4", b"%PDF-1.7", b"GIF89a", b"\x89HDF\r\n"])
-def test_what_is_no_raster_is_unsupported_whatever_its_name(content: bytes, storage: Path, task: Task) -> None:
+def test_a_file_that_is_no_raster_is_unsupported_whatever_its_name(content: bytes, storage: Path, task: Task) -> None:
     (storage / "bronze" / "x.tif").write_bytes(content)
     assert refusal("bronze/x.tif", task).code == "RASTER_UNSUPPORTED"
 
@@ -58,15 +58,15 @@ def test_a_vrt_that_points_to_a_file_is_not_opened(storage: Path, task: Task) ->
         assert refusal(f"bronze/{name}", task).code == "RASTER_UNSUPPORTED"
 
 
-def test_a_vrt_that_points_to_the_network_asks_nobody(storage: Path, task: Task) -> None:
+def test_a_vrt_that_points_to_the_network_sends_no_request(storage: Path, task: Task) -> None:
     with serving(Files(files={"/x.tif": b""})) as files:
         (storage / "bronze" / "x.tif").write_text(VRT.format(f"/vsicurl/{files.url}/x.tif"))
         assert refusal("bronze/x.tif", task).code == "RASTER_UNSUPPORTED"
         assert files.asked == []
 
 
-def test_gdal_itself_reaches_no_network_in_here() -> None:
-    """The second wall: even a path of GDAL's own, which nobody can give, fetches nothing."""
+def test_gdal_itself_reaches_no_network() -> None:
+    """The second defence: even a special path of GDAL, which no user can enter, downloads nothing."""
     with serving(Files(files={"/x.tif": b"II*\0"})) as files, gdal.confined():
         with pytest.raises(rasterio.errors.RasterioIOError):
             rasterio.open(f"/vsicurl/{files.url}/x.tif")
@@ -76,7 +76,7 @@ def test_gdal_itself_reaches_no_network_in_here() -> None:
 @pytest.mark.parametrize(
     ("driver", "world"), [("GTiff", "tfw"), ("PNG", "pgw"), ("JPEG", "jgw"), ("JP2OpenJPEG", "j2w")]
 )
-def test_what_lies_beside_a_raster_is_not_read(driver: str, world: str, storage: Path, task: Task) -> None:
+def test_files_beside_a_raster_are_not_read(driver: str, world: str, storage: Path, task: Task) -> None:
     make(storage / "plain.tif", ramp(1, 64, 64, "uint8"), crs=None)
     with gdal.confined(), rasterio.open(storage / "plain.tif") as source:
         copy(source, storage / "bronze" / "x.tif", driver=driver)
@@ -86,10 +86,10 @@ def test_what_lies_beside_a_raster_is_not_read(driver: str, world: str, storage:
     found = validate("bronze/x.tif", ctx=task.attempt())
     assert found is not None
     assert found.output["crs"] is None
-    assert "no georeference: pixels have no place on the earth" in found.output["warnings"]
+    assert "no georeference: the place of the pixels on the earth is unknown" in found.output["warnings"]
 
 
-def test_a_bomb_is_refused_by_what_it_says_of_itself(storage: Path, task: Task) -> None:
+def test_a_decompression_bomb_is_refused_by_its_header(storage: Path, task: Task) -> None:
     bomb(storage / "bronze" / "x.tif", side=100_000, rows_per_strip=100_000)
     assert (storage / "bronze" / "x.tif").stat().st_size < 1024
     assert refusal("bronze/x.tif", task).code == "RASTER_TOO_LARGE"
@@ -104,7 +104,7 @@ def test_each_limit_holds_by_itself(storage: Path) -> None:
             (gdal.Limits(bands=2), "3 bands"),
             (gdal.Limits(decoded_bytes=196_607), "196,608 bytes when decoded"),
             (gdal.Limits(block_bytes=49_151), "49,152 bytes in its largest block"),
-            (gdal.Limits(small_bytes=1, expansion=10), "which a file of 1,000 bytes cannot have"),
+            (gdal.Limits(small_bytes=1, expansion=10), "which is not credible for 1,000 bytes of file"),
         ):
             with pytest.raises(Permanent, match=words) as refusal:
                 gdal.check_limits(dataset, 1000, "x", limits)
@@ -113,9 +113,9 @@ def test_each_limit_holds_by_itself(storage: Path) -> None:
 
 @pytest.mark.parametrize("layout", [{}, {"tiled": True, "blockxsize": 128, "blockysize": 128, "compress": "deflate"}])
 @pytest.mark.parametrize("share", [0.02, 0.5, 0.9])
-def test_a_truncated_raster_is_found(layout: dict[str, Any], share: float, storage: Path, task: Task) -> None:
+def test_a_truncated_raster_is_detected(layout: dict[str, Any], share: float, storage: Path, task: Task) -> None:
     whole = make(storage / "bronze" / "whole.tif", ramp(2, 500, 700, "int16"), **layout)
-    # As a COG the header comes first: cut off, it still opens.
+    # A COG has its header first: a truncated one can still be opened.
     create_cog("bronze/whole.tif", "gold/cog.tif", ctx=task.attempt())
     task.saved.clear()
     for source in (whole, storage / "gold" / "cog.tif"):
@@ -125,7 +125,7 @@ def test_a_truncated_raster_is_found(layout: dict[str, Any], share: float, stora
 
 
 def test_the_last_block_of_a_large_raster_is_read_too(storage: Path, task: Task) -> None:
-    """One that is read in several windows, and misses its last few bytes."""
+    """The raster is read in several windows, and its last few bytes are missing."""
     make(storage / "bronze" / "whole.tif", ramp(1, 3000, 3000, "int16"))
     create_cog("bronze/whole.tif", "gold/cog.tif", ctx=task.attempt())
     content = (storage / "gold" / "cog.tif").read_bytes()
@@ -135,7 +135,7 @@ def test_the_last_block_of_a_large_raster_is_read_too(storage: Path, task: Task)
     assert refused.value.code == "RASTER_CORRUPTED"
 
 
-def test_the_useful_part_of_an_error_is_told(storage: Path, task: Task) -> None:
+def test_the_error_has_the_useful_part_of_gdals_message(storage: Path, task: Task) -> None:
     make(storage / "bronze" / "whole.tif", ramp(1, 700, 700, "int16"))
     create_cog("bronze/whole.tif", "gold/cog.tif", ctx=task.attempt())
     content = (storage / "gold" / "cog.tif").read_bytes()
@@ -145,14 +145,14 @@ def test_the_useful_part_of_an_error_is_told(storage: Path, task: Task) -> None:
 
 
 @pytest.mark.parametrize("driver", ["PNG", "JPEG", "JP2OpenJPEG"])
-def test_other_kinds_are_read_by_their_own_driver(driver: str, storage: Path, task: Task) -> None:
+def test_other_formats_are_read_by_their_own_driver(driver: str, storage: Path, task: Task) -> None:
     make(storage / "bronze" / "x.tif", ramp(3, 600, 300, "uint8"))
     with rasterio.open(storage / "bronze" / "x.tif") as source:
         copy(source, storage / "bronze" / "x.dat", driver=driver)
     found = validate("bronze/x.dat", source_crs="EPSG:4326", ctx=task.attempt())
     assert found is not None
     assert (found.output["driver"], found.output["width"]) == (driver, 300)
-    assert any(f"it is {driver}" in warning for warning in found.output["warnings"])
+    assert any(f"the file is {driver}" in warning for warning in found.output["warnings"])
     content = (storage / "bronze" / "x.dat").read_bytes()
     (storage / "bronze" / "y.dat").write_bytes(content[: len(content) // 2])
     with pytest.raises(Permanent) as refused:
@@ -186,12 +186,12 @@ except Permanent as failure:
     print(sorted(loaded), failure.code, failure)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("[] EXTRA_MISSING Rasters need the library rasterio")
+    assert done.stdout.startswith("[] EXTRA_MISSING Raster handlers need the library rasterio")
     assert "pip install 'holdfast[geo]'" in done.stdout
 
 
 def test_no_other_module_opens_rasters() -> None:
-    """Every open goes through the one door; cog_validate is given files that came through it."""
+    """Only gdal.py opens rasters; cog_validate gets files that gdal.py has opened before."""
     app = Path(gdal.__file__).parent
     opening = {
         file.name
@@ -202,7 +202,7 @@ def test_no_other_module_opens_rasters() -> None:
 
 
 @pytest.mark.parametrize(("containers", "has_network"), [("", False), ("silver=s3://maps", True)])
-def test_what_opens_rasters_has_a_network_and_the_keys_only_where_containers_lie_in_stores(
+def test_handlers_have_network_and_credentials_only_if_containers_are_in_object_stores(
     containers: str, has_network: bool
 ) -> None:
     program = """
@@ -213,5 +213,5 @@ registry.add_module(handlers)
 print(sorted({(found.network, "AWS_*" in found.environment) for found in registry if found.isolation == "process"}))
 """
     environment = os.environ | {"HOLDFAST_RASTER_CONTAINERS": containers}
-    told = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == f"[({has_network}, {has_network})]"
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == f"[({has_network}, {has_network})]"

@@ -1,4 +1,4 @@
-"""Copies: whole or not at all, and taken up where they ended."""
+"""Copies are complete or invisible, and continue where an earlier attempt ended."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def visible(storage: Path) -> list[str]:
     return [str(file.relative_to(storage)) for file in storage.rglob("*.tif")]
 
 
-def test_a_file_comes_into_the_scratch_container_of_its_job(source: str, task: Task, storage: Path) -> None:
+def test_a_file_is_copied_into_the_scratch_folder_of_its_job(source: str, task: Task, storage: Path) -> None:
     context = task.attempt()
     done = blob_to_mount(source, expected_sha256=DIGEST.upper(), ctx=context)
     path = f"scratch/{context.job_id}/x.tif"
@@ -43,7 +43,7 @@ def test_a_file_comes_into_the_scratch_container_of_its_job(source: str, task: T
     assert (storage / path).read_bytes() == CONTENT
 
 
-def test_the_next_attempt_goes_on_from_the_checkpoint(source: str, task: Task, storage: Path) -> None:
+def test_the_next_attempt_continues_from_the_checkpoint(source: str, task: Task, storage: Path) -> None:
     task.dies_after = 3
     with pytest.raises(Died):
         blob_to_mount(source, "silver/x.tif", checkpoint_mb=1, ctx=task.attempt())
@@ -57,7 +57,7 @@ def test_the_next_attempt_goes_on_from_the_checkpoint(source: str, task: Task, s
 
 
 @pytest.mark.parametrize("damage", ["changed", "shorter", "gone"])
-def test_what_is_there_is_verified_before_it_is_gone_on_with(
+def test_the_copied_part_is_verified_before_the_copy_continues(
     damage: str, source: str, task: Task, storage: Path
 ) -> None:
     task.dies_after = 2
@@ -79,7 +79,7 @@ def test_what_is_there_is_verified_before_it_is_gone_on_with(
 
 
 def test_a_copy_that_was_finished_is_not_made_again(source: str, task: Task, storage: Path) -> None:
-    """Not even if it died right before it became visible."""
+    """Not even if the attempt died right before the file became visible."""
     task.dies_after = 1
     with pytest.raises(Died):
         blob_to_mount(source, "silver/x.tif", ctx=task.attempt())
@@ -97,8 +97,8 @@ def test_a_copy_that_was_finished_is_not_made_again(source: str, task: Task, sto
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
-def test_a_file_that_is_not_what_was_expected_is_not_visible(source: str, task: Task, storage: Path) -> None:
-    with pytest.raises(Permanent, match="not what was expected") as failure:
+def test_a_file_with_the_wrong_checksum_does_not_become_visible(source: str, task: Task, storage: Path) -> None:
+    with pytest.raises(Permanent, match="has the wrong checksum") as failure:
         blob_to_mount(source, "silver/x.tif", expected_sha256="0" * 64, ctx=task.attempt())
     assert failure.value.code == "CHECKSUM_MISMATCH"
     assert list((storage / "silver").iterdir()) == []
@@ -111,7 +111,7 @@ def test_a_file_that_is_too_large_is_refused(source: str, task: Task, storage: P
     assert list((storage / "silver").iterdir()) == []
 
 
-def test_one_that_is_asked_to_stop_saves_and_stops(source: str, task: Task, storage: Path) -> None:
+def test_a_copy_that_is_asked_to_stop_saves_a_checkpoint_and_stops(source: str, task: Task, storage: Path) -> None:
     task.stops_after = 1
     assert blob_to_mount(source, "silver/x.tif", checkpoint_mb=1, ctx=task.attempt()) is None
     assert visible(storage) == ["bronze/x.tif"]
@@ -121,7 +121,7 @@ def test_one_that_is_asked_to_stop_saves_and_stops(source: str, task: Task, stor
     assert done["resumed_from"] > 0
 
 
-def test_whoever_has_lost_the_lease_makes_nothing_visible(source: str, task: Task, storage: Path) -> None:
+def test_an_attempt_without_its_lease_makes_nothing_visible(source: str, task: Task, storage: Path) -> None:
     task.holds = False
     with pytest.raises(LeaseLost):
         blob_to_mount(source, "silver/x.tif", ctx=task.attempt())

@@ -1,4 +1,4 @@
-"""The page about raster handlers names each of them, each code and each setting."""
+"""The reference page of the raster app names every handler, every code and every setting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names: what they mean, and what they must never reach."""
+"""Names in storage: which path they stand for, and which they must never reach."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_blob_is_a_file_below_its_container(storage: Path) -> None:
     assert (storage / "silver" / "a").is_dir()
 
 
-def test_a_file_that_is_not_there_is_named(storage: Path) -> None:
+def test_the_error_for_a_missing_file_names_it(storage: Path) -> None:
     with pytest.raises(Permanent, match=r"no file 'bronze/x\.tif'") as missing:
         readable("bronze/x.tif")
     assert missing.value.code == "FILE_NOT_FOUND"
@@ -99,7 +99,7 @@ def fill_half(target: Path, task: Task) -> None:
         raise OSError("the disk is full")
 
 
-def test_what_is_not_whole_is_never_visible(task: Task) -> None:
+def test_an_incomplete_file_is_never_visible(task: Task) -> None:
     target = writable("silver/x.bin")
     target.write_bytes(b"old")
     with pytest.raises(OSError, match="disk"):
@@ -113,7 +113,7 @@ def test_what_is_not_whole_is_never_visible(task: Task) -> None:
     assert [file.name for file in target.parent.iterdir()] == ["x.bin"]
 
 
-def test_an_attempt_that_was_given_up_cannot_publish_after_its_successor_has_begun(task: Task) -> None:
+def test_a_zombie_attempt_cannot_publish_after_the_next_attempt_has_begun(task: Task) -> None:
     target = writable("silver/x.bin")
     zombie = replacing(target, task.attempt())
     zombie.__enter__().write_bytes(b"of the zombie")
@@ -124,14 +124,14 @@ def test_an_attempt_that_was_given_up_cannot_publish_after_its_successor_has_beg
     assert target.read_bytes() == b"of its successor"
 
 
-def test_tasks_do_not_meet_in_one_temporary_file(task: Task) -> None:
+def test_each_task_has_its_own_temporary_file(task: Task) -> None:
     target = writable("silver/x.bin")
     parts = {part_of(target, task.attempt(item=item)) for item in (-1, 0, 1)}
     assert len(parts) == 3
 
 
 @pytest.mark.parametrize("name", ["bronze/" + "x" * 300, "bronze/" + "x/" * 3000 + "y", "/" + "x" * 5000, "/a\0b"])
-def test_a_name_that_no_file_can_have_is_refused_for_good(name: str, storage: Path) -> None:
+def test_an_impossible_file_name_is_refused_permanently(name: str, storage: Path) -> None:
     for use in (readable, writable):
         with pytest.raises(Permanent) as refusal:
             use(name)
@@ -139,7 +139,7 @@ def test_a_name_that_no_file_can_have_is_refused_for_good(name: str, storage: Pa
         assert len(str(refusal.value)) < 500
 
 
-def test_a_link_that_leads_to_itself_is_refused_for_good(storage: Path) -> None:
+def test_a_link_to_itself_is_refused_permanently(storage: Path) -> None:
     (storage / "bronze").mkdir(parents=True, exist_ok=True)
     (storage / "bronze" / "loop").symlink_to("loop")
     for name in ("bronze/loop", "bronze/loop/x.tif"):

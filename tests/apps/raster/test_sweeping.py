@@ -1,4 +1,4 @@
-"""Scratch goes with the job that needed it; what nobody has used for long can be swept away, and nothing else is."""
+"""A job removes its own scratch; a sweep removes leftovers that were not used for a long time, and nothing else."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DAY = 86_400.0
 
 
 def file(path: Path, days: float, content: bytes = b"12345") -> Path:
-    """One that was last used so many days ago."""
+    """Create a file that was last used this number of days ago."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     used_at = time.time() - days * DAY
@@ -32,7 +32,7 @@ def file(path: Path, days: float, content: bytes = b"12345") -> Path:
 
 
 @pytest.mark.parametrize("kind", ["here", *stores.KINDS])
-def test_a_job_removes_its_own_scratch_wherever_it_lies(
+def test_a_job_removes_its_own_scratch_on_disk_and_in_stores(
     storage: Path,
     task: Task,
     kind: str,
@@ -44,22 +44,22 @@ def test_a_job_removes_its_own_scratch_wherever_it_lies(
         bucket.use(monkeypatch)
         monkeypatch.setenv("HOLDFAST_RASTER_CONTAINERS", f"scratch={bucket.address}/tmp")
     file(storage / "bronze/a.bin", 0)
-    told = blob_to_mount("bronze/a.bin", ctx=task.attempt())
-    assert told is not None and places.readable(told["path"]).read_bytes() == b"12345"
+    copied = blob_to_mount("bronze/a.bin", ctx=task.attempt())
+    assert copied is not None and places.readable(copied["path"]).read_bytes() == b"12345"
     other = file(places.writable("scratch/another/b.bin"), 0)
     if bucket is not None:
         assert len(bucket.objects()) == 1
         bucket.put("tmp/another/b.bin", b"12345")
     assert remove_scratch(ctx=task.attempt()) == {"files": 1, "bytes": 5}
     assert remove_scratch(ctx=task.attempt()) == {"files": 0, "bytes": 0}
-    assert other.exists() and not (storage / told["path"]).parent.exists()
+    assert other.exists() and not (storage / copied["path"]).parent.exists()
     assert bucket is None or list(bucket.objects()) == ["tmp/another/b.bin"]
 
 
-def test_scratch_goes_when_nothing_of_it_was_used_for_long_and_all_of_it(storage: Path) -> None:
+def test_a_job_folder_is_swept_as_a_whole_when_none_of_its_files_was_used(storage: Path) -> None:
     old = [file(storage / f"scratch/old/{name}", days) for name, days in (("a.tif", 40), ("deep/b.tif", 31))]
     new = [file(storage / f"scratch/new/{name}", days) for name, days in (("a.tif", 40), ("b.tif", 29))]
-    old.append(file(storage / "scratch/of-nobody.bin", 31))
+    old.append(file(storage / "scratch/without-a-job.bin", 31))
     kept = [file(storage / "silver/a.tif", 400), file(storage / "scratched/a.tif", 400)]
     assert amounts(leftovers(30 * DAY))["scratch"] == Amount(3, 15)
     assert sweep(30 * DAY) == {"scratch": Amount(3, 15), "drafts": Amount(0, 0), "copies": Amount(0, 0)}
@@ -67,7 +67,7 @@ def test_scratch_goes_when_nothing_of_it_was_used_for_long_and_all_of_it(storage
     assert all(path.exists() for path in [*new, *kept])
 
 
-def test_drafts_that_nobody_has_written_to_for_long_go(storage: Path) -> None:
+def test_old_drafts_are_swept(storage: Path) -> None:
     old = file(storage / "silver/x/.a.tif.job.node-1.part", 2)
     new = file(storage / "silver/x/.b.tif.job.node-1.part", 0)
     assert sweep(1 * DAY)["drafts"] == Amount(1, 5)
@@ -76,7 +76,7 @@ def test_drafts_that_nobody_has_written_to_for_long_go(storage: Path) -> None:
 
 @pytest.fixture
 def copy(storage: Path, object_store: Callable[[str], stores.Bucket], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What was fetched from a store a moment ago."""
+    """The local copy of an object, just downloaded."""
     bucket = object_store("s3")
     bucket.use(monkeypatch)
     monkeypatch.setenv("HOLDFAST_RASTER_CONTAINERS", f"maps={bucket.address}")
@@ -84,51 +84,49 @@ def copy(storage: Path, object_store: Callable[[str], stores.Bucket], monkeypatc
     return places.readable("maps/a.bin")
 
 
-def test_copies_of_objects_go_and_are_fetched_again(storage: Path, copy: Path) -> None:
-    nobodys = file(storage / "maps/by-hand.bin", 400)
+def test_old_copies_of_objects_are_swept_and_downloaded_again_on_demand(storage: Path, copy: Path) -> None:
+    by_hand = file(storage / "maps/by-hand.bin", 400)
     assert sweep(1 * DAY)["copies"] == Amount(0, 0)
     long_ago = time.time() - 2 * DAY
     os.utime(copy, ns=(int(long_ago * 1e9), copy.stat().st_mtime_ns - int(2 * DAY * 1e9)))
     assert sweep(1 * DAY)["copies"] == Amount(1, 6)
-    assert not copy.exists() and not list(copy.parent.glob(".*")) and nobodys.exists()
+    assert not copy.exists() and not list(copy.parent.glob(".*")) and by_hand.exists()
     assert places.readable("maps/a.bin").read_bytes() == b"object"
 
 
-def test_whoever_asks_for_a_copy_has_used_it(copy: Path) -> None:
+def test_reading_a_copy_counts_as_use(copy: Path) -> None:
     inode = copy.stat().st_ino
     os.utime(copy, ns=(1, copy.stat().st_mtime_ns))
-    assert places.readable("maps/a.bin").stat().st_ino == inode, "it was fetched again"
+    assert places.readable("maps/a.bin").stat().st_ino == inode, "it was downloaded again"
     assert copy.stat().st_atime_ns > 1
 
 
-def test_a_sweep_that_dies_between_a_copy_and_its_note_costs_a_fetch(copy: Path) -> None:
+def test_a_copy_without_its_file_is_downloaded_again(copy: Path) -> None:
     copy.unlink()
     assert places.readable("maps/a.bin").read_bytes() == b"object"
 
 
-def test_a_copy_that_is_swept_away_while_it_is_asked_for_is_fetched_again(
-    copy: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_that_is_swept_during_a_read_is_downloaded_again(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     utime = os.utime
 
-    def be_late(path: Path, **given: Any) -> None:
+    def be_late(path: Path, **arguments: Any) -> None:
         places.forget(copy)
-        utime(path, **given)
+        utime(path, **arguments)
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "utime", be_late)
         assert places.readable("maps/a.bin").read_bytes() == b"object"
 
 
-def test_files_that_go_while_a_sweep_looks_are_in_nobodys_way(storage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_ignores_files_that_are_deleted_meanwhile(storage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone, left = file(storage / "silver/.a.tif.x-1.part", 40), file(storage / "silver/.b.tif.x-1.part", 40)
     walk = os.walk
 
     def walk_and_lose(folder: Path) -> Any:
-        found = list(walk(folder))
+        entries = list(walk(folder))
         if folder == gone.parent:
             gone.unlink()
-        return found
+        return entries
 
     monkeypatch.setattr(os, "walk", walk_and_lose)
     assert sweep(30 * DAY)["drafts"] == Amount(1, 5)
@@ -142,20 +140,20 @@ def test_the_folder_of_a_job_that_writes_again_stays(storage: Path) -> None:
     assert [path.name for path in (storage / "scratch").iterdir()] == ["new"]
 
 
-def test_what_is_taken_up_at_the_last_moment_stays(storage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    taken, left = file(storage / "scratch/job/a.tif", 40), file(storage / "scratch/job/b.tif", 40)
+def test_a_file_that_is_used_right_before_its_removal_stays(storage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    used, left = file(storage / "scratch/job/a.tif", 40), file(storage / "scratch/job/b.tif", 40)
     found = list(leftovers(30 * DAY))
-    os.utime(taken)
+    os.utime(used)
     monkeypatch.setattr("holdfast.apps.raster.sweeping.leftovers", lambda _: iter(found))
     assert sweep(30 * DAY)["scratch"] == Amount(1, 5)
-    assert taken.exists() and not left.exists()
+    assert used.exists() and not left.exists()
 
 
-def test_the_command_tells_first_and_removes_when_it_is_told_to(storage: Path) -> None:
+def test_the_command_lists_first_and_removes_only_with_yes(storage: Path) -> None:
     old = file(storage / "scratch/old/a.tif", 40)
-    told = CliRunner().invoke(app, ["sweep"])
-    assert "scratch  1 file, 5 B" in told.stdout
-    assert "Do it with: holdfast raster sweep --older-than 30d --yes" in told.stderr
+    listing = CliRunner().invoke(app, ["sweep"])
+    assert "scratch  1 file, 5 B" in listing.stdout
+    assert "Remove them with: holdfast raster sweep --older-than 30d --yes" in listing.stderr
     assert old.exists()
     done = CliRunner().invoke(app, ["sweep", "--yes", "--json"])
     assert json.loads(done.stdout) == {

@@ -1,4 +1,4 @@
-"""Tiles: they cover the raster, fit together, and those that are finished are not made again."""
+"""Tiles cover the raster and fit together; finished tiles are not made again."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.apps.raster.making import PLACES, Died, Task, make, ramp
 
 @pytest.fixture
 def pixels(storage: Path) -> Any:
-    found = ramp(2, 700, 1100, "int16")
-    make(storage / "bronze" / "x.tif", found, nodata=-1, names=["depth", "speed"])
-    return found
+    values = ramp(2, 700, 1100, "int16")
+    make(storage / "bronze" / "x.tif", values, nodata=-1, names=["depth", "speed"])
+    return values
 
 
 def put_together(storage: Path, scheme: dict[str, Any], results: list[dict[str, Any]]) -> Any:
-    """The raster that the tiles make, each written over the others' overlap."""
+    """The raster assembled from the tiles; later tiles overwrite the overlap of earlier ones."""
     whole = numpy.full((2, scheme["height"], scheme["width"]), -7, "int16")
     for tile, done in zip(scheme["tile_list"], results, strict=True):
         path = storage / done["path"]
@@ -63,7 +63,7 @@ def test_an_overlap_reaches_into_the_neighbours_but_not_beyond_the_raster(pixels
     ]
 
 
-def test_a_size_in_megabytes_is_of_what_is_decoded(pixels: Any) -> None:
+def test_a_size_in_megabytes_means_decoded_pixels(pixels: Any) -> None:
     assert generate_tiling_scheme("bronze/x.tif", tile_size_mb=1)["tile_size_px"] == 512
     assert generate_tiling_scheme("bronze/x.tif", tile_size_mb=4)["tile_size_px"] == 1024
     assert generate_tiling_scheme("bronze/x.tif", tile_size_mb=0.1)["tile_size_px"] == 512
@@ -79,14 +79,14 @@ def test_a_size_in_megabytes_is_of_what_is_decoded(pixels: Any) -> None:
         {"tile_size_px": 512, "overlap_px": -1},
     ],
 )
-def test_sizes_that_make_no_sense_are_refused(params: dict[str, Any], pixels: Any) -> None:
+def test_impossible_sizes_are_refused(params: dict[str, Any], pixels: Any) -> None:
     with pytest.raises(Permanent) as failure:
         generate_tiling_scheme("bronze/x.tif", **params)
     assert failure.value.code == "TILES_REFUSED"
 
 
 @pytest.mark.parametrize("overlap", [0, 20])
-def test_tiles_make_the_raster(overlap: int, pixels: Any, storage: Path, task: Task) -> None:
+def test_the_assembled_tiles_equal_the_raster(overlap: int, pixels: Any, storage: Path, task: Task) -> None:
     scheme = generate_tiling_scheme("bronze/x.tif", tile_size_px=512, overlap_px=overlap)
     results = [
         process_tile(
@@ -99,8 +99,10 @@ def test_tiles_make_the_raster(overlap: int, pixels: Any, storage: Path, task: T
 
 
 @pytest.mark.parametrize("crs", ["EPSG:4326", "EPSG:3857"])
-def test_reprojected_tiles_make_the_reprojected_raster(crs: str, pixels: Any, storage: Path, task: Task) -> None:
-    """One grid for all of them: without gaps, and without a seam."""
+def test_assembled_reprojected_tiles_equal_the_reprojected_raster(
+    crs: str, pixels: Any, storage: Path, task: Task
+) -> None:
+    """All tiles share one grid, without gaps or seams."""
     scheme = generate_tiling_scheme("bronze/x.tif", tile_size_px=400, crs=crs)
     done = process_tile_batch(scheme["tile_list"], "bronze/x.tif", "silver/x", crs=crs, ctx=task.attempt())
     assert done is not None
@@ -112,7 +114,7 @@ def test_reprojected_tiles_make_the_reprojected_raster(crs: str, pixels: Any, st
     assert (tiled != whole).mean() < 0.0005
 
 
-def test_a_batch_goes_on_with_the_tile_that_was_not_finished(pixels: Any, storage: Path, task: Task) -> None:
+def test_the_next_attempt_continues_with_the_first_unfinished_tile(pixels: Any, storage: Path, task: Task) -> None:
     scheme = generate_tiling_scheme("bronze/x.tif", tile_size_px=512)
     task.dies_after = 4
     with pytest.raises(Died):
@@ -130,7 +132,7 @@ def test_a_batch_goes_on_with_the_tile_that_was_not_finished(pixels: Any, storag
     assert numpy.array_equal(put_together(storage, scheme, done.output["results"]), pixels)
 
 
-def test_a_batch_that_is_asked_to_stop_gives_its_task_back(pixels: Any, storage: Path, task: Task) -> None:
+def test_a_handler_of_tiles_that_is_asked_to_stop_returns_none(pixels: Any, storage: Path, task: Task) -> None:
     scheme = generate_tiling_scheme("bronze/x.tif", tile_size_px=512)
     task.stops_after = 2
     assert process_tile_batch(scheme["tile_list"], "bronze/x.tif", "silver/x", ctx=task.attempt()) is None
@@ -146,13 +148,13 @@ def test_a_batch_that_is_asked_to_stop_gives_its_task_back(pixels: Any, storage:
      {"index": 0, "window": [0, 0, 0, 9]}, {"index": 0, "window": "abcd"}, {"index": 0, "window": [5000, 0, 9, 9]},
      {"index": 0, "window": [0, 0, 2_000_000, 2_000_000]}],
 )  # fmt: skip
-def test_what_is_no_tile_is_refused(tile: dict[str, Any], pixels: Any, storage: Path, task: Task) -> None:
+def test_a_malformed_tile_is_refused(tile: dict[str, Any], pixels: Any, storage: Path, task: Task) -> None:
     with pytest.raises(Permanent) as failure:
         process_tile(tile, "bronze/x.tif", "silver/x", ctx=task.attempt())
     assert failure.value.code == "TILES_REFUSED"
 
 
-def test_places_of_all_kinds_can_be_cut(storage: Path) -> None:
+def test_rasters_in_every_kind_of_crs_can_be_cut(storage: Path) -> None:
     for crs in PLACES:
         make(storage / "bronze" / "x.tif", ramp(1, 40, 70, "uint8"), crs)
         assert generate_tiling_scheme("bronze/x.tif", tile_size_px=32)["count"] == 6

@@ -1,4 +1,4 @@
-"""What is told of a raster, and what is odd about it."""
+"""Validation: the description of a raster, and the warnings about it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from holdfast.apps.raster.validation import parse_crs
 from tests.apps.raster.making import PLACES, Task, make, ramp
 
 
-def told(name: str, task: Task, **params: Any) -> dict[str, Any]:
+def validated(name: str, task: Task, **params: Any) -> dict[str, Any]:
     result = validate(name, ctx=task.attempt(), **params)
     assert result is not None
     assert list(result.warnings) == result.output["warnings"]
-    found: dict[str, Any] = result.output
-    return found
+    output: dict[str, Any] = result.output
+    return output
 
 
 @pytest.mark.parametrize("crs", list(PLACES))
@@ -30,7 +30,7 @@ def told(name: str, task: Task, **params: Any) -> dict[str, Any]:
 def test_a_raster_is_described(crs: str, dtype: str, storage: Path, task: Task) -> None:
     pixels = ramp(1, 120, 200, dtype)
     path = make(storage / "bronze" / "x.tif", pixels, crs, nodata=0, names=["depth"], compress="lzw")
-    found = told("bronze/x.tif", task)
+    found = validated("bronze/x.tif", task)
     transform = PLACES[crs]
     assert {key: found[key] for key in ("width", "height", "band_count", "dtype", "nodata", "crs", "compression")} == {
         "width": 200,
@@ -55,7 +55,7 @@ def test_a_raster_is_described(crs: str, dtype: str, storage: Path, task: Task) 
     assert found["warnings"] == []
 
 
-def test_types_are_told_apart(storage: Path, task: Task) -> None:
+def test_the_type_of_a_raster_is_detected(storage: Path, task: Task) -> None:
     rng = numpy.random.default_rng(1)
     cases: dict[str, tuple[Any, dict[str, Any]]] = {
         "rgb": (ramp(3, 64, 64, "uint8"), {"photometric": "RGB"}),
@@ -67,7 +67,7 @@ def test_types_are_told_apart(storage: Path, task: Task) -> None:
     }
     for expected, (pixels, options) in cases.items():
         make(storage / "bronze" / "x.tif", pixels, **options)
-        assert told("bronze/x.tif", task)["type"] == expected
+        assert validated("bronze/x.tif", task)["type"] == expected
 
 
 def test_a_palette_means_categories(storage: Path, task: Task) -> None:
@@ -75,13 +75,13 @@ def test_a_palette_means_categories(storage: Path, task: Task) -> None:
     with rasterio.open(path, "r+") as dataset:
         dataset.colorinterp = [ColorInterp.palette]
         dataset.write_colormap(1, {1: (1, 2, 3, 255)})
-    assert told("bronze/x.tif", task)["type"] == "categorical"
+    assert validated("bronze/x.tif", task)["type"] == "categorical"
 
 
 def test_a_shallow_raster_that_is_named_elevation_is_one(storage: Path, task: Task) -> None:
     pixels = numpy.random.default_rng(1).uniform(0, 8, (1, 64, 64)).astype("float32")
     make(storage / "bronze" / "x.tif", pixels, names=["Elevation"])
-    assert told("bronze/x.tif", task)["type"] == "dem"
+    assert validated("bronze/x.tif", task)["type"] == "dem"
 
 
 def test_pictures_are_suggested_a_lossy_profile_and_measurements_none(storage: Path, task: Task) -> None:
@@ -92,24 +92,24 @@ def test_pictures_are_suggested_a_lossy_profile_and_measurements_none(storage: P
         (ramp(1, 64, 64, "float32"), {}, "deflate"),
     ):
         make(storage / "bronze" / "x.tif", pixels, **options)
-        assert told("bronze/x.tif", task)["suggested_profile"] == profile
+        assert validated("bronze/x.tif", task)["suggested_profile"] == profile
 
 
-def test_the_estimate_is_near_what_comes_out(storage: Path, task: Task) -> None:
+def test_the_estimated_size_is_near_the_real_one(storage: Path, task: Task) -> None:
     make(storage / "bronze" / "x.tif", numpy.random.default_rng(1).integers(0, 255, (1, 1024, 1024)).astype("int16"))
-    estimate = told("bronze/x.tif", task)["estimated_output_mb"]
+    estimate = validated("bronze/x.tif", task)["estimated_output_mb"]
     done = create_cog("bronze/x.tif", "silver/x.tif", ctx=task.attempt())
     assert estimate == pytest.approx(done.output["bytes"] / 1024 / 1024, rel=0.4)
 
 
-def test_whether_it_is_a_cog_is_told_with_the_reasons(storage: Path, task: Task) -> None:
+def test_the_output_says_whether_it_is_a_cog_and_why_not(storage: Path, task: Task) -> None:
     make(storage / "bronze" / "x.tif", ramp(1, 1100, 700, "int16"))
-    plain = told("bronze/x.tif", task)
+    plain = validated("bronze/x.tif", task)
     assert plain["is_cog"] is False
     assert any("not tiled" in problem for problem in plain["cog_problems"])
     assert plain["warnings"] == ["not tiled", "no overviews"]
     create_cog("bronze/x.tif", "silver/x.tif", ctx=task.attempt())
-    cog = told("silver/x.tif", task)
+    cog = validated("silver/x.tif", task)
     assert (cog["is_cog"], cog["cog_problems"], cog["warnings"], cog["tiled"]) == (True, [], [], True)
     assert cog["overviews"] == [2, 4]
 
@@ -117,47 +117,51 @@ def test_whether_it_is_a_cog_is_told_with_the_reasons(storage: Path, task: Task)
 def test_a_missing_crs_can_be_declared(storage: Path, task: Task) -> None:
     pixels = ramp(1, 64, 64, "int16")
     make(storage / "bronze" / "x.tif", pixels, crs=None, transform=PLACES["EPSG:4326"])
-    silent = told("bronze/x.tif", task)
+    silent = validated("bronze/x.tif", task)
     assert (silent["crs"], silent["bounds_4326"]) == (None, None)
-    assert silent["warnings"] == ["no CRS: declare it with source_crs before it is used"]
-    declared = told("bronze/x.tif", task, source_crs="EPSG:4326")
+    assert silent["warnings"] == ["no CRS: declare it with source_crs"]
+    declared = validated("bronze/x.tif", task, source_crs="EPSG:4326")
     assert declared["crs"] == "EPSG:4326"
     assert declared["bounds_4326"] == pytest.approx(declared["bounds"])
-    assert declared["warnings"] == ["no CRS in the file: EPSG:4326 is taken, as declared"]
+    assert declared["warnings"] == ["no CRS in the file: the declared EPSG:4326 is used"]
     with pytest.raises(Permanent, match="not a coordinate reference system") as failure:
-        told("bronze/x.tif", task, source_crs="EPSG:99999")
+        validated("bronze/x.tif", task, source_crs="EPSG:99999")
     assert failure.value.code == "CRS_UNKNOWN"
 
 
 def test_a_declared_crs_does_not_win_over_the_file(storage: Path, task: Task) -> None:
     make(storage / "bronze" / "x.tif", ramp(1, 64, 64, "int16"))
-    found = told("bronze/x.tif", task, source_crs="EPSG:4326")
+    found = validated("bronze/x.tif", task, source_crs="EPSG:4326")
     assert found["crs"] == "EPSG:32630"
-    assert found["warnings"] == ["its own CRS EPSG:32630 is taken, not the declared EPSG:4326"]
+    assert found["warnings"] == ["the file's own CRS EPSG:32630 is used, not the declared EPSG:4326"]
 
 
 @pytest.mark.parametrize(("dtype", "nodata"), [("int16", -32768), ("float32", math.nan), ("float32", -9999)])
-def test_a_raster_without_a_single_value_is_odd_but_well(dtype: str, nodata: float, storage: Path, task: Task) -> None:
+def test_a_raster_without_a_single_value_is_valid_with_a_warning(
+    dtype: str, nodata: float, storage: Path, task: Task
+) -> None:
     make(storage / "bronze" / "x.tif", numpy.full((1, 64, 64), nodata, dtype), nodata=nodata)
-    found = told("bronze/x.tif", task)
-    assert found["warnings"] == ["all nodata: not one pixel has a value"]
+    found = validated("bronze/x.tif", task)
+    assert found["warnings"] == ["all nodata: no pixel has a value"]
     assert (found["valid_share"], found["minimum"], found["maximum"]) == (0, None, None)
     assert found["nodata"] == ("nan" if math.isnan(nodata) else nodata)
 
 
-def test_a_strange_grid_is_told(storage: Path, task: Task) -> None:
+def test_a_strange_grid_gets_a_warning(storage: Path, task: Task) -> None:
     pixels = ramp(1, 64, 64, "int16")
     for transform, warning in (
         (rasterio.Affine(30, 5, 500_000, 5, -30, 700_000), "rotated or sheared grid"),
         (rasterio.Affine(30, 0, 500_000, 0, 30, 700_000), "south is up"),
     ):
         make(storage / "bronze" / "x.tif", pixels, transform=transform)
-        assert told("bronze/x.tif", task)["warnings"] == [warning]
+        assert validated("bronze/x.tif", task)["warnings"] == [warning]
     make(storage / "bronze" / "x.tif", pixels, "EPSG:4326", transform=PLACES["EPSG:32630"])
-    assert told("bronze/x.tif", task)["warnings"] == ["bounds beyond the earth for a CRS of degrees"]
+    assert validated("bronze/x.tif", task)["warnings"] == [
+        "bounds outside the earth: the CRS is in degrees, the bounds are not"
+    ]
 
 
-def test_a_look_that_is_asked_to_stop_gives_the_task_back(storage: Path, task: Task) -> None:
+def test_a_validation_that_is_asked_to_stop_returns_none(storage: Path, task: Task) -> None:
     make(storage / "bronze" / "x.tif", ramp(1, 64, 64, "int16"))
     context = task.attempt()
     context._attempt.cancelled = True
@@ -182,7 +186,7 @@ def test_a_look_that_is_asked_to_stop_gives_the_task_back(storage: Path, task: T
         "\0",
     ],
 )
-def test_an_odd_crs_is_refused_for_good(crs: str) -> None:
+def test_a_malformed_crs_is_refused_permanently(crs: str) -> None:
     with pytest.raises(Permanent) as refusal:
         parse_crs(crs, "bronze/x.tif")
     assert refusal.value.code == "CRS_UNKNOWN"

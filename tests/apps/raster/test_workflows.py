@@ -1,4 +1,4 @@
-"""The workflows that come with it, run for real: every handler in its process, on a real Postgres."""
+"""The app's workflows, run for real: every handler in its process, on a real Postgres."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DATED = {"datetime": "2024-06-01T00:00:00Z"}
 
 
 def registered(database_url: str, collection_id: str, job_id: str, node: str) -> list[dict[str, Any]]:
-    """The items of a collection, each of them valid and made by that node of that job."""
+    """The items of a collection; checks that each is valid and was made by that node of that job."""
     items = list(all_items(PostgresCatalog(database_url), collections=[collection_id]))
     for item in items:
         check_item(item)
@@ -48,7 +48,7 @@ def test_every_workflow_is_valid() -> None:
     assert names == {"raster_ingest", "raster_process", "raster_validate_test"}
 
 
-def test_a_small_raster_becomes_one_cog_and_its_signature_is_told_nowhere(
+def test_a_small_raster_becomes_one_cog_and_its_signature_is_shown_nowhere(
     storage: Path, tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = make(tmp_path / "x.tif", ramp(1, 300, 400, "float32"), nodata=-1)
@@ -61,13 +61,13 @@ def test_a_small_raster_becomes_one_cog_and_its_signature_is_told_nowhere(
     assert job.result["validation"]["crs"] == "EPSG:32630"
     assert job.result["cog"]["crs"] == "EPSG:4326"
     assert is_cog(storage / job.result["cog"]["path"])
-    assert list((storage / "scratch").iterdir()) == [], "the copy is needed no more"
+    assert list((storage / "scratch").iterdir()) == [], "the copy should be removed"
     item = job.result["item"]
     assert (item["collection_id"], item["item_id"], item["change"]) == ("rasters", "silver-x-cog", "created")
     assert "s3cr3t" not in json.dumps([job.result, job.outputs, job.events, job.nodes, job.error])
 
 
-def test_one_cog_is_an_item_with_all_that_is_known_of_its_file(storage: Path, database_url: str) -> None:
+def test_one_cog_becomes_an_item_with_all_facts_of_its_file(storage: Path, database_url: str) -> None:
     source = make(storage / "bronze" / "x.tif", ramp(2, 300, 400, "float32"), nodata=-1, names=["depth", "speed"])
     with rasterio.open(source, "r+") as dataset:
         dataset.update_tags(TIFFTAG_DATETIME="2023:07:05 12:30:00")
@@ -93,7 +93,9 @@ def test_one_cog_is_an_item_with_all_that_is_known_of_its_file(storage: Path, da
     assert (summary.collection["title"], summary.items) == ("Depths", 1)
 
 
-def test_a_raster_of_an_unknown_time_leaves_its_cog_and_says_what_to_give(storage: Path, database_url: str) -> None:
+def test_a_raster_without_a_time_leaves_its_cog_and_the_error_asks_for_a_datetime(
+    storage: Path, database_url: str
+) -> None:
     make(storage / "bronze" / "x.tif", ramp(1, 300, 400, "uint8"))
     inputs = {"source": "bronze/x.tif", "target": "silver/x"}
     job = run_workflow(WORKFLOWS / "raster_ingest.yaml", inputs, database_url=database_url, timeout=120)
@@ -162,8 +164,8 @@ def test_a_bad_raster_fails_its_job_at_once_and_says_why(storage: Path, database
     assert job.nodes["validate"]["attempt"] == 1
 
 
-def test_what_was_killed_goes_on_where_it_was(storage: Path, database_url: str) -> None:
-    """Both a copy and a batch of tiles die by SIGKILL after their third checkpoint."""
+def test_killed_attempts_continue_from_their_checkpoints(storage: Path, database_url: str) -> None:
+    """A copy and a task of several tiles are each killed by SIGKILL after their third checkpoint."""
     pixels = ramp(1, 700, 1100, "int16")
     make(storage / "bronze" / "x.tif", pixels, nodata=-1)
     (storage / "bronze" / "x.bin").write_bytes(bytes(range(256)) * 20_000)
@@ -175,12 +177,12 @@ def test_what_was_killed_goes_on_where_it_was(storage: Path, database_url: str) 
         params={"path": "bronze/x.tif", "tile_size_px": 512},
         after="mount",
     )
-    given: dict[str, Any] = {
+    params: dict[str, Any] = {
         "tiles": "{{ nodes.scheme.output.tile_list }}",
         "path": "bronze/x.tif",
         "target": "silver/x",
     }
-    flow.task("tiles", handler=killing.process_tile_batch, params=given, after="scheme")
+    flow.task("tiles", handler=killing.process_tile_batch, params=params, after="scheme")
     job = run_workflow(
         flow, handlers=[killing.blob_to_mount, killing.process_tile_batch], database_url=database_url, timeout=120
     )

@@ -1,1 +1,1 @@
-"""Rasters: brought in, looked at, made into Cloud-Optimized GeoTIFFs. Nothing here needs GDAL before a handler runs."""
+"""Handlers that copy and validate rasters and make Cloud-Optimized GeoTIFFs. GDAL is loaded when a handler runs."""

@@ -1,6 +1,6 @@
-"""How a COG is written: seen through a grid (as it is, reprojected, or a window of either), checked, then made visible.
+"""Writes a COG of a raster (as it is, reprojected, or a window of either), checks it, then makes it visible.
 
-GDAL's COG driver reads the view block by block. The same input gives the same bytes.
+GDAL's COG driver reads the raster block by block. The same input gives the same bytes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WARP_MEMORY_MB = 64
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What is made of a raster."""
+    """How to make a COG of a raster: the options of the handlers."""
 
     tier: str = "analysis"
     crs: str | None = None
@@ -43,7 +43,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The pixels that come out: those of the source, or those of its reprojection."""
+    """The pixel grid of the result: the grid of the source or of its reprojection."""
 
     crs: Any
     transform: Affine
@@ -55,7 +55,7 @@ class Grid:
 
 
 def grid_of(dataset: Any, recipe: Recipe, name: str) -> Grid:
-    """The grid of the whole result. It depends on the raster and the recipe only: tiles of it fit together."""
+    """The grid of the whole result. It depends only on the raster and the recipe, so its tiles fit together."""
     own = crs_of(dataset, recipe.source_crs, name)
     if own is None:
         raise Permanent(f"{name} has no CRS. Declare it with source_crs, such as EPSG:4326", code="RASTER_NO_CRS")
@@ -72,13 +72,16 @@ def grid_of(dataset: Any, recipe: Recipe, name: str) -> Grid:
             code="REPROJECTION_FAILED",
         ) from None
     if width * height > gdal.LIMITS.pixels:
-        raise Permanent(f"{name} would have {width} x {height} pixels in {recipe.crs}", code="RASTER_TOO_LARGE")
+        raise Permanent(
+            f"{name} would have {width} x {height} pixels in {recipe.crs}, more than {gdal.LIMITS.pixels:,}",
+            code="RASTER_TOO_LARGE",
+        )
     return Grid(wanted, transform, width, height)
 
 
 @contextmanager
 def view(dataset: Any, grid: Grid, recipe: Recipe, window: Window | None, name: str) -> Iterator[Any]:
-    """The raster as the recipe wants it. Where nothing changes it is the raster itself."""
+    """The raster as the recipe asks for it; the dataset itself if nothing changes."""
     is_moved = grid.transform != dataset.transform or grid.crs != crs_of(dataset, recipe.source_crs, name)
     if not is_moved and window is None and recipe.nodata in (None, dataset.nodata) and dataset.crs is not None:
         yield dataset
@@ -100,32 +103,34 @@ def view(dataset: Any, grid: Grid, recipe: Recipe, window: Window | None, name: 
         src_nodata=nodata if dataset.nodata is None else dataset.nodata,
         add_alpha=nodata is None and not has_alpha and (hidden or is_moved),
         warp_mem_limit=WARP_MEMORY_MB,
-        # Pixels are taken where they are, to a thousandth: tiles must not depend on where they are cut.
+        # Positions are exact to a thousandth of a pixel: a tile must not depend on where the raster is cut.
         tolerance=0.001,
-        # Each band has its own holes. Together, a hole in one band would be mixed into its neighbours as a value.
+        # Each band has its own nodata pixels. Otherwise nodata in one band would be mixed into neighbouring pixels.
         UNIFIED_SRC_NODATA="NO",
     ) as warped:
         yield warped
 
 
 def nodata_of(dataset: Any, recipe: Recipe, is_moved: bool, name: str) -> float | None:
-    """What stands for nothing. Corners that a reprojection leaves empty are NaN in floats, else transparent."""
+    """The nodata value. Empty corners of a reprojection become NaN in float rasters, else transparent."""
     nodata = dataset.nodata if recipe.nodata is None else recipe.nodata
     if nodata is not None and not fits(nodata, dataset.dtypes[0]):
-        raise Permanent(f"{name}: nodata {nodata} cannot be a value of {dataset.dtypes[0]}", code="NODATA_OUT_OF_RANGE")
+        raise Permanent(
+            f"{name}: the nodata value {nodata} does not fit into {dataset.dtypes[0]}", code="NODATA_OUT_OF_RANGE"
+        )
     if nodata is None and is_moved and dataset.dtypes[0].startswith("float"):
         return float("nan")
     return nodata
 
 
 def creation_options(seen: Any, recipe: Recipe) -> dict[str, str]:
-    """Compression by tier. Pictures may lose detail to be looked at; measurements and categories never do."""
+    """The compression for the tier. Only pictures for viewing are compressed with loss, never measurements."""
     is_picture = is_rgb(seen) and seen.dtypes[0] == "uint8"
     if recipe.tier == "visualization" and is_picture and seen.nodata is None:
         has_alpha = len(data_bands(seen)) < seen.count
         packed = {"COMPRESS": "WEBP", "QUALITY": "80"} if has_alpha else {"COMPRESS": "JPEG", "QUALITY": "85"}
     elif recipe.tier == "archive":
-        # Above 19 it takes ten times as long and 700 MB of memory, to gain a hundredth.
+        # Levels above 19 take ten times as long and 700 MB of memory, and save one per cent.
         packed = {"COMPRESS": "ZSTD", "LEVEL": "19", "PREDICTOR": "YES"}
     else:
         packed = {"COMPRESS": "DEFLATE", "LEVEL": "6", "PREDICTOR": "YES"}
@@ -142,7 +147,7 @@ def creation_options(seen: Any, recipe: Recipe) -> dict[str, str]:
 def write_cog(
     source: Path, name: str, target: Path, recipe: Recipe, ctx: Context, window: Window | None = None
 ) -> dict[str, Any]:
-    """Write, check, rename; then tell what it is."""
+    """Write the COG, check it, make it visible; the answer describes it."""
     with replacing(target, ctx) as temporary:
         with gdal.open_raster(source, name) as dataset:
             grid = grid_of(dataset, recipe, name)
@@ -150,7 +155,7 @@ def write_cog(
             with view(dataset, grid, recipe, window, name) as seen:
                 options = creation_options(seen, recipe)
                 _copy(seen, temporary, options, name)
-                found = {
+                description = {
                     "crs": short_name(grid.crs),
                     "width": seen.width,
                     "height": seen.height,
@@ -163,8 +168,8 @@ def write_cog(
                 }
         check(temporary, name)
         size = temporary.stat().st_size
-        found |= {"bytes": size, "size_bytes": size, "sha256": sha256_of(temporary)}
-    return found
+        description |= {"bytes": size, "size_bytes": size, "sha256": sha256_of(temporary)}
+    return description
 
 
 def refuse_outside(window: Window | None, grid: Grid, name: str) -> None:
@@ -181,14 +186,14 @@ def _copy(seen: Any, temporary: Path, options: dict[str, str], name: str) -> Non
     try:
         copy(seen, temporary, driver="COG", **options)
     except gdal.ERRORS as problem:
-        told = gdal.reason(problem, temporary)
-        if any(word in told.lower() for word in ("write", "no space", "too large")):
-            raise Transient(f"The COG of {name} cannot be written: {told}", code="WRITE_FAILED") from None
+        message = gdal.reason(problem, temporary)
+        if any(word in message.lower() for word in ("write", "no space", "too large")):
+            raise Transient(f"The COG of {name} cannot be written: {message}", code="WRITE_FAILED") from None
         raise
 
 
 def check(written: Path, name: str) -> None:
-    """A COG by the letter, or a failure: nothing else becomes visible."""
+    """Fail if the written file is not a strictly valid COG, so that it never becomes visible."""
     from rio_cogeo.cogeo import cog_validate
 
     with gdal.confined():
@@ -197,4 +202,4 @@ def check(written: Path, name: str) -> None:
         except gdal.ERRORS as problem:
             valid, errors = False, [gdal.reason(problem, written)]
     if not valid:
-        raise Permanent(f"What was made of {name} is not a COG: {'; '.join(errors)[:500]}", code="COG_INVALID")
+        raise Permanent(f"The file made of {name} is not a valid COG: {'; '.join(errors)[:500]}", code="COG_INVALID")

@@ -1,4 +1,4 @@
-"""`holdfast raster …`: looking after the storage of rasters."""
+"""`holdfast raster …`: maintenance of the raster storage on this machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 
 from holdfast.extend.commands import Json, PlainCommand, answer, answer_json, counted, parse_duration, say, size
 
-app = typer.Typer(help="The storage of rasters on this machine.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Maintain the raster storage on this machine.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.callback()
@@ -19,25 +19,27 @@ def raster() -> None:
 @app.command(cls=PlainCommand)
 def sweep(
     older_than: Annotated[
-        str, typer.Option("--older-than", metavar="AGE", help="Not used for this long, such as 12h or 30d.")
+        str, typer.Option("--older-than", metavar="AGE", help="Only files not used for this long, such as 12h or 30d.")
     ] = "30d",
-    yes: Annotated[bool, typer.Option("--yes", help="Remove it; without this it is only told.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Remove the files. Without this option they are only listed.")
+    ] = False,
     as_json: Json = False,
 ) -> int:
-    """Remove scratch of jobs, drafts and copies of objects that nobody has used for a long time."""
+    """Remove scratch files of jobs, drafts and copies of objects that were not used for a long time."""
     from holdfast.apps.raster import sweeping
 
     seconds = parse_duration(older_than, "--older-than")
-    found = sweeping.sweep(seconds) if yes else sweeping.amounts(sweeping.leftovers(seconds))
+    amounts = sweeping.sweep(seconds) if yes else sweeping.amounts(sweeping.leftovers(seconds))
     if as_json:
-        told = {kind: amount._asdict() for kind, amount in found.items()}
-        answer_json({"older_than_seconds": seconds, "removed": yes, **told})
+        by_kind = {kind: amount._asdict() for kind, amount in amounts.items()}
+        answer_json({"older_than_seconds": seconds, "removed": yes, **by_kind})
         return 0
-    if not any(amount.files for amount in found.values()):
-        answer(f"There is nothing to remove that nobody has used for {older_than}.")
+    if not any(amount.files for amount in amounts.values()):
+        answer(f"There is nothing to remove: no leftover file has been unused for {older_than}.")
         return 0
-    for kind, amount in found.items():
+    for kind, amount in amounts.items():
         answer(f"{kind:<8} {counted(amount.files, 'file')}, {size(amount.bytes)}{' removed' if yes else ''}")
     if not yes:
-        say(f"  → Nothing was removed. Do it with: holdfast raster sweep --older-than {older_than} --yes")
+        say(f"  → Nothing was removed. Remove them with: holdfast raster sweep --older-than {older_than} --yes")
     return 0

@@ -1,4 +1,7 @@
-"""What a catalog needs to know of a raster: its id, where on the earth, of when, and its bands. Knows no catalog."""
+"""The facts about a raster that a catalog needs: its id, its place on the earth, its time and its bands.
+
+This module does not know the catalog.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,16 @@ from holdfast.apps.raster.validation import bounds_4326, plain
 ID_CHARACTERS = 200
 DIGEST_CHARACTERS = 10
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.]*(/[A-Za-z0-9_.]+)+\.tif")
-"""Names of which a slash becomes a hyphen, and nothing else does."""
+"""Names without hyphens or special characters: replacing their slashes by hyphens cannot make two of them equal."""
 NO_TIME = (
-    "no time is known, and a catalog wants one: the file has no TIFFTAG_DATETIME. "
-    "Give datetime, or start_datetime and end_datetime"
+    "the file has no TIFFTAG_DATETIME, and a catalog needs a time. Set datetime, or start_datetime and end_datetime"
 )
 
 
 def item_id(name: str) -> str:
-    """`silver/x/cog.tif` is `silver-x-cog`: no slashes, for it becomes a file's name and a part of a URL.
+    """The id for a name: `silver/x/cog.tif` becomes `silver-x-cog`. It has no slashes because it is used in URLs.
 
-    No two names have one id: where other names have the same plain form, a digest of the name follows.
+    Different names have different ids: if another name could have the same plain form, a digest is appended.
     """
     plain_form = re.sub(r"[^A-Za-z0-9_.-]", "-", str(PurePosixPath(name).with_suffix("")))
     if _PLAIN.fullmatch(name) and len(plain_form) <= ID_CHARACTERS and not plain_form.endswith(".json"):
@@ -33,7 +35,7 @@ def item_id(name: str) -> str:
 
 
 def describe(seen: Any, crs: Any) -> dict[str, Any]:
-    """What can be told without reading a pixel."""
+    """The facts that are known without reading a pixel."""
     names = [name or f"band {number}" for number, name in enumerate(seen.descriptions, 1)]
     return {
         "bounds": list(seen.bounds),
@@ -48,7 +50,7 @@ def describe(seen: Any, crs: Any) -> dict[str, Any]:
 
 
 def time_of(dataset: Any) -> str | None:
-    """When a TIFF says that it was made, which is taken as UTC; None if it does not say, or says nonsense."""
+    """The time in a TIFF's header, read as UTC; None if it is missing or malformed."""
     try:
         stored = datetime.strptime(dataset.tags().get("TIFFTAG_DATETIME", ""), "%Y:%m:%d %H:%M:%S")  # noqa: DTZ007
     except ValueError:
@@ -57,10 +59,10 @@ def time_of(dataset: Any) -> str | None:
 
 
 def dated(
-    found: dict[str, Any], moment: str | None, start: str | None, end: str | None
+    facts: dict[str, Any], moment: str | None, start: str | None, end: str | None
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The facts with the time that was given instead of the file's own, and a warning if there is neither."""
-    given = {"datetime": moment, "start_datetime": start, "end_datetime": end}
-    if any(given.values()):
-        return found | given, ()
-    return found, () if found["datetime"] else (NO_TIME,)
+    """The facts with the caller's time instead of the file's own, and a warning if there is neither."""
+    times = {"datetime": moment, "start_datetime": start, "end_datetime": end}
+    if any(times.values()):
+        return facts | times, ()
+    return facts, () if facts["datetime"] else (NO_TIME,)

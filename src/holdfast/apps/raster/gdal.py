@@ -1,7 +1,7 @@
-"""The one door to GDAL: which files it may open, with which driver, and how large what they say of themselves may be.
+"""The only module that opens files with GDAL: it checks which files, with which driver, and how large they may be.
 
-A path comes from storage.py, never from a user, and the first bytes of the file choose its one driver. So a VRT, which
-may point anywhere, is not opened whatever it is called, and no name is ever read as one of GDAL's own.
+A path comes from storage.py, never from a user, and the file's first bytes determine the driver. So a VRT, which can
+refer to any file, is never opened, whatever its name; and no name is parsed by GDAL as a special path.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rasterio.windows import Window
 from holdfast import Permanent
 
 ERRORS = (RasterioError, CPLE_BaseError)
-"""What GDAL's refusals become in Python."""
+"""The exceptions that rasterio raises for errors of GDAL."""
 
 DRIVER_OF = {
     b"II*\0": "GTiff",
@@ -34,22 +34,22 @@ DRIVER_OF = {
     b"\0\0\0\x0cjP  \r\n\x87\n": "JP2OpenJPEG",
     b"\xff\x4f\xff\x51": "JP2OpenJPEG",
 }
-"""What a file of each allowed kind begins with. COG is no kind of its own: it is read as GTiff."""
+"""The first bytes of each allowed format. A COG is a GTiff."""
 
 PNG_END = b"\0\0\0\0IEND\xaeB`\x82"
 
 CONFIGURATION: dict[str, Any] = {
-    # What lies beside a file (.aux.xml, .ovr, .msk, .tfw) is not looked for: it could be anybody's.
+    # GDAL must not read files beside the raster (.aux.xml, .ovr, .msk, .tfw): anyone could have put them there.
     "GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR",
     "GDAL_PAM_ENABLED": False,
-    # No network: not for files, not for the grids of a projection.
+    # No network, neither for files nor for the grids of a projection.
     "CPL_VSIL_CURL_ALLOWED_EXTENSIONS": "{none}",
     "PROJ_NETWORK": "OFF",
-    # In bytes, little memory: blocks are read once, in order.
+    # Small caches (in bytes) are enough: blocks are read once, in order.
     "GDAL_CACHEMAX": 64 * 1024 * 1024,
     "GDAL_NUM_THREADS": "1",
     "GDAL_SWATH_SIZE": 16 * 1024 * 1024,
-    # An error while reading is an error, not a hole in the picture.
+    # A read error must fail, not leave empty pixels.
     "GTIFF_IGNORE_READ_ERRORS": False,
     "GDAL_JPEG_TO_RGB": True,
 }
@@ -57,15 +57,15 @@ CONFIGURATION: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a file may say of itself. A few bytes can promise any number of pixels."""
+    """Limits on the sizes that a file's header declares: a tiny file can declare billions of pixels."""
 
     pixels: int = 1 << 34
     bands: int = 4096
     decoded_bytes: int = 1 << 38
     block_bytes: int = 1 << 28
-    """A block is decoded as a whole: it is what must fit into memory."""
+    """A block is decoded as a whole, so it must fit into memory."""
     expansion: int = 20_000
-    """How many times the file's size it may decode to, once that is more than `small_bytes`."""
+    """The largest allowed ratio of decoded size to file size; rasters up to `small_bytes` are exempt."""
     small_bytes: int = 1 << 28
 
 
@@ -74,7 +74,7 @@ LIMITS = Limits()
 
 @contextmanager
 def confined() -> Iterator[None]:
-    """GDAL with our configuration, and its complaints about missing georeferences silenced: we look ourselves."""
+    """GDAL with our configuration, and without its warning about a missing georeference: validation gives its own."""
     with rasterio.Env(**CONFIGURATION), warnings.catch_warnings():
         warnings.simplefilter("ignore", NotGeoreferencedWarning)
         yield
@@ -82,7 +82,7 @@ def confined() -> Iterator[None]:
 
 @contextmanager
 def open_raster(path: Path, name: str, limits: Limits = LIMITS) -> Iterator[Any]:
-    """A dataset that may be read; whatever goes wrong with it inside the block is said in words about `name`."""
+    """Open a raster. Errors of GDAL inside the block become Permanent errors that mention `name`, not the path."""
     driver = driver_of(path, name)
     with confined():
         try:
@@ -91,25 +91,25 @@ def open_raster(path: Path, name: str, limits: Limits = LIMITS) -> Iterator[Any]
                 yield dataset
         except ERRORS as problem:
             raise Permanent(
-                f"{name} begins as {driver} but cannot be read: {reason(problem, path)}. Ask for the file again",
+                f"{name} begins as {driver} but cannot be read: {reason(problem, path)}. Get the file again",
                 code="RASTER_CORRUPTED",
             ) from None
 
 
 def driver_of(path: Path, name: str) -> str:
-    """The driver for the file's first bytes, whatever its name ends with."""
+    """The driver for the file's first bytes; its name does not matter."""
     with path.open("rb") as file:
         head = file.read(16)
     if not head:
-        raise Permanent(f"{name} is empty: it has no bytes at all", code="RASTER_CORRUPTED")
+        raise Permanent(f"{name} is empty: the file has no bytes", code="RASTER_CORRUPTED")
     for magic, driver in DRIVER_OF.items():
         if head.startswith(magic):
             if driver == "PNG" and not _ends_with(path, PNG_END):
-                # GDAL would read what is missing as noise, without a word.
-                raise Permanent(f"{name} is cut off: a PNG without its end", code="RASTER_CORRUPTED")
+                # GDAL would fill the missing part with noise, without an error.
+                raise Permanent(f"{name} is truncated: the end of the PNG is missing", code="RASTER_CORRUPTED")
             return driver
     kinds = ", ".join(sorted(set(DRIVER_OF.values())))
-    raise Permanent(f"{name} is not a raster of a kind that is taken ({kinds})", code="RASTER_UNSUPPORTED")
+    raise Permanent(f"{name} is not in a supported raster format ({kinds})", code="RASTER_UNSUPPORTED")
 
 
 def _ends_with(path: Path, ending: bytes) -> bool:
@@ -121,21 +121,23 @@ def _ends_with(path: Path, ending: bytes) -> bool:
 def check_limits(dataset: Any, file_bytes: int, name: str, limits: Limits) -> None:
     pixels = dataset.width * dataset.height
     decoded = decoded_bytes(dataset)
-    found = {
+    checks = {
         "pixels": (pixels, limits.pixels),
         "bands": (dataset.count, limits.bands),
         "bytes when decoded": (decoded, limits.decoded_bytes),
         "bytes in its largest block": (_block_bytes(dataset), limits.block_bytes),
     }
-    for what, (count, most) in found.items():
-        if count > most:
-            raise _too_large(name, f"{count:,} {what}, and at most {most:,} are taken")
+    for what, (count, limit) in checks.items():
+        if count > limit:
+            raise _too_large(name, f"{count:,} {what}, and the limit is {limit:,}")
     if decoded > limits.small_bytes and decoded > limits.expansion * file_bytes:
-        raise _too_large(name, f"{decoded:,} bytes when decoded, which a file of {file_bytes:,} bytes cannot have")
+        raise _too_large(
+            name, f"{decoded:,} bytes when decoded, which is not credible for {file_bytes:,} bytes of file"
+        )
 
 
 def _too_large(name: str, reason: str) -> Permanent:
-    return Permanent(f"{name} is refused: it says that it has {reason}", code="RASTER_TOO_LARGE")
+    return Permanent(f"{name} is refused: its header declares {reason}", code="RASTER_TOO_LARGE")
 
 
 def decoded_bytes(dataset: Any) -> int:
@@ -143,7 +145,7 @@ def decoded_bytes(dataset: Any) -> int:
 
 
 def _block_bytes(dataset: Any) -> int:
-    """Of a block as GDAL decodes it: with interleaved pixels, all bands at once."""
+    """The size of a block as GDAL decodes it: if pixels are interleaved, all bands at once."""
     sizes = [
         int(rows) * int(columns) * _item_bytes(dtype)
         for (rows, columns), dtype in zip(dataset.block_shapes, dataset.dtypes, strict=True)
@@ -153,12 +155,12 @@ def _block_bytes(dataset: Any) -> int:
 
 
 def _item_bytes(dtype: str) -> int:
-    # Complex integers are a type of GDAL's alone.
+    # numpy has no complex integers.
     return 4 if dtype == "complex_int16" else numpy.dtype(dtype).itemsize
 
 
 def windows(dataset: Any, budget_bytes: int = 16 * 1024 * 1024) -> Iterator[Any]:
-    """The whole raster in windows of whole blocks, each of about that many bytes in all bands."""
+    """The whole raster as windows of whole blocks, each about `budget_bytes` large in all bands."""
     rows, columns = dataset.block_shapes[0]
     pixels = max(1, budget_bytes // max(1, sum(_item_bytes(dtype) for dtype in dataset.dtypes)))
     wide = min(dataset.width, columns * max(1, pixels // (rows * columns)))
@@ -169,10 +171,10 @@ def windows(dataset: Any, budget_bytes: int = 16 * 1024 * 1024) -> Iterator[Any]
 
 
 def reason(problem: BaseException, path: Path) -> str:
-    """What GDAL says, with the useful part, which is in the cause, and without the path on this machine."""
-    told = [str(problem)]
+    """GDAL's message. Includes the exception's causes, which say more, and leaves out the path on this machine."""
+    messages = [str(problem)]
     while problem.__cause__ is not None:
         problem = problem.__cause__
-        told.insert(0, str(problem))
-    kept = [line for line in dict.fromkeys(told) if not line.startswith("Read failed. See previous")]
+        messages.insert(0, str(problem))
+    kept = [line for line in dict.fromkeys(messages) if not line.startswith("Read failed. See previous")]
     return "; ".join(kept).replace(str(path), path.name).rstrip(". ")[:500]

@@ -1,6 +1,6 @@
-"""The handlers of rasters. GDAL and its friends are imported when the first of them runs, not when this module is.
+"""The handlers of the raster app. GDAL is imported when the first handler runs, not with this module.
 
-Those that open a raster run in processes: GDAL reads what strangers have made, and may crash or hang on it.
+Handlers that open a raster run in their own process: GDAL reads files of unknown origin and may crash or hang on them.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ Tier = Literal["visualization", "analysis", "archive"]
 Resampling = Literal["nearest", "bilinear", "cubic", "cubic_spline", "lanczos", "average", "mode"]
 MEGABYTE = 1024 * 1024
 MEMORY_MB = 1024
-"""What an attempt may hold. Rasters may be larger: they are read block by block."""
+"""The memory limit of an attempt. Rasters may be larger: they are read block by block."""
 ATTEMPTS_PER_PROCESS = 500
-"""To load GDAL takes longer than many a raster does."""
+"""A process is used many times: loading GDAL takes longer than handling a small raster."""
 
 _STORES = bool(variable("RASTER_CONTAINERS"))
-"""Whether the operator says that containers lie in stores."""
+"""Whether the operator has put containers into object stores."""
 _KEYS_OF_STORES = ("AWS_*", "AZURE_*", "GOOGLE_*", "IDENTITY_*", "MSI_*", "*_PROXY", "*_proxy")
 
 opening_rasters = partial(
     handler,
     isolation="process",
     memory_mb=MEMORY_MB,
-    # Both only where they are needed.
+    # The network and the stores' credentials are granted only if a container is in an object store.
     network=_STORES,
     environment=(*storage.VARIABLES, *(_KEYS_OF_STORES if _STORES else ())),
     attempts_per_process=ATTEMPTS_PER_PROCESS,
 )
-"""A handler that opens rasters: in a process without a network, and without the worker's keys."""
+"""Decorates a handler that opens rasters: its own process, by default without a network and credentials."""
 
 
 @handler("raster.blob_to_mount")
@@ -46,15 +46,15 @@ def blob_to_mount(
     *,
     ctx: Context,
 ) -> dict[str, Any] | None:
-    """Copy a file into storage, by default into `scratch/JOB/`; a next attempt goes on where this one ended."""
-    found = sources.source_of(source)
-    name = target or f"{sweeping.scratch_of(ctx.job_id)}/{_file_name(found.label)}"
-    copying = mount.Copy(found, storage.writable(name), max_mb * MEGABYTE, ctx)
+    """Copy a file into storage, by default into `scratch/JOB/`. The next attempt continues where this one ended."""
+    origin = sources.source_of(source)
+    name = target or f"{sweeping.scratch_of(ctx.job_id)}/{_file_name(origin.label)}"
+    copying = mount.Copy(origin, storage.writable(name), max_mb * MEGABYTE, ctx)
     if not copying.run(int(checkpoint_mb * MEGABYTE), expected_sha256):
         return None
     return {
         "path": name,
-        "source": found.label,
+        "source": origin.label,
         "bytes": copying.copied,
         "size_mb": round(copying.copied / MEGABYTE, 3),
         "sha256": copying.sha256,
@@ -64,23 +64,23 @@ def blob_to_mount(
 
 @handler("raster.remove_scratch")
 def remove_scratch(*, ctx: Context) -> dict[str, Any]:
-    """Remove what `raster.blob_to_mount` has copied into `scratch/JOB/` for this job."""
+    """Remove the files that `raster.blob_to_mount` copied into `scratch/JOB/` for this job."""
     removed = sweeping.remove_scratch(ctx.job_id)
     return {"files": removed.files, "bytes": removed.bytes}
 
 
 @opening_rasters("raster.validate")
 def validate(path: str, source_crs: str | None = None, *, ctx: Context) -> Result | None:
-    """Tell what a raster is. Every block is read; what can be helped is a warning, what cannot an error."""
+    """Read every block of a raster and describe it. Problems that can be worked around become warnings."""
     _need_geo()
     from holdfast.apps.raster import validation
 
-    def look(done: int, total: int) -> bool:
+    def may_continue(done: int, total: int) -> bool:
         ctx.progress(done, total, "windows read")
         return not ctx.cancelled
 
-    found = validation.validate(storage.readable(path), path, source_crs, look)
-    return None if found is None else Result(found, warnings=tuple(found["warnings"]))
+    description = validation.validate(storage.readable(path), path, source_crs, may_continue)
+    return None if description is None else Result(description, warnings=tuple(description["warnings"]))
 
 
 @opening_rasters("raster.create_cog")
@@ -99,9 +99,9 @@ def create_cog(
     *,
     ctx: Context,
 ) -> Result:
-    """Make a Cloud-Optimized GeoTIFF of a raster, reprojected if a CRS is given.
+    """Make a Cloud-Optimized GeoTIFF of a raster, reprojected if `crs` is set.
 
-    The output has the facts that a catalog needs; of when it is, the file says unless `datetime` or an interval does.
+    The output has the facts that a catalog needs. The time is `datetime` or the interval; without them, the file's own.
     """
     _need_geo()
     from holdfast.apps.raster import cog, facts, tiles
@@ -125,7 +125,7 @@ def generate_tiling_scheme(
     crs: str | None = None,
     source_crs: str | None = None,
 ) -> dict[str, Any]:
-    """Cut a raster, or its reprojection, into windows; one of the two sizes may be given."""
+    """Cut a raster, or its reprojection, into windows. At most one of the two sizes may be set."""
     _need_geo()
     from holdfast.apps.raster import cog, tiles
 
@@ -153,7 +153,7 @@ def process_tile(
     *,
     ctx: Context,
 ) -> Result:
-    """Make a COG of one tile of a scheme, in the folder `target`; `tile_index` says under which number."""
+    """Make a COG of one tile of a scheme, in the folder `target`. `tile_index` numbers the file."""
     _need_geo()
     from holdfast.apps.raster import cog, facts, tiles
 
@@ -181,7 +181,7 @@ def process_tile_batch(
     *,
     ctx: Context,
 ) -> Result | None:
-    """Make COGs of several tiles, with a checkpoint after each: a next attempt skips those that lie there."""
+    """Make COGs of several tiles, with a checkpoint after each. The next attempt skips the finished ones."""
     _need_geo()
     from holdfast.apps.raster import cog, facts
     from holdfast.apps.raster.tiles import is_finished, write_tile
@@ -198,10 +198,10 @@ def process_tile_batch(
             finished[done["index"]] = done
             ctx.checkpoint("tile", {"finished": list(finished.values())})
             ctx.progress(len(finished), len(tiles), "tiles")
-    told = [facts.dated(finished[tile["index"]], datetime, start_datetime, end_datetime) for tile in tiles]
+    dated = [facts.dated(finished[tile["index"]], datetime, start_datetime, end_datetime) for tile in tiles]
     return Result(
-        {"results": [output for output, _ in told], "count": len(told), "resumed_with": skipped},
-        warnings=tuple(dict.fromkeys(warning for _, warnings in told for warning in warnings)),
+        {"results": [output for output, _ in dated], "count": len(dated), "resumed_with": skipped},
+        warnings=tuple(dict.fromkeys(warning for _, warnings in dated for warning in warnings)),
         deliverables={"cogs": target},
     )
 
@@ -213,11 +213,11 @@ def _need_geo() -> None:
         import rio_cogeo  # noqa: F401
     except ModuleNotFoundError as missing:
         raise Permanent(
-            f"Rasters need the library {missing.name}. Install what they need with: pip install 'holdfast[geo]'",
+            f"Raster handlers need the library {missing.name}. Install it with: pip install 'holdfast[geo]'",
             code="EXTRA_MISSING",
         ) from None
 
 
 def _file_name(label: str) -> str:
-    """The last part of a source's name, as storage takes it."""
+    """The last part of a source's name, as a file name that storage accepts."""
     return label.rstrip("/").rpartition("/")[2].lstrip(".") or "file"

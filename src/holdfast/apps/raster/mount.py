@@ -1,4 +1,4 @@
-"""A copy that survives its death: checkpoints say how much is there, and the next attempt verifies it and goes on."""
+"""Copies a file with checkpoints: after a crash the next attempt verifies the copied part and continues from there."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ class Copy:
         self.resumed_from = 0
 
     def run(self, every_bytes: int, expected_sha256: str | None) -> bool:
-        """Whether it is complete; False: it was asked to stop, and has saved how far it is."""
-        if self._is_there(expected_sha256):
+        """Copy; True when complete, False when asked to stop, after saving a checkpoint."""
+        if self._is_done_already(expected_sha256):
             return True
         with self._part.open("r+b" if self._part.exists() else "w+b") as out:
             if not self._fill(out, every_bytes):
                 return False
             self.sha256 = self._digest.hexdigest()
             self._verify(expected_sha256)
-            # Whoever has lost its lease hears it here, before anything becomes visible.
+            # An attempt that has lost its lease fails here, before the file becomes visible.
             self._ctx.checkpoint(COMPLETE, {"bytes": self.copied, "sha256": self.sha256})
             if os.fstat(out.fileno()).st_size != self.copied:
                 raise Transient(f"{self._source.label}: another attempt is writing this copy", code="SOURCE_CHANGED")
         settle(self._part, self._target)
         return True
 
-    def _is_there(self, expected_sha256: str | None) -> bool:
-        """Whether an earlier attempt, or an earlier job, has finished this very copy."""
+    def _is_done_already(self, expected_sha256: str | None) -> bool:
+        """Whether an earlier attempt or an earlier job has already completed this copy."""
         saved = self._saved(COMPLETE)
         wanted = saved["sha256"] if saved else expected_sha256 and expected_sha256.lower()
         if wanted is None:
@@ -54,7 +54,7 @@ class Copy:
         if not _has_hash(fetched(self._target), wanted):
             if saved is None or not _has_hash(self._part, wanted):
                 return False
-            # It died between its last checkpoint and the rename.
+            # The earlier attempt died between its last checkpoint and the rename.
             settle(self._part, self._target)
         self.copied = self.resumed_from = self._target.stat().st_size
         self.sha256 = wanted
@@ -71,13 +71,13 @@ class Copy:
             self.copied = self.resumed_from = saved["bytes"]
         with self._source.read(self.copied) as reading:
             if not self.copied or saved is None or reading.version == saved["version"]:
-                return self._take(reading, out, every_bytes)
-        # The source is no longer what the first part was copied from.
+                return self._append(reading, out, every_bytes)
+        # The source has changed since the first part was copied: start from the beginning.
         self.copied, self.resumed_from, self._digest = 0, 0, hashlib.sha256()
         with self._source.read(0) as reading:
-            return self._take(reading, out, every_bytes)
+            return self._append(reading, out, every_bytes)
 
-    def _take(self, reading: Reading, out: BinaryIO, every_bytes: int) -> bool:
+    def _append(self, reading: Reading, out: BinaryIO, every_bytes: int) -> bool:
         self._refuse_too_large(reading.size or 0)
         out.truncate(self.copied)
         out.seek(self.copied)
@@ -103,7 +103,7 @@ class Copy:
         return True
 
     def _has_prefix(self, out: BinaryIO, saved: dict[str, Any]) -> bool:
-        """Whether what the checkpoint speaks of is what lies there; then the hash goes on from it."""
+        """Whether the file begins with the bytes that the checkpoint recorded; if so, continues their hash."""
         digest, left = hashlib.sha256(), int(saved["bytes"])
         out.seek(0)
         while left and (chunk := out.read(min(CHUNK_BYTES, left))):
@@ -123,7 +123,7 @@ class Copy:
         if size > self._max_bytes:
             self._part.unlink(missing_ok=True)
             raise Permanent(
-                f"{self._source.label} has more than the {self._max_bytes} bytes that are taken. Raise max_mb",
+                f"{self._source.label} has more than {self._max_bytes} bytes, the limit for a copy. Raise max_mb",
                 code="RASTER_TOO_LARGE",
             )
 
@@ -131,7 +131,7 @@ class Copy:
         if expected_sha256 is not None and self.sha256 != expected_sha256.lower():
             self._part.unlink(missing_ok=True)
             raise Permanent(
-                f"{self._source.label} is not what was expected: its sha256 is {self.sha256}, not {expected_sha256}",
+                f"{self._source.label} has the wrong checksum: its sha256 is {self.sha256}, expected {expected_sha256}",
                 code="CHECKSUM_MISMATCH",
             )
 

@@ -1,8 +1,8 @@
-"""Object stores, by address: s3://BUCKET/…, gs://BUCKET/…, az://CONTAINER/…; with the worker's own credentials.
+"""Reads and writes object stores with the worker's credentials: s3://BUCKET/…, gs://BUCKET/…, az://CONTAINER/….
 
-On Azure these never go with an object's data: each object is read, or written, by a SAS of its own, made for that one
-object, that one direction and a quarter of an hour. With an identity of Microsoft Entra it is a user delegation SAS. It
-lives in memory alone: nothing returns, prints or stores it.
+On Azure, requests for an object's data never carry these credentials. Each read or write uses its own SAS, which is
+valid for that object, that direction and fifteen minutes (with a Microsoft Entra identity, a user delegation SAS). The
+SAS is kept in memory only: nothing returns, prints or stores it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ CHUNK_BYTES = 1024 * 1024
 PART_BYTES = 8 * 1024 * 1024
 GRANT = timedelta(minutes=15)
 PATIENCE = {"max_retries": 3, "retry_timeout": timedelta(seconds=60)}
-"""Within one attempt; the task's own retries come after it."""
+"""Retries of a request within one attempt. The task's own retries come on top."""
 _QUERY = re.compile(r"(?<=[\w/.=-])\?[^\s'\"<>]+")
 _REFUSED = re.compile(r"status code: 40[13]\b")
 _USER = re.compile(r"(?<=://)[^/@\s]+@")
 
 
 class Object(NamedTuple):
-    """An object from some offset on; the version changes when the object does, the size is that of all of it."""
+    """An object's bytes from an offset on. `version` changes with the object; `size` is its full size."""
 
     size: int
     version: str
@@ -37,7 +37,7 @@ class Object(NamedTuple):
 
 
 class Bucket:
-    """A bucket, or what of it lies below a prefix. The label may be shown to anybody."""
+    """A bucket, or a folder of one. The label has no secrets: anybody may see it."""
 
     def __init__(self, address: str) -> None:
         parts = urlsplit(address)
@@ -61,13 +61,13 @@ class Bucket:
     def get(self, key: str, offset: int = 0) -> Object:
         options = {"range": {"offset": offset}} if offset else None
         try:
-            found = self._library.get(self._granted("GET", key), self._path(key), options=options)
+            answer = self._library.get(self._granted("GET", key), self._path(key), options=options)
         except Exception as problem:
             raise self._failure(problem, key) from None
-        return Object(found.meta["size"], _version(found.meta), self._chunks(found, key))
+        return Object(answer.meta["size"], _version(answer.meta), self._chunks(answer, key))
 
     def version(self, key: str) -> str | None:
-        """That of the object as it is now; None where there is none."""
+        """The current version of an object; None if there is no such object."""
         try:
             return _version(self._library.head(self._granted("GET", key), self._path(key)))
         except FileNotFoundError:
@@ -76,7 +76,7 @@ class Bucket:
             raise self._failure(problem, key) from None
 
     def put(self, key: str, file: Path) -> str:
-        """Send a file, in parts where it is large; nobody sees the object before its last byte is there."""
+        """Upload a file, in parts if it is large. The object appears when the upload is complete."""
         try:
             store = self._granted("PUT", key)
             return _version(self._library.put(store, self._path(key), file, chunk_size=PART_BYTES))
@@ -84,22 +84,22 @@ class Bucket:
             raise self._failure(problem, key) from None
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """Every object below a folder, by its path from there."""
-        below = self._path(folder)
+        """The size of every object below a folder, by relative path."""
+        prefix = self._path(folder)
         try:
-            pages = self._library.list(self._store, prefix=below)
-            found = {one["path"]: one["size"] for page in pages for one in page}
+            pages = self._library.list(self._store, prefix=prefix)
+            sizes = {entry["path"]: entry["size"] for page in pages for entry in page}
         except Exception as problem:
             raise self._failure(problem, folder) from None
-        return {path.removeprefix(below).lstrip("/"): size for path, size in found.items()}
+        return {path.removeprefix(prefix).lstrip("/"): size for path, size in sizes.items()}
 
     def remove(self, folder: str) -> None:
-        """Every object below a folder."""
+        """Remove every object below a folder."""
         while names := self.sizes(folder):
             try:
                 self._library.delete(self._store, [self._path(f"{folder}/{name}") for name in names])
             except FileNotFoundError:
-                # Somebody else removes them too: look again for what is left.
+                # Another process removes objects at the same time: list again.
                 continue
             except Exception as problem:
                 raise self._failure(problem, folder) from None
@@ -107,13 +107,13 @@ class Bucket:
     def _open(self, sas: str | None = None) -> Any:
         from obstore import store
 
-        given: Any = {"retry_config": PATIENCE}
+        options: Any = {"retry_config": PATIENCE}
         if sas is not None:
-            given["credential_provider"] = lambda: {"sas_token": sas, "expires_at": None}
-        return store.from_url(self._root, **given)
+            options["credential_provider"] = lambda: {"sas_token": sas, "expires_at": None}
+        return store.from_url(self._root, **options)
 
     def _granted(self, method: str, key: str) -> Any:
-        """The store for this one object."""
+        """The store for this one object; on Azure with a SAS for it alone."""
         if not self._grants:
             return self._store
         return self._open(urlsplit(self._library.sign(self._store, method, self._path(key), GRANT)).query)
@@ -121,9 +121,9 @@ class Bucket:
     def _path(self, key: str) -> str:
         return f"{self._prefix}/{key}" if self._prefix else key
 
-    def _chunks(self, found: Any, key: str) -> Iterator[bytes]:
+    def _chunks(self, answer: Any, key: str) -> Iterator[bytes]:
         try:
-            for chunk in found.stream(min_chunk_size=CHUNK_BYTES):
+            for chunk in answer.stream(min_chunk_size=CHUNK_BYTES):
                 yield bytes(chunk)
         except Exception as problem:
             raise self._failure(problem, key) from None
@@ -134,29 +134,29 @@ class Bucket:
         name = f"{self.label.rstrip('/')}/{key}"
         if isinstance(problem, FileNotFoundError):
             return Permanent(f"There is no object {name}", code="SOURCE_NOT_FOUND")
-        # A listing that is refused comes without a type of its own.
+        # The library has no exception type for a listing that is refused.
         is_refused = isinstance(problem, PermissionDeniedError | UnauthenticatedError) or _REFUSED.search(str(problem))
         if is_refused:
-            return Permanent(f"{name} is not open to the worker's credentials", code="SOURCE_FORBIDDEN")
-        told = scrubbed(str(problem).partition("\n")[0])
-        return Transient(f"{name} cannot be reached: {told}", code="SOURCE_UNAVAILABLE")
+            return Permanent(f"The worker's credentials do not allow access to {name}", code="SOURCE_FORBIDDEN")
+        reason = scrubbed(str(problem).partition("\n")[0])
+        return Transient(f"{name} cannot be reached: {reason}", code="SOURCE_UNAVAILABLE")
 
 
 def shown(address: str) -> str:
-    """Scheme, host and path of an address, nothing else: its query may be a signature."""
+    """The scheme, host and path of an address. The rest is left out: its query may be a signature."""
     parts = urlsplit(address)
     return f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
 
 
 def scrubbed(problem: object) -> str:
-    """What an error says, without queries and user names of addresses in it."""
+    """An error's text without the queries and user names of the addresses in it."""
     return _USER.sub("", _QUERY.sub("?…", str(problem)))[:500]
 
 
 def _has_sas() -> bool:
-    """Whether the operator has given the worker a SAS, or nothing: neither can make another."""
+    """Whether the worker has only a SAS or no credentials at all: from neither it can make another SAS."""
     return is_set("AZURE_STORAGE_SAS_KEY", "AZURE_STORAGE_SAS_TOKEN", "AZURE_SKIP_SIGNATURE")
 
 
-def _version(told: Any) -> str:
-    return str(told["e_tag"] or told.get("version") or told.get("size"))
+def _version(metadata: Any) -> str:
+    return str(metadata["e_tag"] or metadata.get("version") or metadata.get("size"))

@@ -1,8 +1,8 @@
-"""Where bytes come from: files in storage, https addresses, object stores. Each can go on in the middle.
+"""The sources of a copy: files in storage, https addresses, object stores. Each can be read from any offset.
 
-What is read from a network is said by the operator, not by whoever submits a job: an https address must have public
-addresses only, and an object store, which is read with the worker's own credentials, must be named in
-HOLDFAST_RASTER_SOURCES. Of an address only host and path are ever shown: its query may be a signature.
+The operator, not the person who submits a job, decides what may be read from a network. An https host must have public
+IP addresses only. An object store is read with the worker's credentials, so the operator must list it in
+HOLDFAST_RASTER_SOURCES. Messages show only the host and path of an address: its query may be a signature.
 """
 
 from __future__ import annotations
@@ -27,20 +27,23 @@ from holdfast.extend.settings import variable
 TIMEOUT_SECONDS = 60.0
 LONGEST_ADDRESS = 8000
 _PROVIDERS = frozenset({ipaddress.ip_address("168.63.129.16")})
-"""Public by its number, and a service of the machine's own cloud in truth."""
+"""Addresses in public ranges that are in fact internal services of a cloud (here: Azure)."""
 _CARRIERS = (
     (ipaddress.IPv6Network("64:ff9b::/96"), 0),
     (ipaddress.IPv6Network("::ffff:0:0/96"), 0),
     (ipaddress.IPv6Network("::/96"), 0),
     (ipaddress.IPv6Network("2002::/16"), 80),
 )
-"""Networks of which an address has one of IPv4 in it, so many bits from its end: NAT64, mapped, compatible, 6to4."""
+"""IPv6 networks whose addresses contain an IPv4 address, and by how many bits to shift it out.
+
+NAT64, IPv4-mapped, IPv4-compatible, 6to4.
+"""
 MAX_REDIRECTS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Bytes from some offset on; `version` changes when the source does, `size` is that of all of it."""
+    """The bytes of a source from an offset on. `version` changes with the source; `size` is its full size."""
 
     size: int | None
     version: str
@@ -48,7 +51,7 @@ class Reading:
 
 
 class Source(Protocol):
-    """Something to be copied. The label may be shown to anybody."""
+    """Something that can be copied. The label has no secrets: anybody may see it."""
 
     label: str
 
@@ -56,7 +59,7 @@ class Source(Protocol):
 
 
 def source_of(name: str) -> Source:
-    """What a name or an address means; refused where it is nothing that may be read."""
+    """The source for a name or an address; raises Permanent if it must not be read."""
     if "://" not in name:
         return _File(name, readable(name))
     parts = _split(name)
@@ -71,26 +74,27 @@ def source_of(name: str) -> Source:
 
 
 def _split(address: str) -> SplitResult:
-    """The parts of an address; one that cannot be understood will never be."""
+    """The parts of an address; raises Permanent if it is malformed."""
     try:
         parts = urlsplit(address)
         if parts.scheme in ("http", "https"):
-            # Each is looked at only now: a port that is no number, a host with a part that is empty or too long.
+            # urlsplit checks these lazily: a port that is no number, a host label that is empty or too long.
             _ = parts.port, (parts.hostname or "").encode("idna")
     except ValueError:
-        raise Permanent("The source is refused: it is no address that can be understood", "SOURCE_REFUSED") from None
-    asked = f"{parts.path}{parts.query}" if parts.scheme in ("http", "https") else ""
-    if len(address) > LONGEST_ADDRESS or not address.isprintable() or " " in asked or not asked.isascii():
+        raise Permanent("The source is refused: its address is malformed", "SOURCE_REFUSED") from None
+    request_target = f"{parts.path}{parts.query}" if parts.scheme in ("http", "https") else ""
+    is_encoded = " " not in request_target and request_target.isascii()
+    if len(address) > LONGEST_ADDRESS or not address.isprintable() or not is_encoded:
         raise Permanent(
-            f"The source {shown(address)[:200]!r} is refused: it is too long, or has characters that no address has. "
-            "Percent-encode them",
+            f"The source {shown(address)[:200]!r} is refused: it is longer than {LONGEST_ADDRESS:,} characters, or has"
+            " characters that must be percent-encoded",
             code="SOURCE_REFUSED",
         )
     return parts
 
 
 def _is_named(address: str) -> bool:
-    """Whether the operator has named this place; a prefix ends where a folder does."""
+    """Whether HOLDFAST_RASTER_SOURCES lists this address or a folder above it."""
     prefixes = variable("RASTER_SOURCES").split()
     if ".." in urlsplit(address).path.split("/"):
         return False
@@ -105,10 +109,10 @@ class _File:
     @contextmanager
     def read(self, offset: int) -> Iterator[Reading]:
         with self._path.open("rb") as file:
-            found = os.fstat(file.fileno())
+            status = os.fstat(file.fileno())
             file.seek(offset)
             chunks = iter(lambda: file.read(CHUNK_BYTES), b"")
-            yield Reading(found.st_size, f"{found.st_size}-{found.st_mtime_ns}", chunks)
+            yield Reading(status.st_size, f"{status.st_size}-{status.st_mtime_ns}", chunks)
 
 
 class _Object:
@@ -117,7 +121,7 @@ class _Object:
         if not _is_named(address):
             raise Permanent(
                 f"The source {self.label} is refused: the operator has not allowed it. "
-                "Name the bucket in HOLDFAST_RASTER_SOURCES of the workers, such as: s3://BUCKET/",
+                "Add the bucket to HOLDFAST_RASTER_SOURCES of the workers, such as: s3://BUCKET/",
                 code="SOURCE_REFUSED",
             )
         parts = urlsplit(address)
@@ -144,7 +148,7 @@ class _Web:
         with answer:
             size = _size(answer)
             version = answer.headers.get("ETag") or answer.headers.get("Last-Modified") or str(size)
-            # A server that knows no ranges begins at the beginning.
+            # A server without support for ranges sends the whole file.
             skip = 0 if answer.status == 206 else offset
             yield Reading(size, version, self._chunks(answer, skip))
 
@@ -159,13 +163,13 @@ class _Web:
             answer.close()
             address = _joined(address, location)
             self._check(address)
-        raise Permanent(f"{self.label} leads from one address to the next", code="SOURCE_REFUSED")
+        raise Permanent(f"{self.label} redirects more than {MAX_REDIRECTS} times", code="SOURCE_REFUSED")
 
     def _check(self, address: str) -> None:
         if _split(address).scheme != "https" and not _is_named(address):
             raise Permanent(
                 f"The source {shown(address)} is refused: it is not https. "
-                "An operator can allow it by naming it in HOLDFAST_RASTER_SOURCES",
+                "An operator can allow it in HOLDFAST_RASTER_SOURCES",
                 code="SOURCE_REFUSED",
             )
 
@@ -184,21 +188,21 @@ class _Web:
     def _refuse_failures(self, answer: http.client.HTTPResponse) -> None:
         if answer.status in (200, 206):
             return
-        told = f"{self.label} answers {answer.status} {answer.reason}"
+        message = f"{self.label} answers {answer.status} {answer.reason}"
         answer.close()
         if answer.status in (404, 410):
-            raise Permanent(told, code="SOURCE_NOT_FOUND")
+            raise Permanent(message, code="SOURCE_NOT_FOUND")
         if answer.status in (408, 425, 429) or answer.status >= 500:
             pause = answer.headers.get("Retry-After") or ""
             if pause.isdigit():
-                raise RetryAfter(min(int(pause), 3600), told, code="SOURCE_UNAVAILABLE")
-            raise Transient(told, code="SOURCE_UNAVAILABLE")
-        raise Permanent(told, code="SOURCE_FORBIDDEN")
+                raise RetryAfter(min(int(pause), 3600), message, code="SOURCE_UNAVAILABLE")
+            raise Transient(message, code="SOURCE_UNAVAILABLE")
+        raise Permanent(message, code="SOURCE_FORBIDDEN")
 
     def _chunks(self, answer: http.client.HTTPResponse, skip: int) -> Iterator[bytes]:
         try:
-            while skip and (passed := answer.read(min(CHUNK_BYTES, skip))):
-                skip -= len(passed)
+            while skip and (skipped := answer.read(min(CHUNK_BYTES, skip))):
+                skip -= len(skipped)
             while chunk := answer.read(CHUNK_BYTES):
                 yield chunk
         except (OSError, http.client.HTTPException) as problem:
@@ -214,7 +218,7 @@ def _joined(address: str, location: str) -> str:
     try:
         return urljoin(address, location)
     except ValueError:
-        # What it leads to is looked at as any address is.
+        # The caller checks the location like any address, and refuses it there.
         return location
 
 
@@ -226,30 +230,30 @@ def _size(answer: http.client.HTTPResponse) -> int | None:
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address is one of the public network; one that carries another one is what that is."""
-    found = ipaddress.ip_address(address.partition("%")[0])
-    if found in _PROVIDERS or found.is_multicast or not found.is_global:
+    """Whether an IP address is public. An IPv6 address that contains an IPv4 address counts as that one."""
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    if ip in _PROVIDERS or ip.is_multicast or not ip.is_global:
         return False
-    if isinstance(found, ipaddress.IPv4Address):
+    if isinstance(ip, ipaddress.IPv4Address):
         return True
-    carried = next((shift for network, shift in _CARRIERS if found in network), None)
-    if carried is not None:
-        return is_public(str(ipaddress.IPv4Address(int(found) >> carried & 0xFFFFFFFF)))
-    return not found.is_site_local
+    shift = next((shift for network, shift in _CARRIERS if ip in network), None)
+    if shift is not None:
+        return is_public(str(ipaddress.IPv4Address(int(ip) >> shift & 0xFFFFFFFF)))
+    return not ip.is_site_local
 
 
 def _connect(parts: SplitResult, trusted: bool) -> http.client.HTTPConnection:
-    """A connection to an address that was looked at: asking for the name twice could give two answers."""
+    """Connect to the very IP address that was checked: a second DNS lookup could give another one."""
     host = parts.hostname or ""
     port = parts.port or (443 if parts.scheme == "https" else 80)
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    if not trusted and not all(is_public(str(one[4][0])) for one in found):
+    addresses = [str(info[4][0]) for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    if not trusted and not all(map(is_public, addresses)):
         raise Permanent(
             f"The source {parts.scheme}://{host} is refused: it is not a public address. "
-            "An operator can allow it by naming it in HOLDFAST_RASTER_SOURCES",
+            "An operator can allow it in HOLDFAST_RASTER_SOURCES",
             code="SOURCE_REFUSED",
         )
-    connected = socket.create_connection((str(found[0][4][0]), port), timeout=TIMEOUT_SECONDS)
+    connected = socket.create_connection((addresses[0], port), timeout=TIMEOUT_SECONDS)
     if parts.scheme != "https":
         connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
         connection.sock = connected

@@ -1,11 +1,11 @@
-"""Where files lie: names as users give them become paths below allowed roots, and nothing half-written is visible.
+"""Turns the names that users write into paths below allowed folders, and hides files that are not yet complete.
 
-`container/blob` is a file below HOLDFAST_HOME/storage. An absolute path may be read where it lies below one of the
-folders in HOLDFAST_RASTER_ROOTS. Whatever would lead out of them is refused. It knows nothing of rasters.
+`container/blob` is a file below HOLDFAST_HOME/storage. An absolute path can only be read, and only below one of the
+folders in HOLDFAST_RASTER_ROOTS. A name that leads out of these folders is refused. Nothing here depends on rasters.
 
-A container may lie in an object store: HOLDFAST_RASTER_CONTAINERS is NAME=ADDRESS, several with spaces between them.
-Its folder is then this machine's copy: what is read is fetched first, unless it is there as it is now, and what is
-written is in the store before it is seen here.
+A container can be in an object store: HOLDFAST_RASTER_CONTAINERS lists NAME=ADDRESS pairs, separated by spaces. Its
+folder is then this machine's cache. A read first downloads the object, unless the cached copy is current. A write
+uploads the file before it becomes visible here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from holdfast.apps.raster.objects import SCHEMES, Bucket
 from holdfast.extend.settings import home, variable
 
 VARIABLES = ("HOLDFAST_HOME", "HOLDFAST_RASTER_ROOTS", "HOLDFAST_RASTER_CONTAINERS")
-"""What says where files lie: a handler in a process of its own that opens them declares these."""
+"""The variables that say where files are. A handler with its own process must declare them to open files."""
 HASH_BYTES = 4 * 1024 * 1024
 LONGEST_NAME_BYTES = 200
 SHORT_NAME_BYTES = 60
@@ -47,60 +47,60 @@ def readable_roots() -> list[Path]:
 
 
 def place(name: str) -> Path:
-    """The file or folder of a container that a name means, whether it is there or not."""
+    """The path in a container that a name stands for, whether it exists or not."""
     return _checked(name, storage() / _relative(name), [storage()])
 
 
 def readable(name: str) -> Path:
-    """The file that a name means; refused where it is none, or none that may be read."""
+    """The existing file that a name stands for; raises Permanent if it is missing or must not be read."""
     is_absolute = name.startswith("/")
     path = _checked(name, Path(name), readable_roots()) if is_absolute else fetched(place(name))
     if not path.is_file():
         raise Permanent(
-            f"There is no file '{name}'. A name is CONTAINER/BLOB: a file below HOLDFAST_HOME/storage,"
-            " or an object where the container lies in a store. Scratch goes when its job is done:"
-            " to go on from it, run the node again that has copied it",
+            f"There is no file '{name}'. A name is CONTAINER/BLOB: a file below HOLDFAST_HOME/storage, or an object"
+            " if the container is in an object store. Scratch files are removed when their job is done:"
+            " to get one back, run the node that copied it again",
             code="FILE_NOT_FOUND",
         )
     return path
 
 
 def writable(name: str) -> Path:
-    """The place that a name means, to be written: always in a container, whose folders are made."""
+    """The path in a container to write a name to. Creates the missing folders."""
     if name.startswith("/"):
-        raise _refused(name, "files are written into containers; name it CONTAINER/BLOB")
+        raise _refused(name, "files are written into containers. Use CONTAINER/BLOB")
     path = storage() / _relative(name)
     if len(os.fsencode(path.name)) > LONGEST_NAME_BYTES:
-        raise _refused(name, f"the name of a file may have {LONGEST_NAME_BYTES} bytes: drafts of it have longer ones")
+        raise _refused(name, f"a file name must not be longer than {LONGEST_NAME_BYTES} bytes")
     _checked(name, path.parent, [storage()])
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Only now every folder is there, and a link among them cannot hide.
+    # Checked again: now that every folder exists, a symbolic link among them is followed.
     return _checked(name, path.parent, [storage()]) / path.name
 
 
 def _relative(name: str) -> PurePosixPath:
     parts = name.split("/")
     if "\\" in name or any(unicodedata.category(character) == "Cc" for character in name):
-        raise _refused(name, "it has characters that no file name should have")
+        raise _refused(name, "it has control characters or backslashes")
     if any(part in ("", ".", "..") or part.startswith(".") for part in parts):
-        raise _refused(name, "no part of it may be empty or begin with a dot")
+        raise _refused(name, "no part between slashes may be empty or begin with a dot")
     if len(parts) < 2 or not _CONTAINER.fullmatch(parts[0]):
-        raise _refused(name, "it must be CONTAINER/BLOB, where a container has letters, digits, '.', '_' and '-'")
+        raise _refused(name, "it must be CONTAINER/BLOB; a container's name has letters, digits, '.', '_' and '-'")
     return PurePosixPath(*parts)
 
 
 def _checked(name: str, path: Path, roots: list[Path]) -> Path:
-    """What a path really means, links followed, must lie below a root."""
+    """The path with its symbolic links resolved; refused if it is not below one of the roots."""
     try:
         resolved = path.resolve()
         resolved.exists()
     except (OSError, RuntimeError, ValueError) as problem:
         if isinstance(problem, OSError) and problem.errno not in (errno.ENAMETOOLONG, errno.ELOOP):
             raise
-        raise _refused(name, "no file can be found by it: it is too long, or its links lead in a circle") from None
+        raise _refused(name, "it is too long, or its symbolic links form a circle") from None
     if not any(resolved.is_relative_to(root) for root in roots):
         raise _refused(
-            name, "it leads out of the folders that may be used (storage, and HOLDFAST_RASTER_ROOTS to read)"
+            name, "it leads out of the allowed folders (storage, and for reading also HOLDFAST_RASTER_ROOTS)"
         )
     return resolved
 
@@ -110,12 +110,12 @@ def _refused(name: str, reason: str) -> Permanent:
 
 
 def part_of(target: Path, ctx: Context) -> Path:
-    """A hidden name beside the target, the same for every attempt of this task."""
+    """A hidden path beside the target, the same for every attempt of this task."""
     return target.with_name(f".{_short(target.name)}.{_task(ctx)}.part")
 
 
 def _short(name: str) -> str:
-    """A name to which more can be added, and it still is one."""
+    """A short form of a file name, so that prefixes and suffixes fit into the file system's limit."""
     if len(os.fsencode(name)) <= SHORT_NAME_BYTES:
         return name
     return hashlib.sha256(os.fsencode(name)).hexdigest()[:SHORT_NAME_BYTES]
@@ -123,10 +123,10 @@ def _short(name: str) -> str:
 
 @contextmanager
 def replacing(target: Path, ctx: Context) -> Iterator[Path]:
-    """A hidden name beside the target, this attempt's own; it becomes the target when the block ends well.
+    """A hidden path beside the target, for this attempt alone; renamed to the target when the block succeeds.
 
-    What earlier attempts of the task left is removed first. One of them that still runs, although its lease is lost,
-    can no longer rename its file.
+    Files of earlier attempts are removed first. So an earlier attempt that has lost its lease but is still running
+    cannot rename its file any more.
     """
     prefix = f".{_short(target.name)}.{_task(ctx)}-"
     _sweep(target.parent, prefix)
@@ -139,9 +139,9 @@ def replacing(target: Path, ctx: Context) -> Iterator[Path]:
 
 
 def settle(temporary: Path, target: Path) -> None:
-    """Make a whole file visible under its name: on the disk, and in its store, before it is seen."""
-    with temporary.open("rb") as whole:
-        os.fsync(whole.fileno())
+    """Make a complete file visible under its name, after it is synced to disk and uploaded to its object store."""
+    with temporary.open("rb") as complete:
+        os.fsync(complete.fileno())
     remote = _remote(target)
     version = remote.bucket.put(remote.key, temporary) if remote is not None else None
     _put_in_place(temporary, target, version)
@@ -153,9 +153,9 @@ def _task(ctx: Context) -> str:
 
 
 def _sweep(folder: Path, prefix: str) -> None:
-    for left in folder.iterdir():
-        if left.name.startswith(prefix):
-            left.unlink(missing_ok=True)
+    for path in folder.iterdir():
+        if path.name.startswith(prefix):
+            path.unlink(missing_ok=True)
 
 
 def sha256_of(path: Path) -> str:
@@ -163,7 +163,7 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-# Containers that lie in object stores
+# Containers in object stores
 
 
 class Remote(NamedTuple):
@@ -172,29 +172,29 @@ class Remote(NamedTuple):
 
 
 def fetched(path: Path) -> Path:
-    """A place in storage; if its container lies in a store, the file is there now as the object is, or is gone."""
+    """A path in storage, brought up to date: downloads the current object, or removes the copy of a deleted one."""
     remote = _remote(path)
     if remote is None:
         return path
     version = remote.bucket.version(remote.key)
     if version is None:
         path.unlink(missing_ok=True)
-    elif not _is_taken_up(path, version):
+    elif not _is_current(path, version):
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
         try:
-            found = remote.bucket.get(remote.key)
+            content = remote.bucket.get(remote.key)
             with draft.open("wb") as out:
-                for chunk in found.chunks:
+                for chunk in content.chunks:
                     out.write(chunk)
-            _put_in_place(draft, path, found.version)
+            _put_in_place(draft, path, content.version)
         finally:
             draft.unlink(missing_ok=True)
     return path
 
 
 def remove(folder: Path) -> None:
-    """A folder in storage with all that is below it, in its store too."""
+    """Remove a folder and everything below it, here and in its object store."""
     remote = _remote(folder)
     if remote is not None:
         remote.bucket.remove(remote.key)
@@ -203,57 +203,57 @@ def remove(folder: Path) -> None:
 
 
 def forget(path: Path) -> None:
-    """A file on this machine; an object that it is a copy of stays."""
+    """Remove a file from this machine. If it is a copy of an object, the object stays."""
     path.unlink(missing_ok=True)
     _note_of(path).unlink(missing_ok=True)
 
 
 def is_copy(path: Path) -> bool:
-    """Whether it was fetched from a store, or sent there."""
+    """Whether the file was downloaded from an object store, or uploaded to one."""
     return _note_of(path).exists()
 
 
 def is_draft(path: Path) -> bool:
-    """Whether it is something that was not finished."""
+    """Whether the file is a draft: one that is not yet complete."""
     return path.name.startswith(".") and ".part" in path.name
 
 
 def sizes_below(folder: Path) -> dict[str, int]:
-    """Every file below a folder in storage, wherever its container lies, by its path from there; none is fetched."""
+    """The size of every file below a folder in storage, by relative path. Lists object stores without downloads."""
     remote = _remote(folder)
     if remote is not None:
         return remote.bucket.sizes(remote.key)
-    found = {}
+    sizes = {}
     for parent, _, names in os.walk(folder):
         for name in names:
             path = Path(parent, name)
-            found[path.relative_to(folder).as_posix()] = path.stat().st_size
-    return found
+            sizes[path.relative_to(folder).as_posix()] = path.stat().st_size
+    return sizes
 
 
 def containers() -> dict[str, str]:
-    """The containers that lie in object stores, and where."""
-    found = {}
+    """The containers that are in object stores, each with its address."""
+    addresses = {}
     for entry in variable("RASTER_CONTAINERS").split():
         name, _, address = entry.partition("=")
         scheme, separator, rest = address.partition("://")
         if not _CONTAINER.fullmatch(name) or scheme not in SCHEMES or not separator or not rest.strip("/"):
             raise Permanent(
-                f"HOLDFAST_RASTER_CONTAINERS says '{name}={scheme}…', which is no container in a store."
-                " Write NAME=s3://BUCKET/FOLDER, or gs:// or az://",
+                f"HOLDFAST_RASTER_CONTAINERS has the invalid entry '{name}={scheme}…'."
+                " Write NAME=s3://BUCKET/FOLDER, or use gs:// or az://",
                 code="CONTAINER_REFUSED",
             )
-        found[name] = address
-    return found
+        addresses[name] = address
+    return addresses
 
 
 def _remote(path: Path) -> Remote | None:
-    """The object that a place in storage stands for, if its container lies in a store."""
-    known = containers()
-    if not known or not path.is_relative_to(storage()):
+    """The object behind a path in storage; None if its container is not in an object store."""
+    addresses = containers()
+    if not addresses or not path.is_relative_to(storage()):
         return None
     container, *blob = path.relative_to(storage()).parts
-    return Remote(Bucket(known[container]), "/".join(blob)) if container in known else None
+    return Remote(Bucket(addresses[container]), "/".join(blob)) if container in addresses else None
 
 
 def _note_of(path: Path) -> Path:
@@ -261,19 +261,25 @@ def _note_of(path: Path) -> Path:
 
 
 def _put_in_place(draft: Path, path: Path, version: str | None) -> None:
-    """Rename it, and remember which version of the object it is: this very file, as long as nobody touches it."""
-    noted = _noted(draft, version) if version is not None else None
+    """Rename the draft, and write a note: which version of the object it is, and its size and time.
+
+    The note stops matching as soon as somebody changes the file.
+    """
+    note_text = _note_text(draft, version) if version is not None else None
     draft.replace(path)
-    if noted is not None:
+    if note_text is not None:
         note = _note_of(path).with_suffix(f".{uuid.uuid4().hex}.part")
-        note.write_text(noted)
+        note.write_text(note_text)
         note.replace(_note_of(path))
 
 
-def _is_taken_up(path: Path, version: str) -> bool:
-    """Whether that version lies here; then nobody sweeps it away, also where a disk does not say when it was read."""
+def _is_current(path: Path, version: str) -> bool:
+    """Whether this version of the object is cached here. If so, marks the copy as just used.
+
+    The mark keeps a sweep from removing it, also on disks that do not record when a file was read.
+    """
     try:
-        if _note_of(path).read_text() != _noted(path, version):
+        if _note_of(path).read_text() != _note_text(path, version):
             return False
         os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
     except FileNotFoundError:
@@ -281,6 +287,6 @@ def _is_taken_up(path: Path, version: str) -> bool:
     return True
 
 
-def _noted(path: Path, version: str) -> str:
-    found = path.stat()
-    return f"{version} {found.st_size} {found.st_mtime_ns}"
+def _note_text(path: Path, version: str) -> str:
+    status = path.stat()
+    return f"{version} {status.st_size} {status.st_mtime_ns}"

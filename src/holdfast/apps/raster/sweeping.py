@@ -1,7 +1,7 @@
-"""What storage need not keep: a finished job's scratch, and what nobody has touched for a long time.
+"""Removes files that storage does not need: the scratch of a finished job, and files not used for a long time.
 
-That is the scratch of jobs that never finished, drafts that killed attempts have left, and this machine's copies of
-objects, which are fetched again when somebody asks for them.
+The latter are the scratch of jobs that never finished, drafts of killed attempts, and this machine's copies of objects.
+A copy is downloaded again when it is needed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ KINDS = ("scratch", "drafts", "copies")
 
 
 class Leftover(NamedTuple):
-    """A file that can go. `used_at` is when somebody last read or wrote it, or anything of its job's scratch."""
+    """A file that can be removed. `used_at`: its last read or write; in scratch, the last of its whole job folder."""
 
     kind: str
     path: Path
@@ -34,12 +34,12 @@ class Amount(NamedTuple):
 
 
 def scratch_of(job_id: str) -> str:
-    """The folder for what only this job needs."""
+    """The folder for files that only this job needs."""
     return f"{SCRATCH}/{job_id}"
 
 
 def remove_scratch(job_id: str) -> Amount:
-    """Remove what the job has copied for itself, wherever the container lies."""
+    """Remove the job's scratch folder, on disk or in an object store."""
     folder = storage.place(scratch_of(job_id))
     sizes = storage.sizes_below(folder)
     storage.remove(folder)
@@ -47,38 +47,38 @@ def remove_scratch(job_id: str) -> Amount:
 
 
 def leftovers(older_than_seconds: float) -> Iterator[Leftover]:
-    """What nobody has used for that long. Objects in stores are left to the rules that their owner has set there."""
+    """Files not used for that long. Objects in stores are not listed: their owner sets lifecycle rules there."""
     before = time.time() - older_than_seconds
-    for found in _found():
-        if found.used_at <= before:
-            yield found
+    for leftover in _candidates():
+        if leftover.used_at <= before:
+            yield leftover
 
 
 def sweep(older_than_seconds: float) -> dict[str, Amount]:
-    """Remove it; what somebody takes up at the last moment stays."""
-    return amounts(found for found in leftovers(older_than_seconds) if _is_removed(found))
+    """Remove the leftovers, except those that somebody has just used again."""
+    return amounts(leftover for leftover in leftovers(older_than_seconds) if _remove_if_unused(leftover))
 
 
-def amounts(found: Iterator[Leftover]) -> dict[str, Amount]:
-    counted = dict.fromkeys(KINDS, Amount(0, 0))
-    for kind, _, size, _ in found:
-        files, total = counted[kind]
-        counted[kind] = Amount(files + 1, total + size)
-    return counted
+def amounts(files: Iterator[Leftover]) -> dict[str, Amount]:
+    by_kind = dict.fromkeys(KINDS, Amount(0, 0))
+    for kind, _, size, _ in files:
+        count, total = by_kind[kind]
+        by_kind[kind] = Amount(count + 1, total + size)
+    return by_kind
 
 
-def _is_removed(found: Leftover) -> bool:
-    now = _looked_at(found.path)
-    if now is None or now.used_at > found.used_at:
+def _remove_if_unused(leftover: Leftover) -> bool:
+    now = _usage(leftover.path)
+    if now is None or now.used_at > leftover.used_at:
         return False
-    storage.forget(found.path)
-    if found.kind == SCRATCH:
-        _remove_empty_folders(found.path.parent)
+    storage.forget(leftover.path)
+    if leftover.kind == SCRATCH:
+        _remove_empty_folders(leftover.path.parent)
     return True
 
 
 def _remove_empty_folders(folder: Path) -> None:
-    """A job's folders, from the inside; one that has something in it again stays."""
+    """Remove a job's empty folders from the inside out; a folder that has files again stays."""
     while folder != storage.storage() / SCRATCH:
         try:
             folder.rmdir()
@@ -87,7 +87,7 @@ def _remove_empty_folders(folder: Path) -> None:
         folder = folder.parent
 
 
-def _found() -> Iterator[Leftover]:
+def _candidates() -> Iterator[Leftover]:
     root, remote = storage.storage(), storage.containers()
     if not root.is_dir():
         return
@@ -95,7 +95,7 @@ def _found() -> Iterator[Leftover]:
         if container.name == SCRATCH and SCRATCH not in remote:
             for job in sorted(container.iterdir()):
                 files = list(_files(job))
-                # All of it or nothing: the file that is read tomorrow lies beside the one that was read last.
+                # A job's scratch goes as a whole: a job in progress may still need the file that it used first.
                 used_at = max((used for _, _, used in files), default=0.0)
                 yield from (Leftover("scratch", path, size, used_at) for path, size, _ in files)
             continue
@@ -106,24 +106,24 @@ def _found() -> Iterator[Leftover]:
                 yield Leftover("copies", path, size, used_at)
 
 
-class _Look(NamedTuple):
+class _Usage(NamedTuple):
     bytes: int
     used_at: float
 
 
 def _files(folder: Path) -> Iterator[tuple[Path, int, float]]:
-    """Those below a folder; a file is its own. Workers go on meanwhile, and some are gone when they are looked at."""
+    """The files below a folder, or the file itself. Skips files that a running worker deletes in the meantime."""
     below = [Path(parent, name) for parent, _, names in os.walk(folder) for name in sorted(names)]
     for path in [folder, *below]:
-        look = _looked_at(path)
-        if look is not None:
-            yield path, look.bytes, look.used_at
+        usage = _usage(path)
+        if usage is not None:
+            yield path, usage.bytes, usage.used_at
 
 
-def _looked_at(path: Path) -> _Look | None:
-    """None where it is no file, or is gone."""
+def _usage(path: Path) -> _Usage | None:
+    """The size and last use of a file; None if it is no regular file, or was deleted."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except FileNotFoundError:
         return None
-    return _Look(found.st_size, max(found.st_atime, found.st_mtime)) if stat.S_ISREG(found.st_mode) else None
+    return _Usage(status.st_size, max(status.st_atime, status.st_mtime)) if stat.S_ISREG(status.st_mode) else None

@@ -1,6 +1,6 @@
-"""How a large raster is cut: a scheme of windows on the grid of the result, and the COG of one of them.
+"""Cuts a large raster into tiles: the scheme of windows, and the COG of one window.
 
-Windows are of the result, not of the source: reprojected tiles have one grid in common, without gaps or seams.
+Windows are cut from the grid of the result, not of the source. So reprojected tiles share one grid, without gaps.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def scheme(
         size = size_px if size_px is not None else _size_for(size_mb, pixel_bytes)
     if size < SMALLEST_PX or not 0 <= overlap_px < size:
         raise Permanent(
-            f"Tiles of {size} pixels with an overlap of {overlap_px} make no sense: "
-            f"at least {SMALLEST_PX} pixels, and less overlap than that",
+            f"Tiles of {size} pixels with an overlap of {overlap_px} are not possible. "
+            f"Use at least {SMALLEST_PX} pixels, and an overlap of at least 0 and less than the size",
             code="TILES_REFUSED",
         )
     columns, rows = math.ceil(grid.width / size), math.ceil(grid.height / size)
     if columns * rows > MOST_TILES:
         raise Permanent(
-            f"{name} would be cut into {columns * rows:,} tiles, and at most {MOST_TILES:,} are made. Use larger ones",
+            f"{name} would be cut into {columns * rows:,} tiles, but {MOST_TILES:,} is the limit. Use larger tiles",
             code="TILES_REFUSED",
         )
     tiles = []
@@ -70,7 +70,7 @@ def scheme(
 
 
 def _size_for(size_mb: float | None, pixel_bytes: int) -> int:
-    """The side of a tile of about that many megabytes when decoded, in whole blocks."""
+    """The side of a tile with about `size_mb` of decoded pixels, rounded down to whole blocks."""
     if size_mb is None:
         return 4096
     side = math.sqrt(size_mb * MEGABYTE / pixel_bytes)
@@ -78,7 +78,7 @@ def _size_for(size_mb: float | None, pixel_bytes: int) -> int:
 
 
 def _window(column: int, row: int, size: int, overlap: int, width: int, height: int) -> Window:
-    """A tile and its overlap on every side, cut off at the edges of the grid."""
+    """The window of a tile with its overlap on every side, clipped at the edges of the grid."""
     left, top = max(0, column - overlap), max(0, row - overlap)
     right, bottom = min(width, column + size + overlap), min(height, row + size + overlap)
     return Window(left, top, right - left, bottom - top)
@@ -91,11 +91,11 @@ def tile_name(target: str, index: int) -> str:
 def write_tile(
     path: Path, name: str, tile: dict[str, Any], target: str, recipe: Recipe, ctx: Context
 ) -> dict[str, Any]:
-    """One tile as a COG in the folder `target`."""
+    """Write one tile as a COG in the folder `target`."""
     index, window = _read_tile(tile)
     written = tile_name(target, index)
-    found = write_cog(path, name, writable(written), recipe, ctx, window)
-    return {"id": item_id(written), "index": index, "path": written} | found
+    description = write_cog(path, name, writable(written), recipe, ctx, window)
+    return {"id": item_id(written), "index": index, "path": written} | description
 
 
 def _read_tile(tile: dict[str, Any]) -> tuple[int, Window]:
@@ -104,7 +104,8 @@ def _read_tile(tile: dict[str, Any]) -> tuple[int, Window]:
         left, top, width, height = (int(number) for number in tile["window"])
     except (KeyError, TypeError, ValueError):
         raise Permanent(
-            f"{str(tile)[:200]} is not a tile of raster.generate_tiling_scheme", code="TILES_REFUSED"
+            f"{str(tile)[:200]} is not a tile. Use a tile from the tile_list of raster.generate_tiling_scheme",
+            code="TILES_REFUSED",
         ) from None
     if index < 0 or min(left, top) < 0 or min(width, height) < 1:
         raise Permanent(f"Tile {index} has the impossible window {tile['window']}", code="TILES_REFUSED")
@@ -112,6 +113,6 @@ def _read_tile(tile: dict[str, Any]) -> tuple[int, Window]:
 
 
 def is_finished(done: dict[str, Any]) -> bool:
-    """Whether what an earlier attempt has written is still what lies there."""
+    """Whether the file that an earlier attempt wrote is still there and unchanged."""
     file = fetched(writable(done["path"]))
     return file.is_file() and file.stat().st_size == done["bytes"] and sha256_of(file) == done["sha256"]

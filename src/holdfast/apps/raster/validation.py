@@ -1,4 +1,7 @@
-"""What a raster is, whether all of it can be read, and what is odd about it. A header is a promise: blocks are read."""
+"""Describes a raster, checks that all of it can be read, and lists its oddities.
+
+Headers can be wrong, so every block is read.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,11 @@ from holdfast.apps.raster import gdal
 
 MEGABYTE = 1024 * 1024
 MANY_VALUES = 64
-"""A raster of integers with more values than that has measurements, not categories."""
+"""A raster of integers with more distinct values has measurements, not categories."""
 SAMPLES = 16
 ELEVATIONS = (-12_000.0, 9_000.0)
 _FILE_IN_CRS = re.compile(r"(?i)grids\s*=(?!\s*@null\b)|parameterfile|\b(file|catalog)\s*=|\binit\s*=\S*[/\\]")
-"""PROJ opens files that a definition names, wherever they lie; @null is the name of none."""
+"""Matches a CRS that names a file: PROJ would open it, wherever it is. `@null` stands for no file."""
 EXTENSIONS = {
     "GTiff": (".tif", ".tiff"),
     "PNG": (".png",),
@@ -36,18 +39,18 @@ EXTENSIONS = {
 
 @dataclass
 class Content:
-    """What reading every block has shown."""
+    """Statistics of all blocks read so far."""
 
     lowest: float = math.inf
     highest: float = -math.inf
     valid: int = 0
     values: set[float] | None = field(default_factory=set)
-    """The values of a single band of integers, until there are too many of them."""
+    """The distinct values of a single integer band; None for other rasters, or if there are too many."""
     raw_bytes: int = 0
     packed_bytes: int = 0
 
     def add(self, block: Any) -> None:
-        """A masked array of all bands."""
+        """Count a block: a masked array of all bands."""
         present = block.compressed()
         present = present[numpy.isfinite(present)] if present.dtype.kind == "f" else present
         self.valid += present.size
@@ -55,31 +58,34 @@ class Content:
             self.lowest = min(self.lowest, float(present.min()))
             self.highest = max(self.highest, float(present.max()))
         if self.values is not None:
-            whole = block.shape[0] == 1 and present.dtype.kind in "iu"
-            self.values = self.values | set(numpy.unique(present).tolist()) if whole else None
+            is_integer_band = block.shape[0] == 1 and present.dtype.kind in "iu"
+            self.values = self.values | set(numpy.unique(present).tolist()) if is_integer_band else None
             if self.values is not None and len(self.values) > MANY_VALUES:
                 self.values = None
 
-    def weigh(self, block: Any) -> None:
+    def sample(self, block: Any) -> None:
+        """Compress a block, to estimate the size of the result."""
         raw = numpy.ascontiguousarray(block.data).tobytes()[:MEGABYTE]
         self.raw_bytes += len(raw)
         self.packed_bytes += len(zlib.compress(raw, 6))
 
 
-def validate(path: Path, name: str, source_crs: str | None, look: Callable[[int, int], bool]) -> dict[str, Any] | None:
-    """Everything about a raster, with warnings for what can be helped; what cannot is an error.
+def validate(
+    path: Path, name: str, source_crs: str | None, may_continue: Callable[[int, int], bool]
+) -> dict[str, Any] | None:
+    """Describe a raster. Problems that can be worked around are warnings; others raise Permanent.
 
-    `look` is told how far it is; when it answers False, the rest is left undone and the answer is None.
+    `may_continue` gets the windows done and in total. If it answers False, validation stops and returns None.
     """
     file_bytes = path.stat().st_size
     with gdal.open_raster(path, name) as dataset:
-        content = read_all(dataset, look)
+        content = read_all(dataset, may_continue)
         if content is None:
             return None
         crs = crs_of(dataset, source_crs, name)
         detected = detect_type(dataset, content)
         profile = suggested_profile(dataset, detected)
-        found = {
+        description = {
             "path": name,
             "driver": dataset.driver,
             "file_size_bytes": file_bytes,
@@ -87,7 +93,7 @@ def validate(path: Path, name: str, source_crs: str | None, look: Callable[[int,
             "width": dataset.width,
             "height": dataset.height,
             "band_count": dataset.count,
-            "bands": [one or f"band {n}" for n, one in enumerate(dataset.descriptions, 1)],
+            "bands": [label or f"band {n}" for n, label in enumerate(dataset.descriptions, 1)],
             "dtype": dataset.dtypes[0],
             "bit_depth": 8 * numpy.dtype(dataset.dtypes[0]).itemsize,
             "nodata": plain(dataset.nodata),
@@ -108,12 +114,13 @@ def validate(path: Path, name: str, source_crs: str | None, look: Callable[[int,
             "estimated_output_mb": round(estimated_bytes(dataset, content, profile) / MEGABYTE, 3),
         }
         warnings = oddities(dataset, path, content, crs, source_crs)
-    is_cog, cog_problems = cog_status(path) if found["driver"] == "GTiff" else (False, ["it is not a GeoTIFF"])
-    return found | {"is_cog": is_cog, "cog_problems": cog_problems, "warnings": warnings}
+    is_tiff = description["driver"] == "GTiff"
+    is_cog, cog_problems = cog_status(path) if is_tiff else (False, ["it is not a GeoTIFF"])
+    return description | {"is_cog": is_cog, "cog_problems": cog_problems, "warnings": warnings}
 
 
-def read_all(dataset: Any, look: Callable[[int, int], bool]) -> Content | None:
-    """Read every block once; a file that ends too early fails here."""
+def read_all(dataset: Any, may_continue: Callable[[int, int], bool]) -> Content | None:
+    """Read every block once, so that a truncated file fails here. None if `may_continue` answers False."""
     content = Content()
     pieces = list(gdal.windows(dataset))
     every = max(1, len(pieces) // SAMPLES)
@@ -121,8 +128,8 @@ def read_all(dataset: Any, look: Callable[[int, int], bool]) -> Content | None:
         block = dataset.read(window=window, masked=True)
         content.add(block)
         if number % every == 0:
-            content.weigh(block)
-        if not look(number + 1, len(pieces)):
+            content.sample(block)
+        if not may_continue(number + 1, len(pieces)):
             return None
     return content
 
@@ -132,11 +139,11 @@ def cog_status(path: Path) -> tuple[bool, list[str]]:
 
     with gdal.confined():
         valid, errors, remarks = cog_validate(path, quiet=True, strict=False)
-    return valid, [gdal.reason(ValueError(told), path) for told in (*errors, *remarks)]
+    return valid, [gdal.reason(ValueError(problem), path) for problem in (*errors, *remarks)]
 
 
 def crs_of(dataset: Any, declared: str | None, name: str) -> CRS | None:
-    """The file's own CRS; where it has none, the declared one."""
+    """The file's own CRS, else the declared one, else None."""
     if dataset.crs is not None:
         return dataset.crs
     return None if declared is None else parse_crs(declared, name)
@@ -148,10 +155,10 @@ def parse_crs(text: str, name: str) -> CRS:
             raise ValueError("it names a file")
         crs = CRS.from_user_input(text)
         if not (crs.is_geographic or crs.is_projected):
-            raise ValueError("it has no map: a point of it is not a place on one")
+            raise ValueError("it is neither geographic nor projected")
         return crs
     except (CRSError, ValueError, TypeError):
-        # rasterio reads numbers and JSON in it without much ado.
+        # rasterio parses numbers and JSON in the text, and lets their ValueError and TypeError through.
         raise Permanent(
             f"{name}: {text[:100]!r} is not a coordinate reference system. Use for example EPSG:4326",
             code="CRS_UNKNOWN",
@@ -168,10 +175,10 @@ def bounds_4326(dataset: Any, crs: CRS | None) -> list[float] | None:
         return None
     try:
         left, bottom, right, top = dataset.bounds
-        found = transform_bounds(crs, "EPSG:4326", left, min(bottom, top), right, max(bottom, top), densify_pts=21)
+        edges = transform_bounds(crs, "EPSG:4326", left, min(bottom, top), right, max(bottom, top), densify_pts=21)
     except CRSError:
         return None
-    return [float(edge) for edge in found] if all(map(math.isfinite, found)) else None
+    return [float(edge) for edge in edges] if all(map(math.isfinite, edges)) else None
 
 
 def detect_type(dataset: Any, content: Content) -> str:
@@ -201,7 +208,7 @@ def is_rgb(dataset: Any) -> bool:
 
 
 def looks_like_elevation(dataset: Any, content: Content) -> bool:
-    """Metres of land and sea; a raster of at most 50 is rather something else, unless it says what it is."""
+    """Whether all values are plausible metres. Values up to 50 count only if the file's metadata says elevation."""
     named = " ".join([*filter(None, dataset.descriptions), *map(str, dataset.tags().values())]).lower()
     says_so = any(word in named for word in ("elevation", "dem", "dtm", "dsm"))
     plausible = ELEVATIONS[0] <= content.lowest and content.highest <= ELEVATIONS[1]
@@ -209,14 +216,14 @@ def looks_like_elevation(dataset: Any, content: Content) -> bool:
 
 
 def suggested_profile(dataset: Any, detected: str) -> str:
-    """The compression for looking at it, where that loses nothing that matters."""
+    """The compression for viewing; lossy only for 8-bit pictures without nodata."""
     if detected in ("rgb", "rgba") and dataset.dtypes[0] == "uint8" and dataset.nodata is None:
         return "jpeg" if detected == "rgb" else "webp"
     return "deflate"
 
 
 def estimated_bytes(dataset: Any, content: Content, profile: str) -> float:
-    """About how large a COG of it will be: a sample of its blocks, packed, and a third more for overviews."""
+    """The estimated size of a COG: from the compressed sample of blocks, plus a third for overviews."""
     share = 0.1 if profile in ("jpeg", "webp") else content.packed_bytes / max(1, content.raw_bytes)
     return gdal.decoded_bytes(dataset) * share * 4 / 3
 
@@ -226,51 +233,51 @@ def is_tiled(dataset: Any) -> bool:
 
 
 def oddities(dataset: Any, path: Path, content: Content, crs: CRS | None, declared: str | None) -> list[str]:
-    """What can be helped, or what somebody should know."""
-    found = []
+    """The warnings: what can be corrected, and what the user should know."""
+    warnings = []
     if crs is None:
-        found.append("no CRS: declare it with source_crs before it is used")
+        warnings.append("no CRS: declare it with source_crs")
     elif dataset.crs is None:
-        found.append(f"no CRS in the file: {declared} is taken, as declared")
+        warnings.append(f"no CRS in the file: the declared {declared} is used")
     elif declared is not None and dataset.crs != parse_crs(declared, path.name):
-        found.append(f"its own CRS {short_name(dataset.crs)} is taken, not the declared {declared}")
-    found += transform_oddities(dataset, path.name, crs)
+        warnings.append(f"the file's own CRS {short_name(dataset.crs)} is used, not the declared {declared}")
+    warnings += transform_oddities(dataset, path.name, crs)
     if not content.valid:
-        found.append("all nodata: not one pixel has a value")
+        warnings.append("all nodata: no pixel has a value")
     if len(set(dataset.dtypes)) > 1:
-        found.append(f"bands of different types: {', '.join(dict.fromkeys(dataset.dtypes))}")
+        warnings.append(f"bands of different types: {', '.join(dict.fromkeys(dataset.dtypes))}")
     if dataset.nodata is not None and not fits(dataset.nodata, dataset.dtypes[0]):
-        found.append(f"nodata {dataset.nodata} cannot be a value of {dataset.dtypes[0]}")
+        warnings.append(f"the nodata value {dataset.nodata} does not fit into {dataset.dtypes[0]}")
     if not is_tiled(dataset) and max(dataset.shape) > 512:
-        found.append("not tiled")
+        warnings.append("not tiled")
     if max(dataset.shape) > 512 and not dataset.overviews(1):
-        found.append("no overviews")
+        warnings.append("no overviews")
     if path.suffix.lower() not in EXTENSIONS[dataset.driver]:
-        found.append(f"it is {dataset.driver}, whatever its name '{path.name}' says")
+        warnings.append(f"the file is {dataset.driver}, although its name is '{path.name}'")
     if dataset.subdatasets:
-        found.append(f"{len(dataset.subdatasets)} pictures in one file: the first is taken")
-    return found
+        warnings.append(f"the file has {len(dataset.subdatasets)} pictures: only the first is used")
+    return warnings
 
 
 def transform_oddities(dataset: Any, name: str, crs: CRS | None) -> list[str]:
     transform = dataset.transform
     if transform.is_identity:
-        return ["no georeference: pixels have no place on the earth"]
+        return ["no georeference: the place of the pixels on the earth is unknown"]
     if transform.determinant == 0 or not all(map(math.isfinite, transform)):
-        raise Permanent(f"{name}: its transform has no inverse", code="RASTER_CORRUPTED")
-    found = []
+        raise Permanent(f"{name} is corrupted: its transform cannot be inverted", code="RASTER_CORRUPTED")
+    warnings = []
     if transform.b or transform.d:
-        found.append("rotated or sheared grid")
+        warnings.append("rotated or sheared grid")
     if transform.e > 0:
-        found.append("south is up")
+        warnings.append("south is up")
     left, bottom, right, top = dataset.bounds
     if (
         crs is not None
         and crs.is_geographic
         and (min(left, right) < -361 or max(left, right) > 361 or max(map(abs, (bottom, top))) > 91)
     ):
-        found.append("bounds beyond the earth for a CRS of degrees")
-    return found
+        warnings.append("bounds outside the earth: the CRS is in degrees, the bounds are not")
+    return warnings
 
 
 def fits(nodata: float, dtype: str) -> bool:
@@ -282,7 +289,7 @@ def fits(nodata: float, dtype: str) -> bool:
 
 
 def plain(value: float | None) -> float | str | None:
-    """A number as JSON has it; what JSON has not becomes a word."""
+    """A number that JSON can hold: NaN becomes "nan", infinity None."""
     if value is None or math.isfinite(value):
         return value
     return "nan" if math.isnan(value) else None
