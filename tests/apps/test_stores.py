@@ -1,4 +1,4 @@
-"""Containers in object stores: what is read is the object as it is now, and what is written is there, whole."""
+"""Containers in object stores: reads get the current object, and writes upload complete objects."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ STACK = load_file(Path(flood.__file__).with_name("flood_stack.yaml"))
 def bucket(
     request: pytest.FixtureRequest, object_store: Callable[[str], stores.Bucket], monkeypatch: pytest.MonkeyPatch
 ) -> stores.Bucket:
-    """Emptied, and known to the worker as `bronze` and `silver`."""
-    found = object_store(request.param)
-    found.use(monkeypatch)
-    lie = f"bronze={found.address}/in silver={found.address}/out/cogs"
-    monkeypatch.setenv("HOLDFAST_RASTER_CONTAINERS", lie)
-    return found
+    """An empty bucket that the worker uses for the containers `bronze` and `silver`."""
+    bucket = object_store(request.param)
+    bucket.use(monkeypatch)
+    containers = f"bronze={bucket.address}/in silver={bucket.address}/out/cogs"
+    monkeypatch.setenv("HOLDFAST_RASTER_CONTAINERS", containers)
+    return bucket
 
 
 @pytest.fixture
 def handlers(bucket: stores.Bucket) -> Iterator[Registry]:
-    """Those of the flood app, imported as a worker does where containers lie in a store."""
+    """The handlers of the flood app, imported as by a worker with containers in an object store."""
 
     modules = (raster_handlers, flood_handlers, flood)
     before = [dict(vars(module)) for module in modules]
     for module in modules:
         importlib.reload(module)
-    found = Registry()
-    found.add_module(flood)
-    yield found
-    # The very same functions: others have imported them, and a handler is found by where it lies.
+    registry = Registry()
+    registry.add_module(flood)
+    yield registry
+    # Restore the same function objects: other modules have imported them.
     for module, names in zip(modules, before, strict=True):
         vars(module).update(names)
 
@@ -66,7 +66,7 @@ def raster(tmp_path: Path, value: int = 0) -> bytes:
 
 
 def region_in(bucket: stores.Bucket, tmp_path: Path) -> Path:
-    """A small region in the store, and the folder that it was made in."""
+    """Put a small region into the store; returns the local folder that it was made in."""
     made = tmp_path / "made"
     generate("RWA", 2, made, 3, return_periods=(10, 100), workers=1)
     for file in made.rglob("*"):
@@ -81,29 +81,29 @@ def another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
-def test_a_cog_goes_to_the_store_and_is_read_from_there_by_another_machine(
+def test_a_cog_is_uploaded_and_another_machine_reads_it(
     bucket: stores.Bucket, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bucket.put("in/a.tif", raster(tmp_path))
-    told = create_cog("bronze/a.tif", "silver/maps/a.tif", ctx=task.attempt()).output
+    output = create_cog("bronze/a.tif", "silver/maps/a.tif", ctx=task.attempt()).output
     objects = bucket.objects()
     assert sorted(objects) == ["in/a.tif", "out/cogs/maps/a.tif"]
-    assert (told["path"], told["size_bytes"]) == ("silver/maps/a.tif", len(objects["out/cogs/maps/a.tif"]))
+    assert (output["path"], output["size_bytes"]) == ("silver/maps/a.tif", len(objects["out/cogs/maps/a.tif"]))
     home = another_machine(tmp_path, monkeypatch)
     found = validate("silver/maps/a.tif", ctx=task.attempt())
     assert found is not None and found.output["is_cog"]
     copy = home / "storage/silver/maps/a.tif"
-    assert storage.sha256_of(copy) == told["sha256"]
-    assert not any(secret in str([told, found, task.saved]) for secret in stores.SECRETS)
+    assert storage.sha256_of(copy) == output["sha256"]
+    assert not any(secret in str([output, found, task.saved]) for secret in stores.SECRETS)
 
 
-def test_an_object_is_fetched_once_and_again_when_it_has_changed_and_is_gone_when_it_is(
+def test_an_object_is_downloaded_only_after_a_change_and_its_copy_is_removed_with_it(
     bucket: stores.Bucket, task: Task, tmp_path: Path
 ) -> None:
     bucket.put("in/a.bin", b"one")
     path = storage.readable("bronze/a.bin")
     first = path.stat()
-    assert storage.readable("bronze/a.bin").stat().st_ino == first.st_ino, "it was fetched a second time"
+    assert storage.readable("bronze/a.bin").stat().st_ino == first.st_ino, "it was downloaded a second time"
     bucket.put("in/a.bin", b"two")
     assert storage.readable("bronze/a.bin").read_bytes() == b"two"
     path.write_bytes(b"spoilt")
@@ -119,7 +119,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("renames", [0, 1])
-def test_a_kill_between_the_store_and_the_disk_costs_nothing(
+def test_a_kill_between_upload_and_rename_loses_nothing(
     bucket: stores.Bucket, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: int
 ) -> None:
     bucket.put("in/a.tif", raster(tmp_path))
@@ -138,12 +138,12 @@ def test_a_kill_between_the_store_and_the_disk_costs_nothing(
         with pytest.raises(Killed):
             create_cog("bronze/a.tif", "silver/made.tif", ctx=task.attempt())
     sent = bucket.objects()["out/cogs/made.tif"]
-    told = create_cog("bronze/a.tif", "silver/made.tif", ctx=task.attempt()).output
-    assert (told["size_bytes"], bucket.objects()["out/cogs/made.tif"]) == (len(sent), sent)
+    output = create_cog("bronze/a.tif", "silver/made.tif", ctx=task.attempt()).output
+    assert (output["size_bytes"], bucket.objects()["out/cogs/made.tif"]) == (len(sent), sent)
     assert storage.readable("silver/made.tif").read_bytes() == sent
 
 
-def test_a_file_that_another_process_put_there_is_not_taken_for_the_version_that_we_fetched(
+def test_a_file_that_another_process_wrote_does_not_count_as_the_downloaded_version(
     bucket: stores.Bucket, task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bucket.put("in/a.bin", b"new")
@@ -161,17 +161,17 @@ def test_a_file_that_another_process_put_there_is_not_taken_for_the_version_that
     assert storage.readable("bronze/a.bin").read_bytes() == b"new"
 
 
-def test_a_large_file_is_sent_in_parts_and_arrives_whole(bucket: stores.Bucket, task: Task, tmp_path: Path) -> None:
+def test_a_large_file_is_uploaded_in_parts_and_complete(bucket: stores.Bucket, task: Task, tmp_path: Path) -> None:
     content = os.urandom(1024 * 1024) * 20
     local = tmp_path / "home/storage/local/large.bin"
     local.parent.mkdir(parents=True)
     local.write_bytes(content)
-    told = blob_to_mount("local/large.bin", "silver/large.bin", ctx=task.attempt())
-    assert told is not None and told["bytes"] == len(content)
+    output = blob_to_mount("local/large.bin", "silver/large.bin", ctx=task.attempt())
+    assert output is not None and output["bytes"] == len(content)
     assert bucket.objects() == {"out/cogs/large.bin": content}
 
 
-def test_tiles_that_lie_in_the_store_are_not_made_again_by_another_machine(
+def test_another_machine_does_not_make_finished_tiles_again(
     bucket: stores.Bucket, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bucket.put("in/a.tif", raster(tmp_path))
@@ -185,7 +185,7 @@ def test_tiles_that_lie_in_the_store_are_not_made_again_by_another_machine(
     assert sorted(bucket.objects())[1:] == ["out/cogs/tiles/tile_00000.tif", "out/cogs/tiles/tile_00001.tif"]
 
 
-def test_what_cannot_be_delivered_is_not_visible_here_either(
+def test_a_file_that_cannot_be_uploaded_is_not_visible_locally(
     bucket: stores.Bucket, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bucket.put("in/a.tif", raster(tmp_path))
@@ -201,39 +201,39 @@ def test_what_cannot_be_delivered_is_not_visible_here_either(
     assert list((tmp_path / "home/storage/silver").iterdir()) == []
 
 
-def test_a_source_in_a_store_is_copied_if_the_operator_has_named_it(
+def test_a_source_in_a_store_is_copied_if_the_operator_has_allowed_it(
     bucket: stores.Bucket, task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bucket.put("deep/b.bin", b"bytes")
     with pytest.raises(Permanent, match="has not allowed"):
         blob_to_mount(f"{bucket.address}/deep/b.bin", "local/b.bin", ctx=task.attempt())
     monkeypatch.setenv("HOLDFAST_RASTER_SOURCES", f"{bucket.address}/deep/")
-    told = blob_to_mount(f"{bucket.address}/deep/b.bin", "local/b.bin", ctx=task.attempt())
-    assert told is not None and (told["bytes"], told["source"]) == (5, f"{bucket.address}/deep/b.bin")
+    output = blob_to_mount(f"{bucket.address}/deep/b.bin", "local/b.bin", ctx=task.attempt())
+    assert output is not None and (output["bytes"], output["source"]) == (5, f"{bucket.address}/deep/b.bin")
 
 
 @pytest.mark.parametrize("bucket", ["azure"], indirect=True)
-def test_on_azure_every_object_is_reached_by_a_delegated_signature_of_its_own(
+def test_on_azure_every_request_for_an_object_has_its_own_delegated_signature(
     bucket: stores.AzureBucket, task: Task, tmp_path: Path
 ) -> None:
     bucket.put("in/granted.tif", raster(tmp_path))
     create_cog("bronze/granted.tif", "silver/granted.tif", ctx=task.attempt())
-    asked = bucket.data_requests(until="PUT", of="out/cogs/granted.tif")
-    reads = [one for one in asked if one.startswith(("GET", "HEAD")) and "/in/granted.tif" in one]
-    writes = [one for one in asked if one.startswith("PUT") and "/out/cogs/granted.tif" in one]
+    requests = bucket.data_requests(until="PUT", of="out/cogs/granted.tif")
+    reads = [line for line in requests if line.startswith(("GET", "HEAD")) and "/in/granted.tif" in line]
+    writes = [line for line in requests if line.startswith("PUT") and "/out/cogs/granted.tif" in line]
     assert reads and writes
     for request in reads + writes:
         method, _, target = request.partition(" ")
         signed = {name: values[0] for name, values in parse_qs(target.partition("?")[2]).items()}
-        assert signed["skoid"] == stores.PERSON, "it is signed by the key of an identity, not of the account"
+        assert signed["skoid"] == stores.PERSON, "it should be signed with the key of an identity, not of the account"
         assert (signed["sr"], signed["sp"]) == ("b", "r" if method in ("GET", "HEAD") else signed["sp"])
         assert "r" not in signed["sp"] or method in ("GET", "HEAD")
-    lying = [file for file in (tmp_path / "home").rglob("*") if file.is_file()]
-    assert lying and not any(b"sig=" in file.read_bytes() or b"skoid" in file.read_bytes() for file in lying)
+    files = [file for file in (tmp_path / "home").rglob("*") if file.is_file()]
+    assert files and not any(b"sig=" in file.read_bytes() or b"skoid" in file.read_bytes() for file in files)
 
 
 @pytest.mark.parametrize("bucket", ["google"], indirect=True)
-def test_a_worker_whom_the_store_does_not_let_in_is_told_so_for_good(
+def test_a_worker_without_permission_fails_permanently(
     bucket: stores.Bucket, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bucket.put("in/a.tif", raster(tmp_path))
@@ -241,16 +241,16 @@ def test_a_worker_whom_the_store_does_not_let_in_is_told_so_for_good(
     stranger = tmp_path / "stranger.json"
     stranger.write_text(account.read_text().replace(stores.EMAIL, "stranger@maps.test"))
     monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT", str(stranger))
-    with pytest.raises(Permanent, match=r"gs://maps/in/a\.tif is not open to the worker's credentials") as refused:
+    with pytest.raises(Permanent, match=r"credentials do not allow access to gs://maps/in/a\.tif") as refused:
         create_cog("bronze/a.tif", "silver/a.tif", ctx=task.attempt())
     assert refused.value.code == "SOURCE_FORBIDDEN"
-    with pytest.raises(Permanent, match=r"gs://maps/in/flood/RWA is not open to the worker's credentials") as refused:
+    with pytest.raises(Permanent, match=r"credentials do not allow access to gs://maps/in/flood/RWA") as refused:
         take_inventory("RWA", storage.place("bronze/flood"))
     assert refused.value.code == "SOURCE_FORBIDDEN"
 
 
 @pytest.mark.parametrize("bucket", ["s3"], indirect=True)
-def test_an_inventory_of_a_store_fetches_nothing(bucket: stores.Bucket, task: Task, tmp_path: Path) -> None:
+def test_an_inventory_of_a_store_downloads_nothing(bucket: stores.Bucket, task: Task, tmp_path: Path) -> None:
     made = region_in(bucket, tmp_path)
     assert take_inventory("RWA", storage.place("bronze/flood")) == take_inventory("RWA", made)
     assert not (tmp_path / "home/storage/bronze/flood/RWA").exists()
@@ -274,13 +274,13 @@ async def test_the_flood_pipeline_runs_from_store_to_store(
 
 
 @pytest.mark.parametrize(
-    "given",
+    "entry",
     ["silver", "silver=maps", "silver=ftp://host/x", "../x=s3://b/x", "silver=s3://", "silver=https://x/?sig=1"],
 )
-def test_containers_that_make_no_sense_are_refused_without_telling_a_secret(
-    task: Task, monkeypatch: pytest.MonkeyPatch, given: str
+def test_an_invalid_container_is_refused_without_showing_a_secret(
+    task: Task, monkeypatch: pytest.MonkeyPatch, entry: str
 ) -> None:
-    monkeypatch.setenv("HOLDFAST_RASTER_CONTAINERS", given)
+    monkeypatch.setenv("HOLDFAST_RASTER_CONTAINERS", entry)
     with pytest.raises(Permanent, match=r"Write NAME=s3://BUCKET/FOLDER") as refused:
         storage.readable("bronze/a.tif")
     assert refused.value.code == "CONTAINER_REFUSED" and "sig" not in str(refused.value)

@@ -1,4 +1,4 @@
-"""A catalog in a database of the test's own, and rasters to put into it."""
+"""A catalog in a separate database for each test, and facts of rasters to register."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def collection(collection_id: str, title: str | None = "Floods") -> dict[str, An
 
 
 def facts(number: int, **changes: Any) -> dict[str, Any]:
-    """What is known of a raster of one degree; every number has a place of its own."""
+    """The facts of a raster of one square degree; each number is at a different place."""
     west, south = number % 340 - 170, number // 340 - 20
     return {
         "id": f"tile-{number:04d}",

@@ -41,7 +41,7 @@ def filled(catalog: PostgresCatalog) -> PostgresCatalog:
     return catalog
 
 
-def test_a_list_shows_how_much_there_is_and_where(stac: Terminal, filled: PostgresCatalog) -> None:
+def test_list_shows_the_number_of_items_and_the_extents(stac: Terminal, filled: PostgresCatalog) -> None:
     code, out, err = stac("list")
     assert (code, err) == (0, "")
     assert out.splitlines()[1].split() == [
@@ -67,14 +67,14 @@ def test_an_empty_catalog_says_so(stac: Terminal) -> None:
     assert json.loads(stac("list", "--json")[1]) == {"collections": []}
 
 
-def test_looking_makes_no_schema(stac: Terminal, database_url: str) -> None:
+def test_reading_creates_no_schema(stac: Terminal, database_url: str) -> None:
     for words in ("list", "find --external a=1", "export out"):
         assert stac(*words.split())[0] == 0, words
     with psycopg.connect(database_url, autocommit=True) as connection:
         assert connection.execute("select from pg_namespace where nspname = 'stac'").fetchall() == []
 
 
-def test_looking_sets_no_database_up(stac: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_reading_creates_no_database(stac: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("HOLDFAST_DATABASE_URL")
     code, out, err = stac("list")
     assert (code, out) == (5, "")
@@ -82,7 +82,7 @@ def test_looking_sets_no_database_up(stac: Terminal, monkeypatch: pytest.MonkeyP
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_item_shows_where_it_lies_and_who_made_it(stac: Terminal, filled: PostgresCatalog) -> None:
+def test_show_prints_the_file_and_the_job_of_an_item(stac: Terminal, filled: PostgresCatalog) -> None:
     code, out, _ = stac("show", "tile-0002")
     shown = dict(line.split(maxsplit=1) for line in out.splitlines()[1:] if not line.startswith("  asset"))
     assert (code, out.splitlines()[0]) == (0, "tile-0002")
@@ -94,7 +94,7 @@ def test_an_item_shows_where_it_lies_and_who_made_it(stac: Terminal, filled: Pos
     assert (code, "There is no item tile-0009." in err) == (5, True)
 
 
-def test_an_item_of_two_collections_asks_for_which(stac: Terminal, filled: PostgresCatalog) -> None:
+def test_show_asks_for_the_collection_of_an_item_in_two(stac: Terminal, filled: PostgresCatalog) -> None:
     filled.ensure_collection(collection("droughts"))
     filled.upsert_items("droughts", [item(2)])
     code, _, err = stac("show", "tile-0002")
@@ -115,43 +115,43 @@ FINDINGS: list[tuple[list[str], list[int]]] = [
 ]
 
 
-def test_items_are_found_by_what_one_knows_of_them(stac: Terminal, filled: PostgresCatalog) -> None:
+def test_find_combines_its_criteria(stac: Terminal, filled: PostgresCatalog) -> None:
     named = {"platform:dataset_id": 0, "platform:name": "7"}
     filled.upsert_items("floods", [item(0, job_id=JOB, node="stack", properties=named)])
     for arguments, wanted in FINDINGS:
         code, out, _ = stac("find", *arguments, "--json")
         assert code == 0
-        assert [found["id"] for found in json.loads(out)["items"]] == [f"tile-{number:04d}" for number in wanted]
+        assert [match["id"] for match in json.loads(out)["items"]] == [f"tile-{number:04d}" for number in wanted]
         code, out, err = stac("find", *arguments)
         assert (code, out == "", err == "") == (0, not wanted, bool(wanted))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
-        (["find"], 2, "Nothing to look for."),
-        (["find", "--external", "platform:dataset_id"], 2, "has no value"),
+        (["find"], 2, "`find` needs a criterion."),
+        (["find", "--external", "platform:dataset_id"], 2, "is not NAME=VALUE"),
         (["find", "--job", "abc"], 2, "too short"),
         (["export"], 2, "DIR"),
         (["export", ".", "--collection", "deluge"], 5, "no collection deluge"),
         (["lsit"], 2, "lsit"),
     ],
 )
-def test_a_mistake_is_told_in_a_line(
-    stac: Terminal, filled: PostgresCatalog, arguments: list[str], code: int, said: str
+def test_a_mistake_is_explained(
+    stac: Terminal, filled: PostgresCatalog, arguments: list[str], code: int, message: str
 ) -> None:
-    answered, out, err = stac(*arguments)
-    assert (answered, out) == (code, "")
-    assert said in err
+    exit_code, out, err = stac(*arguments)
+    assert (exit_code, out) == (code, "")
+    assert message in err
 
 
-def test_jobs_that_end_alike_are_told_apart(stac: Terminal, filled: PostgresCatalog) -> None:
+def test_an_ending_of_several_jobs_is_refused(stac: Terminal, filled: PostgresCatalog) -> None:
     filled.upsert_items("floods", [item(7, job_id="other-" + JOB[-12:])])
     code, _, err = stac("find", "--job", JOB[-8:])
     assert (code, "Several jobs end with" in err) == (4, True)
 
 
-def test_an_export_says_what_it_wrote(stac: Terminal, filled: PostgresCatalog, tmp_path: Path) -> None:
+def test_export_says_what_it_wrote(stac: Terminal, filled: PostgresCatalog, tmp_path: Path) -> None:
     code, out, _ = stac("export", "copy", "--json")
     assert (code, json.loads(out)) == (0, {"directory": str(tmp_path / "copy"), "collections": 1, "items": 3})
     written = json.loads((tmp_path / "copy/floods/tile-0001/tile-0001.json").read_text())

@@ -1,4 +1,4 @@
-"""A static copy of the catalog, opened and checked by pystac."""
+"""An export of the catalog, opened and checked by pystac."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.apps.catalog.conftest import collection, item
 
 @pytest.fixture(autouse=True)
 def schemas_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """pystac asks the network for what it does not have; here it has everything, or fails."""
+    """Give pystac every schema, and make it fail if it still asks the network."""
 
     def refuse(self: object, href: str, *_: object, **__: object) -> str:
         raise AssertionError(f"it asked the network for {href}")
@@ -46,44 +46,44 @@ def files(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
-def test_pystac_opens_the_copy_and_finds_every_item_valid(catalog: PostgresCatalog, tmp_path: Path) -> None:
+def test_pystac_opens_the_export_and_finds_every_item_valid(catalog: PostgresCatalog, tmp_path: Path) -> None:
     catalog.ensure_collection(collection("droughts", title=None))
-    batch = [item(number) for number in range(25)]
-    batch.append(item(25, bounds=[179.5, 0, 180.5, 1], resolution=30))
-    catalog.upsert_items("floods", batch)
+    items = [item(number) for number in range(25)]
+    items.append(item(25, bounds=[179.5, 0, 180.5, 1], resolution=30))
+    catalog.upsert_items("floods", items)
     tile = tmp_path / "storage" / "floods" / "tile-0003.tif"
     tile.parent.mkdir(parents=True)
     tile.write_bytes(b"II*\0")
     done = export(catalog, tmp_path / "copy", str(tmp_path / "storage"))
     assert (done.collections, done.items) == (2, 26)
-    # Somebody may carry it elsewhere: nothing in it says where it lies.
-    (tmp_path / "copy").rename(tmp_path / "carried")
-    opened = pystac.Catalog.from_file(str(tmp_path / "carried" / "catalog.json"))
+    # An export can be moved: its own links are relative.
+    (tmp_path / "copy").rename(tmp_path / "moved")
+    opened = pystac.Catalog.from_file(str(tmp_path / "moved" / "catalog.json"))
     opened.validate()
     assert [child.id for child in opened.get_children()] == ["droughts", "floods"]
     for child in opened.get_collections():
         child.validate()
-    found = list(opened.get_items(recursive=True))
-    assert [one.id for one in found] == sorted(one["id"] for one in batch)
-    for one in found:
-        one.validate()
-        assert one.get_parent() is one.get_collection()
+    exported = list(opened.get_items(recursive=True))
+    assert [stac_item.id for stac_item in exported] == sorted(one["id"] for one in items)
+    for stac_item in exported:
+        stac_item.validate()
+        assert stac_item.get_parent() is stac_item.get_collection()
     floods = opened.get_child("floods")
     assert isinstance(floods, pystac.Collection)
     assert floods.extent.spatial.bboxes == [[179.5, -20, -145, 1]]
-    absolute = found[3].assets["data"].get_absolute_href()
+    absolute = exported[3].assets["data"].get_absolute_href()
     assert absolute is not None
     assert Path(absolute).resolve() == tile
 
 
-def test_an_export_is_there_whole_or_not_at_all(
+def test_a_failed_export_leaves_the_old_one_unchanged(
     catalog: PostgresCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     catalog.upsert_items("floods", [item(1), item(2)])
     export(catalog, tmp_path / "copy", "storage")
     before = files(tmp_path / "copy")
     export(catalog, tmp_path / "copy", "storage")
-    assert files(tmp_path / "copy") == before, "the same catalog is the same copy"
+    assert files(tmp_path / "copy") == before, "the same catalog should give the same files"
     catalog.delete_items("floods", ["tile-0001"])
     with monkeypatch.context() as broken:
         broken.setattr("holdfast.apps.catalog.export._root", lambda collections: {"no": {"json"}})
@@ -92,11 +92,11 @@ def test_an_export_is_there_whole_or_not_at_all(
     assert files(tmp_path / "copy") == before
     export(catalog, tmp_path / "copy", "storage")
     assert "floods/tile-0001/tile-0001.json" not in files(tmp_path / "copy")
-    assert [path.name for path in tmp_path.iterdir()] == ["copy"], "nothing is left beside it"
+    assert [path.name for path in tmp_path.iterdir()] == ["copy"], "no temporary directory should be left"
 
 
 @pytest.mark.parametrize("content", ["{}", "[]", "not json", '{"type": "Catalog", "id": "mine"}'])
-def test_a_directory_of_somebody_else_is_left_alone(catalog: PostgresCatalog, tmp_path: Path, content: str) -> None:
+def test_a_directory_that_is_no_export_is_not_touched(catalog: PostgresCatalog, tmp_path: Path, content: str) -> None:
     (tmp_path / "empty").mkdir()
     assert export(catalog, tmp_path / "empty", "storage").collections == 1
     (tmp_path / "full").mkdir()
@@ -111,7 +111,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("renames", [1, 2])
-def test_a_kill_at_the_last_moment_costs_nothing_that_was_there(
+def test_a_kill_between_the_renames_loses_no_export(
     catalog: PostgresCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: int
 ) -> None:
     catalog.upsert_items("floods", [item(1)])
@@ -133,13 +133,13 @@ def test_a_kill_at_the_last_moment_costs_nothing_that_was_there(
         with pytest.raises(Killed):
             export(catalog, tmp_path / "copy", "here")
     with pytest.raises(NotFound):
-        export(catalog, tmp_path / "copy", "here", ["nobody"])
-    assert (files(tmp_path / "copy") == before) == (renames == 1), "it is whole, the one before or the new one"
+        export(catalog, tmp_path / "copy", "here", ["unknown"])
+    assert (files(tmp_path / "copy") == before) == (renames == 1), "it should be complete: the old one or the new one"
     assert export(catalog, tmp_path / "copy", "here").items == 2
     assert [path.name for path in tmp_path.iterdir()] == ["copy"]
 
 
-def test_only_what_is_named_is_exported(catalog: PostgresCatalog, tmp_path: Path) -> None:
+def test_only_the_listed_collections_are_exported(catalog: PostgresCatalog, tmp_path: Path) -> None:
     catalog.ensure_collection(collection("droughts"))
     assert export(catalog, tmp_path / "copy", "storage", ["droughts"]).collections == 1
     with pytest.raises(NotFound, match="no collection deluge"):
@@ -155,7 +155,7 @@ def test_only_what_is_named_is_exported(catalog: PostgresCatalog, tmp_path: Path
         ("/srv/a.tif", "storage", "/srv/a.tif"),
     ],
 )
-def test_an_asset_is_named_by_where_it_lies(
+def test_the_address_of_an_asset_is_relative_to_the_storage(
     catalog: PostgresCatalog, tmp_path: Path, href: str, storage: str, wanted: str
 ) -> None:
     catalog.upsert_items("floods", [item(1, href=href)])

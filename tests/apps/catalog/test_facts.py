@@ -1,4 +1,4 @@
-"""Items from the facts of a raster file, valid by the schemas that are on this machine."""
+"""Items from the facts of a raster file, checked against the schemas on this machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
 
 
-def test_an_item_has_what_the_facts_say() -> None:
+def test_an_item_contains_the_facts() -> None:
     made = item(7, job_id="j", node="n", title="Tile 7")
     check_item({**made, "collection": "floods"})
     assert made["bbox"] == [-163, -20, -162, -19]
@@ -45,7 +45,7 @@ def test_an_item_has_what_the_facts_say() -> None:
     }
 
 
-def test_a_raster_over_the_antimeridian_is_cut_there() -> None:
+def test_the_geometry_of_a_raster_across_the_antimeridian_is_split() -> None:
     made = item(1, bounds=[179.5, -20, 180.5, -19])
     check_item(made)
     assert made["bbox"] == [179.5, -20, -179.5, -19]
@@ -53,7 +53,7 @@ def test_a_raster_over_the_antimeridian_is_cut_there() -> None:
     assert made["properties"]["proj:bbox"] == [179.5, -20, 180.5, -19]
 
 
-def test_half_a_pixel_beyond_a_pole_is_cut_off() -> None:
+def test_half_a_pixel_beyond_a_pole_is_clipped() -> None:
     assert item(1, bounds=[-180.1, -90.1, 179.9, 90.1])["bbox"] == [-180, -90, 180, 90]
 
 
@@ -78,17 +78,17 @@ def test_a_projected_raster_needs_its_bbox_in_degrees() -> None:
         ({"bounds": [0, 0, 1]}, "west, south, east and north"),
         ({"bounds": [0, 0, None, 1]}, "west, south, east and north"),
         ({"bands": ["rp10"]}, "its bands must be objects"),
-        ({"bands": 7}, "a fact is not of the kind"),
-        ({"geometry": 7}, "a fact is not of the kind"),
-        ({"bands": [{"name": "rp10", "statistics": [1]}]}, "a fact is not of the kind"),
+        ({"bands": 7}, "a fact has the wrong type"),
+        ({"geometry": 7}, "a fact has the wrong type"),
+        ({"bands": [{"name": "rp10", "statistics": [1]}]}, "a fact has the wrong type"),
     ],
 )
-def test_a_fact_that_is_missing_or_wrong_is_named(changes: dict[str, Any], reason: str) -> None:
+def test_the_error_names_a_missing_or_wrong_fact(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(InvalidItem, match=reason):
         item_from_facts(facts(1, **changes))
 
 
-def test_what_json_has_no_number_for_is_a_word() -> None:
+def test_a_nodata_value_of_nan_becomes_a_word() -> None:
     made = item(1, nodata=float("nan"), dtype="complex64")
     check_item(made)
     assert made["assets"]["data"]["bands"][0]["nodata"] == "nan"
@@ -116,20 +116,20 @@ def test_fields_of_the_raster_extension_declare_it() -> None:
         ({"stac_extensions": [{}]}, "stac_extensions/0"),
     ],
 )
-def test_an_item_that_breaks_a_rule_is_refused_with_the_place(broken: dict[str, Any], reason: str) -> None:
+def test_the_error_for_an_invalid_item_says_where(broken: dict[str, Any], reason: str) -> None:
     with pytest.raises(InvalidItem, match="Item tile-0001 is not valid") as refusal:
         check_item({**item(1), **broken})
     assert reason in refusal.value.reason
 
 
-def test_an_extension_without_a_schema_here_is_not_checked_and_said_so() -> None:
+def test_an_extension_without_a_local_schema_is_reported_as_unchecked() -> None:
     foreign = "https://example.com/tides/v1.0.0/schema.json"
     made = {**item(1), "stac_extensions": [foreign, PROJECTION]}
     check_item(made)
     assert unchecked(made) == [foreign]
 
 
-def test_a_coordinate_system_in_full_is_taken_as_it_is() -> None:
+def test_a_crs_as_projjson_is_accepted() -> None:
     made = item(1)
     made["properties"]["proj:projjson"] = {"type": "GeographicCRS", "name": "WGS 84"}
     check_item(made)
@@ -138,7 +138,7 @@ def test_a_coordinate_system_in_full_is_taken_as_it_is() -> None:
         check_item(made)
 
 
-def test_an_item_of_the_version_before_becomes_one_of_this() -> None:
+def test_an_item_in_stac_1_0_is_converted() -> None:
     old = item(1)
     old["stac_version"] = "1.0.0"
     old["stac_extensions"] = ["https://stac-extensions.github.io/projection/v1.1.0/schema.json"]

@@ -1,4 +1,4 @@
-"""The handlers in real workflows, on a real engine."""
+"""The handlers of the catalog in real workflows, on a real engine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FOREIGN = "https://example.com/tides/v1.0.0/schema.json"
 
 @handler("test.stack")
 def stack(number: int) -> dict[str, Any]:
-    """As a raster handler tells of the file that it wrote."""
+    """The output of a raster handler that wrote a file."""
     return facts(number, datetime=None)
 
 
@@ -35,8 +35,8 @@ def registering(**params: Any) -> Workflow:
     each = flow.fan_out(
         "stack", source="{{ inputs.numbers }}", handler=stack, params={"number": "{{ item }}"}, after=made
     )
-    given = {"collection_id": "floods", "from_node": "stack", "properties": {"datetime": "2020-01-01T00:00:00Z"}}
-    flow.task("register", handler=handlers.register_items, params=given | params, after=each)
+    defaults = {"collection_id": "floods", "from_node": "stack", "properties": {"datetime": "2020-01-01T00:00:00Z"}}
+    flow.task("register", handler=handlers.register_items, params=defaults | params, after=each)
     return flow
 
 
@@ -46,15 +46,15 @@ def run_one(function: Any, database_url: str, **params: Any) -> JobResult:
     return run_workflow(flow, database_url=database_url)
 
 
-def test_what_a_fan_out_made_is_registered_and_traced_to_its_job(database_url: str) -> None:
+def test_the_outputs_of_a_fan_out_are_registered_with_their_job(database_url: str) -> None:
     job = run_workflow(registering(), database_url=database_url)
     assert job.status == "completed", job.error
     assert job.outputs["collection"] == {"collection_id": "floods", "change": "created"}
     assert job.result == {"collection_id": "floods", "items": 3, "created": 3, "updated": 0, "unchanged": 0}
     catalog = PostgresCatalog(database_url)
-    found = list(all_items(catalog, job_id=job.job_id))
-    assert [one["id"] for one in found] == ["tile-0001", "tile-0002", "tile-0003"]
-    assert {one["properties"]["holdfast:node"] for one in found} == {"stack"}
+    items = list(all_items(catalog, job_id=job.job_id))
+    assert [one["id"] for one in items] == ["tile-0001", "tile-0002", "tile-0003"]
+    assert {one["properties"]["holdfast:node"] for one in items} == {"stack"}
     (by_hash,) = catalog.search(content_hash=sha256(2)).items
     assert by_hash["properties"]["holdfast:job_id"] == job.job_id
     again = run_workflow(registering(), database_url=database_url)
@@ -62,7 +62,7 @@ def test_what_a_fan_out_made_is_registered_and_traced_to_its_job(database_url: s
     assert (again.result["created"], again.result["unchanged"]) == (0, 3)
 
 
-def test_a_bad_item_fails_for_good_is_named_and_keeps_its_batch_out(
+def test_an_invalid_item_fails_permanently_and_no_item_is_registered(
     catalog: PostgresCatalog, database_url: str
 ) -> None:
     broken = item(2)
@@ -76,7 +76,7 @@ def test_a_bad_item_fails_for_good_is_named_and_keeps_its_batch_out(
 
 
 @pytest.mark.parametrize(
-    ("params", "code", "said"),
+    ("params", "code", "message"),
     [
         ({"collection_id": "droughts", "facts": facts(1)}, "STAC_COLLECTION_UNKNOWN", "no collection droughts"),
         ({"collection_id": "floods", "facts": {"id": "a"}}, "STAC_INVALID", "Item a is not valid: it has neither bbox"),
@@ -85,16 +85,16 @@ def test_a_bad_item_fails_for_good_is_named_and_keeps_its_batch_out(
         ({"collection_id": "floods", "facts": 7}, "CONTRACT_VIOLATION", "facts"),
     ],
 )
-def test_what_can_never_go_well_is_not_tried_again(
-    catalog: PostgresCatalog, database_url: str, params: dict[str, Any], code: str, said: str
+def test_a_permanent_error_is_not_retried(
+    catalog: PostgresCatalog, database_url: str, params: dict[str, Any], code: str, message: str
 ) -> None:
     job = run_one(handlers.register_item, database_url, **params)
     assert job.error is not None
     assert (job.error["code"], job.error["class"], job.error["attempt"]) == (code, "permanent", 1)
-    assert said in job.error["message"]
+    assert message in job.error["message"]
 
 
-def test_one_item_is_registered_as_stac_or_by_its_facts(catalog: PostgresCatalog, database_url: str) -> None:
+def test_one_item_is_registered_from_stac_or_from_facts(catalog: PostgresCatalog, database_url: str) -> None:
     by_facts = run_one(handlers.register_item, database_url, collection_id="floods", facts=facts(1))
     assert by_facts.result == {"collection_id": "floods", "item_id": "tile-0001", "change": "created"}
     same = run_one(handlers.register_item, database_url, collection_id="floods", item=item(1))
@@ -106,37 +106,37 @@ def test_one_item_is_registered_as_stac_or_by_its_facts(catalog: PostgresCatalog
     assert found["properties"]["holdfast:job_id"] == other.job_id
 
 
-def test_an_item_that_names_its_maker_keeps_it(catalog: PostgresCatalog, database_url: str) -> None:
+def test_an_item_that_names_its_job_keeps_it(catalog: PostgresCatalog, database_url: str) -> None:
     run_one(handlers.register_item, database_url, collection_id="floods", facts=facts(1, job_id="earlier", node="n"))
     assert [one["id"] for one in catalog.search(job_id="earlier").items] == ["tile-0001"]
 
 
-def test_a_collection_that_is_not_valid_is_refused(database_url: str) -> None:
+def test_an_invalid_collection_is_refused(database_url: str) -> None:
     job = run_one(handlers.ensure_collection, database_url, collection_id="floods", properties={"summaries": 7})
     assert job.error is not None
     assert (job.error["code"], job.error["class"]) == ("STAC_INVALID", "permanent")
     assert "summaries" in job.error["message"]
 
 
-def test_a_dead_connection_is_tried_again(catalog: PostgresCatalog, database_url: str) -> None:
+def test_a_dead_connection_is_retried(catalog: PostgresCatalog, database_url: str) -> None:
     attempts: list[int] = []
 
     @handler("test.register")
     def register(*, ctx: Context) -> Any:
         attempts.append(ctx.attempt)
-        url = database_url if ctx.attempt > 1 else "postgresql://nobody@127.0.0.1:1/nothing"
+        url = database_url if ctx.attempt > 1 else "postgresql://user@127.0.0.1:1/nothing"
         return handlers.register_item("floods", facts=facts(1), ctx=Elsewhere(ctx, url))  # type: ignore[arg-type]
 
     flow = Workflow("one")
     flow.task("only", handler=register)
     job = run_workflow(flow, database_url=database_url)
     assert (job.status, attempts) == ("completed", [1, 2])
-    (told,) = [event["data"] for event in job.events if event["event"] == "node_retry_scheduled"]
-    assert told["code"] == "STAC_UNREACHABLE"
+    (event_data,) = [event["data"] for event in job.events if event["event"] == "node_retry_scheduled"]
+    assert event_data["code"] == "STAC_UNREACHABLE"
 
 
 class Elsewhere:
-    """A context whose database is another."""
+    """A context with a different database URL."""
 
     def __init__(self, ctx: Context, database_url: str) -> None:
         self._ctx = ctx
@@ -146,17 +146,17 @@ class Elsewhere:
         return getattr(self._ctx, name)
 
 
-def test_fields_that_nobody_here_can_check_are_a_warning(catalog: PostgresCatalog, database_url: str) -> None:
+def test_fields_without_a_local_schema_get_a_warning(catalog: PostgresCatalog, database_url: str) -> None:
     foreign = {**item(1), "stac_extensions": [FOREIGN]}
     job = run_one(handlers.register_items, database_url, collection_id="floods", items=[foreign])
     assert job.status == "completed"
     with psycopg.connect(database_url) as connection:
-        told = connection.execute("select extra from holdfast.attempts where job_id = %s", (job.job_id,)).fetchall()
-    assert FOREIGN in str(told)
+        rows = connection.execute("select extra from holdfast.attempts where job_id = %s", (job.job_id,)).fetchall()
+    assert FOREIGN in str(rows)
 
 
-def test_without_the_extra_everything_else_works_and_it_says_what_to_install() -> None:
-    """In a process in which pystac cannot be imported."""
+def test_without_the_extra_the_error_says_what_to_install() -> None:
+    """Runs in a process that cannot import pystac. The modules themselves can be imported."""
     code = """
 import sys
 sys.modules["pystac"] = sys.modules["numpy"] = sys.modules["rasterio"] = None

@@ -1,4 +1,4 @@
-"""The schema `stac` is made at first use, whoever comes first."""
+"""The schema `stac` is created at its first use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.apps.catalog.postgres import SCHEMA, PostgresCatalog
 from tests.apps.catalog.conftest import collection
 
 
-def test_eight_that_start_at_once_make_one_schema(empty_database_url: str) -> None:
+def test_eight_clients_at_once_create_one_schema(empty_database_url: str) -> None:
     begin = threading.Barrier(8)
 
     def first_use(number: int) -> str:
@@ -28,7 +28,7 @@ def test_eight_that_start_at_once_make_one_schema(empty_database_url: str) -> No
     assert len(PostgresCatalog(empty_database_url).summaries()) == 8
 
 
-def test_a_catalog_of_a_newer_version_is_left_alone(catalog: PostgresCatalog, database_url: str) -> None:
+def test_a_schema_of_a_newer_version_is_refused(catalog: PostgresCatalog, database_url: str) -> None:
     with psycopg.connect(database_url) as connection:
         connection.execute("insert into stac.migrations (number, name) values (9999, 'later')")
     with pytest.raises(Refused, match="9999"):

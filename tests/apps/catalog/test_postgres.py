@@ -1,4 +1,4 @@
-"""The catalog on a real Postgres: batches, searches, extents, and what several do at once."""
+"""The catalog on a real Postgres: registrations, searches, extents, and concurrent clients."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ MANY = 1924
 
 
 def ids(catalog: PostgresCatalog, **wanted: Any) -> list[str]:
-    return [found["id"] for found in all_items(catalog, **wanted)]
+    return [match["id"] for match in all_items(catalog, **wanted)]
 
 
 def at_once(*works: Callable[[], Any]) -> list[Any]:
-    """All of them in threads that begin together."""
+    """The results of functions that run in threads and start together."""
     begin = threading.Barrier(len(works))
 
     def run(work: Callable[[], Any]) -> Any:
@@ -36,19 +36,19 @@ def at_once(*works: Callable[[], Any]) -> list[Any]:
         return list(pool.map(run, works))
 
 
-def test_thousands_of_items_are_one_statement_and_the_second_time_nothing(
+def test_registering_the_same_thousands_of_items_again_writes_nothing(
     catalog: PostgresCatalog, database_url: str
 ) -> None:
-    batch = [item(number) for number in range(MANY)]
-    assert catalog.new_or_changed("floods", batch) == batch
-    assert catalog.upsert_items("floods", batch) == Upserted(created=MANY)
+    items = [item(number) for number in range(MANY)]
+    assert catalog.new_or_changed("floods", items) == items
+    assert catalog.upsert_items("floods", items) == Upserted(created=MANY)
     before = versions(database_url)
-    random.Random(7).shuffle(batch)
-    assert catalog.upsert_items("floods", batch) == Upserted(unchanged=MANY)
-    assert catalog.new_or_changed("floods", batch) == []
-    assert versions(database_url) == before, "rows that did not change were not written"
+    random.Random(7).shuffle(items)
+    assert catalog.upsert_items("floods", items) == Upserted(unchanged=MANY)
+    assert catalog.new_or_changed("floods", items) == []
+    assert versions(database_url) == before, "unchanged rows should not be written"
     assert catalog.summaries()[0].items == MANY
-    assert ids(catalog, limit=500) == sorted(one["id"] for one in batch)
+    assert ids(catalog, limit=500) == sorted(one["id"] for one in items)
 
 
 def versions(database_url: str) -> set[tuple[Any, ...]]:
@@ -56,7 +56,7 @@ def versions(database_url: str) -> set[tuple[Any, ...]]:
         return set(connection.execute("select item_id, ctid::text, updated_at from stac.items").fetchall())
 
 
-def test_what_changed_is_updated_and_the_rest_is_not_touched(catalog: PostgresCatalog) -> None:
+def test_changed_items_are_updated_and_others_are_not_touched(catalog: PostgresCatalog) -> None:
     catalog.upsert_items("floods", [item(1), item(2)])
     changed = [item(1), item(2, title="Depth"), item(3)]
     assert catalog.upsert_items("floods", changed) == Upserted(created=1, updated=1, unchanged=1)
@@ -66,7 +66,7 @@ def test_what_changed_is_updated_and_the_rest_is_not_touched(catalog: PostgresCa
     assert found["properties"]["updated"] > found["properties"]["created"]
 
 
-def test_the_same_from_another_job_is_the_same_and_keeps_its_maker(catalog: PostgresCatalog) -> None:
+def test_an_unchanged_item_of_another_job_keeps_its_first_job(catalog: PostgresCatalog) -> None:
     catalog.upsert_items("floods", [item(1, job_id="first", node="stack")])
     assert catalog.upsert_items("floods", [item(1, job_id="second", node="again")]) == Upserted(unchanged=1)
     assert ids(catalog, job_id="first") == ["tile-0001"]
@@ -74,10 +74,10 @@ def test_the_same_from_another_job_is_the_same_and_keeps_its_maker(catalog: Post
     assert ids(catalog, job_id="third") == ["tile-0001"]
 
 
-def test_an_item_comes_back_as_it_was_given(catalog: PostgresCatalog) -> None:
-    given = item(4)
+def test_an_item_is_read_as_it_was_written(catalog: PostgresCatalog) -> None:
+    written = item(4)
     link = {"rel": "about", "href": "https://example.com/4"}
-    catalog.upsert_items("floods", [{**given, "links": [link, {"rel": "self", "href": "/somewhere.json"}]}])
+    catalog.upsert_items("floods", [{**written, "links": [link, {"rel": "self", "href": "/somewhere.json"}]}])
     found = catalog.get("floods", "tile-0004")
     assert found is not None
     assert list(found) == [
@@ -85,13 +85,13 @@ def test_an_item_comes_back_as_it_was_given(catalog: PostgresCatalog) -> None:
         *("geometry", "bbox", "properties", "links", "assets"),
     ]
     assert [each["rel"] for each in found["links"]] == ["collection", "about"]
-    assert {k: v for k, v in found["properties"].items() if k not in ("created", "updated")} == given["properties"]
-    assert (found["geometry"], found["assets"]) == (given["geometry"], given["assets"])
+    assert {k: v for k, v in found["properties"].items() if k not in ("created", "updated")} == written["properties"]
+    assert (found["geometry"], found["assets"]) == (written["geometry"], written["assets"])
     assert catalog.get("floods", "tile-0005") is None
     assert catalog.get("droughts", "tile-0004") is None
 
 
-def test_one_item_that_cannot_be_stored_keeps_its_whole_batch_out(catalog: PostgresCatalog) -> None:
+def test_one_invalid_item_means_that_none_is_stored(catalog: PostgresCatalog) -> None:
     with pytest.raises(InvalidItem, match="Item tile-0003 is not valid: it has no datetime"):
         catalog.upsert_items("floods", [item(1), item(2), item(3, datetime=None)])
     assert ids(catalog) == []
@@ -104,27 +104,27 @@ def test_items_need_a_collection(catalog: PostgresCatalog) -> None:
         catalog.ensure_collection({**collection("floods"), "id": "a/b"})
 
 
-def test_a_collection_is_made_once_and_changed_only_if_it_differs(catalog: PostgresCatalog) -> None:
+def test_a_collection_is_created_once_and_updated_only_if_it_differs(catalog: PostgresCatalog) -> None:
     assert catalog.ensure_collection(collection("floods")) == "unchanged"
     assert catalog.ensure_collection(collection("floods", title="All floods")) == "updated"
     changes = at_once(*[lambda: catalog.ensure_collection(collection("droughts"))] * 6)
     assert sorted(changes) == ["created", *["unchanged"] * 5]
 
 
-def test_overlapping_batches_at_once_make_no_duplicates_and_no_deadlock(catalog: PostgresCatalog) -> None:
+def test_overlapping_registrations_at_once_make_no_duplicates_and_no_deadlock(catalog: PostgresCatalog) -> None:
     def register(first: int, title: str) -> Upserted:
-        batch = [item(number, title=title) for number in range(first, first + 300)]
-        random.Random(title).shuffle(batch)
-        return catalog.upsert_items("floods", batch)
+        items = [item(number, title=title) for number in range(first, first + 300)]
+        random.Random(title).shuffle(items)
+        return catalog.upsert_items("floods", items)
 
     rounds = [(0, "a"), (100, "b"), (200, "c"), (100, "d")]
-    told = at_once(*(lambda first=first, title=title: register(first, title) for first, title in rounds))
-    assert sum(one.created for one in told) == 500
-    assert sum(one.created + one.updated + one.unchanged for one in told) == 1200
+    results = at_once(*(lambda first=first, title=title: register(first, title) for first, title in rounds))
+    assert sum(one.created for one in results) == 500
+    assert sum(one.created + one.updated + one.unchanged for one in results) == 1200
     assert len(ids(catalog)) == 500
 
 
-def test_extents_are_those_of_the_items_that_are_there(catalog: PostgresCatalog) -> None:
+def test_extents_are_computed_from_the_current_items(catalog: PostgresCatalog) -> None:
     assert (catalog.summaries()[0].bbox, catalog.summaries()[0].interval) == (None, None)
     far = item(2, bounds=[30, 40, 31, 41], datetime="2021-06-01T00:00:00Z")
     long = item(3, datetime=None, start_datetime="2019-01-01T00:00:00Z", end_datetime="2019-12-31T23:59:59Z")
@@ -149,7 +149,7 @@ def test_extents_are_those_of_the_items_that_are_there(catalog: PostgresCatalog)
         ([[-180, -60, 180, 60], [179.5, 0, 180.5, 1]], [-180, -60, 180, 60]),
     ],
 )
-def test_an_extent_goes_over_the_antimeridian_if_an_item_does(
+def test_an_extent_crosses_the_antimeridian_if_an_item_does(
     catalog: PostgresCatalog, bounds: list[list[float]], wanted: list[float]
 ) -> None:
     catalog.upsert_items("floods", [item(number, bounds=one) for number, one in enumerate(bounds)])
@@ -175,7 +175,7 @@ BOXES: list[tuple[list[float], list[str]]] = [
 ]
 
 
-def test_a_search_by_box_finds_what_touches_it(catalog: PostgresCatalog) -> None:
+def test_a_search_by_box_finds_the_items_that_touch_it(catalog: PostgresCatalog) -> None:
     nowhere = {**item(4, id="nowhere"), "geometry": None}
     del nowhere["bbox"]
     point = {"type": "Point", "coordinates": [60, 50]}
@@ -201,13 +201,13 @@ TIMES: list[tuple[str, list[str]]] = [
 ]
 
 
-def test_a_search_by_time_finds_what_was_then(catalog: PostgresCatalog) -> None:
+def test_a_search_by_time_finds_the_items_of_that_time(catalog: PostgresCatalog) -> None:
     year = {"start_datetime": "2020-01-01T00:00:00Z", "end_datetime": "2020-12-31T00:00:00Z", "datetime": None}
     catalog.upsert_items("floods", [item(1, id="moment"), item(2, id="year", **year)])
     assert [(datetime, ids(catalog, datetime=datetime)) for datetime, _ in TIMES] == TIMES
 
 
-def test_items_are_found_by_job_by_hash_and_by_what_others_call_them(catalog: PostgresCatalog) -> None:
+def test_items_are_found_by_job_by_hash_and_by_foreign_ids(catalog: PostgresCatalog) -> None:
     catalog.ensure_collection(collection("droughts"))
     catalog.upsert_items("floods", [item(n, job_id=f"job-{n % 2}", node="stack") for n in range(4)])
     catalog.upsert_items("droughts", [item(1, job_id="job-1")])
@@ -228,7 +228,7 @@ def test_pages_follow_each_other_without_gaps(catalog: PostgresCatalog) -> None:
     assert page.token is not None
     page = catalog.search(limit=4, token=page.token)
     assert ([found["id"] for found in page.items][-1], page.token) == ("tile-0006", None)
-    with pytest.raises(InvalidInput, match="not a token"):
+    with pytest.raises(InvalidInput, match="not a page token"):
         catalog.search(token="?")
     with pytest.raises(InvalidInput, match="at least one item"):
         catalog.search(limit=0)
@@ -238,12 +238,12 @@ def test_pages_follow_each_other_without_gaps(catalog: PostgresCatalog) -> None:
         catalog.search(datetime="now")
 
 
-def test_a_snapshot_does_not_see_what_comes_later(catalog: PostgresCatalog) -> None:
+def test_a_snapshot_does_not_see_later_changes(catalog: PostgresCatalog) -> None:
     catalog.upsert_items("floods", [item(1)])
-    with catalog.snapshot() as still:
-        assert ids(still) == ["tile-0001"]
+    with catalog.snapshot() as snapshot:
+        assert ids(snapshot) == ["tile-0001"]
         catalog.upsert_items("floods", [item(2)])
-        assert (ids(still), still.summaries()[0].items) == (["tile-0001"], 1)
+        assert (ids(snapshot), snapshot.summaries()[0].items) == (["tile-0001"], 1)
     assert len(ids(catalog)) == 2
 
 
@@ -260,24 +260,24 @@ def test_searches_by_box_time_and_property_use_their_indexes(catalog: PostgresCa
             assert index in str(plan)
 
 
-def test_a_database_that_does_not_answer_is_out_of_reach() -> None:
+def test_a_database_that_does_not_answer_is_unreachable() -> None:
     with pytest.raises(Unreachable, match="does not answer"):
-        PostgresCatalog("postgresql://nobody@127.0.0.1:1/nothing").summaries()
+        PostgresCatalog("postgresql://user@127.0.0.1:1/nothing").summaries()
 
 
 @pytest.mark.anyio
-async def test_a_connection_that_dies_in_a_batch_leaves_nothing_of_it(
+async def test_a_connection_that_dies_during_a_registration_writes_nothing(
     catalog: PostgresCatalog, database_url: str
 ) -> None:
     catalog.upsert_items("floods", [item(2)])
-    batch = [item(1), item(2, title="Depth"), item(3)]
+    items = [item(1), item(2, title="Depth"), item(3)]
     with (
         ThreadPoolExecutor(1) as pool,
         psycopg.connect(database_url) as holder,
         psycopg.connect(database_url, autocommit=True) as killer,
     ):
         holder.execute("select from stac.items where item_id = 'tile-0002' for update")
-        waiting = pool.submit(catalog.upsert_items, "floods", batch)
+        waiting = pool.submit(catalog.upsert_items, "floods", items)
 
         async def killed() -> bool:
             ended = killer.execute(
@@ -291,4 +291,4 @@ async def test_a_connection_that_dies_in_a_batch_leaves_nothing_of_it(
         with pytest.raises(Unreachable, match="does not answer"):
             waiting.result()
     assert ids(catalog) == ["tile-0002"]
-    assert catalog.upsert_items("floods", batch) == Upserted(created=2, updated=1)
+    assert catalog.upsert_items("floods", items) == Upserted(created=2, updated=1)

@@ -1,4 +1,4 @@
-"""Items as the tables have them."""
+"""Items as table rows."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.apps.catalog.conftest import item
         ({"properties": {"datetime": "yesterday"}}, "'yesterday' is not a time"),
         (
             {"properties": {"start_datetime": "2020-01-02T00:00:00Z", "end_datetime": "2020-01-01T00:00:00Z"}},
-            "before it begins",
+            "is before its begin",
         ),
         ({"properties": {"datetime": "2020-01-01T00:00:00Z", "holdfast:content_hash": "ABC"}}, "sha256"),
         ({"properties": {"datetime": "2020-01-01T00:00:00Z", "a:b": "\0"}}, "NUL"),
         ({"properties": {"datetime": "2020-01-01T00:00:00Z", "a:b": "\ud800"}}, "surrogates"),
         ({"bbox": [0, 0, 1]}, "4 or 6 numbers"),
-        ({"bbox": None}, "a geometry and no bbox"),
+        ({"bbox": None}, "a geometry but no bbox"),
         ({"links": ["nowhere"]}, "its links must be objects"),
         ({"collection": "droughts"}, "belongs to the collection droughts"),
         ({"id": "tile-0001"}, "twice"),
@@ -36,7 +36,7 @@ from tests.apps.catalog.conftest import item
         ({"assets": {"data": {"href": "silver\\..\\x"}}}, "leads upwards"),
     ],
 )
-def test_what_cannot_be_stored_is_named_with_the_reason(broken: dict[str, Any], reason: str) -> None:
+def test_the_error_for_an_invalid_item_says_why(broken: dict[str, Any], reason: str) -> None:
     with pytest.raises(InvalidItem) as refusal:
         item_rows("floods", [item(1), item(2), {**item(3), **broken}])
     assert reason in refusal.value.reason
@@ -49,7 +49,7 @@ def test_rows_are_locked_in_the_order_of_their_ids() -> None:
     ]
 
 
-def test_a_digest_is_of_what_was_made_not_of_who_made_it() -> None:
+def test_the_digest_depends_on_the_content_but_not_on_the_job() -> None:
     def digest(**changes: Any) -> str:
         return str(item_row("floods", item(1, **changes))["item_digest"])
 

@@ -1,1 +1,1 @@
-"""A STAC catalog in plain Postgres: what was made, where it lies, which job made it, and a static copy for others."""
+"""A STAC catalog in plain Postgres: which files exist, where they are, which job made them. Can be exported."""

@@ -1,4 +1,4 @@
-"""A collection as STAC: what people say of it, and the extents that its items give it. Pure."""
+"""Builds STAC collections: the text that people wrote, and the extents computed from the items. Pure."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def new_collection(
     providers: Sequence[Mapping[str, Any]] | None,
     properties: Mapping[str, Any] | None,
 ) -> Json:
-    """A collection without items; STAC wants a description, so it has at least its name for one."""
-    told = {"title": title, "keywords": keywords, "providers": providers}
+    """A collection without items. STAC requires a description: by default it is the title or the id."""
+    optional = {"title": title, "keywords": keywords, "providers": providers}
     return {
         **(properties or {}),
         "type": "Collection",
@@ -28,14 +28,14 @@ def new_collection(
         "id": collection_id,
         "description": description or title or collection_id,
         "license": license,
-        **{name: value for name, value in told.items() if value is not None},
+        **{name: value for name, value in optional.items() if value is not None},
         "extent": extent(None, None),
         "links": [],
     }
 
 
 def extent(bbox: Sequence[float] | None, interval: Sequence[str] | None) -> Json:
-    """As STAC wants it; a collection of nothing might be anywhere, at any time."""
+    """The extent in STAC's form. An empty collection covers the whole world and all time."""
     return {
         "spatial": {"bbox": [list(bbox) if bbox is not None else WORLD]},
         "temporal": {"interval": [list(interval) if interval is not None else [None, None]]},
@@ -43,5 +43,5 @@ def extent(bbox: Sequence[float] | None, interval: Sequence[str] | None) -> Json
 
 
 def live_collection(summary: CollectionSummary) -> Json:
-    """The collection with its extents as they are now."""
+    """The collection with its current extents."""
     return {**summary.collection, "extent": extent(summary.bbox, summary.interval), "links": []}

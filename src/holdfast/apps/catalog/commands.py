@@ -1,4 +1,4 @@
-"""`holdfast stac …`: looking at the catalog, finding what a job has made, and writing a static copy."""
+"""`holdfast stac …`: list the catalog, find the items that a job made, and export plain files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ from holdfast.extend.commands import (
 
 SHORTEST_ENDING = 6
 
-app = typer.Typer(help="The catalog of what was made: list, find, export.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="The catalog of registered items: list, show, find, export.", no_args_is_help=True, rich_markup_mode=None
+)
 
 Collection = Annotated[
     list[str], typer.Option("--collection", metavar="COLLECTION", help="Only this collection; may be repeated.")
@@ -68,20 +70,20 @@ def show(
     as_json: AsJson = False,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Show one item: where it lies, what it is, and which job made it."""
+    """Show one item: its file, its place and time, and the job that made it."""
     with _catalog(database_url) as catalog:
-        found = catalog.search(ids=[item], collections=collection or None).items
-    if not found:
+        items = catalog.search(ids=[item], collections=collection or None).items
+    if not items:
         raise NotFound(
-            f"There is no item {item}.", remedy="See the collections with: holdfast stac list", instance=item
+            f"There is no item {item}.", remedy="List the collections with: holdfast stac list", instance=item
         )
-    if len(found) > 1:
-        places = ", ".join(one["collection"] for one in found)
-        raise Refused(f"Several collections have an item {item}: {places}.", remedy="Name one with: --collection")
+    if len(items) > 1:
+        places = ", ".join(match["collection"] for match in items)
+        raise Refused(f"Several collections have an item {item}: {places}.", remedy="Choose one with: --collection")
     if as_json:
-        answer_json(found[0])
+        answer_json(items[0])
         return 0
-    for line in _lines(found[0]):
+    for line in _lines(items[0]):
         answer(harmless(line))
     return 0
 
@@ -90,38 +92,40 @@ def show(
 def find(
     job: Annotated[
         str | None,
-        typer.Option("--job", metavar="JOB", help="Made by this job: its id, or its last 6 characters or more."),
+        typer.Option("--job", metavar="JOB", help="Made by this job: its id, or at least its last 6 characters."),
     ] = None,
     content_hash: Annotated[
-        str | None, typer.Option("--hash", metavar="SHA256", help="Whose file has this sha256.")
+        str | None, typer.Option("--hash", metavar="SHA256", help="The sha256 of the item's file.")
     ] = None,
     external: Annotated[
         list[str],
-        typer.Option("--external", metavar="NAME=VALUE", help="With this property, as platform:id=7; may be repeated."),
+        typer.Option(
+            "--external", metavar="NAME=VALUE", help="With this property, such as platform:id=7; may be repeated."
+        ),
     ] = [],  # noqa: B006
     as_json: AsJson = False,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Find items by the job that made them, by the hash of their file, or by an id that somebody else gave them."""
+    """Find items by the job that made them, by the hash of their file, or by a property, such as a foreign id."""
     if job is None and content_hash is None and not external:
-        raise InvalidInput("Nothing to look for.", remedy="Give --job JOB, --hash SHA256 or --external NAME=VALUE.")
+        raise InvalidInput("`find` needs a criterion.", remedy="Use --job JOB, --hash SHA256 or --external NAME=VALUE.")
     with _catalog(database_url) as catalog:
         wanted: dict[str, Any] = {"content_hash": content_hash.lower() if content_hash is not None else None}
         if job is not None:
             wanted["job_id"] = _job(catalog, job)
-        found = _with_properties(catalog, wanted, external)
+        items = _with_properties(catalog, wanted, external)
     if as_json:
-        answer_json({"items": found})
+        answer_json({"items": items})
         return 0
-    if not found:
-        say("No item fits.")
+    if not items:
+        say("No item matches.")
         return 0
     table = _table("item", "collection", "job", "node", "asset")
-    for one in found:
-        properties = one["properties"]
-        hrefs = ", ".join(str(asset["href"]) for asset in one["assets"].values())
-        told = (properties.get(JOB), properties.get(NODE), hrefs)
-        table.add_row(one["id"], one["collection"], *(harmless(str(text or "")) for text in told))
+    for item in items:
+        properties = item["properties"]
+        hrefs = ", ".join(str(asset["href"]) for asset in item["assets"].values())
+        cells = (properties.get(JOB), properties.get(NODE), hrefs)
+        table.add_row(item["id"], item["collection"], *(harmless(str(text or "")) for text in cells))
     display(table)
     return 0
 
@@ -133,28 +137,28 @@ def export(
     storage: Annotated[
         str | None,
         typer.Option(
-            "--storage", metavar="PLACE", help="Directory or URL below which files lie. Default: our own storage."
+            "--storage", metavar="PLACE", help="Directory or URL of the files. Default: HOLDFAST_HOME/storage."
         ),
     ] = None,
     as_json: AsJson = False,
     database_url: DatabaseUrl = None,
 ) -> int:
     """Write the catalog as plain files that any STAC tool opens."""
-    from holdfast.apps.catalog.export import export as write_copy
+    from holdfast.apps.catalog.export import export as write_files
 
     with _catalog(database_url) as catalog:
         try:
-            written = write_copy(catalog, directory, storage or str(home() / "storage"), collection or None)
+            written = write_files(catalog, directory, storage or str(home() / "storage"), collection or None)
         except OSError as error:
             raise InvalidInput(
-                f"The copy cannot be written to {str(directory)[:200]}: {error.strerror}.",
-                remedy="Name a directory whose parent can be written.",
+                f"The export cannot be written to {str(directory)[:200]}: {error.strerror}.",
+                remedy="Use a directory whose parent is writable.",
             ) from None
     if as_json:
         answer_json(written.to_json())
     else:
-        told = f"{_counted(written.collections, 'collection')} with {_counted(written.items, 'item')}"
-        answer(f"Wrote {told} to {written.directory}.")
+        amount = f"{_counted(written.collections, 'collection')} with {_counted(written.items, 'item')}"
+        answer(f"Wrote {amount} to {written.directory}.")
     return 0
 
 
@@ -166,28 +170,30 @@ def _catalog(database_url: str | None) -> Iterator[Catalog]:
         yield PostgresCatalog(url)
 
 
-def _job(catalog: Catalog, given: str) -> str:
-    """A job's id from its ending; of a job that made nothing, as it was given."""
-    if len(given) < SHORTEST_ENDING:
-        raise InvalidInput(f"'{given}' is too short for a job.", remedy="Give at least 6 characters of its id's end.")
-    found = catalog.jobs_ending(given.lower())
-    if len(found) > 1:
-        raise Refused(f"Several jobs end with {given}: {', '.join(found)}.", remedy="Give more of its id.")
-    return found[0] if found else given
+def _job(catalog: Catalog, ending: str) -> str:
+    """The full id of the job with this ending; the ending itself if no such job made an item."""
+    if len(ending) < SHORTEST_ENDING:
+        raise InvalidInput(
+            f"'{ending}' is too short for a job id.", remedy="Use at least the last 6 characters of the id."
+        )
+    job_ids = catalog.jobs_ending(ending.lower())
+    if len(job_ids) > 1:
+        raise Refused(f"Several jobs end with {ending}: {', '.join(job_ids)}.", remedy="Use more characters of the id.")
+    return job_ids[0] if job_ids else ending
 
 
 def _with_properties(catalog: Catalog, wanted: dict[str, Any], external: list[str]) -> list[Json]:
-    """The items that fit everything; a value is taken as the text that it is, and as JSON."""
-    fitting: dict[tuple[str, str], Json] | None = None
+    """The items that match all criteria. Each value is tried as text and as JSON."""
+    matching: dict[tuple[str, str], Json] | None = None
     assignments: list[str | None] = [*external] or [None]
     for assignment in assignments:
-        found = {
+        items = {
             (item["collection"], item["id"]): item
             for properties in _readings(assignment)
             for item in all_items(catalog, **wanted, properties=properties)
         }
-        fitting = found if fitting is None else {key: fitting[key] for key in fitting.keys() & found.keys()}
-    return [item for _, item in sorted((fitting or {}).items())]
+        matching = items if matching is None else {key: matching[key] for key in matching.keys() & items.keys()}
+    return [item for _, item in sorted((matching or {}).items())]
 
 
 def _readings(assignment: str | None) -> list[Json | None]:
@@ -195,7 +201,7 @@ def _readings(assignment: str | None) -> list[Json | None]:
         return [None]
     name, equals, text = assignment.partition("=")
     if not name or not equals:
-        raise InvalidInput(f"'{assignment}' has no value.", remedy="Write it as: --external platform:dataset_id=42")
+        raise InvalidInput(f"'{assignment}' is not NAME=VALUE.", remedy="Write: --external platform:dataset_id=42")
     readings: list[Json | None] = [{name: text}]
     with contextlib.suppress(ValueError):
         readings.append({name: json.loads(text)})
@@ -206,13 +212,13 @@ def _lines(item: Json) -> list[str]:
     properties = item["properties"]
     when = properties.get("datetime") or f"{properties.get('start_datetime')} to {properties.get('end_datetime')}"
     bbox = ", ".join(f"{degrees:g}" for degrees in item.get("bbox") or ())
-    told = [("collection", item["collection"]), ("when", when), ("where", bbox)]
-    told += [("job", properties.get(JOB)), ("node", properties.get(NODE)), ("sha256", properties.get(CONTENT_HASH))]
-    told += [("registered", properties["created"]), ("changed", properties["updated"])]
-    told += [(name, str(value)) for name, value in properties.items() if _is_external(name)]
-    told += [(f"asset {key}", asset["href"]) for key, asset in item["assets"].items()]
-    width = max(len(name) for name, _ in told)
-    return [item["id"], *(f"  {name:<{width}}  {text}" for name, text in told if text)]
+    fields = [("collection", item["collection"]), ("when", when), ("where", bbox)]
+    fields += [("job", properties.get(JOB)), ("node", properties.get(NODE)), ("sha256", properties.get(CONTENT_HASH))]
+    fields += [("registered", properties["created"]), ("changed", properties["updated"])]
+    fields += [(name, str(value)) for name, value in properties.items() if _is_external(name)]
+    fields += [(f"asset {key}", asset["href"]) for key, asset in item["assets"].items()]
+    width = max(len(name) for name, _ in fields)
+    return [item["id"], *(f"  {name:<{width}}  {text}" for name, text in fields if text)]
 
 
 def _is_external(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""A static copy of the catalog: plain files that any STAC tool opens. It is there whole, or not at all."""
+"""Exports the catalog as plain files that any STAC tool opens. An export is complete, or not there at all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.apps.catalog.facts import STAC_VERSION
 from holdfast.apps.catalog.interface import Catalog, Json, all_items
 
 MARK = "holdfast:export"
-"""In the root of what we wrote: what has it may be replaced by the next export, and nothing else."""
+"""Marks the root file of an export. The next export replaces a directory only if it has this mark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +31,20 @@ class Exported:
 
 
 def export(catalog: Catalog, directory: Path, storage: str, collections: Sequence[str] | None = None) -> Exported:
-    """Write the collections, or those that are named, as one moment saw them; an earlier export gives way.
+    """Write all collections, or the listed ones, from one snapshot. Replaces an earlier export.
 
-    Assets stay where they are. One that is named by a path below the storage is named, in the copy, by where that is:
-    a URL, or a directory, to which the copy then has relative paths.
+    Assets are not copied. An asset with a path in the storage gets, in the export, an address below `storage`: a URL
+    or, if `storage` is a directory, a relative path.
     """
     directory = Path(os.path.realpath(directory))
     _put_back(directory)
     _refuse_what_is_not_ours(directory)
     directory.parent.mkdir(parents=True, exist_ok=True)
-    # Beside its place, so that a rename is all that is left to do; hidden, until then.
+    # Written into a hidden directory beside the target, so that one rename makes it visible.
     building = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
     try:
-        with catalog.snapshot() as still:
-            written = _write(still, building, _Assets(storage, directory), collections)
+        with catalog.snapshot() as snapshot:
+            written = _write(snapshot, building, _Assets(storage, directory), collections)
         building.chmod(0o755)
         _put_in_place(building, directory)
     finally:
@@ -61,8 +61,8 @@ def _refuse_what_is_not_ours(directory: Path) -> None:
         root = None
     if not (isinstance(root, dict) and MARK in root):
         raise Refused(
-            f"{directory} is not empty, and not an earlier export of this catalog.",
-            remedy="Name a directory that is empty or not there yet, or delete it first.",
+            f"{directory} is not empty, and it is not an earlier export of this catalog.",
+            remedy="Use an empty or a new directory, or delete this one first.",
             instance=str(directory),
         )
 
@@ -72,7 +72,7 @@ def _write(catalog: Catalog, building: Path, assets: _Assets, collections: Seque
     unknown = set(collections or ()) - {summary.collection_id for summary in summaries}
     if unknown:
         raise NotFound(
-            f"There is no collection {', '.join(sorted(unknown))}.", remedy="See them with: holdfast stac list"
+            f"There is no collection {', '.join(sorted(unknown))}.", remedy="List them with: holdfast stac list"
         )
     count = 0
     for summary in summaries:
@@ -92,8 +92,8 @@ def _write_item(place: Path, item: Json, assets: _Assets) -> None:
     own = place / item["id"]
     own.mkdir()
     links = [_link("root", "../../catalog.json"), _link("parent", "../collection.json"), *item["links"]]
-    found = {key: {**asset, "href": assets.href(item, asset["href"])} for key, asset in item["assets"].items()}
-    _write_json(own / f"{item['id']}.json", {**item, "links": links, "assets": found})
+    exported = {key: {**asset, "href": assets.href(item, asset["href"])} for key, asset in item["assets"].items()}
+    _write_json(own / f"{item['id']}.json", {**item, "links": links, "assets": exported})
 
 
 def _root(collections: Sequence[str]) -> Json:
@@ -102,7 +102,7 @@ def _root(collections: Sequence[str]) -> Json:
         "type": "Catalog",
         "stac_version": STAC_VERSION,
         "id": "holdfast",
-        "description": "What holdfast has made and registered.",
+        "description": "The collections that Holdfast jobs have made and registered.",
         MARK: 1,
         "links": [_link("root", "./catalog.json"), *children],
     }
@@ -118,7 +118,7 @@ def _write_json(path: Path, content: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Assets:
-    """Where assets lie, seen from the copy."""
+    """The addresses of assets, as seen from the exported files."""
 
     storage: str
     directory: Path
@@ -137,7 +137,7 @@ def _aside(directory: Path) -> Path:
 
 
 def _put_in_place(building: Path, directory: Path) -> None:
-    """What was there steps aside first, for a directory cannot be renamed over another that is not empty."""
+    """Rename the old export away first: a directory cannot be renamed over one that is not empty."""
     if not directory.exists():
         building.rename(directory)
         return
@@ -151,7 +151,7 @@ def _put_in_place(building: Path, directory: Path) -> None:
 
 
 def _put_back(directory: Path) -> None:
-    """What an export that was killed between its two renames has left aside is the copy that counts."""
+    """Restore the old export if an earlier run was killed between its two renames."""
     aside = _aside(directory)
     if not aside.exists():
         return

@@ -1,6 +1,6 @@
-"""The extensions of STAC that our items use, and what their fields must be like: as much of them as we write.
+"""JSON Schemas for the STAC extensions that our items use, limited to the fields that we write.
 
-The whole schemas of extensions are on the network, which is never asked. These say less, in our own words.
+The official schemas are on the network, which the catalog never uses. These are shorter, written for this project.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _FIELDS: dict[str, dict[str, Any]] = {
 
 
 def extension_schemas() -> dict[str, dict[str, Any]]:
-    """By their URIs."""
+    """The schemas, by the URI of the extension."""
     return {uri: _schema(fields) for uri, fields in _FIELDS.items()}
 
 
 def _schema(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields may stand with the item, with an asset, or with a band of either."""
+    """A schema that allows the fields in the item's properties, in an asset, or in a band of either."""
     with_bands = {"properties": {**fields, "bands": {"type": "array", "items": {"properties": fields}}}}
     return {
         "$schema": DRAFT,

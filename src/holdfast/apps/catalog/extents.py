@@ -1,4 +1,4 @@
-"""Where and when: boxes on a round earth and ranges of time, between STAC's forms and Postgres's. Pure."""
+"""Converts boxes on the earth and time ranges between STAC and Postgres. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ WORLD = [-HALF_TURN, -POLE, HALF_TURN, POLE]
 
 
 def flat(bbox: Sequence[Any]) -> tuple[float, float, float, float]:
-    """West, south, east and north of a STAC bbox, in one piece: what goes over the antimeridian ends east of 180.
+    """West, south, east and north of a STAC bbox. If it crosses the antimeridian, east is greater than 180.
 
-    ValueError says what is wrong with it.
+    Raises ValueError with the reason if the bbox is invalid.
     """
     numbers = [float(n) for n in bbox if isinstance(n, int | float) and not isinstance(n, bool) and math.isfinite(n)]
     if len(bbox) not in (4, 6) or len(numbers) != len(bbox):
@@ -23,12 +23,12 @@ def flat(bbox: Sequence[Any]) -> tuple[float, float, float, float]:
     if not -POLE <= south <= north <= POLE:
         raise ValueError(f"its bbox has the latitudes {south:g} to {north:g}; they must rise within -90 and 90")
     if not (-HALF_TURN <= west <= HALF_TURN and -HALF_TURN <= east <= HALF_TURN):
-        raise ValueError(f"its bbox has the longitudes {west:g} to {east:g}; they must lie within -180 and 180")
+        raise ValueError(f"its bbox has the longitudes {west:g} to {east:g}; they must be within -180 and 180")
     return west, south, east + TURN if east < west else east, north
 
 
 def round_earth(west: float, south: float, east: float, north: float) -> list[float]:
-    """The STAC bbox of a box in one piece, wherever its longitudes are counted from."""
+    """The STAC bbox of a box whose longitudes may be outside -180 to 180."""
     if east - west >= TURN:
         return [-HALF_TURN, south, HALF_TURN, north]
     turns = math.floor((west + HALF_TURN) / TURN) * TURN
@@ -37,7 +37,7 @@ def round_earth(west: float, south: float, east: float, north: float) -> list[fl
 
 
 def footprint(bbox: Sequence[float]) -> dict[str, Any]:
-    """The rectangle of a bbox as GeoJSON: two of them where it goes over the antimeridian, as RFC 7946 wants it."""
+    """The rectangle of a bbox as GeoJSON; two rectangles if it crosses the antimeridian, as RFC 7946 requires."""
     west, south, east, north = flat(bbox)
     if east <= HALF_TURN:
         return {"type": "Polygon", "coordinates": [_ring(west, south, east, north)]}
@@ -50,13 +50,13 @@ def _ring(west: float, south: float, east: float, north: float) -> list[list[flo
 
 
 def bbox_of(geometry: dict[str, Any]) -> list[float]:
-    """The bbox of a GeoJSON geometry. ValueError for one on both sides of the antimeridian: it may mean two."""
+    """The bbox of a GeoJSON geometry. ValueError if it touches both sides of the antimeridian: that is ambiguous."""
     positions = list(_positions(geometry.get("coordinates", geometry.get("geometries"))))
     if not positions:
         raise ValueError("its geometry has no coordinates")
     xs, ys = [x for x, _ in positions], [y for _, y in positions]
     if min(xs) == -HALF_TURN and max(xs) == HALF_TURN and geometry.get("type", "").startswith("Multi"):
-        raise ValueError("its geometry lies on both sides of the antimeridian: give its bbox as well")
+        raise ValueError("its geometry touches both sides of the antimeridian: add its bbox")
     return [min(xs), min(ys), max(xs), max(ys)]
 
 
@@ -71,14 +71,14 @@ def _positions(part: Any) -> list[tuple[float, float]]:
 
 
 def moment(text: Any) -> datetime:
-    """An RFC 3339 time. ValueError for anything else, also for one without its zone."""
+    """An RFC 3339 time. ValueError for anything else, also for a time without a zone."""
     try:
-        found = datetime.fromisoformat(text) if isinstance(text, str) and "T" in text.upper() else None
+        parsed = datetime.fromisoformat(text) if isinstance(text, str) and "T" in text.upper() else None
     except ValueError:
-        found = None
-    if found is None or found.tzinfo is None:
+        parsed = None
+    if parsed is None or parsed.tzinfo is None:
         raise ValueError(f"{text!r} is not a time like 2020-01-01T00:00:00Z")
-    return found.astimezone(UTC)
+    return parsed.astimezone(UTC)
 
 
 def written(at: datetime) -> str:
@@ -86,16 +86,16 @@ def written(at: datetime) -> str:
 
 
 def time_range(begin: datetime | None, end: datetime | None) -> str:
-    """As Postgres reads it; both ends belong to it."""
+    """A range as Postgres reads it, with both ends included."""
     if begin is not None and end is not None and end < begin:
-        raise ValueError(f"it would end at {written(end)}, before it begins at {written(begin)}")
+        raise ValueError(f"its end {written(end)} is before its begin {written(begin)}")
     return f"[{written(begin) if begin else ''},{written(end) if end else ''}]"
 
 
 def searched_range(text: str) -> str:
-    """The range of a STAC search: a moment, or two with `/` between, of which one may be `..`."""
+    """The range of a STAC search: one time, or two separated by `/`, one of which may be `..` (open)."""
     parts = text.split("/")
     if len(parts) > 2 or all(part in ("", "..") for part in parts):
-        raise ValueError(f"{text!r} is neither a moment nor two with '/' between")
+        raise ValueError(f"{text!r} is neither one time nor two times separated by '/'")
     ends = [None if part in ("", "..") else moment(part) for part in parts]
     return time_range(ends[0], ends[-1])

@@ -1,6 +1,6 @@
-"""An item from the facts of one raster file, as the handlers that made or looked at the file tell them. Pure.
+"""Builds an item from the facts of one raster file, which are the output of the raster handlers. Pure.
 
-No raster is opened here: what is not among the facts is not in the item.
+No raster is opened here: the item contains only what is in the facts.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ COG = "image/tiff; application=geotiff; profile=cloud-optimized"
 
 GEOGRAPHIC = ("EPSG:4326", "OGC:CRS84")
 OVERSHOOT_DEGREES = 1.0
-"""By how much a raster may reach beyond a pole; what lies there is cut off. Half a pixel often does."""
+"""How far a raster may reach beyond a pole, often by half a pixel. The bbox is clipped there."""
 SHA256_MULTIHASH = "1220"
-"""A sha256 as file:checksum wants it: the code of the function, the number of bytes, the bytes."""
+"""The prefix of a sha256 in file:checksum: the code of the hash function and the number of bytes."""
 
 _DATA_TYPES = {"complex_int16": "cint16", "complex64": "cfloat32", "complex128": "cfloat64"}
 
 
 def item_from_facts(facts: Mapping[str, Any]) -> Json:
-    """The STAC item of one raster file; InvalidItem says which fact is missing or wrong."""
+    """The STAC item of one raster file. Raises InvalidItem if a fact is missing or wrong."""
     try:
         return _item(facts)
     except ValueError as error:
         raise InvalidItem(str(facts.get("id")), str(error)) from None
     except (TypeError, AttributeError) as error:
-        raise InvalidItem(str(facts.get("id")), f"a fact is not of the kind that it should be: {error}") from error
+        raise InvalidItem(str(facts.get("id")), f"a fact has the wrong type: {error}") from error
 
 
 def _item(facts: Mapping[str, Any]) -> Json:
@@ -54,21 +54,21 @@ def _item(facts: Mapping[str, Any]) -> Json:
 
 
 def _where(facts: Mapping[str, Any]) -> tuple[list[float], Json]:
-    """From the bbox or the geometry in degrees, or from the bounds of a raster that is in degrees itself."""
-    given, geometry = facts.get("bbox"), facts.get("geometry")
-    if given is None and geometry is None:
+    """The bbox and geometry: from the facts in degrees, or from the bounds if the raster's CRS is in degrees."""
+    bounds, geometry = facts.get("bbox"), facts.get("geometry")
+    if bounds is None and geometry is None:
         if facts.get("crs") not in GEOGRAPHIC or facts.get("bounds") is None:
             raise ValueError(
                 "it has neither bbox nor geometry in degrees (EPSG:4326), "
                 f"and its bounds are in {facts.get('crs') or 'an unknown crs'}"
             )
-        given = facts["bounds"]
-    bbox = _on_the_globe(given) if given is not None else bbox_of(dict(geometry or {}))
+        bounds = facts["bounds"]
+    bbox = _on_the_globe(bounds) if bounds is not None else bbox_of(dict(geometry or {}))
     return bbox, dict(geometry) if geometry is not None else footprint(bbox)
 
 
 def _on_the_globe(bounds: Any) -> list[float]:
-    """Bounds in degrees as a bbox; longitudes may be counted on over the antimeridian, as rasters do it."""
+    """Bounds in degrees as a bbox. Longitudes may go beyond 180, as they do in rasters across the antimeridian."""
     try:
         west, south, east, north = (float(number) for number in bounds)
     except (TypeError, ValueError):
@@ -95,7 +95,7 @@ def _projection(facts: Mapping[str, Any]) -> Json:
         shape = [facts["height"], facts["width"]]
     crs = facts.get("crs")
     fields = {
-        # What no authority has numbered is told in full.
+        # A CRS without an authority's code is written out as WKT.
         "proj:wkt2" if crs is not None and "[" in crs else "proj:code": crs,
         "proj:shape": shape,
         "proj:transform": facts.get("transform"),
@@ -120,7 +120,7 @@ def _asset(facts: Mapping[str, Any]) -> Json:
 
 
 def _band(band: Mapping[str, Any], facts: Mapping[str, Any]) -> Json:
-    """A band's own facts, with those of the whole file where it has none."""
+    """A band's own facts, completed with those of the file."""
     if not isinstance(band, Mapping):
         raise ValueError(f"its bands must be objects, not {band!r}")
     data_type = band.get("data_type") or band.get("dtype") or facts.get("data_type") or facts.get("dtype")
@@ -138,15 +138,15 @@ def _band(band: Mapping[str, Any], facts: Mapping[str, Any]) -> Json:
 
 
 def _nodata(nodata: Any) -> Any:
-    """STAC has words for what JSON has no numbers for."""
+    """The nodata value; STAC has words for NaN and infinity, which JSON numbers cannot express."""
     if isinstance(nodata, float) and not math.isfinite(nodata):
         return "nan" if math.isnan(nodata) else ("inf" if nodata > 0 else "-inf")
     return nodata
 
 
 def _provenance(facts: Mapping[str, Any]) -> Json:
-    found = {JOB: facts.get("job_id"), NODE: facts.get("node"), CONTENT_HASH: facts.get("sha256")}
-    return {name: value for name, value in found.items() if value is not None}
+    fields = {JOB: facts.get("job_id"), NODE: facts.get("node"), CONTENT_HASH: facts.get("sha256")}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _raster_fields(asset: Json) -> Json:

@@ -1,4 +1,4 @@
-"""The handlers that register what a workflow has made: `raster.stac_…`. Done twice, they do it once."""
+"""The handlers `raster.stac_…`, which register files in the catalog. All are idempotent."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def ensure_collection(
     *,
     ctx: Context,
 ) -> Json:
-    """Have a collection be there, like this; its extents come from its items. `properties` are fields of its own."""
+    """Create or update a collection. Its extents come from its items; `properties` are additional fields."""
     collection = new_collection(collection_id, title, description, license, keywords, providers, properties)
     return {"collection_id": collection_id, "change": ensure(collection, ctx)}
 
@@ -55,17 +55,17 @@ def register_item(
     *,
     ctx: Context,
 ) -> Result | None:
-    """Register one item, given as STAC or by the facts of its file."""
+    """Register one item, from STAC (`item`) or from the facts of its file (`facts`)."""
     if (item is None) == (facts is None):
         raise Permanent("raster.stac_register_item takes either 'item' or 'facts'", code=STAC_INVALID.code)
-    given = item if item is not None else facts
-    assert given is not None
-    done = register(collection_id, [given], properties, ctx.node, ctx)
+    source = item if item is not None else facts
+    assert source is not None
+    done = register(collection_id, [source], properties, ctx.node, ctx)
     if done is None:
         return None
     upserted, warnings = done
     change = next(name for name, count in upserted.to_json().items() if count)
-    return Result({"collection_id": collection_id, "item_id": given["id"], "change": change}, warnings=warnings)
+    return Result({"collection_id": collection_id, "item_id": source["id"], "change": change}, warnings=warnings)
 
 
 @handler("raster.stac_register_items", database=True)
@@ -77,15 +77,15 @@ def register_items(
     *,
     ctx: Context,
 ) -> Result | None:
-    """Register items, all or none: those given, as STAC or as facts, or the outputs of the items of another node.
+    """Register items, all or none: `items` as STAC or as facts, or the outputs of the node `from_node`.
 
-    `properties` go to every item that has none of that name.
+    `properties` are added to every item that does not have them.
     """
     if (items is None) == (from_node is None):
         raise Permanent("raster.stac_register_items takes either 'items' or 'from_node'", code=STAC_INVALID.code)
-    given = items if items is not None else list(ctx.results(str(from_node)))
-    done = register(collection_id, given, properties, from_node or ctx.node, ctx)
+    sources = items if items is not None else list(ctx.results(str(from_node)))
+    done = register(collection_id, sources, properties, from_node or ctx.node, ctx)
     if done is None:
         return None
     upserted, warnings = done
-    return Result({"collection_id": collection_id, "items": len(given), **upserted.to_json()}, warnings=warnings)
+    return Result({"collection_id": collection_id, "items": len(sources), **upserted.to_json()}, warnings=warnings)

@@ -1,4 +1,4 @@
-"""What a catalog promises, whatever stands behind it: our tables in plain Postgres now, pgstac perhaps later."""
+"""The interface of a catalog. Today it is implemented by our tables in plain Postgres; pgstac could be another one."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Json = dict[str, Any]
 Change = Literal["created", "updated", "unchanged"]
 
 JOB, NODE, CONTENT_HASH = "holdfast:job_id", "holdfast:node", "holdfast:content_hash"
-"""The properties that tell where an item comes from: which job and node made it, and the sha256 of its file."""
+"""The properties with an item's origin: the job and the node that made it, and the sha256 of its file."""
 PAGE_ITEMS = 1000
 
 
 class InvalidItem(InvalidInput):
-    """One item cannot be taken, and with it nothing of its batch; says which and why."""
+    """One item is invalid, so none of the items registered with it is stored. Says which item and why."""
 
     def __init__(self, item_id: str, reason: str) -> None:
         super().__init__(
             f"Item {item_id} is not valid: {reason}.",
-            remedy="Correct it and register the batch again; nothing of it was registered.",
+            remedy="Correct it and register all items again; none of them was registered.",
             instance=item_id,
         )
         self.item_id = item_id
@@ -32,7 +32,7 @@ class InvalidItem(InvalidInput):
 
 @dataclass(frozen=True, slots=True)
 class Upserted:
-    """What became of a batch: every item of it is counted once."""
+    """The counts of a registration: every item is counted once."""
 
     created: int = 0
     updated: int = 0
@@ -44,7 +44,7 @@ class Upserted:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Items of a search in the order of their ids, and what the next page is asked for with; None: there is none."""
+    """A page of a search in the order of ids, and the token for the next page; None on the last page."""
 
     items: list[Json]
     token: str | None
@@ -52,12 +52,12 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class CollectionSummary:
-    """A collection with its extents as its items make them now."""
+    """A collection with the extents of its current items."""
 
     collection_id: str
     items: int
     bbox: list[float] | None
-    """None without items that have a geometry. West lies east of east where it goes over the antimeridian."""
+    """None if no item has a geometry. If it crosses the antimeridian, west is greater than east."""
     interval: tuple[str, str] | None
     collection: Json
 
@@ -72,26 +72,26 @@ class CollectionSummary:
 
 
 class Catalog(Protocol):
-    """Collections and items, with every write whole or not at all."""
+    """Collections and items. Every write is all or nothing."""
 
     def ensure_collection(self, collection: Mapping[str, Any]) -> Change:
-        """Have a collection be there, like this; its extent is not taken from it but from its items."""
+        """Create or update a collection. Its extent is ignored: extents are computed from the items."""
         ...
 
     def upsert_items(self, collection_id: str, items: Sequence[Mapping[str, Any]]) -> Upserted:
-        """Register items, all or none; those that are there with the same content are not touched.
+        """Register items, all or none. Items that exist with the same content are not touched.
 
-        The same content from another job is the same content: an item keeps the job that made it first. NotFound if
-        there is no such collection, InvalidItem for one that cannot be stored.
+        The content does not include the job: an unchanged item keeps the job that made it first. Raises NotFound if
+        there is no such collection, InvalidItem if an item cannot be stored.
         """
         ...
 
     def new_or_changed(self, collection_id: str, items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """Those of the items that are not there, or there with another content."""
+        """The items that do not exist yet, or exist with different content."""
         ...
 
     def get(self, collection_id: str, item_id: str) -> Json | None:
-        """An item as STAC; None if it is not there."""
+        """An item as STAC; None if it does not exist."""
         ...
 
     def search(
@@ -107,32 +107,32 @@ class Catalog(Protocol):
         limit: int = PAGE_ITEMS,
         token: str | None = None,
     ) -> Page:
-        """One page of the items to which everything that is given applies.
+        """One page of the items that match all criteria.
 
-        `bbox` is west, south, east, north in degrees; touching counts, and west may lie east of east. `datetime` is a
-        moment or two with `/` between, of which one may be `..`, as RFC 3339. `properties` must be there as given.
+        `bbox` is west, south, east, north in degrees; touching counts, and west may be greater than east. `datetime` is
+        one RFC 3339 time, or two separated by `/`, one of which may be `..`. Items must contain all `properties`.
         """
         ...
 
     def delete_items(self, collection_id: str, item_ids: Sequence[str]) -> int:
-        """Delete those of them that are there; returns how many were."""
+        """Delete those of the items that exist; returns their number."""
         ...
 
     def summaries(self, collections: Sequence[str] | None = None) -> list[CollectionSummary]:
-        """The collections, or those of them that are there, each with its number of items and its live extents."""
+        """All collections, or the listed ones that exist, each with its number of items and its current extents."""
         ...
 
     def jobs_ending(self, ending: str) -> list[str]:
-        """The jobs that made items and whose id ends so; at most ten."""
+        """The jobs that made items and whose id has this ending; at most ten."""
         ...
 
     def snapshot(self) -> AbstractContextManager[Catalog]:
-        """The same catalog, standing still while one reads it."""
+        """A view of the catalog that does not change while it is read."""
         ...
 
 
 def all_items(catalog: Catalog, **wanted: Any) -> Iterator[Json]:
-    """Everything that a search finds, page by page."""
+    """All items of a search, read page by page."""
     token: str | None = None
     while True:
         page = catalog.search(**wanted, token=token)

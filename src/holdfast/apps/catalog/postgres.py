@@ -1,4 +1,4 @@
-"""The catalog on plain Postgres: the schema `stac` beside the engine's, boxes and ranges of Postgres's own."""
+"""The catalog on plain Postgres: the schema `stac` beside the engine's, with Postgres's own boxes and ranges."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ KEYS = (
     *("type", "stac_version", "stac_extensions", "id", "collection"),
     *("geometry", "bbox", "properties", "links", "assets"),
 )
-"""In the order in which people read them; Postgres keeps none."""
+"""The keys of an item in the order for people. Postgres does not keep the order of keys."""
 
 Connection = psycopg.Connection[dict[str, Any]]
 
 
 class PostgresCatalog:
-    """Keeps the promises of `interface.Catalog`. Each call is one statement on a connection of its own.
+    """Implements `interface.Catalog`. Each call is one statement on its own connection.
 
-    A statement that its client never hears of again ends by itself: nobody's stop or death holds a lock.
+    A statement ends by itself even if its client has died, so a dead client never holds a lock.
     """
 
     def __init__(self, database_url: str, connection: Connection | None = None) -> None:
         self._url = database_url
-        self._given = connection
+        self._shared = connection
 
     def make_ready(self) -> None:
-        """Make the tables now; else the first registration does."""
+        """Create the tables now. Otherwise the first registration creates them."""
         with self._connection() as connection:
             SCHEMA.ensure(connection)
 
@@ -59,24 +59,24 @@ class PostgresCatalog:
         if not rows:
             return Upserted()
         try:
-            (told,) = self._write("upsert_items", collection_id=collection_id, rows=_json(rows))
+            (counts,) = self._write("upsert_items", collection_id=collection_id, rows=_json(rows))
         except psycopg.errors.ForeignKeyViolation:
             raise NotFound(
                 f"There is no collection {collection_id} to register items in.",
-                remedy="Make it first, with the handler raster.stac_ensure_collection.",
+                remedy="Create it first with the handler raster.stac_ensure_collection.",
                 instance=collection_id,
             ) from None
-        return Upserted(told["created"], told["updated"], len(rows) - told["created"] - told["updated"])
+        return Upserted(counts["created"], counts["updated"], len(rows) - counts["created"] - counts["updated"])
 
     def new_or_changed(self, collection_id: str, items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         digests = {row["item_id"]: row["item_digest"] for row in item_rows(collection_id, items)}
-        found = self._ask("item_digests", collection_id=collection_id, item_ids=list(digests))
-        known = {row["item_id"]: row["item_digest"] for row in found}
+        rows = self._read("item_digests", collection_id=collection_id, item_ids=list(digests))
+        known = {row["item_id"]: row["item_digest"] for row in rows}
         return [item for item in items if known.get(item["id"]) != digests[item["id"]]]
 
     def get(self, collection_id: str, item_id: str) -> Json | None:
-        found = self.search(collections=[collection_id], ids=[item_id]).items
-        return found[0] if found else None
+        items = self.search(collections=[collection_id], ids=[item_id]).items
+        return items[0] if items else None
 
     def search(
         self,
@@ -92,9 +92,9 @@ class PostgresCatalog:
         token: str | None = None,
     ) -> Page:
         if limit < 1:
-            raise InvalidInput(f"A page has at least one item, not {limit}.")
+            raise InvalidInput(f"The limit of a page must be at least one item, not {limit}.")
         after_collection, after_item = _place(token)
-        rows = self._ask(
+        rows = self._read(
             "find_items",
             collections=list(collections) if collections is not None else None,
             ids=list(ids) if ids is not None else None,
@@ -113,14 +113,14 @@ class PostgresCatalog:
         with self._connection() as connection:
             if not SCHEMA.exists(connection):
                 return 0
-            asked = {"collection_id": collection_id, "item_ids": list(item_ids)}
-            return connection.execute(_statements()["delete_items"], asked).rowcount
+            params = {"collection_id": collection_id, "item_ids": list(item_ids)}
+            return connection.execute(_statements()["delete_items"], params).rowcount
 
     def summaries(self, collections: Sequence[str] | None = None) -> list[CollectionSummary]:
-        return [_summary(row) for row in self._ask("summaries", collections=collections)]
+        return [_summary(row) for row in self._read("summaries", collections=collections)]
 
     def jobs_ending(self, ending: str) -> list[str]:
-        return [row["job_id"] for row in self._ask("jobs_ending", ending=ending)]
+        return [row["job_id"] for row in self._read("jobs_ending", ending=ending)]
 
     @contextmanager
     def snapshot(self) -> Iterator[PostgresCatalog]:
@@ -128,24 +128,24 @@ class PostgresCatalog:
             connection.execute("set transaction isolation level repeatable read, read only")
             yield PostgresCatalog(self._url, connection)
 
-    def _ask(self, name: str, **asked: Any) -> list[dict[str, Any]]:
-        """What is there. Looking makes no schema: where nothing was registered there is nothing."""
+    def _read(self, name: str, **params: Any) -> list[dict[str, Any]]:
+        """The rows of a query. Reading does not create the schema: without it there are no rows."""
         with self._connection() as connection:
             if not SCHEMA.exists(connection):
                 return []
-            if self._given is None:
+            if self._shared is None:
                 SCHEMA.ensure(connection)
-            return connection.execute(_statements()[name], asked).fetchall()
+            return connection.execute(_statements()[name], params).fetchall()
 
-    def _write(self, name: str, **asked: Any) -> list[dict[str, Any]]:
+    def _write(self, name: str, **params: Any) -> list[dict[str, Any]]:
         with self._connection() as connection:
             SCHEMA.ensure(connection)
-            return connection.execute(_statements()[name], asked).fetchall()
+            return connection.execute(_statements()[name], params).fetchall()
 
     @contextmanager
     def _connection(self) -> Iterator[Connection]:
-        if self._given is not None:
-            yield self._given
+        if self._shared is not None:
+            yield self._shared
             return
         try:
             with psycopg.connect(
@@ -160,13 +160,15 @@ class PostgresCatalog:
         except psycopg.errors.ForeignKeyViolation:
             raise
         except psycopg.IntegrityError as error:
-            # What belongs together was looked at before: somebody has put a rule of their own on the table.
+            # Our own constraints were checked before: somebody has added another one to the table.
             raise Refused(
-                f"The catalog's database refuses it: {error.diag.message_primary or type(error).__name__}.",
-                remedy="Ask whoever looks after the catalog; then retry.",
+                f"The catalog's database refuses to write: {error.diag.message_primary or type(error).__name__}.",
+                remedy="Ask the owner of the catalog, then retry.",
             ) from error
         except psycopg.DataError as error:
-            raise InvalidInput(f"The catalog's database cannot store it: {' '.join(str(error).split())}") from error
+            raise InvalidInput(
+                f"The catalog's database cannot store the values: {' '.join(str(error).split())}"
+            ) from error
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
             raise _unreachable(error) from error
 
@@ -174,7 +176,7 @@ class PostgresCatalog:
 def _unreachable(error: Exception) -> HoldfastError:
     return Unreachable(
         f"The catalog's database does not answer: {' '.join(str(error).split())}",
-        remedy="Look at the whole installation with: holdfast doctor",
+        remedy="Check the whole installation with: holdfast doctor",
     )
 
 
@@ -194,7 +196,7 @@ def _where_and_when(bbox: Sequence[float] | None, datetime: str | None) -> dict[
 
 
 def _item(row: dict[str, Any]) -> Json:
-    """As STAC: with the times of its registration, and a link to its collection where an export puts it."""
+    """A row as a STAC item: with its registration times, and a link to its collection as an export places it."""
     item: Json = {name: row["content"][name] for name in KEYS if name in row["content"]} | row["content"]
     times = {"created": written(row["created_at"]), "updated": written(row["updated_at"])}
     item["properties"] = times | item["properties"]
@@ -218,14 +220,16 @@ def _token(item: Json) -> str:
 
 
 def _place(token: str | None) -> tuple[str | None, str | None]:
-    """Behind which item the page begins."""
+    """The collection and the item after which the page begins."""
     if token is None:
         return None, None
     try:
         collection_id, item_id = orjson.loads(base64.urlsafe_b64decode(token.encode()))
         return str(collection_id), str(item_id)
     except (binascii.Error, ValueError, TypeError):
-        raise InvalidInput(f"'{token}' is not a token of a search.", remedy="Use the one of the page before.") from None
+        raise InvalidInput(
+            f"'{token}' is not a page token.", remedy="Use the token of the previous page of the search."
+        ) from None
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Registering what a workflow has made, for handlers: checked, all or none, and twice is once."""
+"""Registers items for handlers: checked first, then written all or none. Registering twice has the effect of once."""
 
 from __future__ import annotations
 
@@ -25,78 +25,80 @@ from holdfast.apps.catalog.validating import MissingExtra, as_current, check_col
 _PERMANENT, _TRANSIENT = FailureClass.PERMANENT, FailureClass.TRANSIENT
 STAC_INVALID = ErrorCode("STAC_INVALID", _PERMANENT, "An item or a collection is not valid STAC.")
 STAC_COLLECTION_UNKNOWN = ErrorCode("STAC_COLLECTION_UNKNOWN", _PERMANENT, "There is no such collection.")
-STAC_REFUSED = ErrorCode("STAC_REFUSED", _PERMANENT, "The catalog's database refuses what it is given.")
+STAC_REFUSED = ErrorCode("STAC_REFUSED", _PERMANENT, "The catalog's database refuses to write.")
 STAC_UNREACHABLE = ErrorCode("STAC_UNREACHABLE", _TRANSIENT, "The catalog's database does not answer.")
-EXTRA_MISSING = ErrorCode("EXTRA_MISSING", _PERMANENT, "What the catalog needs is not installed.")
+EXTRA_MISSING = ErrorCode("EXTRA_MISSING", _PERMANENT, "A library that the catalog needs is not installed.")
 
-LOOK_ITEMS = 50
-"""After how many checked items it is told how far it is, and whether to go on is asked."""
+PROGRESS_ITEMS = 50
+"""Every this number of items, a registration reports its progress and checks whether it should stop."""
 
 
 def catalog_of(ctx: Context) -> Catalog:
-    # Every worker imports this module, also one that never registers anything.
+    # Imported here, because every worker imports this module, even if it never registers anything.
     from holdfast.apps.catalog.postgres import PostgresCatalog
 
     return PostgresCatalog(ctx.database_url)
 
 
 def ensure(collection: Mapping[str, Any], ctx: Context) -> str:
-    """Have a collection be there, like this; gives back whether it was created, updated, or unchanged."""
+    """Create or update a collection; returns "created", "updated" or "unchanged"."""
     with as_failures():
         check_collection(collection)
         return catalog_of(ctx).ensure_collection(collection)
 
 
 def register(
-    collection_id: str, given: Sequence[Any], properties: Mapping[str, Any] | None, node: str, ctx: Context
+    collection_id: str, sources: Sequence[Any], properties: Mapping[str, Any] | None, node: str, ctx: Context
 ) -> tuple[Upserted, tuple[str, ...]] | None:
-    """What became of them, and what is worth a warning; None if it was told to stop before it registered anything."""
+    """Register items or facts; returns the counts and the warnings. None if asked to stop before the write."""
     common = {JOB: ctx.job_id, NODE: node}
     with as_failures():
         catalog = catalog_of(ctx)
-        items = [_prepared(one, collection_id, properties or {}, common) for one in given]
+        items = [_prepared(source, collection_id, properties or {}, common) for source in sources]
         changed = catalog.new_or_changed(collection_id, items)
         for number, item in enumerate(changed):
-            if number % LOOK_ITEMS == 0:
+            if number % PROGRESS_ITEMS == 0:
                 ctx.progress(number, len(changed), "checked")
                 if ctx.cancelled:
                     return None
             check_item(item)
-        # All were checked before the first is written, and they are written by one statement.
+        # One statement writes all items, after all of them were checked.
         upserted = catalog.upsert_items(collection_id, items)
         extensions = sorted({uri for item in changed for uri in unchecked(item)})
-    return upserted, tuple(f"the fields of {uri} were not checked: its schema is not here" for uri in extensions)
+    return upserted, tuple(
+        f"the fields of {uri} were not checked: its schema is not on this machine" for uri in extensions
+    )
 
 
-def _prepared(given: Any, collection_id: str, properties: Mapping[str, Any], common: Mapping[str, str]) -> Json:
-    """As STAC 1.1, with the properties that all have in common and with the job that made it."""
-    if not isinstance(given, Mapping):
-        raise InvalidItem(str(given)[:100], "neither an item nor facts, which are objects")
-    if given.get("type") == "Feature":
-        item = as_current(given)
+def _prepared(source: Any, collection_id: str, properties: Mapping[str, Any], common: Mapping[str, str]) -> Json:
+    """A source as a STAC 1.1 item, with the common properties and the job that made it."""
+    if not isinstance(source, Mapping):
+        raise InvalidItem(str(source)[:100], "it is not an object, so neither an item nor facts")
+    if source.get("type") == "Feature":
+        item = as_current(source)
         if not isinstance(item.get("properties"), Mapping):
-            raise InvalidItem(str(given.get("id")), "it has no properties")
+            raise InvalidItem(str(source.get("id")), "it has no properties")
     else:
-        item = item_from_facts(given)
+        item = item_from_facts(source)
     return {**item, "collection": collection_id, "properties": {**common, **properties, **item["properties"]}}
 
 
 @contextmanager
 def as_failures() -> Iterator[None]:
-    """What the catalog says, as what a task says: what will never go well, and what may pass."""
+    """Turn errors of the catalog into failures of the task: permanent, or transient if a retry can help."""
     try:
         yield
     except MissingExtra as problem:
-        raise Permanent(_told(problem), code=EXTRA_MISSING.code) from problem
+        raise Permanent(_message(problem), code=EXTRA_MISSING.code) from problem
     except InvalidInput as problem:
-        raise Permanent(_told(problem), code=STAC_INVALID.code) from problem
+        raise Permanent(_message(problem), code=STAC_INVALID.code) from problem
     except NotFound as problem:
-        raise Permanent(_told(problem), code=STAC_COLLECTION_UNKNOWN.code) from problem
+        raise Permanent(_message(problem), code=STAC_COLLECTION_UNKNOWN.code) from problem
     except Refused as problem:
-        raise Permanent(_told(problem), code=STAC_REFUSED.code) from problem
+        raise Permanent(_message(problem), code=STAC_REFUSED.code) from problem
     except Unreachable as problem:
-        raise Transient(_told(problem), code=STAC_UNREACHABLE.code) from problem
+        raise Transient(_message(problem), code=STAC_UNREACHABLE.code) from problem
 
 
-def _told(problem: HoldfastError) -> str:
+def _message(problem: HoldfastError) -> str:
     return f"{problem.message} {problem.remedy or ''}".strip()

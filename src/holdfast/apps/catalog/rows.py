@@ -1,4 +1,4 @@
-"""An item as the tables have it: checked, without the links that depend on where it lies, and with its digest. Pure."""
+"""Turns an item into a table row: checked, without the links that an export adds, and with its digest. Pure."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from holdfast.apps.catalog.interface import CONTENT_HASH, JOB, NODE, InvalidItem
 
 PROVENANCE = (JOB, NODE)
 PLACED_LINKS = ("self", "root", "parent", "collection", "item", "items", "child")
-"""Links that say where an item lies among others: an export makes them, the tables do not keep them."""
+"""Links that depend on where the item's file is. An export writes them; the tables do not keep them."""
 
 _ID = re.compile(r"[A-Za-z0-9_~][A-Za-z0-9._~@+=,-]{0,199}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def check_id(identifier: Any) -> str:
-    """An id that is also a file's name and a part of a URL; ValueError for others."""
+    """The id, if it can also be a file name and a part of a URL; otherwise ValueError."""
     if not isinstance(identifier, str) or not _ID.fullmatch(identifier) or identifier.endswith(".json"):
         raise ValueError(
             "an id has 1 to 200 of the characters A-Z a-z 0-9 _ ~ . @ + = , - and does not end with .json, "
@@ -32,12 +32,12 @@ def check_id(identifier: Any) -> str:
 
 
 def item_rows(collection_id: str, items: Sequence[Mapping[str, Any]]) -> list[Json]:
-    """The rows of a batch in the order in which they are locked; InvalidItem for the first that cannot be one."""
+    """The rows of the items, in the order of their locks. Raises InvalidItem for the first invalid item."""
     rows = {}
     for item in items:
         row = item_row(collection_id, item)
         if row["item_id"] in rows:
-            raise InvalidItem(row["item_id"], "it stands in the batch twice")
+            raise InvalidItem(row["item_id"], "it is among the items twice")
         rows[row["item_id"]] = row
     return [rows[item_id] for item_id in sorted(rows)]
 
@@ -45,7 +45,7 @@ def item_rows(collection_id: str, items: Sequence[Mapping[str, Any]]) -> list[Js
 def item_row(collection_id: str, item: Mapping[str, Any]) -> Json:
     try:
         item_id = check_id(item.get("id"))
-        content = _kept(collection_id, item)
+        content = _stored_content(collection_id, item)
         properties = content["properties"]
         return {
             "item_id": item_id,
@@ -61,8 +61,8 @@ def item_row(collection_id: str, item: Mapping[str, Any]) -> Json:
         raise InvalidItem(str(item.get("id")), str(error)) from None
 
 
-def _kept(collection_id: str, item: Mapping[str, Any]) -> Json:
-    """What is stored; a copy, so that nobody's item is changed."""
+def _stored_content(collection_id: str, item: Mapping[str, Any]) -> Json:
+    """The content to store: a copy, so that the caller's item does not change."""
     if not isinstance(item.get("properties"), Mapping):
         raise ValueError("it has no properties")
     if item.get("collection") not in (None, collection_id):
@@ -72,14 +72,14 @@ def _kept(collection_id: str, item: Mapping[str, Any]) -> Json:
         raise ValueError("its links must be objects")
     links = [link for link in links if link.get("rel") not in PLACED_LINKS]
     _check_hrefs(item.get("assets"))
-    kept = {**item, "collection": collection_id, "properties": dict(item["properties"]), "links": links}
-    if b"\\u0000" in orjson.dumps(kept):
+    content = {**item, "collection": collection_id, "properties": dict(item["properties"]), "links": links}
+    if b"\\u0000" in orjson.dumps(content):
         raise ValueError("it has text with a NUL character")
-    return kept
+    return content
 
 
 def _check_hrefs(assets: Any) -> None:
-    """A copy of the catalog names files by where they lie from there: none of them may lie outside the storage."""
+    """Refuse addresses with '..': an export writes relative paths, which must not leave the storage."""
     for asset in assets.values() if isinstance(assets, Mapping) else ():
         href = str(asset.get("href") or "") if isinstance(asset, Mapping) else ""
         if ".." in re.split(r"[/\\?#]", unquote(href)):
@@ -87,22 +87,22 @@ def _check_hrefs(assets: Any) -> None:
 
 
 def digest(content: Json) -> str:
-    """What makes two items the same: everything but which job and node made them."""
+    """The hash of an item's content, without the job and the node that made it."""
     properties = {name: value for name, value in content["properties"].items() if name not in PROVENANCE}
-    told = orjson.dumps({**content, "properties": properties}, option=orjson.OPT_SORT_KEYS)
-    return hashlib.sha256(told).hexdigest()
+    hashed = orjson.dumps({**content, "properties": properties}, option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(hashed).hexdigest()
 
 
-def _sha256(found: Any) -> str | None:
-    if found is not None and not (isinstance(found, str) and _SHA256.fullmatch(found)):
-        raise ValueError(f"{CONTENT_HASH} must be a sha256 in lower case hex, not {found!r}")
-    return found
+def _sha256(value: Any) -> str | None:
+    if value is not None and not (isinstance(value, str) and _SHA256.fullmatch(value)):
+        raise ValueError(f"{CONTENT_HASH} must be a sha256 in lower case hex, not {value!r}")
+    return value
 
 
 def _box(content: Json) -> str | None:
     if content.get("bbox") is None:
         if content.get("geometry") is not None:
-            raise ValueError("it has a geometry and no bbox")
+            raise ValueError("it has a geometry but no bbox")
         return None
     west, south, east, north = flat(content["bbox"])
     return f"({east!r},{north!r}),({west!r},{south!r})"
@@ -113,5 +113,5 @@ def _during(properties: Json) -> str:
         at = moment(properties["datetime"])
         return time_range(at, at)
     if properties.get("start_datetime") is None or properties.get("end_datetime") is None:
-        raise ValueError("it has no datetime, nor both start_datetime and end_datetime")
+        raise ValueError("it has no datetime. Set datetime, or start_datetime and end_datetime")
     return time_range(moment(properties["start_datetime"]), moment(properties["end_datetime"]))

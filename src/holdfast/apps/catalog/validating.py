@@ -1,7 +1,7 @@
-"""Whether an item or a collection is valid STAC, by the JSON Schemas that are on this machine. Never asks the network.
+"""Checks items and collections against the JSON Schemas on this machine. Never uses the network.
 
-The schemas of STAC itself are pystac's; what we say of extensions is in `extensions.py`, and the fields of others are
-not checked.
+pystac brings the schemas of STAC itself; `extensions.py` has those of some extensions. The fields of all other
+extensions are not checked.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from holdfast.apps.catalog.interface import InvalidItem, Json
 COLLECTION_LINK = {"rel": "collection", "href": "../collection.json", "type": "application/json"}
 OLDER_VERSIONS = ("1.0.0", "1.0.1")
 GEOMETRY = "https://geojson.org/schema/Geometry.json"
-INSTALL = "Install what it needs with: pip install 'holdfast[geo]'"
+INSTALL = "Install it with: pip install 'holdfast[geo]'"
 
 
 class MissingExtra(InvalidInput):
-    """What checks an item is not installed here."""
+    """The libraries that check items are not installed."""
 
     def __init__(self, module: str | None) -> None:
         super().__init__(f"The catalog needs the module '{module}', which is not installed.", remedy=INSTALL)
 
 
 def check_item(item: Mapping[str, Any]) -> None:
-    """InvalidItem says where an item breaks which rule."""
-    # The schema wants a link wherever a collection is named; where the item lies is not known before an export.
+    """Raise InvalidItem, with the place and the reason, if an item is invalid."""
+    # The schema requires a link to the collection. The real link is only known at an export.
     link = [COLLECTION_LINK] if "collection" in item else []
     placed = {**item, "links": [*item.get("links", ()), *link]}
     reason = _reason(_core("item"), placed)
@@ -44,7 +44,7 @@ def check_item(item: Mapping[str, Any]) -> None:
 
 
 def _reason_in_geometry(geometry: Any) -> str | None:
-    """Of a wrong geometry the schema of items says that the item should have none: that helps nobody."""
+    """The reason in the geometry itself. The schema of items only says that the geometry should be null."""
     reason = _reason(GEOMETRY, geometry) if geometry is not None else None
     return f"geometry/{reason}" if reason is not None else None
 
@@ -57,17 +57,17 @@ def check_collection(collection: Mapping[str, Any]) -> None:
 
 
 def unchecked(item: Mapping[str, Any]) -> list[str]:
-    """The extensions whose schema is not on this machine."""
+    """The item's extensions whose schema is not on this machine."""
     return [uri for uri in item.get("stac_extensions", ()) if uri not in schemas()]
 
 
 def as_current(item: Mapping[str, Any]) -> Json:
-    """An item of STAC 1.0 as one of 1.1; one of 1.1 as it is."""
+    """The item in STAC 1.1; converts an item in STAC 1.0."""
     version = item.get("stac_version")
     if version == STAC_VERSION:
         return dict(item)
     if version not in OLDER_VERSIONS:
-        raise InvalidItem(str(item.get("id")), f"its stac_version is {version!r}; 1.0.0 and {STAC_VERSION} are taken")
+        raise InvalidItem(str(item.get("id")), f"its stac_version is {version!r}; use 1.0.0 or {STAC_VERSION}")
     try:
         from pystac.serialization import identify_stac_object, migrate_to_latest
     except ModuleNotFoundError as error:
@@ -75,13 +75,13 @@ def as_current(item: Mapping[str, Any]) -> Json:
     try:
         return dict(migrate_to_latest(json.loads(json.dumps(item)), identify_stac_object(dict(item))))
     except Exception as error:
-        # Whatever pystac stumbles over in somebody's item is a fault of the item.
+        # pystac raises many types of errors; all of them mean that the item is invalid.
         raise InvalidItem(str(item.get("id")), f"it cannot be read as STAC {version}: {error}") from error
 
 
 @cache
 def schemas() -> dict[str, Json]:
-    """Every schema that is here, by its URI."""
+    """All schemas on this machine, by URI."""
     try:
         from pystac.validation.local_validator import get_local_schema_cache
     except ModuleNotFoundError as error:
@@ -93,15 +93,18 @@ def _core(kind: str) -> str:
     return f"https://schemas.stacspec.org/v{STAC_VERSION}/{kind}-spec/json-schema/{kind}.json"
 
 
-def _reason(uri: str, found: Mapping[str, Any]) -> str | None:
-    """Why something does not keep a schema. Most do, and are found out to quickly; of the others it is told slowly."""
-    if _quick(uri).is_valid(found):
+def _reason(uri: str, document: Mapping[str, Any]) -> str | None:
+    """Why a document violates a schema; None if it does not.
+
+    A fast validator checks first. The slow one, which explains errors better, runs only on invalid documents.
+    """
+    if _quick(uri).is_valid(document):
         return None
     from jsonschema.exceptions import best_match  # type: ignore[import-untyped]
 
-    error = best_match(_validator(uri).iter_errors(found))
+    error = best_match(_validator(uri).iter_errors(document))
     if error is None:
-        return "it does not keep the schema"
+        return f"it violates the schema {uri}"
     place = "/".join(str(part) for part in error.absolute_path)
     message = " ".join(error.message.split())[:300]
     return f"{place}: {message}" if place else message
@@ -121,6 +124,6 @@ def _validator(uri: str) -> Any:
     from jsonschema import Draft7Validator  # type: ignore[import-untyped]
     from referencing import Registry, Resource
 
-    # A registry that retrieves nothing: a reference to what is not here is an error, not a request.
+    # The registry retrieves nothing: a reference to an unknown schema is an error, not a network request.
     registry: Any = Registry().with_resources((name, Resource.from_contents(schema)) for name, schema in known.items())
     return Draft7Validator(known[uri], registry=registry.crawl())

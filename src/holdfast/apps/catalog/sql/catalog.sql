@@ -1,7 +1,7 @@
--- Collections and items. Lock order: items of one collection by their id; a statement that takes several sorts them.
+-- Collections and items. Lock order: the items of one collection by id. A statement that locks several sorts them.
 
 -- name: upsert_collection
--- Make a collection, or change one that differs; no row says that it was there as it is.
+-- Create a collection, or update one that differs. No row in the answer: it exists and is unchanged.
 insert into stac.collections as c (collection_id, content)
 values (%(collection_id)s, %(content)s::jsonb)
 on conflict (collection_id) do update set content = excluded.content, updated_at = now()
@@ -9,9 +9,9 @@ where c.content <> excluded.content
 returning c.xmax = 0 as created;
 
 -- name: upsert_items
--- Any number of items at once. Those that are there with the same digest stay untouched. Of a row that was inserted
--- xmax is 0; of one that was changed it is the transaction that locked it.
-with given as (
+-- Write any number of items at once. Rows with the same digest are not touched. xmax tells inserts from updates: it is 0
+-- in an inserted row; in an updated row it is the transaction that locked it.
+with new_items as (
     select r.*
     from json_to_recordset(%(rows)s::json) as r (
         item_id text, content jsonb, item_digest text, content_hash text, box box, during tstzrange, job_id text, node text
@@ -20,9 +20,9 @@ with given as (
 written as (
     insert into stac.items as i
         (collection_id, item_id, content, item_digest, content_hash, box, during, job_id, node)
-    select %(collection_id)s, g.item_id, g.content, g.item_digest, g.content_hash, g.box, g.during, g.job_id, g.node
-    from given g
-    order by g.item_id
+    select %(collection_id)s, n.item_id, n.content, n.item_digest, n.content_hash, n.box, n.during, n.job_id, n.node
+    from new_items n
+    order by n.item_id
     on conflict (collection_id, item_id) do update
     set content = excluded.content, item_digest = excluded.item_digest, content_hash = excluded.content_hash,
         box = excluded.box, during = excluded.during, job_id = excluded.job_id, node = excluded.node, updated_at = now()
@@ -32,13 +32,13 @@ written as (
 select count(*) filter (where w.created) as created, count(*) filter (where not w.created) as updated from written w;
 
 -- name: item_digests
--- What is there of these items.
+-- The digests of those of these items that exist.
 select i.item_id, i.item_digest from stac.items i
 where i.collection_id = %(collection_id)s and i.item_id = any(%(item_ids)s::text[]);
 
 -- name: find_items
--- One page of what fits, in the order of ids; what is null does not matter. Of a box that goes over the antimeridian
--- the part beyond it is looked for a whole turn to the west and to the east as well.
+-- One page of the matching items, in the order of ids; a criterion that is null does not apply. Boxes may cross the
+-- antimeridian, so the searched box is also compared 360 degrees further east and further west.
 select i.content, i.created_at, i.updated_at from stac.items i
 where (%(collections)s::text[] is null or i.collection_id = any(%(collections)s::text[]))
     and (%(ids)s::text[] is null or i.item_id = any(%(ids)s::text[]))
@@ -54,7 +54,7 @@ order by i.collection_id, i.item_id
 limit %(limit)s;
 
 -- name: delete_items
--- Delete those of these items that are there.
+-- Delete those of these items that exist.
 with doomed as (
     select i.collection_id, i.item_id from stac.items i
     where i.collection_id = %(collection_id)s and i.item_id = any(%(item_ids)s::text[])
@@ -64,8 +64,8 @@ with doomed as (
 delete from stac.items i using doomed d where i.collection_id = d.collection_id and i.item_id = d.item_id;
 
 -- name: summaries
--- Every collection with what its items say of it now. The longitudes are counted twice, from -180 and from 0: if an item
--- goes over the antimeridian, the narrower of the two is the extent.
+-- Every collection with the count and the extents of its current items. Longitudes are counted twice, from -180 and from
+-- 0: if an item crosses the antimeridian, the extent is the narrower of the two.
 select c.collection_id, c.content, c.created_at, c.updated_at, count(i.item_id) as items,
     min((i.box[1])[0]) as west, max((i.box[0])[0]) as east, min((i.box[1])[1]) as south, max((i.box[0])[1]) as north,
     min((i.box[1])[0] + case when (i.box[1])[0] < 0 then 360 else 0 end) as west_of_zero,
@@ -79,6 +79,6 @@ group by c.collection_id
 order by c.collection_id;
 
 -- name: jobs_ending
--- The jobs that made something and whose id ends so.
+-- The jobs that made an item and whose id has this ending.
 select distinct i.job_id from stac.items i
 where right(i.job_id, length(%(ending)s::text)) = %(ending)s::text order by i.job_id limit 10;
