@@ -9,9 +9,9 @@ JOBS ?= 20000
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# Tests wait for other processes more often than not: one more of them than there are cores.
+# Tests mostly wait for other processes, so one more test process than there are cores.
 AT_ONCE = $(shell $(BIN)/python -c "import os; print(1 + (os.cpu_count() or 1))")
-# Compiled modules make every start of the command half a second quicker.
+# Compiled modules make every start of the command half a second faster.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -21,10 +21,10 @@ help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(READY) ## Stack and register flood maps, with a worker killed and a registration that fails
-	@echo "==> Flood maps to a catalog, on an embedded Postgres; everything that is made stays in .holdfast/"
+	@echo "==> Demo: from flood maps to a catalog, on an embedded Postgres. All files stay in .holdfast/"
 	@$(BIN)/holdfast demo flood
 
-test: check ## Check the code, then run every test that needs only this machine (ONLY=PATH: only these)
+test: check ## Check the code, then run all tests (ONLY=PATH: only these)
 	@echo "==> Tests"
 	@$(BIN)/pytest -q -n $(AT_ONCE) $(ONLY)
 	@$(if $(ONLY),:,$(MAKE) --no-print-directory sim)
@@ -47,7 +47,7 @@ format: $(READY) ## Format the code
 	@$(BIN)/ruff format --quiet .
 	@$(BIN)/ruff check --quiet --fix .
 
-bench: $(READY) ## Measure our engine beside what this machine can do at most
+bench: $(READY) ## Measure the engine, and compare it with the limit of this machine
 	@$(BIN)/python -m bench $(BENCH)
 
 sim: $(READY) ## Simulate SEEDS worlds full of faults (default 2000)
@@ -55,28 +55,28 @@ sim: $(READY) ## Simulate SEEDS worlds full of faults (default 2000)
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS)
 
 sim-real: SEEDS := 100
-sim-real: $(READY) ## The same on a real Postgres, each statement in an order of its seed (default 100)
+sim-real: $(READY) ## The same on a real Postgres; the seed decides the order of statements (default 100)
 	@echo "==> Running $(SEEDS) seeds on a real Postgres"
 	@$(BIN)/python -m tests.interleaving --seeds $(SEEDS)
 
-mutants: $(READY) ## Break the code on purpose, in many places: every breakage must be noticed
+mutants: $(READY) ## Break the code on purpose, in many places: the tests must notice every breakage
 	@$(BIN)/python -m tests.simulation.mutants
 
-chaos: $(READY) ## Kill, stop, cut and starve real processes at every point, RUNS times each (ONLY=NAME)
+chaos: $(READY) ## Inject every fault into real processes, RUNS times each (ONLY=NAME)
 	@$(BIN)/python -m tests.chaos --runs $(RUNS) $(if $(ONLY),--only "$(ONLY)")
 
-soak: $(READY) ## Make trouble for MINUTES (default 30) while JOBS jobs come in
+soak: $(READY) ## Inject faults for MINUTES (default 30) while JOBS jobs run
 	@$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) --jobs $(JOBS)
 
-docs: $(READY) ## Renew the generated pages of the documentation
+docs: $(READY) ## Regenerate the generated parts of the documentation
 	@$(BIN)/python scripts/docs
 
-lock: $(READY) ## Renew the locked dependencies
+lock: $(READY) ## Update the locked dependencies
 	@$(BIN)/python -m pip install --quiet uv
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 		--no-header --upgrade --group dev pyproject.toml -o requirements-dev.txt
 
-clean: ## Remove what the other targets made
+clean: ## Remove everything that the other targets made
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .holdfast
 
 $(READY): requirements-dev.txt pyproject.toml scripts/setup

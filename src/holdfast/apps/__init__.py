@@ -1,1 +1,1 @@
-"""What is special to one trade, each on the public interface alone."""
+"""Apps: handlers and commands for one field of work. They use only the public interface."""

@@ -1,4 +1,4 @@
-"""Source data for the tests: small, but of the real kind, made once for each process."""
+"""Small but realistic source data for the tests, generated once for each process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def source(made: Path, tmp_path: Path) -> Path:
-    """A copy that a test may spoil."""
+    """A copy of the source data that a test may spoil."""
     return Path(shutil.copytree(made, tmp_path / "source"))
 
 
@@ -45,7 +45,7 @@ def home(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def write_tile() -> Callable[..., Path]:
-    """Writes a source tile of given values: the one thing that no generator should decide."""
+    """A function that writes a source tile with the test's own values."""
 
     def write(path: Path, values: NDArray[Any], **changes: Any) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ def write_tile() -> Callable[..., Path]:
 
 
 class Quiet(Context):
-    """All that these handlers use of a context, when they are called as plain functions."""
+    """The parts of a context that these handlers use, for calling them as plain functions."""
 
     def __init__(self) -> None: ...
 

@@ -1,4 +1,4 @@
-"""A region with every defect: the bad files are named, the rest is of use, and mended files complete the job."""
+"""A region with every defect: errors name the bad files, the rest is usable, repaired files complete the job."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CODES = {
     "wrong_crs": "FLOOD_MISMATCH",
     "wrong_size": "FLOOD_MISMATCH",
 }
-"""Of a file without a single value only a warning is told: it can be true."""
+"""A file without a single value is missing here: it can be correct, so it gets only a warning."""
 
 
 @pytest.fixture
@@ -43,8 +43,8 @@ def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def engine(storage: Path, database_url: str) -> AsyncIterator[Engine]:
     handlers = Registry()
     handlers.add_module(flood)
-    async with running(database_url, handlers, concurrency=2) as found:
-        yield found
+    async with running(database_url, handlers, concurrency=2) as started:
+        yield started
 
 
 def make_region(storage: Path, **defects: int) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def make_region(storage: Path, **defects: int) -> dict[str, Any]:
 
 
 def targets(storage: Path) -> dict[str, int]:
-    """What lies where stacks belong, hidden files and all, with when it was written."""
+    """All files in the folder of stacks, also hidden ones, with their modification times."""
     folder = storage / "silver/flood"
     return {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
 
@@ -62,13 +62,13 @@ def group_of(file: str) -> str:
 
 
 async def ran(engine: Engine, job_id: str, node: str) -> Counter[int]:
-    """How often which tasks of a node completed."""
+    """How often each task of a node completed."""
     events = await engine.events(job_id)
     return Counter(one["index"] for one in events if (one["event"], one["node"]) == ("task_completed", node))
 
 
 def registered(database_url: str, storage: Path) -> set[str]:
-    """The stacks that are registered, every item valid and every file a COG."""
+    """The registered stacks; checks that every item is valid and every file is a COG."""
     hrefs = set()
     for item in all_items(PostgresCatalog(database_url), collections=["flood-civ"]):
         check_item(item)
@@ -78,7 +78,7 @@ def registered(database_url: str, storage: Path) -> set[str]:
     return hrefs
 
 
-async def test_a_region_with_every_defect_is_of_use_and_completed_when_its_files_are_mended(
+async def test_a_region_with_every_defect_is_usable_and_completes_when_its_files_are_repaired(
     engine: Engine, storage: Path, database_url: str
 ) -> None:
     made = make_region(storage, **dict.fromkeys(DEFECTS, 1))
@@ -91,7 +91,7 @@ async def test_a_region_with_every_defect_is_of_use_and_completed_when_its_files
     assert nodes(status)["stack"]["counts"]["failed"] == len(CODES)
     attempts = await engine.reader.attempts(job_id, "stack", None, 100)
     failures = [attempt for attempt in attempts if attempt.error is not None]
-    assert len(failures) == len(CODES), "what will never go well is not tried again"
+    assert len(failures) == len(CODES), "permanent failures should not be retried"
     for kind, code in CODES.items():
         (error,) = [one.error for one in failures if one.error and spoiled[kind] in one.error["message"]]
         assert (error["code"], error["class"]) == (code, "permanent"), kind
@@ -99,7 +99,7 @@ async def test_a_region_with_every_defect_is_of_use_and_completed_when_its_files
     assert warnings == [f"rp{spoiled['all_nodata'][-8:-4]}: every pixel is nodata"]
     whole = {f"{group}.tif" for group in made["groups"] if group not in bad}
     first = targets(storage)
-    assert set(first) == whole, "neither parts nor targets of what failed"
+    assert set(first) == whole, "failed stacks should leave no files"
     assert registered(database_url, storage) == whole
     assert status["result"]["catalog"]["registered"] == len(whole)
 
@@ -114,9 +114,11 @@ async def test_a_region_with_every_defect_is_of_use_and_completed_when_its_files
     all_of_it = {f"{group}.tif" for group in made["groups"]}
     second = targets(storage)
     assert set(second) == registered(database_url, storage) == all_of_it
-    assert {name: second[name] for name in first} == first, "what was made is not touched"
-    assert await ran(engine, job_id, "stack") == Counter(range(GROUPS)), "each once, whatever the generation"
+    assert {name: second[name] for name in first} == first, "finished stacks should not be touched"
+    assert await ran(engine, job_id, "stack") == Counter(range(GROUPS)), (
+        "each stack should complete once over all generations"
+    )
     again = {item // BATCH for item in failed}
-    assert len(again) < GROUPS // BATCH, "some batch is whole from the first"
+    assert len(again) < GROUPS // BATCH, "at least one batch should be complete from the start"
     expected = {batch: 1 + (batch in again) for batch in range(GROUPS // BATCH)}
     assert await ran(engine, job_id, "register") == expected

@@ -1,4 +1,4 @@
-"""`holdfast demo flood` as somebody types it in an empty folder, and then once more."""
+"""`holdfast demo flood`, run in an empty folder, and then a second time."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def processes_of(folder: Path) -> list[psutil.Process]:
-    """Whatever runs with this folder as its home, by whomever it was started."""
-    found = []
+    """All processes that use this folder as their home."""
+    processes = []
     for process in psutil.process_iter():
         try:
             words, home = " ".join(process.cmdline()), process.environ().get("HOLDFAST_HOME")
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
         if home == str(folder / "home") or str(folder) in words:
-            found.append(process)
-    return found
+            processes.append(process)
+    return processes
 
 
 def demo(folder: Path) -> dict[str, Any]:
@@ -54,12 +54,12 @@ def demo(folder: Path) -> dict[str, Any]:
         check=False,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    # What the commands that it runs have to say comes before its own answer.
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    # The output of the commands that the demo runs comes before the demo's own answer.
+    report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return report
 
 
-def test_the_demo_survives_what_it_does_to_itself_and_can_be_run_again(folder: Path) -> None:
+def test_the_demo_completes_its_job_and_can_be_run_again(folder: Path) -> None:
     jobs = {check_demo(folder) for _ in range(2)}
     assert len(jobs) == 2
     wait_until(lambda: watchdog.is_free(folder / "home" / "server.lock"))
@@ -67,18 +67,18 @@ def test_the_demo_survives_what_it_does_to_itself_and_can_be_run_again(folder: P
 
 
 def check_demo(folder: Path) -> str:
-    found = demo(folder)
-    assert (found["status"], found["generation"]) == ("completed", 2)
-    assert (found["stacks"], found["registered"], found["stacked_twice"]) == (ITEMS, ITEMS, 0)
-    assert found["attempts_lost"] >= 0
-    outputs = Path(found["outputs"])
+    report = demo(folder)
+    assert (report["status"], report["generation"]) == ("completed", 2)
+    assert (report["stacks"], report["registered"], report["stacked_twice"]) == (ITEMS, ITEMS, 0)
+    assert report["attempts_lost"] >= 0
+    outputs = Path(report["outputs"])
     items = list(pystac.Catalog.from_file(str(outputs / "catalog" / "catalog.json")).get_items(recursive=True))
     assert len({item.id for item in items}) == ITEMS
-    assert {item.properties["holdfast:job_id"] for item in items} == {found["job_id"]}
+    assert {item.properties["holdfast:job_id"] for item in items} == {report["job_id"]}
     for name in ("footprints.png", "contact-sheet.png"):
         assert (outputs / name).read_bytes().startswith(b"\x89PNG")
     assert not [path for path in (folder / "home" / "storage").rglob("*") if ".part" in path.name]
-    return str(found["job_id"])
+    return str(report["job_id"])
 
 
 _STARTS_A_SERVICE = """
@@ -96,8 +96,8 @@ demo.keep()
 
 def _moment(url: str, which: str) -> Any:
     with psycopg.connect(url) as connection:
-        (found,) = connection.execute(f"select {which} from holdfast.orchestrators").fetchone() or (None,)
-        return found
+        (moment,) = connection.execute(f"select {which} from holdfast.orchestrators").fetchone() or (None,)
+        return moment
 
 
 @pytest.mark.parametrize("is_kept", [False, True], ids=["killed", "kept"])

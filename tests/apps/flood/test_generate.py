@@ -72,33 +72,35 @@ def test_neighbouring_tiles_meet_without_a_seam(made: Path) -> None:
             across = np.abs(values[:, -1] - tiles[left + side, top][0][:, 0])
             before = np.abs(values[:, -2] - values[:, -1])
             assert across.mean() < 1.5 * before.mean() + 0.01
-    assert seams, "some tiles lie side by side"
+    assert seams, "some tiles should be neighbours"
 
 
-def test_a_whole_country_is_cut_into_as_many_places_as_asked() -> None:
+def test_a_country_is_cut_into_the_requested_number_of_places() -> None:
     for count in (10, 481, 1924):
         tiles = tiles_of(region_of("CIV"), count)
         assert len({tile.place for tile in tiles}) == len({(tile.left, tile.top) for tile in tiles}) == count
 
 
 @pytest.mark.parametrize("name", ["AAA", "FRA", "ZZZ", "QRS"])
-def test_any_three_letters_are_a_region_of_their_own(name: str) -> None:
+def test_any_three_letters_name_a_region(name: str) -> None:
     region = region_of(name)
     assert region == region_of(name)
     assert len({tile.place for tile in tiles_of(region, 24)}) == 24
 
 
-def test_what_is_no_region_is_refused() -> None:
+def test_an_invalid_region_is_refused() -> None:
     with pytest.raises(Permanent, match="three capital letters"):
         region_of("../x")
 
 
-def test_each_defect_is_made_and_stands_in_the_manifest(tmp_path: Path) -> None:
-    told = generate("CIV", 8, tmp_path, 5, return_periods=(10, 100), defects=ONE_OF_EACH, workers=1)
-    assert json.loads((tmp_path / "CIV/manifest.json").read_text()) == told
-    spoiled = {defect["kind"]: tmp_path / defect["file"] for defect in told["defects"]}
+def test_each_defect_is_made_and_listed_in_the_manifest(tmp_path: Path) -> None:
+    manifest = generate("CIV", 8, tmp_path, 5, return_periods=(10, 100), defects=ONE_OF_EACH, workers=1)
+    assert json.loads((tmp_path / "CIV/manifest.json").read_text()) == manifest
+    spoiled = {defect["kind"]: tmp_path / defect["file"] for defect in manifest["defects"]}
     assert sorted(spoiled) == sorted(ONE_OF_EACH)
-    assert len({path.name.split("_RP")[0] + path.parent.name for path in spoiled.values()}) == 6, "a group has one"
+    assert len({path.name.split("_RP")[0] + path.parent.name for path in spoiled.values()}) == 6, (
+        "each group should have one defect"
+    )
     assert not spoiled["missing"].exists()
     assert spoiled["empty"].stat().st_size == 0
     with rasterio.open(spoiled["truncated"]) as file, pytest.raises(rasterio.errors.RasterioIOError):
@@ -112,7 +114,7 @@ def test_each_defect_is_made_and_stands_in_the_manifest(tmp_path: Path) -> None:
         assert read(path)[0].shape == (512, 512)
 
 
-def test_a_defect_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_defect_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Permanent, match="cannot have the defects"):
         generate("CIV", 8, tmp_path, 5, defects={"haunted": 1})
     assert list(tmp_path.iterdir()) == []

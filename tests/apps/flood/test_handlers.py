@@ -1,4 +1,4 @@
-"""The handlers inside a real workflow on a real Postgres, with real files."""
+"""The handlers in a real workflow on a real Postgres, with real files."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ async def test_a_bad_tile_fails_its_item_with_its_name_and_the_others_are_made(h
     assert len(list((home / "storage/silver/flood/CIV").rglob("*.tif"))) == 7
 
 
-def test_an_inventory_may_be_told_what_to_expect_by_a_file(home: Path, log: Context) -> None:
+def test_an_inventory_reads_the_expected_groups_from_a_file(home: Path, log: Context) -> None:
     place = sorted((home / "storage/bronze/flood/CIV/pluvial_defended").glob("*_RP0100.tif"))[0].name.split("_")[0]
     for path in (home / "storage/bronze/flood/CIV/pluvial_defended").glob(f"{place}_*"):
         path.unlink()
-    found = flood.inventory("CIV", "bronze/flood", "bronze/flood/CIV/manifest.json", ctx=log)
-    assert found["missing_groups"]["names"] == [f"CIV/pluvial_defended/{place}"]
+    output = flood.inventory("CIV", "bronze/flood", "bronze/flood/CIV/manifest.json", ctx=log)
+    assert output["missing_groups"]["names"] == [f"CIV/pluvial_defended/{place}"]
 
 
 @pytest.mark.parametrize("path", ["/etc", "../other", "bronze/../../x"])
@@ -80,7 +80,7 @@ def test_a_path_that_leads_out_of_the_storage_is_refused(home: Path, log: Contex
         flood.inventory("CIV", path, ctx=log)
 
 
-def test_a_merge_wants_to_know_which_stacks(home: Path, log: Context) -> None:
+def test_a_merge_needs_stacks_or_a_node(home: Path, log: Context) -> None:
     with pytest.raises(Permanent, match="either `stacks` or the `node`"):
         flood.merge("gold/x.tif", ctx=log)
 

@@ -23,7 +23,7 @@ YEARS = [10, 100]
 
 
 class Neighbours:
-    """Makes stacks at columns and rows of one grid, and merges them."""
+    """Makes stacks at positions of one grid, and merges them."""
 
     def __init__(self, folder: Path, write_tile: WriteTile) -> None:
         self.folder, self.write_tile = folder, write_tile
@@ -53,7 +53,7 @@ def two(seed: int, shape: tuple[int, int] = (300, 400)) -> list[Values]:
     return [depths(seed, shape), depths(seed + 100, shape)]
 
 
-def test_every_pixel_of_a_mosaic_is_that_of_its_stack_and_gaps_are_nodata(neighbours: Neighbours) -> None:
+def test_the_pixels_of_a_mosaic_equal_those_of_its_stacks_and_gaps_are_nodata(neighbours: Neighbours) -> None:
     placed = {"A": (400, 300), "B": (400, 0), "C": (0, 0)}
     expected = np.full((2, 600, 800), -9999.0, np.float32)
     for number, (name, (column, row)) in enumerate(placed.items()):
@@ -70,7 +70,7 @@ def test_every_pixel_of_a_mosaic_is_that_of_its_stack_and_gaps_are_nodata(neighb
     assert facts["max_depth_m"] == pytest.approx(expected.max(), abs=1e-4)
 
 
-def test_the_order_in_which_stacks_are_given_does_not_matter(neighbours: Neighbours) -> None:
+def test_the_order_of_the_stacks_does_not_matter(neighbours: Neighbours) -> None:
     neighbours.add("B", -400, 0, two(1))
     neighbours.add("A", 0, 10, two(2))
     first = neighbours.merged()
@@ -78,20 +78,20 @@ def test_the_order_in_which_stacks_are_given_does_not_matter(neighbours: Neighbo
     assert neighbours.merged() == {**first, "reused": True}
 
 
-def test_where_stacks_overlap_the_later_name_is_seen_except_for_its_nodata(neighbours: Neighbours) -> None:
+def test_in_an_overlap_the_later_name_wins_except_for_its_nodata(neighbours: Neighbours) -> None:
     below, above = two(1), two(2)
     above[0][:100] = -9999.0
     neighbours.add("A", 0, 0, below)
     neighbours.add("B", 200, 0, above)
     neighbours.merged()
     with rasterio.open(neighbours.folder / "mosaic.tif") as file:
-        found = file.read(1)
+        mosaic = file.read(1)
     overlap = np.where(above[0][:, :200] == -9999.0, below[0][:, 200:], above[0][:, :200])
-    assert (found[:, 200:400] == overlap).all()
-    assert (found[:, 400:] == above[0][:, 200:]).all()
+    assert (mosaic[:, 200:400] == overlap).all()
+    assert (mosaic[:, 400:] == above[0][:, 200:]).all()
 
 
-def test_a_stack_that_changed_makes_the_mosaic_anew(neighbours: Neighbours) -> None:
+def test_a_changed_stack_means_that_the_mosaic_is_made_again(neighbours: Neighbours) -> None:
     neighbours.add("A", 0, 0, two(1))
     first = neighbours.merged()
     neighbours.made.clear()
@@ -102,7 +102,7 @@ def test_a_stack_that_changed_makes_the_mosaic_anew(neighbours: Neighbours) -> N
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "difference"),
     [
         ({"crs": "EPSG:32631"}, "CRS EPSG:32630 and EPSG:32631"),
         ({"column": 400.5}, "400.500 columns"),
@@ -110,18 +110,20 @@ def test_a_stack_that_changed_makes_the_mosaic_anew(neighbours: Neighbours) -> N
         ({"transform": Affine(60, 0, 500_000, 0, -60, 700_000)}, "size of pixels"),
     ],
 )
-def test_stacks_that_are_no_neighbours_are_refused(neighbours: Neighbours, changes: dict[str, Any], told: str) -> None:
+def test_stacks_that_do_not_fit_together_are_refused(
+    neighbours: Neighbours, changes: dict[str, Any], difference: str
+) -> None:
     neighbours.add("A", 0, 0, two(1))
     neighbours.add("B", **{"column": 400, "row": 0, "bands": two(2), **changes})
     with pytest.raises(Permanent) as refused:
         neighbours.merged()
     assert refused.value.code == "FLOOD_MISMATCH"
-    for part in ("A.tif", "B.tif", told):
+    for part in ("A.tif", "B.tif", difference):
         assert part in str(refused.value)
     assert not (neighbours.folder / "mosaic.tif").exists()
 
 
-def test_stacks_from_far_ends_are_refused(neighbours: Neighbours) -> None:
+def test_stacks_far_apart_are_refused(neighbours: Neighbours) -> None:
     neighbours.add("A", 0, 0, two(1))
     neighbours.add("B", 70_000, 70_000, two(2))
     with pytest.raises(Permanent) as refused:
@@ -129,6 +131,6 @@ def test_stacks_from_far_ends_are_refused(neighbours: Neighbours) -> None:
     assert refused.value.code == "FLOOD_TOO_LARGE"
 
 
-def test_nothing_cannot_be_merged(neighbours: Neighbours) -> None:
+def test_an_empty_list_cannot_be_merged(neighbours: Neighbours) -> None:
     with pytest.raises(Permanent, match="nothing to merge"):
         neighbours.merged()

@@ -29,11 +29,11 @@ def test_a_map_shows_every_place_in_the_colour_of_its_depth(
     stacks: tuple[Path, list[dict[str, Any]]], tmp_path: Path
 ) -> None:
     facts = stacks[1]
-    told = footprint_map(facts, tmp_path / "map.png", "Flood hazard, CIV")
+    picture = footprint_map(facts, tmp_path / "map.png", "Flood hazard, CIV")
     first = pixels(tmp_path / "map.png")
-    assert told["size"] == [first.shape[1], first.shape[0]]
-    assert told["size"][0] > 800
-    assert told["size"][1] > 800
+    assert picture["size"] == [first.shape[1], first.shape[0]]
+    assert picture["size"][0] > 800
+    assert picture["size"][1] > 800
     deeper = [{**fact, "max_depth_m": 30.0} if fact["place"] == facts[0]["place"] else fact for fact in facts]
     footprint_map(deeper, tmp_path / "deeper.png", "Flood hazard, CIV")
     assert (pixels(tmp_path / "deeper.png") != first).any()
@@ -49,8 +49,8 @@ def test_a_sheet_has_room_for_each_thumbnail(
     stacks: tuple[Path, list[dict[str, Any]]], made: Path, tmp_path: Path, count: int, size: tuple[int, int]
 ) -> None:
     folder, facts = stacks
-    told = contact_sheet(facts, tmp_path / "sheet.png", "Flood hazard", lambda href: folder / href, made, count)
-    assert tuple(told["size"]) == size
+    picture = contact_sheet(facts, tmp_path / "sheet.png", "Flood hazard", lambda href: folder / href, made, count)
+    assert tuple(picture["size"]) == size
     assert pixels(tmp_path / "sheet.png").shape == (size[1], size[0], 3)
 
 
@@ -69,13 +69,17 @@ def test_a_thumbnail_shows_water_on_the_terrain(
     assert len(np.unique(hills, axis=0)) > 2 * len(np.unique(thumb, axis=0)) or hills.std() > thumb.std()
 
 
-def test_letters_that_the_font_lacks_are_drawn_plain(stacks: tuple[Path, list[dict[str, Any]]], tmp_path: Path) -> None:
+def test_letters_that_the_font_lacks_are_drawn_without_accents(
+    stacks: tuple[Path, list[dict[str, Any]]], tmp_path: Path
+) -> None:
     footprint_map(stacks[1], tmp_path / "accent.png", "Côte d’Ivoire")
     footprint_map(stacks[1], tmp_path / "plain.png", "Cote d’Ivoire")
     assert (pixels(tmp_path / "accent.png") == pixels(tmp_path / "plain.png")).all()
 
 
-def test_stacks_without_any_data_are_drawn_as_such(stacks: tuple[Path, list[dict[str, Any]]], tmp_path: Path) -> None:
+def test_stacks_without_data_have_the_colour_of_dry_land(
+    stacks: tuple[Path, list[dict[str, Any]]], tmp_path: Path
+) -> None:
     nothing = [{**fact, "max_depth_m": None} for fact in stacks[1]]
     footprint_map(nothing, tmp_path / "map.png", "x")
     assert (pixels(tmp_path / "map.png") == DRY).all(axis=2).any()

@@ -1,4 +1,4 @@
-"""From source tiles to a catalog: every stack is registered, once, and a registration that fails costs nothing else."""
+"""From source tiles to a catalog: every stack is registered once; a failed registration is retried alone."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ THAW = "alter table stac.items drop constraint the_catalog_is_frozen"
 async def engine(home: Path, database_url: str) -> AsyncIterator[Engine]:
     handlers = Registry()
     handlers.add_module(flood)
-    async with running(database_url, handlers) as found:
-        yield found
+    async with running(database_url, handlers) as started:
+        yield started
 
 
 def catalog(database_url: str) -> PostgresCatalog:
@@ -47,15 +47,13 @@ def execute(database_url: str, statement: str) -> None:
         connection.execute(statement)
 
 
-async def test_every_stack_is_in_the_catalog_valid_and_traced_to_its_job(
-    engine: Engine, home: Path, database_url: str
-) -> None:
+async def test_every_stack_becomes_a_valid_item_with_its_job(engine: Engine, home: Path, database_url: str) -> None:
     job_id = await engine.submit(STACK, {"region": "CIV", "batch": 3})
     status = await engine.finished(job_id, 120)
     assert status["status"] == "completed", status["error"]
-    found = status["result"]["catalog"]
-    assert (found["items"], found["registered"], found["created"]) == (8, 8, 8)
-    assert found["scenarios"] == ["fluvial_undefended", "pluvial_defended"]
+    output = status["result"]["catalog"]
+    assert (output["items"], output["registered"], output["created"]) == (8, 8, 8)
+    assert output["scenarios"] == ["fluvial_undefended", "pluvial_defended"]
     assert nodes(status)["register"]["progress"] == {"done": 3, "total": 3}
     cogs = {"count": 8, "location": "silver/flood/CIV/", "usable": True}
     assert status["outcome"]["deliverables"]["cogs"] == cogs
@@ -68,15 +66,15 @@ async def test_every_stack_is_in_the_catalog_valid_and_traced_to_its_job(
         assert item["properties"]["holdfast:node"] == "stack"
         assert [band["flood:return_period"] for band in asset["bands"]] == [10, 100, 1000]
     (summary,) = catalog(database_url).summaries(["flood-civ"])
-    assert summary.bbox == found["bbox"]
+    assert summary.bbox == output["bbox"]
     assert summary.collection["summaries"]["flood:return_periods"] == [10, 100, 1000]
 
     again = await engine.submit(STACK, {"region": "CIV", "batch": 5})
-    found = (await engine.finished(again, 120))["result"]["catalog"]
-    assert (found["items"], found["created"], found["unchanged"]) == (8, 0, 8)
+    output = (await engine.finished(again, 120))["result"]["catalog"]
+    assert (output["items"], output["created"], output["unchanged"]) == (8, 0, 8)
 
 
-async def test_a_registration_that_is_refused_leaves_usable_stacks_and_is_retried_alone(
+async def test_a_refused_registration_leaves_usable_stacks_and_is_retried_alone(
     engine: Engine, home: Path, database_url: str
 ) -> None:
     catalog(database_url).make_ready()
@@ -101,7 +99,7 @@ async def test_a_registration_that_is_refused_leaves_usable_stacks_and_is_retrie
     assert {path: path.stat().st_mtime_ns for path in (home / "storage/silver").rglob("*.tif")} == made
 
 
-async def test_a_stack_that_is_healed_is_registered_with_its_own_batch_alone(
+async def test_a_repaired_stack_is_registered_by_its_own_batch_alone(
     engine: Engine, home: Path, database_url: str
 ) -> None:
     bad = sorted((home / "storage/bronze/flood/CIV/pluvial_defended").glob("*_RP0100.tif"))[0]
@@ -114,21 +112,21 @@ async def test_a_stack_that_is_healed_is_registered_with_its_own_batch_alone(
     assert nodes(status)["stack"]["counts"]["failed"] == 1
 
     bad.write_bytes(whole)
-    assert not (await engine.client.plan(job_id, Request(Verb.RESUME))).asks, "nothing of it is worth a question"
+    assert not (await engine.client.plan(job_id, Request(Verb.RESUME))).asks, "the plan should need no confirmation"
     await engine.client.recover(job_id, Request(Verb.RESUME))
 
     async def is_completed() -> bool:
         return bool((await engine.status(job_id))["status"] == "completed")
 
     await eventually(is_completed)
-    found = (await engine.status(job_id))["result"]["catalog"]
-    assert (found["items"], found["registered"]) == (8, 8)
+    output = (await engine.status(job_id))["result"]["catalog"]
+    assert (output["items"], output["registered"]) == (8, 8)
     ran = Counter(
         (event["node"], event["index"])
         for event in await engine.events(job_id)
         if event["event"] == "task_completed" and event["node"] == "register"
     )
-    assert sorted(ran.values()) == [1, 1, 2], "one batch of three ran again"
+    assert sorted(ran.values()) == [1, 1, 2], "one batch of three should run again"
 
 
 def load_text_with(failures: int) -> Any:
@@ -136,9 +134,7 @@ def load_text_with(failures: int) -> Any:
     return load_text(text.replace('failures: "1%"', f"failures: {failures}"))
 
 
-async def test_a_stack_that_is_not_in_the_catalog_as_it_is_fails_the_end_and_is_named(
-    engine: Engine, database_url: str
-) -> None:
+async def test_finalize_fails_and_names_missing_and_outdated_stacks(engine: Engine, database_url: str) -> None:
     job_id = await engine.submit(STACK, {"region": "CIV"})
     assert (await engine.finished(job_id, 120))["status"] == "completed"
     stacks = [
@@ -146,10 +142,10 @@ async def test_a_stack_that_is_not_in_the_catalog_as_it_is_fails_the_end_and_is_
     ]
     assert len(stacks) == 8
 
-    def seen(node: str) -> Any:
+    def results(node: str) -> Any:
         return iter(stacks if node == "stack" else [])
 
-    context: Any = SimpleNamespace(database_url=database_url, node="register", job_id=job_id, results=seen)
+    context: Any = SimpleNamespace(database_url=database_url, node="register", job_id=job_id, results=results)
     assert finish("flood-civ", None, "stack", context)["registered"] == 8
     catalog(database_url).delete_items("flood-civ", [item_id(stacks[0])])
     stacks[1]["sha256"] = "0" * 64

@@ -43,7 +43,7 @@ def files_in(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("shape", [(512, 512), (700, 1100), (513, 300)])
-def test_every_pixel_of_a_stack_is_that_of_its_source(
+def test_the_pixels_of_a_stack_equal_those_of_its_sources(
     tmp_path: Path, write_tile: WriteTile, shape: tuple[int, int]
 ) -> None:
     made = [depths(seed, shape) for seed in range(3)]
@@ -95,7 +95,7 @@ def test_the_output_has_the_facts_that_a_catalog_needs(tmp_path: Path, tiles: li
     assert len(json.dumps(facts)) < 4000
 
 
-def test_centimetres_on_degrees_are_kept_and_told_in_metres(made: Path, tmp_path: Path) -> None:
+def test_depths_in_centimetres_are_kept_and_also_reported_in_metres(made: Path, tmp_path: Path) -> None:
     group = Group(**take_inventory("RWA", made)["groups"][0])
     facts = stack(group, made, tmp_path / "stack.tif", "stack.tif")
     assert facts["crs"] == "EPSG:4326"
@@ -122,7 +122,7 @@ def test_a_stack_of_the_same_inputs_is_kept(tmp_path: Path, tiles: list[Path]) -
     assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
 
 
-def test_a_stack_of_other_inputs_is_made_anew(tmp_path: Path, tiles: list[Path], write_tile: WriteTile) -> None:
+def test_a_stack_of_other_inputs_is_made_again(tmp_path: Path, tiles: list[Path], write_tile: WriteTile) -> None:
     first = make(tmp_path)
     write_tile(tiles[1], depths(99))
     again = make(tmp_path)
@@ -130,7 +130,7 @@ def test_a_stack_of_other_inputs_is_made_anew(tmp_path: Path, tiles: list[Path],
     assert again["sha256"] != first["sha256"]
 
 
-def test_a_stack_that_was_damaged_is_made_anew(tmp_path: Path, tiles: list[Path]) -> None:
+def test_a_damaged_stack_is_made_again(tmp_path: Path, tiles: list[Path]) -> None:
     first = make(tmp_path)
     os.truncate(tmp_path / "stacks/A.tif", first["bytes"] // 2)
     again = make(tmp_path)
@@ -161,24 +161,24 @@ def test_a_tile_that_does_not_fit_is_refused_with_both_names_and_both_values(
     assert files_in(tmp_path / "stacks") == []
 
 
-def test_each_defect_of_the_generator_is_told_by_its_code(tmp_path: Path) -> None:
+def test_each_defect_of_the_generator_has_its_code(tmp_path: Path) -> None:
     kinds = ("missing", "empty", "truncated", "wrong_crs", "wrong_size", "all_nodata")
-    told = generate(
+    manifest = generate(
         "CIV", 8, tmp_path / "source", 5, return_periods=(10, 100), defects=dict.fromkeys(kinds, 1), workers=1
     )
     groups = {group["id"]: Group(**group) for group in take_inventory("CIV", tmp_path / "source")["groups"]}
-    found: dict[str, str] = {}
-    for defect in told["defects"]:
+    codes: dict[str, str] = {}
+    for defect in manifest["defects"]:
         group = groups[defect["file"].rpartition("_RP")[0]]
         target = tmp_path / "stacks" / f"{group.place}.tif"
         if defect["kind"] == "all_nodata":
-            found["all_nodata"] = "; ".join(stack(group, tmp_path / "source", target, "x.tif")["warnings"])
+            codes["all_nodata"] = "; ".join(stack(group, tmp_path / "source", target, "x.tif")["warnings"])
             continue
         with pytest.raises(Permanent, match=defect["file"]) as refused:
             stack(group, tmp_path / "source", target, "x.tif")
-        found[defect["kind"]] = str(refused.value.code)
-    band = "rp" + next(d["file"] for d in told["defects"] if d["kind"] == "all_nodata")[-8:-4]
-    assert found == {
+        codes[defect["kind"]] = str(refused.value.code)
+    band = "rp" + next(d["file"] for d in manifest["defects"] if d["kind"] == "all_nodata")[-8:-4]
+    assert codes == {
         "missing": "FLOOD_MISSING",
         "empty": "RASTER_CORRUPTED",
         "truncated": "RASTER_CORRUPTED",
@@ -189,10 +189,10 @@ def test_each_defect_of_the_generator_is_told_by_its_code(tmp_path: Path) -> Non
     assert not [name for name in files_in(tmp_path / "stacks") if name.startswith(".")]
 
 
-def test_a_missing_tile_that_came_later_heals_its_group(tmp_path: Path, tiles: list[Path]) -> None:
+def test_a_group_succeeds_when_its_missing_tile_is_added(tmp_path: Path, tiles: list[Path]) -> None:
     kept = tiles[2].read_bytes()
     tiles[2].unlink()
-    with pytest.raises(Permanent, match="is not there"):
+    with pytest.raises(Permanent, match="does not exist"):
         make(tmp_path)
     tiles[2].write_bytes(kept)
     assert make(tmp_path)["return_periods"] == YEARS
@@ -227,7 +227,9 @@ def test_a_failure_between_writing_and_renaming_leaves_nothing(
     monkeypatch.setattr(raster, "cog_validate", fail)
     with pytest.raises(Transient, match="as asked"):
         make(tmp_path)
-    assert [name.startswith(".A.tif.") for name in drafts[0]] == [True], "a whole draft was there, under another name"
+    assert [name.startswith(".A.tif.") for name in drafts[0]] == [True], (
+        "a complete draft should exist under another name"
+    )
     assert files_in(tmp_path / "stacks") == []
 
 
@@ -239,7 +241,7 @@ def _killed_before_the_rename(folder: Path) -> None:
     make(folder)
 
 
-def test_a_kill_before_the_rename_leaves_nothing_visible_and_the_next_attempt_clears_up(
+def test_a_kill_before_the_rename_leaves_nothing_visible_and_the_next_attempt_removes_the_draft(
     tmp_path: Path, tiles: list[Path]
 ) -> None:
     child = multiprocessing.get_context("spawn").Process(target=_killed_before_the_rename, args=(tmp_path,))

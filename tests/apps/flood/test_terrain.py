@@ -7,7 +7,7 @@ from holdfast.apps.flood.terrain import Ground, noise, noise_with_slope
 FINE = np.linspace(-7, 23, 601)
 
 
-def test_noise_is_smooth_and_its_slope_is_what_it_says() -> None:
+def test_the_slope_of_the_noise_is_its_derivative() -> None:
     ground = Ground(3, FINE, FINE[::-1])
     value, by_east, by_north = noise_with_slope(ground, 1, 5.0)
     assert (value == noise(ground, 1, 5.0)).all()

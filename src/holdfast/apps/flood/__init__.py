@@ -1,4 +1,4 @@
-"""Flood maps: source tiles are inventoried, stacked into Cloud-Optimized GeoTIFFs, merged and looked at.
+"""Handlers for flood maps: they list source tiles, stack them into Cloud-Optimized GeoTIFFs, merge and draw them.
 
 Serve the handlers with `--handlers holdfast.apps.flood`.
 """

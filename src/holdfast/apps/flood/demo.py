@@ -1,6 +1,6 @@
 """`holdfast demo flood`: the flood pipeline on a small region, with a worker killed and a registration that fails.
 
-Everything that is done to the job is done by commands that anybody can type; they are shown as they run.
+The demo drives the job with ordinary commands, and shows each of them as it runs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WORKFLOW = Path(__file__).with_name("flood_stack.yaml")
 SOURCE, STACKS, PICTURES = "bronze/flood", "silver/flood", "gold/flood"
 SEED = 7
 RETURN_PERIODS = (10, 50, 100, 500)
-# Short leases, so that nobody has to wait long for the tasks of the worker that is killed.
+# Short leases, so that the tasks of the killed worker soon run again.
 ENVIRONMENT = {"HOLDFAST_LEASE_SECONDS": "4", "HOLDFAST_RENEW_SECONDS": "1", "HOLDFAST_GRACE_SECONDS": "5"}
 FREEZE = "alter table stac.items add constraint the_catalog_is_frozen check (false) not valid"
 THAW = "alter table stac.items drop constraint if exists the_catalog_is_frozen"
@@ -42,12 +42,12 @@ STOP_SECONDS = 20.0
 
 
 class DemoFailed(HoldfastError):
-    """The demo did not go as it should."""
+    """The demo did not go as planned."""
 
 
 @dataclass
 class Demo:
-    """One run of the demo: its processes, and what was measured."""
+    """One execution of the demo: its processes and its measurements."""
 
     home: Path
     region: str
@@ -71,34 +71,34 @@ class Demo:
         self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - began
 
     def run(self) -> dict[str, Any]:
-        """All of it; gives back what was measured."""
+        """Run the whole demo; returns the measurements."""
         with self.timed("generate"):
             source_bytes = self._generate()
-        self._forget_earlier()
+        self._remove_earlier_results()
         self.outputs.mkdir(parents=True, exist_ok=True)
-        _step("Starting Postgres and an orchestrator, each a process of its own")
+        _step("Starting Postgres and an orchestrator, each in its own process")
         _output(["migrate"])
         self._start("orchestrator")
         with use_database(None) as url:
             job_id = self._break_and_run(url)
             with self.timed("retry"):
-                status = self._mend(url, job_id)
-            found = self._measured(url, job_id, status, source_bytes)
+                status = self._repair(url, job_id)
+            report = self._measured(url, job_id, status, source_bytes)
         self._publish()
-        return found
+        return report
 
     def _generate(self) -> int:
         manifest = self.storage / SOURCE / self.region / MANIFEST
         if manifest.exists():
             known = json.loads(manifest.read_text())
             if (len(known["groups"]), known["seed"]) == (self.items, SEED):
-                _step(f"Taking the {self.items:,} groups of {self.region} that an earlier demo has generated")
+                _step(f"Using the source data of {self.region} from an earlier demo: {self.items:,} groups")
                 return int(known["bytes"])
             shutil.rmtree(manifest.parent)
         from holdfast.apps.flood.generate import generate
 
-        _step(f"Generating source tiles of {self.region}: {self.items:,} groups of {len(RETURN_PERIODS)} rasters each")
-        made = generate(
+        _step(f"Generating source data of {self.region}: {self.items:,} groups of {len(RETURN_PERIODS)} rasters each")
+        manifest_content = generate(
             self.region,
             self.items,
             self.storage / SOURCE,
@@ -106,13 +106,13 @@ class Demo:
             return_periods=RETURN_PERIODS,
             workers=os.cpu_count() or 2,
         )
-        say(f"    {made['bytes'] / 1e6:,.1f} MB in {self.storage / SOURCE / self.region}")
-        return int(made["bytes"])
+        say(f"    {manifest_content['bytes'] / 1e6:,.1f} MB in {self.storage / SOURCE / self.region}")
+        return int(manifest_content["bytes"])
 
-    def _forget_earlier(self) -> None:
+    def _remove_earlier_results(self) -> None:
         for folder in (self.storage / STACKS / self.region, self.storage / PICTURES / self.region, self.outputs):
             if folder.exists():
-                say(f"    Removing what an earlier demo made: {folder}")
+                say(f"    Removing the results of an earlier demo: {folder}")
                 shutil.rmtree(folder)
 
     # The processes
@@ -131,7 +131,7 @@ class Demo:
         return process
 
     def _start_workers(self) -> subprocess.Popen[bytes]:
-        """Gives back the one that will be killed."""
+        """Start all workers; returns the one that will be killed."""
         _step(f"Starting {self.workers} workers")
         first, *_ = [self._work() for _ in range(self.workers)]
         return first
@@ -140,7 +140,7 @@ class Demo:
         return self._start("worker", "--handlers", "holdfast.apps.flood", "--concurrency", "2")
 
     def stop(self) -> None:
-        """End the processes, workers first; what they hold goes back."""
+        """Stop the processes, workers first, so that they can give their tasks back."""
         for process in reversed(self.processes):
             if process.poll() is None:
                 process.terminate()
@@ -153,7 +153,7 @@ class Demo:
                 process.wait()
 
     def keep(self) -> None:
-        """Let the processes go on without us."""
+        """Let the processes keep running after the demo."""
         for process in self.processes:
             if process.poll() is None:
                 release(process)
@@ -168,7 +168,7 @@ class Demo:
             catalog.delete_items(self._collection, known)
         _execute(url, THAW)
         _execute(url, FREEZE)
-        _step("Freezing the catalog: from now on its table refuses every new row")
+        _step("Breaking the catalog on purpose: its table now refuses every new row")
         inputs = {"region": self.region, "source": SOURCE, "stacks": STACKS, "pictures": PICTURES}
         words = ["submit", str(WORKFLOW), *(f"--input={name}={value}" for name, value in inputs.items())]
         job_id = str(_answer([*words, "--key", f"demo {uuid.uuid4()}"])["job_id"])
@@ -178,9 +178,9 @@ class Demo:
         return job_id
 
     def _follow(self, job_id: str) -> None:
-        """Until the job ends; half-way one of the workers is killed, with everything that it runs.
+        """Watch the job until it ends. Half-way, kill one of the workers with everything that it runs.
 
-        The workers start when it is watched: on a busy machine a small job could be over before anybody looks.
+        The workers start after the watching has begun: otherwise a small job could end before the kill.
         """
         is_killed = False
         with tethered(["watch", job_id, "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as watching:
@@ -198,20 +198,21 @@ class Demo:
                     victim.wait()
                     bar.close()
                     running = nodes["stack"]["counts"]["running"]
-                    _step(f"kill -9 of a worker, with {done:,} stacks done and {running} tasks running; another starts")
+                    _step(f"Killing a worker (kill -9) with {done:,} stacks done and {running} tasks running")
+                    say("    Another worker starts")
                     self._work()
             bar.close()
         if not is_killed:
             raise DemoFailed(
-                "The job was over before a worker could be killed.",
-                remedy="Take more items: holdfast demo flood --items 200",
+                "The job ended before the demo could kill a worker.",
+                remedy="Use more items: holdfast demo flood --items 200",
             )
 
-    def _mend(self, url: str, job_id: str) -> dict[str, Any]:
+    def _repair(self, url: str, job_id: str) -> dict[str, Any]:
         _show(["plan", job_id[-8:], "retry", "register"], expected=0)
-        _step("Opening the catalog again")
+        _step("Repairing the catalog: its table accepts new rows again")
         _execute(url, THAW)
-        retry = ["retry", job_id[-8:], "register", "--yes", "--reason", "the catalog is open again"]
+        retry = ["retry", job_id[-8:], "register", "--yes", "--reason", "the catalog works again"]
         _show(retry, expected=0)
         _show(["watch", job_id[-8:]], expected=0)
         return _answer(["status", job_id])
@@ -243,10 +244,10 @@ class Demo:
         }
 
     def _peaks(self) -> dict[str, float | None]:
-        """The most memory that the orchestrator, a worker and a process of a handler have had, of those that live."""
+        """The peak memory of the orchestrator, of a worker and of a handler's process, among the live ones."""
         orchestrator, *workers = [process.pid for process in self.processes]
-        started = [pid for worker in workers for pid in _below(worker)]
-        return {"orchestrator": _peak_mb([orchestrator]), "worker": _peak_mb(workers), "handler": _peak_mb(started)}
+        children = [pid for worker in workers for pid in _descendants(worker)]
+        return {"orchestrator": _peak_mb([orchestrator]), "worker": _peak_mb(workers), "handler": _peak_mb(children)}
 
     def _publish(self) -> None:
         _show(["stac", "export", str(self.outputs / "catalog")], expected=0)
@@ -255,20 +256,20 @@ class Demo:
 
 
 class _Bar:
-    """One line that says how far the stages are; a new line now and then where there is no terminal."""
+    """Shows the progress of the nodes in one line; without a terminal, as a new line every two seconds."""
 
     def __init__(self) -> None:
         self._is_terminal = sys.stderr.isatty()
-        self._said_at = 0.0
+        self._shown_at = 0.0
         self._last = ""
 
     def show(self, nodes: dict[str, Any]) -> None:
         text = "    " + "   ".join(
             f"{name} {_progress(node)}" for name, node in nodes.items() if node["stage"] is not None
         )
-        if text == self._last or (not self._is_terminal and time.monotonic() - self._said_at < 2):
+        if text == self._last or (not self._is_terminal and time.monotonic() - self._shown_at < 2):
             return
-        self._last, self._said_at = text, time.monotonic()
+        self._last, self._shown_at = text, time.monotonic()
         print(f"\r\033[K{text}" if self._is_terminal else text, end="" if self._is_terminal else "\n", file=sys.stderr)  # noqa: T201
         sys.stderr.flush()
 
@@ -289,23 +290,23 @@ def _step(text: str) -> None:
 
 
 def _holdfast() -> list[str]:
-    """The command itself, as this very process was started."""
+    """The `holdfast` command of this Python environment."""
     return [sys.executable, "-c", "from holdfast.cli import main; main()"]
 
 
 def _show(words: list[str], expected: int) -> None:
-    """A command as a person would type it, with what it prints."""
+    """Show a command as a person would type it, and run it."""
     say(f"\n$ holdfast {shlex.join(words)}")
     with tethered(words) as process:
-        # Not by leaving the block, which would close its stdin first.
+        # Wait inside the block: leaving it would close the command's stdin first.
         code = process.wait()
     if code != expected:
-        raise DemoFailed(f"holdfast {shlex.join(words)} ended with exit code {code}, not {expected}.")
+        raise DemoFailed(f"`holdfast {shlex.join(words)}` ended with exit code {code}, expected {expected}.")
 
 
 def _answer(words: list[str]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(_output(words))
-    return found
+    answer: dict[str, Any] = json.loads(_output(words))
+    return answer
 
 
 def _lines(words: list[str]) -> list[dict[str, Any]]:
@@ -315,29 +316,29 @@ def _lines(words: list[str]) -> list[dict[str, Any]]:
 def _output(words: list[str]) -> bytes:
     done = subprocess.run([*_holdfast(), *words, "--json"], capture_output=True, check=False, stdin=subprocess.DEVNULL)
     if done.returncode != 0:
-        raise DemoFailed(f"holdfast {shlex.join(words)} failed: {done.stderr.decode(errors='replace').strip()}")
+        raise DemoFailed(f"`holdfast {shlex.join(words)}` failed: {done.stderr.decode(errors='replace').strip()}")
     return done.stdout
 
 
 def _execute(url: str, statement: str) -> Any:
-    """The one value that a statement gives, if it gives any."""
+    """Run a statement; returns the first value of its answer, if it has one."""
     with psycopg.connect(url, autocommit=True) as connection:
-        found = connection.execute(statement)
-        row = found.fetchone() if found.description is not None else None
+        cursor = connection.execute(statement)
+        row = cursor.fetchone() if cursor.description is not None else None
         return row[0] if row is not None else None
 
 
-def _below(pid: int) -> Iterator[int]:
-    """The processes that a process has started, and theirs; none where nobody tells."""
+def _descendants(pid: int) -> Iterator[int]:
+    """The children of a process, and theirs; none on a system without /proc."""
     with contextlib.suppress(OSError):
-        for told in Path(f"/proc/{pid}/task").glob("*/children"):
-            for child in map(int, told.read_text().split()):
+        for children in Path(f"/proc/{pid}/task").glob("*/children"):
+            for child in map(int, children.read_text().split()):
                 yield child
-                yield from _below(child)
+                yield from _descendants(child)
 
 
 def _peak_mb(pids: Iterable[int]) -> float | None:
-    """The highest of their peaks; None where nobody tells."""
+    """The highest peak memory of the processes; None on a system without /proc."""
     peaks = []
     for pid in pids:
         with contextlib.suppress(OSError):

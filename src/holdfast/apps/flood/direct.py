@@ -1,4 +1,4 @@
-"""The same stacking without an engine, in plain processes: to compare with, and to see what an engine costs."""
+"""Stacks without an engine, in plain processes: to measure the cost of the engine by comparison."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from holdfast.apps.flood.stack import stack
 
 
 def processes_to_stack(processes: int) -> ProcessPoolExecutor:
-    # A fresh interpreter has none of our threads; and GDAL must not be forked.
+    # Spawned, not forked: a fork would copy threads, and GDAL does not survive a fork.
     return ProcessPoolExecutor(processes, mp_context=get_context("spawn"))
 
 
 def stack_all(
     groups: Iterable[Mapping[str, Any]], source: Path, target: Path, *, processes: int = 2, pool: Executor | None = None
 ) -> list[dict[str, Any]]:
-    """Stack all groups of an inventory below `target`; the first failure ends it, and nothing is remembered.
+    """Stack all groups of an inventory below `target`. The first failure ends it, and nothing is saved.
 
-    With a `pool` of processes that is up already, none are started.
+    With a running `pool`, no processes are started.
     """
     if pool is None:
         with processes_to_stack(processes) as started:

@@ -1,4 +1,4 @@
-"""Makes plausible source data: depths of water by scenario, return period and place, and defects if asked.
+"""Generates plausible source data: water depths by scenario, return period and place, with defects on request.
 
 The same arguments give the same bytes, whatever the number of processes.
 """
@@ -33,7 +33,7 @@ TERRAIN_STEP = 2
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """All files of one place; `defects` says what is wrong with which of them."""
+    """The files of one place to write; `defects` gives the kind of defect by file."""
 
     region: Region
     tile: Tile
@@ -55,10 +55,10 @@ def generate(
     defects: Mapping[str, int] | None = None,
     workers: int = 2,
 ) -> dict[str, Any]:
-    """Write the source files of so many groups below `directory`, and give back what the manifest says.
+    """Write the source files of this number of groups below `directory`; returns the content of the manifest.
 
-    A group is a place in a scenario. `defects` says how many groups have which one, for example
-    `{"missing": 1, "wrong_crs": 2}`; each defect spoils one file of a group of its own.
+    A group is a place in a scenario. `defects` gives the number of groups with each defect, such as
+    `{"missing": 1, "wrong_crs": 2}`. Each defect spoils one file, and no group has two.
     """
     land = region_of(region)
     tiles = tiles_of(land, -(-groups // len(scenarios)))
@@ -102,7 +102,8 @@ def _choose(
     unknown = sorted(set(defects) - set(DEFECTS))
     if unknown or sum(defects.values()) > len(wanted):
         raise Permanent(
-            f"{len(wanted)} groups cannot have the defects {defects}: one each, of {', '.join(DEFECTS)}",
+            f"{len(wanted)} groups cannot have the defects {defects}. Use at most one for each group, of:"
+            f" {', '.join(DEFECTS)}",
             code="FLOOD_DEFECTS",
         )
     chance = np.random.default_rng([seed, *region.name.encode()])
@@ -119,13 +120,13 @@ def _choose(
 def _carry_out(orders: list[Order], workers: int) -> int:
     if workers <= 1 or len(orders) == 1:
         return sum(map(write_place, orders))
-    # A fresh interpreter has none of our threads; and GDAL must not be forked.
+    # Spawned, not forked: a fork would copy threads, and GDAL does not survive a fork.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         return sum(pool.map(write_place, orders, chunksize=max(1, len(orders) // (workers * 16))))
 
 
 def write_place(order: Order) -> int:
-    """Write all files of one place; gives back their bytes."""
+    """Write all files of one place; returns their total size in bytes."""
     ground = Ground(order.seed, *kilometres(order.region, order.tile))
     base, region = Path(order.directory), order.region
     size = _write_terrain(base / terrain_path(region.name, order.tile.place), order, ground.height)
@@ -157,7 +158,7 @@ def _write_depth(path: Path, order: Order, metres: Field, defect: str | None) ->
 
 
 def _write_terrain(path: Path, order: Order, height: Field) -> int:
-    """Coarser, for it is a backdrop only."""
+    """Write the terrain at a coarser resolution: it is only the background of pictures."""
     values = np.round(height[::TERRAIN_STEP, ::TERRAIN_STEP]).astype("int16")
     _write(path, values, crs=order.region.crs, order=order, step=TERRAIN_STEP, nodata=-32768, unit="m")
     return path.stat().st_size
@@ -180,7 +181,7 @@ def _write(path: Path, values: NDArray[Any], *, crs: str, order: Order, step: in
         predictor=2 if values.dtype.kind == "i" else 1,
         **layout,
     ) as file:
-        # Said first, so that the directory comes before the pixels: what is cut off then still opens.
+        # Metadata first, so that the TIFF directory comes before the pixels: a truncated file can still be opened.
         file.units = (unit,)
         file.update_tags(TIFFTAG_DATETIME=MODELLED)
         file.write(values, 1)

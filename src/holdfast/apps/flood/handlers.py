@@ -1,4 +1,4 @@
-"""The handlers of the flood workflows: where things lie, and what is told; the work is done by the modules beside."""
+"""The handlers of the flood workflows. They resolve paths and shape outputs; the other modules do the work."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from holdfast.apps.raster.storage import fetched, place
 def inventory(
     region: str, source: str, expected: dict[str, Any] | str | None = None, *, ctx: Context
 ) -> dict[str, Any]:
-    """Find and group the source tiles of a region; `expected` is what should be there, or a JSON file that says so."""
+    """Find and group the source tiles of a region. `expected` has the expected groups, or the path of a manifest."""
     wanted = read_expected(fetched(place(expected))) if isinstance(expected, str) else expected
-    found = take_inventory(region, place(source), wanted)
-    ctx.log("inventory", **found["counts"], missing=found["missing"]["count"], empty=found["empty"]["count"])
-    return found
+    output = take_inventory(region, place(source), wanted)
+    ctx.log("inventory", **output["counts"], missing=output["missing"]["count"], empty=output["empty"]["count"])
+    return output
 
 
 @opening_rasters("flood.band_stack")
@@ -42,16 +42,16 @@ def band_stack(group: Group, source: str, target: str, *, ctx: Context) -> Resul
 def register_batch(
     page: dict[str, Any], collection_id: str, title: str | None = None, *, ctx: Context
 ) -> Result | None:
-    """Register one page of stacks in the catalog, all or none; those that are there already stay as they are."""
+    """Register one page of stacks in the catalog, all or none. Stacks that are registered already do not change."""
     return register_page(page, collection_id, title, ctx)
 
 
 @handler("flood.finalize", database=True)
 def finalize(collection_id: str, node: str, title: str | None = None, *, ctx: Context) -> dict[str, Any]:
-    """See that every stack of `node` is registered, and tell the extent, the counts and the summaries of it all."""
-    found = finish(collection_id, title, node, ctx)
-    ctx.log("registered", items=found["items"], created=found["created"], unchanged=found["unchanged"])
-    return found
+    """Check that every stack of `node` is registered; returns the collection's extents, counts and summaries."""
+    output = finish(collection_id, title, node, ctx)
+    ctx.log("registered", items=output["items"], created=output["created"], unchanged=output["unchanged"])
+    return output
 
 
 @opening_rasters("flood.merge")
@@ -63,9 +63,9 @@ def merge(
     *,
     ctx: Context,
 ) -> Result:
-    """Merge neighbouring stacks into the mosaic `target`: those named, or those that a node's items have made."""
+    """Merge neighbouring stacks into the mosaic `target`: the listed `stacks`, or the outputs of a node."""
     hrefs = [fact["href"] for fact in _facts(stacks, node, ctx) if scenario in (None, fact.get("scenario"))]
-    facts = {"scenario": scenario, **merge_stacks([(href, _found(href)) for href in hrefs], place(target), target)}
+    facts = {"scenario": scenario, **merge_stacks([(href, _local_file(href)) for href in hrefs], place(target), target)}
     ctx.log("kept" if facts["reused"] else "merged", href=target, stacks=len(hrefs), bytes=facts["bytes"])
     return Result(facts, warnings=tuple(facts["warnings"]), deliverables={"mosaics": target})
 
@@ -81,18 +81,18 @@ def quicklook(
     *,
     ctx: Context,
 ) -> Result:
-    """Draw `target/footprints.png` and `target/contact-sheet.png` of stacks: the outputs given, or those of a node.
+    """Draw `target/footprints.png` and `target/contact-sheet.png` of `stacks`, or of the outputs of a node.
 
-    With `source` the thumbnails lie on the terrain that the source folder has.
+    With `source` the thumbnails show the terrain from the source folder.
     """
     facts = sorted(_facts(stacks, node, ctx), key=lambda fact: str(fact["id"]))
     if not facts:
-        raise Permanent("There is no stack to look at", code="FLOOD_GROUP")
+        raise Permanent("There is no stack to draw", code="FLOOD_GROUP")
     folder = place(target)
     pictures = {
         "map": footprint_map(facts, below(folder, "footprints.png"), title),
         "sheet": contact_sheet(
-            facts, below(folder, "contact-sheet.png"), title, _found, place(source) if source else None, thumbnails
+            facts, below(folder, "contact-sheet.png"), title, _local_file, place(source) if source else None, thumbnails
         ),
     }
     hrefs = {name: f"{target.rstrip('/')}/{picture['name']}" for name, picture in pictures.items()}
@@ -100,13 +100,13 @@ def quicklook(
     return Result(output, deliverables={"pictures": f"{target.rstrip('/')}/"})
 
 
-def _found(href: str) -> Path:
+def _local_file(href: str) -> Path:
     return fetched(place(href))
 
 
 def _facts(stacks: list[Any] | None, node: str | None, ctx: Context) -> Iterator[dict[str, Any]]:
-    """The stacks meant: given by name or with all their facts, or read page by page from a node's results."""
+    """The facts of the stacks: from names or facts in `stacks`, or read page by page from a node's results."""
     if (stacks is None) == (node is None):
-        raise Permanent("Say either `stacks` or the `node` that made them", code="FLOOD_GROUP")
+        raise Permanent("Set either `stacks` or the `node` that made them", code="FLOOD_GROUP")
     for fact in stacks if stacks is not None else ctx.results(str(node)):
         yield {"href": fact} if isinstance(fact, str) else fact

@@ -1,4 +1,4 @@
-"""Makes one mosaic of stacks that lie beside each other, on one grid, as a Cloud-Optimized GeoTIFF."""
+"""Merges neighbouring stacks on one grid into a mosaic, a Cloud-Optimized GeoTIFF."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from holdfast.apps.flood.stack import NEAR_PIXELS, same
 from holdfast.apps.raster.storage import sha256_of
 
 LARGEST_PIXELS = 4_000_000_000
-"""Of one band: two stacks from far ends of the world are a mistake, not a mosaic."""
+"""The limit of one band: a mosaic of stacks from opposite ends of the world is a mistake."""
 
 
 def merge(stacks: Sequence[tuple[str, Path]], target: Path, href: str) -> dict[str, Any]:
-    """Merge stacks, given by name and path, into `target`; where some overlap, the one with the later name is seen."""
+    """Merge stacks (name and path) into `target`. Where stacks overlap, the one with the later name is on top."""
     ordered = sorted(stacks)
     if not ordered:
-        raise Permanent(f"There is nothing to merge into {href}: no stack was given", code="FLOOD_GROUP")
+        raise Permanent(f"There is nothing to merge into {href}: the list of stacks is empty", code="FLOOD_GROUP")
     with quietly():
         headers = [read_header(path, name) for name, path in ordered]
         first = headers[0]
@@ -51,8 +51,8 @@ def _laid_out(headers: list[Header], href: str) -> tuple[Affine, int, int, list[
     for header, (column, row), corner in zip(headers, exact, corners, strict=True):
         if max(abs(column - corner[0]), abs(row - corner[1])) > NEAR_PIXELS:
             raise Permanent(
-                f"{headers[0].name} and {header.name} do not lie on one grid: {column:.3f} columns and {row:.3f} rows"
-                " are between them. Resample one of them first",
+                f"{headers[0].name} and {header.name} are not on one grid: they are {column:.3f} columns and"
+                f" {row:.3f} rows apart. Resample one of them first",
                 code="FLOOD_MISMATCH",
             )
     left, top = min(column for column, _ in corners), min(row for _, row in corners)
@@ -60,7 +60,8 @@ def _laid_out(headers: list[Header], href: str) -> tuple[Affine, int, int, list[
     height = max(row + header.height for header, (_, row) in zip(headers, corners, strict=True)) - top
     if width * height > LARGEST_PIXELS:
         raise Permanent(
-            f"{href} would have {width}×{height} pixels. Merge stacks that lie beside each other, in several mosaics",
+            f"{href} would have {width}×{height} pixels, more than the limit of {LARGEST_PIXELS:,}."
+            " Merge neighbouring stacks only, into several mosaics",
             code="FLOOD_TOO_LARGE",
         )
     origin = Affine(first.a, 0, first.c + left * first.a, 0, first.e, first.f + top * first.e)

@@ -1,4 +1,4 @@
-"""What files, groups and bands are called: `REGION/scenario/PLACE_RPnnnn.tif`, read and written in one place."""
+"""The names of files, groups and bands: `REGION/scenario/PLACE_RPnnnn.tif`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ REGION = re.compile(r"[A-Z]{3}")
 SCENARIO = re.compile(r"[a-z][a-z0-9_]*")
 TILE = re.compile(r"(?P<place>[A-Za-z0-9][A-Za-z0-9-]*)_RP(?P<years>[0-9]{1,5})\.tif")
 TERRAIN = "_terrain"
-"""The folder of a region's ground heights: a backdrop for pictures, no source of stacks."""
+"""The folder of a region's terrain: the background of pictures, not a source of stacks."""
 MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What becomes one stack: a place in a scenario, with its files by rising return period, relative to the source."""
+    """The files of one stack: one place in one scenario, by ascending return period, relative to the source."""
 
     id: str
     region: str
@@ -60,13 +60,15 @@ def band_name(years: int) -> str:
 
 
 def years_of(band: str) -> int:
-    """The return period that a band's name tells."""
+    """The return period in a band's name."""
     if not re.fullmatch(r"rp[0-9]{1,5}", band):
-        raise Permanent(f"'{band}' is no name of a band: rp0100 means a return period of 100 years", code="FLOOD_BAND")
+        raise Permanent(
+            f"'{band}' is not a band name. Use a name like rp0100, for a return period of 100 years", code="FLOOD_BAND"
+        )
     return int(band[2:])
 
 
 def checked_region(region: str) -> str:
     if not REGION.fullmatch(region):
-        raise Permanent(f"'{region}' is no region: three capital letters name one, such as CIV", code="FLOOD_REGION")
+        raise Permanent(f"'{region}' is not a region. Use three capital letters, such as CIV", code="FLOOD_REGION")
     return region

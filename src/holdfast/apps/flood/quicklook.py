@@ -1,4 +1,4 @@
-"""Draws what was made, with Pillow alone: a map of all footprints by depth, and a sheet of thumbnails with captions."""
+"""Draws stacks with Pillow: a map of all footprints coloured by depth, and a sheet of thumbnails with captions."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ DRY: Colour = (222, 221, 214)
 RAMP: tuple[Colour, ...] = (
     (208, 232, 242), (152, 206, 228), (89, 168, 209), (42, 122, 181), (24, 78, 140), (20, 40, 95), (58, 20, 92),
 )  # fmt: skip
-"""From ankle-deep to the deepest; light to dark, so that it can be read in grey too."""
+"""Colours from shallow to deep, light to dark, so that they can be read in grey too."""
 STEPS_M = (0.5, 1, 2, 3, 5, 8, 12, 20, 40)
 THUMB_PIXELS = 256
 SCALE = 2
-"""Everything is drawn twice as large and made smaller: smooth edges."""
+"""Everything is drawn twice as large and then reduced, for smooth edges."""
 
 
 def footprint_map(stacks: Sequence[dict[str, Any]], target: Path, title: str) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def footprint_map(stacks: Sequence[dict[str, Any]], target: Path, title: str) ->
     draw.rounded_rectangle(_scaled(frame), radius=6 * SCALE, fill=PANEL)
     project = _projection(frame, box, squeeze)
     _graticule(draw, frame, box, project)
-    # Shallow ones first: a deep edge is never hidden by its neighbour.
+    # Shallow places first, so that a neighbour never hides the edge of a deep one.
     for ring, depth in sorted(places, key=lambda place: (place[1] is not None, place[1] or 0)):
         points = [(x * SCALE, y * SCALE) for x, y in (project(*point) for point in ring)]
         draw.polygon(
@@ -75,7 +75,7 @@ def contact_sheet(
     source: Path | None,
     count: int,
 ) -> dict[str, Any]:
-    """Thumbnails of some stacks, taken evenly from all: the rarest flood of each over the terrain."""
+    """Thumbnails of some stacks, chosen evenly from all: the rarest flood of each over the terrain."""
     chosen = _evenly(list(stacks), count)
     top = _top([fact["max_depth_m"] for fact in chosen])
     columns = min(4, len(chosen))
@@ -99,7 +99,7 @@ def contact_sheet(
 
 
 def _thumbnail(fact: dict[str, Any], path: Path, source: Path | None, top: float) -> Picture:
-    """The last band, from an overview: water over grey hills."""
+    """The last band, read from an overview: water over grey hills."""
     with quietly(), opened(path, fact["href"]) as file:
         shape = (THUMB_PIXELS, THUMB_PIXELS)
         values = file.read(file.count, out_shape=shape, resampling=Resampling.nearest)
@@ -119,7 +119,7 @@ def _thumbnail(fact: dict[str, Any], path: Path, source: Path | None, top: float
 
 
 def _hills(terrain: Path | None) -> NDArray[np.float64]:
-    """Light from the north-west on the terrain, in warm grey; flat where none is known."""
+    """The terrain lit from the north-west, in warm grey; flat if there is no terrain."""
     flat: NDArray[np.float64] = np.broadcast_to(np.array(DRY, float), (THUMB_PIXELS, THUMB_PIXELS, 3))
     if terrain is None or not terrain.is_file():
         return flat
@@ -137,24 +137,24 @@ def _hills(terrain: Path | None) -> NDArray[np.float64]:
 
 def _by_place(stacks: Sequence[dict[str, Any]]) -> list[tuple[list[list[float]], float | None]]:
     """One footprint for each place, with the greatest depth of all its scenarios."""
-    found: dict[str, tuple[list[list[float]], float | None]] = {}
+    places: dict[str, tuple[list[list[float]], float | None]] = {}
     for fact in stacks:
         ring = fact["footprint"]["coordinates"][0]
         key = str(ring)
-        depths = [d for d in (fact["max_depth_m"], found[key][1] if key in found else None) if d is not None]
-        found[key] = (ring, max(depths) if depths else None)
-    return [found[key] for key in sorted(found)]
+        depths = [d for d in (fact["max_depth_m"], places[key][1] if key in places else None) if d is not None]
+        places[key] = (ring, max(depths) if depths else None)
+    return [places[key] for key in sorted(places)]
 
 
 def _top(depths: Sequence[float | None]) -> float:
-    """The end of the scale: a round figure that nearly all depths stay below."""
+    """The end of the scale: a round number above nearly all depths."""
     known = sorted(depth for depth in depths if depth is not None)
     wanted = known[int((len(known) - 1) * 0.98)] if known else 0.0
     return float(next((step for step in STEPS_M if step >= wanted), math.ceil(wanted)))
 
 
 def _span(depths: Sequence[float | None]) -> tuple[float, float]:
-    """A scale from one whole metre to another, so that the whole ramp tells places apart."""
+    """The scale in whole metres, from the smallest to the greatest depth, so that all colours are used."""
     known = [depth for depth in depths if depth is not None]
     low, top = math.floor(min(known, default=0.0)), math.ceil(max(known, default=1.0))
     return float(low), float(max(top, low + 1))
@@ -218,7 +218,7 @@ def _degrees(value: float, positive: str, negative: str) -> str:
 
 
 def _legend(draw: ImageDraw.ImageDraw, x: float, y: float, height: float, low: float, top: float) -> None:
-    """A standing scale of colours."""
+    """A vertical colour scale."""
     _text(draw, x, y, "Depth of water", _font(16), INK, "la")
     y += 34
     for step in range(round(height)):
@@ -231,7 +231,10 @@ def _legend(draw: ImageDraw.ImageDraw, x: float, y: float, height: float, low: f
 
 
 def _bar(draw: ImageDraw.ImageDraw, x: float, y: float, width: float, top: float) -> None:
-    """The scale of the thumbnails, lying, with what else is coloured; shallow water gets more of the ramp."""
+    """The horizontal colour scale of the thumbnails, with the colours of dry land and missing data.
+
+    Shallow water gets a larger part of the colours.
+    """
     font = _font(13)
     for step in range(round(width)):
         draw.rectangle(_scaled((x + step, y, x + step + 1, y + 12)), fill=_colour(math.sqrt(step / width)))
@@ -262,9 +265,9 @@ def _facts(draw: ImageDraw.ImageDraw, x: float, y: float, stacks: Sequence[dict[
 def _caption(draw: ImageDraw.ImageDraw, x: float, y: float, fact: dict[str, Any]) -> None:
     depth, wet = fact["max_depth_m"], fact["bands"][-1].get("wet_share")
     _text(draw, x, y, str(fact.get("place", fact["href"])), _font(16), INK, "la")
-    told = "no data" if depth is None else f"up to {depth:.1f} m" + (f", {wet:.0%} wet" if wet is not None else "")
+    summary = "no data" if depth is None else f"up to {depth:.1f} m" + (f", {wet:.0%} wet" if wet is not None else "")
     _text(draw, x, y + 22, str(fact.get("scenario", "")).replace("_", " "), _font(13), FAINT, "la")
-    _text(draw, x + THUMB_PIXELS, y + 22, told, _font(13), FAINT, "ra")
+    _text(draw, x + THUMB_PIXELS, y + 22, summary, _font(13), FAINT, "ra")
 
 
 def _heading(draw: ImageDraw.ImageDraw, x: float, y: float, title: str, below: str) -> None:
@@ -299,7 +302,7 @@ def _text(draw: ImageDraw.ImageDraw, x: float, y: float, text: str, font: Font, 
 
 
 def _drawable(text: str) -> str:
-    """The font that Pillow brings has no accents: an ô is drawn as an o, and what it does not know at all as a dot."""
+    """The text in characters that Pillow's built-in font has: an ô becomes an o, other characters become a dot."""
     plain = "".join(c for c in unicodedata.normalize("NFD", text) if not unicodedata.combining(c))
     return "".join(c if c.isascii() or c in "°·’–" else "·" for c in plain)
 

@@ -1,7 +1,7 @@
-"""Reads rasters window by window and writes Cloud-Optimized GeoTIFFs that are whole or not there.
+"""Reads rasters window by window, and writes Cloud-Optimized GeoTIFFs, which become visible when complete.
 
-A stack and a mosaic are both a virtual raster of their sources, copied by GDAL block by block: memory is bounded by
-GDAL's cache and a window, whatever the size. Knows nothing of groups or jobs.
+A stack and a mosaic are both a virtual raster of their sources, which GDAL copies block by block. So memory is bounded
+by GDAL's cache and one window, whatever the size. This module knows nothing of groups or jobs.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ EDGE_POINTS = 4
 METRES = {"": 1.0, "m": 1.0, "metre": 1.0, "cm": 0.01, "mm": 0.001}
 GDAL_TYPES = {"float32": "Float32", "float64": "Float64", "int16": "Int16", "uint16": "UInt16", "int32": "Int32"}
 INPUTS_TAG = "HOLDFAST_INPUTS"
-MAKING = "1"
-"""Goes up when the same sources would give other bytes: what was made before is then made anew."""
+FORMAT_VERSION = "1"
+"""Increased when the same sources would give different bytes. Existing files are then made again."""
 
 
 def quietly() -> rasterio.Env:
-    """The settings under which everything here runs.
+    """The GDAL settings for everything in this module.
 
-    GDAL's cache would else be a twentieth of the machine; and no folder is searched for files beside the one that is
-    opened, for it may hold thousands.
+    By default GDAL's cache takes a twentieth of the machine's memory, and GDAL searches the folder of an opened file,
+    which may have thousands of files.
     """
     return rasterio.Env(GDAL_CACHEMAX=CACHE_BYTES, GDAL_DISABLE_READDIR_ON_OPEN="EMPTY_DIR", GDAL_PAM_ENABLED="NO")
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a raster says of itself before a pixel is read."""
+    """The metadata of a raster, read without its pixels."""
 
     name: str
     path: Path
@@ -79,7 +79,7 @@ class Header:
 def read_header(path: Path, name: str) -> Header:
     with opened(path, name) as file:
         if file.crs is None:
-            raise Permanent(f"{name} does not say its CRS. Replace the file", code="FLOOD_MISMATCH")
+            raise Permanent(f"{name} has no CRS. Replace the file", code="FLOOD_MISMATCH")
         return Header(
             name=name,
             path=path,
@@ -96,14 +96,14 @@ def read_header(path: Path, name: str) -> Header:
 
 
 def opened(path: Path, name: str) -> DatasetReader:
-    """A GeoTIFF and nothing else, of a size that can be: what only claims to be one must not send GDAL elsewhere."""
+    """Open a GeoTIFF of a credible size. Other formats are refused: some can make GDAL open other files."""
     try:
         file = rasterio.open(path, driver="GTiff")
         check_limits(file, path.stat().st_size, name, LIMITS)
         return file
     except RasterioError as error:
         if not path.is_file():
-            raise Permanent(f"{name} is not there. Put it there, then retry", code="FLOOD_MISSING") from error
+            raise Permanent(f"{name} does not exist. Add the file, then retry", code="FLOOD_MISSING") from error
         raise corrupted(path, name, error) from error
 
 
@@ -132,7 +132,7 @@ def windows(file: DatasetReader) -> Iterator[Window]:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A band of a source, and the column and row where its upper left corner comes to lie."""
+    """A band of a source, and the column and row of its upper left corner in the result."""
 
     source: Header
     band: int
@@ -149,7 +149,7 @@ def virtual(
     inputs: str,
     datetime: str | None,
 ) -> str:
-    """A virtual raster whose named bands are made of pieces; where there is none, it is nodata."""
+    """A virtual raster (VRT) whose bands are made of pieces. Pixels without a piece are nodata."""
     tags = {INPUTS_TAG: inputs, **({"TIFFTAG_DATETIME": _tiff_time(datetime)} if datetime else {})}
     marks = "".join(f'<MDI key="{key}">{escape(value)}</MDI>' for key, value in tags.items())
     content = "".join(
@@ -167,10 +167,10 @@ def virtual(
 
 
 def _source(piece: Piece, *, alone: bool) -> str:
-    """Where pieces may overlap, nodata of one must not hide another; a band of one piece is copied as it is."""
+    """One source of a virtual band. If pieces may overlap, nodata pixels of one must not hide another."""
     header = piece.source
-    sees_through = header.nodata is not None and not alone
-    kind = "ComplexSource" if sees_through else "SimpleSource"
+    is_transparent = header.nodata is not None and not alone
+    kind = "ComplexSource" if is_transparent else "SimpleSource"
     size = f'xSize="{header.width}" ySize="{header.height}"'
     return (
         f'<{kind}><SourceFilename relativeToVRT="0">{escape(str(header.path))}</SourceFilename>'
@@ -178,26 +178,28 @@ def _source(piece: Piece, *, alone: bool) -> str:
         f'<SourceProperties RasterXSize="{header.width}" RasterYSize="{header.height}"'
         f' DataType="{GDAL_TYPES[header.dtype]}" BlockXSize="{BLOCK_PIXELS}" BlockYSize="{BLOCK_PIXELS}"/>'
         f'<SrcRect xOff="0" yOff="0" {size}/><DstRect xOff="{piece.column}" yOff="{piece.row}" {size}/>'
-        f"{f'<NODATA>{header.nodata!r}</NODATA>' if sees_through else ''}</{kind}>"
+        f"{f'<NODATA>{header.nodata!r}</NODATA>' if is_transparent else ''}</{kind}>"
     )
 
 
-def make_cog(target: Path, href: str, inputs: str, sources: list[Header], drawn: Callable[[], str]) -> dict[str, Any]:
-    """Make the COG that `drawn()` describes, or keep the one that the same inputs have made; its facts."""
-    kept = _kept(target, href, inputs)
-    if kept is not None:
-        return {**kept, "reused": True}
+def make_cog(
+    target: Path, href: str, inputs: str, sources: list[Header], describe_vrt: Callable[[], str]
+) -> dict[str, Any]:
+    """Make the COG that `describe_vrt()` describes, or keep an existing one of the same inputs; returns its facts."""
+    existing = _existing(target, href, inputs)
+    if existing is not None:
+        return {**existing, "reused": True}
     with publishing(target) as draft:
-        _copy(drawn(), draft, href, sources)
+        _copy(describe_vrt(), draft, href, sources)
         is_valid, faults, _ = cog_validate(draft, quiet=True)
         if not is_valid:
-            raise Transient(f"{href} did not become a valid COG: {'; '.join(faults)}", code="FLOOD_WRITE")
+            raise Transient(f"{href} is not a valid COG after writing: {'; '.join(faults)}", code="FLOOD_WRITE")
         facts = describe(draft, href)
     return {**facts, "reused": False}
 
 
-def _kept(target: Path, href: str, inputs: str) -> dict[str, Any] | None:
-    """The facts of what is there, if it is of the same inputs and wholly readable."""
+def _existing(target: Path, href: str, inputs: str) -> dict[str, Any] | None:
+    """The facts of the existing file, if it was made of the same inputs and is fully readable."""
     if not fetched(target).is_file():
         return None
     try:
@@ -210,7 +212,7 @@ def _kept(target: Path, href: str, inputs: str) -> dict[str, Any] | None:
 
 
 def _copy(virtual_raster: str, draft: Path, href: str, sources: list[Header]) -> None:
-    # Depths are mostly zero and repeat themselves: for floats a predictor doubles the file and the time.
+    # Depths are mostly zero and repetitive: for floats a predictor would double the size and the time.
     predictor = "NO" if sources[0].dtype.startswith("float") else "STANDARD"
     try:
         with rasterio.open(virtual_raster, driver="VRT") as whole:
@@ -230,11 +232,13 @@ def _copy(virtual_raster: str, draft: Path, href: str, sources: list[Header]) ->
         for source in sources:
             read_fully(source.path, source.name)
         reason = " ".join(str(error.__cause__ or error).split())
-        raise Transient(f"{href} could not be written: {reason}. Is the disk full?", code="FLOOD_WRITE") from error
+        raise Transient(
+            f"{href} could not be written: {reason}. Check whether the disk is full", code="FLOOD_WRITE"
+        ) from error
 
 
 def describe(path: Path, href: str) -> dict[str, Any]:
-    """What a catalog needs to know of a COG, read from the file itself."""
+    """The facts of a COG that a catalog needs, read from the file."""
     with opened(path, href) as file:
         unit = (file.units[0] or "").lower()
         try:
@@ -259,20 +263,20 @@ def describe(path: Path, href: str) -> dict[str, Any]:
             "return_periods": [years_of(name) for name in names],
             "max_depth_m": round(max(deepest) * in_metres(unit, href), 4) if deepest else None,
             "bands": [
-                {"name": name, "dtype": file.dtypes[0], "nodata": file.nodata, "unit": unit or "m", **found}
-                for name, found in zip(names, statistics, strict=True)
+                {"name": name, "dtype": file.dtypes[0], "nodata": file.nodata, "unit": unit or "m", **values}
+                for name, values in zip(names, statistics, strict=True)
             ],
             "warnings": [
                 f"{name}: every pixel is nodata"
-                for name, found in zip(names, statistics, strict=True)
-                if not found["valid_share"]
+                for name, values in zip(names, statistics, strict=True)
+                if not values["valid_share"]
             ],
         }
 
 
 def in_metres(unit: str, name: str) -> float:
     if unit not in METRES:
-        raise Permanent(f"{name} has depths in '{unit}'; known are m, cm and mm", code="FLOOD_UNIT")
+        raise Permanent(f"{name} has depths in the unit '{unit}'; use m, cm or mm", code="FLOOD_UNIT")
     return METRES[unit]
 
 
@@ -288,7 +292,7 @@ def valid(values: NDArray[Any], nodata: float | None) -> NDArray[np.bool_]:
 
 
 def _statistics(file: DatasetReader) -> list[dict[str, Any]]:
-    """By band: the smallest and the largest value, the mean, and which shares are valid and wet."""
+    """For each band: the smallest and largest value, the mean, and the shares of valid and wet pixels."""
     bands = [_Tally() for _ in file.indexes]
     for window in windows(file):
         for tally, values in zip(bands, file.read(window=window), strict=True):
@@ -326,7 +330,10 @@ class _Tally:
 
 
 def _footprint(file: DatasetReader) -> list[list[float]]:
-    """The outline in longitude and latitude, counter-clockwise from the lower left; edges of a projection are bent."""
+    """The outline in longitude and latitude, counter-clockwise from the lower left.
+
+    Straight edges of a projection are curves in degrees, so they get points in between.
+    """
     left, bottom, right, top = file.bounds
     corners = [(left, bottom), (right, bottom), (right, top), (left, top), (left, bottom)]
     steps = 1 if file.crs.is_geographic else EDGE_POINTS
@@ -338,7 +345,7 @@ def _footprint(file: DatasetReader) -> list[list[float]]:
 
 
 def _time(stored: str | None) -> str | None:
-    """A time of a TIFF in the spelling of everything else."""
+    """The time of a TIFF as an RFC 3339 time in UTC."""
     if not stored:
         return None
     day, _, hour = stored.partition(" ")
@@ -351,5 +358,5 @@ def _tiff_time(time: str) -> str:
 
 
 def inputs_hash(names: list[str], hashes: list[str]) -> str:
-    """What the inputs were: their names as bands or places, and their content."""
-    return hashlib.sha256(json.dumps([MAKING, names, hashes]).encode()).hexdigest()
+    """The hash of the inputs: their names (bands or stacks) and their content."""
+    return hashlib.sha256(json.dumps([FORMAT_VERSION, names, hashes]).encode()).hexdigest()

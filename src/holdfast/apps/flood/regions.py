@@ -1,4 +1,4 @@
-"""Which land a region covers, and how it is cut into tiles: some have their real outline, others a made-up one."""
+"""The outlines of regions, and how a region is cut into tiles. Two outlines are real, all others are invented."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RWA: Ring = [
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """What its source files have in common."""
+    """A region: its outline, and the properties that all its source files share."""
 
     name: str
     outline: Ring
@@ -58,7 +58,7 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One square of a region's grid: its upper left corner and the size of its pixels, in the region's CRS."""
+    """One square of a region's grid: its upper left corner and its pixel size, in the region's CRS."""
 
     place: str
     left: float
@@ -67,7 +67,7 @@ class Tile:
 
 
 def region_of(name: str) -> Region:
-    """CIV and RWA nearly as they are; any other three letters give a land of their own."""
+    """The region with this name. CIV and RWA are close to the real countries; other names give invented ones."""
     checked_region(name)
     if name == "CIV":
         return Region(name, CIV, 32630, "float32")
@@ -86,19 +86,19 @@ def region_of(name: str) -> Region:
 
 
 def tiles_of(region: Region, count: int) -> list[Tile]:
-    """So many tiles, by name: a patch in the middle of a region, or all of it in tiles that are small enough."""
+    """`count` tiles, sorted by name: from the middle of the region, with smaller pixels if they would not fit."""
     metres = COARSEST_PIXEL_M
     while len(tiles := _grid(region, metres)) < count:
         metres -= 1
         if metres < 1:
-            raise Permanent(f"{region.name} is too small for {count} places. Ask for fewer", code="FLOOD_REGION")
+            raise Permanent(f"{region.name} is too small for {count} places. Use fewer", code="FLOOD_REGION")
     middle = np.mean(np.array([(tile.left, tile.top) for tile in tiles]), axis=0)
     tiles.sort(key=lambda tile: (math.hypot(tile.left - middle[0], tile.top - middle[1]), tile.place))
     return sorted(tiles[:count], key=lambda tile: tile.place)
 
 
 def kilometres(region: Region, tile: Tile) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Where the columns and rows of a tile lie, in km to the east and to the north."""
+    """The positions of a tile's columns and rows, in km to the east and to the north."""
     steps = (np.arange(TILE_PIXELS) + 0.5) * tile.pixel
     east, north = tile.left + steps, tile.top - steps
     if region.epsg != 4326:
@@ -108,7 +108,7 @@ def kilometres(region: Region, tile: Tile) -> tuple[NDArray[np.float64], NDArray
 
 
 def _grid(region: Region, metres: int) -> list[Tile]:
-    """All tiles of that resolution whose middle lies in the region; the grid begins at the origin of the CRS."""
+    """All tiles of this resolution whose middle is in the region. The grid begins at the origin of the CRS."""
     pixel = float(metres) if region.epsg != 4326 else round(metres / METRES_PER_DEGREE, 7)
     side = pixel * TILE_PIXELS
     x, y = _in_crs(region)
@@ -127,7 +127,7 @@ def _grid(region: Region, metres: int) -> list[Tile]:
 
 
 def place_name(longitude: float, latitude: float) -> str:
-    """A place by the middle of its tile in hundredths of a degree: N0531W00402."""
+    """The name of a place: the middle of its tile in hundredths of a degree, such as N0531W00402."""
     return (
         f"{'N' if latitude >= 0 else 'S'}{round(abs(latitude) * 100):04d}"
         f"{'E' if longitude >= 0 else 'W'}{round(abs(longitude) * 100):05d}"
@@ -143,7 +143,7 @@ def _in_crs(region: Region) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 def _inside(
     x: NDArray[np.float64], y: NDArray[np.float64], ring_x: NDArray[np.float64], ring_y: NDArray[np.float64]
 ) -> NDArray[np.bool_]:
-    """Whether points lie in a ring: a ray to the east crosses it an odd number of times."""
+    """Which points are inside a ring: a ray to the east crosses it an odd number of times."""
     inside = np.zeros(len(x), bool)
     for x1, y1, x2, y2 in zip(ring_x, ring_y, np.roll(ring_x, 1), np.roll(ring_y, 1), strict=True):
         if y1 != y2:

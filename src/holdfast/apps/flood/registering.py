@@ -1,4 +1,4 @@
-"""Stacks as entries of the catalog: what is said of them, registered page by page, and that none is missing."""
+"""Registers stacks in the catalog page by page, and checks at the end that none is missing."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ NAMES_SHOWN = 5
 
 
 def item_id(stack: Mapping[str, Any]) -> str:
-    """The stack's id without slashes: it becomes the name of a file."""
+    """The stack's id without slashes, because it becomes a file name."""
     return f"{stack['region']}-{stack['scenario']}-{stack['place']}"
 
 
 def facts_of(stack: Mapping[str, Any]) -> dict[str, Any]:
-    """What the stacking has told, in the words of the catalog."""
+    """The output of `flood.band_stack` as the facts that the catalog expects."""
     return {
         "id": item_id(stack),
         "title": f"{stack['scenario'].replace('_', ' ')} in {stack['place']}",
@@ -49,7 +49,7 @@ def _band(band: Mapping[str, Any]) -> dict[str, Any]:
     statistics = {name: band.get(name) for name in ("minimum", "maximum", "mean")}
     return {
         "name": band["name"],
-        "description": f"depth of water that is reached once in {years_of(band['name'])} years",
+        "description": f"water depth of the flood with a return period of {years_of(band['name'])} years",
         "dtype": band["dtype"],
         "nodata": band["nodata"],
         "unit": band["unit"],
@@ -60,7 +60,7 @@ def _band(band: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def register_page(page: Mapping[str, Any], collection_id: str, title: str | None, ctx: Context) -> Result | None:
-    """Register the stacks of one page of results, all or none; None if it was told to stop."""
+    """Register the stacks of one page of results, all or none; None if asked to stop."""
     stacks = [facts_of(stack) for stack in ctx.results(**page)]
     if _summary(catalog_of(ctx), collection_id) is None:
         ensure(new_collection(collection_id, title, None, "other", ["flood", "hazard"], None, None), ctx)
@@ -72,7 +72,7 @@ def register_page(page: Mapping[str, Any], collection_id: str, title: str | None
 
 
 def finish(collection_id: str, title: str | None, node: str, ctx: Context) -> dict[str, Any]:
-    """See that every stack is registered as it is now, and tell what the collection has."""
+    """Check that the current version of every stack is registered; returns facts of the collection."""
     batches = list(ctx.results(ctx.node))
     with as_failures():
         catalog = catalog_of(ctx)
@@ -82,7 +82,7 @@ def finish(collection_id: str, title: str | None, node: str, ctx: Context) -> di
     if missing:
         shown = ", ".join(missing[:NAMES_SHOWN]) + (" and others" if len(missing) > NAMES_SHOWN else "")
         raise Permanent(
-            f"{len(missing)} of {len(stacks)} stacks are not in the collection {collection_id} as they are: {shown}."
+            f"{len(missing)} of {len(stacks)} stacks are missing or outdated in {collection_id}: {shown}."
             f" Register them again with: holdfast rerun {ctx.job_id} --from {ctx.node}",
             code="FLOOD_UNREGISTERED",
         )
@@ -90,14 +90,14 @@ def finish(collection_id: str, title: str | None, node: str, ctx: Context) -> di
     if stacks:
         summaries = {"summaries": _summaries(ours)}
         ensure(new_collection(collection_id, title, None, "other", ["flood", "hazard"], None, summaries), ctx)
-    found = _summary(catalog, collection_id)
+    summary = _summary(catalog, collection_id)
     return {
         "collection_id": collection_id,
-        "items": found.items if found is not None else 0,
+        "items": summary.items if summary is not None else 0,
         "registered": len(stacks),
         **{change: sum(batch[change] for batch in batches) for change in ("created", "updated", "unchanged")},
-        "bbox": found.bbox if found is not None else None,
-        "interval": list(found.interval) if found is not None and found.interval is not None else None,
+        "bbox": summary.bbox if summary is not None else None,
+        "interval": list(summary.interval) if summary is not None and summary.interval is not None else None,
         "scenarios": sorted({properties["flood:scenario"] for properties in ours}),
         "max_depth_m": max(_depths(ours), default=None),
     }
@@ -113,13 +113,13 @@ def _summary(catalog: Catalog, collection_id: str) -> CollectionSummary | None:
 
 
 def _summaries(properties: list[Any]) -> dict[str, Any]:
-    """What STAC calls summaries: the values that its items have."""
+    """The STAC summaries: the values that occur in the items."""
     depths = list(_depths(properties))
-    found: dict[str, Any] = {
+    summaries: dict[str, Any] = {
         "flood:scenario": sorted({one["flood:scenario"] for one in properties}),
         "flood:return_periods": sorted({years for one in properties for years in one["flood:return_periods"]}),
     }
-    return found | ({"flood:max_depth_m": {"minimum": min(depths), "maximum": max(depths)}} if depths else {})
+    return summaries | ({"flood:max_depth_m": {"minimum": min(depths), "maximum": max(depths)}} if depths else {})
 
 
 def _depths(properties: list[Any]) -> Iterator[float]:

@@ -1,4 +1,4 @@
-"""Makes one Cloud-Optimized GeoTIFF of a group: a band for each return period."""
+"""Makes one Cloud-Optimized GeoTIFF of a group, with one band for each return period."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NEAR_PIXELS = 1e-3
 
 
 def stack(group: Group, source: Path, target: Path, href: str) -> dict[str, Any]:
-    """Stack the files of a group, all below `source`, into `target`; gives back the facts that a catalog needs."""
+    """Stack the files of a group, all below `source`, into `target`; returns the facts that a catalog needs."""
     _check(group)
     paths = [fetched(below(source, file)) for file in group.files]
     with quietly():
@@ -49,20 +49,22 @@ def _check(group: Group) -> None:
     years = [years_of(band) for band in group.bands]
     if not group.files or len(group.files) != len(group.bands) or years != sorted(set(years)):
         raise Permanent(
-            f"Group {group.id} has {len(group.files)} files for the bands {', '.join(group.bands) or 'none'}:"
-            " there must be one for each, by rising return period",
+            f"Group {group.id} has {len(group.files)} files for the bands {', '.join(group.bands) or 'none'}."
+            " It needs one file for each band, by ascending return period",
             code="FLOOD_GROUP",
         )
 
 
 def same(first: Header, other: Header, *, anywhere: bool = False) -> None:
-    """Refuse two rasters that cannot become one; `anywhere`: they may lie beside each other."""
+    """Refuse two rasters that cannot be combined. With `anywhere` they may be at different positions."""
     if len(other.bands) != 1 and not anywhere:
-        raise Permanent(f"{other.name} has {len(other.bands)} bands; a source has one", code="FLOOD_MISMATCH")
+        raise Permanent(f"{other.name} has {len(other.bands)} bands; a source must have one", code="FLOOD_MISMATCH")
     if other.dtype not in GDAL_TYPES:
-        raise Permanent(f"{other.name} has pixels of type {other.dtype}, which is no depth", code="FLOOD_MISMATCH")
+        raise Permanent(
+            f"{other.name} has pixels of type {other.dtype}; use one of {', '.join(GDAL_TYPES)}", code="FLOOD_MISMATCH"
+        )
     if other.transform.b or other.transform.d:
-        raise Permanent(f"{other.name} is turned: its rows do not run from west to east", code="FLOOD_MISMATCH")
+        raise Permanent(f"{other.name} is rotated: its rows do not run from west to east", code="FLOOD_MISMATCH")
     in_metres(other.unit, other.name)
     compared = {
         "CRS": (first.crs_name, other.crs_name),

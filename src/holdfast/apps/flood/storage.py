@@ -1,4 +1,4 @@
-"""How files become visible: whole, under their name, or not at all. Knows no rasters."""
+"""Makes files visible under their name only when they are complete. Knows nothing of rasters."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from holdfast.apps.raster.storage import settle
 
 
 def below(folder: Path, path: str) -> Path:
-    """A relative path inside a folder; one that leads out of it is refused."""
+    """A relative path inside a folder; refuses a path that leads out of it."""
     parts = PurePosixPath(path).parts
     if not parts or path.startswith("/") or ".." in parts or "\0" in path or "\\" in path:
         raise Permanent(
-            f"'{path}' is no path inside the storage. Give one like silver/flood/CIV.tif: relative, without '..'",
+            f"'{path}' is not a path inside the storage. Use a relative path without '..', like silver/flood/CIV.tif",
             code="FLOOD_PATH",
         )
     return folder.joinpath(*parts)
@@ -25,10 +25,10 @@ def below(folder: Path, path: str) -> Path:
 
 @contextmanager
 def publishing(target: Path) -> Iterator[Path]:
-    """Give a name beside `target` to write to; what lies there becomes `target` if the block ends well.
+    """A draft path beside `target` to write to; renamed to `target` if the block succeeds.
 
-    Once it has, other drafts of the same target go: they are what killed attempts have left. Should one of them still
-    have a writer, that one fails, and finds the target when it tries again.
+    Then all other drafts of the same target are removed: killed attempts have left them. If another attempt is still
+    writing one, it fails, and finds the finished target at its next attempt.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
@@ -43,7 +43,7 @@ def publishing(target: Path) -> Iterator[Path]:
 
 
 def _remove_drafts(target: Path, beginning: str) -> None:
-    """Drafts of a target, with what a library has put beside them under longer names."""
+    """Remove drafts of a target, and the files that a library has put beside them under longer names."""
     with os.scandir(target.parent) as entries:
         drafts = [entry.path for entry in entries if entry.name.startswith(beginning) and ".part" in entry.name]
     for draft in drafts:
@@ -51,7 +51,7 @@ def _remove_drafts(target: Path, beginning: str) -> None:
 
 
 def _sync(path: Path) -> None:
-    """A name that survives a power cut must not lead to content that did not."""
+    """Sync a folder, so that after a power cut a visible name always has its content."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,6 +1,6 @@
-"""A made-up country: heights, rivers, lakes and water depths as pure functions of a seed and of where one looks.
+"""An invented country: heights, rivers, lakes and water depths as pure functions of a random seed and a position.
 
-Everything is noise on lattices that are tied to the ground, so that neighbouring tiles meet without a seam.
+All of it is noise on lattices with fixed positions on the ground, so that neighbouring tiles meet without a seam.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 Field = NDArray[np.float32]
 
 DEPTH_STEP_M = 1 / 64
-"""Depths are multiples of this: a binary fraction leaves most bits zero, and a file a third as large."""
+"""Depths are multiples of this. A binary fraction leaves most bits zero, so a file has a third of the size."""
 RIVERS = ((48.0, 1.0, 1.1), (17.0, 0.55, 1.3), (6.5, 0.26, 1.7))
-"""Rivers by size: how far apart they are in km, how much water they carry, how steep their valleys are."""
+"""Networks of rivers: their distance in km, how much water they carry, how steep their valleys are."""
 RILLS = (2.1, 0.2, 1.5)
-"""What carries the rain away, and floods when there is too much of it."""
+"""The small channels that carry the rain away, in the same form."""
 
 
 @dataclass(frozen=True)
 class Ground:
-    """The ground under a tile: `east` and `north` are the km of its columns and rows, `seed` says which country."""
+    """The ground under a tile: `east` and `north` are the km of its columns and rows; `seed` determines the country."""
 
     seed: int
     east: NDArray[np.float64]
@@ -53,7 +53,7 @@ class Ground:
 
     @cached_property
     def lakes(self) -> NDArray[np.bool_]:
-        """Water that is always there, and so has no depth of a flood."""
+        """Permanent water, which has no flood depth."""
         return self.basin < 0.035
 
     @cached_property
@@ -65,16 +65,16 @@ class Ground:
 
     @cached_property
     def rainfall(self) -> Field:
-        """How much water comes down, beside what is usual: between a third and the double."""
+        """The rainfall relative to the average: between about a third and the double."""
         return np.clip(1 + np.float32(0.34) * noise(self, 61, 75.0) + np.float32(0.2) * noise(self, 62, 26.0), 0.35, 2)
 
     @cached_property
     def basin(self) -> Field:
-        """0 in a lake, and more the farther away from any."""
+        """0 in a lake, growing with the distance from it."""
         return np.clip(1.22 - noise(self, 51, 24.0) - np.float32(0.06) * self.roughness, 0, 2)
 
     def _above(self, number: int, spacing: float, steepness: float) -> Field:
-        """Rivers are where a noise is zero; how far away they are is its value by its slope."""
+        """Rivers are where a noise is zero. The distance to one is about the noise divided by its slope."""
         value, by_east, by_north = noise_with_slope(self, 71 + number, spacing)
         wander = np.float32(0.05) * noise(self, 81 + number, spacing / 6)
         distance = np.abs(value + wander) / (np.hypot(by_east, by_north) + np.float32(0.12 / spacing))
@@ -84,7 +84,7 @@ class Ground:
 
 
 def depth(ground: Ground, scenario: str, return_period: int) -> Field:
-    """Metres of water in a flood that comes once in so many years; NaN in lakes, 0 where it stays dry."""
+    """Metres of water in a flood with this return period in years; NaN in lakes, 0 where it stays dry."""
     growth = ground.rainfall * np.float32(0.55 + 0.62 * math.log10(return_period))
     kind, _, defence = scenario.partition("_")
     if kind == "pluvial":
@@ -92,8 +92,8 @@ def depth(ground: Ground, scenario: str, return_period: int) -> Field:
     elif kind == "coastal":
         water = np.float32(2.7) * growth - ground.basin * np.float32(7) - (ground.roughness + 1) * np.float32(0.6)
     else:
-        stages = [np.float32(2.6 * carries) * growth for _, carries, _ in RIVERS]
-        water = np.maximum.reduce([s - a for s, a in zip(stages, ground.above_rivers, strict=True)])
+        levels = [np.float32(2.6 * carries) * growth for _, carries, _ in RIVERS]
+        water = np.maximum.reduce([level - above for level, above in zip(levels, ground.above_rivers, strict=True)])
     if defence == "defended":
         water = water - np.float32(0.6 / math.sqrt(return_period / 10))
     steps = np.floor(np.maximum(water, 0) / np.float32(DEPTH_STEP_M))
@@ -107,7 +107,7 @@ def noise(ground: Ground, layer: int, spacing: float) -> Field:
 
 
 def noise_with_slope(ground: Ground, layer: int, spacing: float) -> tuple[Field, Field, Field]:
-    """The same with its slope per km to the east and to the north."""
+    """The same noise, with its slope per km to the east and to the north."""
     rows, columns, lattice = _lattice(ground, layer, spacing)
     across = _spread(lattice.T, columns, _VALUE).T
     by_east = _spread(_spread(lattice.T, columns, _SLOPE).T, rows, _VALUE) / np.float32(spacing)
@@ -122,7 +122,7 @@ def sum_of(fields: Iterable[Field]) -> Field:
 def _lattice(
     ground: Ground, layer: int, spacing: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float32]]:
-    """Random values at the corners around a tile, and where its rows and columns lie between them."""
+    """Random values at the lattice points around a tile, and the positions of its rows and columns between them."""
     rows, columns = ground.north / spacing, ground.east / spacing
     first_row, first_column = int(np.floor(rows.min())) - 1, int(np.floor(columns.min())) - 1
     height, width = int(np.floor(rows.max())) - first_row + 3, int(np.floor(columns.max())) - first_column + 3
@@ -137,22 +137,22 @@ def _lattice(
 
 _VALUE = np.array([[1, -3, 3, -1], [4, 0, -6, 3], [1, 3, 3, -3], [0, 0, 0, 1]]) / 6
 _SLOPE = np.array([[-1, 2, -1], [0, -4, 3], [1, 2, -3], [0, 0, 1]]) / 2
-"""What four corners give to a place between the middle two: cubic splines, and their slope."""
+"""The weights of four lattice points for a position between the middle two: cubic splines, and their slope."""
 
 
 def _spread(lattice: Field, places: NDArray[np.float64], spline: NDArray[np.float64]) -> Field:
-    """Rows between the rows of a lattice. No matrix product: its sums would differ from one machine to the next."""
+    """Interpolate rows of a lattice. Without a matrix product, whose sums differ from machine to machine."""
     whole = np.floor(places).astype(np.int64)
     powers = (places - whole)[:, None] ** np.arange(spline.shape[1])
     shares = (powers[:, None, :] * spline[None, :, :]).sum(axis=2).astype(np.float32)
-    found: Field = shares[:, 0, None] * lattice[whole - 1]
+    rows: Field = shares[:, 0, None] * lattice[whole - 1]
     for corner in (1, 2, 3):
-        found += shares[:, corner, None] * lattice[whole - 1 + corner]
-    return found
+        rows += shares[:, corner, None] * lattice[whole - 1 + corner]
+    return rows
 
 
 def scattered(seed: int, layer: int, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
-    """A number between -1 and 1 for each corner, always the same one."""
+    """A pseudo-random number between -1 and 1 for each lattice point, always the same for the same point."""
     start = (seed * 0x9E3779B97F4A7C15 + layer * 0xD1B54A32D192ED03) % 2**64
     mixed = rows.astype(np.uint64) * np.uint64(0x8CB92BA72F3D8DD7) ^ columns.astype(np.uint64) * np.uint64(
         0xBF58476D1CE4E5B9

@@ -1,7 +1,7 @@
-"""A command of the demo's that ends with the demo, however that ends: its stdin is a line to it. Knows no demo.
+"""Runs a `holdfast` command that ends when the process that started it ends, even if that process is killed.
 
-Run as a module, with the words of the command. The line is cut when the demo is gone; a byte on it sets the command
-free.
+Run as a module with the command's arguments. Its stdin is a pipe from the starting process. End of file on the pipe
+means that this process is gone, and ends the command; a byte on it means that the command may keep running.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from typing import Any
 
 
 def tethered(words: list[str], **options: Any) -> subprocess.Popen[bytes]:
-    """Start a command that ends when this process does, or when it lets go of the command's stdin."""
+    """Start a command that ends when this process ends or closes the command's stdin."""
     return subprocess.Popen([sys.executable, "-m", __name__, *words], stdin=subprocess.PIPE, **options)
 
 
 def release(process: subprocess.Popen[bytes]) -> None:
-    """Let a command go on when this process is gone."""
+    """Let a command keep running after this process has ended."""
     assert process.stdin is not None
     process.stdin.write(b".")
     process.stdin.close()
 
 
-def _watch(line: int) -> None:
-    if not os.read(line, 1):
+def _watch(pipe: int) -> None:
+    if not os.read(pipe, 1):
         os.kill(os.getpid(), signal.SIGTERM)
 
 
 def main() -> None:
-    # The line is ours alone: what the command starts has nothing to read.
-    line, nothing = os.dup(0), os.open(os.devnull, os.O_RDONLY)
+    # Only this process may read the pipe: the command's own children get an empty stdin.
+    pipe, nothing = os.dup(0), os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    threading.Thread(target=_watch, args=(line,), name="tether", daemon=True).start()
+    threading.Thread(target=_watch, args=(pipe,), name="tether", daemon=True).start()
     from holdfast.cli import main as command
 
     command()
