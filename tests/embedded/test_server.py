@@ -1,4 +1,4 @@
-"""The embedded Postgres: started by its first user, ended by its last, whatever kills whom."""
+"""The embedded Postgres: its first user starts it and its last user stops it, even if processes are killed."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
 
 
 class Processes:
-    """Starts other processes that use a home; ends all of them, and what they left."""
+    """Starts other processes that use a home; ends all of them, and the servers that they left."""
 
     def __init__(self) -> None:
         self.started: list[subprocess.Popen[str]] = []
@@ -107,7 +107,7 @@ class Processes:
             wait_until(partial(is_over, home))
 
 
-def says(process: subprocess.Popen[str]) -> str:
+def next_line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
@@ -141,7 +141,7 @@ def processes(home: Path) -> Iterator[Processes]:
 
 @pytest.fixture
 def public_directory() -> Iterator[Path]:
-    """A directory that other accounts can enter; those of pytest are closed."""
+    """A directory that other accounts can enter, unlike those of pytest."""
     directory = Path(tempfile.mkdtemp(prefix="holdfast-")).resolve()
     directory.chmod(0o755)
     yield directory
@@ -149,13 +149,13 @@ def public_directory() -> Iterator[Path]:
 
 
 @pytest.fixture
-def as_nobody(public_directory: Path) -> tuple[str, ...]:
+def as_ordinary_user(public_directory: Path) -> tuple[str, ...]:
     """The command that runs Python as an ordinary user."""
     if os.geteuid() != 0:
         pytest.skip("not root: the other tests already run as an ordinary user")
-    nobody = pwd.getpwnam("nobody")
-    os.chown(public_directory, nobody.pw_uid, nobody.pw_gid)
-    demoted = ("setpriv", f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups", "env")
+    account = pwd.getpwnam("nobody")
+    os.chown(public_directory, account.pw_uid, account.pw_gid)
+    demoted = ("setpriv", f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups", "env")
     for python in (sys.executable, "/usr/bin/python3"):
         command = (*demoted, f"PYTHONPATH={PYTHONPATH}", python)
         trial = subprocess.run([*command, "-c", "import holdfast.embedded.server"], capture_output=True, check=False)
@@ -177,11 +177,11 @@ def test_first_user_starts_the_server_and_last_user_ends_it(home: Path, processe
 def test_the_settings_are_safe_and_local(home: Path, processes: Processes) -> None:
     with use_embedded(home) as url:
         names = ("fsync", "synchronous_commit", "full_page_writes", "listen_addresses")
-        found = {name: value(url, f"show {name}") for name in (*names, "unix_socket_directories", "timezone")}
+        settings = {name: value(url, f"show {name}") for name in (*names, "unix_socket_directories", "timezone")}
         assert value(url, "select rolpassword like 'SCRAM-SHA-256$%' from pg_authid where rolname = 'holdfast'")
         with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
             psycopg.connect(url.replace("holdfast:", "holdfast:x"))
-    assert found == dict.fromkeys(names[:3], "on") | {
+    assert settings == dict.fromkeys(names[:3], "on") | {
         "listen_addresses": "127.0.0.1",
         "unix_socket_directories": "",
         "timezone": "UTC",
@@ -194,9 +194,9 @@ def test_secrets_are_readable_by_their_owner_only(home: Path, processes: Process
             assert stat.S_IMODE((home / name).stat().st_mode) == 0o600, name
 
 
-def test_commands_at_once_make_one_cluster(home: Path, processes: Processes) -> None:
+def test_concurrent_commands_create_one_cluster(home: Path, processes: Processes) -> None:
     users = [processes.start(home) for _ in range(4)]
-    urls = {says(user) for user in users}
+    urls = {next_line(user) for user in users}
     assert len(urls) == 1
     assert value(urls.pop(), "select 1") == 1
     for user in users:
@@ -205,9 +205,9 @@ def test_commands_at_once_make_one_cluster(home: Path, processes: Processes) -> 
     assert not is_running(home)
 
 
-def test_the_server_stays_while_another_user_is_in(home: Path, processes: Processes) -> None:
+def test_the_server_runs_while_another_user_needs_it(home: Path, processes: Processes) -> None:
     first = processes.start(home)
-    url = says(first)
+    url = next_line(first)
     with use_embedded(home) as same_url:
         assert same_url == url
         first.communicate(timeout=60)
@@ -215,7 +215,7 @@ def test_the_server_stays_while_another_user_is_in(home: Path, processes: Proces
     assert not is_running(home)
 
 
-def test_users_that_come_and_go_at_once_always_find_a_server(home: Path, processes: Processes) -> None:
+def test_concurrent_users_that_come_and_go_always_find_a_server(home: Path, processes: Processes) -> None:
     answers: list[object] = []
 
     def come_and_go() -> None:
@@ -235,7 +235,7 @@ def test_users_that_come_and_go_at_once_always_find_a_server(home: Path, process
 def test_watchdog_ends_the_server_within_ten_seconds_of_the_last_user(home: Path, processes: Processes) -> None:
     users = [processes.start(home) for _ in range(2)]
     for user in users:
-        says(user)
+        next_line(user)
     for user in users:
         user.kill()
         user.wait()
@@ -245,7 +245,7 @@ def test_watchdog_ends_the_server_within_ten_seconds_of_the_last_user(home: Path
 
 def test_a_killed_watchdog_is_replaced_by_the_next_user(home: Path, processes: Processes) -> None:
     user = processes.start(home)
-    says(user)
+    next_line(user)
     wait_until(lambda: (home / "watchdog.lock").read_text().strip() != "")
     os.kill(int((home / "watchdog.lock").read_text()), signal.SIGKILL)
     wait_until(lambda: watchdog.is_free(home / "watchdog.lock"))
@@ -256,7 +256,7 @@ def test_a_killed_watchdog_is_replaced_by_the_next_user(home: Path, processes: P
 
 def test_killing_everything_loses_nothing_acknowledged(home: Path, processes: Processes) -> None:
     user = processes.start(home)
-    url = says(user)
+    url = next_line(user)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("create table kept (number int)")
         connection.execute("insert into kept select generate_series(1, 1000)")
@@ -275,9 +275,7 @@ def test_killing_everything_loses_nothing_acknowledged(home: Path, processes: Pr
 
 
 @pytest.mark.parametrize("how", [signal.SIGQUIT, signal.SIGINT], ids=["immediate", "fast"])
-def test_a_server_that_was_stopped_by_hand_comes_back_where_its_users_look_for_it(
-    home: Path, how: signal.Signals
-) -> None:
+def test_a_server_that_was_stopped_by_hand_starts_again_on_the_same_port(home: Path, how: signal.Signals) -> None:
     with use_embedded(home) as url:
         server = json.loads((home / "postgres.json").read_text())["pid"]
         os.kill(server, how)
@@ -290,7 +288,7 @@ def test_a_server_that_was_stopped_by_hand_comes_back_where_its_users_look_for_i
 
 def test_an_orphan_that_never_ends_does_not_block_the_next_start(home: Path, processes: Processes) -> None:
     user = processes.start(home)
-    url = says(user)
+    url = next_line(user)
     with psycopg.connect(url) as connection:
         os.kill(connection.info.backend_pid, signal.SIGSTOP)
         server = json.loads((home / "postgres.json").read_text())["pid"]
@@ -304,7 +302,7 @@ def test_a_server_that_hangs_while_it_stops_is_replaced(
     home: Path, processes: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     user = processes.start(home)
-    url = says(user)
+    url = next_line(user)
     checkpointer = value(url, "select pid from pg_stat_activity where backend_type = 'checkpointer'")
     assert isinstance(checkpointer, int)
     os.kill(checkpointer, signal.SIGSTOP)
@@ -347,7 +345,7 @@ def test_a_server_killed_while_it_starts_is_started_again(
     assert len(launched) == 2
 
 
-def test_a_stale_pid_that_now_is_someone_elses_does_no_harm(home: Path, processes: Processes) -> None:
+def test_a_stale_pid_of_another_process_does_no_harm(home: Path, processes: Processes) -> None:
     with use_embedded(home):
         text = (home / "postgres" / "postmaster.pid").read_text()
     stranger = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
@@ -382,7 +380,7 @@ def test_corrupt_state_files_are_rebuilt(home: Path, processes: Processes) -> No
             assert json.loads((home / "postgres.json").read_text())["url"] == same_url == url
 
 
-def test_a_damaged_cluster_is_reported_with_the_words_of_postgres(home: Path, processes: Processes) -> None:
+def test_a_damaged_cluster_is_reported_with_the_error_of_postgres(home: Path, processes: Processes) -> None:
     with use_embedded(home):
         pass
     (home / "postgres" / "global" / "pg_control").unlink()
@@ -430,12 +428,12 @@ def test_a_configured_directory_without_binaries_is_refused(home: Path, tmp_path
 
 def test_a_lost_port_is_replaced(home: Path, processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
     with use_embedded(home.with_name("other")) as other:
-        taken = [int(other.rpartition(":")[2].partition("/")[0])]
+        used_ports = [int(other.rpartition(":")[2].partition("/")[0])]
         free_port = cluster._free_port
-        monkeypatch.setattr(cluster, "_free_port", lambda wanted: taken.pop() if taken else free_port(wanted))
+        monkeypatch.setattr(cluster, "_free_port", lambda wanted: used_ports.pop() if used_ports else free_port(wanted))
         with use_embedded(home) as url:
             assert value(url, "select 1") == 1
-        assert not taken
+        assert not used_ports
 
 
 def test_a_home_that_is_a_file_is_refused(home: Path) -> None:
@@ -446,21 +444,21 @@ def test_a_home_that_is_a_file_is_refused(home: Path) -> None:
 
 
 def test_a_home_that_cannot_be_written_is_refused(
-    public_directory: Path, as_nobody: tuple[str, ...], processes: Processes
+    public_directory: Path, as_ordinary_user: tuple[str, ...], processes: Processes
 ) -> None:
     os.chown(public_directory, 0, 0)
-    user = processes.start(public_directory / "home", python=as_nobody)
-    assert says(user) == (
+    user = processes.start(public_directory / "home", python=as_ordinary_user)
+    assert next_line(user) == (
         f"Unreachable The embedded Postgres cannot use {public_directory / 'home'}: Permission denied."
     )
 
 
 def test_an_ordinary_user_needs_nothing_special(
-    public_directory: Path, as_nobody: tuple[str, ...], processes: Processes
+    public_directory: Path, as_ordinary_user: tuple[str, ...], processes: Processes
 ) -> None:
     home = public_directory / "home"
-    user = processes.start(home, python=as_nobody)
-    url = says(user)
+    user = processes.start(home, python=as_ordinary_user)
+    url = next_line(user)
     assert value(url, "select 1") == 1
     assert (home / "postgres").stat().st_uid == pwd.getpwnam("nobody").pw_uid
     user.kill()
@@ -503,7 +501,7 @@ def test_root_without_namespaces_uses_another_account_outside(
 
 def test_a_parent_that_reads_our_output_does_not_hang(home: Path, processes: Processes) -> None:
     starter = processes.start(home)
-    says(starter)
+    next_line(starter)
     with use_embedded(home):
         starter.communicate(timeout=60)
         assert is_running(home)
@@ -516,16 +514,16 @@ def test_ctrl_c_does_not_reach_the_server(home: Path, processes: Processes) -> N
         assert value(url, "select 1") == 1
 
 
-def test_a_forked_child_that_leaves_takes_nothing_with_it(home: Path, processes: Processes) -> None:
+def test_a_forked_child_that_exits_does_not_stop_the_server(home: Path, processes: Processes) -> None:
     user = processes.start(home, FORKS_A_CHILD_THAT_LEAVES)
-    assert says(user) == "still there"
+    assert next_line(user) == "still there"
     user.communicate(timeout=60)
     assert not is_running(home)
 
 
 def test_a_forked_child_that_stays_does_not_count_as_a_user(home: Path, processes: Processes) -> None:
     user = processes.start(home, FORKS_A_CHILD_THAT_STAYS)
-    child = int(says(user))
+    child = int(next_line(user))
     try:
         user.kill()
         user.wait()

@@ -1,1 +1,1 @@
-"""A Postgres that Holdfast starts by itself, for whoever has none. Knows nothing of workflows or of our tables."""
+"""A Postgres that Holdfast starts itself if the user has none. Knows nothing of workflows or of our tables."""

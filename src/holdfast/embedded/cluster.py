@@ -1,7 +1,7 @@
-"""The data directory of an embedded Postgres: where it is, who may use it, how it is made and launched.
+"""The data directory of an embedded Postgres: where it is, which account uses it, how it is created and started.
 
-Call everything here under `home/lock` and, where a `server_lock` is asked for, with that lock in hand:
-each process that touches the data inherits it.
+All callers must hold `home/lock`. A function with a parameter `server_lock` also needs that lock: each process that
+touches the data inherits it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from holdfast.errors import Unreachable
 OUTSIDE = Path("/var/lib/holdfast")
 ATTEMPTS = 5
 
-# What Postgres calls fatal though another attempt may succeed: the port was lost; a client came too early.
+# Fatal errors after which another attempt may succeed: the port was lost, or a client connected too early.
 _PASSING = ("could not create any TCP/IP sockets", "the database system is")
 
 _SETTINGS = {
@@ -56,7 +56,7 @@ _SETTINGS = {
 }
 
 
-# Whatever the files in the data directory say: no program is run, and no library loaded, because of a setting.
+# These override the files in the data directory, so that no setting can run a program or load a library.
 _GUARDS = {
     "archive_mode": "off",
     "archive_command": "",
@@ -79,14 +79,14 @@ _RECOVERY = ("recovery.signal", "standby.signal")
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """As whom Postgres runs, for it refuses root, and accounts that have no name."""
+    """The account that Postgres runs as. Postgres refuses root, and accounts without a name."""
 
     prefix: tuple[str, ...] = ()
     uid: int | None = None
     gid: int | None = None
 
     def options(self, inherited_lock: int) -> dict[str, Any]:
-        """How to start a process that is out of Ctrl-C's reach and has nothing of ours but the lock."""
+        """Options for a process that Ctrl-C does not reach and that inherits nothing but the lock."""
         return {
             "cwd": "/",
             "env": {"PATH": os.defpath, "LC_ALL": "C"},
@@ -107,7 +107,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A data directory, with the binaries and the account that it is used with."""
+    """A data directory, with the binaries and the account for it."""
 
     home: Path
     data: Path
@@ -119,7 +119,7 @@ class Cluster:
 
     @classmethod
     def prepare(cls, home: Path, postgres_bin: Path | None, server_lock: int) -> Cluster:
-        """The cluster of `home`, made now if there is none, with a password that we know."""
+        """The cluster of `home`, created if there is none, with a known password."""
         data, account = _choose_account(home)
         installation = _within_reach(find_installation(postgres_bin, data), account, _outside(home))
         _refuse_recovery(data)
@@ -132,7 +132,7 @@ class Cluster:
             password.unlink(missing_ok=True)
             cluster._create(server_lock, set_password)
         else:
-            cluster._remember(data)
+            cluster._record_origin(data)
             if password.exists() and re.fullmatch(r"[\w-]{32,}", password.read_text(errors="replace")):
                 return cluster
             cluster._execute(data, server_lock, set_password)
@@ -140,32 +140,32 @@ class Cluster:
         return cluster
 
     def _create(self, server_lock: int, set_password: str) -> None:
-        """Make a whole cluster aside and move it into place: there is never half of one."""
-        aside = self.data.with_name("postgres.new")
-        shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir(mode=0o700, parents=True)
+        """Create a cluster in a temporary directory and rename it, so that an incomplete one is never used."""
+        draft = self.data.with_name("postgres.new")
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(mode=0o700, parents=True)
         if self.account.uid is not None and self.account.gid is not None:
-            os.chown(aside, self.account.uid, self.account.gid)
+            os.chown(draft, self.account.uid, self.account.gid)
         options = ["--username=holdfast", "--encoding=UTF8", "--locale=C", "--data-checksums"]
         options += ["--auth-local=reject", "--auth-host=scram-sha-256"]
         if self.installation.major >= 17:
             options += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
-        self._run("initdb", ["-D", str(aside), *options], server_lock)
-        self._execute(aside, server_lock, "create database holdfast", set_password)
+        self._run("initdb", ["-D", str(draft), *options], server_lock)
+        self._execute(draft, server_lock, "create database holdfast", set_password)
         (self.home / ORIGIN).unlink(missing_ok=True)
-        self._remember(aside)
-        aside.rename(self.data)
+        self._record_origin(draft)
+        draft.rename(self.data)
         parent = os.open(self.data.parent, os.O_RDONLY)
         os.fsync(parent)
         os.close(parent)
 
-    def _remember(self, data: Path) -> None:
-        """That it was made here; one that somebody has moved into place since is another matter."""
+    def _record_origin(self, data: Path) -> None:
+        """Record that the data directory was created here. An existing record stays: it exposes a swapped directory."""
         if not (self.home / ORIGIN).exists():
             write_secret(self.home / ORIGIN, fingerprint(data))
 
     def _execute(self, data: Path, server_lock: int, *statements: str) -> None:
-        """Run statements on a cluster that has no server."""
+        """Run statements on a cluster whose server is not running."""
         settings = [option for name, value in self._guards().items() for option in ("-c", f"{name}={value}")]
         options = ["--single", "-D", str(data), "-c", "exit_on_error=on", *settings, "postgres"]
         self._run("postgres", options, server_lock, "".join(f"{statement}\n" for statement in statements))
@@ -187,7 +187,7 @@ class Cluster:
             raise self.failure(f"{program} failed")
 
     def launch(self, server_lock: int) -> None:
-        """Start Postgres, which inherits the lock and tells in `postmaster.pid` how far it is."""
+        """Start Postgres, which inherits the lock and writes its status to `postmaster.pid`."""
         port = _free_port(self.last_port)
         wanted = _SETTINGS | self._guards() | {"port": str(port)}
         settings = [f"--{name}={value}" for name, value in wanted.items()]
@@ -202,45 +202,45 @@ class Cluster:
         return _GUARDS | ({"oauth_validator_libraries": ""} if self.installation.major >= 18 else {})
 
     def for_another_attempt(self) -> Cluster:
-        """The same, when its server lost a race for the port or was killed; else the reason is raised."""
-        fatal = [line for line in self._said().splitlines() if "FATAL" in line]
+        """The same cluster, if its server lost its port or was killed; otherwise raises the reason."""
+        fatal = [line for line in self._logged().splitlines() if "FATAL" in line]
         is_final = any(all(words not in line for words in _PASSING) for line in fatal)
         if is_final or self.attempt == ATTEMPTS:
-            raise self.failure("Postgres ended while it started")
+            raise self.failure("Postgres ended during its start")
         last_port = _forget_dead_server(self.home, self.data)
         return replace(self, last_port=last_port, attempt=self.attempt + 1)
 
     def failure(self, what: str) -> Unreachable:
         log = self.home / "postgres.log"
         return Unreachable(
-            f"The embedded Postgres in {self.home} could not be started: {what}.{_last_lines(self._said())}",
-            remedy=f"Remove the cause (see {log}), or name a running server in HOLDFAST_DATABASE_URL.",
+            f"The embedded Postgres in {self.home} could not be started: {what}.{_last_lines(self._logged())}",
+            remedy=f"Remove the cause (see {log}), or set HOLDFAST_DATABASE_URL to a running server.",
         )
 
-    def _said(self) -> str:
-        """What was logged since `prepare`."""
+    def _logged(self) -> str:
+        """The log since `prepare`."""
         return (self.home / "postgres.log").read_bytes()[self.log_begins_at :].decode(errors="replace")
 
 
 def launch_detached(command: list[str], account: Account, lock: int, output: int) -> None:
-    """Start a process that is nobody's child, so that its end leaves no zombie with a live pid."""
+    """Start a process that is not our child, so that it leaves no zombie with a live pid when it ends."""
     detached = ["/bin/sh", "-c", '"$@" &', "sh", *account.prefix, *command]
     options = account.options(lock) | {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
     subprocess.run(detached, check=True, **options)
 
 
 def _refuse_recovery(data: Path) -> None:
-    """A recovery runs the commands that its settings name."""
+    """Refuse a data directory that asks for a recovery: a recovery runs the commands in its settings."""
     for name in _RECOVERY:
         if (data / name).exists():
             raise Unreachable(
-                f"{data / name} asks for a recovery, which the embedded Postgres does not do.",
-                remedy=f"Recover with a Postgres of your own and name it in HOLDFAST_DATABASE_URL, or remove {name}.",
+                f"{data / name} asks for a recovery, which the embedded Postgres does not support.",
+                remedy=f"Recover it with your own Postgres and set HOLDFAST_DATABASE_URL, or remove {name}.",
             )
 
 
 def _outside(home: Path) -> Path:
-    """Where root keeps for `home` what an unprivileged account must reach."""
+    """The directory for the files of `home` that an unprivileged account must be able to read, if we are root."""
     return OUTSIDE / hashlib.sha256(os.fsencode(home)).hexdigest()[:16]
 
 
@@ -251,26 +251,26 @@ def place_of_data(home: Path) -> Path:
 
 
 def _choose_account(home: Path) -> tuple[Path, Account]:
-    """Where the data are or shall be, and who can use them there; the owner of existing data decides."""
+    """The data directory and the account for it. If data exist, their owner decides."""
     data, is_root = place_of_data(home), os.geteuid() == 0
     exists = (data / "PG_VERSION").exists()
     if is_root and exists and data.stat().st_uid != 0:
         return data, Account(uid=data.stat().st_uid, gid=data.stat().st_gid)
     if not is_root and _has_a_name(os.geteuid()):
         return data, Account()
-    # In a user namespace of its own, root is called nobody and its files stay its own; an account
-    # without a name gets one. It must be a name that exists: Postgres looks it up.
-    nobody = pwd.getpwnam("nobody")
-    ids = (f"--map-user={nobody.pw_uid}", f"--map-group={nobody.pw_gid}")
+    # In a user namespace, root or an account without a name appears as this unprivileged account, and keeps its access
+    # to its files. The account must exist: Postgres looks up its name.
+    unprivileged = pwd.getpwnam("nobody")
+    ids = (f"--map-user={unprivileged.pw_uid}", f"--map-group={unprivileged.pw_gid}")
     namespaced = Account(prefix=("unshare", "--user", *ids))
     if namespaced.can("test", "-w", home):
         return data, namespaced
     if is_root and not exists:
         _make_public_directory(_outside(home))
-        return _outside(home) / "postgres", Account(uid=nobody.pw_uid, gid=nobody.pw_gid)
+        return _outside(home) / "postgres", Account(uid=unprivileged.pw_uid, gid=unprivileged.pw_gid)
     raise Unreachable(
-        f"Postgres does not run as user {os.geteuid()}, and a user namespace cannot be had in {home}.",
-        remedy="Run as an ordinary user, or name a running server in HOLDFAST_DATABASE_URL.",
+        f"Postgres cannot run as user {os.geteuid()}, and a user namespace is not available for {home}.",
+        remedy="Run as an ordinary user, or set HOLDFAST_DATABASE_URL to a running server.",
     )
 
 
@@ -282,43 +282,43 @@ def _has_a_name(uid: int) -> bool:
 
 
 def _within_reach(installation: Installation, account: Account, outside: Path) -> Installation:
-    """The installation, or a copy of it if the account may not enter the directory that it is in."""
+    """The installation, or a copy of it if the account cannot read its directory."""
     if account.can(installation.directory / "postgres", "-V"):
         return installation
     package = installation.package
     if package is None or os.geteuid() != 0:
         raise Unreachable(
             f"The account that Postgres must run as cannot run {installation.directory / 'postgres'}.",
-            remedy="Install it where every account can read, or name a server in HOLDFAST_DATABASE_URL.",
+            remedy="Install Postgres where all accounts can read it, or set HOLDFAST_DATABASE_URL to a running server.",
         )
     copy = outside / installation.version
     if not copy.exists():
-        aside = outside / "binaries.new"
-        shutil.rmtree(aside, ignore_errors=True)
-        _make_public_directory(aside)
+        draft = outside / "binaries.new"
+        shutil.rmtree(draft, ignore_errors=True)
+        _make_public_directory(draft)
         libraries = package.with_name(package.name + ".libs")  # the binaries look for them beside the package
         for tree in (tree for tree in (package, libraries) if tree.is_dir()):
-            shutil.copytree(tree, aside / tree.name, symlinks=True)
-        for path in (path for path in aside.rglob("*") if not path.is_symlink()):
+            shutil.copytree(tree, draft / tree.name, symlinks=True)
+        for path in (path for path in draft.rglob("*") if not path.is_symlink()):
             path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
-        aside.rename(copy)
+        draft.rename(copy)
     return replace(installation, directory=copy / package.name / installation.directory.relative_to(package))
 
 
 def _forget_dead_server(home: Path, data: Path) -> int:
-    """Remove what a server that has ended left, and return its port: who still knows it shall find the next there.
+    """Remove the pid file of an ended server, and return its port, so that the next server uses the same one.
 
-    Its pid may meanwhile belong to someone else, which would keep Postgres from starting.
+    The pid may meanwhile belong to another process, which would keep Postgres from starting.
     """
     dead = watchdog.read_postmaster(data)
     if dead is not None and watchdog.may_serve(dead.pid, data):
-        return 0  # started by hand: Postgres itself refuses to be the second one
+        return 0  # somebody started it by hand: a second Postgres refuses to start
     (data / "postmaster.pid").unlink(missing_ok=True)
     return dead.port if dead is not None else _published_port(home)
 
 
 def _published_port(home: Path) -> int:
-    """Where the last server was that somebody could use; one that was told to end leaves nothing else."""
+    """The port of the last server. A server that was stopped leaves no pid file, only `postgres.json`."""
     try:
         return int(json.loads((home / "postgres.json").read_bytes())["port"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -340,19 +340,19 @@ def _free_port(preferred: int) -> int:
             return int(probe.getsockname()[1])
     raise Unreachable(
         "There is no free port on 127.0.0.1 for the embedded Postgres.",
-        remedy="Close programs that hold ports open, or name a running server in HOLDFAST_DATABASE_URL.",
+        remedy="Close programs that use ports, or set HOLDFAST_DATABASE_URL to a running server.",
     )
 
 
 def write_secret(path: Path, text: str) -> None:
-    """Replace the file in one step by one that only we can read."""
-    aside = path.with_name(path.name + ".new")
-    aside.unlink(missing_ok=True)
-    with open(aside, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+    """Replace the file in one step by one that only its owner can read."""
+    draft = path.with_name(path.name + ".new")
+    draft.unlink(missing_ok=True)
+    with open(draft, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    aside.rename(path)
+    draft.rename(path)
 
 
 def _last_lines(text: str) -> str:

@@ -1,11 +1,10 @@
-"""Runs the private Postgres of a working directory for as long as someone uses it.
+"""Runs the private Postgres of a working directory for as long as some process uses it.
 
 Owns `home/postgres`, its password, its start and its end; knows nothing of what is stored in it.
 
-Who is there is kept in file locks, because the kernel drops them however their holder dies:
-every user shares `users.lock`, every process that touches the data (initdb, Postgres and all its children)
-has inherited `server.lock`, the watchdog has `watchdog.lock`. All three are only looked at or taken
-by the holder of `lock`.
+File locks say which processes are there, because the kernel releases them however a process dies. Every user shares
+`users.lock`. Every process that touches the data (initdb, Postgres and all its children) has inherited `server.lock`.
+The watchdog has `watchdog.lock`. Only the holder of `lock` may check or take these three.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ LOCK_SECONDS = 180.0
 START_SECONDS = 120.0
 STOP_PATIENCE_SECONDS = 10.0
 ORPHAN_SECONDS = 3.0
-# Who takes over the port of a server that has died gets no password; older libraries do not know the word.
+# A program that takes over the port of a dead server must not get the password. Older libraries lack the option.
 _INSIST = "?require_auth=scram-sha-256" if pq.version() >= 160_000 else ""
 
 
 @contextmanager
 def use_embedded(home: Path, *, postgres_bin: Path | None = None) -> Iterator[str]:
-    """Be a user of the Postgres in `home` and get its URL; the first starts it, the last ends it."""
+    """Use the Postgres in `home`; yields its URL. The first user starts it, the last one stops it."""
     postgres = EmbeddedPostgres(home, postgres_bin)
     url = postgres.enter()
     try:
@@ -46,12 +45,12 @@ def use_embedded(home: Path, *, postgres_bin: Path | None = None) -> Iterator[st
 
 
 def adopt(home: Path) -> Path:
-    """Trust the database in `home` from now on, wherever it comes from; returns where it lies."""
+    """Trust the database in `home` from now on, although it was created elsewhere; returns its directory."""
     home = home.resolve()
     data = place_of_data(home)
     if not (data / "PG_VERSION").exists():
         raise NotFound(
-            f"There is no database in {home}.", remedy="Change to the folder that has it, or set HOLDFAST_HOME."
+            f"There is no database in {home}.", remedy="Change to the directory that has it, or set HOLDFAST_HOME."
         )
     origin.check_owners(home)
     write_secret(home / origin.ORIGIN, origin.fingerprint(data))
@@ -68,7 +67,7 @@ class EmbeddedPostgres:
         self._user_pid = 0
 
     def enter(self) -> str:
-        """Return the URL of a server that is ready and stays until we leave."""
+        """Return the URL of a ready server, which runs at least until `leave`."""
         try:
             origin.check(self._home, place_of_data(self._home))
             self._home.mkdir(parents=True, exist_ok=True)
@@ -85,21 +84,21 @@ class EmbeddedPostgres:
         except TimeoutError:
             raise Unreachable(
                 f"Another process has held {self._home / 'lock'} for {LOCK_SECONDS:g} seconds.",
-                remedy="Look for a stopped or hanging holdfast process and end it.",
+                remedy="Find a stopped or hanging holdfast process and end it.",
             ) from None
         except OSError as error:
             raise Unreachable(
                 f"The embedded Postgres cannot use {error.filename or self._home}: {error.strerror}.",
-                remedy=f"Make {self._home} a directory that you can write, with free space; "
-                "or choose another with HOLDFAST_HOME, or a running server with HOLDFAST_DATABASE_URL.",
+                remedy=f"Make {self._home} a writable directory with free space, use another one with HOLDFAST_HOME,"
+                " or set HOLDFAST_DATABASE_URL to a running server.",
             ) from error
 
     def leave(self) -> None:
-        """Stop being a user; the last one ends the server. In a forked child this does nothing."""
+        """Stop using the server; the last user stops it. Does nothing in a forked child."""
         if self._user_lock is None or self._user_pid != os.getpid():
             return
         self._release()
-        # If this fails, the watchdog finds that nobody is left.
+        # If this fails, the watchdog stops the server.
         with suppress(OSError), watchdog.locked(self._home / "lock", LOCK_SECONDS):
             self._stop_if_unused()
 
@@ -113,12 +112,12 @@ class EmbeddedPostgres:
             watchdog.stop(self._home, place_of_data(self._home), STOP_PATIENCE_SECONDS)
 
     def _ensure_running(self) -> str:
-        """Start the server unless it is ready; wait for one that is still starting, or still ending."""
+        """Start the server unless it is ready. Waits for a server that is starting or stopping."""
         deadline = time.monotonic() + START_SECONDS
         last_alive = time.monotonic()
         launched: Cluster | None = None
         while time.monotonic() < deadline:
-            # Whoever gets this lock knows that no process touches the data.
+            # If this lock is free, no process touches the data.
             server_lock = watchdog.try_lock(self._home / "server.lock")
             if server_lock is not None:
                 try:
@@ -133,7 +132,7 @@ class EmbeddedPostgres:
                     self._ensure_watchdog(data)
                     return self._publish(server)
                 if server.status == "stopping":
-                    # Asked to stop while it recovers, Postgres may hang: see to it that it ends.
+                    # A Postgres that is asked to stop during its recovery may hang, so it is stopped by force.
                     watchdog.stop(self._home, data, STOP_PATIENCE_SECONDS)
                 last_alive = time.monotonic()
             elif time.monotonic() - last_alive > ORPHAN_SECONDS:
@@ -141,11 +140,11 @@ class EmbeddedPostgres:
             time.sleep(0.01)
         raise Unreachable(
             f"The embedded Postgres in {self._home} is not ready after {START_SECONDS:g} seconds.",
-            remedy=f"See {self._home / 'postgres.log'}; end Postgres processes that hang, then try again.",
+            remedy=f"See {self._home / 'postgres.log'}. End hanging Postgres processes, then try again.",
         )
 
     def _launch(self, launched: Cluster | None, server_lock: int) -> Cluster:
-        """Launch the server, or launch it again if it has died of something that may have passed."""
+        """Start the server, or start it again if it died for a temporary reason."""
         if launched is None:
             cluster = Cluster.prepare(self._home, self._postgres_bin, server_lock)
         else:
@@ -155,7 +154,7 @@ class EmbeddedPostgres:
         return cluster
 
     def _ensure_watchdog(self, data: Path) -> None:
-        """Have a watchdog run: from before the server starts, and anew if someone has killed it."""
+        """Start a watchdog unless one is running: before the server starts, and again if somebody killed it."""
         lock = watchdog.try_lock(self._home / "watchdog.lock")
         if lock is not None:
             script = [sys.executable, "-I", "-S", watchdog.__file__]
@@ -163,7 +162,7 @@ class EmbeddedPostgres:
             watchdog.release(lock)
 
     def _publish(self, server: watchdog.Postmaster) -> str:
-        """Keep `postgres.json` right for those who want to look into the database; we never rely on it."""
+        """Write `postgres.json` for people who want to connect to the database; Holdfast itself never relies on it."""
         password = (self._home / "postgres.password").read_text()
         url = f"postgresql://holdfast:{password}@127.0.0.1:{server.port}/holdfast{_INSIST}"
         text = json.dumps({"url": url, "pid": server.pid, "port": server.port})
@@ -174,7 +173,7 @@ class EmbeddedPostgres:
 
 
 def _answers(port: int) -> bool:
-    """Whether it takes connections now: not while it recovers from the crash of one of its processes."""
+    """Whether the server accepts connections now. It does not while it recovers from a crash."""
     place = f"hostaddr=127.0.0.1 port={port} user=holdfast dbname=holdfast"
     options = "sslmode=disable gssencmode=disable connect_timeout=5"
     return pq.PGconn.ping(f"{place} {options}".encode()) == pq.Ping.OK

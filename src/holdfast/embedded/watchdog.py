@@ -1,7 +1,7 @@
-"""The locks that say who uses the embedded Postgres and whether it lives; and the process that ends it.
+"""The file locks of the embedded Postgres, and the watchdog process that stops the server after its last user.
 
-Runs as a script with the standard library alone, so that it starts fast, stays small and outlives
-every user; it must not import anything of ours.
+The watchdog runs this file as a script and outlives every user. It uses the standard library alone, so that it starts
+fast and stays small: this module must not import anything else of Holdfast.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ POLL_SECONDS = 1.0
 STOP_PATIENCE_SECONDS = 5.0
 LOG_LIMIT_BYTES = 4_000_000
 
-# Locks of a process belong to it alone: a forked child closes its copies at once, or it would keep
-# a server alive, or block everyone, for as long as it lives. The guard keeps forks out of the moment
-# in which a lock is open but not yet noted.
+# A forked child must close its copies of the locks at once. Otherwise it would keep a server alive, or block all
+# others, for as long as it lives. The guard prevents a fork between the opening of a lock and its entry in `_held`.
 _guard = threading.RLock()
 _held: set[int] = set()
 
@@ -39,7 +38,7 @@ os.register_at_fork(before=_guard.acquire, after_in_parent=_guard.release, after
 
 
 def try_lock(path: Path, kind: int = fcntl.LOCK_EX) -> int | None:
-    """Take the lock and return its descriptor; None if someone else has it."""
+    """Take the lock and return its descriptor; None if another process has it."""
     with _guard:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -69,7 +68,7 @@ def is_free(path: Path) -> bool:
 
 
 def wait_for_lock(path: Path, kind: int, timeout_seconds: float) -> int:
-    """Take the lock and return its descriptor; `TimeoutError` if it cannot be had in time."""
+    """Take the lock and return its descriptor; `TimeoutError` if it is not free in time."""
     deadline = time.monotonic() + timeout_seconds
     while (lock := try_lock(path, kind)) is None:
         if time.monotonic() > deadline:
@@ -80,7 +79,7 @@ def wait_for_lock(path: Path, kind: int, timeout_seconds: float) -> int:
 
 @contextlib.contextmanager
 def locked(path: Path, timeout_seconds: float) -> Iterator[None]:
-    """Hold the lock alone; `TimeoutError` if it cannot be had in time."""
+    """Hold the lock exclusively; `TimeoutError` if it is not free in time."""
     lock = wait_for_lock(path, fcntl.LOCK_EX, timeout_seconds)
     try:
         yield
@@ -90,7 +89,7 @@ def locked(path: Path, timeout_seconds: float) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Postmaster:
-    """What Postgres wrote about itself into `postmaster.pid`."""
+    """The content of `postmaster.pid`, which Postgres writes."""
 
     pid: int
     port: int
@@ -98,7 +97,7 @@ class Postmaster:
 
 
 def read_postmaster(data: Path) -> Postmaster | None:
-    """The server that `postmaster.pid` names; None while there is none or it is half written."""
+    """The server in `postmaster.pid`; None if the file does not exist or is incomplete."""
     try:
         lines = (data / "postmaster.pid").read_text().splitlines()
         return Postmaster(int(lines[0]), int(lines[3]), lines[7].strip())
@@ -107,7 +106,7 @@ def read_postmaster(data: Path) -> Postmaster | None:
 
 
 def may_serve(pid: int, data: Path) -> bool:
-    """Whether this process can be the Postgres on `data`: False for the dead, zombies and reused pids."""
+    """Whether this process can be the Postgres on `data`: False for dead processes, zombies and reused pids."""
     if Path("/proc/self").exists():
         try:
             return Path(f"/proc/{pid}/cwd").samefile(data)
@@ -122,9 +121,9 @@ def may_serve(pid: int, data: Path) -> bool:
 
 
 def kill_orphans(home: Path, data: Path) -> None:
-    """End every process of a server whose postmaster is dead.
+    """Kill every process of a server whose postmaster is dead.
 
-    They end by themselves, but for one that waits for a lock that a killed process had: it waits forever.
+    Most end by themselves. But a process that waits for a lock of a killed process waits forever.
     """
     if Path("/proc/self").exists():
         pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
@@ -147,9 +146,9 @@ def _works_in(pid: int, data: Path) -> bool:
 
 
 def stop(home: Path, data: Path, patience_seconds: float) -> bool:
-    """End the server, first gently, in the end by force; False if some process of it still lives.
+    """Stop the server, first gently, at last by force; False if one of its processes is still alive.
 
-    Call it under `home/lock`. Nothing committed is lost whichever signal it takes.
+    The caller must hold `home/lock`. No signal loses committed data.
     """
     for number, seconds in ((signal.SIGINT, patience_seconds), (signal.SIGQUIT, 2), (signal.SIGKILL, 2)):
         deadline = time.monotonic() + seconds
@@ -158,7 +157,7 @@ def stop(home: Path, data: Path, patience_seconds: float) -> bool:
             if is_free(home / "server.lock"):
                 (home / "postgres.json").unlink(missing_ok=True)
                 return True
-            # A server that has just been started has no postmaster.pid yet: look again each time.
+            # A server that has just been started has no postmaster.pid yet, so it is read again each time.
             server = read_postmaster(data)
             if server is not None and server.pid != signalled and may_serve(server.pid, data):
                 with contextlib.suppress(ProcessLookupError):
@@ -171,7 +170,7 @@ def stop(home: Path, data: Path, patience_seconds: float) -> bool:
 
 
 def shorten(log: Path) -> None:
-    """Have a log, and an empty one if it has become long."""
+    """Create the log if it does not exist; empty it if it has become too long."""
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         if os.fstat(file).st_size > LOG_LIMIT_BYTES:
@@ -181,7 +180,7 @@ def shorten(log: Path) -> None:
 
 
 def watch(home: Path, data: Path, own_lock: int) -> None:
-    """Return when the server has ended; end it when its last user is gone without having done so."""
+    """Stop the server when its last user has died without stopping it; return when the server has ended."""
     os.pwrite(own_lock, f"{os.getpid():<10}\n".encode(), 0)
     while True:
         time.sleep(POLL_SECONDS)
@@ -190,12 +189,12 @@ def watch(home: Path, data: Path, own_lock: int) -> None:
             if is_free(home / "users.lock"):
                 stop(home, data, STOP_PATIENCE_SECONDS)
             if is_free(home / "server.lock"):
-                # Given up before `lock` is, so that the next to start a server starts a watchdog too.
+                # Released before `lock` is, so that the next process that starts a server starts a watchdog too.
                 os.close(own_lock)
                 return
 
 
 if __name__ == "__main__":
-    # Without its directory there is nothing to watch: Postgres ends by itself when its files are gone.
+    # Without the directory there is nothing to watch: Postgres ends by itself when its files are deleted.
     with contextlib.suppress(FileNotFoundError):
         watch(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
