@@ -1,4 +1,4 @@
-"""Each duty: damage done by hand in the database is found, told, and repaired by the job's owner."""
+"""Each duty finds damage that a test has done in the database, logs it, and makes the job's owner repair it."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ nodes:
   spread: {type: fan_out, source: "{{ inputs.items }}", task: {handler: hold, params: {item: "{{ item }}"}}, next: end}
   end: {handler: echo}
 """
-LATE = "workflow_id: late\ntimeout_seconds: 3600\nnodes: {a: {handler: nobody_has_it}}"
+LATE = "workflow_id: late\ntimeout_seconds: 3600\nnodes: {a: {handler: unserved}}"
 PATIENT: dict[str, Any] = {"owner_lease_seconds": 600.0}
-"""The services' own janitor rests: what happens here is the doing of the test's."""
+"""With so long a lease the services' own janitor does nothing: only the janitor of the test acts."""
 
 
 class Bench:
-    """A database with an orchestrator, a client, and a janitor that does one pass when it is told to."""
+    """A database with an orchestrator, a client, and a janitor that does one pass on request."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -69,12 +69,12 @@ class Bench:
         await eventually(are_queued)
 
     async def repaired(self, job_id: str) -> dict[str, Any]:
-        """What the owner says that it did."""
+        """The data of the event that the owner writes for its repair."""
 
-        async def told() -> list[dict[str, Any]]:
+        async def repairs() -> list[dict[str, Any]]:
             return await self.events(job_id, "janitor_acted")
 
-        (event,) = await eventually(told)
+        (event,) = await eventually(repairs)
         return dict(event["data"])
 
 
@@ -91,7 +91,7 @@ async def scene(database_url: str) -> AsyncIterator[Bench]:
 
 
 async def finish(scene: Bench, job_id: str, status: str = "completed") -> dict[str, Any]:
-    """A worker comes, and the job ends as if nothing had been; then nothing is left to be found."""
+    """Start a worker and wait for the end of the job; then a pass finds nothing."""
     handlers = registry(hold=lambda item: item)
     async with serving(scene.engine.url, handlers, orchestrate=False, **PATIENT):
         ended = await scene.engine.finished(job_id)
@@ -111,7 +111,7 @@ async def test_a_task_without_a_queue_row_is_queued_again_as_a_new_epoch(scene: 
     await finish(scene, job_id)
 
 
-async def test_lost_items_of_a_fan_out_are_queued_again_and_the_others_stay_as_they_are(scene: Bench) -> None:
+async def test_lost_items_of_a_fan_out_are_queued_again_and_the_others_do_not_change(scene: Bench) -> None:
     job_id = await scene.engine.submit(WIDE, {"items": list(range(20))})
     await scene.queued(job_id, 20)
     await scene.damage("delete from queue where job_id = %s and item in (3, 4, 17)", job_id)
@@ -125,7 +125,7 @@ async def test_lost_items_of_a_fan_out_are_queued_again_and_the_others_stay_as_t
     assert ended["counts"]["completed"] == 21
 
 
-async def test_a_deadline_that_everybody_slept_through_ends_the_job(scene: Bench) -> None:
+async def test_a_missed_deadline_ends_the_job(scene: Bench) -> None:
     job_id = await scene.engine.submit(LATE)
     await scene.queued(job_id, 1)
     await scene.damage("update jobs set deadline_at = now() - interval '5 s' where job_id = %s", job_id)
@@ -136,7 +136,7 @@ async def test_a_deadline_that_everybody_slept_through_ends_the_job(scene: Bench
     assert (ended["status"], ended["error"]["code"]) == ("failed", "JOB_TIMEOUT")
 
 
-async def test_a_node_that_should_have_begun_begins(scene: Bench) -> None:
+async def test_a_node_that_should_have_started_starts(scene: Bench) -> None:
     job_id = await scene.engine.submit(ECHO)
     await scene.queued(job_id, 1)
     await scene.damage(
@@ -154,32 +154,32 @@ async def test_a_node_that_should_have_begun_begins(scene: Bench) -> None:
 
 
 @pytest.mark.parametrize("counter", ["completed", "waiting"])
-async def test_counters_become_what_the_tasks_say(scene: Bench, counter: str) -> None:
+async def test_counters_are_recounted_from_the_tasks(scene: Bench, counter: str) -> None:
     job_id = await scene.engine.submit(WIDE, {"items": [1, 2, 3]})
     await scene.queued(job_id, 3)
     await scene.damage(f"update nodes set {counter}_count = 2 where job_id = %s and node = 'spread'", job_id)
     (found,) = await scene.janitor().run_once()
     assert (found.duty, found.node) == ("counters", "spread")
-    assert found.reason == f"the counters say {counter} 2 and not 0"
+    assert found.reason == f"its counters are wrong: {counter} is 2 instead of 0"
     assert (await scene.repaired(job_id))["recounted"] == ["spread"]
     assert await scene.engine.query(f"select {counter}_count from holdfast.nodes where node = 'spread'") == [(0,)]
     await finish(scene, job_id)
 
 
-async def test_a_job_whose_first_signal_was_lost_begins(database_url: str) -> None:
+async def test_a_job_whose_first_signal_was_lost_starts(database_url: str) -> None:
     async with client_of(database_url) as engine:
         scene = Bench(engine)
         job_id = await engine.submit(ECHO)
         assert await scene.tidy() == []
         await scene.damage("delete from inbox where job_id = %s", job_id)
         assert await scene.tidy() == [("idle_jobs", "recheck")]
-        assert await scene.tidy() == [], "its signal is unread"
+        assert await scene.tidy() == [], "its recheck is still unread"
         async with serving(database_url, **PATIENT):
             assert (await engine.finished(job_id))["status"] == "completed"
         await scene.repaired(job_id)
 
 
-async def test_a_job_that_completed_with_counters_that_its_rows_deny_is_doubted_in_public(scene: Bench) -> None:
+async def test_a_completed_job_with_wrong_counters_gets_an_error_and_a_remedy(scene: Bench) -> None:
     sound, job_id = await scene.engine.submit(ECHO, key="sound"), await scene.engine.submit(WIDE, {"items": [1, 2, 3]})
     for one in (sound, job_id):
         await finish(scene, one)
@@ -188,8 +188,8 @@ async def test_a_job_that_completed_with_counters_that_its_rows_deny_is_doubted_
     await scene.damage("update tasks set status = 'ready', finished_at = null where job_id = %s and item = 1", job_id)
     janitor = scene.janitor()
     assert [(f.duty, f.action, f.job_id) for f in await janitor.run_once()] == [("ended_jobs", "recheck", job_id)]
-    told = await scene.repaired(job_id)
-    assert told["disagreeing"] == ["spread"]
+    event_data = await scene.repaired(job_id)
+    assert event_data["disagreeing"] == ["spread"]
     status = await scene.engine.status(job_id)
     assert (status["status"], status["error"]["code"], status["error"]["node"]) == (
         "completed",
@@ -197,7 +197,7 @@ async def test_a_job_that_completed_with_counters_that_its_rows_deny_is_doubted_
         "spread",
     )
     assert status["outcome"]["recovery"][0]["command"] == f"holdfast rerun {job_id} --from spread --yes"
-    assert await janitor.run_once() == [], "it is said, and not said again"
+    assert await janitor.run_once() == [], "the janitor should report it only once"
     assert (await scene.engine.status(sound))["error"] is None
     await scene.engine.client.recover(job_id, Request(Verb.RERUN, "spread"))
     await scene.queued(job_id, 3)
@@ -210,7 +210,7 @@ STRAY = (
 )
 
 
-async def test_queue_rows_of_a_job_that_is_over_are_withdrawn_by_an_owner(scene: Bench) -> None:
+async def test_an_owner_removes_queue_rows_of_a_finished_job(scene: Bench) -> None:
     job_id = await scene.engine.submit(ECHO)
     before = await finish(scene, job_id)
     await scene.damage(STRAY, job_id)
@@ -222,21 +222,21 @@ async def test_queue_rows_of_a_job_that_is_over_are_withdrawn_by_an_owner(scene:
         return await scene.engine.query("select applied from holdfast.answers") == [(False,)]
 
     await eventually(is_answered)
-    assert await scene.engine.finished(job_id) == before, "a finished job stays as it is"
+    assert await scene.engine.finished(job_id) == before, "a finished job should not change"
     assert await scene.tidy() == []
 
 
-async def test_queue_rows_and_signals_of_jobs_that_do_not_exist_are_deleted_and_told(scene: Bench) -> None:
-    stranger = str(uuid.uuid4())
-    await scene.damage(STRAY, stranger)
-    await scene.damage("insert into inbox (owner, job_id, kind) values (777, %s, 'recheck')", stranger)
+async def test_queue_rows_and_signals_of_jobs_that_do_not_exist_are_deleted_and_logged(scene: Bench) -> None:
+    unknown_job = str(uuid.uuid4())
+    await scene.damage(STRAY, unknown_job)
+    await scene.damage("insert into inbox (owner, job_id, kind) values (777, %s, 'recheck')", unknown_job)
     done = [f for f in await scene.janitor().run_once() if f.duty == "orphans"]
-    told = {(f.action, f.job_id, (f.before or {})["table"], (f.before or {})["job"]) for f in done}
-    assert told == {("delete", stranger, "queue", None), ("delete", stranger, "inbox", None)}
+    deleted = {(f.action, f.job_id, (f.before or {})["table"], (f.before or {})["job"]) for f in done}
+    assert deleted == {("delete", unknown_job, "queue", None), ("delete", unknown_job, "inbox", None)}
     assert await scene.tidy() == []
 
 
-async def test_a_queue_row_whose_lane_does_not_exist_is_queued_again_in_its_own(scene: Bench) -> None:
+async def test_a_queue_row_whose_lane_does_not_exist_is_queued_again_in_the_right_lane(scene: Bench) -> None:
     job_id = await scene.engine.submit(WIDE, {"items": [1, 2, 3]})
     await scene.queued(job_id, 3)
     await scene.damage("update queue set lane_id = 777 where job_id = %s and item = 1", job_id)
@@ -245,7 +245,7 @@ async def test_a_queue_row_whose_lane_does_not_exist_is_queued_again_in_its_own(
     await finish(scene, job_id)
 
 
-async def test_lanes_that_were_deleted_are_made_again(scene: Bench) -> None:
+async def test_deleted_lanes_are_created_again(scene: Bench) -> None:
     job_id = await scene.engine.submit(ECHO)
     await scene.queued(job_id, 1)
     await scene.damage("delete from lanes")
@@ -255,21 +255,21 @@ async def test_lanes_that_were_deleted_are_made_again(scene: Bench) -> None:
     await finish(scene, job_id)
 
 
-async def test_leases_that_ran_out_are_told_by_whoever_ends_them(scene: Bench) -> None:
+async def test_an_orchestrator_that_ends_a_lease_logs_it(scene: Bench) -> None:
     job_id = await scene.engine.submit(ECHO)
     await scene.queued(job_id, 1)
     worker = await scene.engine.store.register_worker("gone", None, ["echo"], 1, 60.0)
     (lease,) = await scene.engine.store.claim(worker, None, ["echo"], 1)
     await scene.damage("update workers set lease_until = now() - interval '1 s'")
 
-    async def told() -> list[Any]:
+    async def actions() -> list[Any]:
         return await scene.engine.query("select duty, action, node, reason from holdfast.janitor_actions")
 
-    async def is_told() -> bool:
-        return bool(await told())
+    async def has_actions() -> bool:
+        return bool(await actions())
 
-    await eventually(is_told)
-    assert await told() == [("expired_leases", "expire", "a", "gone is gone")]
+    await eventually(has_actions)
+    assert await actions() == [("expired_leases", "expire", "a", "gone is gone")]
     assert lease.epoch == 1
     await finish(scene, job_id)
 
@@ -310,11 +310,11 @@ async def test_many_equal_failures_raise_one_alert(scene: Bench, caplog: pytest.
         assert await scene.tidy() == [("repeated_failures", "alert")]
         assert await scene.tidy() == []
     (line,) = [record.getMessage() for record in caplog.records if record.name == "holdfast.janitor"]
-    said = "100 equal failures in one job of echo_test within an hour: HANDLER_ERROR: no route"
-    assert line == f"janitor_alert: repeated_failures: {said} ({job_id})"
+    reason = "100 equal failures in one job of echo_test within an hour: HANDLER_ERROR: no route"
+    assert line == f"janitor_alert: repeated_failures: {reason} ({job_id})"
 
 
-async def test_a_breaker_that_stays_open_is_told_once_an_hour(scene: Bench) -> None:
+async def test_a_breaker_that_stays_open_raises_an_alert_once_an_hour(scene: Bench) -> None:
     behind = "workflow_id: behind\nbreakers: {b: {cooldown_seconds: 60}}\nnodes: {a: {handler: echo, breaker: b}}"
     await scene.queued(await scene.engine.submit(behind), 1)
     opened = "insert into breaker_changes (name, state, reason, changed_at) values ('b', 'open', 'it fell', now() - %s)"
@@ -334,7 +334,7 @@ async def test_a_breaker_that_stays_open_is_told_once_an_hour(scene: Bench) -> N
     assert await scene.tidy() == [("long_open_breakers", "alert")] * 2
 
 
-async def test_a_breaker_that_a_person_holds_open_has_a_day(scene: Bench) -> None:
+async def test_a_breaker_that_a_person_opened_raises_an_alert_after_a_day(scene: Bench) -> None:
     behind = "workflow_id: behind\nbreakers: {b: {cooldown_seconds: 1}}\nnodes: {a: {handler: echo, breaker: b}}"
     await scene.queued(await scene.engine.submit(behind), 1)
     await Client(scene.engine.store, Scope(actor="ann@server")).change_breaker("b", "open")
@@ -342,11 +342,13 @@ async def test_a_breaker_that_a_person_holds_open_has_a_day(scene: Bench) -> Non
     assert await scene.tidy() == []
     await scene.damage("update breakers set changed_at = now() - interval '25 hours'")
     (found,) = await scene.janitor().run_once()
-    assert found.reason == "breaker b is held open by ann@server for 90000 s, one task waits behind it: opened by hand"
+    assert found.reason == (
+        "breaker b, opened by ann@server, has been open for 90000 s, one task waits behind it: opened by hand"
+    )
 
 
-async def test_what_no_signal_repairs_is_told_to_a_person(scene: Bench) -> None:
-    """A row in the middle of a fan-out is gone: nobody knows any more what its item was to do."""
+async def test_a_problem_that_no_recheck_repairs_raises_an_alert(scene: Bench) -> None:
+    """A task row in the middle of a fan-out is missing: the owner cannot know the params of its item."""
     job_id = await scene.engine.submit(WIDE, {"items": [1, 2, 3]})
     await scene.queued(job_id, 3)
     await scene.damage("delete from queue where job_id = %s and item = 1", job_id)
@@ -361,10 +363,10 @@ async def test_what_no_signal_repairs_is_told_to_a_person(scene: Bench) -> None:
     assert await scene.tidy() == [("counters", "alert")]
     assert await scene.tidy() == []
     (alert,) = [a for a in await scene.tidying.actions(10) if a.action == "alert"]
-    assert alert.reason.endswith("; 3 attempts to repair it did not help")
+    assert alert.reason.endswith("; 3 attempts to repair it failed")
 
 
-async def test_ended_processes_and_old_lines_are_forgotten(scene: Bench) -> None:
+async def test_rows_of_ended_processes_and_old_log_lines_are_deleted(scene: Bench) -> None:
     run = str(uuid.uuid4())
     await scene.damage(
         "insert into janitor_actions (run, duty, action, reason, at)"
@@ -392,12 +394,12 @@ async def test_ended_processes_and_old_lines_are_forgotten(scene: Bench) -> None
 OLD = "update jobs set started_at = null, finished_at = now() - interval '31 days' where job_id = %s"
 
 
-async def test_finished_jobs_are_kept_for_as_long_as_the_setting_says(scene: Bench, tmp_path: Path) -> None:
+async def test_finished_jobs_are_kept_for_the_retention_time(scene: Bench, tmp_path: Path) -> None:
     old, young = await scene.engine.submit(ECHO, key="old"), await scene.engine.submit(ECHO, key="young")
     for job_id in (old, young):
         await finish(scene, job_id)
     await scene.damage(OLD, old)
-    assert await scene.tidy() == [], "without the setting they are kept for ever"
+    assert await scene.tidy() == [], "without the setting they should be kept forever"
     janitor = new_janitor(scene.engine.store, Settings(home=tmp_path, retention_days=30))
     (found,) = await janitor.run_once(dry_run=True)
     assert (found.duty, found.action) == ("retention", "delete")
@@ -412,7 +414,7 @@ async def test_finished_jobs_are_kept_for_as_long_as_the_setting_says(scene: Ben
     assert await scene.engine.query("select job_id::text from holdfast.jobs") == [(young,)]
 
 
-async def test_objects_of_pruned_jobs_that_a_killed_process_left_are_removed(scene: Bench, tmp_path: Path) -> None:
+async def test_objects_that_a_killed_prune_left_are_removed(scene: Bench, tmp_path: Path) -> None:
     job_id = await scene.engine.submit(ECHO)
     await finish(scene, job_id)
     await scene.damage(OLD, job_id)
@@ -420,7 +422,7 @@ async def test_objects_of_pruned_jobs_that_a_killed_process_left_are_removed(sce
     await scene.tidying.pruning.prune(0)
     store = PostgresStore(scene.engine.url, payloads=Payloads(Folder(tmp_path)))
     janitor = Janitor(Tidying(store), "by hand", lease_seconds=10.0)
-    assert await janitor.run_once() == [], "whoever pruned may be about to remove them"
+    assert await janitor.run_once() == [], "the process that pruned may be about to remove them"
     await scene.damage("update discarded set discarded_at = now() - interval '11 s'")
     (found,) = await janitor.run_once(dry_run=True)
     assert (found.duty, found.action, found.before) == ("retention", "delete", {"jobs": 1})
@@ -432,7 +434,7 @@ async def test_objects_of_pruned_jobs_that_a_killed_process_left_are_removed(sce
     await store.close()
 
 
-async def test_a_dry_run_says_what_it_would_do_and_does_nothing(scene: Bench) -> None:
+async def test_a_dry_run_returns_the_findings_and_changes_nothing(scene: Bench) -> None:
     job_id = await scene.engine.submit(ECHO)
     await scene.queued(job_id, 1)
     await scene.damage("delete from queue where job_id = %s", job_id)
@@ -462,7 +464,7 @@ async def test_five_janitors_at_once_act_as_one_invariant_16(database_url: str) 
     assert (ended["status"], ended["counts"]["completed"]) == ("completed", 6)
 
 
-async def test_one_leads_and_another_takes_over_from_a_leader_that_vanished(database_url: str) -> None:
+async def test_one_janitor_leads_and_another_takes_over_when_its_lease_expires(database_url: str) -> None:
     async with client_of(database_url) as engine:
         tidying = Tidying(engine.store)
         assert await tidying.lead("first", 60.0)
@@ -478,7 +480,7 @@ async def test_one_leads_and_another_takes_over_from_a_leader_that_vanished(data
         assert await tidying.lead("first", 60.0)
 
 
-async def test_the_services_bring_a_janitor_that_repairs_by_itself(database_url: str) -> None:
+async def test_the_services_run_a_janitor_that_repairs_by_itself(database_url: str) -> None:
     async with client_of(database_url) as engine, serving(database_url, work=False, **SHORT_LEASES):
         scene = Bench(engine)
         job_id = await engine.submit(ECHO)

@@ -1,4 +1,4 @@
-"""The janitor beside live work: it acts on nothing in a healthy run, and under kills nothing is doubled or lost."""
+"""The janitor beside live work: it does nothing to healthy jobs, and under kills no task is doubled or lost."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ITEMS, JOBS = 40, 4
 
 
 async def tidy_without_end(engine: Engine, found: Counter[str]) -> None:
-    """Pass after pass, as fast as they go."""
+    """Do pass after pass, as fast as possible."""
     janitor = Janitor(Tidying(engine.store), "restless", lease_seconds=10.0)
     while True:
         for finding in await janitor.run_once():
@@ -51,7 +51,7 @@ def shaky(tried: Counter[int]) -> object:
     return run
 
 
-async def all_over(engine: Engine, jobs: list[str]) -> None:
+async def all_completed(engine: Engine, jobs: list[str]) -> None:
     for job_id in jobs:
         ended = await engine.finished(job_id, 120.0)
         assert (ended["status"], ended["counts"]["completed"]) == ("completed", ITEMS + 2), ended["error"]
@@ -59,20 +59,20 @@ async def all_over(engine: Engine, jobs: list[str]) -> None:
         assert (await engine.outputs(job_id))["gather"] == {"total": ITEMS, "count": ITEMS}
 
 
-async def test_in_a_healthy_run_it_acts_on_nothing_invariant_16(database_url: str) -> None:
+async def test_the_janitor_does_nothing_to_healthy_jobs_invariant_16(database_url: str) -> None:
     found: Counter[str] = Counter()
     handlers = registry(shaky=shaky(Counter()))  # type: ignore[arg-type]
     async with client_of(database_url) as engine, client_of(database_url) as other, serving(database_url, handlers):
         tidying = asyncio.create_task(tidy_without_end(other, found))
         jobs = [await engine.submit(BUSY, {"items": list(range(ITEMS))}, key=str(n)) for n in range(JOBS)]
-        await all_over(engine, jobs)
+        await all_completed(engine, jobs)
         tidying.cancel()
     assert found.pop("passes") > 5
     assert found == {}
 
 
-async def test_under_kills_nothing_is_doubled_and_nothing_lost_invariant_16(database_url: str) -> None:
-    """Services come and are cut off in the middle, again and again, while passes never end."""
+async def test_under_kills_no_task_is_doubled_or_lost_invariant_16(database_url: str) -> None:
+    """Services start and lose their connections, again and again, while the janitor does pass after pass."""
     found: Counter[str] = Counter()
     tried: Counter[int] = Counter()
     handlers = registry(shaky=shaky(tried))  # type: ignore[arg-type]
@@ -82,17 +82,17 @@ async def test_under_kills_nothing_is_doubled_and_nothing_lost_invariant_16(data
         for lives in range(3):
             async with serving(database_url, handlers, concurrency=2, **SHORT_LEASES):
 
-                async def has_gone_on(least: int = 20 * (lives + 1)) -> bool:
+                async def has_progressed(least: int = 20 * (lives + 1)) -> bool:
                     return tried.total() >= least
 
-                await eventually(has_gone_on)
+                await eventually(has_progressed)
                 await engine.query(
                     "select pg_terminate_backend(pid) from pg_stat_activity"
                     " where datname = current_database() and application_name ~ 'worker|orchestrator'"
                 )
                 await engine.query("update holdfast.workers set lease_until = now() - interval '1 s'")
         async with serving(database_url, handlers, **SHORT_LEASES):
-            await all_over(engine, jobs)
+            await all_completed(engine, jobs)
         tidying.cancel()
         rows = await engine.query("select count(*), count(distinct (job_id, node, item)) from holdfast.tasks")
         acted = await engine.query("select count(*) from holdfast.events where event = 'janitor_acted'")

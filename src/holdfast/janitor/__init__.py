@@ -1,1 +1,1 @@
-"""The janitor: looks for what is not as it should be, and makes the owners look. One duty per file."""
+"""The janitor: looks for inconsistencies and makes the owners of jobs repair them. One duty per file."""

@@ -1,4 +1,4 @@
-"""Nodes whose counters are not what their tasks say."""
+"""Nodes whose counters differ from the rows of their tasks."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ class Counters(JobDuty):
 
 
 def wrong_counters(counters: dict[str, int], tasks: dict[str, int]) -> str:
-    wrong = [f"{name} {said} and not {tasks[name]}" for name, said in counters.items() if said != tasks[name]]
-    return f"the counters say {', '.join(wrong)}"
+    wrong = [f"{name} is {count} instead of {tasks[name]}" for name, count in counters.items() if count != tasks[name]]
+    return f"its counters are wrong: {', '.join(wrong)}"

@@ -1,4 +1,4 @@
-"""Deadlines of jobs that have long passed, and on which nobody acted."""
+"""Jobs whose deadline passed long ago, and whose owner did not act on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a duty is: a look that finds what is wrong, and an act that has it repaired. Knows no SQL and no service."""
+"""The base of a duty: `look` finds problems, `act` has them repaired. Knows no SQL and no service."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from holdfast.store.tidying import Fact, Finding, Tidying
 
 ALERT, DELETE, EXPIRE, RECHECK = "alert", "delete", "expire", "recheck"
 TRIES = 3
-"""How often an hour an owner is made to look at the same thing before a person is called."""
+"""How many rechecks of the same problem within an hour precede an alert."""
 
 
 class Duty:
-    """A duty of the whole installation. `every_seconds` says how long it may rest between two looks."""
+    """A duty for the whole installation. `every_seconds` is the shortest time between two looks."""
 
     name: ClassVar[str]
     every_seconds: ClassVar[float] = 0.0
 
     def __init__(self, patience_seconds: float) -> None:
         self.patience_seconds = patience_seconds
-        """How long a thing may be late before it counts as forgotten: one lease."""
+        """How late something may be before the janitor acts: one lease."""
 
     async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
         raise NotImplementedError
 
-    async def act(self, tidying: Tidying, run: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
-        """Do something about these findings; returns what was done."""
+    async def act(self, tidying: Tidying, pass_id: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
+        """Act on these findings; returns the actions."""
         raise NotImplementedError
 
     def found(self, action: str, fact: Fact, reason: str) -> Finding:
@@ -35,18 +35,16 @@ class Duty:
 
 
 class JobDuty(Duty):
-    """A duty that looks at some open jobs, and repairs by making their owners look."""
+    """A duty for open jobs, some at a time. It repairs by making the owners recheck their jobs."""
 
-    async def act(self, tidying: Tidying, run: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
-        return await make_owners_look(tidying, run, findings)
+    async def act(self, tidying: Tidying, pass_id: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
+        return await make_owners_look(tidying, pass_id, findings)
 
 
-async def make_owners_look(tidying: Tidying, run: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
-    """A signal to each owner; what several signals did not repair needs a person."""
+async def make_owners_look(tidying: Tidying, pass_id: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
+    """Send a recheck to each owner. A problem that several rechecks did not repair becomes an alert."""
     tried = await tidying.tried(f.job_id for f in findings if f.job_id is not None)
     hopeless = [f for f in findings if tried.get((f.duty, f.job_id or "", f.node), 0) >= TRIES]
-    sent = await tidying.recheck(run, [f for f in findings if f not in hopeless])
-    alerts = [
-        f._replace(action=ALERT, reason=f"{f.reason}; {TRIES} attempts to repair it did not help") for f in hopeless
-    ]
-    return [*sent, *await tidying.alert(run, alerts)]
+    sent = await tidying.recheck(pass_id, [f for f in findings if f not in hopeless])
+    alerts = [f._replace(action=ALERT, reason=f"{f.reason}; {TRIES} attempts to repair it failed") for f in hopeless]
+    return [*sent, *await tidying.alert(pass_id, alerts)]

@@ -1,4 +1,4 @@
-"""Jobs that completed with counters that are not what their tasks say: their result may be wrong. A person is told."""
+"""Completed jobs whose counters differ from their tasks, so that their result may be wrong. Their owner says so."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.store.tidying import Finding, Tidying
 
 JOBS = 2_000
 TASKS = 100_000
-"""How much of what completed one look reads: the next goes on where it ended."""
+"""How many completed jobs and tasks one look reads. The next look continues where this one ended."""
 
 
 class EndedJobs(Duty):
@@ -24,7 +24,7 @@ class EndedJobs(Duty):
         self._after = (datetime(1970, 1, 1, tzinfo=UTC), FIRST_JOB)
 
     async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
-        """Each job once, or until its owner has said that it is in doubt."""
+        """Check each job once. A wrong job is found again until its owner has marked it as doubtful."""
         ended = await tidying.completed(self._after, JOBS, TASKS, self.patience_seconds)
         facts = await tidying.look("find_wrong_counters", [job_id for job_id, _ in ended]) if ended else []
         wrong = {fact.job_id for fact in facts}
@@ -32,7 +32,7 @@ class EndedJobs(Duty):
             if job_id in wrong:
                 break
             self._after = (finished_at, job_id)
-        return [self.found(RECHECK, fact, f"it completed, and {wrong_counters(**fact.seen)}") for fact in facts]
+        return [self.found(RECHECK, fact, f"it completed, but {wrong_counters(**fact.seen)}") for fact in facts]
 
-    async def act(self, tidying: Tidying, run: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
-        return await make_owners_look(tidying, run, findings)
+    async def act(self, tidying: Tidying, pass_id: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
+        return await make_owners_look(tidying, pass_id, findings)

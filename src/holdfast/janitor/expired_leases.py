@@ -1,4 +1,4 @@
-"""Leases that ran out: their tasks go back to the owners. Every orchestrator does this each second, by itself."""
+"""Expired leases: their tasks go back to the owners. Every orchestrator also does this itself, each second."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class ExpiredLeases(Duty):
     async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
         return [self.found(EXPIRE, fact, _reason(fact)) for fact in await tidying.look("find_expired_leases")]
 
-    async def act(self, tidying: Tidying, run: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
-        """The statement that ends the leases writes the lines; if another was quicker, it has done the same."""
+    async def act(self, tidying: Tidying, pass_id: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
+        """End the leases. The same statement writes the log; if another process was faster, it has done both."""
         return list(findings) if await tidying.expire() else []
 
 

@@ -1,4 +1,4 @@
-"""Open jobs in which nothing can happen any more: nothing queued, unread or owed, and no deadline to wake them."""
+"""Open jobs that nothing will ever continue: no queued task, no unread signal, no pending work and no deadline."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ class IdleJobs(JobDuty):
 
     async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
         facts = await tidying.look("find_idle_jobs", jobs)
-        reason = "nothing is queued, unread or owed, and no deadline will wake it"
+        reason = "it has no queued task, no unread signal, no pending work and no deadline"
         return [self.found(RECHECK, fact, f"it is {fact.seen['status']}, but {reason}") for fact in facts]

@@ -1,4 +1,4 @@
-"""Breakers that do not close again: a dependency that does not recover, or a person who forgot. A person is told."""
+"""Breakers that stay open: the dependency does not recover, or a person has forgotten to close it. Raises an alert."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class LongOpenBreakers(Duty):
         facts = await tidying.look("find_long_open_breakers", cooldowns=COOLDOWNS, held_seconds=HELD_SECONDS)
         return [self.found(ALERT, fact, _reason(**fact.seen)) for fact in facts]
 
-    async def act(self, tidying: Tidying, run: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
-        return await tidying.alert(run, findings)
+    async def act(self, tidying: Tidying, pass_id: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
+        return await tidying.alert(pass_id, findings)
 
 
 def _reason(breaker: str, held_by: str | None, open_seconds: float, reason: str | None, waiting: int) -> str:
-    opened = f"is held open by {held_by}" if held_by is not None else "has not closed"
+    opened = f", opened by {held_by}," if held_by is not None else ""
     behind = "one task waits" if waiting == 1 else f"{waiting} tasks wait"
     why = f": {reason}" if reason else ""
-    return f"breaker {breaker} {opened} for {open_seconds:.0f} s, {behind} behind it{why}"
+    return f"breaker {breaker}{opened} has been open for {open_seconds:.0f} s, {behind} behind it{why}"

@@ -1,4 +1,4 @@
-"""Queue rows of jobs that are over, which an owner withdraws, and rows of jobs or lanes that do not exist."""
+"""Queue rows and signals of finished jobs, which an owner removes, and rows of jobs or lanes that do not exist."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Orphans(Duty):
         facts += await tidying.look("find_laneless_queue")
         return [self.found(RECHECK if fact.seen["job"] else DELETE, fact, _reason(fact)) for fact in facts]
 
-    async def act(self, tidying: Tidying, run: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
-        done = await make_owners_look(tidying, run, [f for f in findings if f.action == RECHECK])
+    async def act(self, tidying: Tidying, pass_id: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
+        done = await make_owners_look(tidying, pass_id, [f for f in findings if f.action == RECHECK])
         if any(f.action == DELETE for f in findings):
-            done += await tidying.delete("delete_orphaned_queue", run, self.name)
-            done += await tidying.delete("delete_orphaned_inbox", run, self.name)
-            done += await tidying.delete("delete_laneless_queue", run, self.name)
+            done += await tidying.delete("delete_orphaned_queue", pass_id, self.name)
+            done += await tidying.delete("delete_orphaned_inbox", pass_id, self.name)
+            done += await tidying.delete("delete_laneless_queue", pass_id, self.name)
         return done
 
 

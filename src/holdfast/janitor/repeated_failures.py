@@ -1,4 +1,4 @@
-"""Many equal failures in one workflow within an hour: something that no retry will repair. A person is told."""
+"""Many equal failures in one workflow within an hour, which no retry will repair. Raises an alert."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class RepeatedFailures(Duty):
         facts = await tidying.look("find_repeated_failures", failures=FAILURES)
         return [self.found(ALERT, fact, _reason(**fact.seen)) for fact in facts]
 
-    async def act(self, tidying: Tidying, run: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
-        return await tidying.alert(run, findings)
+    async def act(self, tidying: Tidying, pass_id: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
+        return await tidying.alert(pass_id, findings)
 
 
 def _reason(workflow_id: str, fingerprint: str, failures: int, jobs: int, code: str, message: str) -> str:
-    of = "one job" if jobs == 1 else f"{jobs} jobs"
-    return f"{failures} equal failures in {of} of {workflow_id} within an hour: {code}: {message}"
+    affected = "one job" if jobs == 1 else f"{jobs} jobs"
+    return f"{failures} equal failures in {affected} of {workflow_id} within an hour: {code}: {message}"

@@ -1,4 +1,4 @@
-"""What ended long ago: processes, answers, the janitor's own lines, and, where that is asked for, finished jobs."""
+"""Old rows: of ended processes, of answers, of the janitor's log, and, if the setting asks for it, of finished jobs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.store.pruning import Pruned
 from holdfast.store.tidying import Finding, Tidying
 
 LOOK_JOBS = 10_000
-"""How many jobs a look counts at most: it must be over within the lease, also at the first time."""
+"""The most jobs that a look counts: even the first look must end within the lease."""
 DAY_SECONDS = 86_400.0
 OBJECTS = "objects of jobs that were deleted"
 
@@ -24,37 +24,37 @@ class Retention(Duty):
     every_seconds = 60.0
 
     def __init__(self, patience_seconds: float, retention_days: float | None = None) -> None:
-        """Without `retention_days` finished jobs are kept for ever."""
+        """Without `retention_days` finished jobs are kept forever."""
         super().__init__(patience_seconds)
         self._days = retention_days
 
     async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
         facts = await tidying.look("find_forgotten")
-        found = [self.found(DELETE, fact, "rows that ended long ago") for fact in facts]
+        findings = [self.found(DELETE, fact, "rows that ended long ago") for fact in facts]
         if self._days is not None:
             prunable = await tidying.pruning.find(self._days * DAY_SECONDS, most=LOOK_JOBS)
             if prunable:
-                found.append(Finding(self.name, DELETE, self._reason, before=summary(prunable)))
+                findings.append(Finding(self.name, DELETE, self._reason, before=summary(prunable)))
         leftovers = await tidying.pruning.leftovers(self.patience_seconds)
         if leftovers:
-            found.append(Finding(self.name, DELETE, OBJECTS, before={"jobs": leftovers}))
-        return found
+            findings.append(Finding(self.name, DELETE, OBJECTS, before={"jobs": leftovers}))
+        return findings
 
-    async def act(self, tidying: Tidying, run: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
-        """Half a lease is enough for one pass: the other duties wait, and so does the lease of the leader."""
-        done = await tidying.delete("forget", run, self.name)
+    async def act(self, tidying: Tidying, pass_id: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
+        """Delete for at most half a lease: the other duties wait, and the leader must renew its lease."""
+        done = await tidying.delete("forget", pass_id, self.name)
         finished = await tidying.pruning.finish_leftovers(self.patience_seconds)
         if finished:
-            done += await self._tell(tidying, run, OBJECTS, {"jobs": finished})
+            done += await self._record(tidying, pass_id, OBJECTS, {"jobs": finished})
         if self._days is not None:
             pruned = await tidying.pruning.prune(self._days * DAY_SECONDS, within_seconds=self.patience_seconds / 2)
             if pruned:
-                done += await self._tell(tidying, run, self._reason, summary(pruned))
+                done += await self._record(tidying, pass_id, self._reason, summary(pruned))
         return done
 
-    async def _tell(self, tidying: Tidying, run: uuid.UUID, reason: str, before: dict[str, Any]) -> list[Finding]:
+    async def _record(self, tidying: Tidying, pass_id: uuid.UUID, reason: str, before: dict[str, Any]) -> list[Finding]:
         return await tidying.delete(
-            "write_deletion", run, self.name, reason=reason, before=orjson.dumps(before).decode()
+            "write_deletion", pass_id, self.name, reason=reason, before=orjson.dumps(before).decode()
         )
 
     @property
@@ -63,14 +63,14 @@ class Retention(Duty):
 
 
 def summary(pruned: Sequence[Pruned]) -> dict[str, Any]:
-    """How much, since when, and how many jobs of each workflow, by their status."""
+    """The totals, the oldest job, and the number of jobs by workflow and status."""
     workflows: dict[str, dict[str, int]] = {}
-    for one in pruned:
-        workflows.setdefault(one.workflow_id, {})[one.status] = one.jobs
+    for group in pruned:
+        workflows.setdefault(group.workflow_id, {})[group.status] = group.jobs
     return {
-        "jobs": sum(one.jobs for one in pruned),
-        "tasks": sum(one.tasks for one in pruned),
-        "bytes": sum(one.bytes for one in pruned),
-        "oldest": moment(min(one.oldest for one in pruned)),
+        "jobs": sum(group.jobs for group in pruned),
+        "tasks": sum(group.tasks for group in pruned),
+        "bytes": sum(group.bytes for group in pruned),
+        "oldest": moment(min(group.oldest for group in pruned)),
         "workflows": workflows,
     }

@@ -1,6 +1,6 @@
-"""The janitor as a service: one leader at a time looks at the installation, again and again, and acts on what it finds.
+"""The janitor as a service: one leader at a time checks the installation, pass after pass, and acts on its findings.
 
-Any number of candidates run; whoever holds the lease leads. Two who act at once do no harm: every act is guarded.
+Any number of janitors run; the one with the lease leads. Two leaders at once do no harm: every action is guarded.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from holdfast.janitor.long_open_breakers import LongOpenBreakers
 from holdfast.janitor.orphans import Orphans
 from holdfast.janitor.repeated_failures import RepeatedFailures
 from holdfast.janitor.retention import Retention
-from holdfast.janitor.stages import Stages
 from holdfast.janitor.stuck_tasks import StuckTasks
+from holdfast.janitor.unstarted_nodes import UnstartedNodes
 from holdfast.store.pruning import FIRST_JOB
 from holdfast.store.tidying import Finding, Tidying
 
@@ -36,7 +36,7 @@ DUTIES: tuple[type[Duty], ...] = (
     ExpiredLeases,
     StuckTasks,
     Deadlines,
-    Stages,
+    UnstartedNodes,
     Counters,
     IdleJobs,
     EndedJobs,
@@ -46,11 +46,11 @@ DUTIES: tuple[type[Duty], ...] = (
 )
 PATROL_JOBS = 2_000
 PATROL_TASKS = 100_000
-"""How much of the open jobs one pass looks at: the next pass goes on where it ended."""
+"""How many open jobs and tasks one pass checks. The next pass continues where this one ended."""
 
 
 class Janitor:
-    """Runs until told to stop. A pass every half lease finds what is wrong within two."""
+    """Runs until `stop` is set, with a pass every half lease. So it finds a problem within two leases."""
 
     def __init__(
         self, tidying: Tidying, name: str, *, lease_seconds: float, retention_days: float | None = None
@@ -76,7 +76,7 @@ class Janitor:
                     await self._tidying.resign(self._holder)
 
     async def _lead(self) -> None:
-        """One pass, if we lead. Whatever goes wrong in it, the next one comes."""
+        """Do one pass if this janitor leads. An error in it does not stop the next pass."""
         try:
             self.leads = await self._tidying.lead(self._holder, self._lease_seconds)
             if self.leads:
@@ -84,42 +84,47 @@ class Janitor:
         except Unreachable as reason:
             logger.warning("janitor_retreats: %s", reason)
         except Exception:
-            logger.exception("janitor_failed: the next pass comes in %g s", self._lease_seconds / 2)
+            logger.exception("janitor_failed: the next pass begins in %g s", self._lease_seconds / 2)
 
     async def run_once(self, *, everything: bool = True, dry_run: bool = False) -> list[Finding]:
-        """Look at everything, or at the next part of the open jobs, and act; returns what was done, or would be."""
-        run, now = uuid.uuid4(), time.monotonic()
+        """Do one pass over everything, or over the next part of the open jobs; returns the actions.
+
+        With `dry_run` it does nothing and returns the findings.
+        """
+        pass_id, now = uuid.uuid4(), time.monotonic()
         due = [duty for duty in self._duties if everything or self._due.get(duty.name, 0.0) <= now]
         self._due |= {duty.name: now + duty.every_seconds for duty in due}
         done: list[Finding] = []
         for duty in due:
             if not isinstance(duty, JobDuty):
-                done += await self._perform(duty, run, (), dry_run=dry_run)
+                done += await self._perform(duty, pass_id, (), dry_run=dry_run)
         after = FIRST_JOB if everything else self._after
         while jobs := await self._tidying.patrol(after, PATROL_JOBS, PATROL_TASKS):
             for duty in due:
                 if isinstance(duty, JobDuty):
-                    done += await self._perform(duty, run, jobs, dry_run=dry_run)
+                    done += await self._perform(duty, pass_id, jobs, dry_run=dry_run)
             after = jobs[-1]
             if not everything:
                 break
         self._after = after if jobs else FIRST_JOB
         return done
 
-    async def _perform(self, duty: Duty, run: uuid.UUID, jobs: Sequence[str], *, dry_run: bool) -> list[Finding]:
-        """A duty that meets what another session keeps locked is done by the next pass; the others are done now."""
+    async def _perform(self, duty: Duty, pass_id: uuid.UUID, jobs: Sequence[str], *, dry_run: bool) -> list[Finding]:
+        """Perform a duty. If another connection has locked its rows, leave it to the next pass."""
         try:
-            return await self._look_and_act(duty, run, jobs, dry_run=dry_run)
+            return await self._look_and_act(duty, pass_id, jobs, dry_run=dry_run)
         except Locked as reason:
             logger.warning("janitor_waits: %s: %s", duty.name, reason)
             return []
 
-    async def _look_and_act(self, duty: Duty, run: uuid.UUID, jobs: Sequence[str], *, dry_run: bool) -> list[Finding]:
+    async def _look_and_act(
+        self, duty: Duty, pass_id: uuid.UUID, jobs: Sequence[str], *, dry_run: bool
+    ) -> list[Finding]:
         findings = await duty.look(self._tidying, jobs)
         await failpoint.hit("janitor.found")
         if dry_run or not findings:
             return findings
-        done = await duty.act(self._tidying, run, findings)
+        done = await duty.act(self._tidying, pass_id, findings)
         for finding in done:
             if finding.action == ALERT:
                 raise_alert(finding)

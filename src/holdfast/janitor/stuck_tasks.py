@@ -1,4 +1,4 @@
-"""Tasks that were queued and have not ended, but that are in no queue and that no report speaks of."""
+"""Unfinished tasks that were queued, but are no longer in the queue and have no unread report."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ class StuckTasks(JobDuty):
 
 def _reason(tasks: int) -> str:
     if tasks == 1:
-        return "a task is neither in the queue nor told of by a report"
-    return f"{tasks} tasks are neither in the queue nor told of by a report"
+        return "a task is not in the queue and has no unread report"
+    return f"{tasks} tasks are not in the queue and have no unread report"

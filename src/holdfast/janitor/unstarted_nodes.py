@@ -1,4 +1,4 @@
-"""Nodes that have not begun although everything that they wait for has ended."""
+"""Nodes that have not started although every node that they wait for has ended."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from holdfast.janitor.duty import RECHECK, JobDuty
 from holdfast.store.tidying import Fact, Finding, Tidying
 
 
-class Stages(JobDuty):
+class UnstartedNodes(JobDuty):
     name = "stages"
+    """Programs read this name in the janitor's log, so it keeps its old spelling."""
 
     async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
         findings = []
@@ -19,6 +20,6 @@ class Stages(JobDuty):
                 sources = graph.sources[node]
                 if node not in statuses and all(statuses.get(source) in TERMINAL for source in sources):
                     seen = {source: statuses[source] for source in sources}
-                    reason = f"{node} has not begun although all that it waits for has ended"
+                    reason = f"{node} has not started although every node that it waits for has ended"
                     findings.append(self.found(RECHECK, Fact(job_id, node, None, {"sources": seen}), reason))
         return findings
