@@ -1,7 +1,7 @@
-"""Every fault at every point, on real processes: `python -m tests.chaos [--only NAME] [--runs N]`.
+"""Injects every fault at every point into real processes: `python -m tests.chaos [--only NAME] [--runs N]`.
 
-Recovery is counted from the fault (from its end, where nothing can work while it lasts) to the completion of the first
-task that it affected: one that was leased when a worker was struck, otherwise any task.
+The recovery time begins with the fault, or with its end if nothing can work while it lasts. It ends when the first
+affected task completes: one that was leased when a worker was struck, otherwise any task.
 """
 
 from __future__ import annotations
@@ -26,24 +26,28 @@ _ROW = "{:<58} {:>4} {:>8} {:>8} {:>5} {:>8} {:>6} {:>9}"
 
 
 def main() -> int:
-    given = _arguments()
-    chosen = [fault for fault in FAULTS if given.only is None or given.only in fault.name]
+    arguments = _arguments()
+    chosen = [fault for fault in FAULTS if arguments.only is None or arguments.only in fault.name]
     if not chosen:
-        print("No fault has that in its name. There are:", *sorted({f.name for f in FAULTS}), sep="\n  ")
+        print(
+            f"No fault has '{arguments.only}' in its name. The faults are:",
+            *sorted({f.name for f in FAULTS}),
+            sep="\n  ",
+        )
         return 2
-    print(f"{len(chosen)} faults, {given.runs} of each, leases of {LEASE_SECONDS:g} s")
+    print(f"{len(chosen)} faults, each {arguments.runs} times, with leases of {LEASE_SECONDS:g} s")
     print(_ROW.format("fault", "runs", "p50 s", "max s", "lost", "doubled", "stuck", "rejected"))
     with (
         tempfile.TemporaryDirectory(prefix="holdfast-chaos-", ignore_cleanup_errors=True) as scratch,
         ExitStack() as servers,
     ):
-        return _run(chosen, given.runs, Path(scratch), servers)
+        return _run(chosen, arguments.runs, Path(scratch), servers)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--only", metavar="NAME", help="only faults with this in their name")
-    parser.add_argument("--runs", type=int, default=1, metavar="N", help="how often each (default 1)")
+    parser.add_argument("--runs", type=int, default=1, metavar="N", help="how often to inject each fault (default 1)")
     return parser.parse_args()
 
 
@@ -51,7 +55,7 @@ def _run(chosen: Sequence[Fault], runs: int, scratch: Path, servers: ExitStack) 
     server = servers.enter_context(Server(scratch / "home"))
     started = time.monotonic()
     outcome = asyncio.run(run_case("nothing", calm, server, scratch / "calm"))
-    bad = _show("nothing (a calm run)", [outcome])
+    bad = _show("no fault", [outcome])
     small: Server | None = None
     by_kind: defaultdict[str, list[Outcome]] = defaultdict(list)
     for fault in chosen:
@@ -70,12 +74,10 @@ def _run(chosen: Sequence[Fault], runs: int, scratch: Path, servers: ExitStack) 
                 outcomes.append(asyncio.run(run_case(fault.name, fault.strike, used, place, number)))
         bad += _show(fault.name, outcomes)
         by_kind[fault.kind] += outcomes
-    print("\nTogether, by kind")
+    print("\nSummary by kind")
     for kind, of_kind in by_kind.items():
         _print_row(kind, of_kind)
-    print(
-        f"{'Everything came through' if not bad else f'{bad} things went wrong'} in {time.monotonic() - started:.0f} s."
-    )
+    print(f"{'No errors' if not bad else f'{bad} errors'} in {time.monotonic() - started:.0f} s.")
     return 1 if bad else 0
 
 
@@ -92,7 +94,7 @@ def _show(name: str, outcomes: Sequence[Outcome]) -> int:
 def _print_row(name: str, outcomes: Sequence[Outcome]) -> int:
     seconds = [o.recovery_seconds for o in outcomes if o.recovery_seconds is not None]
     verdicts = [o.verdict for o in outcomes]
-    counts = [sum(len(found) for found in _each(verdicts, what)) for what in ("lost", "doubled", "stuck")]
+    counts = [sum(len(lines) for lines in _each(verdicts, what)) for what in ("lost", "doubled", "stuck")]
     p50, longest = (f"{statistics.median(seconds):.1f}", f"{max(seconds):.1f}") if seconds else ("-", "-")
     rejected = sum(verdict.rejected for verdict in verdicts)
     print(_ROW.format(name, len(outcomes), p50, longest, *counts, rejected), flush=True)

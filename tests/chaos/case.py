@@ -1,4 +1,4 @@
-"""One case: a database and a workload, something that breaks, and the wait until all is done."""
+"""One case: a database, a workload, a fault, and the wait until all jobs have ended."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ where t.status = 'completed' and t.finished_at > to_timestamp(%(at)s)
 
 @dataclass
 class Outcome:
-    """What a case came to. No recovery: nothing was completed after the fault, because nothing was left to do."""
+    """The result of a case. `recovery_seconds` is None if no task was completed after the fault."""
 
     fault: str
     verdict: Verdict
@@ -44,7 +44,7 @@ class Outcome:
 
 
 class Case:
-    """What a fault works with."""
+    """Everything that a fault needs: the server, the database, the processes and the jobs."""
 
     def __init__(self, server: Server, url: str, scratch: Path, number: int = 0) -> None:
         self.server = server
@@ -57,13 +57,13 @@ class Case:
         self._affected: list[tuple[Any, ...]] = []
 
     async def submit(self, jobs: Sequence[NewJob] | None = None) -> None:
-        """Submit, again and again if the answer is lost: the key makes that one job."""
+        """Submit, and repeat it if the answer is lost: the key prevents a second job."""
         wanted = list(jobs) if jobs is not None else workload.jobs()
         self.jobs += wanted
         await self._send(wanted)
 
     async def submit_again(self) -> None:
-        """What its clients do after a failover: they cannot know which of their jobs survived."""
+        """Submit all jobs again, as clients do after a failover: they cannot know which of their jobs survived."""
         await self._send(self.jobs)
 
     async def _send(self, wanted: Sequence[NewJob]) -> None:
@@ -81,7 +81,7 @@ class Case:
             await store.close()
 
     async def query(self, statement: str, **parameters: Any) -> list[tuple[Any, ...]]:
-        """Rows, as soon as Postgres gives them."""
+        """The rows of a query; repeats it until Postgres answers."""
 
         async def rows() -> list[tuple[Any, ...]] | None:
             with suppress(psycopg.OperationalError):
@@ -96,37 +96,37 @@ class Case:
             return cursor.fetchall() if cursor.description else []
 
     async def until_rows(self, what: str, statement: str) -> None:
-        """Until the statement finds something."""
+        """Wait until the statement returns rows."""
 
-        async def found() -> bool:
+        async def has_rows() -> bool:
             return bool(await self.query(statement))
 
-        await until(what, found)
+        await until(what, has_rows)
 
     async def until_work_is_leased(self) -> None:
         await self.until_rows("leased work", "select 1 from queue where state = 'leased'")
 
     async def until_declared_dead(self, process: Process) -> None:
-        """Until all leases of that process are ended."""
+        """Wait until all leases of this process have ended."""
         mine = f"from {process.service}s where split_part(split_part(name, ':', 2), '/', 1) = '{process.popen.pid}'"
         await self.until_rows(
             f"the end of {process.popen.pid}", f"select 1 where (select bool_and(ended_at is not null) {mine})"
         )
 
     def broken(self, at: float | None = None) -> None:
-        """The fault is there, or over: from here on the recovery is measured."""
+        """Start to measure the recovery: the fault has just struck, or has just ended."""
         self._broken_at = at or time.time()
 
     async def note_leases(self) -> None:
-        """The tasks that are leased now are those that the fault affects; without a call: all that are open."""
+        """Record the tasks that are leased now as affected by the fault. Without a call, all open tasks count."""
         self._affected = await self.query(_LEASED)
 
     def note(self, job_id: str, node: str, item: int) -> None:
-        """This one task is what the fault affects."""
+        """Record that the fault affects this one task."""
         self._affected = [(job_id, node, item)]
 
     async def all_done(self) -> None:
-        """Until every job is terminal, with a supervisor that starts again what has died."""
+        """Wait until every job has ended; restart processes that have died, as a supervisor does."""
 
         async def done() -> bool:
             self.fleet.replace_the_dead()
@@ -153,22 +153,22 @@ class Case:
 async def run_case(
     name: str, fault: Callable[[Case], Awaitable[None]], server: Server, scratch: Path, number: int = 0
 ) -> Outcome:
-    """Let it break, wait until all is done, and judge."""
+    """Inject the fault, wait until all jobs have ended, and judge the result."""
     scratch.mkdir(parents=True)
     url = server.new_database()
     case = Case(server, url, scratch, number)
-    hindered: list[str] = []
+    delays: list[str] = []
     try:
         try:
             await fault(case)
         except OutOfTime as reason:
-            hindered.append(str(reason))
+            delays.append(str(reason))
         await case.all_done()
         recovery = await case.recovery_seconds()
     finally:
         complaints = case.fleet.complaints()
         case.fleet.end()
     verdict = judge(url, case.jobs, scratch / "effects", server.lost)
-    verdict.stuck += hindered
+    verdict.stuck += delays
     server.drop_database(url)
     return Outcome(name, verdict, recovery, complaints)

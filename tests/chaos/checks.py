@@ -1,4 +1,4 @@
-"""Afterwards: what was lost, doubled, stuck or refused, from the rows and from the lines that the handlers left."""
+"""Judges the end of a case: what was lost, doubled, stuck or rejected, from the rows and from the handlers' lines."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tests.simulation.database import Database
 Key = tuple[str, str, int]
 Spell = tuple[float, float]
 CLAIM_SECONDS = 1.0
-"""So long after its claim a task begins at the latest."""
+"""The longest time between the claim of a task and its start."""
 LATE_SECONDS = 0.1
-"""By how much the clocks of a handler and of the database may seem to differ on one machine."""
+"""The largest apparent difference between the clocks of a handler and of the database on one machine."""
 
 
 @dataclass
 class Verdict:
-    """One line for each thing that is wrong; and what was rightly refused."""
+    """One line for each error; and the number of reports that were rightly rejected."""
 
     lost: list[str] = field(default_factory=list)
     doubled: list[str] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Verdict:
 
 
 def judge(url: str, jobs: Sequence[NewJob], effects: Path, lost: Sequence[Spell] = ()) -> Verdict:
-    """Compare what is there with what the jobs must have come to. `lost` is when there were commits that are gone."""
+    """Compare the rows with the expected results. `lost` lists the periods whose commits the database has lost."""
     verdict = Verdict()
     with psycopg.connect(url, autocommit=True, options="-c search_path=holdfast -c timezone=UTC") as connection:
         database, ended = _read(connection), _ended_leases(connection)
@@ -69,10 +69,11 @@ def judge(url: str, jobs: Sequence[NewJob], effects: Path, lost: Sequence[Spell]
 
 
 def _judge_job(verdict: Verdict, database: Database, job_id: str, job: NewJob, executed: Counter[Key]) -> None:
-    row, wanted = database.jobs[job_id], expected(job)
+    row, expectation = database.jobs[job_id], expected(job)
     name = f"{job.workflow_id} {job_id}"
-    if row["status"] != wanted.status or (wanted.result is not None and row["result"] != wanted.result):
-        verdict.lost.append(f"{name} is {row['status']} with {row['result']}, not {wanted} ({row['error']})")
+    has_result = expectation.result is None or row["result"] == expectation.result
+    if row["status"] != expectation.status or not has_result:
+        verdict.lost.append(f"{name} is {row['status']} with {row['result']}, not {expectation} ({row['error']})")
     for (node, item), task in database.tasks[job_id].items():
         if task["status"] == "completed" and not executed[(job_id, node, item)]:
             verdict.lost.append(f"{name}/{node}/{item} completed and was never executed")
@@ -87,7 +88,7 @@ def _judge_job(verdict: Verdict, database: Database, job_id: str, job: NewJob, e
 
 
 def _ended_leases(connection: psycopg.Connection[Any]) -> dict[tuple[str, str, int, int], float]:
-    """When the owners noted that leases were over, by task and attempt."""
+    """When the owners recorded the end of leases, by task and attempt."""
     rows = connection.execute(
         "select job_id::text, node, coalesce(item, -1), attempt, extract(epoch from at)::float8 from events"
         " where event = 'worker_lost'"
@@ -96,7 +97,7 @@ def _ended_leases(connection: psycopg.Connection[Any]) -> dict[tuple[str, str, i
 
 
 def _began_late(effects: Path, ended: dict[tuple[str, str, int, int], float]) -> list[str]:
-    """Invariant 3: attempts whose handler began although their lease was over."""
+    """Invariant 3: attempts whose handler started although their lease had ended."""
     return [
         f"{line['job']}/{line['node']}/{line['item']} began {line['at'] - over:.1f} s after its lease had ended"
         for line in _lines(effects)
@@ -110,9 +111,9 @@ def _lines(effects: Path) -> list[dict[str, Any]]:
 
 
 def _executions(effects: Path, verdict: Verdict, lost: Sequence[Spell]) -> Counter[Key]:
-    """How often each task was executed. Once more is allowed only under a new epoch: its former lease was lost.
+    """How often each task was executed. A second execution is allowed only in a new epoch, after a lost lease.
 
-    An execution whose claim is among the commits that the database has lost does not count, if there is another one.
+    If the database has lost the commit of a claim, its execution does not count when there is another one.
     """
     lines = _lines(effects)
     began: defaultdict[tuple[str, str, int, int], list[float]] = defaultdict(list)
@@ -129,7 +130,7 @@ def _executions(effects: Path, verdict: Verdict, lost: Sequence[Spell]) -> Count
 
 
 def _read(connection: psycopg.Connection[Any]) -> Database:
-    """The tables as the simulator's checkers know them."""
+    """The tables in the form that the simulator's checkers use."""
     database = Database()
     cursor = connection.cursor(row_factory=dict_row)
 

@@ -1,4 +1,4 @@
-"""Every fault, by name. To add one: write a coroutine that starts processes, submits, breaks, repairs; then list it."""
+"""Every fault, by name. A new one is a coroutine that starts processes, submits, breaks and repairs; list it below."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ SMALL_DISK = "160m"
 _COMPLETED = "select 1 where (select count(*) from tasks where status = 'completed') >="
 LOST_TASKS = 30
 LOAD_COPIES = 25
-"""So much of everything that the work outlasts the fault."""
+"""Copies of every workflow, enough that the work outlasts the fault."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A kind of fault and one place or way in which it strikes."""
+    """A kind of fault, and one place or way of injecting it."""
 
     kind: str
     where: str
@@ -50,8 +50,8 @@ class Fault:
 
 
 def service_of(point: str) -> str:
-    stage = point.partition(".")[0]
-    return WORKER if stage in ("claim", "run", "renew", "report", "checkpoint") else ORCHESTRATOR
+    step = point.partition(".")[0]
+    return WORKER if step in ("claim", "run", "renew", "report", "checkpoint") else ORCHESTRATOR
 
 
 async def calm(case: Case) -> None:
@@ -64,8 +64,8 @@ async def calm(case: Case) -> None:
 
 
 async def _reaches(case: Case, point: str, action: str) -> Process:
-    """The only process of its kind comes to the point, with work in its hands: enough to last until a renewal."""
-    # Nobody speaks to the database while a handler runs: an error there is the handler's own.
+    """Start the only process of its kind, and wait until it reaches the point while it has work."""
+    # No process uses the database while a handler runs, so an error there is a failure of the handler.
     workflows = workload.RETRYING if point.startswith("run") and action == "error" else workload.MIXED
     await case.submit(workload.jobs(workflows, copies=10 if point.startswith("renew") else 2))
     service = service_of(point)
@@ -91,7 +91,7 @@ async def kill_at(point: str, case: Case) -> None:
 
 
 async def stop_at(point: str, case: Case) -> None:
-    """Stopped until it was declared dead; then it goes on as if nothing had happened."""
+    """Stop a process until it is declared dead; then let it continue as if nothing had happened."""
     victim = await _reaches(case, point, "stop")
     if victim.service == WORKER:
         await case.note_leases()
@@ -101,12 +101,12 @@ async def stop_at(point: str, case: Case) -> None:
 
 
 async def error_at(point: str, case: Case) -> None:
-    """It loses its database for a moment, and lives on."""
+    """A process loses its database for a moment, and survives."""
     case.fleet.kept.append(await _reaches(case, point, "error"))
 
 
 async def submit_at(point: str, action: str, case: Case) -> None:
-    """Whoever submits is struck, and submits again under the same key."""
+    """A submission is struck, and repeated with the same key."""
     await case.fleet.up(ORCHESTRATOR, WORKER)
     (job,) = workload.jobs([workload.CHAIN], copies=1)
     case.jobs.append(job)
@@ -116,7 +116,7 @@ async def submit_at(point: str, action: str, case: Case) -> None:
 
 
 async def prune_at(point: str, action: str, case: Case) -> None:
-    """Whoever prunes is struck; the next one leaves neither rows nor objects, and the same jobs can be run anew."""
+    """A prune is struck; the next one leaves neither rows nor objects, and the same jobs can be submitted again."""
     await case.fleet.up(ORCHESTRATOR, WORKER)
     await case.submit()
     await case.all_done()
@@ -128,7 +128,7 @@ async def prune_at(point: str, action: str, case: Case) -> None:
 
 
 async def _strike_twice(case: Case, point: str, action: str, *words: str) -> None:
-    """A command is struck, and given again by somebody who has heard nothing."""
+    """Strike a command, and repeat it, like a person who got no answer."""
     command = [HOLDFAST, *words]
     environment = {**os.environ, **SETTINGS, "HOLDFAST_DATABASE_URL": case.url}
     environment["HOLDFAST_HOME"] = str(case.scratch / "home")
@@ -152,7 +152,7 @@ async def _strike_twice(case: Case, point: str, action: str, *words: str) -> Non
 
 
 async def die_of_a_job(case: Case) -> None:
-    """Every orchestrator dies when it advances one job. The others go on, and a person can cancel that one."""
+    """Every orchestrator dies when it advances one job. The other jobs continue, and a person can cancel that one."""
     await case.submit()
     (deadly,) = workload.jobs([workload.DEADLY], copies=1)
     store = PostgresStore(case.url, "holdfast chaos")
@@ -162,11 +162,11 @@ async def die_of_a_job(case: Case) -> None:
         case.fleet.kept.append(case.fleet.start(ORCHESTRATOR, HOLDFAST_FAILPOINT="decide.job:kill~deadly"))
         case.broken()
 
-        async def is_left_alone() -> bool:
+        async def is_set_aside() -> bool:
             case.fleet.replace_the_dead()
             return bool(await case.query("select 1 from jobs where reason like '%%died%%'"))
 
-        await until("the job is left alone", is_left_alone, seconds=60)
+        await until("the job is set aside", is_set_aside, seconds=60)
         await until("the others", partial(_have_ended, case), seconds=60)
         await store.send(deadly.job_id, "cancel", "somebody", "it kills orchestrators")
         await case.all_done()
@@ -184,7 +184,7 @@ async def _have_ended(case: Case) -> bool:
 
 
 async def _behind(case: Case, service: str, proxy: Proxy) -> Process:
-    """The only process of its kind, with the proxy between it and Postgres, in the middle of its work."""
+    """Start the only process of its kind behind the proxy, and wait until it works."""
     await case.submit()
     url = case.url.replace(f":{case.server.port}/", f":{proxy.port}/")
     victim = case.fleet.start(service, url)
@@ -208,7 +208,7 @@ async def cut(service: str, case: Case) -> None:
 
 
 async def cut_at_commit(direction: Direction, case: Case) -> None:
-    """Right inside COMMIT: before Postgres hears it, or when it has done it and says so."""
+    """Cut a connection inside COMMIT: before Postgres gets it, or before the client gets the answer."""
     async with Proxy(case.server.port) as proxy:
         proxy.cut_at_commit(direction)
         case.fleet.kept.append(
@@ -226,7 +226,7 @@ async def cut_at_commit(direction: Direction, case: Case) -> None:
 
 
 async def stall(service: str, case: Case) -> None:
-    """Nothing passes either way for longer than the lease; then all of it arrives at once."""
+    """No byte passes in either direction for longer than the lease; then all of them arrive at once."""
     async with Proxy(case.server.port) as proxy:
         victim = await _behind(case, service, proxy)
         proxy.hold(*BOTH)
@@ -239,7 +239,7 @@ async def stall(service: str, case: Case) -> None:
 
 
 async def swallow(service: str, direction: Direction, case: Case) -> None:
-    """One direction goes nowhere; others take the work. Healed, the victim must find its way back by itself."""
+    """Bytes in one direction are lost, and other processes do the work. Afterwards the victim must recover."""
     async with Proxy(case.server.port) as proxy:
         victim = await _behind(case, service, proxy)
         proxy.swallow(direction)
@@ -259,7 +259,7 @@ async def swallow(service: str, direction: Direction, case: Case) -> None:
 
 
 async def restart_postgres(case: Case) -> None:
-    """`pg_ctl -m immediate`, under load."""
+    """Restart Postgres as `pg_ctl -m immediate` does, under load."""
     await case.fleet.up(ORCHESTRATOR, WORKER)
     await case.submit(workload.jobs(copies=LOAD_COPIES))
     await case.until_work_is_leased()
@@ -268,7 +268,10 @@ async def restart_postgres(case: Case) -> None:
 
 
 async def turn_read_only(case: Case) -> None:
-    """Postgres takes no writes until all leases are over, as before a promotion. No process ends. Measured after it."""
+    """Postgres refuses writes until all leases have expired, as before a promotion. No process ends.
+
+    The recovery is measured from the end of the fault.
+    """
     started = await case.fleet.up(ORCHESTRATOR, WORKER)
     await case.submit(workload.jobs(copies=LOAD_COPIES))
     await case.until_work_is_leased()
@@ -283,7 +286,7 @@ async def turn_read_only(case: Case) -> None:
 
 
 async def kill_backends(case: Case) -> None:
-    """Every connection of ours, one after the other, as an administrator might."""
+    """Terminate every connection of ours, one after the other, as an administrator might."""
     await case.fleet.up(ORCHESTRATOR, WORKER)
     await case.submit(workload.jobs(copies=4))
     await case.until_work_is_leased()
@@ -294,17 +297,20 @@ async def kill_backends(case: Case) -> None:
 
 
 async def exhaust_connections(case: Case) -> None:
-    """Idle clients take every slot, ours included, until all leases are over. Measured from their release."""
+    """Idle clients use up all connections, ours included, until all leases have expired.
+
+    The recovery is measured from the release of the connections.
+    """
     await case.fleet.up(ORCHESTRATOR, WORKER)
     await case.submit(workload.jobs(copies=LOAD_COPIES))
     await case.until_work_is_leased()
     with ExitStack() as idle:
-        await asyncio.to_thread(_take_every_slot, case, idle)
+        await asyncio.to_thread(_use_all_connections, case, idle)
         await asyncio.sleep(LEASE_SECONDS)
     case.broken()
 
 
-def _take_every_slot(case: Case, idle: ExitStack) -> None:
+def _use_all_connections(case: Case, idle: ExitStack) -> None:
     terminator = idle.enter_context(psycopg.connect(case.url, autocommit=True))
     for _ in range(3):
         terminator.execute(
@@ -316,7 +322,7 @@ def _take_every_slot(case: Case, idle: ExitStack) -> None:
 
 
 async def fill_the_disk(case: Case) -> None:
-    """Nothing can be written until somebody makes room; Postgres may die of it. Measured from then on."""
+    """The disk is full until somebody makes room; Postgres may die. The recovery is measured from then on."""
     await case.fleet.up(ORCHESTRATOR, WORKER)
     await case.submit(workload.jobs(copies=LOAD_COPIES))
     await case.until_work_is_leased()
@@ -331,14 +337,14 @@ async def fill_the_disk(case: Case) -> None:
 
 
 def _use_up_the_log(url: str) -> None:
-    """Postgres has room in the log files that it made before; write until it wants another one and dies of it."""
+    """Postgres has room in its existing WAL files; write until it needs another one and dies."""
     with suppress(psycopg.OperationalError), psycopg.connect(url, autocommit=True) as connection:
         while True:
             connection.execute("select pg_logical_emit_message(false, 'ballast', repeat('x', 1000000))")
 
 
 async def fail_over(case: Case) -> None:
-    """The server dies, and a standby takes its place that lacks the last commits. Every process lives on."""
+    """The server dies, and a standby that lacks the last commits replaces it. Every process survives."""
     server = _replicated(case)
     await asyncio.to_thread(server.add_standby)
     await _work_slowly(case)
@@ -347,7 +353,7 @@ async def fail_over(case: Case) -> None:
 
 
 async def restore(case: Case) -> None:
-    """A copy takes the place of the database. Every process lives on."""
+    """A copy replaces the database. Every process survives."""
     server = _replicated(case)
     await _work_slowly(case)
     copy = await asyncio.to_thread(server.copy)
@@ -360,7 +366,7 @@ def _replicated(case: Case) -> ReplicatedServer:
 
 
 async def _work_slowly(case: Case) -> None:
-    """So that a copy can be made, and something can happen after it, before all is done."""
+    """Start slow work, so that there is time for a copy, and for changes after it, before all jobs have ended."""
     await case.fleet.up(ORCHESTRATOR, WORKER, WORKER, CHAOS_WORK_SECONDS="0.25")
     await case.submit(workload.jobs(copies=LOAD_COPIES // 2))
     await case.until_rows("completed work", f"{_COMPLETED} 10")
@@ -380,14 +386,14 @@ async def _lose_what_comes_now(case: Case, lose: Callable[[], None]) -> None:
 
 
 async def hold_the_interpreter(case: Case) -> None:
-    """A handler that lets no other thread run for longer than the lease."""
+    """A handler keeps all other threads from running for longer than the lease."""
     await case.fleet.up(ORCHESTRATOR, WORKER, HOLDFAST_LOST_LIMIT="1")
     case.broken()
     await case.submit(workload.jobs([workload.GIL], copies=1))
 
 
 async def terminate(case: Case) -> None:
-    """SIGTERM, and a task that does not listen: it goes back when the grace is over."""
+    """SIGTERM to a worker whose task ignores it: the task goes back to the queue after the grace period."""
     _, worker = await case.fleet.up(ORCHESTRATOR, WORKER)
     await case.submit(workload.jobs([workload.STUBBORN], copies=1))
     await case.until_work_is_leased()
@@ -400,7 +406,7 @@ async def terminate(case: Case) -> None:
 
 
 async def crash(handler: str, case: Case) -> None:
-    """A handler's own process dies: alone, without its worker, without a retry, and nothing of it is left."""
+    """A handler's own process dies. Its worker survives, no retry is used, and no process is left."""
     _, worker = await case.fleet.up(ORCHESTRATOR, WORKER)
     await case.submit([*workload.jobs([workload.CRASH.format(handler=handler)], copies=1), *workload.jobs()])
     first = await until("the handler has begun", partial(_first_execution, case, "crash"))
@@ -418,7 +424,7 @@ async def crash(handler: str, case: Case) -> None:
 
 
 async def _first_execution(case: Case, node: str) -> dict[str, Any]:
-    """What a task of that node has written about its first execution, as soon as there is one."""
+    """The line of the first execution of a task of this node; empty if there is none yet."""
     effects = case.scratch / "effects"
     lines = [json.loads(line) for line in effects.read_text().splitlines()] if effects.exists() else []
     return next((line for line in lines if line["node"] == node), {})
@@ -435,12 +441,12 @@ BY_COMMAND = {
     if point.startswith(prefix)
 }
 STRUCK_ELSEWHERE = ("probe.", "breaker.")
-"""Points that the workload does not come by: tests/test_dependencies.py and tests/cli/test_breakers.py do."""
+"""Points that this workload does not reach. tests/test_dependencies.py and tests/cli/test_breakers.py strike them."""
 AT_POINTS = [point for point in POINTS if point not in BY_COMMAND and not point.startswith(STRUCK_ELSEWHERE)]
 FAULTS = [
     *(Fault("kill", f"at {point}", partial(kill_at, point)) for point in AT_POINTS),
     *(Fault("kill", f"at {point}", partial(strike, point, "kill")) for point, strike in BY_COMMAND.items()),
-    Fault("kill", "whoever advances a job", die_of_a_job),
+    Fault("kill", "every orchestrator that advances a job", die_of_a_job),
     *(Fault("stop", f"at {point}", partial(stop_at, point)) for point in AT_POINTS),
     *(Fault("stop", f"at {point}", partial(strike, point, "stop")) for point, strike in BY_COMMAND.items()),
     *(Fault("lose the database", f"at {point}", partial(error_at, point)) for point in AT_POINTS),
@@ -449,7 +455,7 @@ FAULTS = [
         for point, strike in BY_COMMAND.items()
     ),
     *(Fault("cut the network", f"of the {s}", partial(cut, s)) for s in OTHER),
-    Fault("cut a commit", "before Postgres hears it", partial(cut_at_commit, "to_server")),
+    Fault("cut a commit", "before Postgres gets it", partial(cut_at_commit, "to_server")),
     Fault("cut a commit", "before its answer", partial(cut_at_commit, "to_client")),
     *(Fault("stall the network", f"of the {s} past the lease", partial(stall, s)) for s in OTHER),
     *(
@@ -468,14 +474,14 @@ FAULTS = [
     Fault("crash a handler", "by a segfault", partial(crash, "chaos_segfault")),
     Fault("crash a handler", "by too much memory", partial(crash, "chaos_hoard")),
     Fault("crash a handler", "by signal 9", partial(crash, "chaos_victim")),
-    Fault("crash a handler", "with children of its own", partial(crash, "chaos_parent")),
-    Fault("terminate", "a worker whose task does not listen", terminate),
+    Fault("crash a handler", "with child processes", partial(crash, "chaos_parent")),
+    Fault("terminate", "a worker whose task ignores it", terminate),
 ]
 
 
 @contextmanager
 def small_disk(directory: Path) -> Iterator[Server]:
-    """A Postgres whose files are on a small disk of their own; needs the right to mount one."""
+    """A Postgres with its files on a small separate disk; needs the right to mount one."""
     directory.mkdir(parents=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK}", "holdfast-chaos", directory], check=True)
     try:

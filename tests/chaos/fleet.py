@@ -1,4 +1,4 @@
-"""Real processes on a real Postgres, and what can be done to them."""
+"""Real processes on a real Postgres, which a fault test can start, stop and kill."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ SETTINGS = {
 
 
 class OutOfTime(Exception):
-    """Something that had to come did not come."""
+    """A condition did not become true in time."""
 
 
 async def until(what: str, look: Callable[[], Awaitable[Answer]], seconds: float = 30.0) -> Answer:
-    """The first true answer, asked again and again."""
+    """Call `look` until its answer is true, and return the answer."""
     deadline = time.monotonic() + seconds
     while not (answer := await look()):
         if time.monotonic() > deadline:
@@ -57,7 +57,7 @@ async def until(what: str, look: Callable[[], Awaitable[Answer]], seconds: float
 
 
 class Server:
-    """An embedded Postgres of our own, which may be broken at will."""
+    """A separate embedded Postgres that a fault may break."""
 
     def __init__(self, home: Path, *, durable: bool = True) -> None:
         self.home = home.resolve()
@@ -65,7 +65,7 @@ class Server:
         self._uses = ExitStack()
         self.url = ""
         self.lost: list[tuple[float, float]] = []
-        """From when to when there were commits that are gone, by the clock of this machine."""
+        """The periods whose commits are lost, by the clock of this machine."""
 
     def __enter__(self) -> Self:
         self.start()
@@ -85,13 +85,13 @@ class Server:
         return port_of(self.url)
 
     def start(self) -> None:
-        """Have it run, on the port that it had; the first use started it, later ones start it again."""
+        """Start the server, or start it again on the same port."""
         url = self._uses.enter_context(use_embedded(self.home))
-        assert self.url in ("", url), "Postgres came back elsewhere"
+        assert self.url in ("", url), "Postgres has another port after its restart"
         self.url = url
 
     def stop_at_once(self) -> None:
-        """What `pg_ctl stop -m immediate` does: no farewell, no last checkpoint."""
+        """Stop like `pg_ctl stop -m immediate`: without a last checkpoint."""
         postmaster = watchdog.read_postmaster(place_of_data(self.home))
         assert postmaster is not None
         with suppress(ProcessLookupError):
@@ -174,7 +174,7 @@ class Process:
 
 
 class Fleet:
-    """The processes of one case. `keep` starts again whatever ends, as a supervisor does."""
+    """The processes of one case. `replace_the_dead` restarts those in `kept` that have ended, as a supervisor does."""
 
     def __init__(self, url: str, scratch: Path) -> None:
         self.url = url
@@ -188,7 +188,7 @@ class Fleet:
         return process
 
     async def up(self, *services: str, **environment: str) -> list[Process]:
-        """Processes that are started again when they end."""
+        """Start processes that `replace_the_dead` restarts when they end."""
         started = [self.start(service, **environment) for service in services]
         self.kept += started
         await asyncio.gather(*(process.ready() for process in started))
@@ -207,5 +207,5 @@ class Fleet:
                 process.kill()
 
     def complaints(self) -> str:
-        """The end of every log, for whoever must find out."""
+        """The last lines of every log, to diagnose a failure."""
         return "\n".join(f"--- {p.log.name} ({p.popen.poll()})\n{p.log.read_text()[-1500:]}" for p in self.processes)

@@ -1,8 +1,8 @@
 """`python -m tests.chaos.flooding [--items N] [--every SECONDS]`: the flood pipeline while its processes are killed.
 
-A calm run first, then the same with a worker, an orchestrator and a process in which the other worker has a handler run
-killed every few seconds: the files must have the same hashes, and nothing that was finished is made again.
-HOLDFAST_HOME says where; source data that lies there is used.
+Runs one job without faults, then the same job while it kills a worker, an orchestrator and a handler's process of the
+other worker every few seconds. The files must have the same hashes, and no finished task may run again. All files are
+below HOLDFAST_HOME; existing source data is used.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WORKER = ("worker", "--handlers", "holdfast.apps.flood", "--concurrency", "2")
 
 
 class Fleet:
-    """Two orchestrators and two workers; whoever is killed is started again."""
+    """Two orchestrators and two workers; a killed process is started again."""
 
     def __init__(self) -> None:
         self.roles = [("orchestrator",), ("orchestrator",), WORKER, WORKER]
@@ -57,16 +57,16 @@ class Fleet:
         )
 
     def kill(self, place: int) -> None:
-        """The process and everything that it has started, at once."""
+        """Kill a process and all its children, and start it again."""
         os.killpg(self.processes[place].pid, signal.SIGKILL)
         self.processes[place].wait()
         self.kills[self.roles[place][0]] += 1
         self.processes[place] = self._start(self.roles[place])
 
     def kill_handler(self, place: int) -> None:
-        """One of the processes that a worker's nursery has forked, whatever it does just now."""
+        """One of the processes that a worker's fork server has forked, whatever it does just now."""
         worker = psutil.Process(self.processes[place].pid)
-        forked = [process for nursery in worker.children() for process in nursery.children()]
+        forked = [process for fork_server in worker.children() for process in fork_server.children()]
         if forked:
             forked[0].kill()
             self.kills["handler"] += 1
@@ -85,14 +85,14 @@ def answer(*words: str) -> Any:
 
 
 def run(storage: Path, stacks: str, every_seconds: float | None) -> dict[str, Any]:
-    """One job to its end; gives back what became of it, with the hash of every file."""
+    """Run one job to its end; returns its result, with the hash of every file."""
     shutil.rmtree(storage / stacks, ignore_errors=True)
     fleet = Fleet()
     began = time.monotonic()
     try:
-        given = {"region": REGION, "stacks": stacks, "pictures": f"{stacks}-pictures"}
-        inputs = [f"--input={name}={value}" for name, value in given.items()]
-        job_id = answer("submit", str(WORKFLOW), *inputs, "--key", str(uuid.uuid4()))["job_id"]
+        inputs = {"region": REGION, "stacks": stacks, "pictures": f"{stacks}-pictures"}
+        options = [f"--input={name}={value}" for name, value in inputs.items()]
+        job_id = answer("submit", str(WORKFLOW), *options, "--key", str(uuid.uuid4()))["job_id"]
         places = itertools.cycle([(0, 2, 3), (1, 3, 2)])
         next_kill = began + (every_seconds or float("inf"))
         watching = subprocess.Popen([HOLDFAST, "watch", job_id, "--json"], stdout=subprocess.DEVNULL)
@@ -127,24 +127,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.flooding")
     parser.add_argument("--items", type=int, default=240)
     parser.add_argument("--every", type=float, default=10.0, metavar="SECONDS")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     storage = Path(os.environ.get("HOLDFAST_HOME", ".holdfast")).absolute() / "storage"
     manifest = storage / "bronze/flood" / REGION / "manifest.json"
-    if not manifest.exists() or len(json.loads(manifest.read_text())["groups"]) != given.items:
+    if not manifest.exists() or len(json.loads(manifest.read_text())["groups"]) != arguments.items:
         shutil.rmtree(manifest.parent, ignore_errors=True)
-        generate(REGION, given.items, storage / "bronze/flood", SEED, return_periods=RETURN_PERIODS)
+        generate(REGION, arguments.items, storage / "bronze/flood", SEED, return_periods=RETURN_PERIODS)
     subprocess.run([HOLDFAST, "migrate"], check=True, stdout=subprocess.DEVNULL)
     calm = run(storage, "silver/calm", None)
-    killed = run(storage, "silver/killed", given.every)
-    for name, found in (("calm", calm), ("killed", killed)):
-        print(name, {key: value for key, value in found.items() if key != "files"}, len(found["files"]), "files")
+    killed = run(storage, "silver/killed", arguments.every)
+    for name, result in (("calm", calm), ("killed", killed)):
+        print(name, {key: value for key, value in result.items() if key != "files"}, len(result["files"]), "files")
     is_well = (
         calm["status"] == killed["status"] == "completed"
         and calm["files"] == killed["files"]
-        and len(killed["files"]) == given.items
+        and len(killed["files"]) == arguments.items
         and killed["completed_twice"] == killed["drafts_left"] == 0
     )
-    print("the same files by hash, nothing finished twice" if is_well else "NOT THE SAME")
+    print("All files are equal; no task completed twice." if is_well else "ERROR: the results differ.")
     return 0 if is_well else 1
 
 

@@ -1,4 +1,4 @@
-"""What the workers of a fault test run: short pieces of work that leave a line for each execution."""
+"""The handlers of the fault tests: short tasks that write a line for each execution."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ HOLD_SECONDS = "CHAOS_HOLD_SECONDS"
 WORK_SECONDS = float(os.environ.get("CHAOS_WORK_SECONDS", "0.03"))
 
 
-def _leave_a_line(ctx: Any, **more: Any) -> None:
-    """One write to a file that all workers append to: lines of several processes do not mix."""
+def _write_line(ctx: Any, **more: Any) -> None:
+    """Append a line to a file that all workers share. One write, so that lines of several processes do not mix."""
     lease = ctx._attempt.lease
     task = {"job": ctx.job_id, "node": ctx.node, "item": lease.item, "epoch": lease.epoch, "attempt": lease.attempt}
     line = task | {"pid": os.getpid(), "at": time.time()} | more
@@ -32,29 +32,29 @@ def _leave_a_line(ctx: Any, **more: Any) -> None:
 
 @handler("chaos_step")
 def step(number: int, *, ctx: Context) -> int:
-    _leave_a_line(ctx)
+    _write_line(ctx)
     time.sleep(WORK_SECONDS)
     return number + 1
 
 
 @handler("chaos_item")
 async def item(number: int, *, ctx: AsyncContext) -> int:
-    _leave_a_line(ctx)
+    _write_line(ctx)
     await asyncio.sleep(WORK_SECONDS)
     return number * number
 
 
 @handler("chaos_large")
 def large(text: str, *, ctx: Context) -> dict[str, Any]:
-    _leave_a_line(ctx)
+    _write_line(ctx)
     time.sleep(WORK_SECONDS)
     return {"text": text * 10, "length": 10 * len(text)}
 
 
 @handler("chaos_flaky")
 def flaky(number: int, *, ctx: Context) -> int:
-    """Fails at its first attempt, whatever became of it."""
-    _leave_a_line(ctx)
+    """Fails at attempt 1, even if that attempt was lost before."""
+    _write_line(ctx)
     if ctx.attempt == 1:
         raise Transient("the first attempt always fails")
     return number
@@ -62,14 +62,14 @@ def flaky(number: int, *, ctx: Context) -> int:
 
 @handler("chaos_broken")
 def broken(*, ctx: Context) -> None:
-    _leave_a_line(ctx)
+    _write_line(ctx)
     raise Permanent("this never works")
 
 
 @handler("chaos_saver")
 def saver(steps: int, *, ctx: Context) -> list[int]:
-    """Saves what it has after each step; the next attempt goes on from there."""
-    _leave_a_line(ctx)
+    """Saves a checkpoint after each step; the next attempt continues from there."""
+    _write_line(ctx)
     done: list[int] = ctx.resume_point[1] if ctx.resume_point is not None else []
     while len(done) < steps:
         time.sleep(WORK_SECONDS)
@@ -80,16 +80,16 @@ def saver(steps: int, *, ctx: Context) -> list[int]:
 
 @handler("chaos_gil")
 def gil(*, ctx: Context) -> str:
-    """A C function that keeps the interpreter to itself: no other thread of the process gets a turn."""
-    _leave_a_line(ctx)
+    """Calls a C function that keeps the interpreter's lock: no other thread of the process can run."""
+    _write_line(ctx)
     ctypes.PyDLL(None).usleep(int(float(os.environ[HOLD_SECONDS]) * 1e6))
     return "held"
 
 
 @handler("chaos_stubborn")
 def stubborn(*, ctx: Context) -> str:
-    """Its first attempt does not listen to anybody; the next one is reasonable."""
-    _leave_a_line(ctx)
+    """Its first attempt ignores every request to stop; the next one ends normally."""
+    _write_line(ctx)
     if ctx.attempt == 1:
         while True:
             time.sleep(3600)
@@ -98,7 +98,7 @@ def stubborn(*, ctx: Context) -> str:
 
 @handler("chaos_segfault", isolation="process", environment=(EFFECTS,))
 def segfault(*, ctx: Context) -> str:
-    _leave_a_line(ctx)
+    _write_line(ctx)
     if ctx.attempt == 1:
         ctypes.string_at(0)
     return "done"
@@ -106,8 +106,8 @@ def segfault(*, ctx: Context) -> str:
 
 @handler("chaos_hoard", isolation="process", environment=(EFFECTS,), memory_mb=150)
 def hoard(*, ctx: Context) -> str:
-    """Its first attempt takes more memory than it may have, and would keep it."""
-    _leave_a_line(ctx)
+    """Its first attempt uses more memory than its limit, and would keep it."""
+    _write_line(ctx)
     if ctx.attempt == 1:
         hoarded = [bytearray(os.urandom(1024)) * 1024 for _ in range(250)]
         _hang(hoarded)
@@ -117,7 +117,7 @@ def hoard(*, ctx: Context) -> str:
 @handler("chaos_victim", isolation="process", environment=(EFFECTS,))
 def victim(*, ctx: Context) -> str:
     """Its first attempt waits to be killed."""
-    _leave_a_line(ctx)
+    _write_line(ctx)
     if ctx.attempt == 1:
         _hang()
     return "done"
@@ -125,14 +125,14 @@ def victim(*, ctx: Context) -> str:
 
 @handler("chaos_parent", isolation="process", environment=(EFFECTS,))
 def parent(*, ctx: Context) -> str:
-    """Its first attempt has children, one of them in a session of its own, and waits to be killed."""
+    """Its first attempt starts two processes, one of them in a separate session, and waits to be killed."""
     if ctx.attempt == 1:
-        # Where the kernel does not say whose orphans they are, a session of its own is a way out.
+        # Only on Linux can a process in a separate session be traced to its parent and killed.
         apart = sys.platform == "linux"
         children = [subprocess.Popen(["sleep", "600"], start_new_session=own and apart).pid for own in (False, True)]
-        _leave_a_line(ctx, children=children)
+        _write_line(ctx, children=children)
         _hang()
-    _leave_a_line(ctx)
+    _write_line(ctx)
     return "done"
 
 

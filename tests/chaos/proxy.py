@@ -1,4 +1,4 @@
-"""A TCP proxy in front of Postgres that cuts connections, holds bytes back, or swallows them, each way on its own."""
+"""A TCP proxy in front of Postgres that cuts connections, delays bytes or drops them, separately in each direction."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def port_of(url: str) -> int:
 
 
 class Proxy:
-    """Listens on a port of its own; what it does to the traffic may change at any time."""
+    """Listens on its own port. The fault that it injects may change at any time."""
 
     def __init__(self, server_port: int) -> None:
         self._server_port = server_port
@@ -61,25 +61,25 @@ class Proxy:
             pipe.cut()
 
     def refuse(self) -> None:
-        """Reset every connection and let no new one through until healed, as a server that is away."""
+        """Reset every connection and refuse new ones until `heal`, like a server that is down."""
         self.refuses = True
         self.cut()
 
     def hold(self, *directions: Direction) -> None:
-        """Keep back what comes in these directions until healed, as a stalled network does."""
+        """Delay all bytes in these directions until `heal`, like a stalled network."""
         for direction in directions:
             self.flows[direction].clear()
 
     def swallow(self, *directions: Direction) -> None:
-        """Drop what comes in these directions. A connection that has lost bytes stays silent for ever."""
+        """Drop all bytes in these directions. A connection that has lost bytes stays silent forever."""
         self.swallowed.update(directions)
 
     def cut_at_commit(self, direction: Direction) -> None:
-        """Reset the next connection that commits: before the server hears it, or before the client hears the answer."""
+        """Reset the next connection that commits: before the server gets the commit, or the client the answer."""
         self.cut_at = direction
 
     def heal(self) -> None:
-        """From now on everything flows again, on connections that have lost nothing."""
+        """Let all bytes through again, on connections that have lost none."""
         self.refuses = False
         self.swallowed.clear()
         for flow in self.flows.values():
@@ -102,7 +102,7 @@ class Proxy:
 
 
 class _Pipe:
-    """One connection, both ways."""
+    """One connection, in both directions."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class _Pipe:
         for task in self._tasks:
             task.cancel()
         for _, writer in (self._client, self._server):
-            # A reset, not a farewell: nothing that is still on its way arrives.
+            # A reset instead of an orderly close: bytes that are still on their way do not arrive.
             with suppress(OSError):
                 writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             writer.transport.abort()
@@ -156,7 +156,7 @@ class _Pipe:
                     await writer.drain()
 
     def _asks_to_commit(self, chunk: bytes) -> bool:
-        """The statement is prepared once, under a name; later only the name is sent."""
+        """Whether the chunk has a commit. The client prepares the statement once, and later sends only its name."""
         if prepared := _PREPARED_COMMIT.search(chunk):
             self._commit = prepared[1]
         return self._commit is not None and b"\0" + self._commit + b"\0" in chunk

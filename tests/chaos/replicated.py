@@ -1,4 +1,4 @@
-"""A Postgres that can lose its last commits: a standby that lacks them, or a copy, takes its place on the same port."""
+"""A Postgres that can lose its last commits: a standby that lacks them, or a copy, replaces it on the same port."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ SETTINGS = {
 }
 START_SECONDS = 60.0
 REPLICATION_SECONDS = 1.0
-"""How far behind a standby, or a copy that is just made, may be."""
+"""How far a standby or a new copy may be behind."""
 
 
 class ReplicatedServer(Server):
-    """Runs the binaries of the embedded Postgres, but without what keeps an embedded one to one process."""
+    """Runs the binaries of the embedded Postgres, but allows several servers for one home."""
 
     def __init__(self, home: Path) -> None:
         super().__init__(home)
@@ -43,7 +43,7 @@ class ReplicatedServer(Server):
     def start(self) -> None:
         self.home.mkdir(parents=True, exist_ok=True)
         lock = watchdog.try_lock(self.home / "server.lock")
-        assert lock is not None, "somebody else has this Postgres"
+        assert lock is not None, "another process uses this Postgres"
         self._lock = lock
         self._cluster = Cluster.prepare(self.home, None, lock)
         self._password = (self.home / "postgres.password").read_text()
@@ -59,7 +59,7 @@ class ReplicatedServer(Server):
         watchdog.release(self._lock)
 
     def copy(self, *options: str) -> Path:
-        """A backup of this moment, taken while the server works."""
+        """Make a backup while the server works; returns its directory."""
         self._copies += 1
         folder = self._cluster.data.with_name(f"copy-{self._copies}")
         folder.mkdir(mode=0o700)
@@ -77,11 +77,11 @@ class ReplicatedServer(Server):
         return folder
 
     def restart_at_once(self) -> None:
-        """What `pg_ctl restart -m immediate` does: no farewell, no last checkpoint."""
+        """Restart like `pg_ctl restart -m immediate`: without a last checkpoint."""
         self.restore(self._data)
 
     def restore(self, copy: Path) -> None:
-        """The copy takes the place of the server: whatever came after it never happened."""
+        """Replace the server by the copy. All later commits are lost."""
         _stop_at_once(self._primary)
         if copy != self._data:
             self.lost.append((self._kept_until, time.time()))
@@ -90,19 +90,19 @@ class ReplicatedServer(Server):
         self._await(self.port)
 
     def add_standby(self) -> None:
-        """A server that follows this one, asynchronously."""
+        """Start a standby with asynchronous replication."""
         folder, port = self.copy("-R"), _free_port()
         self._standby = (folder, self._launch(folder, port))
         self._await(port)
 
     def cut_off_standby(self) -> None:
-        """From here on it receives nothing any more."""
+        """Stop the standby, so that it lacks all later commits."""
         assert self._standby is not None
         self._kept_until = time.time() - REPLICATION_SECONDS
         _stop_at_once(self._standby[1])
 
     def fail_over(self) -> None:
-        """The server dies, and its standby is promoted; for a moment everybody meets a database that only reads."""
+        """Stop the server and promote its standby. For a moment clients find a read-only database."""
         assert self._standby is not None
         _stop_at_once(self._primary)
         self.lost.append((self._kept_until, time.time()))
@@ -112,7 +112,7 @@ class ReplicatedServer(Server):
         self._await(self.port)
         with self.connect() as connection:
             connection.execute("select pg_promote()")
-            # The copy may have been made while the settings of the other were changed.
+            # The copy may have been made while a fault had changed the settings of the first server.
             connection.execute("alter system reset all")
             connection.execute("select pg_reload_conf()")
 

@@ -1,9 +1,9 @@
-"""A long time of trouble: `python -m tests.chaos.soak --minutes 30 --jobs 20000`.
+"""A long test under faults: `python -m tests.chaos.soak --minutes 30 --jobs 20000`.
 
-Three orchestrators and four workers, while jobs keep coming. Every five seconds one of them is killed or stopped past
-its lease, somebody locks rows, or the database only reads for a while. Every minute Postgres is restarted without a
-farewell, and every third time a standby that lacks its last commits takes its place. Afterwards every result must be
-what a calm run gives.
+Three orchestrators and four workers run while jobs are submitted. Every five seconds one process is killed or stopped
+past its lease, some rows are locked, or the database is read-only for a while. Every minute Postgres is restarted in
+immediate mode; every third time a standby that lacks its last commits replaces it. Afterwards every result must be the
+same as without faults.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ select coalesce(max(pause), 0) from (
 
 @dataclass
 class Troubles:
-    """What was done to the fleet, by kind; and how many processes were started again."""
+    """The number of injected faults by kind, and of processes that were started again."""
 
     done: Counter[str] = field(default_factory=Counter)
     starts: int = 0
@@ -62,23 +62,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0, metavar="M")
     parser.add_argument("--jobs", type=int, default=20_000, metavar="N")
-    parser.add_argument("--seed", type=int, default=None, metavar="S", help="who is killed when (default: by chance)")
-    given = parser.parse_args()
-    seed = given.seed if given.seed is not None else random.randrange(2**32)
-    print(f"{given.jobs} jobs in {given.minutes:g} minutes, seed {seed}", flush=True)
+    parser.add_argument(
+        "--seed", type=int, default=None, metavar="S", help="decides which process is struck when (default: random)"
+    )
+    arguments = parser.parse_args()
+    seed = arguments.seed if arguments.seed is not None else random.randrange(2**32)
+    print(f"{arguments.jobs} jobs in {arguments.minutes:g} minutes, seed {seed}", flush=True)
     with (
         tempfile.TemporaryDirectory(prefix="holdfast-soak-", ignore_cleanup_errors=True) as scratch,
         ReplicatedServer(Path(scratch) / "home") as server,
     ):
         calm = asyncio.run(_calm(server, Path(scratch) / "calm"))
         if calm.wrongs:
-            print("Even a calm run is not right:", *calm.wrongs[:10], sep="\n  ")
+            print("There are errors even without faults:", *calm.wrongs[:10], sep="\n  ")
             return 1
-        return asyncio.run(_soak(server, Path(scratch) / "soak", given.minutes * 60, given.jobs, seed))
+        return asyncio.run(_soak(server, Path(scratch) / "soak", arguments.minutes * 60, arguments.jobs, seed))
 
 
 async def _calm(server: ReplicatedServer, scratch: Path) -> Verdict:
-    """The same jobs without any trouble: what they give is what is expected later."""
+    """Run the same jobs without faults, to check the expected results."""
     scratch.mkdir()
     case = Case(server, server.new_database(), scratch)
     try:
@@ -109,7 +111,7 @@ async def _soak(server: ReplicatedServer, scratch: Path, seconds: float, count: 
     verdict = judge(case.url, jobs, scratch / "effects", server.lost)
     calm = time.monotonic() - began - stormy
     print(
-        f"{len(jobs)} jobs, {verdict.executions} executions in {stormy:.0f} s of trouble and {calm:.0f} s of calm:"
+        f"{len(jobs)} jobs, {verdict.executions} executions in {stormy:.0f} s with faults and {calm:.0f} s without:"
         f" {', '.join(f'{count} {kind}' for kind, count in sorted(troubles.done.items()))},"
         f" {troubles.starts} processes started again"
     )
@@ -123,7 +125,7 @@ async def _soak(server: ReplicatedServer, scratch: Path, seconds: float, count: 
 
 
 async def _submit_over(case: Case, jobs: list[NewJob], seconds: float) -> None:
-    """In even portions, one a second."""
+    """Submit the jobs in equal portions, one each second."""
     portion = max(1, round(len(jobs) / max(1.0, seconds)))
     began = time.monotonic()
     for number, first in enumerate(range(0, len(jobs), portion)):
@@ -160,7 +162,7 @@ async def _kill(case: Case, chance: random.Random) -> None:
 
 
 async def _stop(case: Case, chance: random.Random) -> None:
-    """Longer than its lease; then it goes on as if nothing had happened."""
+    """Stop a process for longer than its lease; then let it continue as if nothing had happened."""
     victim = chance.choice(case.fleet.kept)
     victim.send(signal.SIGSTOP)
     await asyncio.sleep(2 * LEASE_SECONDS)
@@ -168,7 +170,7 @@ async def _stop(case: Case, chance: random.Random) -> None:
 
 
 async def _lock(case: Case, chance: random.Random) -> None:
-    """Somebody forgets to commit: some rows of one table stay locked."""
+    """Lock some rows of one table, like a person who forgets to commit."""
     table = chance.choice(LOCKABLE)
     with suppress(psycopg.Error):
         async with await psycopg.AsyncConnection.connect(case.url) as connection:
@@ -178,7 +180,7 @@ async def _lock(case: Case, chance: random.Random) -> None:
 
 
 async def _read_only(case: Case, chance: random.Random) -> None:
-    """An administrator, or a provider whose disk is nearly full, lets nobody write."""
+    """Make the database read-only, like an administrator, or a provider whose disk is nearly full."""
     for value in ("on", "off"):
         await case.query(f"alter system set default_transaction_read_only = {value}")
         await case.query("select pg_reload_conf()")
@@ -199,7 +201,7 @@ TROUBLES: list[tuple[str, Callable[[Case, random.Random], Coroutine[Any, Any, No
     ("kills", _kill),
     ("stops past the lease", _stop),
     ("row locks", _lock),
-    ("read-only spells", _read_only),
+    ("read-only periods", _read_only),
 ]
 
 

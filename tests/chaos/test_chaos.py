@@ -1,4 +1,4 @@
-"""One case of every kind of fault; `make chaos` runs all of them. And: the harness notices what it is there for."""
+"""One case of every kind of fault (`make chaos` runs all of them), and a test that the judge finds what is wrong."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ CHOSEN = {
     "lose history by a restored copy",
     "hold the interpreter past the lease",
     "crash a handler by a segfault",
-    "crash a handler with children of its own",
-    "terminate a worker whose task does not listen",
+    "crash a handler with child processes",
+    "terminate a worker whose task ignores it",
 }
 
 
@@ -85,7 +85,7 @@ def test_every_failpoint_is_struck_in_every_way() -> None:
     ways = {"kill": "kill", "stop": "stop", "error": "lose the database"}
     assert {f"{way} at {point}" for way in ways.values() for point in [*AT_POINTS, *BY_COMMAND]} <= set(names)
     assert {point for point in POINTS if not point.startswith(STRUCK_ELSEWHERE)} == {*AT_POINTS, *BY_COMMAND}
-    assert set(ACTIONS) - set(ways) == {"delay"}, "a delay breaks nothing"
+    assert set(ACTIONS) - set(ways) == {"delay"}, "a delay is no fault"
 
 
 @pytest.mark.parametrize("fault", list(chosen()))
@@ -127,9 +127,7 @@ async def _finish_calmly(case: Case) -> None:
         case.fleet.end()
 
 
-def test_the_judge_sees_nothing_in_a_calm_run_and_everything_that_is_tampered_with(
-    server: Server, tmp_path: Path
-) -> None:
+def test_the_judge_finds_nothing_after_calm_work_and_every_tampered_row(server: Server, tmp_path: Path) -> None:
     case = Case(server, server.new_database(), tmp_path)
     asyncio.run(_finish_calmly(case))
     effects = tmp_path / "effects"
@@ -142,11 +140,11 @@ def test_the_judge_sees_nothing_in_a_calm_run_and_everything_that_is_tampered_wi
     assert judge(case.url, case.jobs, effects).doubled, "an epoch that was executed twice"
     first = json.loads(whole.splitlines()[0])
     effects.write_text(whole + json.dumps(first | {"epoch": 2}) + "\n")
-    assert judge(case.url, case.jobs, effects).doubled, "an execution that nobody had queued"
+    assert judge(case.url, case.jobs, effects).doubled, "an execution without an enqueue"
 
 
 def _tampered(server: Server, case: Case, statement: str, effects: Path) -> Verdict:
-    """The verdict on a copy of the database in which the statement was run."""
+    """The verdict on a copy of the database that the statement has changed."""
     copy = case.url + "_copy"
     with server.connect() as connection:
         connection.execute(f"create database {copy.rsplit('/', 1)[1]} template {case.url.rsplit('/', 1)[1]}".encode())

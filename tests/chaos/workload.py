@@ -106,18 +106,18 @@ nodes:
 """
 MIXED = (CHAIN, FAN, CHOICE, RETRY, SAVER, LARGE, PARTIAL)
 RETRYING = tuple(workflow for workflow in MIXED if "max_retries: 0" not in workflow)
-"""For a fault that is a failure of the handler; no other may cost a retry."""
+"""For a fault that is a failure of the handler. Other faults must not use up a retry."""
 
 
 class Expected(NamedTuple):
-    """What becomes of a job, whatever happens on the way."""
+    """The expected end of a job, whatever faults occur."""
 
     status: str
     result: Any
 
 
 def expected(job: NewJob) -> Expected:
-    """Worked out by hand; a calm run is compared with it before anything is broken."""
+    """The expected result, computed by hand. It is first compared with a result without faults."""
     number = job.inputs["number"]
     match job.workflow_id:
         case "chain":
@@ -135,7 +135,7 @@ def expected(job: NewJob) -> Expected:
 
 
 def jobs(workflows: Iterable[str] = MIXED, copies: int = 2) -> list[NewJob]:
-    """So many of each, with inputs that differ."""
+    """`copies` jobs of each workflow, with different inputs."""
     definitions: list[Definition] = [load_text(text) for text in workflows]
     return [
         new_job(definition, {"number": number}, key=f"{definition.workflow_id} {number}")
