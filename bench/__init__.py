@@ -1,1 +1,1 @@
-"""Benchmarks: our engine beside what the same machine can do at most. Only ratios of one run mean anything."""
+"""Benchmarks: the engine compared with the limit of the same machine. Only ratios mean anything."""

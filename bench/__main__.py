@@ -1,4 +1,4 @@
-"""`make bench`: W1 to W5, fairness and dead rows on a fresh embedded Postgres, beside the limits of the same run."""
+"""`make bench`: W1 to W5, fairness and dead rows on a new embedded Postgres, compared with the machine's limit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from bench import limits
-from bench.ageing import age, claim_milliseconds, held_snapshot, sizes
+from bench.ageing import age, claim_milliseconds, open_snapshot, sizes
 from bench.backlog import rate_behind
 from bench.fairness import alone_and_beside
 from bench.fleet import WORKERS, Fleet, run_child
@@ -37,9 +37,9 @@ def main() -> None:
     parser.add_argument("--widest", type=int, default=100_000, help="the widest fan-out (default: 100,000)")
     parser.add_argument("--results", action="store_true", help="only read the results of a wide fan-out")
     parser.add_argument(
-        "--backlog", action="store_true", help="only run 10,000 and 100,000 jobs that were there before"
+        "--backlog", action="store_true", help="only run 10,000 and 100,000 jobs that waited before the start"
     )
-    parser.add_argument("--aged", type=int, default=0, help="push so many tasks through, then measure W1 to W4 again")
+    parser.add_argument("--aged", type=int, default=0, help="run this number of tasks, then measure W1 to W4 again")
     parser.add_argument(
         "--flooding",
         type=int,
@@ -54,24 +54,24 @@ def main() -> None:
         nargs="?",
         const=4,
         metavar="GB",
-        help="only make a COG of a raster of so many gigabytes when decoded (default: 4)",
+        help="only make a COG of a raster with this decoded size in GB (default: 4)",
     )
-    given = parser.parse_args()
-    if given.serve:
-        run_child(given.serve, given.url)
+    arguments = parser.parse_args()
+    if arguments.serve:
+        run_child(arguments.serve, arguments.url)
         return
     folder = tempfile.TemporaryDirectory(prefix="holdfast-bench-", ignore_cleanup_errors=True)
     with folder as name, use_embedded(Path(name)) as url:
-        if given.flooding:
-            asyncio.run(flooding(url, Path(name), given.flooding, given.runs))
-        elif given.large:
-            asyncio.run(large(url, Path(name), given.large))
-        elif given.backlog:
-            asyncio.run(backlog(url, given.runs))
-        elif given.results:
-            asyncio.run(results_alone(url, given.widest))
+        if arguments.flooding:
+            asyncio.run(flooding(url, Path(name), arguments.flooding, arguments.runs))
+        elif arguments.large:
+            asyncio.run(large(url, Path(name), arguments.large))
+        elif arguments.backlog:
+            asyncio.run(backlog(url, arguments.runs))
+        elif arguments.results:
+            asyncio.run(results_alone(url, arguments.widest))
         else:
-            asyncio.run(bench(url, given.runs, given.widest, given.aged))
+            asyncio.run(bench(url, arguments.runs, arguments.widest, arguments.aged))
 
 
 async def results_alone(url: str, widest: int) -> None:
@@ -82,7 +82,7 @@ async def results_alone(url: str, widest: int) -> None:
 
 
 async def backlog(url: str, runs: int) -> None:
-    """Few and many in turn: the machine is not the same from minute to minute."""
+    """Measure few and many jobs in turns, because the machine's speed varies."""
     await migrate(url)
     store = PostgresStore(url, "bench")
     await rate_behind(store, 1_000)
@@ -100,18 +100,18 @@ async def backlog(url: str, runs: int) -> None:
 
 
 async def flooding(url: str, home: Path, groups: int, runs: int) -> None:
-    # Rasters need libraries that nothing else here does.
+    # Imported here: only this benchmark needs the raster libraries.
     from bench.flooding import compare
 
     await migrate(url)
     store = PostgresStore(url, "bench")
-    found = await compare(store, home, groups, runs)
+    compared = await compare(store, home, groups, runs)
     await store.close()
     print(
-        f"{'flooding':<12} {groups:,} stacks of {found.source_bytes / 1e6:.0f} MB by two processes, start-up excluded:"
-        f" plain {found.plain_rate:.1f} items/s, through the engine {found.engine_rate:.1f}; the engine's share of the"
-        f" time is {statistics.median(found.engine_shares):.1%} ({found.engine_shares[0]:.1%} to"
-        f" {found.engine_shares[-1]:.1%}; goal: at most 10 %); the same files"
+        f"{'flooding':<12} {groups:,} stacks of {compared.source_bytes / 1e6:.0f} MB by two processes, after start-up:"
+        f" plain {compared.plain_rate:.1f} items/s, through the engine {compared.engine_rate:.1f}; the engine's share"
+        f" of the time is {statistics.median(compared.engine_shares):.1%} ({compared.engine_shares[0]:.1%} to"
+        f" {compared.engine_shares[-1]:.1%}; goal: at most 10 %); the same files"
     )
 
 
@@ -120,20 +120,20 @@ async def large(url: str, home: Path, gigabytes: int) -> None:
 
     await migrate(url)
     store = PostgresStore(url, "bench")
-    found = await process(store, home, gigabytes)
+    processed = await process(store, home, gigabytes)
     await store.close()
-    rate = found.decoded_bytes / 2**20 / found.seconds
+    rate = processed.decoded_bytes / 2**20 / processed.seconds
     print(
-        f"{'large':<12} a raster of {found.decoded_bytes / 2**30:.1f} GB when decoded, checked and made a COG of"
-        f" {found.cog_bytes / 1e6:,.0f} MB in {found.seconds:.0f} s, {rate:.0f} MB/s;"
-        f" peak memory {found.peak_mb:.0f} MB of the {found.limit_mb:,} MB that are allowed"
+        f"{'large':<12} a raster with a decoded size of {processed.decoded_bytes / 2**30:.1f} GB, validated and made"
+        f" a COG of {processed.cog_bytes / 1e6:,.0f} MB in {processed.seconds:.0f} s, {rate:.0f} MB/s;"
+        f" peak memory {processed.peak_mb:.0f} MB, limit {processed.limit_mb:,} MB"
     )
 
 
 async def bench(url: str, runs: int, widest: int, aged: int) -> None:
     await migrate(url)
     print(f"one small commit: {limits.commit_milliseconds(url):.2f} ms")
-    print("limit: tasks/s that one connection claims and completes in batches of 100, measured before each run\n")
+    print("limit: tasks/s that one connection claims and completes, 100 at a time, measured before each round\n")
     store = PostgresStore(url, "bench")
     print(f"{'workload':<12} {'median':>10} {'rate':>16} {'of the limit':>13}  peak memory, and the limit")
     with Fleet(url) as fleet:
@@ -154,18 +154,18 @@ async def bench(url: str, runs: int, widest: int, aged: int) -> None:
     await recovery(store, min(10_000, widest))
     if aged:
         await old(url, store, runs, widest, aged, fresh)
-    # The last: what it holds back stays.
+    # Must be the last: its tasks stay held.
     await held_back(url, store)
     await store.close()
 
 
 async def standard(store: PostgresStore, fleet: Fleet, runs: int, widest: int) -> dict[str, float]:
-    """W1 to W4; returns what each took, in seconds."""
+    """Measure W1 to W4; returns the seconds of each."""
     await run_jobs(store, jobs_of(one_task(), [{"i": i} for i in range(500)]))
     took = {}
 
-    async def workload(name: str, unit: str, units: int, batches: list[list[NewJob]]) -> Measured:
-        measured = await measure(name, unit, units, store, fleet, batches)
+    async def workload(name: str, unit: str, units: int, rounds: list[list[NewJob]]) -> Measured:
+        measured = await measure(name, unit, units, store, fleet, rounds)
         show(measured)
         took[name] = statistics.median(measured.seconds)
         return measured
@@ -177,8 +177,8 @@ async def standard(store: PostgresStore, fleet: Fleet, runs: int, widest: int) -
     for width in (1_000, 10_000, 100_000):
         if width <= widest:
             times = runs if width < 100_000 else 1
-            batches = [jobs_of(fan(), [{"items": list(range(width))}]) for _ in range(times)]
-            wide[width] = await workload(f"W3 {width:,}", "items/s", width, batches)
+            rounds = [jobs_of(fan(), [{"items": list(range(width))}]) for _ in range(times)]
+            wide[width] = await workload(f"W3 {width:,}", "items/s", width, rounds)
     if 100_000 in wide:
         factor = min(wide[100_000].seconds) / min(wide[10_000].seconds)
         print(f"{'':<12} 100,000 items take {factor:.1f} times as long as 10,000 (goal: at most 12)")
@@ -199,7 +199,7 @@ async def recovery(store: PostgresStore, tasks: int) -> None:
 
 
 async def fair(store: PostgresStore, widest: int) -> None:
-    """The small jobs' own line, alone and beside a wide one."""
+    """Compare small jobs alone with small jobs beside a wide one."""
     width = min(100_000, widest)
     alone, beside = await alone_and_beside(store, width)
     print(
@@ -212,39 +212,39 @@ async def fair(store: PostgresStore, widest: int) -> None:
 
 def show_killed(killed: Killed) -> None:
     print(
-        f"{'W5':<12} {killed.role} killed with {killed.held:,} items: the first done elsewhere after"
-        f" {killed.first_seconds:.1f} s, all {killed.extra_seconds:.1f} s later than in a calm run,"
+        f"{'W5':<12} {killed.role} killed, {killed.affected:,} items affected: the first done by another process after"
+        f" {killed.first_seconds:.1f} s, all done {killed.extra_seconds:.1f} s later than without a kill,"
         f" {killed.twice} executed twice, {killed.lost} lost (goal: 0)",
         flush=True,
     )
 
 
 async def results(store: PostgresStore, widest: int) -> None:
-    """One task reads all results of a fan-out: few, and as many as there may be."""
+    """One task reads all results of a fan-out: of a small one, and of the widest."""
     for width, size_bytes in ((1_924, 567), (min(100_000, widest), 2_000)):
         read = await gather(store, width, size_bytes)
         print(
-            f"{'results':<12} {read.count:,} of {read.bytes / 1e6:.2f} MB read in {read.reading_seconds:.1f} s;"
+            f"{'results':<12} {read.count:,} results of {read.bytes / 1e6:.2f} MB read in {read.reading_seconds:.1f} s;"
             f" the worker's peak was {read.peak_mb:.0f} MB (goal: under 200), the whole job took {read.seconds:.0f} s",
             flush=True,
         )
 
 
 async def snapshot(url: str, store: PostgresStore) -> None:
-    """Claims while dead rows pile up because somebody holds a snapshot open."""
+    """Claims while dead rows pile up because an open snapshot keeps vacuum from removing them."""
     with Fleet(url, ("orchestrator",)):
         without = await claim_milliseconds(store, SNAPSHOT_JOBS)
-        async with held_snapshot(url):
-            held = await claim_milliseconds(store, SNAPSHOT_JOBS)
+        async with open_snapshot(url):
+            beside = await claim_milliseconds(store, SNAPSHOT_JOBS)
     print(
-        f"{'snapshot':<12} a claim of 100: {without:.1f} ms; after {SNAPSHOT_JOBS:,} jobs under a snapshot held open"
-        f" {held:.1f} ms, {held / without:.1f} times (goal: at most 3)",
+        f"{'snapshot':<12} a claim of 100: {without:.1f} ms; after {SNAPSHOT_JOBS:,} jobs with an open snapshot"
+        f" {beside:.1f} ms, {beside / without:.1f} times (goal: at most 3)",
         flush=True,
     )
 
 
 async def held_back(url: str, store: PostgresStore) -> None:
-    """Claims beside many tasks that are ready, but behind an open breaker or a full limit."""
+    """Claims beside many held tasks, which are ready but behind an open breaker or a full limit."""
     with Fleet(url, ("orchestrator",)):
         without = await claim_milliseconds(store, HELD_JOBS)
         await hold_back(store, HELD_TASKS)
@@ -257,7 +257,7 @@ async def held_back(url: str, store: PostgresStore) -> None:
 
 
 async def old(url: str, store: PostgresStore, runs: int, widest: int, aged: int, fresh: dict[str, float]) -> None:
-    """W1 to W4 again, after so many tasks have gone through."""
+    """Measure W1 to W4 again, after `aged` more tasks."""
     before = await sizes(store)
     with Fleet(url) as fleet:
         seconds = await age(store, aged, min(100_000, widest))

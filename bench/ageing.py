@@ -1,4 +1,4 @@
-"""What a database that has seen much costs: tasks that went through, and rows that no vacuum may remove yet."""
+"""The cost of an old database: after many tasks, and with dead rows that vacuum cannot remove yet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HANDLER = "bench.noop"
 
 
 async def age(store: PostgresStore, tasks: int, widest: int) -> float:
-    """Push so many tasks through, as wide fan-outs one after the other; the seconds that it took."""
+    """Run this number of tasks, as wide fan-outs one after the other; returns the seconds."""
     seconds = 0.0
     while tasks > 0:
         width = min(tasks, widest)
@@ -38,8 +38,8 @@ async def sizes(store: PostgresStore) -> dict[str, int]:
 
 
 @asynccontextmanager
-async def held_snapshot(url: str) -> AsyncIterator[None]:
-    """Somebody reads for a long time: a report, a dump, a forgotten session."""
+async def open_snapshot(url: str) -> AsyncIterator[None]:
+    """Hold a snapshot open, like a long report, a dump or a forgotten connection."""
     async with await psycopg.AsyncConnection.connect(url) as connection:
         await connection.execute("begin isolation level repeatable read")
         await connection.execute("select 1")
@@ -47,29 +47,29 @@ async def held_snapshot(url: str) -> AsyncIterator[None]:
 
 
 async def claim_milliseconds(store: PostgresStore, jobs: int) -> float:
-    """The median time of a claim in the last fifth of so many one-task jobs, a hundred at a time.
+    """The median time of a claim in the last fifth of `jobs` one-task jobs, a hundred at a time.
 
-    Needs an orchestrator and no worker: the claims are made here.
+    Needs an orchestrator and no worker: this function makes the claims.
     """
-    client, taken = Client(store), []
+    client, durations = Client(store), []
     worker = await store.register_worker("bench", None, [HANDLER], 100, 3600)
     for _ in range(0, jobs, 100):
-        batch = jobs_of(one_task(), [{"i": i} for i in range(100)])
+        submitted = jobs_of(one_task(), [{"i": i} for i in range(100)])
         started = time.perf_counter()
-        await client.submit_many(batch)
+        await client.submit_many(submitted)
         done = 0
-        while done < len(batch):
+        while done < len(submitted):
             begun = time.perf_counter()
             leases = await store.claim(worker, None, [HANDLER], 100)
             if leases:
-                taken.append((time.perf_counter() - begun) * 1000)
+                durations.append((time.perf_counter() - begun) * 1000)
                 await store.report(worker, [_done(lease) for lease in leases])
                 done += len(leases)
             else:
                 await asyncio.sleep(0.002)
-        await all_finished(store, batch, started)
+        await all_finished(store, submitted, started)
     await store.end_worker(worker)
-    return statistics.median(taken[-len(taken) // 5 :])
+    return statistics.median(durations[-len(durations) // 5 :])
 
 
 def _done(lease: Lease) -> Report:

@@ -1,4 +1,4 @@
-"""What a backlog costs: jobs that wait before anybody serves them, few and many, each on processes that start then."""
+"""The cost of a backlog: few and many jobs wait before the processes start that run them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from holdfast.store.postgres import PostgresStore
 
 
 async def rate_behind(store: PostgresStore, waiting: int) -> float:
-    """Jobs a second, from the start of the processes until the last of those that waited has completed."""
+    """Jobs per second, from the start of the processes until the last waiting job has completed."""
     client, jobs = Client(store), jobs_of(one_task(), [{"i": i} for i in range(waiting)])
     for first in range(0, waiting, 1000):
         await client.submit_many(jobs[first : first + 1000])
-    # The worker first: while it starts, an orchestrator would have begun already.
+    # The worker starts first: otherwise the orchestrator would work while the worker is starting.
     with Fleet(store.connections.url, ("worker", "orchestrator")):
         started = now()
         await all_finished(store, jobs, started)

@@ -1,4 +1,4 @@
-"""Small jobs beside a wide one: how much longer do they take than alone?"""
+"""How much longer small jobs take beside a wide job than alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SMALL_JOBS = 500
 
 @dataclass(frozen=True, slots=True)
 class Latencies:
-    """Milliseconds from submit to finished, in order."""
+    """Milliseconds from submit to finished, in ascending order."""
 
     ordered: tuple[float, ...]
 
@@ -29,7 +29,7 @@ class Latencies:
 
 
 async def alone_and_beside(store: PostgresStore, width: int) -> tuple[Latencies, Latencies]:
-    """Small jobs one at a time: on an idle system, then for as long as a fan-out of that width runs."""
+    """Run small jobs one at a time: on an idle system, then for as long as a fan-out of this width runs."""
     alone = await _small_jobs(store, None)
     (wide,) = jobs_of(fan(), [{"items": list(range(width))}])
     started = now()
@@ -40,20 +40,20 @@ async def alone_and_beside(store: PostgresStore, width: int) -> tuple[Latencies,
 
 
 async def _small_jobs(store: PostgresStore, wide: NewJob | None) -> Latencies:
-    client, taken = Client(store), []
+    client, durations = Client(store), []
     for job in jobs_of(one_task(), [{"i": i} for i in range(SMALL_JOBS)]):
-        asked = now()
+        submitted = now()
         await client.submit_many([job])
-        await all_finished(store, [job], asked)
-        taken.append((now() - asked) * 1000)
-        if wide is not None and await _is_over(store, wide):
-            # The last one may have run alone.
-            del taken[-1:]
+        await all_finished(store, [job], submitted)
+        durations.append((now() - submitted) * 1000)
+        if wide is not None and await _has_ended(store, wide):
+            # The last small job may have run alone.
+            del durations[-1:]
             break
-    return Latencies(tuple(sorted(taken)))
+    return Latencies(tuple(sorted(durations)))
 
 
-async def _is_over(store: PostgresStore, job: NewJob) -> bool:
+async def _has_ended(store: PostgresStore, job: NewJob) -> bool:
     async with store.connections.use("bench") as connection:
         cursor = await connection.execute("select finished_at is not null from jobs where job_id = %s", (job.job_id,))
         row = await cursor.fetchone()

@@ -1,4 +1,4 @@
-"""Real processes for a benchmark: an orchestrator, workers, or both in one; started, measured, ended."""
+"""Real processes for a benchmark: an orchestrator, workers, or both in one. Starts, measures and ends them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ WORKERS = {
     "flooding": ("holdfast.apps.flood", 2),
     "rasters": ("holdfast.apps.raster.handlers", 1),
 }
-"""The roles that work: which handlers, and how many tasks at a time."""
+"""The roles with a worker: their handlers, and how many tasks they run at a time."""
 ORCHESTRATORS = ("orchestrator", "both")
 
 
 async def serve(role: str, url: str) -> None:
-    """What a child process of a fleet runs."""
+    """Run the services of a role, in a child process of a fleet."""
     module, concurrency = WORKERS.get(role, (None, None))
     services = Services(
         url,
@@ -43,7 +43,7 @@ async def serve(role: str, url: str) -> None:
 
 
 class Fleet:
-    """Processes that serve one database; remembers the peak memory of each."""
+    """Processes that serve one database; records the peak memory of each."""
 
     def __init__(self, url: str, roles: tuple[str, ...] = ("orchestrator", "worker")) -> None:
         self._url = url
@@ -86,7 +86,7 @@ class Fleet:
         return [p.pid for r, p in zip(self._roles, self._processes, strict=True) if r == role and p.poll() is None]
 
     def kill(self, pid: int) -> None:
-        """SIGKILL to one of ours: it has no time for a last word."""
+        """Send SIGKILL to one of these processes."""
         (process,) = (p for p in self._processes if p.pid == pid)
         process.send_signal(signal.SIGKILL)
         process.wait()

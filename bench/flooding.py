@@ -1,7 +1,7 @@
-"""What the engine costs on real work: the same flood stacks by plain processes, and through the engine.
+"""The cost of the engine on real work: the same flood stacks by plain processes, and through the engine.
 
-Two processes stack at a time in both; the engine's are those of one worker with two slots, and have no network. All of
-them are up, and have stacked something, before the clock starts; both begin with the inventory.
+Both use two processes. The engine's are those of one worker with two slots, without a network. All processes are
+running and have stacked something before the measurement starts; both measurements include the inventory.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WARM_GROUPS = 16
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The seconds of every round."""
+    """The seconds of every round, for plain processes and for the engine."""
 
     groups: int
     source_bytes: int
@@ -48,12 +48,12 @@ class Compared:
 
     @property
     def engine_shares(self) -> list[float]:
-        """How much of the engine's time is not the work itself, by round: the machine is not the same in the next."""
+        """The share of the engine's time that is not the work itself. By round, because the machine's speed varies."""
         return sorted((b - a) / b for a, b in zip(self.plain_seconds, self.engine_seconds, strict=True))
 
 
 async def compare(store: PostgresStore, home: Path, groups: int, rounds: int) -> Compared:
-    """Stack so many groups, in turns by plain processes and by the engine; every round must make the same files."""
+    """Stack the groups in turns with plain processes and with the engine; every round must make the same files."""
     os.environ["HOLDFAST_HOME"] = str(home)
     storage = home / "storage"
     made = generate(REGION, groups, storage / SOURCE, SEED)
@@ -70,7 +70,7 @@ async def compare(store: PostgresStore, home: Path, groups: int, rounds: int) ->
             engine.append(await _by_engine(store, REGION, f"engine/{number}"))
             files += [_files(storage / f"{kind}/{number}") for kind in ("plain", "engine")]
     assert len(files[0]) == groups, f"{len(files[0])} stacks of {groups}"
-    assert all(found == files[0] for found in files), "the files of a round are other ones"
+    assert all(round_files == files[0] for round_files in files), "the files of a round differ"
     return Compared(groups, made["bytes"], plain, engine)
 
 

@@ -1,4 +1,4 @@
-"""What the benchmarked tasks do: as little as possible."""
+"""The handlers of the benchmarks, which do as little as possible."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from holdfast.worker.context import Context
 
 @handler("bench.noop")
 async def noop(**params: Any) -> dict[str, Any]:
-    """Nothing, and say so."""
+    """Do nothing."""
     return {"i": params.get("i")}
 
 
 @handler("bench.stamp")
 async def stamp(**params: Any) -> dict[str, Any]:
-    """The moment at which the handler began, by the clock that all processes of the machine share."""
+    """The start time of the handler, by the clock that all processes of the machine share."""
     return {"at": time.monotonic(), "pid": os.getpid()}
 
 
 @handler("bench.noted")
 async def noted(i: int, notes: str) -> None:
-    """About 50 ms of work with an effect outside: a line for every execution, whatever becomes of its report."""
+    """About 50 ms of work with an external effect: a line for every execution, even if its report is lost."""
     await asyncio.sleep(0.05)
     with Path(notes).open("a") as file:  # noqa: ASYNC230 - one short write.
         file.write(f"{i}\n")
@@ -34,13 +34,13 @@ async def noted(i: int, notes: str) -> None:
 
 @handler("bench.weighty")
 async def weighty(i: int, size_bytes: int) -> str:
-    """An output of that size that nothing can compress."""
+    """An incompressible output of this size."""
     return f"{i} {os.urandom(size_bytes // 2).hex()}"[:size_bytes]
 
 
 @handler("bench.gathered")
 def gathered(node: str, ctx: Context) -> dict[str, Any]:
-    """Read all results of a node, keep none, and tell how much memory this process ever had."""
+    """Read all results of a node, keep none, and return the peak memory of this process."""
     started, count, size = time.monotonic(), 0, 0
     for result in ctx.results(node):
         count += 1
@@ -50,6 +50,6 @@ def gathered(node: str, ctx: Context) -> dict[str, Any]:
 
 
 def peak_mb() -> float:
-    """Since the program was started: what a parent had before does not count."""
+    """The peak memory since the start of this program, without that of its parent."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:"))

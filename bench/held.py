@@ -1,4 +1,4 @@
-"""What tasks cost that are ready but held back: behind an open breaker, or beyond a limit."""
+"""The cost of held tasks: ready, but behind an open breaker or a full limit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.define.workflow import Workflow
 from holdfast.store.postgres import PostgresStore
 
 WIDTH = 1000
-"""As many as one fan-out has in the queue at a time."""
+"""The number of items that one fan-out has in the queue at a time."""
 
 
 def _held(**gate: object) -> Definition:
@@ -22,7 +22,7 @@ def _held(**gate: object) -> Definition:
 
 
 async def hold_back(store: PostgresStore, tasks: int) -> None:
-    """Queue so many tasks that no claim gets; needs an orchestrator and no worker."""
+    """Queue this number of tasks that no claim returns; needs an orchestrator and no worker."""
     async with store.connections.use("bench") as connection:
         await connection.execute(
             "insert into breakers (name, settings, state, held) values ('bench.down', %s, 'open', true)",
@@ -31,12 +31,12 @@ async def hold_back(store: PostgresStore, tasks: int) -> None:
     worker = await store.register_worker("bench: holds the only slot", None, [HANDLER], 1, 3600)
     kinds = [_held(breaker="bench.down"), _held(concurrency={"limit": 1})]
     jobs = [jobs_of(kind, [{"items": list(range(WIDTH))}] * (tasks // WIDTH // len(kinds))) for kind in kinds]
-    for batch in jobs:
-        await Client(store).submit_many(batch)
+    for jobs_of_kind in jobs:
+        await Client(store).submit_many(jobs_of_kind)
     async with store.connections.use("bench") as connection:
         while True:
             row = await (await connection.execute("select count(*) from queue where state = 'ready'")).fetchone()
-            if row is not None and row[0] >= sum(len(batch) for batch in jobs) * WIDTH:
+            if row is not None and row[0] >= sum(len(jobs_of_kind) for jobs_of_kind in jobs) * WIDTH:
                 break
             await asyncio.sleep(0.1)
-    assert len(await store.claim(worker, None, [HANDLER], 100)) == 1, "one slot, and one task in it"
+    assert len(await store.claim(worker, None, [HANDLER], 100)) == 1, "only one task should pass the limit"

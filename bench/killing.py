@@ -1,4 +1,4 @@
-"""W5: a process is killed in the middle of a fan-out. What it held is done elsewhere, and nothing is lost."""
+"""W5: kills a process in the middle of a fan-out. Other processes do its tasks, and nothing may be lost."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from holdfast.store.postgres import PostgresStore
 
 @dataclass(frozen=True, slots=True)
 class Killed:
-    """What a kill cost: seconds until the first of its tasks was done elsewhere, and in all beyond a calm run."""
+    """The cost of a kill: seconds until another process did one of its tasks, and seconds more than without a kill."""
 
     role: str
-    held: int
+    affected: int
     first_seconds: float
     extra_seconds: float
     twice: int
@@ -40,7 +40,7 @@ async def kill_each(url: str, store: PostgresStore, width: int) -> list[Killed]:
 
 
 async def _run(store: PostgresStore, width: int) -> tuple[float, Counter[str]]:
-    """A calm run: its seconds, and how often each item was executed."""
+    """Run the job without a kill; returns its seconds, and how often each item was executed."""
     with tempfile.NamedTemporaryFile(prefix="holdfast-bench-") as notes:
         jobs = jobs_of(noted_fan(), [{"items": list(range(width)), "notes": notes.name}])
         seconds = await run_jobs(store, jobs)
@@ -55,7 +55,10 @@ Victim = Callable[[PostgresStore, str], Awaitable[int]]
 
 
 async def _killed(store: PostgresStore, fleet: Fleet, width: int, calm: float, role: str, victim: Victim) -> Killed:
-    """The same run, with a kill when a third is done. An orchestrator holds all items; a worker what it has leased."""
+    """Run the same job, with a kill when a third of the items is done.
+
+    The kill of an orchestrator affects all remaining items; the kill of a worker affects the items that it has leased.
+    """
     with tempfile.NamedTemporaryFile(prefix="holdfast-bench-") as notes:
         (job,) = jobs_of(noted_fan(), [{"items": list(range(width)), "notes": notes.name}])
         started = now()
@@ -66,17 +69,17 @@ async def _killed(store: PostgresStore, fleet: Fleet, width: int, calm: float, r
         pid = await victim(store, job.job_id)
         ((killed_at,),) = await _ask(store, "select clock_timestamp()")
         fleet.kill(pid)
-        held = await _held(store, job.job_id, pid) if role == "worker" else None
+        leased = await _leased(store, job.job_id, pid) if role == "worker" else None
         await all_finished(store, [job], started)
         seconds = now() - started
-        first = await _first_done(store, job.job_id, killed_at, held)
+        first = await _first_done(store, job.job_id, killed_at, leased)
         executions = _executions(notes.name)
         ((completed,),) = await _ask(
             store, "select count(*) from tasks where job_id = %s and status = 'completed'", job.job_id
         )
     return Killed(
         role=role,
-        held=width - width // 3 if held is None else len(held),
+        affected=width - width // 3 if leased is None else len(leased),
         first_seconds=first,
         extra_seconds=seconds - calm,
         twice=sum(count - 1 for count in executions.values()),
@@ -85,7 +88,7 @@ async def _killed(store: PostgresStore, fleet: Fleet, width: int, calm: float, r
 
 
 async def _a_busy_worker(store: PostgresStore, job_id: str) -> int:
-    """The pid of a worker that holds items of the job."""
+    """The pid of a worker that has leased items of the job."""
     rows: list[tuple[Any, ...]] = []
     while not rows:
         rows = await _ask(
@@ -104,11 +107,11 @@ async def _the_owner(store: PostgresStore, job_id: str) -> int:
 
 
 def _pid(name: str) -> int:
-    """From the name of a service: host, pid, and which of several in the process."""
+    """The pid in the name of a service, which is host, pid, and the number within the process."""
     return int(name.rsplit(":", 1)[1].split("/")[0])
 
 
-async def _held(store: PostgresStore, job_id: str, pid: int) -> list[int]:
+async def _leased(store: PostgresStore, job_id: str, pid: int) -> list[int]:
     rows = await _ask(
         store,
         "select q.item from queue q join workers w on w.worker_id = q.holder where q.job_id = %s and w.name like %s",
@@ -118,17 +121,19 @@ async def _held(store: PostgresStore, job_id: str, pid: int) -> list[int]:
     return [row[0] for row in rows]
 
 
-async def _first_done(store: PostgresStore, job_id: str, killed_at: datetime, held: list[int] | None) -> float:
-    """Seconds from the kill to the first commit that finished one of these items. A commit is dated by its beginning:
-    what the dead one had begun to commit does not count."""
+async def _first_done(store: PostgresStore, job_id: str, killed_at: datetime, leased: list[int] | None) -> float:
+    """Seconds from the kill to the first commit that finished one of these items.
+
+    The time of a commit is that of its beginning, so a commit that the dead process had begun does not count.
+    """
     ((finished_at,),) = await _ask(
         store,
         "select min(finished_at) from tasks where job_id = %s and finished_at > %s"
         " and (%s::int[] is null or item = any(%s::int[]))",
         job_id,
         killed_at,
-        held,
-        held,
+        leased,
+        leased,
     )
     return (finished_at - killed_at).total_seconds() if finished_at is not None else 0.0
 

@@ -1,4 +1,4 @@
-"""A raster several times larger than what its handler may hold: checked and made a COG, with the limit set."""
+"""Validates a raster several times larger than its handler's memory limit, and makes a COG of it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Processed:
 
 
 async def process(store: PostgresStore, home: Path, gigabytes: int) -> Processed:
-    """Depths in metres on UTM, in so many gigabytes of floats, through the engine by one worker."""
+    """Process a raster of this number of gigabytes through the engine, with one worker."""
     os.environ["HOLDFAST_HOME"] = str(home)
     decoded = make(home / "storage" / SOURCE, gigabytes)
     with Fleet(store.connections.url, ("orchestrator", "rasters")) as fleet:
@@ -50,7 +50,7 @@ async def process(store: PostgresStore, home: Path, gigabytes: int) -> Processed
 
 
 def make(path: Path, gigabytes: int) -> int:
-    """Smooth hills with noise; how many bytes it has when decoded."""
+    """Write a raster of smooth hills with noise; returns its decoded size in bytes."""
     path.parent.mkdir(parents=True)
     blocks = math.ceil(math.sqrt(gigabytes * 2**30 / 4) / SIDE)
     size = blocks * SIDE
@@ -79,7 +79,7 @@ def making() -> Definition:
 
 
 class _Peak:
-    """The most memory that one of a process and its children has held."""
+    """The largest memory that a process or one of its children has used."""
 
     def __init__(self, pid: int) -> None:
         self._process = psutil.Process(pid)
@@ -90,13 +90,13 @@ class _Peak:
 
     def _watch(self) -> None:
         while not self._ended.wait(0.1):
-            held = 0.0
+            largest = 0.0
             for process in (self._process, *self._process.children(recursive=True)):
                 try:
-                    held = max(held, process.memory_info().rss / 2**20)
+                    largest = max(largest, process.memory_info().rss / 2**20)
                 except psutil.NoSuchProcess:
                     continue
-            self._most = max(self._most, held)
+            self._most = max(self._most, largest)
 
     def end(self) -> float:
         self._ended.set()

@@ -1,4 +1,4 @@
-"""What the end of a wide job costs, and what its recovery does: all its tasks archived, and all of them sent back."""
+"""The cost of the end and of the recovery of a wide job: all its tasks are archived, then all are reset."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.store.postgres import PostgresStore
 
 
 async def cancel_and_resume(store: PostgresStore, tasks: int) -> tuple[float, float]:
-    """Seconds of the cycle that cancels so many tasks, and of the one that makes them ready again; needs no worker."""
+    """Seconds of the cycle that cancels this number of tasks, and of the one that resets them; needs no worker."""
     owner = Owner(store, await store.register_orchestrator("bench", 600), "bench", Rules(), lambda: 0.5)
     (job,) = jobs_of(fan(), [{"items": list(range(tasks))}])
     client = Client(store)

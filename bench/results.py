@@ -1,4 +1,4 @@
-"""How much memory it takes to read the results of a wide fan-out: that of a page, however many there are."""
+"""The memory needed to read the results of a wide fan-out: that of one page, whatever the width."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.store.postgres import PostgresStore
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What a worker read, and the most memory that it ever had."""
+    """What a worker has read, and its peak memory."""
 
     count: int
     bytes: int
@@ -31,7 +31,7 @@ def weighty(width: int, size_bytes: int) -> Definition:
 
 
 async def gather(store: PostgresStore, width: int, size_bytes: int) -> Gathered:
-    """A fan-out of that width whose items give so many bytes each, all of which one task then reads."""
+    """Run a fan-out of this width with outputs of this size; then one task reads all of them."""
     started = now()
     jobs = jobs_of(weighty(width, size_bytes), [{"items": list(range(width))}])
     with Fleet(store.connections.url):

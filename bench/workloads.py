@@ -22,7 +22,7 @@ from holdfast.store.postgres import PostgresStore
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One workload's runs: the seconds of each, what the machine could do just before it, and what else was seen."""
+    """The measurements of one workload: seconds and limit of each round, and the peak memory."""
 
     name: str
     unit: str
@@ -37,7 +37,7 @@ class Measured:
 
     @property
     def of_the_limit(self) -> float:
-        """The median of the runs' shares, each of its own limit: the machine is not the same from minute to minute."""
+        """The median of the rounds' shares, each of its own limit, because the machine's speed varies."""
         return statistics.median(self.units / s / limit for s, limit in zip(self.seconds, self.limits, strict=True))
 
 
@@ -78,11 +78,11 @@ def stamp() -> Definition:
 
 
 def jobs_of(definition: Definition, inputs: Sequence[dict[str, Any]]) -> list[NewJob]:
-    return [new_job(definition, given, key=uuid.uuid4().hex) for given in inputs]
+    return [new_job(definition, values, key=uuid.uuid4().hex) for values in inputs]
 
 
 async def run_jobs(store: PostgresStore, jobs: Sequence[NewJob]) -> float:
-    """Submit, wait for the end of all, check that all completed; seconds from the first submit on."""
+    """Submit the jobs and wait until all have completed; returns the seconds since the first submit."""
     client = Client(store)
     started = now()
     for first in range(0, len(jobs), 1000):
@@ -92,9 +92,10 @@ async def run_jobs(store: PostgresStore, jobs: Sequence[NewJob]) -> float:
 
 
 async def all_finished(store: PostgresStore, jobs: Sequence[NewJob], started: float) -> None:
-    """Ask for the youngest job until it has ended, then for all in one statement: more would be part of the load.
+    """Wait for the end of all jobs with few queries, because queries add load.
 
-    The longer it takes, the more seldom, always within half a hundredth of the time so far.
+    Asks for the last job until it has ended, then for all in one statement. The pause between two queries is at most
+    half a per cent of the time so far.
     """
     waiting = [job.job_id for job in jobs]
     async with store.connections.use("bench") as connection:
@@ -115,11 +116,11 @@ async def all_finished(store: PostgresStore, jobs: Sequence[NewJob], started: fl
 
 
 async def measure(
-    name: str, unit: str, units: int, store: PostgresStore, fleet: Fleet, batches: list[list[NewJob]]
+    name: str, unit: str, units: int, store: PostgresStore, fleet: Fleet, rounds: list[list[NewJob]]
 ) -> Measured:
     fleet.peaks.clear()
     limits, seconds = [], []
-    for jobs in batches:
+    for jobs in rounds:
         limits.append(claim_and_complete(store.connections.url, 100))
         seconds.append(await run_jobs(store, jobs))
     return Measured(name, unit, tuple(seconds), tuple(limits), units, dict(fleet.peaks))
@@ -132,15 +133,15 @@ def pick(ordered: Sequence[float], share: float) -> float:
 async def idle_latencies(store: PostgresStore, times: int) -> list[float]:
     """Milliseconds from a submit to its handler's start, one job at a time on an idle system."""
     client, definition = Client(store), stamp()
-    taken = []
+    durations = []
     for job in jobs_of(definition, [{}] * times):
         await asyncio.sleep(0.02)
-        asked = time.monotonic()
+        submitted = time.monotonic()
         await client.submit_many([job])
         await all_finished(store, [job], now())
         async with store.connections.use("bench") as connection:
             cursor = await connection.execute("select result from jobs where job_id = %s", (job.job_id,))
             row = await cursor.fetchone()
         assert row is not None
-        taken.append((row[0]["at"] - asked) * 1000)
-    return sorted(taken)
+        durations.append((row[0]["at"] - submitted) * 1000)
+    return sorted(durations)
