@@ -1,4 +1,4 @@
-"""One real Postgres for the whole run, shared by all test processes; a fresh database for every test that asks."""
+"""One real Postgres for all test processes, and an empty database for every test that needs one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An embedded server; parallel test processes find the same one and the last of them stops it."""
+    """An embedded server. Parallel test processes share it, and the last of them stops it."""
     base = tmp_path_factory.getbasetemp()
     home = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "shared-postgres"
     with use_embedded(home) as url:
@@ -43,9 +43,9 @@ def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def hurry(url: str) -> None:
-    """Nothing here must survive a power cut: no pages in the log.
+    """Write no full pages to the WAL: test data need not survive a power cut.
 
-    What else would hurry the server stands on its command line, which wins over its settings.
+    Other settings that would help are on the server's command line, which cannot be overridden.
     """
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("alter system set full_page_writes = off")
@@ -54,7 +54,7 @@ def hurry(url: str) -> None:
 
 @pytest.fixture(scope="session")
 def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], stores.Bucket]]:
-    """Object stores by their kind; each is started for whoever asks first."""
+    """Object stores by kind; each is started at its first use."""
     with ExitStack() as running:
 
         @cache
@@ -66,7 +66,7 @@ def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
 
 @pytest.fixture(scope="session")
 def template_database(server_url: str) -> str:
-    """A database with the current schema, to be cloned: made once, whoever comes first."""
+    """A database with the current schema, which tests clone. The first test process creates it."""
     name = "holdfast_template"
     with psycopg.connect(server_url, autocommit=True) as connection:
         connection.execute("select pg_advisory_lock(%s)", (_TEMPLATE_LOCK,))
@@ -84,13 +84,13 @@ async def _migrate(url: str) -> None:
 
 @pytest.fixture(scope="session")
 def free_databases() -> list[str]:
-    """Databases of this process that a test has given back: emptying one is faster than making one."""
+    """Databases of this process for reuse: emptying one is faster than creating one."""
     return []
 
 
 @pytest.fixture
 def database_url(server_url: str, template_database: str, free_databases: list[str]) -> Iterator[str]:
-    """A database for this test alone, with the schema and nothing in it."""
+    """A database for this test alone, with the schema and without rows."""
     if free_databases:
         name = free_databases.pop()
     else:
@@ -110,7 +110,7 @@ def database_url(server_url: str, template_database: str, free_databases: list[s
 
 
 def _empty(connection: psycopg.Connection) -> None:
-    """End whoever is still connected and delete every row; what apps keep goes whole."""
+    """End all other connections, delete every row, and drop the schemas of apps."""
     connection.execute(
         "select pg_terminate_backend(pid, 5000) from pg_stat_activity"
         " where datname = current_database() and pid <> pg_backend_pid()"
@@ -152,7 +152,7 @@ def with_database(url: str, name: str) -> str:
 
 
 async def eventually(look: Callable[[], Awaitable[Answer | None]], seconds: float = 20.0) -> Answer:
-    """The first true answer of `look`, asked again and again; fails when the deadline has passed."""
+    """Call `look` until its answer is true, and return the answer; fails after the deadline."""
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
     while True:

@@ -1,4 +1,4 @@
-"""A gateway that may fail in every way, and the handlers that call it, as an app would write them."""
+"""An HTTP gateway that can fail in every way, and the handlers that call it, as an app would write them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast import Context, ErrorCode, FailureClass, Transient, handler
 
 GW_4XX = ErrorCode("GW_4XX", FailureClass.PERMANENT, "The gateway refused the request.")
 GW_5XX = ErrorCode("GW_5XX", FailureClass.TRANSIENT, "The gateway failed.")
-GW_UNAVAILABLE = ErrorCode("GW_UNAVAILABLE", FailureClass.TRANSIENT, "The gateway is away.", public="GW_5XX")
+GW_UNAVAILABLE = ErrorCode("GW_UNAVAILABLE", FailureClass.TRANSIENT, "The gateway is down.", public="GW_5XX")
 GW_TIMEOUT = ErrorCode("GW_TIMEOUT", FailureClass.TRANSIENT, "The gateway is slow.")
 URL = "HOLDFAST_TEST_GATEWAY"
 
@@ -43,11 +43,11 @@ def convert(number: int) -> str:
 
 @handler("gateway.guarded")
 def guarded(numbers: list[int], *, ctx: Context) -> list[str]:
-    found = []
+    answers = []
     for number in numbers:
         with ctx.breaker("gateway"):
-            found.append(call(number))
-    return found
+            answers.append(call(number))
+    return answers
 
 
 @handler("gateway.check")
@@ -57,7 +57,7 @@ def check() -> None:
 
 
 class Gateway:
-    """A real HTTP service; `mode` says how it behaves from the next request on."""
+    """A real HTTP service; `mode` determines its behaviour from the next request on."""
 
     def __init__(self) -> None:
         self.mode: Mode = "ok"
@@ -91,7 +91,7 @@ class Gateway:
         self.close()
 
     def close(self) -> None:
-        """From now on it refuses connections."""
+        """Stop the service, so that it refuses connections."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

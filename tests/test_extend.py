@@ -1,4 +1,4 @@
-"""What apps are made of: a schema of their own, named statements, settings."""
+"""The public interface for apps: a separate schema, named statements, settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.extend.settings import home, is_set, variable
 
 SOURCES = Path(holdfast.__file__).parent
 MAY_TOUCH_THE_ENVIRONMENT = {"environment.py", "worker/child.py"}
-"""The one that reads it, and a handler's process, which gives itself a temporary directory."""
+"""The module that reads it, and a handler's process, which sets its own temporary directory."""
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "tides.sql"
 
 
-def test_an_app_has_a_schema_and_statements_of_its_own(database_url: str, package: str) -> None:
+def test_an_app_has_its_own_schema_and_statements(database_url: str, package: str) -> None:
     schema, statements = Schema("tides", package, lock_key=77), statements_in(package)
     with psycopg.connect(database_url, autocommit=True) as connection:
         assert not schema.exists(connection)

@@ -1,4 +1,4 @@
-"""Which parts of a text are secrets; and that none of them is stored with a job."""
+"""Which parts of a text are masked as secrets, and that no secret is stored with a job."""
 
 from __future__ import annotations
 
@@ -37,26 +37,26 @@ def test_user_info_and_signatures_of_addresses_are_masked(text: str, shown: str)
     assert masked(text) == shown
 
 
-def test_a_known_secret_is_masked_wherever_it_stands_and_a_name_beside_it_is_not() -> None:
+def test_a_known_secret_is_masked_everywhere_and_similar_words_are_not() -> None:
     keep_secret("known/secret-1")
     keep_secret("kn0wn")
     keep_secret("carpenter", beside=["carpenter"])
     keep_secret("abc")
     assert masked("it was known/secret-1, known%2Fsecret-1") == "it was ***, ***"
     assert masked("kn0wn: unkn0wn, carpenter, abc, holdfast") == "***: unkn0wn, carpenter, abc, holdfast"
-    assert without_secrets({"kn0wn": ["known/secret-1", 1]}) == {"kn0wn": ["***", 1]}, "no key changes its name"
+    assert without_secrets({"kn0wn": ["known/secret-1", 1]}) == {"kn0wn": ["***", 1]}, "keys should not change"
     address = {"link": "https://h/x?sig=abc"}
-    assert without_secrets(address) == address, "what a job has made can be used"
+    assert without_secrets(address) == address, "an address in an output should stay usable"
 
 
-def test_an_error_is_masked_for_every_program_that_catches_it() -> None:
+def test_an_error_is_masked_in_every_form() -> None:
     detail = Detail(STORAGE, file=STORAGE, path=STORAGE, suggestion=STORAGE)
     problem = InvalidInput(f"{STORAGE} is no place", remedy=STORAGE, errors=[detail], instance=STORAGE)
-    told = f"{problem} {problem.to_problem()} {''.join(traceback.format_exception(problem))}"
-    assert "S3cr3t" not in told and "S1gnature" not in told
+    text = f"{problem} {problem.to_problem()} {''.join(traceback.format_exception(problem))}"
+    assert "S3cr3t" not in text and "S1gnature" not in text
 
 
-def test_masking_takes_no_time_with_what_looks_like_addresses() -> None:
+def test_masking_is_fast_on_texts_that_look_like_addresses() -> None:
     for piece in ("a.", "postgresql://u:", "http://", "?sig", "://u:"):
         masked(piece * 10_000)
 

@@ -1,4 +1,4 @@
-"""Large data from end to end: by reference in params, outputs and results, as artifacts, and refused if too large."""
+"""Large data end to end: by reference in params, outputs and results, as artifacts, and refused if too large."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ async def use(text: str) -> dict[str, Any]:
     return {"length": len(text), "text": text}
 
 
-async def test_large_outputs_params_and_results_lie_outside_the_database(database_url: str) -> None:
+async def test_large_outputs_params_and_results_are_outside_the_database(database_url: str) -> None:
     async with running(database_url, registry(make=make, use=use)) as engine:
         status = await engine.run(chain().definition(), {"size": 100_000})
         assert status["status"] == "completed"
-        assert status["result"] == {"length": 100_000, "text": LARGE}, "who looks sees the value"
+        assert status["result"] == {"length": 100_000, "text": LARGE}, "a reader should see the value"
         assert await engine.outputs(status["job_id"]) == {
             "make": {"text": LARGE},
             "use": {"length": 100_000, "text": LARGE},
@@ -64,7 +64,7 @@ async def test_large_outputs_params_and_results_lie_outside_the_database(databas
         tasks = await engine.query("select node, params, params_ref, output, output_ref from tasks order by node")
         (_, small, none, made, made_ref), (_, used_params, params_ref, used, used_ref) = tasks
         assert small == {"size": 100_000} and none is None and made is None
-        assert made_ref == params_ref, "the same content is one object"
+        assert made_ref == params_ref, "equal content should be one object"
         assert used_params is None and used is None
         kept = await engine.query("select digest, bytes from payloads where job_id = %s", status["job_id"])
         assert {digest for digest, _ in kept} == {made_ref, used_ref} == objects_of(status["job_id"])
@@ -81,8 +81,8 @@ async def test_small_values_stay_in_the_database(database_url: str) -> None:
         assert objects_of(status["job_id"]) == set()
 
 
-async def test_a_job_with_large_outputs_goes_on_in_another_orchestrator(database_url: str) -> None:
-    """What it needs of them is read where the job is loaded."""
+async def test_another_orchestrator_continues_a_job_with_large_outputs(database_url: str) -> None:
+    """An orchestrator that loads the job reads the large outputs that it needs."""
     async with client_of(database_url) as engine:
         async with serving(database_url, registry(make=make)):
             job_id = await engine.submit(chain().definition(), {"size": 100_000})
@@ -97,9 +97,7 @@ async def test_a_job_with_large_outputs_goes_on_in_another_orchestrator(database
             assert (await engine.finished(job_id))["result"]["length"] == 100_000
 
 
-async def test_a_large_value_that_is_out_of_reach_fails_loudly_and_is_named_where_it_is_shown(
-    database_url: str, tmp_path: Path
-) -> None:
+async def test_an_unreadable_large_value_fails_its_task_with_a_clear_error(database_url: str, tmp_path: Path) -> None:
     async with client_of(database_url) as engine:
         async with serving(database_url, registry(make=make), home=tmp_path / "one"):
             job_id = await engine.submit(chain().definition(), {"size": 100_000})
@@ -113,11 +111,11 @@ async def test_a_large_value_that_is_out_of_reach_fails_loudly_and_is_named_wher
             serving(database_url, work=False, home=tmp_path / "one"),
         ):
 
-            async def told() -> dict[str, Any] | None:
-                found: dict[str, Any] | None = (await engine.node(job_id, "use"))["error"]
-                return found
+            async def failure() -> dict[str, Any] | None:
+                error: dict[str, Any] | None = (await engine.node(job_id, "use"))["error"]
+                return error
 
-            error = await eventually(told)
+            error = await eventually(failure)
         assert f"of job {job_id} cannot be read from …/" in error["message"]
         ((log,),) = await engine.query("select log from attempts where node = 'use' limit 1")
         assert f"of job {job_id} cannot be read from {tmp_path / 'other'}" in log
@@ -125,10 +123,10 @@ async def test_a_large_value_that_is_out_of_reach_fails_loudly_and_is_named_wher
         assert (await engine.outputs(job_id))["make"].keys() == {"payload"}
 
 
-async def test_a_job_whose_payload_is_out_of_reach_waits_with_a_reason_and_goes_on_when_it_is_back(
+async def test_a_job_with_an_unreadable_payload_is_set_aside_and_continues_when_it_is_readable(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The worker's store is not the orchestrator's: its neighbours must not suffer, and its work must not be lost."""
+    """The worker's store is not the orchestrator's. Other jobs must continue, and no work may be lost."""
     monkeypatch.setattr(owner, "ASIDE_SECONDS", (0.1, 0.2))
     handlers = registry(make=make, use=use)
     async with (
@@ -138,11 +136,11 @@ async def test_a_job_whose_payload_is_out_of_reach_waits_with_a_reason_and_goes_
     ):
         job_id = await engine.submit(chain().definition(), {"size": 100_000})
 
-        async def told() -> str | None:
+        async def set_aside() -> str | None:
             reason = (await engine.status(job_id))["reason"]
             return reason if reason and reason.startswith("orchestrator_error") else None
 
-        reason = await eventually(told)
+        reason = await eventually(set_aside)
         assert f"of job {job_id} cannot be read from {tmp_path / 'orchestrator'}" in reason
         neighbour = await engine.run(chain().definition(), {"size": 10})
         assert neighbour["status"] == "completed"
@@ -156,10 +154,10 @@ async def test_a_job_whose_payload_is_out_of_reach_waits_with_a_reason_and_goes_
         ]
 
 
-# What is too large
+# Values that are too large
 
 
-async def test_inputs_that_are_too_large_are_refused_at_the_door(database_url: str) -> None:
+async def test_inputs_that_are_too_large_are_refused_at_submission(database_url: str) -> None:
     definition = load_text("workflow_id: w\nnodes: {a: {handler: echo, params: {x: '{{ inputs.x }}'}}}")
     with pytest.raises(PayloadRefused, match=r"The inputs of workflow w have 16,777,2\d\d bytes; at most 16,777,216"):
         new_job(definition, {"x": "x" * 16 * 1024 * 1024})
@@ -200,7 +198,7 @@ nodes:
 """
 
 
-async def test_a_fan_in_that_would_be_too_large_fails_with_the_way_out(database_url: str) -> None:
+async def test_a_fan_in_that_would_be_too_large_fails_with_a_hint(database_url: str) -> None:
     async def item(n: int) -> str:
         return "x" * 400
 
@@ -279,8 +277,8 @@ async def test_a_node_pages_through_the_results_of_another(database_url: str, ki
         assert output == WANTED
 
 
-async def test_thousands_of_results_take_the_memory_of_a_page(database_url: str) -> None:
-    """1,924 of 1.09 MB in all, read by a real worker, which tells the most memory that it ever had."""
+async def test_reading_thousands_of_results_needs_the_memory_of_a_page(database_url: str) -> None:
+    """A real worker reads 1,924 results of 1.09 MB in total, and reports its peak memory."""
     flow = Workflow("many", inputs={"items": {"type": "any"}})
     flow.fan_out("stack", source="{{ inputs['items'] }}", handler="weighs", params={"size": 567})
     flow.task("gather", handler="weighed", after=["stack"])
@@ -297,7 +295,7 @@ async def test_thousands_of_results_take_the_memory_of_a_page(database_url: str)
         assert read["peak_mb"] < 200
 
 
-async def test_results_of_a_node_that_has_none_are_a_mistake_that_is_told(database_url: str) -> None:
+async def test_reading_results_of_an_unknown_node_is_an_error(database_url: str) -> None:
     def asks(ctx: Context) -> list[Any]:
         return list(ctx.results("stak"))
 
@@ -308,7 +306,7 @@ async def test_results_of_a_node_that_has_none_are_a_mistake_that_is_told(databa
         assert "node stak of job" in error["message"] and "comes before gather" in error["message"]
 
 
-async def test_a_slice_that_is_none_is_refused(database_url: str) -> None:
+async def test_a_negative_offset_is_refused(database_url: str) -> None:
     def asks(ctx: Context) -> list[Any]:
         return list(ctx.results("stack", offset=-1))
 
@@ -356,7 +354,7 @@ DIGEST = hashlib.sha256(b"tile" * 1000).hexdigest()
         (isolated.publishes, isolated.fetches, "process", "tile.bin"),
     ],
 )
-async def test_a_published_file_is_what_a_later_task_fetches(
+async def test_a_later_task_fetches_the_published_file(
     database_url: str, writer: Any, reader: Any, isolation: str, name: str
 ) -> None:
     handlers = Registry([describe(writer, "write", isolation=isolation), describe(reader, "read", isolation=isolation)])
@@ -379,7 +377,7 @@ async def test_a_published_file_is_what_a_later_task_fetches(
         assert await engine.query("select distinct digest, bytes from payloads") == [(DIGEST, 4000)]
 
 
-async def test_a_file_is_not_visible_before_its_result_is_nor_after_a_failure(database_url: str) -> None:
+async def test_a_file_is_visible_only_after_its_attempt_has_succeeded(database_url: str) -> None:
     looked = threading.Event()
     attempts: list[int] = []
 
@@ -409,8 +407,8 @@ async def test_a_file_is_not_visible_before_its_result_is_nor_after_a_failure(da
         assert artifact.digest == hashlib.sha256(b"attempt 2").hexdigest()
 
 
-async def test_a_zombie_s_file_never_becomes_visible(database_url: str) -> None:
-    """It published, lost its lease without noticing, and reports when another attempt has long been taken."""
+async def test_the_file_of_a_zombie_never_becomes_visible(database_url: str) -> None:
+    """The attempt publishes, loses its lease without noticing, and reports after another attempt was accepted."""
     published, release = threading.Event(), threading.Event()
 
     def work(ctx: Context) -> str:
@@ -440,11 +438,11 @@ async def test_a_zombie_s_file_never_becomes_visible(database_url: str) -> None:
         (artifact,) = await engine.reader.artifacts(job_id)
         assert (artifact.attempt, artifact.digest) == (2, hashlib.sha256(b"attempt 2").hexdigest())
         orphan = hashlib.sha256(b"attempt 1").hexdigest()
-        assert orphan in objects_of(job_id), "it lies there, but nothing refers to it"
+        assert orphan in objects_of(job_id), "the object should exist without a reference"
         assert (orphan,) not in await engine.query("select digest from payloads")
 
 
-async def test_a_reference_that_is_none_is_refused(database_url: str) -> None:
+async def test_an_invalid_reference_is_refused(database_url: str) -> None:
     def asks(ctx: Context) -> None:
         ctx.fetch({"path": "/etc/passwd"})
 

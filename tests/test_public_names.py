@@ -1,4 +1,4 @@
-"""What `from holdfast import …` offers."""
+"""The names that `from holdfast import …` offers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import holdfast
 
 
-def test_the_public_names_are_sorted_and_all_there() -> None:
+def test_the_public_names_are_sorted_and_all_exist() -> None:
     assert holdfast.__all__ == sorted(holdfast.__all__)
     assert dir(holdfast) == holdfast.__all__
     for name in holdfast.__all__:

@@ -1,4 +1,4 @@
-"""A long job whose last stage fails: everything before it is kept, and one verb finishes it."""
+"""A long job whose last node fails: all earlier results are kept, and one verb completes it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ nodes:
 """
 
 
-async def test_a_stage_that_failed_after_1924_items_is_retried_alone_and_nothing_is_done_twice(
+async def test_a_node_that_failed_after_1924_items_is_retried_alone_and_nothing_runs_twice(
     database_url: str,
 ) -> None:
     done: Counter[str] = Counter()
@@ -78,22 +78,24 @@ async def test_a_stage_that_failed_after_1924_items_is_retried_alone_and_nothing
     assert set(done.values()) == {1} and len(done) == ITEMS + 1
 
 
-@pytest.mark.parametrize("given", [0, "", [], None, {"count": 3}])
-async def test_a_result_given_by_hand_is_taken_as_it_is_even_if_it_is_nothing(database_url: str, given: Any) -> None:
+@pytest.mark.parametrize("output", [0, "", [], None, {"count": 3}])
+async def test_an_output_that_a_person_sets_is_used_unchanged_even_if_it_is_empty(
+    database_url: str, output: Any
+) -> None:
     async def register(of: Any) -> Any:
         return [of]
 
     flow = """
 workflow_id: by_hand
 nodes:
-  ask: {handler: nobody_has_it, next: tell}
-  tell: {handler: register, params: {of: "{{ nodes.ask.output }}"}}
+  ask: {handler: unserved, next: use}
+  use: {handler: register, params: {of: "{{ nodes.ask.output }}"}}
 """
     async with running(database_url, registry(register=register)) as engine:
         job_id = await engine.submit(flow)
-        await engine.client.recover(job_id, Request(Verb.SET, "ask", output=given))
+        await engine.client.recover(job_id, Request(Verb.SET, "ask", output=output))
         status = await engine.finished(job_id)
-    assert (status["status"], status["result"]) == ("completed", [given])
+    assert (status["status"], status["result"]) == ("completed", [output])
 
 
 async def test_a_result_that_is_too_large_is_refused_with_its_size(database_url: str) -> None:
@@ -103,8 +105,8 @@ async def test_a_result_that_is_too_large_is_refused_with_its_size(database_url:
             await engine.client.recover(job_id, Request(Verb.SET, "a", output={"x": "y" * (16 * 1024 * 1024)}))
 
 
-async def test_a_plan_and_what_is_done_agree_on_a_job_that_has_large_params_and_outputs(database_url: str) -> None:
-    """What lies in the object store is reset like everything else."""
+async def test_a_plan_is_carried_out_on_a_job_with_large_params_and_outputs(database_url: str) -> None:
+    """Values in the object store are reset like all others."""
     large, is_open = "x" * 100_000, [False]
 
     async def make(text: str) -> str:
@@ -157,8 +159,8 @@ nodes:
 """
 
 
-async def test_1924_items_are_registered_in_20_batches_and_only_what_is_missing_runs_again(database_url: str) -> None:
-    """First a batch fails and is retried alone; then an item is healed, and its own batch follows it."""
+async def test_1924_items_are_registered_in_20_batches_and_only_failed_ones_run_again(database_url: str) -> None:
+    """First a batch fails and is retried alone. Then an item is repaired, and its own batch runs again."""
     done: Counter[str] = Counter()
     broken, closed = {777}, {3}
 
@@ -209,7 +211,7 @@ async def test_1924_items_are_registered_in_20_batches_and_only_what_is_missing_
 
 
 async def recovered(engine: Engine, job_id: str, request: Request) -> dict[str, Any]:
-    """The job at its end after a verb was carried out."""
+    """Carry out a verb; returns the status of the job at its end."""
     signal_id = await engine.client.recover(job_id, request)
 
     async def is_applied() -> bool:

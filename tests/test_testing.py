@@ -1,4 +1,4 @@
-"""`holdfast.testing`: workflows inside a user's own tests."""
+"""`holdfast.testing`: workflows in a user's own tests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def doubling() -> Workflow:
     return flow
 
 
-def test_a_workflow_runs_to_its_end_and_tells_everything() -> None:
+def test_a_workflow_runs_to_its_end_and_the_result_has_all_details() -> None:
     job = run_workflow(doubling(), {"numbers": [4, 5]})
     assert job.status == "completed"
     assert job.result == {"total": 18, "count": 2}
@@ -39,13 +39,13 @@ def test_a_workflow_runs_to_its_end_and_tells_everything() -> None:
     assert job.events[-1]["event"] == "job_completed"
 
 
-def test_a_file_runs_with_functions_under_given_names(tmp_path: Path) -> None:
+def test_a_file_runs_with_functions_as_named_handlers(tmp_path: Path) -> None:
     (tmp_path / "w.yaml").write_text("workflow_id: w\nnodes: {a: {handler: mine, params: {x: 3}}}\n")
     assert run_workflow(tmp_path / "w.yaml", handlers={"mine": lambda x: x + 1}).result == 4
     assert run_workflow(str(tmp_path / "w.yaml"), handlers={"mine": lambda x: x - 1}).result == 2
 
 
-def test_a_stand_in_wins_over_the_real_handler() -> None:
+def test_a_stand_in_replaces_the_real_handler() -> None:
     flow = Workflow("w")
     flow.task("a", handler=double, params={"x": 1})
     assert run_workflow(flow, handlers={"test.double": lambda x: "stand-in"}).result == "stand-in"
@@ -74,8 +74,8 @@ def test_a_handler_reaches_the_database_of_its_engine(database_url: str) -> None
     @handler("test.ask", database=True)
     def ask(*, ctx: Context) -> str:
         with psycopg.connect(ctx.database_url) as connection:
-            found = connection.execute("select count(*) from holdfast.jobs where job_id = %s", (ctx.job_id,)).fetchone()
-        return f"{found}"
+            row = connection.execute("select count(*) from holdfast.jobs where job_id = %s", (ctx.job_id,)).fetchone()
+        return f"{row}"
 
     flow = Workflow("w")
     flow.task("a", handler=ask)
@@ -95,14 +95,14 @@ def test_a_failed_job_is_a_result() -> None:
     assert (job.error["code"], job.error["message"]) == ("BROKEN", "it is broken")
 
 
-def test_a_handler_that_was_forgotten_is_named() -> None:
+def test_the_error_names_a_missing_handler() -> None:
     flow = Workflow("w")
     flow.task("a", handler="ecko")
     with pytest.raises(InvalidInput, match=r"no handler 'ecko'\. Did you mean 'echo'"):
         run_workflow(flow)
 
 
-def test_a_job_that_hangs_says_where(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_timeout_of_a_hanging_job_names_its_node(capsys: pytest.CaptureFixture[str]) -> None:
     released = threading.Event()
     flow = Workflow("w")
     flow.task("a", handler="test.hangs")
@@ -114,7 +114,7 @@ def test_a_job_that_hangs_says_where(capsys: pytest.CaptureFixture[str]) -> None
     assert run_workflow(doubling()).status == "completed"
 
 
-def test_a_coroutine_can_run_several_at_once() -> None:
+def test_a_coroutine_can_run_several_workflows_at_once() -> None:
     async def several() -> list[int]:
         jobs = await asyncio.gather(*(run_workflow_async(doubling(), {"numbers": [n]}) for n in range(3)))
         return [job.result["total"] for job in jobs]
@@ -122,17 +122,17 @@ def test_a_coroutine_can_run_several_at_once() -> None:
     assert asyncio.run(several()) == [0, 2, 4]
 
 
-def test_a_database_of_ones_own_can_be_used(database_url: str) -> None:
+def test_the_callers_own_database_can_be_used(database_url: str) -> None:
     assert run_workflow(doubling(), database_url=database_url).status == "completed"
 
 
-def test_the_streams_of_the_test_come_back() -> None:
+def test_the_streams_of_the_test_are_restored() -> None:
     before = sys.stdout, sys.stderr
     run_workflow(doubling())
     assert (sys.stdout, sys.stderr) == before
 
 
-def test_the_demo_ends_well(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_demo_completes(monkeypatch: pytest.MonkeyPatch) -> None:
     root = Path(__file__).parent.parent
     monkeypatch.syspath_prepend(str(root))
     from examples import demo_handlers as demo
@@ -148,7 +148,7 @@ def test_the_demo_ends_well(monkeypatch: pytest.MonkeyPatch) -> None:
     assert job.nodes["complain"]["status"] == "skipped"
 
 
-def test_nothing_is_left_of_a_server_whose_watchdog_looks_once_more_while_its_folder_goes(tmp_path: Path) -> None:
+def test_a_folder_is_removed_completely_although_the_watchdog_still_uses_it(tmp_path: Path) -> None:
     class Ended:
         def leave(self) -> None:
             """The server has ended, and its watchdog has not noticed yet."""

@@ -1,4 +1,4 @@
-"""What the commands of the documentation run with."""
+"""The environment for the commands of the documentation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 @pytest.fixture
 def environment(database_url: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A database of the test's own, and compiled code that all commands share: they start twice as fast."""
+    """A separate database, and compiled code that all commands share, so that they start twice as fast."""
     base = tmp_path_factory.getbasetemp()
     bytecode = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "bytecode"
     return {

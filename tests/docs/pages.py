@@ -1,10 +1,10 @@
-"""The documentation as data: pages, their fenced blocks, and the marks that stand before a block.
+"""Reads the documentation: pages, their fenced blocks, and the marks before a block.
 
 A mark is an HTML comment right before a block:
 
     <!-- file: handlers.py -->     the block is a file of the page's project
-    <!-- fragment -->              a piece of a file: it need not be whole
-    <!-- background -->            a service: it runs until the page ends
+    <!-- fragment -->              a part of a file; it need not be complete
+    <!-- background -->            a service, which runs until the end of the page
     <!-- not run: REASON -->       cannot run in a test
 """
 
@@ -57,14 +57,14 @@ def blocks(page: Path) -> Iterator[Block]:
 
 def _marks_before(text: str) -> dict[str, str]:
     marks: dict[str, str] = {}
-    while found := _MARK.search(text):
-        marks[found[1]] = (found[2] or "").strip()
-        text = text[: found.start()]
+    while match := _MARK.search(text):
+        marks[match[1]] = (match[2] or "").strip()
+        text = text[: match.start()]
     return marks
 
 
 def steps(block: Block) -> Iterator[Step]:
-    """The commands of a console block; a line that ends with a backslash goes on in the next."""
+    """The commands of a console block; a line that ends with a backslash continues in the next."""
     command = ""
     expected: list[str] = []
     for line in block.body.splitlines():

@@ -1,4 +1,4 @@
-"""A terminal for one page: commands run in order, in one shell, and what they print is compared with what is shown."""
+"""A terminal for one page: runs its commands in order in one shell, and compares their output with the page."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ _VARYING = (
 
 
 def normalised(line: str) -> str:
-    """A line without what differs from run to run: ids, times, durations, processes, the width of gaps."""
+    """A line without the parts that vary: ids, times, durations, processes, the width of gaps."""
     for pattern, word in _VARYING:
         line = pattern.sub(word, line)
     return line.strip()
 
 
 class Shell:
-    """One bash in the page's directory. Ids that the page shows are replaced by those of this run."""
+    """One bash in the page's directory. Replaces the ids on the page by the real ones."""
 
     def __init__(self, directory: Path, environment: dict[str, str]) -> None:
         self._directory = directory
         self._environment = {**os.environ, **environment}
         self._ids: dict[str, str] = {}
-        self._behind: list[subprocess.Popen[str]] = []
+        self._background: list[subprocess.Popen[str]] = []
         self._bash = self._start(["bash", "--norc", "--noprofile"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def close(self) -> None:
-        for process in [*self._behind, self._bash]:
+        for process in [*self._background, self._bash]:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -59,26 +59,26 @@ class Shell:
                         stream.close()
 
     def run(self, step: Step, *, may_fail: bool) -> None:
-        """Run a command; it must succeed, unless the page asks for its exit code next, and print what is shown."""
+        """Run a command. It must print the shown output, and succeed unless the page asks for its exit code next."""
         command = self._with_ids(step.command)
         code, lines = self._answer(command)
         shown = "\n".join(lines)
         assert may_fail or code == 0, f"{step.block.place}: `{command}` ended with {code}:\n{shown}"
         self._compare(step, lines)
 
-    def run_behind(self, step: Step) -> None:
-        """Start a service and wait until it has said what the page shows."""
-        output = self._directory / f".service-{len(self._behind)}.log"
+    def run_in_background(self, step: Step) -> None:
+        """Start a service and wait until it has printed the shown output."""
+        output = self._directory / f".service-{len(self._background)}.log"
         with output.open("w") as stream:
-            self._behind.append(self._start(["bash", "-c", f"exec {self._with_ids(step.command)}"], stdout=stream))
+            self._background.append(self._start(["bash", "-c", f"exec {self._with_ids(step.command)}"], stdout=stream))
         until = time.monotonic() + SECONDS
         while True:
             lines = output.read_text().splitlines()
             missing = self._missing(step.expected, lines)
             if missing is None:
                 return
-            assert self._behind[-1].poll() is None, f"{step.block.place}: it ended: {lines}"
-            assert time.monotonic() < until, f"{step.block.place}: it never said '{missing}', but: {lines}"
+            assert self._background[-1].poll() is None, f"{step.block.place}: the service ended: {lines}"
+            assert time.monotonic() < until, f"{step.block.place}: the service did not print '{missing}', but: {lines}"
             time.sleep(0.02)
 
     def _start(
@@ -101,15 +101,15 @@ class Shell:
         stdin.write(f"{{ {command}\n}} < /dev/null\ncode=$?; printf '\\n%s %d\\n' '{_END}' $code; (exit $code)\n")
         stdin.flush()
         lines: list[str] = []
-        impatience = Timer(SECONDS, lambda: os.killpg(self._bash.pid, signal.SIGKILL))
-        impatience.start()
+        timeout = Timer(SECONDS, lambda: os.killpg(self._bash.pid, signal.SIGKILL))
+        timeout.start()
         try:
             for line in stdout:
                 if line.startswith(_END):
                     return int(line.removeprefix(_END)), lines
                 lines.append(line.rstrip("\n"))
         finally:
-            impatience.cancel()
+            timeout.cancel()
         raise AssertionError(f"`{command}` did not end within {SECONDS} s: {lines}")
 
     def _compare(self, step: Step, lines: list[str]) -> None:
@@ -118,7 +118,7 @@ class Shell:
         assert missing is None, f"{step.block.place}: `{step.command}` does not print\n{missing}\nbut\n{printed}"
 
     def _missing(self, expected: list[str], lines: list[str]) -> str | None:
-        """The first line that is shown but not printed, in order. `…` stands for anything; alone, for any lines."""
+        """The first shown line that was not printed, in order. `…` stands for any text; alone, for any lines."""
         position = 0
         for wanted in expected:
             if not wanted.strip(" …"):
@@ -134,7 +134,7 @@ class Shell:
         return None
 
     def _learn(self, shown: str, printed: str) -> None:
-        """Which job of this run the page means by its id."""
+        """Remember which real job corresponds to an id on the page."""
         for pattern in (_JOB, _SHORT_JOB):
             for one, other in zip(pattern.findall(shown), pattern.findall(printed), strict=False):
                 self._ids[one[-8:]] = other[-8:]

@@ -1,4 +1,4 @@
-"""What the documentation shows is true: files are valid, code runs, commands print what stands below them."""
+"""The examples of the documentation are correct: files are valid, code runs, commands print the shown output."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ LANGUAGES = {"", "console", "ini", "json", "mermaid", "python", "sh", "yaml"}
 
 
 def of(language: str) -> pytest.MarkDecorator:
-    found = [pytest.param(block, id=block.place) for block in BLOCKS if block.language == language]
-    return pytest.mark.parametrize("block", found)
+    params = [pytest.param(block, id=block.place) for block in BLOCKS if block.language == language]
+    return pytest.mark.parametrize("block", params)
 
 
 def runnable_pages() -> list[Path]:
-    """Pages with at least one command that runs here."""
+    """Pages with at least one command that a test can run."""
     return [
         page
         for page in all_pages()
@@ -31,12 +31,12 @@ def runnable_pages() -> list[Path]:
     ]
 
 
-def test_every_block_says_what_it_is() -> None:
+def test_every_block_has_a_known_language() -> None:
     unknown = [f"{block.place}: {block.language}" for block in BLOCKS if block.language not in LANGUAGES]
     assert unknown == []
 
 
-def test_few_commands_cannot_run_here_and_each_of_them_says_why() -> None:
+def test_few_commands_are_not_run_and_each_gives_a_reason() -> None:
     commands = [block for block in BLOCKS if block.language in ("console", "sh")]
     left_out = [block for block in commands if "not run" in block.marks]
     assert all(block.marks["not run"] for block in left_out)
@@ -56,7 +56,7 @@ def test_workflows_are_valid(block: Block) -> None:
 
 @of("python")
 def test_python_runs(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A piece need only be well formed; a test of the page's project is run by the page."""
+    """A fragment must only parse; the page itself runs the tests of its project."""
     tree = ast.parse(block.body, block.place)
     is_test = Path(block.marks.get("file", "")).name.startswith("test_")
     if "fragment" not in block.marks and not is_test:
@@ -87,10 +87,10 @@ def test_the_commands_of_a_page_print_what_it_shows(page: Path, tmp_path: Path, 
 
 
 def run(shell: Shell, block: Block) -> None:
-    found = list(steps(block))
-    assert found, f"{block.place}: a console block without a command"
-    for step, following in zip(found, [*found[1:], None], strict=True):
+    commands = list(steps(block))
+    assert commands, f"{block.place}: a console block without a command"
+    for step, following in zip(commands, [*commands[1:], None], strict=True):
         if "background" in block.marks:
-            shell.run_behind(step)
+            shell.run_in_background(step)
         else:
             shell.run(step, may_fail=following is not None and following.command == "echo $?")

@@ -1,4 +1,4 @@
-"""Links lead somewhere, and no page is left out of the index."""
+"""Every link has a target, and the index names every page."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ def links(page: Path) -> Iterator[str]:
 
 
 def anchors(page: Path) -> set[str]:
-    """As GitHub makes them: lower case, hyphens for spaces, without punctuation."""
+    """The anchors of a page, as GitHub makes them: lower case, hyphens for spaces, no punctuation."""
     headings = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in _HEADING.findall(prose(page)))
     return {heading.strip().replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", all_pages(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
+def test_every_link_has_a_target(page: Path) -> None:
     for link in links(page):
         path, _, anchor = link.partition("#")
         target = (page.parent / path).resolve() if path else page
-        assert target.exists(), f"{page.relative_to(ROOT)} links to {link}, which is not there"
+        assert target.exists(), f"{page.relative_to(ROOT)} links to {link}, which does not exist"
         assert target.is_relative_to(ROOT), f"{page.relative_to(ROOT)} links out of the repository: {link}"
         if anchor and target.suffix == ".md":
             assert anchor in anchors(target), f"{page.relative_to(ROOT)} links to {link}: no such heading"

@@ -1,4 +1,4 @@
-"""The reference says everything and nothing else: each page is compared with the code that it speaks of."""
+"""The reference is complete and exact: each page is compared with the code that it documents."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def page(name: str) -> str:
 
 
 def code(name: str) -> set[str]:
-    """Everything that the page writes as code."""
+    """Everything that the page formats as code."""
     return set(_CODE.findall(page(name)))
 
 
 def cells(name: str) -> set[str]:
     """The code in the first cell of every row of the page's tables."""
     rows = [line.split("|")[1] for line in page(name).splitlines() if line.startswith("| `")]
-    return {found for row in rows for found in _CODE.findall(row)}
+    return {name for row in rows for name in _CODE.findall(row)}
 
 
 def generator() -> Any:
@@ -51,13 +51,13 @@ def generator() -> Any:
     return module
 
 
-def test_generated_parts_are_what_the_generator_gives() -> None:
+def test_generated_parts_are_up_to_date() -> None:
     generate = generator()
-    found = list(generate.pages())
-    assert {one.name for one in found} == {"command-line.md", "failpoints.md", "language.md", "states.md"}
-    for one in found:
-        text = one.read_text(encoding="utf-8")
-        assert generate.rendered(text) == text, f"{one.name} is out of date. Run: .venv/bin/python scripts/docs"
+    generated = list(generate.pages())
+    assert {page.name for page in generated} == {"command-line.md", "failpoints.md", "language.md", "states.md"}
+    for path in generated:
+        text = path.read_text(encoding="utf-8")
+        assert generate.rendered(text) == text, f"{path.name} is out of date. Run: .venv/bin/python scripts/docs"
 
 
 @pytest.mark.parametrize("status", JobStatus)
@@ -66,14 +66,14 @@ def test_every_status_of_a_job_is_explained(status: str) -> None:
 
 
 def test_every_command_and_every_option_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    """By the real help, which hides what is not meant for people."""
+    """Compared with the real help, which leaves out hidden commands."""
 
     def listed(*words: str) -> list[str]:
         execute([*words, "--help"])
         return re.findall(r"^  ([a-z][a-z-]*)  +\S", capsys.readouterr().out, re.M)
 
     assert len(listed()) >= 15
-    # An app's command has commands of its own.
+    # The command of an app has sub-commands.
     commands = [f"{name} {inner}".strip() for name in listed() for inner in listed(name) or [""]]
     sections = page("command-line").split("### `holdfast ")
     documented = {section.partition("`")[0]: section for section in sections[1:]}
@@ -134,7 +134,7 @@ def test_every_public_name_is_explained() -> None:
     assert set(holdfast.__all__) - named == set()
 
 
-def test_everything_that_a_handler_sees_is_explained() -> None:
+def test_every_attribute_of_the_context_is_explained() -> None:
     seen = {f"ctx.{name}" for name in dir(Context) if not name.startswith("_")}
     assert seen == {cell.partition("(")[0] for cell in cells("python") if cell.startswith("ctx.")}
 
@@ -145,7 +145,7 @@ def test_every_event_is_explained() -> None:
 
 
 def test_events_are_named_in_one_place() -> None:
-    """Elsewhere in the core a literal is a slip of the pen; the submission's own event is written by SQL."""
+    """A literal elsewhere in the core is a mistake. SQL writes the event of the submission."""
     literal = re.compile(r"[\"']((?:job|node|task)_[a-z]+|[a-z]+_(?:rejected|changed|lost|acted|opened|closed))[\"']")
     names = {str(name) for name in EventName}
     for source in (ROOT / "src/holdfast/core").glob("*.py"):
@@ -158,17 +158,19 @@ def test_the_changelog_starts_with_the_version_of_the_package() -> None:
     assert versions[0] == holdfast.__version__
 
 
-def test_every_invariant_that_holds_is_carried_by_a_test_or_a_checker_of_its_number() -> None:
+def test_every_invariant_that_holds_has_a_test_or_a_checker_with_its_number() -> None:
     text = (ROOT / "docs/explanation/invariants.md").read_text(encoding="utf-8")
     sections = re.split(r"^### (\d+)\. ", text, flags=re.M)[1:]
-    said = dict(zip(map(int, sections[::2]), sections[1::2], strict=True))
-    assert list(said) == list(range(1, len(said) + 1))
+    invariants = dict(zip(map(int, sections[::2]), sections[1::2], strict=True))
+    assert list(invariants) == list(range(1, len(invariants) + 1))
     tests = "".join(test.read_text(encoding="utf-8") for test in (ROOT / "tests").rglob("test_*.py"))
     checkers = (ROOT / "tests/simulation/checkers.py").read_text(encoding="utf-8")
-    for number, section in said.items():
+    for number, section in invariants.items():
         holds = "**Holds" in section
         assert holds or "**Not yet" in section or "**Built" in section, number
-        carried = re.search(rf"def test_\w*invariant_{number}(?!\d)", tests) or f'"{number}: ' in checkers
-        assert carried or not holds, f"invariant {number} is said to hold, but nothing carries its number"
+        checked = re.search(rf"def test_\w*invariant_{number}(?!\d)", tests) or f'"{number}: ' in checkers
+        assert checked or not holds, (
+            f"invariant {number} holds according to the page, but no test or checker has its number"
+        )
         for path in re.findall(r"`(tests/[\w/.]+)`", section):
             assert (ROOT / path).exists(), path

@@ -1,4 +1,4 @@
-"""The tutorial's story with real processes: killed in the middle, continued, and nothing finished is done again."""
+"""The tutorial's example with real processes: killed half-way and continued; no finished task runs again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SECONDS = 60.0
 
 @pytest.fixture
 def project(tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The files of the tutorial. Leases are short, so that nobody waits ten seconds for a dead process."""
+    """The files of the tutorial. Leases are short, so that a dead process is noticed soon."""
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     for name in ("LEASE", "OWNER_LEASE"):
@@ -48,7 +48,7 @@ def started(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-def asked(*arguments: str) -> Any:
+def answers(*arguments: str) -> Any:
     ran = subprocess.run([HOLDFAST, *arguments, "--json"], capture_output=True, text=True, check=True)
     return [json.loads(line) for line in ran.stdout.splitlines()]
 
@@ -65,22 +65,22 @@ def diary(project: Path) -> Counter[str]:
     return Counter(path.read_text().split()) if path.exists() else Counter()
 
 
-def test_a_killed_run_goes_on_where_it_was(project: Path) -> None:
+def test_a_killed_job_continues_where_it_was(project: Path) -> None:
     slowly = ("--concurrency", "2", "--input", "pause_seconds=0.3")
     with started("run", "workflow.yaml", "--handlers", "handlers", *slowly) as running:
         wait_until(lambda: diary(project).total() >= 6)
         os.kill(running.pid, signal.SIGKILL)
         running.wait()
-    (job,) = asked("status")[0]["jobs"]
+    (job,) = answers("status")[0]["jobs"]
     assert job["status"] == "running"
-    kept = {event["index"] for event in asked("events", job["job_id"]) if event["event"] == "task_completed"}
-    assert kept, "the kill came before anything was done"
+    kept = {event["index"] for event in answers("events", job["job_id"]) if event["event"] == "task_completed"}
+    assert kept, "the kill came before the first task had completed"
     with started("up", "--handlers", "handlers"):
-        assert asked("watch", job["job_id"])[-1]["status"] == "completed"
+        assert answers("watch", job["job_id"])[-1]["status"] == "completed"
     written = diary(project)
     assert len(written) == 20
-    # What was under way at the kill may have run twice; what had completed never does.
+    # A task that was running at the kill may have run twice; a completed task never does.
     assert {written[f"station-{index + 1:02}"] for index in kept} == {1}
-    told = [event["event"] for event in asked("events", job["job_id"])]
-    assert "owner_changed" in told
-    assert told.count("job_completed") == 1
+    names = [event["event"] for event in answers("events", job["job_id"])]
+    assert "owner_changed" in names
+    assert names.count("job_completed") == 1

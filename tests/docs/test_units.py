@@ -1,4 +1,4 @@
-"""The unit files of the documentation: systemd takes them, and they leave a service the time that it needs."""
+"""The unit files in the documentation: systemd accepts them, and they give a service enough time to stop."""
 
 from __future__ import annotations
 
@@ -58,6 +58,6 @@ def test_systemd_finds_nothing_wrong_with_a_unit(name: str, tmp_path: Path) -> N
     unit = tmp_path / name.replace("@.", "@heavy.")
     unit.write_text(FILES[name].replace(COMMAND, str(Path(sys.executable).with_name("holdfast"))))
     done = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
-    # It may complain of other units of this machine; of ours it must not.
-    told = [line for line in done.stderr.splitlines() if unit.name in line]
-    assert (done.returncode, told) == (0, [])
+    # systemd may complain about other units of this machine, but not about ours.
+    complaints = [line for line in done.stderr.splitlines() if unit.name in line]
+    assert (done.returncode, complaints) == (0, [])

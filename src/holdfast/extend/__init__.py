@@ -1,4 +1,4 @@
-"""For apps, ours and others': commands, settings, and a schema of their own beside the engine's.
+"""The public interface for apps: commands, settings, and a database schema beside the engine's.
 
-Public. `commands` has what sub-commands are made of, `database` migrations and statements, `settings` the variables.
+`commands` has the parts of sub-commands, `database` migrations and statements, `settings` the variables.
 """

@@ -1,7 +1,7 @@
-"""What an app's own sub-commands are made of: the options, the help, the streams and the database of ours.
+"""The parts of an app's sub-commands: options, help, output streams and the database.
 
-Public, for modules that an entry point of the group `holdfast.cli` names. Those are imported for `holdfast --help`:
-what takes long to import, they and we import where it is used.
+Public, for modules that an entry point of the group `holdfast.cli` names. `holdfast --help` imports these modules, so
+they and this one import slow libraries only inside functions.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ __all__ = [
 
 @contextmanager
 def use_database(database_url: str | None) -> Iterator[str]:
-    """The URL of the database that every command uses, for as long as we are in here.
+    """The URL of the database that all commands use, for the duration of the block.
 
-    It is the given one, else HOLDFAST_DATABASE_URL, else the embedded one. Looking sets nothing up: NotFound says that
-    there is none yet.
+    It is `database_url`, else HOLDFAST_DATABASE_URL, else the embedded database. Raises NotFound if there is none yet,
+    and creates none.
     """
     from holdfast.bootstrap import database
     from holdfast.cli.session import begin, has_database

@@ -1,4 +1,4 @@
-"""A schema of an app's own in the engine's database: made and brought up to date at first use, under one lock."""
+"""The schema of an app in the engine's database. It is created or migrated at its first use, under a lock."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ __all__ = ["Migration", "Schema", "statements_in"]
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The tables of one app. Migrations go forward only; other versions may be at work meanwhile."""
+    """The tables of one app. Migrations only go forward; processes of other versions may be running meanwhile."""
 
     name: str
     package: str
-    """Where its files `migrations/NNNN_name.sql` lie."""
+    """The package with the files `migrations/NNNN_name.sql`."""
     lock_key: int
-    """Any number that no other app has and that never changes."""
+    """A number that no other app uses and that never changes."""
 
     def migrations(self) -> list[Migration]:
         """All migrations of this version, in order."""
         return migrations_in(self.package)
 
     def ensure(self, connection: psycopg.Connection[Any]) -> None:
-        """Apply what is missing. Many may do so at once: all but the first find it done."""
+        """Apply the missing migrations. Several processes may call it at once: only the first applies them."""
         if not self._missing(connection):
             return
         with connection.transaction():
@@ -48,9 +48,9 @@ class Schema:
                 )
 
     def exists(self, connection: psycopg.Connection[Any]) -> bool:
-        # Not by to_regclass: a session that has not found the schema remembers so, even after it waited for the lock.
-        wanted = "select from pg_tables where schemaname = %s and tablename = 'migrations'"
-        return connection.execute(wanted, (self.name,)).fetchone() is not None
+        # Not to_regclass: a connection caches that the schema is missing, even after it has waited for the lock.
+        statement = "select from pg_tables where schemaname = %s and tablename = 'migrations'"
+        return connection.execute(statement, (self.name,)).fetchone() is not None
 
     def _missing(self, connection: psycopg.Connection[Any]) -> list[Migration]:
         known = self.migrations()
@@ -62,6 +62,6 @@ class Schema:
         if applied - {migration.number for migration in known}:
             raise Refused(
                 f"The schema {self.name} has migrations that this version does not know: {sorted(applied)}.",
-                remedy="Install the version that made them, or a newer one.",
+                remedy="Install the version that applied them, or a newer one.",
             )
         return [migration for migration in known if migration.number not in applied]

@@ -1,4 +1,4 @@
-"""Settings of apps: variables of the process, as the engine's own are."""
+"""Settings of apps: environment variables, like the engine's own settings."""
 
 from __future__ import annotations
 
