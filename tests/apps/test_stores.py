@@ -90,11 +90,11 @@ def test_a_cog_is_uploaded_and_another_machine_reads_it(
     assert sorted(objects) == ["in/a.tif", "out/cogs/maps/a.tif"]
     assert (output["path"], output["size_bytes"]) == ("silver/maps/a.tif", len(objects["out/cogs/maps/a.tif"]))
     home = another_machine(tmp_path, monkeypatch)
-    found = validate("silver/maps/a.tif", ctx=task.attempt())
-    assert found is not None and found.output["is_cog"]
+    result = validate("silver/maps/a.tif", ctx=task.attempt())
+    assert result is not None and result.output["is_cog"]
     copy = home / "storage/silver/maps/a.tif"
     assert storage.sha256_of(copy) == output["sha256"]
-    assert not any(secret in str([output, found, task.saved]) for secret in stores.SECRETS)
+    assert not any(secret in str([output, result, task.saved]) for secret in stores.SECRETS)
 
 
 def test_an_object_is_downloaded_only_after_a_change_and_its_copy_is_removed_with_it(
@@ -180,8 +180,8 @@ def test_another_machine_does_not_make_finished_tiles_again(
     assert process_tile_batch(tiles, "bronze/a.tif", "silver/tiles", ctx=task.attempt()) is None
     another_machine(tmp_path, monkeypatch)
     task.stops_after = None
-    found = process_tile_batch(tiles, "bronze/a.tif", "silver/tiles", ctx=task.attempt())
-    assert found is not None and (found.output["count"], found.output["resumed_with"]) == (2, 1)
+    result = process_tile_batch(tiles, "bronze/a.tif", "silver/tiles", ctx=task.attempt())
+    assert result is not None and (result.output["count"], result.output["resumed_with"]) == (2, 1)
     assert sorted(bucket.objects())[1:] == ["out/cogs/tiles/tile_00000.tif", "out/cogs/tiles/tile_00001.tif"]
 
 

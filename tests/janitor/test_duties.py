@@ -115,9 +115,9 @@ async def test_lost_items_of_a_fan_out_are_queued_again_and_the_others_do_not_ch
     job_id = await scene.engine.submit(WIDE, {"items": list(range(20))})
     await scene.queued(job_id, 20)
     await scene.damage("delete from queue where job_id = %s and item in (3, 4, 17)", job_id)
-    (found,) = await scene.janitor().run_once()
-    assert (found.duty, found.node, found.item) == ("stuck_tasks", "spread", None)
-    assert found.before == {"tasks": 3, "first": [3, 4, 17]}
+    (finding,) = await scene.janitor().run_once()
+    assert (finding.duty, finding.node, finding.item) == ("stuck_tasks", "spread", None)
+    assert finding.before == {"tasks": 3, "first": [3, 4, 17]}
     assert (await scene.repaired(job_id))["requeued"] == {"spread": [[3, 4], [17, 17]]}
     epochs = await scene.engine.query("select item, epoch from holdfast.queue where epoch > 1 order by item")
     assert epochs == [(3, 2), (4, 2), (17, 2)]
@@ -146,8 +146,8 @@ async def test_a_node_that_should_have_started_starts(scene: Bench) -> None:
         " from done d where n.job_id = d.job_id and n.node = 'a'",
         job_id,
     )
-    found = [f for f in await scene.janitor().run_once() if f.duty == "stages"]
-    assert [(f.node, f.before) for f in found] == [("b", {"sources": {"a": "completed"}})]
+    findings = [f for f in await scene.janitor().run_once() if f.duty == "stages"]
+    assert [(f.node, f.before) for f in findings] == [("b", {"sources": {"a": "completed"}})]
     await scene.repaired(job_id)
     await scene.queued(job_id, 1)
     await finish(scene, job_id)
@@ -158,9 +158,9 @@ async def test_counters_are_recounted_from_the_tasks(scene: Bench, counter: str)
     job_id = await scene.engine.submit(WIDE, {"items": [1, 2, 3]})
     await scene.queued(job_id, 3)
     await scene.damage(f"update nodes set {counter}_count = 2 where job_id = %s and node = 'spread'", job_id)
-    (found,) = await scene.janitor().run_once()
-    assert (found.duty, found.node) == ("counters", "spread")
-    assert found.reason == f"its counters are wrong: {counter} is 2 instead of 0"
+    (finding,) = await scene.janitor().run_once()
+    assert (finding.duty, finding.node) == ("counters", "spread")
+    assert finding.reason == f"its counters are wrong: {counter} is 2 instead of 0"
     assert (await scene.repaired(job_id))["recounted"] == ["spread"]
     assert await scene.engine.query(f"select {counter}_count from holdfast.nodes where node = 'spread'") == [(0,)]
     await finish(scene, job_id)
@@ -322,9 +322,13 @@ async def test_a_breaker_that_stays_open_raises_an_alert_once_an_hour(scene: Ben
     await scene.damage(opened, timedelta(seconds=599))
     assert await scene.tidy() == []
     await scene.damage(opened, timedelta(seconds=601))
-    (found,) = await scene.janitor().run_once()
-    assert (found.duty, found.action, found.before and found.before["breaker"]) == ("long_open_breakers", "alert", "b")
-    assert found.reason.endswith("1 s, one task waits behind it: it fell")
+    (finding,) = await scene.janitor().run_once()
+    assert (finding.duty, finding.action, finding.before and finding.before["breaker"]) == (
+        "long_open_breakers",
+        "alert",
+        "b",
+    )
+    assert finding.reason.endswith("1 s, one task waits behind it: it fell")
     assert await scene.tidy() == []
     another = "insert into breakers (name, state, settings, changed_at) select 'c', state, settings, now() - %s"
     await scene.damage(f"{another} from breakers", timedelta(days=1))
@@ -341,8 +345,8 @@ async def test_a_breaker_that_a_person_opened_raises_an_alert_after_a_day(scene:
     await scene.damage("update breakers set changed_at = now() - interval '23 hours'")
     assert await scene.tidy() == []
     await scene.damage("update breakers set changed_at = now() - interval '25 hours'")
-    (found,) = await scene.janitor().run_once()
-    assert found.reason == (
+    (finding,) = await scene.janitor().run_once()
+    assert finding.reason == (
         "breaker b, opened by ann@server, has been open for 90000 s, one task waits behind it: opened by hand"
     )
 
@@ -401,15 +405,15 @@ async def test_finished_jobs_are_kept_for_the_retention_time(scene: Bench, tmp_p
     await scene.damage(OLD, old)
     assert await scene.tidy() == [], "without the setting they should be kept forever"
     janitor = new_janitor(scene.engine.store, Settings(home=tmp_path, retention_days=30))
-    (found,) = await janitor.run_once(dry_run=True)
-    assert (found.duty, found.action) == ("retention", "delete")
-    assert found.reason == "jobs that finished more than 30 days ago"
-    assert found.before is not None and found.before.pop("oldest").endswith("Z")
-    assert found.before == {"jobs": 1, "tasks": 2, "bytes": 0, "workflows": {"echo_test": {"completed": 1}}}
+    (finding,) = await janitor.run_once(dry_run=True)
+    assert (finding.duty, finding.action) == ("retention", "delete")
+    assert finding.reason == "jobs that finished more than 30 days ago"
+    assert finding.before is not None and finding.before.pop("oldest").endswith("Z")
+    assert finding.before == {"jobs": 1, "tasks": 2, "bytes": 0, "workflows": {"echo_test": {"completed": 1}}}
     assert len(await scene.engine.query("select 1 from holdfast.jobs")) == 2
     (done,) = await janitor.run_once()
     (line,) = await scene.tidying.actions(10)
-    assert (line.duty, line.action, line.reason, line.before) == (done.duty, done.action, found.reason, done.before)
+    assert (line.duty, line.action, line.reason, line.before) == (done.duty, done.action, finding.reason, done.before)
     assert await janitor.run_once() == []
     assert await scene.engine.query("select job_id::text from holdfast.jobs") == [(young,)]
 
@@ -424,8 +428,8 @@ async def test_objects_that_a_killed_prune_left_are_removed(scene: Bench, tmp_pa
     janitor = Janitor(Tidying(store), "by hand", lease_seconds=10.0)
     assert await janitor.run_once() == [], "the process that pruned may be about to remove them"
     await scene.damage("update discarded set discarded_at = now() - interval '11 s'")
-    (found,) = await janitor.run_once(dry_run=True)
-    assert (found.duty, found.action, found.before) == ("retention", "delete", {"jobs": 1})
+    (finding,) = await janitor.run_once(dry_run=True)
+    assert (finding.duty, finding.action, finding.before) == ("retention", "delete", {"jobs": 1})
     (done,) = await janitor.run_once()
     assert (done.reason, done.before) == ("objects of jobs that were deleted", {"jobs": 1})
     assert list(tmp_path.iterdir()) == []
@@ -438,8 +442,8 @@ async def test_a_dry_run_returns_the_findings_and_changes_nothing(scene: Bench) 
     job_id = await scene.engine.submit(ECHO)
     await scene.queued(job_id, 1)
     await scene.damage("delete from queue where job_id = %s", job_id)
-    found = await scene.janitor().run_once(dry_run=True)
-    assert [(f.duty, f.action) for f in found] == [("stuck_tasks", "recheck"), ("idle_jobs", "recheck")]
+    findings = await scene.janitor().run_once(dry_run=True)
+    assert [(f.duty, f.action) for f in findings] == [("stuck_tasks", "recheck"), ("idle_jobs", "recheck")]
     assert await scene.engine.query("select 1 from holdfast.janitor_actions") == []
     assert await scene.engine.query("select 1 from holdfast.inbox") == []
 

@@ -31,13 +31,13 @@ nodes:
 ITEMS, JOBS = 40, 4
 
 
-async def tidy_without_end(engine: Engine, found: Counter[str]) -> None:
+async def tidy_without_end(engine: Engine, findings: Counter[str]) -> None:
     """Do pass after pass, as fast as possible."""
     janitor = Janitor(Tidying(engine.store), "restless", lease_seconds=10.0)
     while True:
         for finding in await janitor.run_once():
-            found[f"{finding.duty}: {finding.reason}"] += 1
-        found["passes"] += 1
+            findings[f"{finding.duty}: {finding.reason}"] += 1
+        findings["passes"] += 1
         await asyncio.sleep(0)
 
 
@@ -60,24 +60,24 @@ async def all_completed(engine: Engine, jobs: list[str]) -> None:
 
 
 async def test_the_janitor_does_nothing_to_healthy_jobs_invariant_16(database_url: str) -> None:
-    found: Counter[str] = Counter()
+    findings: Counter[str] = Counter()
     handlers = registry(shaky=shaky(Counter()))  # type: ignore[arg-type]
     async with client_of(database_url) as engine, client_of(database_url) as other, serving(database_url, handlers):
-        tidying = asyncio.create_task(tidy_without_end(other, found))
+        tidying = asyncio.create_task(tidy_without_end(other, findings))
         jobs = [await engine.submit(BUSY, {"items": list(range(ITEMS))}, key=str(n)) for n in range(JOBS)]
         await all_completed(engine, jobs)
         tidying.cancel()
-    assert found.pop("passes") > 5
-    assert found == {}
+    assert findings.pop("passes") > 5
+    assert findings == {}
 
 
 async def test_under_kills_no_task_is_doubled_or_lost_invariant_16(database_url: str) -> None:
     """Services start and lose their connections, again and again, while the janitor does pass after pass."""
-    found: Counter[str] = Counter()
+    findings: Counter[str] = Counter()
     tried: Counter[int] = Counter()
     handlers = registry(shaky=shaky(tried))  # type: ignore[arg-type]
     async with client_of(database_url) as engine, client_of(database_url) as other:
-        tidying = asyncio.create_task(tidy_without_end(other, found))
+        tidying = asyncio.create_task(tidy_without_end(other, findings))
         jobs = [await engine.submit(BUSY, {"items": list(range(ITEMS))}, key=str(n)) for n in range(JOBS)]
         for lives in range(3):
             async with serving(database_url, handlers, concurrency=2, **SHORT_LEASES):
@@ -98,4 +98,4 @@ async def test_under_kills_no_task_is_doubled_or_lost_invariant_16(database_url:
         acted = await engine.query("select count(*) from holdfast.events where event = 'janitor_acted'")
     assert rows == [(JOBS * (ITEMS + 2),) * 2]
     assert acted == [(0,)]
-    assert {text for text in found if not text.startswith(("passes", "expired_leases"))} == set()
+    assert {text for text in findings if not text.startswith(("passes", "expired_leases"))} == set()

@@ -13,7 +13,7 @@ class Counters(JobDuty):
 
     async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
         facts = await tidying.look("find_wrong_counters", jobs)
-        return [self.found(RECHECK, fact, wrong_counters(**fact.seen)) for fact in facts]
+        return [self.finding(RECHECK, fact, wrong_counters(**fact.seen)) for fact in facts]
 
 
 def wrong_counters(counters: dict[str, int], tasks: dict[str, int]) -> str:

@@ -14,6 +14,8 @@ class Deadlines(JobDuty):
     async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
         facts = await tidying.look("find_missed_deadlines", jobs, patience=self.patience_seconds)
         return [
-            self.found(RECHECK, fact, f"it should have ended at {fact.seen['stop_until'] or fact.seen['deadline_at']}")
+            self.finding(
+                RECHECK, fact, f"it should have ended at {fact.seen['stop_until'] or fact.seen['deadline_at']}"
+            )
             for fact in facts
         ]

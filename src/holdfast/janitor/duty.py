@@ -30,7 +30,7 @@ class Duty:
         """Act on these findings; returns the actions."""
         raise NotImplementedError
 
-    def found(self, action: str, fact: Fact, reason: str) -> Finding:
+    def finding(self, action: str, fact: Fact, reason: str) -> Finding:
         return Finding(self.name, action, reason, fact.job_id, fact.node, fact.item, fact.seen)
 
 

@@ -32,7 +32,7 @@ class EndedJobs(Duty):
             if job_id in wrong:
                 break
             self._after = (finished_at, job_id)
-        return [self.found(RECHECK, fact, f"it completed, but {wrong_counters(**fact.seen)}") for fact in facts]
+        return [self.finding(RECHECK, fact, f"it completed, but {wrong_counters(**fact.seen)}") for fact in facts]
 
     async def act(self, tidying: Tidying, pass_id: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
         return await make_owners_look(tidying, pass_id, findings)

@@ -13,7 +13,7 @@ class ExpiredLeases(Duty):
     name = "expired_leases"
 
     async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
-        return [self.found(EXPIRE, fact, _reason(fact)) for fact in await tidying.look("find_expired_leases")]
+        return [self.finding(EXPIRE, fact, _reason(fact)) for fact in await tidying.look("find_expired_leases")]
 
     async def act(self, tidying: Tidying, pass_id: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
         """End the leases. The same statement writes the log; if another process was faster, it has done both."""

@@ -14,4 +14,4 @@ class IdleJobs(JobDuty):
     async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
         facts = await tidying.look("find_idle_jobs", jobs)
         reason = "it has no queued task, no unread signal, no pending work and no deadline"
-        return [self.found(RECHECK, fact, f"it is {fact.seen['status']}, but {reason}") for fact in facts]
+        return [self.finding(RECHECK, fact, f"it is {fact.seen['status']}, but {reason}") for fact in facts]

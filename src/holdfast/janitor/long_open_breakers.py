@@ -18,7 +18,7 @@ class LongOpenBreakers(Duty):
 
     async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
         facts = await tidying.look("find_long_open_breakers", cooldowns=COOLDOWNS, held_seconds=HELD_SECONDS)
-        return [self.found(ALERT, fact, _reason(**fact.seen)) for fact in facts]
+        return [self.finding(ALERT, fact, _reason(**fact.seen)) for fact in facts]
 
     async def act(self, tidying: Tidying, pass_id: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
         return await tidying.alert(pass_id, findings)

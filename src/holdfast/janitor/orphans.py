@@ -15,7 +15,7 @@ class Orphans(Duty):
     async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
         facts = [*await tidying.look("find_orphaned_queue"), *await tidying.look("find_orphaned_inbox")]
         facts += await tidying.look("find_laneless_queue")
-        return [self.found(RECHECK if fact.seen["job"] else DELETE, fact, _reason(fact)) for fact in facts]
+        return [self.finding(RECHECK if fact.seen["job"] else DELETE, fact, _reason(fact)) for fact in facts]
 
     async def act(self, tidying: Tidying, pass_id: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
         done = await make_owners_look(tidying, pass_id, [f for f in findings if f.action == RECHECK])

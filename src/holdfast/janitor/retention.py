@@ -30,7 +30,7 @@ class Retention(Duty):
 
     async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
         facts = await tidying.look("find_forgotten")
-        findings = [self.found(DELETE, fact, "rows that ended long ago") for fact in facts]
+        findings = [self.finding(DELETE, fact, "rows that ended long ago") for fact in facts]
         if self._days is not None:
             prunable = await tidying.pruning.find(self._days * DAY_SECONDS, most=LOOK_JOBS)
             if prunable:

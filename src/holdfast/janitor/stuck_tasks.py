@@ -13,7 +13,7 @@ class StuckTasks(JobDuty):
 
     async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
         facts = await tidying.look("find_stuck_tasks", jobs)
-        return [self.found(RECHECK, fact, _reason(fact.seen["tasks"])) for fact in facts]
+        return [self.finding(RECHECK, fact, _reason(fact.seen["tasks"])) for fact in facts]
 
 
 def _reason(tasks: int) -> str:

@@ -21,5 +21,5 @@ class UnstartedNodes(JobDuty):
                 if node not in statuses and all(statuses.get(source) in TERMINAL for source in sources):
                     seen = {source: statuses[source] for source in sources}
                     reason = f"{node} has not started although every node that it waits for has ended"
-                    findings.append(self.found(RECHECK, Fact(job_id, node, None, {"sources": seen}), reason))
+                    findings.append(self.finding(RECHECK, Fact(job_id, node, None, {"sources": seen}), reason))
         return findings

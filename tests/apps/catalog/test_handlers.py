@@ -101,9 +101,9 @@ def test_one_item_is_registered_from_stac_or_from_facts(catalog: PostgresCatalog
     assert same.result["change"] == "unchanged"
     other = run_one(handlers.register_item, database_url, collection_id="floods", item=item(1, title="Depth"))
     assert other.result["change"] == "updated"
-    found = catalog.get("floods", "tile-0001")
-    assert found is not None
-    assert found["properties"]["holdfast:job_id"] == other.job_id
+    stored = catalog.get("floods", "tile-0001")
+    assert stored is not None
+    assert stored["properties"]["holdfast:job_id"] == other.job_id
 
 
 def test_an_item_that_names_its_job_keeps_it(catalog: PostgresCatalog, database_url: str) -> None:

@@ -60,10 +60,10 @@ def test_changed_items_are_updated_and_others_are_not_touched(catalog: PostgresC
     catalog.upsert_items("floods", [item(1), item(2)])
     changed = [item(1), item(2, title="Depth"), item(3)]
     assert catalog.upsert_items("floods", changed) == Upserted(created=1, updated=1, unchanged=1)
-    found = catalog.get("floods", "tile-0002")
-    assert found is not None
-    assert found["assets"]["data"]["title"] == "Depth"
-    assert found["properties"]["updated"] > found["properties"]["created"]
+    stored = catalog.get("floods", "tile-0002")
+    assert stored is not None
+    assert stored["assets"]["data"]["title"] == "Depth"
+    assert stored["properties"]["updated"] > stored["properties"]["created"]
 
 
 def test_an_unchanged_item_of_another_job_keeps_its_first_job(catalog: PostgresCatalog) -> None:
@@ -78,15 +78,15 @@ def test_an_item_is_read_as_it_was_written(catalog: PostgresCatalog) -> None:
     written = item(4)
     link = {"rel": "about", "href": "https://example.com/4"}
     catalog.upsert_items("floods", [{**written, "links": [link, {"rel": "self", "href": "/somewhere.json"}]}])
-    found = catalog.get("floods", "tile-0004")
-    assert found is not None
-    assert list(found) == [
+    stored = catalog.get("floods", "tile-0004")
+    assert stored is not None
+    assert list(stored) == [
         *("type", "stac_version", "stac_extensions", "id", "collection"),
         *("geometry", "bbox", "properties", "links", "assets"),
     ]
-    assert [each["rel"] for each in found["links"]] == ["collection", "about"]
-    assert {k: v for k, v in found["properties"].items() if k not in ("created", "updated")} == written["properties"]
-    assert (found["geometry"], found["assets"]) == (written["geometry"], written["assets"])
+    assert [each["rel"] for each in stored["links"]] == ["collection", "about"]
+    assert {k: v for k, v in stored["properties"].items() if k not in ("created", "updated")} == written["properties"]
+    assert (stored["geometry"], stored["assets"]) == (written["geometry"], written["assets"])
     assert catalog.get("floods", "tile-0005") is None
     assert catalog.get("droughts", "tile-0004") is None
 
@@ -223,11 +223,11 @@ def test_items_are_found_by_job_by_hash_and_by_foreign_ids(catalog: PostgresCata
 def test_pages_follow_each_other_without_gaps(catalog: PostgresCatalog) -> None:
     catalog.upsert_items("floods", [item(number) for number in range(7)])
     page = catalog.search(limit=3)
-    assert [found["id"] for found in page.items] == ["tile-0000", "tile-0001", "tile-0002"]
+    assert [stored["id"] for stored in page.items] == ["tile-0000", "tile-0001", "tile-0002"]
     catalog.delete_items("floods", ["tile-0002"])
     assert page.token is not None
     page = catalog.search(limit=4, token=page.token)
-    assert ([found["id"] for found in page.items][-1], page.token) == ("tile-0006", None)
+    assert ([stored["id"] for stored in page.items][-1], page.token) == ("tile-0006", None)
     with pytest.raises(InvalidInput, match="not a page token"):
         catalog.search(token="?")
     with pytest.raises(InvalidInput, match="at least one item"):

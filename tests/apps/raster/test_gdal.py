@@ -83,10 +83,10 @@ def test_files_beside_a_raster_are_not_read(driver: str, world: str, storage: Pa
     (storage / "bronze" / "x.tif.aux.xml").write_text("<PAMDataset><SRS>EPSG:4326</SRS></PAMDataset>")
     for ending in (world, "wld", "tifw"):
         (storage / "bronze" / f"x.{ending}").write_text("30\n0\n0\n-30\n500000\n700000\n")
-    found = validate("bronze/x.tif", ctx=task.attempt())
-    assert found is not None
-    assert found.output["crs"] is None
-    assert "no georeference: the place of the pixels on the earth is unknown" in found.output["warnings"]
+    result = validate("bronze/x.tif", ctx=task.attempt())
+    assert result is not None
+    assert result.output["crs"] is None
+    assert "no georeference: the place of the pixels on the earth is unknown" in result.output["warnings"]
 
 
 def test_a_decompression_bomb_is_refused_by_its_header(storage: Path, task: Task) -> None:
@@ -149,10 +149,10 @@ def test_other_formats_are_read_by_their_own_driver(driver: str, storage: Path, 
     make(storage / "bronze" / "x.tif", ramp(3, 600, 300, "uint8"))
     with rasterio.open(storage / "bronze" / "x.tif") as source:
         copy(source, storage / "bronze" / "x.dat", driver=driver)
-    found = validate("bronze/x.dat", source_crs="EPSG:4326", ctx=task.attempt())
-    assert found is not None
-    assert (found.output["driver"], found.output["width"]) == (driver, 300)
-    assert any(f"the file is {driver}" in warning for warning in found.output["warnings"])
+    result = validate("bronze/x.dat", source_crs="EPSG:4326", ctx=task.attempt())
+    assert result is not None
+    assert (result.output["driver"], result.output["width"]) == (driver, 300)
+    assert any(f"the file is {driver}" in warning for warning in result.output["warnings"])
     content = (storage / "bronze" / "x.dat").read_bytes()
     (storage / "bronze" / "y.dat").write_bytes(content[: len(content) // 2])
     with pytest.raises(Permanent) as refused:
@@ -210,7 +210,7 @@ from holdfast.apps.raster import handlers
 from holdfast.define.registry import Registry
 registry = Registry()
 registry.add_module(handlers)
-print(sorted({(found.network, "AWS_*" in found.environment) for found in registry if found.isolation == "process"}))
+print(sorted({(known.network, "AWS_*" in known.environment) for known in registry if known.isolation == "process"}))
 """
     environment = os.environ | {"HOLDFAST_RASTER_CONTAINERS": containers}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)

@@ -17,10 +17,10 @@ SOURCES = "".join(file.read_text() for file in Path(raster.__file__).parent.glob
 def test_every_handler_and_its_params_are_named() -> None:
     registry = Registry()
     assert registry.add_module(handlers) == 7
-    for found in registry:
-        row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{found.name}("))
+    for known in registry:
+        row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{known.name}("))
         named = row.partition("(")[2].partition(")")[0]
-        params = [name for name in inspect.signature(found.function).parameters if name != "ctx"]
+        params = [name for name in inspect.signature(known.function).parameters if name != "ctx"]
         shown = [part.partition("=")[0] for part in named.split(", ") if part not in ("", "…")]
         assert shown == params[: len(shown)] and (len(shown) == len(params) or named.endswith("…"))
 

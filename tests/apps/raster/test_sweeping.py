@@ -142,9 +142,9 @@ def test_the_folder_of_a_job_that_writes_again_stays(storage: Path) -> None:
 
 def test_a_file_that_is_used_right_before_its_removal_stays(storage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     used, left = file(storage / "scratch/job/a.tif", 40), file(storage / "scratch/job/b.tif", 40)
-    found = list(leftovers(30 * DAY))
+    listed = list(leftovers(30 * DAY))
     os.utime(used)
-    monkeypatch.setattr("holdfast.apps.raster.sweeping.leftovers", lambda _: iter(found))
+    monkeypatch.setattr("holdfast.apps.raster.sweeping.leftovers", lambda _: iter(listed))
     assert sweep(30 * DAY)["scratch"] == Amount(1, 5)
     assert used.exists() and not left.exists()
 

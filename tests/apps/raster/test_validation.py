@@ -30,9 +30,11 @@ def validated(name: str, task: Task, **params: Any) -> dict[str, Any]:
 def test_a_raster_is_described(crs: str, dtype: str, storage: Path, task: Task) -> None:
     pixels = ramp(1, 120, 200, dtype)
     path = make(storage / "bronze" / "x.tif", pixels, crs, nodata=0, names=["depth"], compress="lzw")
-    found = validated("bronze/x.tif", task)
+    description = validated("bronze/x.tif", task)
     transform = PLACES[crs]
-    assert {key: found[key] for key in ("width", "height", "band_count", "dtype", "nodata", "crs", "compression")} == {
+    assert {
+        key: description[key] for key in ("width", "height", "band_count", "dtype", "nodata", "crs", "compression")
+    } == {
         "width": 200,
         "height": 120,
         "band_count": 1,
@@ -41,18 +43,18 @@ def test_a_raster_is_described(crs: str, dtype: str, storage: Path, task: Task) 
         "crs": crs,
         "compression": "lzw",
     }
-    assert found["bands"] == ["depth"]
-    assert found["bit_depth"] == pixels.dtype.itemsize * 8
-    assert found["bounds"] == pytest.approx(
+    assert description["bands"] == ["depth"]
+    assert description["bit_depth"] == pixels.dtype.itemsize * 8
+    assert description["bounds"] == pytest.approx(
         [transform.c, transform.f + 120 * transform.e, transform.c + 200 * transform.a, transform.f]
     )
-    west, south, east, north = found["bounds_4326"]
+    west, south, east, north = description["bounds_4326"]
     assert -6 < west < east < -2 and 5 < south < north < 7
-    assert (found["minimum"], found["maximum"]) == (pixels[pixels > 0].min(), pixels.max())
-    assert found["valid_share"] == pytest.approx((pixels != 0).mean(), abs=1e-5)
-    assert found["file_size_bytes"] == path.stat().st_size
-    assert found["estimated_output_mb"] > 0
-    assert found["warnings"] == []
+    assert (description["minimum"], description["maximum"]) == (pixels[pixels > 0].min(), pixels.max())
+    assert description["valid_share"] == pytest.approx((pixels != 0).mean(), abs=1e-5)
+    assert description["file_size_bytes"] == path.stat().st_size
+    assert description["estimated_output_mb"] > 0
+    assert description["warnings"] == []
 
 
 def test_the_type_of_a_raster_is_detected(storage: Path, task: Task) -> None:
@@ -131,9 +133,9 @@ def test_a_missing_crs_can_be_declared(storage: Path, task: Task) -> None:
 
 def test_a_declared_crs_does_not_win_over_the_file(storage: Path, task: Task) -> None:
     make(storage / "bronze" / "x.tif", ramp(1, 64, 64, "int16"))
-    found = validated("bronze/x.tif", task, source_crs="EPSG:4326")
-    assert found["crs"] == "EPSG:32630"
-    assert found["warnings"] == ["the file's own CRS EPSG:32630 is used, not the declared EPSG:4326"]
+    description = validated("bronze/x.tif", task, source_crs="EPSG:4326")
+    assert description["crs"] == "EPSG:32630"
+    assert description["warnings"] == ["the file's own CRS EPSG:32630 is used, not the declared EPSG:4326"]
 
 
 @pytest.mark.parametrize(("dtype", "nodata"), [("int16", -32768), ("float32", math.nan), ("float32", -9999)])
@@ -141,10 +143,10 @@ def test_a_raster_without_a_single_value_is_valid_with_a_warning(
     dtype: str, nodata: float, storage: Path, task: Task
 ) -> None:
     make(storage / "bronze" / "x.tif", numpy.full((1, 64, 64), nodata, dtype), nodata=nodata)
-    found = validated("bronze/x.tif", task)
-    assert found["warnings"] == ["all nodata: no pixel has a value"]
-    assert (found["valid_share"], found["minimum"], found["maximum"]) == (0, None, None)
-    assert found["nodata"] == ("nan" if math.isnan(nodata) else nodata)
+    description = validated("bronze/x.tif", task)
+    assert description["warnings"] == ["all nodata: no pixel has a value"]
+    assert (description["valid_share"], description["minimum"], description["maximum"]) == (0, None, None)
+    assert description["nodata"] == ("nan" if math.isnan(nodata) else nodata)
 
 
 def test_a_strange_grid_gets_a_warning(storage: Path, task: Task) -> None:
