@@ -68,7 +68,7 @@ chaos: $(READY) ## Inject every fault into real processes, RUNS times each (ONLY
 soak: $(READY) ## Inject faults for MINUTES (default 30) while JOBS jobs run
 	@$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) --jobs $(JOBS)
 
-docs: $(READY) ## Regenerate the generated parts of the documentation
+docs: $(READY) ## Renew the generated pages of the documentation
 	@$(BIN)/python scripts/docs
 
 lock: $(READY) ## Update the locked dependencies
