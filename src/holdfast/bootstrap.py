@@ -8,6 +8,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 
 from holdfast.core.company import Company
 from holdfast.core.states import Rules
@@ -22,6 +23,7 @@ from holdfast.store.listener import ANYBODY, SIGNAL, TASK, Listener
 from holdfast.store.migrate import ensure_schema
 from holdfast.store.payloads import Payloads, open_objects
 from holdfast.store.postgres import PostgresStore
+from holdfast.store.renewal import Renewal
 from holdfast.store.tidying import Tidying
 from holdfast.worker.loop import Worker
 from holdfast.worker.pulse import Pulse
@@ -76,7 +78,7 @@ def process_name() -> str:
 
 def _new_pulse(url: str, settings: Settings) -> Pulse:
     return Pulse(
-        url,
+        partial(Renewal, url, settings.lease_seconds),
         lease_seconds=settings.lease_seconds,
         renew_seconds=settings.renew_seconds,
         grace_seconds=settings.grace_seconds,
@@ -163,6 +165,7 @@ class Services:
                 wake=tasks,
                 payloads=self._payloads,
                 workplace=Workplace(settings.home / "work"),
+                database_url=url,
                 shortcut=self._hand_over if orchestrate else None,
                 pulse=_new_pulse(url, settings) if pulse else None,
             )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.store.work import Held
+from holdfast.store.leases import Held
 from holdfast.worker import pulse
 from holdfast.worker.pulse import BOARD_BYTES, Board
 

@@ -33,17 +33,16 @@ from holdfast.store.interface import (
     WorkerIdentity,
 )
 from holdfast.store.lanes import LaneIds
+from holdfast.store.leases import Held, in_lock_order
 from holdfast.store.listener import ANYBODY, SIGNAL
 from holdfast.store.outage import unreachable
 from holdfast.store.payloads import LIMIT_BYTES, Payloads, value_or_name
 from holdfast.store.queries import query
 from holdfast.store.work import (
     LEASE_SLACK_SECONDS,
-    Held,
     accepted_in,
     claim_statement,
     held_columns,
-    in_lock_order,
     leases_of,
     report_statement,
 )

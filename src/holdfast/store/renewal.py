@@ -9,10 +9,11 @@ import psycopg
 
 from holdfast.store.connection import CONNECT_TIMEOUT_SECONDS, LEASE_LOCK_SECONDS, session_settings
 from holdfast.store.interface import WorkerIdentity
+from holdfast.store.leases import Held
 from holdfast.store.listener import SIGNAL
 from holdfast.store.outage import unreachable
 from holdfast.store.queries import query
-from holdfast.store.work import Held, held_columns
+from holdfast.store.work import held_columns
 
 
 class Renewal:

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
-from operator import itemgetter
+from collections.abc import Sequence
 
 from holdfast.store.arrays import jsons, plain, texts
 from holdfast.store.columns import by_name, records
 from holdfast.store.connection import Answer, Statement
 from holdfast.store.interface import Handover, Lease, Report, WorkerIdentity
+from holdfast.store.leases import Held
 from holdfast.store.queries import query
-
-Held = tuple[str, str, int, int]
-"""A lease by job, node, item and epoch."""
 
 LEASE_SLACK_SECONDS = 10.0
 """How much longer than its timeout an attempt's lease lives. The worker's own timer, which starts when the handler
 begins, ends the attempt. The deadline in the row is there for a worker that does not. It is reckoned from the claim, so
 it leaves time for the claim's answer, for the bounded wait for a slot, and for the report."""
-
-
-def in_lock_order(reports: Iterable[Report]) -> list[Report]:
-    """The order in which all statements lock queue rows that they must have: job, node, item."""
-    return sorted(reports, key=itemgetter(0, 1, 2))
 
 
 def held_columns(held: Sequence[Held]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.store.interface import Report
-from holdfast.store.work import Held
+from holdfast.store.leases import Held
 
 PAUSE_SECONDS = (0.1, 5.0)
 """At first, and at most."""

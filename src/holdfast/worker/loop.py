@@ -7,7 +7,7 @@ import contextlib
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import orjson
 
@@ -18,14 +18,14 @@ from holdfast.define.contract import Contracts
 from holdfast.define.registry import Registry
 from holdfast.errors import Unreachable
 from holdfast.store.interface import Handover, JobFacts, Lease, Report, WorkerIdentity
+from holdfast.store.leases import Held, in_lock_order
 from holdfast.store.payloads import Payloads
-from holdfast.store.postgres import PostgresStore
-from holdfast.store.work import Held, in_lock_order
 from holdfast.worker.clock import lease_clock
 from holdfast.worker.context import Attempt, Means
 from holdfast.worker.dependencies import PROBE_SECONDS, SeenBreaker, probe
 from holdfast.worker.execute import NO_FACTS, Executor, begin, capture_output, given_back
 from holdfast.worker.kept import KeptReports, key_of
+from holdfast.worker.ports import Shortcut, TaskSource
 from holdfast.worker.pulse import Pulse
 from holdfast.worker.workdir import Workplace
 
@@ -47,16 +47,13 @@ BREAKER_MEMORY_SECONDS = 1.0
 GATHER_SECONDS = 0.004
 """How long finished attempts may wait for others, so that one report carries many."""
 
-Shortcut = Callable[[Handover], Awaitable[tuple[frozenset[int], list[Lease]] | None]]
-"""Gives reports to the owner of their jobs: which were taken, and the next leases; None: nobody looked at them."""
-
 
 class Worker:
     """Holds at most what its slots can soon run; everything it does is fenced by its lease."""
 
     def __init__(
         self,
-        store: PostgresStore,
+        source: TaskSource,
         name: str,
         registry: Registry,
         *,
@@ -70,10 +67,11 @@ class Worker:
         wake: asyncio.Event,
         payloads: Payloads,
         workplace: Workplace,
+        database_url: str | None = None,
         pulse: Pulse | None = None,
         shortcut: Shortcut | None = None,
     ) -> None:
-        self._store = store
+        self._source = source
         self._name = name
         self._registry = registry
         self._queues = queues
@@ -109,11 +107,11 @@ class Worker:
         self._workplace = workplace
         means = Means(
             self._save_checkpoint,
-            store.results_page,
+            source.results_page,
             payloads.objects,
             workplace,
             self._look_at_breaker,
-            store.connections.url,
+            database_url,
         )
         self._executor = Executor(registry, means, payloads, concurrency)
 
@@ -149,7 +147,7 @@ class Worker:
             worker, self._worker = self._worker, None
             if worker is not None:
                 with contextlib.suppress(Unreachable):
-                    await self._store.end_worker(worker)
+                    await self._source.end_worker(worker)
 
     async def _wake_at(self, stop: asyncio.Event) -> None:
         await stop.wait()
@@ -198,9 +196,9 @@ class Worker:
             if answer is not None:
                 taken, leases = answer
                 left = [report for n, report in enumerate(handover.reports) if n not in taken]
-                return len(reports) - await self._store.reject(worker, left, self._keep), leases
+                return len(reports) - await self._source.reject(worker, left, self._keep), leases
         slots = max(0, self._concurrency - self._busy + len(reports))
-        return await self._store.report_and_claim(worker, reports, self._queues, names, room, slots, self._keep)
+        return await self._source.report_and_claim(worker, reports, self._queues, names, room, slots, self._keep)
 
     def _keep(self, report: Report) -> None:
         """Another session keeps its lease locked: the others go on, and it is sent again later."""
@@ -277,7 +275,7 @@ class Worker:
         """
         if self._may_have_strays:
             self._may_have_strays = False
-            await self._store.release_strays(worker, list(self._held))
+            await self._source.release_strays(worker, list(self._held))
 
     async def _learn_facts(self, leases: Sequence[Lease]) -> None:
         """Of jobs whose handlers may ask for their inputs, or have contracts; once per job. What is held is kept."""
@@ -287,7 +285,7 @@ class Worker:
             if len(self._facts) + len(unknown) > KNOWN_JOBS:
                 held = {key[0] for key in self._held}
                 self._facts = {job_id: facts for job_id, facts in self._facts.items() if job_id in held}
-            self._facts |= await self._store.job_facts(unknown)
+            self._facts |= await self._source.job_facts(unknown)
         await self._learn_contracts({lease.job_id for lease in leases if lease.has_contract})
 
     async def _learn_contracts(self, job_ids: Iterable[str]) -> None:
@@ -298,12 +296,12 @@ class Worker:
             if len(self._contracts) >= KNOWN_DEFINITIONS:
                 needed = {facts.definition_hash for facts in self._facts.values()}
                 self._contracts = {known: found for known, found in self._contracts.items() if known in needed}
-            self._contracts[definition_hash] = Contracts(await self._store.definition(definition_hash))
+            self._contracts[definition_hash] = Contracts(await self._source.definition(definition_hash))
 
     async def _register(self) -> WorkerIdentity:
         """Take a lease of our own; the clock that ends it starts before it was asked for."""
         asked = lease_clock()
-        self._worker = await self._store.register_worker(
+        self._worker = await self._source.register_worker(
             self._name, self._queues, self._registry.names, self._concurrency, self._lease_seconds
         )
         self._lease_ends = asked + self._lease_seconds
@@ -384,7 +382,7 @@ class Worker:
         worker, may = self._worker, True
         if lease_clock() - accepted > WAIT_SECONDS:
             try:
-                may = worker is not None and await self._store.begin_late(worker, key)
+                may = worker is not None and await self._source.begin_late(worker, key)
             except Unreachable:
                 return False
         return may and not attempt.cancelled and self._held.get(key) is attempt
@@ -452,9 +450,9 @@ class Worker:
             try:
                 # A renewal that hangs must not outlive the lease: our own clock ends it.
                 async with asyncio.timeout(max(0.1, self._lease_ends - asked)):
-                    still = await self._store.renew_worker(worker, self._lease_seconds, held)
+                    still = await self._source.renew_worker(worker, self._lease_seconds, held)
                     await self._send_progress()
-                    cancelled = await self._store.cancelled_among(held)
+                    cancelled = await self._source.cancelled_among(held)
             except (Unreachable, TimeoutError) as reason:
                 logger.warning("heartbeat_failed: %s", reason)
                 if worker is self._worker and not self._is_live():
@@ -485,12 +483,12 @@ class Worker:
     async def _probe(self) -> None:
         """Look after a breaker whose cooldown is over and that nobody else probes just now."""
         try:
-            rules = await self._store.claim_probe(self._registry.names, 2 * PROBE_SECONDS)
+            rules = await self._source.claim_probe(self._registry.names, 2 * PROBE_SECONDS)
             if rules is not None:
                 await failpoint.hit("probe.claimed")
                 problem = await probe(rules, self._registry)
                 await failpoint.hit("probe.asked")
-                await self._store.probed(rules.name, problem)
+                await self._source.probed(rules.name, problem)
         except Unreachable as reason:
             logger.warning("probe_failed: %s", reason)
 
@@ -499,7 +497,7 @@ class Worker:
         seen = self._breakers.get(name)
         if seen is not None and time.monotonic() < seen[0]:
             return seen[1]
-        found = await self._store.breaker(name)
+        found = await self._source.breaker(name)
         view = SeenBreaker(found.rules, found.state is BreakerState.OPEN) if found is not None else None
         self._breakers[name] = (time.monotonic() + BREAKER_MEMORY_SECONDS, view)
         return view
@@ -526,7 +524,7 @@ class Worker:
             for _, attempt in news:
                 attempt.progress_sent = attempt.progress
             rows = [(key, orjson.dumps(attempt.progress)) for key, attempt in news]
-            await self._store.save_progress(self._worker, rows)
+            await self._source.save_progress(self._worker, rows)
 
     def _lose(self, key: Held) -> None:
         """A lease that is gone: the attempt hears of it and will report to nobody."""
@@ -555,7 +553,7 @@ class Worker:
             try:
                 # An answer that does not come is waited for no longer than our lease lasts.
                 async with asyncio.timeout(max(0.1, self._lease_ends - lease_clock())):
-                    return await self._store.save_checkpoint(worker, lease, seq, name, data)
+                    return await self._source.save_checkpoint(worker, lease, seq, name, data)
             except (Unreachable, TimeoutError) as reason:
                 why = str(reason) or "the database does not answer"
                 logger.warning("checkpoint_waits: '%s' of %s/%s: %s", name, lease.job_id, lease.node, why)
@@ -579,7 +577,7 @@ class Worker:
         while self._held:
             reports, self._reports = [*self._reports, *self._kept.take_due(time.monotonic())], []
             if reports:
-                self._settle(reports, await self._store.report(worker, reports, self._keep))
+                self._settle(reports, await self._source.report(worker, reports, self._keep))
                 continue
             self._wake.clear()
             remaining = until - time.monotonic()
@@ -591,8 +589,8 @@ class Worker:
         await self._executor.end_children()
         leftover = [given_back(a) for a in self._held.values() if isinstance(a, Attempt)]
         if leftover:
-            await self._store.report(worker, leftover)
-        await self._store.release_strays(worker, ())
+            await self._source.report(worker, leftover)
+        await self._source.release_strays(worker, ())
 
 
 def _crash_with(tasks: Iterable[asyncio.Task[None]]) -> None:

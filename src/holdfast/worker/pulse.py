@@ -11,10 +11,12 @@ without working on them.
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import faulthandler
 import mmap
 import os
+import pickle
 import select
 import signal
 import struct
@@ -28,10 +30,10 @@ import orjson
 
 from holdfast.errors import Unreachable
 from holdfast.store.interface import WorkerIdentity
-from holdfast.store.renewal import Renewal
-from holdfast.store.work import Held
+from holdfast.store.leases import Held
 from holdfast.worker.clock import lease_clock
 from holdfast.worker.hiding import hide
+from holdfast.worker.ports import LeaseRenewal, OpenRenewal
 
 LOOK_SECONDS = 1.0
 BOARD_BYTES = 4 * 1024 * 1024
@@ -115,10 +117,16 @@ class Pulse:
     """The worker's side: tells the watcher of every renewal and of what waits, and sees the renewals that it made."""
 
     def __init__(
-        self, url: str, lease_seconds: float, renew_seconds: float, grace_seconds: float, hang_seconds: float
+        self,
+        open_renewal: OpenRenewal,
+        *,
+        lease_seconds: float,
+        renew_seconds: float,
+        grace_seconds: float,
+        hang_seconds: float,
     ) -> None:
         self._facts = {
-            "url": url,
+            "open_renewal": base64.b64encode(pickle.dumps(open_renewal)).decode("ascii"),
             "lease_seconds": lease_seconds,
             "renew_seconds": renew_seconds,
             "grace_seconds": grace_seconds,
@@ -238,7 +246,7 @@ class Watcher:
         self._renew_seconds: float = facts["renew_seconds"]
         self._grace_seconds: float = facts["grace_seconds"]
         self._hang_seconds: float = facts["hang_seconds"]
-        self._renewal = Renewal(facts["url"], facts["lease_seconds"])
+        self._renewal: LeaseRenewal = pickle.loads(base64.b64decode(facts["open_renewal"]))()
         self._board = Board(facts["board"])
         self._signals: int = facts["signals"]
         self._asked_to_end_at: float | None = None

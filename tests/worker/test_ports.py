@@ -1,0 +1,46 @@
+"""The ports of a worker: Postgres implements them, and they ask for nothing that a worker does not use."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import pickle
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import holdfast.worker
+from holdfast.store.postgres import PostgresStore
+from holdfast.store.renewal import Renewal
+from holdfast.worker.ports import LeaseRenewal, OpenRenewal, TaskSource
+
+URL = "postgresql://user@host/database"
+
+
+def methods_of(port: type) -> set[str]:
+    return {name for name, _ in inspect.getmembers(port, inspect.isfunction) if not name.startswith("_")}
+
+
+def methods_used_of(name: str) -> set[str]:
+    """Every METHOD in a `name.METHOD` or `self._name.METHOD` of the package."""
+    trees = [ast.parse(file.read_text(encoding="utf-8")) for file in Path(holdfast.worker.__file__).parent.glob("*.py")]
+    attributes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    return {node.attr for node in attributes if ast.unparse(node.value) in (name, f"self._{name}")}
+
+
+def test_the_postgres_store_is_a_task_source() -> None:
+    source: TaskSource = PostgresStore(URL)
+    assert methods_of(TaskSource) <= set(dir(source))
+
+
+def test_the_renewal_on_postgres_can_be_made_in_another_process() -> None:
+    open_renewal: OpenRenewal = partial(Renewal, URL, 10.0)
+    renewal: LeaseRenewal = pickle.loads(pickle.dumps(open_renewal))()
+    assert methods_of(LeaseRenewal) <= set(dir(renewal))
+
+
+@pytest.mark.parametrize(("port", "name"), [(TaskSource, "source"), (LeaseRenewal, "renewal")])
+def test_a_worker_uses_every_method_of_its_ports(port: type, name: str) -> None:
+    assert methods_of(port)
+    assert methods_of(port) - methods_used_of(name) == set()
