@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.core.signals import Request, Verb
 from holdfast.define.registry import Registry
-from holdfast.worker import loop
+from holdfast.worker import known_jobs
 from holdfast.worker.context import AsyncContext
 from tests.conftest import eventually
 from tests.running import client_of, nodes, registry, running, serving
@@ -99,9 +99,9 @@ async def test_the_contract_is_that_of_the_definition_that_the_job_has_pinned(da
 async def test_a_worker_with_more_jobs_than_its_cache_holds_uses_the_right_inputs_and_contracts(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A claimed task that has not started still needs its job's inputs and contract, whatever is claimed meanwhile."""
-    monkeypatch.setattr(loop, "KNOWN_JOBS", 3)
-    monkeypatch.setattr(loop, "KNOWN_DEFINITIONS", 2)
+    """What it has claimed and not begun still needs its job's inputs and contracts, whatever it claims meanwhile."""
+    monkeypatch.setattr(known_jobs, "KNOWN_JOBS", 3)
+    monkeypatch.setattr(known_jobs, "KNOWN_DEFINITIONS", 2)
 
     async def give(*, ctx: AsyncContext) -> Any:
         return ctx.inputs.get("number")

@@ -26,6 +26,7 @@ from holdfast.store.postgres import PostgresStore
 from holdfast.store.renewal import Renewal
 from holdfast.store.tidying import Tidying
 from holdfast.worker.loop import Worker
+from holdfast.worker.options import WorkerOptions
 from holdfast.worker.pulse import Pulse
 from holdfast.worker.workdir import Workplace
 
@@ -153,19 +154,21 @@ class Services:
         if registry is not None:
             self.worker = Worker(
                 self._store(url, "worker", settings.lease_seconds),
-                process_name(),
                 registry,
-                queues=queues,
-                concurrency=concurrency or settings.concurrency,
-                claim_batch=settings.claim_batch,
-                lease_seconds=settings.lease_seconds,
-                renew_seconds=settings.renew_seconds,
-                poll_seconds=settings.poll_seconds,
-                grace_seconds=settings.grace_seconds,
+                WorkerOptions(
+                    name=process_name(),
+                    queues=queues,
+                    concurrency=concurrency or settings.concurrency,
+                    claim_batch=settings.claim_batch,
+                    lease_seconds=settings.lease_seconds,
+                    renew_seconds=settings.renew_seconds,
+                    poll_seconds=settings.poll_seconds,
+                    grace_seconds=settings.grace_seconds,
+                    database_url=url,
+                ),
                 wake=tasks,
                 payloads=self._payloads,
                 workplace=Workplace(settings.home / "work"),
-                database_url=url,
                 shortcut=self._hand_over if orchestrate else None,
                 pulse=_new_pulse(url, settings) if pulse else None,
             )

@@ -23,6 +23,7 @@ from holdfast.store.postgres import PostgresStore
 from holdfast.worker.clock import lease_clock
 from holdfast.worker.context import AsyncContext, Attempt, Context
 from holdfast.worker.loop import Worker
+from holdfast.worker.options import WorkerOptions
 from holdfast.worker.workdir import Workplace
 from tests.conftest import eventually
 from tests.running import HOME, streams_kept
@@ -40,11 +41,16 @@ class Service:
         self.wake, self.stopping = asyncio.Event(), asyncio.Event()
         defaults: dict[str, Any] = {
             "queues": None, "concurrency": 4, "claim_batch": 100, "lease_seconds": 10.0, "renew_seconds": 0.1,
-            "poll_seconds": 0.05, "grace_seconds": 5.0, "wake": self.wake,
+            "poll_seconds": 0.05, "grace_seconds": 5.0,
         }  # fmt: skip
-        defaults |= {"payloads": Payloads(Folder(HOME / "payloads")), "workplace": Workplace(HOME / "work")}
-        handlers = Registry([describe(handler, "work")])
-        self.worker = Worker(store, "under test", handlers, **(defaults | settings))
+        self.worker = Worker(
+            store,
+            Registry([describe(handler, "work")]),
+            WorkerOptions("under test", **(defaults | settings)),
+            wake=self.wake,
+            payloads=Payloads(Folder(HOME / "payloads")),
+            workplace=Workplace(HOME / "work"),
+        )
         self.task = asyncio.create_task(self.worker.run(self.stopping))
 
     async def stop(self) -> None:
@@ -107,7 +113,7 @@ async def test_an_announcement_wakes_a_worker_that_polls_rarely(database_url: st
     async with serving(database_url, work, poll_seconds=3600, renew_seconds=5.0) as service:
 
         async def is_there() -> bool:
-            return service.worker._worker is not None and not service.wake.is_set()
+            return service.worker._own_lease.identity is not None and not service.wake.is_set()
 
         await eventually(is_there)
         await stage.enqueue(me, job_id)
@@ -294,7 +300,7 @@ async def test_a_worker_that_was_declared_gone_starts_again_under_a_new_lease(da
     await stage.enqueue(me, job_id)
     async with serving(database_url, work) as service:
         await asyncio.wait_for(begun.wait(), 10)
-        first = service.worker._worker
+        first = service.worker._own_lease.identity
         assert first is not None
         await stage.behind.lapse_worker(first)
         await stage.store.expire()
@@ -303,7 +309,7 @@ async def test_a_worker_that_was_declared_gone_starts_again_under_a_new_lease(da
         again = retry_write(report_lease(lost), None, lost=1, retries=0)
         await stage.commit(me, Batch(handled=[lost.id], retried=[again]))
         (done,) = await reports(stage, me)
-        assert service.worker._worker not in (None, first)
+        assert service.worker._own_lease.identity not in (None, first)
     assert (done.outcome, done.output, attempts) == ("done", "second", [1, 2])
 
 
@@ -447,7 +453,7 @@ async def test_only_where_tasks_are_known_to_be_short_some_more_lie_ready(
     me = await stage.orchestrator()
     job_id = await stage.owned_job(me)
     async with serving(database_url, work, concurrency=1) as service:
-        service.worker._mean_seconds = mean_seconds
+        service.worker._slots.mean_seconds = mean_seconds
         await stage.enqueue(me, job_id, items=range(5))
         await asyncio.wait_for(begun.wait(), 10)
 
@@ -475,7 +481,7 @@ async def test_invariant_20_what_waits_behind_a_long_task_goes_back_unspent(data
     me = await stage.orchestrator()
     job_id = await stage.owned_job(me)
     async with serving(database_url, work, concurrency=1) as service:
-        service.worker._mean_seconds = 1e-3  # Believes that attempts are short, and claims ahead.
+        service.worker._slots.mean_seconds = 1e-3  # Believes that attempts are short, and claims ahead.
         await stage.enqueue(me, job_id, items=range(5))
         waited = await reports(stage, me, 4)
         assert [(s.outcome, s.task_retries, s.task_lost) for s in waited] == [("given_back", 0, 0)] * 4
@@ -491,7 +497,7 @@ async def test_invariant_20_what_waits_behind_a_long_task_goes_back_unspent(data
 async def test_invariant_20_a_task_that_comes_late_to_its_slot_does_not_begin_if_its_job_is_paused(
     database_url: str, stage: Stage, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.worker.loop.WAIT_SECONDS", -1.0)
+    monkeypatch.setattr("holdfast.worker.slots.WAIT_SECONDS", -1.0)
     ran: list[str] = []
 
     async def work(item: int, *, ctx: AsyncContext) -> None:
@@ -524,7 +530,7 @@ async def test_invariant_3_nothing_begins_when_the_lease_is_over_by_the_workers_
             slept = 3600.0 if answer[1] and not ran else 0.0
             return answer
 
-    monkeypatch.setattr("holdfast.worker.loop.lease_clock", lambda: lease_clock() + slept)
+    monkeypatch.setattr("holdfast.worker.own_lease.lease_clock", lambda: lease_clock() + slept)
 
     async def work(item: int, *, ctx: AsyncContext) -> None:
         ran.append(ctx.attempt)
@@ -550,7 +556,7 @@ async def test_leases_that_the_rows_give_to_a_worker_and_that_it_does_not_hold_g
     async with serving(database_url, work, queues=["none of these"]) as service:
 
         async def registered() -> int:
-            return service.worker._worker.worker_id if service.worker._worker is not None else 0
+            return service.worker._own_lease.identity.worker_id if service.worker._own_lease.identity is not None else 0
 
         worker_id = await eventually(registered)
         await stage.enqueue(me, job_id)
@@ -606,7 +612,7 @@ async def test_a_stop_gives_back_what_waits_and_lets_finish_what_runs(database_u
     job_id = await stage.owned_job(me)
     await stage.enqueue(me, job_id, items=range(5))
     async with serving(database_url, work, concurrency=1) as service:
-        service.worker._mean_seconds = 1e-3  # Believes that attempts are short, and claims ahead.
+        service.worker._slots.mean_seconds = 1e-3  # Believes that attempts are short, and claims ahead.
         service.wake.set()
         await asyncio.wait_for(begun.wait(), 10)
 
@@ -726,7 +732,7 @@ async def test_a_handler_that_never_looked_has_finished_whatever_it_returns(data
         service.stopping.set()
 
         async def told() -> bool:
-            return any(isinstance(held, Attempt) and held.cancelled for held in service.worker._held.values())
+            return any(isinstance(held, Attempt) and held.cancelled for held in service.worker._leases.by_key.values())
 
         await eventually(told)
         finish.set()
@@ -835,7 +841,7 @@ async def test_a_worker_that_ends_says_so(database_url: str, stage: Stage, store
     async with serving(database_url, work) as service:
 
         async def registered() -> bool:
-            return service.worker._worker is not None
+            return service.worker._own_lease.identity is not None
 
         await eventually(registered)
     async with store.connections.use("stage") as connection:

@@ -91,6 +91,20 @@ class Executor:
         """Kill what runs in processes of its own; each attempt is interrupted as any other would be."""
         await self._isolation.end()
 
+    async def remove_workdir(self, attempt: Attempt) -> None:
+        await asyncio.to_thread(self._means.workplace.remove, attempt.lease)
+
+    def time_limit(self, lease: Lease) -> float:
+        """How many seconds an attempt may take: the node's timeout, or the handler's own if that is shorter."""
+        handler = self._registry.get(lease.handler)
+        own = handler.timeout_seconds if handler is not None else None
+        return lease.timeout_seconds if own is None else min(own, lease.timeout_seconds)
+
+    def runs_on_loop(self, lease: Lease) -> bool:
+        """Whether the handler is a coroutine in this process, which can be cancelled at once."""
+        handler = self._registry.get(lease.handler)
+        return handler is not None and handler.is_async and not self.is_isolated(lease)
+
     def is_isolated(self, lease: Lease) -> bool:
         """As its handler asks; and a task whose worker vanished, which might have been what killed it.
 

@@ -1,0 +1,55 @@
+"""How a worker looks at breakers: it probes those whose cooldown is over, and shows them to handlers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from holdfast import failpoint
+from holdfast.core.breaking import BreakerState
+from holdfast.define.registry import Registry
+from holdfast.errors import Unreachable
+from holdfast.worker.dependencies import PROBE_SECONDS, SeenBreaker, probe
+from holdfast.worker.ports import TaskSource
+
+logger = logging.getLogger("holdfast.worker")
+
+MEMORY_SECONDS = 1.0
+"""How old what a handler sees of a breaker may be: a handler may ask before every call that it makes."""
+
+
+class BreakerProbes:
+    """Runs one probe at a time, beside the heartbeat: a probe may take longer than a beat."""
+
+    def __init__(self, source: TaskSource, registry: Registry) -> None:
+        self._source = source
+        self._registry = registry
+        self._seen: dict[str, tuple[float, SeenBreaker | None]] = {}
+        self.running: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Look for a breaker to probe, unless the last probe still runs."""
+        if self.running is None or self.running.done():
+            self.running = asyncio.create_task(self._probe(), name="holdfast probe")
+
+    async def _probe(self) -> None:
+        try:
+            rules = await self._source.claim_probe(self._registry.names, 2 * PROBE_SECONDS)
+            if rules is not None:
+                await failpoint.hit("probe.claimed")
+                problem = await probe(rules, self._registry)
+                await failpoint.hit("probe.asked")
+                await self._source.probed(rules.name, problem)
+        except Unreachable as reason:
+            logger.warning("probe_failed: %s", reason)
+
+    async def look(self, name: str) -> SeenBreaker | None:
+        """A breaker as it was a second ago at most; None: no workflow declares it."""
+        seen = self._seen.get(name)
+        if seen is not None and time.monotonic() < seen[0]:
+            return seen[1]
+        breaker = await self._source.breaker(name)
+        view = SeenBreaker(breaker.rules, breaker.state is BreakerState.OPEN) if breaker is not None else None
+        self._seen[name] = (time.monotonic() + MEMORY_SECONDS, view)
+        return view
