@@ -59,7 +59,7 @@ async def test_one_item_that_violates_its_contract_fails_alone_and_is_never_retr
     error = items[1][3]
     assert (error["code"], error["class"]) == ("CONTRACT_VIOLATION", "permanent")
     assert error["message"] == (
-        'the output of stack does not keep its output_schema: at /bands/1/red: expected an integer, got "none"'
+        'the output of stack does not match its output_schema: at /bands/1/red: expected an integer, got "none"'
     )
     assert error["hint"] == "Compare what the workflow declares with what the handler takes and returns."
     assert status["result"]["failed"] == [1]

@@ -15,8 +15,8 @@ from holdfast.extend.database import Schema, statements_in
 from holdfast.extend.settings import home, is_set, variable
 
 SOURCES = Path(holdfast.__file__).parent
-MAY_TOUCH_THE_ENVIRONMENT = {"environment.py", "worker/child.py"}
-"""The module that reads it, and a handler's process, which sets its own temporary directory."""
+MAY_TOUCH_THE_ENVIRONMENT = {"environment.py", "worker/confinement.py"}
+"""The one that reads it, and a handler's process, which gives itself a temporary directory."""
 
 
 @pytest.fixture

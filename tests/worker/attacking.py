@@ -17,8 +17,8 @@ from typing import Any
 
 from holdfast.define.registry import handler
 from holdfast.worker import landlock
-from holdfast.worker.child import _Link
 from holdfast.worker.context import Context
+from holdfast.worker.worker_link import WorkerLink
 
 if os.environ.get("WITHOUT_LANDLOCK"):
     # As on a kernel that has none; only the process that was started with this variable does so.
@@ -75,7 +75,7 @@ def _into_process(pid: int) -> dict[str, Callable[[], Any]]:
     }
 
 
-def _through_the_listening_thread(link: _Link, secret: Path) -> str:
+def _through_the_listening_thread(link: WorkerLink, secret: Path) -> str:
     found: list[Any] = []
 
     def look() -> None:
@@ -84,7 +84,7 @@ def _through_the_listening_thread(link: _Link, secret: Path) -> str:
         except OSError as problem:
             found.append(problem)
 
-    link._tell_progress = look  # type: ignore[method-assign]
+    link._send_progress = look  # type: ignore[method-assign]
     while not found:
         time.sleep(0.01)
     if isinstance(found[0], OSError):
@@ -92,7 +92,7 @@ def _through_the_listening_thread(link: _Link, secret: Path) -> str:
     return str(found[0])
 
 
-def _by_the_worker(link: _Link, ctx: Context, name: str, leads_to: Path | None = None) -> None:
+def _by_the_worker(link: WorkerLink, ctx: Context, name: str, leads_to: Path | None = None) -> None:
     if leads_to is not None:
         (ctx.workdir / name).symlink_to(leads_to)
     link.answer_to({"store": name})
@@ -100,7 +100,7 @@ def _by_the_worker(link: _Link, ctx: Context, name: str, leads_to: Path | None =
 
 def _to_secrets(home: Path, ctx: Context) -> dict[str, Callable[[], Any]]:
     secret, folder = home / "postgres.json", home / "postgres"
-    link = next(one for one in gc.get_objects() if isinstance(one, _Link))
+    link = next(one for one in gc.get_objects() if isinstance(one, WorkerLink))
     held = os.open(secret, os.O_PATH)
     return {
         "read the secret": secret.read_text,

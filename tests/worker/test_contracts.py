@@ -50,7 +50,7 @@ async def test_an_output_that_breaks_its_contract_is_a_permanent_failure_with_bo
     assert told(report) == {
         "code": "CONTRACT_VIOLATION",
         "class": "permanent",
-        "message": "the output of stack does not keep its output_schema: "
+        "message": "the output of stack does not match its output_schema: "
         "at /bands: expected an array of at least 1 item, got []",
     }
 

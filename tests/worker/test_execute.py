@@ -18,8 +18,9 @@ from pydantic import BaseModel, field_validator
 from holdfast.define.registry import Result
 from holdfast.errors import DependencyDown, ErrorCode, FailureClass, Permanent, RetryAfter, Transient
 from holdfast.store.payloads import digest_of
+from holdfast.worker.capture import capture_output
 from holdfast.worker.context import AsyncContext, Context, LeaseLost
-from holdfast.worker.execute import begin, capture_output
+from holdfast.worker.execute import begin
 from tests.running import HOME, streams_kept
 from tests.worker.attempts import JOB_ID, bench, lease, output, started, told
 

@@ -10,8 +10,9 @@ from holdfast.store.interface import Lease
 from holdfast.store.leases import Held
 from holdfast.worker.clock import lease_clock
 from holdfast.worker.context import Attempt
-from holdfast.worker.execute import begin, given_back
+from holdfast.worker.execute import begin
 from holdfast.worker.pulse import Pulse
+from holdfast.worker.reports import given_back
 from holdfast.worker.unsent_reports import UnsentReports
 
 WAIT_SECONDS = 0.5

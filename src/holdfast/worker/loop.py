@@ -15,9 +15,10 @@ from holdfast.errors import Unreachable
 from holdfast.store.interface import Handover, Lease, Report, WorkerIdentity
 from holdfast.store.leases import in_lock_order
 from holdfast.store.payloads import Payloads
+from holdfast.worker.capture import capture_output
 from holdfast.worker.clock import lease_clock
 from holdfast.worker.context import Means
-from holdfast.worker.execute import Executor, begin, capture_output, given_back
+from holdfast.worker.execute import Executor, begin
 from holdfast.worker.heartbeat import Heartbeat
 from holdfast.worker.held_leases import HeldLeases
 from holdfast.worker.known_jobs import KnownJobs
@@ -26,6 +27,7 @@ from holdfast.worker.own_lease import OwnLease
 from holdfast.worker.ports import Shortcut, TaskSource
 from holdfast.worker.probing import BreakerProbes
 from holdfast.worker.pulse import Pulse
+from holdfast.worker.reports import given_back
 from holdfast.worker.slots import Slots
 from holdfast.worker.unsent_reports import UnsentReports, key_of
 from holdfast.worker.workdir import Workplace

@@ -9,10 +9,11 @@ from holdfast.store.interface import Lease
 from holdfast.store.leases import Held
 from holdfast.worker.clock import lease_clock
 from holdfast.worker.context import Attempt
-from holdfast.worker.execute import Executor, begin, given_back
+from holdfast.worker.execute import Executor, begin
 from holdfast.worker.held_leases import WAIT_SECONDS, HeldLeases, key_of
 from holdfast.worker.known_jobs import KnownJobs
 from holdfast.worker.own_lease import OwnLease
+from holdfast.worker.reports import given_back
 from holdfast.worker.unsent_reports import UnsentReports
 
 AHEAD_SECONDS = 0.1
