@@ -144,12 +144,12 @@ def _tried(attacks: dict[str, Callable[[], Any]]) -> list[str]:
 
 
 def _attack(home: str, ctx: Context) -> dict[str, Any]:
-    nursery = os.getppid()
-    worker = _parent_of(nursery)
+    fork_server = os.getppid()
+    worker = _parent_of(fork_server)
     (ctx.workdir / "mine").write_text("mine")
     return {
         "worker": _tried(_into_process(worker)),
-        "nursery": _tried(_into_process(nursery)),
+        "fork_server": _tried(_into_process(fork_server)),
         "calls": _tried(
             {
                 "io_uring": lambda: _call(IO_URING_SETUP, 1, ctypes.create_string_buffer(120)),

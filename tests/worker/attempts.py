@@ -16,7 +16,7 @@ from holdfast.define.registry import Registry, describe
 from holdfast.errors import ErrorCode
 from holdfast.store.interface import ItemResult, JobFacts, Lease, Report
 from holdfast.store.payloads import Folder, Objects, Payloads
-from holdfast.worker.context import Attempt, CheckpointStore, Means
+from holdfast.worker.context import Attempt, CheckpointStore, HandlerServices
 from holdfast.worker.dependencies import SeenBreaker
 from holdfast.worker.execute import Executor, begin
 from holdfast.worker.workdir import Workplace
@@ -35,10 +35,10 @@ def lease(handler: str = "under_test", params: dict[str, Any] | None = None, **c
 def executor(registry: Registry, save: CheckpointStore, objects: Objects | None = None, **sizes: int) -> Executor:
     """As a worker has it, with a folder for the objects unless told."""
     payloads = Payloads(objects or Folder(HOME / "payloads"), **sizes)
-    return Executor(registry, replace(means(save), objects=payloads.objects), payloads, 4)
+    return Executor(registry, replace(services(save), objects=payloads.objects), payloads, 4)
 
 
-def means(save: CheckpointStore, results: list[ItemResult] | None = None, home: Path = HOME) -> Means:
+def services(save: CheckpointStore, results: list[ItemResult] | None = None, home: Path = HOME) -> HandlerServices:
     """What a worker gives its attempts; the node before them has these results."""
 
     async def pages(job_id: str, node: str, after: int, until: int, limit: int) -> list[ItemResult] | None:
@@ -50,7 +50,7 @@ def means(save: CheckpointStore, results: list[ItemResult] | None = None, home: 
         rules = BreakerRules("gateway", codes=("BUSY", "HANDLER_ERROR"))
         return {"gateway": SeenBreaker(rules, is_open=False), "down": SeenBreaker(rules, is_open=True)}.get(name)
 
-    return Means(save, pages, Folder(home / "payloads"), Workplace(home / "work"), breaker, DATABASE_URL)
+    return HandlerServices(save, pages, Folder(home / "payloads"), Workplace(home / "work"), breaker, DATABASE_URL)
 
 
 @dataclass

@@ -289,7 +289,7 @@ def exits(status: int) -> None:
 
 
 @isolated
-def kills_the_nursery() -> None:
+def kills_the_fork_server() -> None:
     os.kill(os.getppid(), signal.SIGKILL)
     time.sleep(60)
 

@@ -92,7 +92,7 @@ def as_nobody(name: str, **variables: str) -> dict[str, Any]:
     pytest.skip("no Python here that another account can run")
 
 
-NOTHING: dict[str, list[str]] = {"worker": [], "nursery": [], "calls": [], "signal": [], "secrets": []}
+NOTHING: dict[str, list[str]] = {"worker": [], "fork_server": [], "calls": [], "signal": [], "secrets": []}
 
 
 @has_landlock
@@ -107,7 +107,7 @@ async def test_where_there_is_no_landlock_a_handler_still_cannot_get_into_its_wo
 ) -> None:
     monkeypatch.setenv("WITHOUT_LANDLOCK", "1")
     reached = output(await desk.result("attacks_without_landlock", {"home": str(HOME)}))
-    assert (reached["worker"], reached["nursery"], reached["calls"]) == ([], [], [])
+    assert (reached["worker"], reached["fork_server"], reached["calls"]) == ([], [], [])
     assert "read the secret" in reached["secrets"], "the page and the doctor say so"
 
 
@@ -118,7 +118,7 @@ def test_a_handler_of_an_ordinary_user_reaches_neither_its_worker_nor_its_secret
 
 def test_where_there_is_no_landlock_a_handler_of_an_ordinary_user_cannot_get_into_its_worker() -> None:
     reached = as_nobody("attacks_without_landlock", WITHOUT_LANDLOCK="1")
-    assert (reached["worker"], reached["nursery"], reached["calls"]) == ([], [], [])
+    assert (reached["worker"], reached["fork_server"], reached["calls"]) == ([], [], [])
 
 
 async def test_a_handler_without_a_network_works_as_ever(desk: Desk, tmp_path: Path) -> None:

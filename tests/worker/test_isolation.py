@@ -442,7 +442,7 @@ def test_memory_is_counted_with_that_of_children_and_also_where_there_is_no_proc
 
 
 async def test_the_death_of_what_starts_the_processes_is_no_crash_of_the_task(desk: Desk) -> None:
-    report = await desk.result("kills_the_nursery")
+    report = await desk.result("kills_the_fork_server")
     assert (report.outcome, report.alone) == ("lost", False)
     assert output(await desk.result("add", {"a": 1})) == 2
 

@@ -104,7 +104,7 @@ async def test_waiting_processes_end_with_the_worker_and_with_what_starts_them(d
     await desk.executor.end_children()
     await all_gone([pid])
     pid = output(await desk.result("shares_async_too"))
-    await desk.result("kills_the_nursery")
+    await desk.result("kills_the_fork_server")
     await all_gone([pid])
     assert output(await desk.result("shares_async_too")) != pid
 

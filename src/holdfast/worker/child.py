@@ -28,7 +28,7 @@ from holdfast.errors import Code
 from holdfast.store.interface import JobFacts, Lease, Report
 from holdfast.store.payloads import AttemptObjects, open_objects
 from holdfast.worker.confinement import confine
-from holdfast.worker.context import AsyncContext, Attempt, Context, Means
+from holdfast.worker.context import AsyncContext, Attempt, Context, HandlerServices
 from holdfast.worker.execute import arguments, begin, conclude
 from holdfast.worker.hiding import show
 from holdfast.worker.memory import resident_mb
@@ -50,7 +50,7 @@ def live(channel: socket.socket, output: int, parent: int) -> None:
     os.setpgid(0, 0)
     show()
     _die_with(parent)
-    # Otherwise the orphans of a running attempt would go to the nursery, which kills orphans.
+    # Otherwise the orphans of a running attempt would go to the fork server, which kills orphans.
     adopt_orphans()
     # Handlers rather than SIG_IGN: programs that the handler starts get the default back.
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -203,10 +203,12 @@ def _call(handler: Handler, attempt: Attempt, task: dict[str, Any], link: Worker
         open_objects(place) if place is not None else ObjectsThroughWorker(link, workplace.of(attempt.lease))
     )
     if not handler.is_async:
-        means = Means(link.save_and_wait, link.page_and_wait, objects, workplace, link.breaker_and_wait, url)
-        return handler.function(**arguments(handler, attempt, Context(attempt, means, _finish)))
-    means = Means(link.save, link.page, objects, workplace, link.breaker, url)
-    return asyncio.run(handler.function(**arguments(handler, attempt, AsyncContext(attempt, means))))
+        services = HandlerServices(
+            link.save_and_wait, link.page_and_wait, objects, workplace, link.breaker_and_wait, url
+        )
+        return handler.function(**arguments(handler, attempt, Context(attempt, services, _finish)))
+    services = HandlerServices(link.save, link.page, objects, workplace, link.breaker, url)
+    return asyncio.run(handler.function(**arguments(handler, attempt, AsyncContext(attempt, services))))
 
 
 def _finish(work: Coroutine[Any, Any, Answer]) -> Answer:

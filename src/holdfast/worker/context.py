@@ -47,7 +47,7 @@ class BreakerLook(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class HandlerServices:
     """What stands behind every context of a worker; in a process of its own, behind the one."""
 
     save: CheckpointStore
@@ -114,9 +114,9 @@ class Attempt:
 class _ContextBase:
     __holdfast_context__ = True
 
-    def __init__(self, attempt: Attempt, means: Means) -> None:
+    def __init__(self, attempt: Attempt, services: HandlerServices) -> None:
         self._attempt = attempt
-        self._means = means
+        self._services = services
 
     @property
     def logger(self) -> logging.Logger:
@@ -166,7 +166,7 @@ class _ContextBase:
     @property
     def database_url(self) -> str:
         """The engine's database, for an app that keeps tables of its own in it: in another schema than the engine's."""
-        url = self._means.database_url
+        url = self._services.database_url
         if url is None:
             name = self._attempt.lease.handler
             raise Permanent(
@@ -179,7 +179,7 @@ class _ContextBase:
     @property
     def workdir(self) -> Path:
         """An empty directory for this attempt alone; it goes with the attempt."""
-        place = self._means.workplace.of(self._attempt.lease)
+        place = self._services.workplace.of(self._attempt.lease)
         if not self._attempt.has_workdir:
             self._attempt.has_workdir = True
             place.mkdir(parents=True, exist_ok=True)
@@ -197,16 +197,16 @@ class _ContextBase:
     async def _checkpoint(self, name: str, data: Any) -> None:
         point = checkpoint(name, data)
         self._attempt.checkpoint_seq += 1
-        saved = await self._means.save(self._attempt.lease, self._attempt.checkpoint_seq, name, point)
+        saved = await self._services.save(self._attempt.lease, self._attempt.checkpoint_seq, name, point)
         if not saved:
             self._attempt.lost = True
             self._attempt.require_lease(f"checkpoint '{name}'")
 
     async def _look(self, name: str) -> SeenBreaker | None:
-        return await self._means.breaker(name)
+        return await self._services.breaker(name)
 
     async def _page(self, node: str, after: int, until: int) -> Sequence[ItemResult]:
-        page = await self._means.pages(self.job_id, node, after, until, PAGE_ROWS)
+        page = await self._services.pages(self.job_id, node, after, until, PAGE_ROWS)
         if page is None:
             message = f"node {node} of job {self.job_id} has no results: there is no such node, or it has not ended yet"
             raise Permanent(f"{message}. Ask for a node that comes before {self.node}", Code.CONTRACT_VIOLATION)
@@ -215,7 +215,7 @@ class _ContextBase:
     def _read(self, result: ItemResult) -> Any:
         """One output; a large one is read only now, so that there is one of them at a time."""
         if result.output_ref is not None:
-            return orjson.loads(self._means.objects.read(self.job_id, result.output_ref))
+            return orjson.loads(self._services.objects.read(self.job_id, result.output_ref))
         return orjson.loads(result.output) if result.output is not None else None
 
     def _publish(self, path: str | PurePath, name: str | None) -> dict[str, Any]:
@@ -223,7 +223,7 @@ class _ContextBase:
         chosen = name if name is not None else file.name
         check_name("an artifact", chosen, ARTIFACT_NAME_BYTES)
         self._attempt.require_lease(f"artifact '{chosen}'")
-        digest, size = self._means.objects.write_file(self.job_id, file)
+        digest, size = self._services.objects.write_file(self.job_id, file)
         self._attempt.artifacts[chosen] = {"artifact": chosen, "digest": digest, "bytes": size}
         return dict(self._attempt.artifacts[chosen])
 
@@ -233,7 +233,7 @@ class _ContextBase:
         except (KeyError, TypeError):
             raise ValueError(f"{reference!r} is not what ctx.publish has returned") from None
         target = self.workdir / (name or digest)
-        self._means.objects.read_file(self.job_id, digest, target)
+        self._services.objects.read_file(self.job_id, digest, target)
         return target
 
 
@@ -254,8 +254,8 @@ class Wait(Protocol):
 class Context(_ContextBase):
     """For handlers that are plain functions; they run in a thread, or in a process of their own."""
 
-    def __init__(self, attempt: Attempt, means: Means, wait: Wait) -> None:
-        super().__init__(attempt, means)
+    def __init__(self, attempt: Attempt, services: HandlerServices, wait: Wait) -> None:
+        super().__init__(attempt, services)
         self._wait = wait
 
     def checkpoint(self, name: str, data: Any = None) -> None:

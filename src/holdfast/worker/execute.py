@@ -19,7 +19,7 @@ from holdfast.errors import Code, ErrorCode, HoldfastError
 from holdfast.store.interface import JobFacts, Lease, Report
 from holdfast.store.payloads import Payloads
 from holdfast.worker.containing import contain_tasks, current
-from holdfast.worker.context import AsyncContext, Attempt, Context, LeaseLost, Means
+from holdfast.worker.context import AsyncContext, Attempt, Context, HandlerServices, LeaseLost
 from holdfast.worker.isolation import CannotBeIsolated, Isolation, ProcessDied
 from holdfast.worker.messages import Malformed
 from holdfast.worker.processes import NotStarted
@@ -42,12 +42,12 @@ SPARE_THREADS = 8
 class Executor:
     """Runs attempts: coroutines on the event loop, plain functions in threads, isolated handlers in processes."""
 
-    def __init__(self, registry: Registry, means: Means, payloads: Payloads, threads: int) -> None:
+    def __init__(self, registry: Registry, services: HandlerServices, payloads: Payloads, threads: int) -> None:
         self._registry = registry
-        self._means = means
-        self._means_without_database = replace(means, database_url=None)
+        self._services = services
+        self._services_without_database = replace(services, database_url=None)
         self._payloads = payloads
-        self._isolation = Isolation(registry, means, payloads)
+        self._isolation = Isolation(registry, services, payloads)
         # A thread cannot be killed: it stays busy after its attempt timed out, so there are more threads than slots.
         self._threads = ThreadPoolExecutor(threads * SPARE_THREADS, thread_name_prefix="holdfast-handler")
 
@@ -60,7 +60,7 @@ class Executor:
         await self._isolation.end()
 
     async def remove_workdir(self, attempt: Attempt) -> None:
-        await asyncio.to_thread(self._means.workplace.remove, attempt.lease)
+        await asyncio.to_thread(self._services.workplace.remove, attempt.lease)
 
     def time_limit(self, lease: Lease) -> float:
         """How many seconds an attempt may take: the node's timeout, or the handler's own if that is shorter."""
@@ -146,11 +146,11 @@ class Executor:
     async def _call(self, handler: Handler, attempt: Attempt) -> Report | None:
         """Makes the report where the handler runs: reading what it returned or raised may run the handler's code."""
         loop, codes, limit = asyncio.get_running_loop(), self._registry.codes, self._payloads.limit_bytes
-        means = self._means if handler.database else self._means_without_database
+        services = self._services if handler.database else self._services_without_database
         if handler.is_async:
             contain_tasks(loop)
             current.set(attempt)
-            report = await concluded(handler, attempt, AsyncContext(attempt, means), codes, limit)
+            report = await concluded(handler, attempt, AsyncContext(attempt, services), codes, limit)
             current.set(None)
             await _forget_cancels(loop)
             return report
@@ -159,7 +159,7 @@ class Executor:
             def wait(work: Coroutine[Any, Any, Any]) -> Any:
                 return asyncio.run_coroutine_threadsafe(work, loop).result()
 
-            keywords = arguments(handler, attempt, Context(attempt, means, wait))
+            keywords = arguments(handler, attempt, Context(attempt, services, wait))
             # Checked in the handler's thread: the call may have waited long for a free thread.
             attempt.require_lease("the beginning")
             return handler.function(**keywords)

@@ -12,11 +12,11 @@ LENGTH = struct.Struct("!I")
 
 FORK, KILL = b"f", b"k"
 REQUEST = struct.Struct("!cQ")
-"""To the nursery: what to do, and the number of the child that it is about."""
+"""To the fork server: what to do, and the number of the child that it is about."""
 
 STARTED, NOT_STARTED, ENDED = b"s", b"n", b"e"
 NEWS = struct.Struct("!cQi")
-"""From the nursery: what happened to which child, and its process id, the reason, or its exit code."""
+"""From the fork server: what happened to which child, and its process id, the reason, or its exit code."""
 
 
 def frame(message: dict[str, Any]) -> bytes:

@@ -19,7 +19,7 @@ from holdfast.define.registry import Handler, Registry
 from holdfast.embedded.cluster import OUTSIDE
 from holdfast.errors import Permanent
 from holdfast.store.payloads import AttemptObjects, Payloads, is_remote
-from holdfast.worker.context import Attempt, Means
+from holdfast.worker.context import Attempt, HandlerServices
 from holdfast.worker.frames import frame
 from holdfast.worker.messages import Malformed, Message, Received, SentProgress, SentRecord, next_message
 from holdfast.worker.processes import KILL_PATIENCE_SECONDS, NotStarted, Process, Processes
@@ -40,19 +40,19 @@ class CannotBeIsolated(Exception):
 
 
 class ProcessDied(Exception):
-    """A handler's process ended without a report. `alone`: nothing but the handler can be the reason."""
+    """A handler's process ended without a report. `died_in_own_process`: nothing but the handler can be the reason."""
 
-    def __init__(self, message: str, *, alone: bool) -> None:
+    def __init__(self, message: str, *, died_in_own_process: bool) -> None:
         super().__init__(message)
-        self.alone = alone
+        self.died_in_own_process = died_in_own_process
 
 
 class Isolation:
     """Runs the attempts of one worker that need a process."""
 
-    def __init__(self, registry: Registry, means: Means, payloads: Payloads) -> None:
+    def __init__(self, registry: Registry, services: HandlerServices, payloads: Payloads) -> None:
         self._registry = registry
-        self._means = means
+        self._services = services
         self._payloads = payloads
         self._processes = Processes(registry)
 
@@ -130,15 +130,15 @@ class Isolation:
             return {"answer": None, "problem": storable(f"{type(problem).__name__}: {problem}")}
 
     async def _asked(self, attempt: Attempt, asked: Message) -> Any:
-        job_id, objects = attempt.lease.job_id, self._means.objects
+        job_id, objects = attempt.lease.job_id, self._services.objects
         if asked.checkpoint is not None:
             return await self._checkpoint(attempt, asked.seq, asked.checkpoint, asked.data.encode())
         if asked.results is not None:
             return await self._results(job_id, asked.results, asked.range)
         if asked.breaker is not None:
-            found = await self._means.breaker(asked.breaker)
+            found = await self._services.breaker(asked.breaker)
             return found.to_json() if found is not None else None
-        folder = self._means.workplace.of(attempt.lease)
+        folder = self._services.workplace.of(attempt.lease)
         if asked.store is not None:
             attempt.require_lease("an artifact")
             return await asyncio.to_thread(_store, objects, job_id, folder, asked.store)
@@ -148,7 +148,7 @@ class Isolation:
 
     async def _checkpoint(self, attempt: Attempt, seq: int, name: str, data: bytes) -> bool:
         check_name("a checkpoint", name, CHECKPOINT_NAME_BYTES)
-        saved = await self._means.save(attempt.lease, seq, name, checked(data, CHECKPOINT_BYTES))
+        saved = await self._services.save(attempt.lease, seq, name, checked(data, CHECKPOINT_BYTES))
         if not saved:
             attempt.cancelled = attempt.lost = True
         return saved
@@ -157,7 +157,7 @@ class Isolation:
         self, job_id: str, node: str, pages: tuple[int, int, int]
     ) -> list[tuple[int, str | None, str | None]] | None:
         """A page goes through the channel as it is; large outputs the process reads itself."""
-        page = await self._means.pages(job_id, node, *pages)
+        page = await self._services.pages(job_id, node, *pages)
         if page is None:
             return None
         return [(r.item, r.output.decode() if r.output is not None else None, r.output_ref) for r in page]
@@ -173,10 +173,10 @@ class Isolation:
             "inputs": attempt.facts.inputs,
             "objects": self._payloads.objects.place if not is_remote(self._payloads.objects.place) else None,
             "limit_bytes": self._payloads.limit_bytes,
-            "workplace": self._means.workplace.own_or_none(),
+            "workplace": self._services.workplace.own_or_none(),
             "network": process.handler.network,
-            "closed": [str(self._means.workplace.home), str(OUTSIDE)],
-            "database_url": self._means.database_url if process.handler.database else None,
+            "closed": [str(self._services.workplace.home), str(OUTSIDE)],
+            "database_url": self._services.database_url if process.handler.database else None,
             "level": logging.getLogger(f"holdfast.handler.{attempt.lease.handler}").getEffectiveLevel(),
         }
 
@@ -243,15 +243,19 @@ def _death(process: Process) -> Exception:
         return NotStarted(f"no process could be started for it: {os.strerror(process.start_problem)}")
     if process.used_mb and process.handler.memory_mb:
         message = f"the handler's process used {process.used_mb} MB, more than its {process.handler.memory_mb} MB"
-        return ProcessDied(message, alone=True)
+        return ProcessDied(message, died_in_own_process=True)
     if status is None:
-        return ProcessDied("the process that starts handlers was killed, and the handler's with it", alone=False)
+        return ProcessDied(
+            "the process that starts handlers was killed, and the handler's with it", died_in_own_process=False
+        )
     if status >= 0:
-        return ProcessDied(f"the handler's process exited with status {status} without a result", alone=True)
+        return ProcessDied(
+            f"the handler's process exited with status {status} without a result", died_in_own_process=True
+        )
     message = f"the handler's process was killed by signal {-status} ({_signal_name(-status)})"
     if -status == signal.SIGKILL:
         message += "; perhaps the machine had no memory left"
-    return ProcessDied(message, alone=True)
+    return ProcessDied(message, died_in_own_process=True)
 
 
 def _signal_name(number: int) -> str:

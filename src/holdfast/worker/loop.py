@@ -17,7 +17,7 @@ from holdfast.store.leases import in_lock_order
 from holdfast.store.payloads import Payloads
 from holdfast.worker.capture import capture_output
 from holdfast.worker.clock import lease_clock
-from holdfast.worker.context import Means
+from holdfast.worker.context import HandlerServices
 from holdfast.worker.execute import Executor, begin
 from holdfast.worker.heartbeat import Heartbeat
 from holdfast.worker.held_leases import HeldLeases
@@ -70,7 +70,7 @@ class Worker:
         self._own_lease = OwnLease(source, registry, options, pulse)
         self._jobs = KnownJobs(source, registry, self._leases)
         self._probes = BreakerProbes(source, registry)
-        means = Means(
+        services = HandlerServices(
             self._own_lease.save_checkpoint,
             source.results_page,
             payloads.objects,
@@ -78,7 +78,7 @@ class Worker:
             self._probes.look,
             options.database_url,
         )
-        self._executor = Executor(registry, means, payloads, options.concurrency)
+        self._executor = Executor(registry, services, payloads, options.concurrency)
         self._slots = Slots(
             options.concurrency, self._executor, self._own_lease, self._leases, self._reports, self._jobs, wake
         )

@@ -1,6 +1,6 @@
 """The processes of a worker's handlers: started, lent to one attempt or to several in turn, and ended for certain.
 
-A small single-threaded process with the handlers loaded forks them (`nursery.py`). The worker itself must not fork:
+A small single-threaded process with the handlers loaded forks them (`fork_server.py`). The worker itself must not fork:
 its threads' locks and its database connections would come along. A new interpreter each time would take a second.
 """
 
@@ -36,7 +36,7 @@ SEND_AGAIN_SECONDS = 0.01
 READ_BYTES = 1 << 20
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[2]);"
-    " from holdfast.worker.nursery import main; main(int(sys.argv[1]))"
+    " from holdfast.worker.fork_server import main; main(int(sys.argv[1]))"
 )
 
 
@@ -50,7 +50,7 @@ class Process:
 
     number: int
     handler: Handler
-    nursery: _Nursery
+    fork_server: _ForkServer
     output: int
     channel: socket.socket
     ended: asyncio.Future[int | None]
@@ -104,7 +104,7 @@ class Processes:
         self._numbers = itertools.count(1)
         self._all: dict[int, Process] = {}
         self._idle: list[Process] = []
-        self._nurseries: dict[tuple[str, ...] | None, _Nursery] = {}
+        self._fork_servers: dict[tuple[str, ...] | None, _ForkServer] = {}
         self._watching: asyncio.Task[None] | None = None
 
     @asynccontextmanager
@@ -146,20 +146,20 @@ class Processes:
         if self._watching is not None:
             self._watching.cancel()
         self._dismiss_all()
-        for nursery in self._nurseries.values():
-            nursery.close()
+        for fork_server in self._fork_servers.values():
+            fork_server.close()
 
     async def _started(self, handler: Handler, attempt: Attempt) -> Process:
         """A new process with a channel to it and a pipe for what it prints; whoever ends all of them finds it here."""
-        nursery, loop = self._living_nursery(handler), asyncio.get_running_loop()
+        fork_server, loop = self._living_fork_server(handler), asyncio.get_running_loop()
         mine, theirs = socket.socketpair()
         output, printing = os.pipe()
         os.set_blocking(output, False)
-        process = Process(next(self._numbers), handler, nursery, output, mine, loop.create_future(), attempt)
+        process = Process(next(self._numbers), handler, fork_server, output, mine, loop.create_future(), attempt)
         self._all[process.number] = process
         try:
             try:
-                await nursery.send(FORK, process, theirs.fileno(), printing)
+                await fork_server.send(FORK, process, theirs.fileno(), printing)
             finally:
                 theirs.close()
                 os.close(printing)
@@ -176,7 +176,7 @@ class Processes:
     async def _end(self, process: Process) -> None:
         """Kill it with all its children; it is gone when this returns."""
         try:
-            await process.nursery.end(process)
+            await process.fork_server.end(process)
         finally:
             del self._all[process.number]
             process.close()
@@ -215,19 +215,19 @@ class Processes:
         for process in list(self._idle):
             self._dismiss(process)
 
-    def _living_nursery(self, handler: Handler) -> _Nursery:
+    def _living_fork_server(self, handler: Handler) -> _ForkServer:
         """One for all handlers that see the same variables: what a process was started with, it cannot forget."""
         names = declared(handler)
-        nursery = self._nurseries.get(names)
-        if nursery is None or not nursery.is_alive:
+        fork_server = self._fork_servers.get(names)
+        if fork_server is None or not fork_server.is_alive:
             hide()
             places = [self._registry.place(one) for one in self._registry if declared(one) == names]
             modules = sorted({place[0] for place in places if place is not None})
             try:
-                nursery = self._nurseries[names] = _Nursery(self._all, modules, visible(names))
+                fork_server = self._fork_servers[names] = _ForkServer(self._all, modules, visible(names))
             except OSError as problem:
                 raise NotStarted(f"no process could be started for it: {problem.strerror}") from None
-        return nursery
+        return fork_server
 
     def _bound_memory(self, process: Process) -> None:
         if process.handler.memory_mb is not None and (self._watching is None or self._watching.done()):
@@ -242,11 +242,11 @@ class Processes:
                 limit = process.handler.memory_mb
                 if limit is not None and used[pid] > limit and not process.ended.done():
                     process.used_mb = used[pid]
-                    await process.nursery.send(KILL, process)
+                    await process.fork_server.send(KILL, process)
             await asyncio.sleep(MEMORY_LOOK_SECONDS)
 
 
-class _Nursery:
+class _ForkServer:
     """The process that forks: it is asked to start and to kill, and tells what became of its children."""
 
     def __init__(self, processes: Mapping[int, Process], modules: list[str], environment: Mapping[str, str]) -> None:
@@ -271,7 +271,7 @@ class _Nursery:
         self.is_alive = True
 
     async def send(self, what: bytes, child: Process, *descriptors: int) -> None:
-        """A nursery that is gone needs not be told: it has ended its children, and `_hear` will notice."""
+        """A fork_server that is gone needs not be told: it has ended its children, and `_hear` will notice."""
         while self.is_alive:
             try:
                 socket.send_fds(self._control, [REQUEST.pack(what, child.number)], descriptors)
@@ -312,7 +312,7 @@ class _Nursery:
 
     def _bury(self) -> None:
         """It was killed: what it has forked must not outlive it, and its number would lead nowhere."""
-        for child in [process for process in self._processes.values() if process.nursery is self]:
+        for child in [process for process in self._processes.values() if process.fork_server is self]:
             if child.pid is not None and not child.ended.done():
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(child.pid, signal.SIGKILL)

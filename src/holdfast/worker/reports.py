@@ -193,7 +193,7 @@ def given_back(attempt: Attempt) -> Report:
 def died(attempt: Attempt, death: ProcessDied) -> Report:
     """The process of the attempt ended without a report."""
     data = {"code": str(Code.WORKER_LOST), "message": str(death)} | _log(attempt)
-    return _report(attempt, Outcome.LOST, None, data)._replace(alone=death.alone)
+    return _report(attempt, Outcome.LOST, None, data)._replace(alone=death.died_in_own_process)
 
 
 def _log(attempt: Attempt) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from rasterio.transform import from_origin
 from holdfast import Context
 from holdfast.store.interface import JobFacts, Lease
 from holdfast.worker.execute import begin
-from tests.worker.attempts import lease, means
+from tests.worker.attempts import lease, services
 
 Answer = TypeVar("Answer")
 PLACES = {
@@ -64,7 +64,7 @@ class Task:
                 raise Died
             return True
 
-        return Context(running, means(save, home=self._home), wait)
+        return Context(running, services(save, home=self._home), wait)
 
 
 def ramp(bands: int, height: int, width: int, dtype: str) -> Any:

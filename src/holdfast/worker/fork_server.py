@@ -35,7 +35,7 @@ def main(control: int) -> None:
     wanted = receive(channel)
     if wanted is not None:
         _load(wanted["modules"])
-        _Nursery(channel).run()
+        _ForkServer(channel).run()
 
 
 def _load(modules: Sequence[str]) -> None:
@@ -48,7 +48,7 @@ def _load(modules: Sequence[str]) -> None:
     gc.freeze()
 
 
-class _Nursery:
+class _ForkServer:
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self._numbers: dict[int, int] = {}
