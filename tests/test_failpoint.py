@@ -1,4 +1,4 @@
-"""Failpoints: each is at one place, each does what was asked for, and a wrong word is refused."""
+"""Failpoints: each is at one place, causes the fault that is armed there, and an invalid setting is refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_every_failpoint_is_placed_once() -> None:
     assert placed == Counter(dict.fromkeys(failpoint.POINTS, 1))
 
 
-async def test_a_failpoint_that_nobody_asked_for_does_nothing() -> None:
+async def test_a_failpoint_that_is_not_armed_does_nothing() -> None:
     await failpoint.hit("claim.before")
     failpoint.arm("claim.before:error")
     await failpoint.hit("claim.after_commit")
@@ -68,23 +68,23 @@ async def test_a_delay_lasts_as_long_as_it_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("text", "error"),
     [
         ("claim.befor:kill", "there is no failpoint 'claim.befor'"),
-        ("claim.before:explode", "'claim.before:explode' does not say"),
-        ("claim.before", "'claim.before' does not say"),
-        ("claim.before:kill=3", "'claim.before:kill=3' does not say"),
-        ("claim.before:kill@0", "'claim.before:kill@0' does not say"),
-        ("claim.before:kill,", "'' does not say"),
+        ("claim.before:explode", "'claim.before:explode' is not a valid fault"),
+        ("claim.before", "'claim.before' is not a valid fault"),
+        ("claim.before:kill=3", "'claim.before:kill=3' is not a valid fault"),
+        ("claim.before:kill@0", "'claim.before:kill@0' is not a valid fault"),
+        ("claim.before:kill,", "'' is not a valid fault"),
     ],
 )
-def test_a_wrong_word_is_refused_at_the_start_with_all_names(
-    monkeypatch: pytest.MonkeyPatch, given: str, said: str
+def test_an_invalid_setting_is_refused_at_the_start_with_all_names(
+    monkeypatch: pytest.MonkeyPatch, text: str, error: str
 ) -> None:
-    monkeypatch.setenv("HOLDFAST_FAILPOINT", given)
+    monkeypatch.setenv("HOLDFAST_FAILPOINT", text)
     with pytest.raises(InvalidInput) as refused:
         begin()
-    assert said in str(refused.value)
+    assert error in str(refused.value)
     remedy = refused.value.remedy
     assert remedy is not None
     assert all(name in remedy for name in (*failpoint.POINTS, *failpoint.ACTIONS))

@@ -450,4 +450,4 @@ async def test_an_invalid_reference_is_refused(database_url: str) -> None:
     flow.task("a", handler="asks", retry={"max_retries": 0})
     async with running(database_url, registry(asks=asks)) as engine:
         status = await engine.run(flow.definition())
-        assert "is not what ctx.publish has returned" in nodes(status)["a"]["error"]["message"]
+        assert "is not a reference that ctx.publish has returned" in nodes(status)["a"]["error"]["message"]

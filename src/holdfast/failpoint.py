@@ -1,6 +1,6 @@
-"""Named points at which a process can be made to die, stop, wait or lose its database: for fault tests alone.
+"""Named points at which a process can be made to die, stop, wait or lose its database, for fault tests only.
 
-Knows nothing of what happens at a point. Without `HOLDFAST_FAILPOINT` a point costs one look at an empty dict.
+Knows nothing of the code around a point. Without `HOLDFAST_FAILPOINT` a point costs one check of an empty dict.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ from holdfast.errors import InvalidInput, Unreachable
 
 POINTS = {
     "claim.before": "a worker is about to ask for tasks",
-    "claim.after_commit": "it has leased tasks and runs none of them yet",
+    "claim.after_commit": "the worker has leased tasks and runs none of them yet",
     "run.before": "a handler is about to be called",
-    "run.after": "the handler has returned, nobody knows of it",
-    "run.stored": "its output was large and lies in the object store, nobody refers to it",
+    "run.after": "the handler has returned, its report does not exist yet",
+    "run.stored": "a large output is in the object store, no row refers to it",
     "renew.before": "a worker is about to renew its lease",
-    "renew.after": "its lease is renewed",
-    "report.before": "attempts are over, their reports are not sent",
-    "report.after_commit": "the reports are committed, the worker has just heard so",
+    "renew.after": "the worker's lease is renewed",
+    "report.before": "attempts have ended, their reports are not sent",
+    "report.after_commit": "the reports are committed, the worker has just received the answer",
     "drain.after_open": "an orchestrator has locked its row and read its signals",
     "decide.job": "the core has decided about one job, which goes on; `~WORKFLOW`: one of that workflow",
     "decide.after_core": "the core has decided, nothing is written",
-    "commit.stored": "large values lie in the object store, no row refers to them",
-    "commit.before": "everything is ready to be written and committed in one round trip",
-    "commit.after": "the answer to the commit has come",
-    "notify.before": "retries have become due, no worker was told",
+    "commit.stored": "large values are in the object store, no row refers to them",
+    "commit.before": "the cycle is about to be written and committed in one round trip",
+    "commit.after": "the orchestrator has the answer to the commit",
+    "notify.before": "retries are due, no worker is notified",
     "submit.before": "a job is about to be inserted",
-    "submit.after_commit": "the job is committed, whoever submitted it has not heard",
+    "submit.after_commit": "the job is committed, the client has no answer",
     "checkpoint.before": "a handler is about to save a checkpoint",
-    "checkpoint.after": "the checkpoint is committed, the handler has not heard",
-    "probe.claimed": "a worker is to probe a breaker and has not asked yet",
-    "probe.asked": "the probe has its answer, nobody knows of it",
-    "breaker.changed": "what a person wants of a breaker is written and not committed",
-    "janitor.found": "the janitor has looked for one kind of trouble and has not acted",
+    "checkpoint.after": "the checkpoint is committed, the handler has no answer",
+    "probe.claimed": "a worker has reserved a breaker and not probed it",
+    "probe.asked": "the probe has its result, which is not stored",
+    "breaker.changed": "a person's change of a breaker is written and not committed",
+    "janitor.found": "the janitor has looked for one kind of problem and not acted",
     "prune.after_commit": "the rows of finished jobs are deleted, their objects are not",
-    "prune.after_objects": "their objects are removed too, nobody has noted that",
+    "prune.after_objects": "the objects are removed too, which is not recorded",
 }
 ACTIONS = ("kill", "stop", "delay", "error")
 DELAY_SECONDS = 5.0
-_GIVEN = re.compile(
+_FAULT = re.compile(
     r"(?P<name>[^:]+):(?P<action>[a-z]+)(?:=(?P<seconds>\d+(?:\.\d+)?))?(?:@(?P<only>[1-9]\d*))?"
     r"(?:~(?P<about>[\w-]+))?"
 )
@@ -52,7 +52,7 @@ _GIVEN = re.compile(
 
 @dataclass(slots=True)
 class Fault:
-    """What is to happen at a point: at every visit, or only at one."""
+    """What happens at a point: at every visit, or only at one of them."""
 
     action: str
     seconds: float
@@ -66,35 +66,35 @@ _armed: dict[str, Fault] = {}
 
 
 async def hit(name: str, about: str | None = None) -> None:
-    """We are at that point, with a job of that workflow: whatever was asked for happens now."""
+    """The code has reached that point, with a job of that workflow: cause the fault that is armed here."""
     if _armed:
         await _reach(name, about)
 
 
-def arm(given: str | None, once: Path | None = None) -> None:
-    """Take over what `HOLDFAST_FAILPOINT` says; with a directory, a point acts once for all processes that name it."""
+def arm(text: str | None, once: Path | None = None) -> None:
+    """Arm the faults of `HOLDFAST_FAILPOINT`. With a directory, each acts once for all processes that share it."""
     _armed.clear()
-    if given is not None:
-        _armed.update(parse(given, once))
+    if text is not None:
+        _armed.update(parse(text, once))
         if once is not None:
             once.mkdir(parents=True, exist_ok=True)
 
 
-def parse(given: str, once: Path | None = None) -> dict[str, Fault]:
-    """From `name:action[=seconds][@visit][~workflow],…` to faults; a word that we do not know is refused."""
+def parse(text: str, once: Path | None = None) -> dict[str, Fault]:
+    """Read `name:action[=seconds][@visit][~workflow],…`; refuse an unknown name or action."""
     faults = {}
-    for part in given.split(","):
-        found = _GIVEN.fullmatch(part.strip())
-        if found is None or found["action"] not in ACTIONS or (found["seconds"] and found["action"] != "delay"):
-            raise _refused(f"'{part.strip()}' does not say what shall happen where")
-        if found["name"] not in POINTS:
-            raise _refused(f"there is no failpoint '{found['name']}'")
-        faults[found["name"]] = Fault(
-            found["action"],
-            float(found["seconds"] or DELAY_SECONDS),
-            int(found["only"]) if found["only"] else None,
-            once / found["name"] if once is not None else None,
-            found["about"],
+    for part in text.split(","):
+        match = _FAULT.fullmatch(part.strip())
+        if match is None or match["action"] not in ACTIONS or (match["seconds"] and match["action"] != "delay"):
+            raise _refused(f"'{part.strip()}' is not a valid fault")
+        if match["name"] not in POINTS:
+            raise _refused(f"there is no failpoint '{match['name']}'")
+        faults[match["name"]] = Fault(
+            match["action"],
+            float(match["seconds"] or DELAY_SECONDS),
+            int(match["only"]) if match["only"] else None,
+            once / match["name"] if once is not None else None,
+            match["about"],
         )
     return faults
 
@@ -118,7 +118,7 @@ async def _reach(name: str, about: str | None) -> None:
 
 
 def _is_first(marker: Path | None) -> bool:
-    """Whether nobody was here before us, neither this process nor the one that it replaces."""
+    """Whether no process has caused this fault before, neither this one nor one that it replaces."""
     if marker is None:
         return True
     try:

@@ -1,1 +1,2 @@
-"""The simulation's scenarios on the real store and a real Postgres; a seed chooses who goes next, and what breaks."""
+"""The simulation's scenarios on the real store and a real Postgres. A seed chooses which process runs next, and what
+breaks."""

@@ -60,9 +60,9 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--failures", type=int, default=10, help="stop after so many seeds have failed")
-    given = parser.parse_args()
-    seeds = range(given.first, given.first + given.seeds)
+    parser.add_argument("--failures", type=int, default=10, help="stop after this number of failed seeds")
+    options = parser.parse_args()
+    seeds = range(options.first, options.first + options.seeds)
     started = time.monotonic()
     failures = 0
     totals: Counter[str] = Counter()
@@ -71,16 +71,16 @@ def main() -> int:
         use_embedded(Path(home)) as url,
     ):
         hurry(url)
-        with multiprocessing.Pool(given.processes, start, (url,)) as pool:
+        with multiprocessing.Pool(options.processes, start, (url,)) as pool:
             for seed, problem, facts in pool.imap_unordered(attempt, seeds):
                 totals += facts
                 if problem is not None:
                     failures += 1
                     print(f"seed={seed} commit={commit_id()}\n{problem}", flush=True)
-                    if failures >= given.failures:
+                    if failures >= options.failures:
                         break
-    told = ", ".join(f"{number} {what}" for what, number in totals.items())
-    print(f"{len(seeds)} seeds in {time.monotonic() - started:.1f} s: {failures} failed; {told}")
+    totals_text = ", ".join(f"{number} {what}" for what, number in totals.items())
+    print(f"{len(seeds)} seeds in {time.monotonic() - started:.1f} s: {failures} failed; {totals_text}")
     return 1 if failures else 0
 
 

@@ -1,4 +1,4 @@
-"""The door to Postgres with a gate before it: nobody passes until the scheduler says so, and some are tripped."""
+"""Connections to Postgres behind a gate: each exchange waits until the scheduler lets it pass, and some fail."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CLOCK = b"select set_config('search_path', %(path)s, false), set_config('backst
 
 
 class GatedConnections(Connections):
-    """The connections of one process. What it sends in one write may be interleaved as the server may do it:
+    """The connections of one process. What it sends in one write may be interleaved with others as a server may do it:
     between two statements of a transaction, between two transactions, or not at all."""
 
     def __init__(self, url: str, world: GatedWorld, place: Place) -> None:
@@ -75,7 +75,7 @@ class GatedConnections(Connections):
             self.active_at = self._world.db.time
             self._world.has_news = self._world.has_news or not self._is_in_transaction(role)
             if self._place.was_blocked:
-                # Somebody else moves at this moment: the answer is read when it is our turn.
+                # Another process runs at this moment: the answer is read when it is our turn.
                 self._place.was_blocked = False
                 await self._world.gate(self._place)
         if fault == "unknown":
@@ -84,7 +84,7 @@ class GatedConnections(Connections):
         return answers[len(clock) // 2 :]
 
     def _nap(self, role: str, statements: Sequence[Statement | None]) -> float:
-        """Sleep where it hurts: with locks that others run into, or with a lease that is over when we speak."""
+        """Sleep where it does harm: while we hold locks that others need, or until our lease is over."""
         if self._is_in_transaction(role):
             return self._world.draw_nap((1.0, 1.0, 12.0))
         if not _FENCED & {statement[0] for statement in statements if statement is not SYNC}:
@@ -99,7 +99,7 @@ class GatedConnections(Connections):
         return line is not None and line.is_in_transaction
 
     async def _cut(self, role: str) -> None:
-        """The connection breaks; whether we notice before we speak is a matter of luck."""
+        """The connection breaks; chance decides whether we notice before we send."""
         line = self._lines.get(role)
         if line is None:
             raise Unreachable("The database cannot be reached.")
@@ -109,13 +109,13 @@ class GatedConnections(Connections):
                 await asyncio.sleep(0)
 
     async def _lose(self, role: str) -> None:
-        """What was said was done, and the connection is gone."""
+        """The connection breaks after the server has executed what we sent."""
         self._world.observer.end(self.pids(role))
         line = self._lines.pop(role)
         await line.close()
 
     def pids(self, role: str | None = None) -> list[int]:
-        """The server's processes that serve our lines, or one of them."""
+        """The process ids of the server for our connections, or for one role."""
         return [
             line._pgconn.backend_pid
             for name, line in self._lines.items()
@@ -127,8 +127,7 @@ class GatedConnections(Connections):
 
 
 class GatedStore(PostgresStore):
-    """The real store behind the gate. Its workers carry their number as their name, so that reports tell who sent
-    them."""
+    """The real store behind the gate. The name of a worker is its number, so that a report shows who sent it."""
 
     def __init__(self, url: str, world: GatedWorld, place: Place) -> None:
         super().__init__(url)
@@ -139,7 +138,7 @@ class GatedStore(PostgresStore):
         place.connections.append(self.connections)
 
     def _draw_id(self) -> int:
-        """The same for the same seed: events tell the names of owners."""
+        """The same id for the same seed: events contain the names of owners."""
         return self._world.db.draw()
 
     async def register_orchestrator(self, name: str, lease_seconds: float, only_job: str | None = None) -> int:
@@ -171,7 +170,7 @@ class GatedStore(PostgresStore):
     async def report(
         self, worker: WorkerIdentity, reports: Sequence[Report], on_locked: OnLocked = lambda report: None
     ) -> int:
-        """Alone, or as the real worker does it: together with a claim, whose leases it is given when it next asks."""
+        """Report only, or report and claim together as the real worker does; the next `claim` returns those leases."""
         if not self._world.claims_ahead():
             return await super().report(worker, reports, on_locked)
         taken, leases = await super().report_and_claim(

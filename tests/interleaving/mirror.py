@@ -15,7 +15,7 @@ _COUNTS = ("expanded", "enqueued", "completed", "failed", "skipped", "cancelled"
 
 
 class Mirror:
-    """Follows the commits of a database, and remembers what no row keeps."""
+    """Follows the commits of a database, and remembers what the rows do not keep."""
 
     def __init__(self, database: Database) -> None:
         self.db = database
@@ -44,7 +44,7 @@ class Mirror:
         if old and new["waits"] and not old["waits"]:
             self._reset(old)
         elif old and old["status"] != "ready" and new["status"] == "skipped":
-            # It ends in another way, and keeps what it has spent.
+            # The task ends in another way and keeps its counters.
             self.db.history.resets.append(_key(old))
         budgets = {"retries": new["retry_count"], "lost": new["lost_count"], "crashes": new["crash_count"]}
         self.db.tasks[new["job_id"]][(new["node"], new["item"])] = new | budgets
@@ -99,7 +99,7 @@ def _key(row: dict[str, Any]) -> tuple[str, str, int]:
 
 
 def _plain(row: dict[str, Any] | None) -> dict[str, Any]:
-    """Times as seconds since 1970; of no row nothing."""
+    """The row with times as seconds since 1970; empty if there is no row."""
     return {
         name: datetime.fromisoformat(value).timestamp() if value and name.endswith(_TIMES) else value
         for name, value in (row or {}).items()

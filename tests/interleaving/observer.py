@@ -1,4 +1,4 @@
-"""Stands beside a database: empties it, hears of every commit, sees who waits for whom, ends connections."""
+"""Observes a database from outside: empties it, reads every commit, sees lock waits, ends connections."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RECORDED = ("jobs", "nodes", "tasks", "queue", "inbox", "events", "answers")
 
 
 class Change(NamedTuple):
-    """A row that a transaction wrote: what it was, and what it is."""
+    """A row that a transaction wrote: before and after."""
 
     table: str
     old: dict[str, Any] | None
@@ -36,7 +36,7 @@ def prepare(url: str) -> None:
 
 
 def _make_logins_cheap(connection: psycopg.Connection) -> None:
-    """Every lost connection is made anew, and half of what that costs is the arithmetic of its password."""
+    """Every lost connection is replaced, and hashing the password takes half of that time."""
     info = connection.info
     alter = sql.SQL("alter role {} password {}").format(sql.Identifier(info.user), sql.Literal(info.password))
     with connection.transaction():
@@ -46,7 +46,7 @@ def _make_logins_cheap(connection: psycopg.Connection) -> None:
 
 
 class Observer:
-    """Everything here happens at once, from outside, while the processes stand at their gates."""
+    """Acts on the database while all processes wait at their gates."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -56,7 +56,7 @@ class Observer:
         self._connection.close()
 
     def empty(self) -> None:
-        """No row is left, and every number starts again."""
+        """Delete every row and restart every sequence."""
         tables = self._connection.execute(
             "select schemaname, tablename from pg_tables"
             " where schemaname in ('holdfast', 'backstage') and tablename <> 'migrations'"
@@ -65,9 +65,9 @@ class Observer:
         self._connection.execute(sql.SQL("truncate {} restart identity").format(names))
 
     def commits(self) -> list[list[Change]]:
-        """What was committed since the last look, by transaction.
+        """What was committed since the last call, by transaction.
 
-        Where several were, one has waited for the other, and has written its last row after it.
+        If there are several, one has waited for the other and has written its last row after it.
         """
         rows = self._connection.execute(
             "with read as (delete from backstage.log returning *)"
@@ -77,7 +77,7 @@ class Observer:
         return [[Change(*row[1:]) for row in group] for _, group in groupby(rows, key=lambda row: row[0])]
 
     def rows(self) -> list[Change]:
-        """All that is there now, as if it had just been written."""
+        """Every row of the database, as if it had just been written."""
         return [
             Change(table, None, row[0])
             for table in RECORDED
@@ -87,7 +87,7 @@ class Observer:
         ]
 
     def waits(self, pids: Sequence[int]) -> dict[int, list[int]]:
-        """Which of these connections wait for a lock, and for whom."""
+        """Which of these connections wait for a lock, and which ones hold it."""
         rows = self._connection.execute(
             "select pid, pg_blocking_pids(pid) from unnest(%s::int[]) pid where cardinality(pg_blocking_pids(pid)) > 0",
             (list(pids),),
@@ -95,7 +95,7 @@ class Observer:
         return dict(rows.fetchall())
 
     def lapse(self, orchestrators: Sequence[int], workers: Sequence[int]) -> None:
-        """Their leases are over, as if they had slept for long while nobody else did anything."""
+        """End their leases, as if they alone had slept for long."""
         for table, ids in (("orchestrator", orchestrators), ("worker", workers)):
             statement = sql.SQL("update holdfast.{} set lease_until = to_timestamp(0) where {} = any(%s)")
             names = sql.Identifier(f"{table}s"), sql.Identifier(f"{table}_id")
@@ -105,7 +105,7 @@ class Observer:
         """End connections as a killed process or a broken network does; when this returns, their locks are gone."""
         ended = list(pids)
         self._connection.execute("select pg_terminate_backend(pid) from unnest(%s::int[]) pid", (ended,))
-        # The server's own way to wait for it looks ten times a second.
+        # `pg_terminate_backend` with a timeout checks only ten times a second.
         alive = "select 1 from unnest(%s::int[]) pid, pg_stat_get_activity(pid)"
         while ended and self._connection.execute(alive, (ended,)).fetchone():
             pass

@@ -1,4 +1,4 @@
-"""Some seeds on the real store inside pytest, the promise that they replay, and the proof that they test something."""
+"""Some seeds on the real store: every invariant holds, a seed can be replayed, and the faults really occur."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_every_invariant_holds_on_the_real_store(observer: Observer) -> None:
         seen["rejected"] += history.rejected
         seen["taken over"] += history.taken_over
         seen["stepped back"] += history.stepped_back
-    assert all(seen.values()), f"some of the troubles never came: {seen}"
+    assert all(seen.values()), f"some of the faults never occurred: {seen}"
 
 
 def test_a_seed_chooses_the_same_interleaving_again(observer: Observer) -> None:
@@ -49,7 +49,7 @@ def test_a_seed_chooses_the_same_interleaving_again(observer: Observer) -> None:
     assert first.db.events == second.db.events
 
 
-def test_whoever_waits_for_a_lock_is_seen_and_goes_on_when_its_holder_is_ended(observer: Observer) -> None:
+def test_a_wait_for_a_lock_is_seen_and_ends_with_the_connection_that_holds_it(observer: Observer) -> None:
     with (
         closing(psycopg.connect(observer.url, autocommit=True)) as holder,
         closing(psycopg.connect(observer.url, autocommit=True)) as waiter,

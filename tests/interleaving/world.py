@@ -1,7 +1,7 @@
 """A simulated world on a real database: the same processes and faults, but each of their statements is real.
 
-All processes are tasks of one event loop that runs only while the scheduler lets somebody go. Time is that of the
-scheduler, in Postgres too.
+All processes are tasks of one event loop, which runs only while the scheduler lets one of them go. The scheduler sets
+the time, in Postgres too.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from tests.simulation.database import IDLE_IN_TRANSACTION_SECONDS, Database
 from tests.simulation.world import HANDLERS, Process, World, check_results
 
 PATIENCE_SECONDS = 0.01
-"""How long to wait for somebody who was let go before looking whether he waits for a lock."""
+"""How long to wait for a process that was let go before checking whether it waits for a lock."""
 
-HEARING = 0.7
-"""How often somebody with nothing to do hears of a commit; notifications get lost."""
+NOTIFIED_SHARE = 0.7
+"""How often a commit wakes an idle process; notifications get lost."""
 
 STEPS = 20_000
 
@@ -73,7 +73,7 @@ class GatedWorld(World):
         self.blocked = 0
         self.has_news = False
         super().__init__(seed)
-        # Here nobody dies of a job: a process is ended from outside alone.
+        # No job kills its orchestrator here: processes are ended only from outside.
         self.deadly.clear()
         self.mirror = Mirror(self.db)
         self.db.definitions = {job.definition_hash: job.definition for job in self.jobs}
@@ -90,18 +90,18 @@ class GatedWorld(World):
             self._loop.close()
 
     def _compare_with_the_tables(self) -> None:
-        """What was heard, commit by commit, is what is there."""
-        found = Mirror(Database())
-        found.follow(self.observer.rows())
+        """The record of all commits is equal to the tables."""
+        tables = Mirror(Database())
+        tables.follow(self.observer.rows())
         for table in RECORDED:
-            here, there = ({k: v for k, v in getattr(db, table).items() if v} for db in (self.db, found.db))
-            assert here == there, f"the record of {table} is not what is there"
+            here, there = ({k: v for k, v in getattr(db, table).items() if v} for db in (self.db, tables.db))
+            assert here == there, f"the record of {table} differs from the table"
 
     def _lose_a_row(self) -> None:
-        """Nobody meddles with this database."""
+        """No row is lost here: only the processes write to this database."""
 
     def _save_or_go_back(self) -> None:
-        """This database loses nothing."""
+        """This database is never restored to an earlier state."""
 
     # What is drawn
 
@@ -167,7 +167,7 @@ class GatedWorld(World):
             self._moved.set()
 
     def _kill(self, process: Process) -> None:
-        """Its connections end without a word, and it never speaks again."""
+        """End its connections at once; it never sends anything again."""
         place = self._places.pop(process.name)
         for connections in place.connections:
             connections.is_dead = True
@@ -216,7 +216,7 @@ class GatedWorld(World):
                 self._leave(other)
 
     def _leave(self, place: Place) -> None:
-        """A process has come to its end, by itself or by what it found."""
+        """Remove a process that has ended, by itself or by an exception."""
         del self._places[place.process.name]
         self._close(place)
         finished, place.process.running = place.process.running, None
@@ -227,7 +227,7 @@ class GatedWorld(World):
         self._loop.run_until_complete(until)
 
     async def _settle(self) -> None:
-        """Until everybody who was let go has come to his next gate, or waits for somebody who stands at his."""
+        """Wait until every process that was let go is at its next gate, or waits for a lock of one that is."""
         while moving := [place for place in self._places.values() if place.is_moving]:
             if not all(place.is_blocked for place in moving):
                 await self._movement()
@@ -256,12 +256,12 @@ class GatedWorld(World):
             place.was_blocked = True
             place.process.wake_at = float("inf")
         elif place.is_blocked and not is_blocked:
-            # It moves again, and has its turn when it comes to its next gate.
+            # It runs again, and takes its turn at its next gate.
             place.process.wake_at = self.db.time
         place.is_blocked = is_blocked
 
     def _observe(self) -> None:
-        """Look at what was committed; most of those who have nothing to do hear of it, too."""
+        """Read what was committed, and wake most of the idle processes."""
         if not self.has_news:
             return
         self.has_news = False
@@ -269,19 +269,19 @@ class GatedWorld(World):
             self.mirror.follow(commit)
             self.checkers.check_step()
             for place in self._places.values():
-                if place.is_idle and self.dice.random() < HEARING:
+                if place.is_idle and self.dice.random() < NOTIFIED_SHARE:
                     place.process.wake_at = min(place.process.wake_at, self.db.time)
 
 
 def check_for_circles(waits: dict[int, list[int]]) -> None:
-    """Whoever waits must wait, in the end, for somebody who does not."""
+    """Fail at a deadlock: every chain of waits must end at a process that does not wait."""
     while free := {pid for pid, others in waits.items() if not all(other in waits for other in others)}:
         waits = {pid: others for pid, others in waits.items() if pid not in free}
     assert not waits, f"a deadlock: {waits}"
 
 
 def run_seed(seed: int, observer: Observer) -> GatedWorld:
-    """One seed on the real store; where nothing was cut short, its results are those of a calm model."""
+    """Run one seed on the real store. If no job was cut short, the results are those of a model without faults."""
     world = GatedWorld(seed, observer)
     world.run()
     check_results(world)

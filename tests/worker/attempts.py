@@ -24,7 +24,7 @@ from tests.running import HOME
 from tests.running import registry as installed
 
 JOB_ID = str(uuid.uuid4())
-DATABASE_URL = "postgresql://nobody@nowhere/nothing"
+DATABASE_URL = "postgresql://user@host/database"
 
 
 def lease(handler: str = "under_test", params: dict[str, Any] | None = None, **changes: Any) -> Lease:
@@ -33,7 +33,7 @@ def lease(handler: str = "under_test", params: dict[str, Any] | None = None, **c
 
 
 def executor(registry: Registry, save: CheckpointStore, objects: Objects | None = None, **sizes: int) -> Executor:
-    """As a worker has it, with a folder for the objects unless told."""
+    """As a worker has it. The objects are in a folder by default."""
     payloads = Payloads(objects or Folder(HOME / "payloads"), **sizes)
     return Executor(registry, replace(services(save), objects=payloads.objects), payloads, 4)
 
@@ -91,12 +91,12 @@ def builtin() -> Bench:
 
 
 def output(report: Report) -> Any:
-    assert report.outcome == "done", told(report)
+    assert report.outcome == "done", data_of(report)
     assert report.output is not None
     return orjson.loads(report.output)
 
 
-def told(report: Report) -> dict[str, Any]:
+def data_of(report: Report) -> dict[str, Any]:
     return orjson.loads(report.data) if report.data is not None else {}
 
 

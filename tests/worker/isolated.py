@@ -318,9 +318,9 @@ def stubborn(path: str, *, ctx: Context) -> None:
         signal.signal(number, signal.SIG_IGN)
     others = start_others()
     ctx.progress(1, 2, "hanging")
-    told = Path(path)
-    told.with_suffix(".part").write_text(f"{os.getpid()} {others}")
-    told.with_suffix(".part").rename(told)
+    file = Path(path)
+    file.with_suffix(".part").write_text(f"{os.getpid()} {others}")
+    file.with_suffix(".part").rename(file)
     while True:
         time.sleep(600)
 
@@ -357,8 +357,8 @@ def leaves_a_child_behind(falls: bool) -> int:
 @handler("falls")
 def falls(number: int, path: str) -> int:
     """In a worker's thread it would take the worker along; each run leaves a line."""
-    with Path(path).open("a") as told:
-        told.write(f"{number} {os.getpid()}\n")
+    with Path(path).open("a") as file:
+        file.write(f"{number} {os.getpid()}\n")
     if number == 3:
         ctypes.string_at(0)
     return number * number
@@ -486,6 +486,6 @@ def reach(port: int, *, ctx: Context) -> dict[str, bool]:
     return _tried(port, ctx)
 
 
-@handler("isolated.reach_nobody", isolation="process", network=False)
-def reach_nobody(port: int, *, ctx: Context) -> dict[str, bool]:
+@handler("isolated.reach_without_network", isolation="process", network=False)
+def reach_without_network(port: int, *, ctx: Context) -> dict[str, bool]:
     return _tried(port, ctx)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.worker.attempts import builtin, output, told
+from tests.worker.attempts import builtin, data_of, output
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +41,7 @@ async def test_sleep_takes_numbers_as_strings() -> None:
 )
 async def test_fail_fails_as_asked(params: dict[str, Any], permanent: bool) -> None:
     report = await builtin().result({"error_message": "no luck", **params}, "fail")
-    assert (report.outcome, told(report)["message"], told(report)["class"]) == (
+    assert (report.outcome, data_of(report)["message"], data_of(report)["class"]) == (
         "failed",
         "no luck",
         "permanent" if permanent else "transient",
@@ -51,7 +51,7 @@ async def test_fail_fails_as_asked(params: dict[str, Any], permanent: bool) -> N
 async def test_flaky_echo_fails_with_its_rate() -> None:
     assert output(await builtin().result({"failure_rate": "0", "a": 1}, "flaky_echo"))["echoed_params"]["a"] == 1
     report = await builtin().result({"failure_rate": "1.0"}, "flaky_echo")
-    assert (report.outcome, told(report)["class"]) == ("failed", "transient")
+    assert (report.outcome, data_of(report)["class"]) == ("failed", "transient")
 
 
 async def test_multi_phase_goes_on_in_the_phase_that_was_not_finished() -> None:

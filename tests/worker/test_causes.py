@@ -61,7 +61,7 @@ def test_a_retry_after_may_be_a_date(busy_service: str) -> None:
     assert 3500 < causes(failure_of(f"{busy_service}/{date}"))["retry_after_seconds"] <= 3600
 
 
-def test_a_retry_after_that_nobody_can_read_says_nothing(busy_service: str) -> None:
+def test_an_unreadable_retry_after_is_ignored(busy_service: str) -> None:
     assert causes(failure_of(f"{busy_service}/soon")) == {}
 
 

@@ -72,12 +72,12 @@ async def desk() -> AsyncIterator[Desk]:
     made.executor.close()
 
 
-def as_nobody(name: str, **variables: str) -> dict[str, Any]:
+def as_unprivileged_user(name: str, **variables: str) -> dict[str, Any]:
     """What the attacks of an ordinary user's worker reached."""
     if os.geteuid() != 0:
         pytest.skip("not root: the other tests already run as an ordinary user")
-    nobody = pwd.getpwnam("nobody")
-    command = ["setpriv", f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups"]
+    user = pwd.getpwnam("nobody")
+    command = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
     places = [ROOT, Path(holdfast.__file__).parents[1], Path(psycopg.__file__).parents[1]]
     settings = {"PATH": os.defpath, "PYTHONPATH": os.pathsep.join(map(str, places)), **variables}
     for python in (sys.executable, "/usr/bin/python3"):
@@ -87,8 +87,8 @@ def as_nobody(name: str, **variables: str) -> dict[str, Any]:
                 [*command, python, "-c", AS_ANOTHER, name], env=settings, cwd="/", capture_output=True, text=True
             )
             assert done.returncode == 0, done.stderr
-            told: dict[str, Any] = json.loads(done.stdout)
-            return told
+            reached: dict[str, Any] = json.loads(done.stdout)
+            return reached
     pytest.skip("no Python here that another account can run")
 
 
@@ -113,11 +113,11 @@ async def test_where_there_is_no_landlock_a_handler_still_cannot_get_into_its_wo
 
 @has_landlock
 def test_a_handler_of_an_ordinary_user_reaches_neither_its_worker_nor_its_secrets() -> None:
-    assert as_nobody("attacks") == NOTHING | ({"signal": ["worker"]} if landlock.version() < 6 else {})
+    assert as_unprivileged_user("attacks") == NOTHING | ({"signal": ["worker"]} if landlock.version() < 6 else {})
 
 
 def test_where_there_is_no_landlock_a_handler_of_an_ordinary_user_cannot_get_into_its_worker() -> None:
-    reached = as_nobody("attacks_without_landlock", WITHOUT_LANDLOCK="1")
+    reached = as_unprivileged_user("attacks_without_landlock", WITHOUT_LANDLOCK="1")
     assert (reached["worker"], reached["fork_server"], reached["calls"]) == ([], [], [])
 
 

@@ -13,7 +13,7 @@ from holdfast.store.interface import Report
 from holdfast.worker.context import Context
 from holdfast.worker.execute import begin
 from tests.worker import isolated
-from tests.worker.attempts import Bench, bench, lease, output, told
+from tests.worker.attempts import Bench, bench, data_of, lease, output
 
 pytestmark = pytest.mark.anyio
 
@@ -47,7 +47,7 @@ def of(bands: list[int]) -> dict[str, Callable[..., Any]]:
 async def test_an_output_that_breaks_its_contract_is_a_permanent_failure_with_both_sides(kind: str) -> None:
     report = await result(bench(of([])[kind]))
     assert (report.outcome, report.output) == ("failed", None)
-    assert told(report) == {
+    assert data_of(report) == {
         "code": "CONTRACT_VIOLATION",
         "class": "permanent",
         "message": "the output of stack does not match its output_schema: "
@@ -66,8 +66,8 @@ async def test_an_output_from_a_process_of_its_own_is_checked_too(handler: str) 
     registry = Registry()
     registry.add_module(isolated)
     broken = await result(Bench(registry), handler, {"bands": []})
-    assert told(broken)["code"] == "CONTRACT_VIOLATION"
-    assert told(broken)["log"] == "looking for bands\n"
+    assert data_of(broken)["code"] == "CONTRACT_VIOLATION"
+    assert data_of(broken)["log"] == "looking for bands\n"
     kept = await result(Bench(registry), handler, {"bands": [3]})
     assert output(kept) == {"bands": [3]}
 
@@ -78,8 +78,8 @@ async def test_a_large_output_is_checked_before_it_is_stored() -> None:
 
     made = bench(large, inline_bytes=100)
     report = await result(made)
-    assert told(report)["message"].endswith('at /bands: expected an array, got {"a":"' + "x" * 93 + "…")
-    assert "output_ref" not in told(report)
+    assert data_of(report)["message"].endswith('at /bands: expected an array, got {"a":"' + "x" * 93 + "…")
+    assert "output_ref" not in data_of(report)
 
 
 async def test_a_task_that_is_given_back_has_no_output_to_check() -> None:

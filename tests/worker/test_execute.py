@@ -22,7 +22,7 @@ from holdfast.worker.capture import capture_output
 from holdfast.worker.context import AsyncContext, Context, LeaseLost
 from holdfast.worker.execute import begin
 from tests.running import HOME, streams_kept
-from tests.worker.attempts import JOB_ID, bench, lease, output, started, told
+from tests.worker.attempts import JOB_ID, bench, data_of, lease, output, started
 
 pytestmark = pytest.mark.anyio
 
@@ -60,7 +60,7 @@ async def test_a_result_brings_warnings_deliverables_and_metrics() -> None:
 
     report = await bench(give).result()
     assert output(report) == {"a": 1}
-    assert told(report)["extra"] == {
+    assert data_of(report)["extra"] == {
         "warnings": ["careful"],
         "deliverables": {"cog": {"count": 1}},
         "metrics": {"seconds": 2},
@@ -85,7 +85,7 @@ async def test_a_handler_says_how_it_failed(error: Exception, wanted: dict[str, 
         raise error
 
     report = await bench(fails).result()
-    assert (report.outcome, report.output, told(report)) == ("failed", None, wanted)
+    assert (report.outcome, report.output, data_of(report)) == ("failed", None, wanted)
 
 
 @pytest.mark.parametrize("kind", ["async", "plain"])
@@ -97,7 +97,7 @@ async def test_any_other_exception_is_transient_and_its_traceback_is_kept_in_the
         plain()
 
     report = await bench(asynchronous if kind == "async" else plain).result()
-    data = told(report)
+    data = data_of(report)
     assert (data["code"], data["message"], data.get("class")) == ("HANDLER_ERROR", "ValueError: bad value", None)
     assert data["log"].startswith("Traceback (most recent call last)")
     assert "raise ValueError" in data["log"]
@@ -136,7 +136,7 @@ async def test_invariant_21_whatever_a_handler_raises_is_its_own_failure(
         plain()
 
     report = await asyncio.wait_for(bench(asynchronous if kind == "async" else plain).result(), 10)
-    data = told(report)
+    data = data_of(report)
     assert (report.outcome, data["code"], data["message"]) == ("failed", "HANDLER_ERROR", message)
     assert data.get("exit_code") == exit_code
     assert "raise make()" in data["log"]
@@ -147,7 +147,7 @@ async def test_a_plain_function_that_finds_nothing_next_fails_at_once() -> None:
         return next(number for number in range(3) if number > 10)
 
     report = await asyncio.wait_for(bench(looks).result(), 10)
-    assert (report.outcome, told(report)["message"]) == ("failed", "StopIteration")
+    assert (report.outcome, data_of(report)["message"]) == ("failed", "StopIteration")
 
 
 async def test_a_task_that_a_coroutine_has_started_does_not_end_the_worker() -> None:
@@ -167,7 +167,7 @@ async def test_a_task_that_a_coroutine_has_started_does_not_end_the_worker() -> 
         return repr(left.exception())
 
     for function in (gathers, groups):
-        data = told(await bench(function).result())
+        data = data_of(await bench(function).result())
         assert (data["code"], data["exit_code"]) == ("HANDLER_ERROR", 5)
     assert output(await bench(goes_on).result()) == "Exited('SystemExit: 5')"
 
@@ -193,7 +193,7 @@ async def test_a_coroutine_that_cancels_its_own_task_harms_no_other_attempt() ->
         return "done"
 
     desk = bench(cancels_itself)
-    assert told(await desk.result())["message"] == "CancelledError"
+    assert data_of(await desk.result())["message"] == "CancelledError"
     for function in (cancels_at_the_end, cancels_later):
         assert output(await bench(function).result()) == "done"
         await asyncio.sleep(0)
@@ -212,7 +212,7 @@ async def test_a_check_of_the_arguments_may_raise_anything() -> None:
     def typed(given: Picky) -> None: ...
 
     typed.__annotations__["given"] = Picky
-    data = told(await bench(typed).result({"given": {"size": 1}}))
+    data = data_of(await bench(typed).result({"given": {"size": 1}}))
     assert (data["code"], data["exit_code"]) == ("HANDLER_ERROR", 2)
 
 
@@ -220,14 +220,14 @@ async def test_an_exception_without_words_is_named_by_its_type() -> None:
     def silent() -> None:
         raise KeyboardInterruptLike
 
-    assert told(await bench(silent).result())["message"] == "KeyboardInterruptLike"
+    assert data_of(await bench(silent).result())["message"] == "KeyboardInterruptLike"
 
 
 class KeyboardInterruptLike(Exception):
     pass
 
 
-async def test_an_exception_that_cannot_be_told_is_a_failure_like_others() -> None:
+async def test_an_exception_whose_message_cannot_be_read_is_a_failure_like_others() -> None:
     class Broken(Exception):
         def __str__(self) -> str:
             raise RuntimeError("no words")
@@ -238,8 +238,8 @@ async def test_an_exception_that_cannot_be_told_is_a_failure_like_others() -> No
     def odd() -> None:
         raise Permanent({"not": "text"}, code=404)  # type: ignore[arg-type]
 
-    assert told(await bench(breaks).result())["message"] == "Broken"
-    data = told(await bench(odd).result())
+    assert data_of(await bench(breaks).result())["message"] == "Broken"
+    data = data_of(await bench(odd).result())
     assert (data["message"], data["code"]) == ("{'not': 'text'}", "404")
 
 
@@ -247,11 +247,13 @@ async def test_an_exception_that_cannot_be_told_is_a_failure_like_others() -> No
     ("seconds", "wanted"),
     [("soon", None), (None, None), (float("nan"), None), (1e300, 366 * 86_400.0), ("30", 30.0), (-5, 0.0)],
 )
-async def test_a_time_that_nobody_can_wait_for_is_not_waited_for(seconds: Any, wanted: float | None) -> None:
+async def test_a_retry_delay_that_is_no_number_of_seconds_is_ignored_or_limited(
+    seconds: Any, wanted: float | None
+) -> None:
     def later() -> None:
         raise RetryAfter(seconds, "later")
 
-    assert told(await bench(later).result()).get("retry_after_seconds") == wanted
+    assert data_of(await bench(later).result()).get("retry_after_seconds") == wanted
 
 
 async def test_an_output_that_is_not_json_is_permanent() -> None:
@@ -262,7 +264,7 @@ async def test_an_output_that_is_not_json_is_permanent() -> None:
         return "\ud800"
 
     for function in (gives_an_object, gives_a_surrogate):
-        data = told(await bench(function).result())
+        data = data_of(await bench(function).result())
         assert (data["code"], data["class"]) == ("CONTRACT_VIOLATION", "permanent")
         assert "cannot be stored as JSON" in data["message"]
 
@@ -274,7 +276,7 @@ async def test_what_a_result_tells_must_be_json_too(extra: dict[str, Any]) -> No
     async def give() -> Result:
         return Result(1, **extra)
 
-    data = told(await bench(give).result())
+    data = data_of(await bench(give).result())
     assert (data["code"], data["class"]) == ("CONTRACT_VIOLATION", "permanent")
 
 
@@ -288,12 +290,12 @@ class Moody(Enum):
 
 class Nowhere(tzinfo):
     def utcoffset(self, moment: datetime | None) -> timedelta:
-        raise LookupError("nobody knows")
+        raise LookupError("no such zone")
 
     dst = utcoffset
 
     def tzname(self, moment: datetime | None) -> str:
-        raise LookupError("nobody knows")
+        raise LookupError("no such zone")
 
 
 def nested(levels: int) -> Any:
@@ -329,7 +331,7 @@ UNSTORABLE = [
     ("itself", itself, CONTRACT, "is nested more than 128 levels deep"),
     ("laughs", laughs, "PAYLOAD_REFUSED", "has far more than 16,777,216 bytes"),
     ("enum", lambda: [Moody.ONE], CONTRACT, "cannot be stored as JSON: ZeroDivisionError: not today"),
-    ("zone", lambda: datetime(2026, 1, 1, tzinfo=Nowhere()), CONTRACT, "LookupError: nobody knows"),
+    ("zone", lambda: datetime(2026, 1, 1, tzinfo=Nowhere()), CONTRACT, "LookupError: no such zone"),
 ]  # fmt: skip
 
 
@@ -345,7 +347,7 @@ async def test_what_a_handler_returns_is_checked_before_it_is_reported(
         return make()
 
     report = await bench(asynchronous if kind == "async" else plain).result()
-    data = told(report)
+    data = data_of(report)
     assert (report.outcome, data["code"], data["class"]) == ("failed", code, "permanent")
     assert words in data["message"]
 
@@ -372,7 +374,7 @@ async def test_an_artifact_needs_a_name_that_can_be_stored(name: Any, message: s
         (ctx.workdir / "file").write_text("x")
         return ctx.publish("file", name)
 
-    data = told(await bench(publishes).result())
+    data = data_of(await bench(publishes).result())
     assert (data["code"], data["class"]) == ("CONTRACT_VIOLATION", "permanent")
     assert message in data["message"]
 
@@ -400,7 +402,7 @@ async def test_a_checkpoint_that_cannot_be_stored_fails_its_attempt_for_good(
         await ctx.checkpoint(name, value)
 
     desk = bench(asynchronous if kind == "async" else plain)
-    data = told(await desk.result())
+    data = data_of(await desk.result())
     assert (data["code"], data["class"], desk.checkpoints) == (code, "permanent", [])
     assert message in data["message"]
 
@@ -429,7 +431,7 @@ async def test_progress_is_bounded_and_has_numbers() -> None:
     text = output(await bench(goes_on).result())["text"]
     assert (len(text), text[-1]) == (1000, "…")
     assert output(await bench(reads).result())["text"] == "caf?"
-    data = told(await bench(is_lost).result())
+    data = data_of(await bench(is_lost).result())
     assert (data["code"], data["class"]) == ("CONTRACT_VIOLATION", "permanent")
     assert data["message"] == "the progress contains NaN or an infinity, which JSON does not have"
 
@@ -439,7 +441,7 @@ async def test_a_nul_character_in_the_output_is_refused(value: Any) -> None:
     async def give() -> Any:
         return value
 
-    data = told(await bench(give).result())
+    data = data_of(await bench(give).result())
     assert (data["code"], data["class"]) == ("PAYLOAD_REFUSED", "permanent")
 
 
@@ -447,7 +449,7 @@ async def test_a_nul_character_in_what_a_result_tells_is_refused() -> None:
     async def give() -> Result:
         return Result(1, warnings=("a\0b",))
 
-    assert told(await bench(give).result())["code"] == "PAYLOAD_REFUSED"
+    assert data_of(await bench(give).result())["code"] == "PAYLOAD_REFUSED"
 
 
 async def test_an_output_that_is_too_large_is_refused() -> None:
@@ -455,7 +457,7 @@ async def test_an_output_that_is_too_large_is_refused() -> None:
         return "x" * size
 
     assert output(await bench(large, limit_bytes=100).result({"size": 98})) == "x" * 98
-    data = told(await bench(large, limit_bytes=100).result({"size": 99}))
+    data = data_of(await bench(large, limit_bytes=100).result({"size": 99}))
     assert (data["code"], data["class"]) == ("PAYLOAD_REFUSED", "permanent")
     assert "101 bytes; at most 100" in data["message"]
 
@@ -479,12 +481,12 @@ async def test_what_postgres_cannot_store_is_left_out_of_failures_and_logs(
     for report in (printed, failed):
         assert report.data is not None
         assert b"\\u0000" not in report.data
-        assert told(report)["log"]
+        assert data_of(report)["log"]
     assert failed.outcome == "failed"
 
 
-async def test_a_handler_that_this_worker_does_not_have_is_told() -> None:
-    data = told(await bench(lambda: None).result(handler="other"))
+async def test_an_unknown_handler_fails_the_attempt() -> None:
+    data = data_of(await bench(lambda: None).result(handler="other"))
     assert (data["code"], data.get("class")) == ("HANDLER_UNKNOWN", None)
 
 
@@ -494,7 +496,7 @@ async def test_wrong_arguments_never_reach_the_handler() -> None:
     def typed(size: int) -> None:
         called.append(size)
 
-    data = told(await bench(typed).result({"size": "three"}))
+    data = data_of(await bench(typed).result({"size": "three"}))
     assert (data["code"], data["class"], called) == ("CONTRACT_VIOLATION", "permanent", [])
 
 
@@ -503,7 +505,7 @@ async def test_a_param_cannot_stand_in_for_the_context() -> None:
         return [type(ctx).__name__, params]
 
     assert output(await bench(anything).result({"a": 1})) == ["AsyncContext", {"a": 1}]
-    data = told(await bench(anything).result({"ctx": "forged", "a": 1}))
+    data = data_of(await bench(anything).result({"ctx": "forged", "a": 1}))
     assert (data["code"], data["class"]) == ("CONTRACT_VIOLATION", "permanent")
 
 
@@ -520,8 +522,8 @@ async def test_what_a_handler_prints_is_kept_with_its_attempt(
     async def prints_too() -> None:
         print("from the loop")
 
-    assert told(await bench(prints).result())["log"] == "to stdout\nto stderr\nhalf way done=3\n"
-    assert told(await bench(prints_too).result())["log"] == "from the loop\n"
+    assert data_of(await bench(prints).result())["log"] == "to stdout\nto stderr\nhalf way done=3\n"
+    assert data_of(await bench(prints_too).result())["log"] == "from the loop\n"
     print("not from a handler")
     assert "to stdout" not in capsys.readouterr().out
 
@@ -538,7 +540,7 @@ async def test_attempts_that_run_side_by_side_do_not_mix_their_output(captured: 
     desk = bench(prints)
     reports = await asyncio.gather(*(desk.result({"name": name}) for name in "abc"))
     for name, report in zip("abc", reports, strict=True):
-        assert told(report)["log"] == "".join(f"{name} {number}\n" for number in range(5))
+        assert data_of(report)["log"] == "".join(f"{name} {number}\n" for number in range(5))
 
 
 async def test_coroutines_that_take_turns_do_not_mix_their_output(captured: Callable[[], None]) -> None:
@@ -552,7 +554,7 @@ async def test_coroutines_that_take_turns_do_not_mix_their_output(captured: Call
     desk = bench(prints)
     reports = await asyncio.gather(*(desk.result({"name": name}) for name in "abc"))
     for name, report in zip("abc", reports, strict=True):
-        assert told(report)["log"] == "".join(f"{name} {number}\n" for number in range(5))
+        assert data_of(report)["log"] == "".join(f"{name} {number}\n" for number in range(5))
 
 
 async def test_a_flood_of_output_is_cut_off(captured: Callable[[], None]) -> None:
@@ -562,7 +564,7 @@ async def test_a_flood_of_output_is_cut_off(captured: Callable[[], None]) -> Non
         for _ in range(1000):
             print("x" * 1000)
 
-    log = told(await bench(floods).result())["log"]
+    log = data_of(await bench(floods).result())["log"]
     assert len(log) < 70_000
     assert log.endswith("… the rest was cut off\n")
 
@@ -588,8 +590,8 @@ async def test_an_attempt_that_is_ended_by_its_time_limit_reports_a_timeout(kind
     report = await task
     released.set()
     assert report is not None
-    assert (told(report)["code"], told(report).get("class")) == ("TIMEOUT", None)
-    assert told(report)["message"] == "the attempt took longer than its 7 s"
+    assert (data_of(report)["code"], data_of(report).get("class")) == ("TIMEOUT", None)
+    assert data_of(report)["message"] == "the attempt took longer than its 7 s"
 
 
 async def test_a_coroutine_that_returns_nothing_when_its_time_is_up_has_timed_out() -> None:
@@ -608,7 +610,7 @@ async def test_a_coroutine_that_returns_nothing_when_its_time_is_up_has_timed_ou
     task.cancel()
     report = await task
     assert report is not None
-    assert (report.outcome, told(report)["code"]) == ("failed", "TIMEOUT")
+    assert (report.outcome, data_of(report)["code"]) == ("failed", "TIMEOUT")
 
 
 async def test_an_attempt_that_is_interrupted_goes_back_and_a_lost_one_reports_nothing() -> None:
@@ -752,7 +754,7 @@ async def test_what_an_exception_says_of_itself_is_checked_too(
         raise error
 
     report = await bench(asynchronous if kind == "async" else plain).result()
-    data = told(report)
+    data = data_of(report)
     assert report.outcome == "failed"
     assert {key: data.get(key) for key in wanted} == wanted
     assert "exit_code" not in data
@@ -769,7 +771,7 @@ async def test_a_message_without_end_is_cut_and_says_so() -> None:
         report = await bench(function).result()
         assert report.data is not None
         assert len(report.data) < 100_000
-        assert "x… (cut off: it has 5,000,0" in told(report)["message"]
+        assert "x… (cut off: it has 5,000,0" in data_of(report)["message"]
 
 
 async def test_only_text_can_be_printed(captured: Callable[[], None]) -> None:
@@ -778,7 +780,7 @@ async def test_only_text_can_be_printed(captured: Callable[[], None]) -> None:
     def prints() -> None:
         sys.stdout.write(b"bytes")  # type: ignore[arg-type]
 
-    data = told(await bench(prints).result())
+    data = data_of(await bench(prints).result())
     assert data["message"].startswith("TypeError: ")
 
 
@@ -789,7 +791,7 @@ UPSTREAM_DOWN = ErrorCode("UPSTREAM_DOWN", FailureClass.TRANSIENT, "The gateway 
 
 
 @pytest.mark.parametrize(
-    ("failure", "told_of_it"),
+    ("failure", "data"),
     [
         (NOT_PDF(), {"code": "NOT_PDF", "message": "The file is not a PDF.", "declared_class": "permanent"}),
         (NOT_PDF("it is a GIF"), {"code": "NOT_PDF", "message": "it is a GIF", "declared_class": "permanent"}),
@@ -799,34 +801,34 @@ UPSTREAM_DOWN = ErrorCode("UPSTREAM_DOWN", FailureClass.TRANSIENT, "The gateway 
         ),
     ],
 )
-async def test_a_declared_code_brings_its_class(failure: Exception, told_of_it: dict[str, Any]) -> None:
+async def test_a_declared_code_brings_its_class(failure: Exception, data: dict[str, Any]) -> None:
     async def fails() -> None:
         raise failure
 
-    assert told(await bench(fails, codes=[NOT_PDF]).result()) == told_of_it
+    assert data_of(await bench(fails, codes=[NOT_PDF]).result()) == data
 
 
 async def test_a_nuance_is_seen_under_its_public_code_and_kept_for_operators() -> None:
     async def fails() -> None:
         raise UPSTREAM_DOWN("10.0.0.7 refused")
 
-    data = told(await bench(fails, codes=[UPSTREAM_DOWN]).result())
+    data = data_of(await bench(fails, codes=[UPSTREAM_DOWN]).result())
     assert (data["code"], data["declared_class"]) == ("GW_5XX", "transient")
     assert data["log"] == "UPSTREAM_DOWN, seen by others as GW_5XX: 10.0.0.7 refused\n"
 
 
-async def test_the_exit_code_of_a_command_is_told() -> None:
+async def test_the_exit_code_of_a_command_is_reported() -> None:
     def fails() -> None:
         subprocess.run([sys.executable, "-c", "raise SystemExit(183)"], check=True)
 
-    assert told(await bench(fails).result())["exit_code"] == 183
+    assert data_of(await bench(fails).result())["exit_code"] == 183
 
 
 async def test_the_exit_code_of_sys_exit_is_as_a_shell_tells_it() -> None:
     def leaves(status: int) -> None:
         sys.exit(status)
 
-    assert [told(await bench(leaves).result({"status": n}))["exit_code"] for n in (0, 255, 256 + 3, -1)] == [
+    assert [data_of(await bench(leaves).result({"status": n}))["exit_code"] for n in (0, 255, 256 + 3, -1)] == [
         0,
         255,
         3,

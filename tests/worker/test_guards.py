@@ -12,12 +12,12 @@ from holdfast.define.registry import Registry, describe
 from holdfast.errors import DependencyDown, Permanent, Transient
 from holdfast.worker.context import AsyncContext, Context
 from holdfast.worker.dependencies import probe
-from tests.worker.attempts import bench, output, told
+from tests.worker.attempts import bench, data_of, output
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_calls_are_told_with_the_report() -> None:
+async def test_the_report_carries_the_calls() -> None:
     def work(*, ctx: Context) -> str:
         for _ in range(2):
             with ctx.breaker("gateway"):
@@ -25,7 +25,7 @@ async def test_calls_are_told_with_the_report() -> None:
         return "well"
 
     report = await bench(work).result()
-    assert (output(report), told(report)["calls"]) == ("well", {"gateway": [False, False]})
+    assert (output(report), data_of(report)["calls"]) == ("well", {"gateway": [False, False]})
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ async def test_a_call_that_raises_fails_if_its_code_counts(error: Exception, fai
         async with ctx.breaker("gateway"):
             raise error
 
-    assert told(await bench(work).result())["calls"] == {"gateway": [False, failed]}
+    assert data_of(await bench(work).result())["calls"] == {"gateway": [False, failed]}
 
 
 async def test_an_open_breaker_lets_no_call_begin() -> None:
@@ -55,17 +55,17 @@ async def test_an_open_breaker_lets_no_call_begin() -> None:
         with ctx.breaker("down"):
             called.append(1)
 
-    data = told(await bench(work).result())
+    data = data_of(await bench(work).result())
     assert (data["code"], data["down"], data["class"], called) == ("DEPENDENCY_DOWN", "down", "transient", [])
     assert "calls" not in data
 
 
-async def test_a_breaker_that_nobody_declared_is_a_mistake() -> None:
+async def test_an_undeclared_breaker_fails_permanently() -> None:
     async def work(*, ctx: AsyncContext) -> None:
         async with ctx.breaker("gatway"):
             pass
 
-    data = told(await bench(work).result())
+    data = data_of(await bench(work).result())
     assert (data["code"], data["class"]) == ("CONTRACT_VIOLATION", "permanent")
     assert "declare it under 'breakers'" in data["message"]
 

@@ -31,7 +31,7 @@ from tests import stores
 from tests.conftest import eventually
 from tests.running import SHORT_LEASES, Engine, client_of, nodes, running, serving
 from tests.worker import isolated
-from tests.worker.attempts import DATABASE_URL, JOB_ID, output, told
+from tests.worker.attempts import DATABASE_URL, JOB_ID, data_of, output
 from tests.worker.desk import Desk, all_gone, lives
 
 pytestmark = pytest.mark.anyio
@@ -42,7 +42,7 @@ STARTED = 4 if sys.platform == "linux" else 2
 ROOT = Path(__file__).parent.parent.parent
 
 
-async def told_ids(path: Path) -> list[int]:
+async def process_ids(path: Path) -> list[int]:
     """The process ids that a handler wrote down."""
 
     async def written() -> bool:
@@ -74,28 +74,28 @@ async def test_a_handler_sees_its_attempt_as_in_a_thread(desk: Desk) -> None:
 
 async def test_arguments_and_results_are_those_of_a_thread(desk: Desk) -> None:
     assert output(await desk.result("add", {"a": 1, "b": 2})) == 3
-    wrong = told(await desk.result("add", {"a": "one"}))
+    wrong = data_of(await desk.result("add", {"a": "one"}))
     assert (wrong["code"], wrong["class"]) == ("CONTRACT_VIOLATION", "permanent")
     report = await desk.result("tells")
     assert output(report) == {"a": 1}
-    assert told(report)["extra"]["warnings"] == ["careful"]
+    assert data_of(report)["extra"]["warnings"] == ["careful"]
 
 
 @pytest.mark.parametrize("name", ["guarded", "guarded_async"])
 async def test_breakers_are_those_of_a_thread(desk: Desk, name: str) -> None:
     report = await desk.result(name, {"name": "gateway"})
-    assert (output(report), told(report)["calls"]) == ("well", {"gateway": [False]})
-    assert told(await desk.result(name, {"name": "down"}))["down"] == "down"
+    assert (output(report), data_of(report)["calls"]) == ("well", {"gateway": [False]})
+    assert data_of(await desk.result(name, {"name": "down"}))["down"] == "down"
 
 
 async def test_failures_are_those_of_a_thread(desk: Desk) -> None:
-    found = {kind: told(await desk.result("raises", {"kind": kind})) for kind in ("permanent", "transient", "after")}
+    found = {kind: data_of(await desk.result("raises", {"kind": kind})) for kind in ("permanent", "transient", "after")}
     assert found == {
         "permanent": {"code": "GONE", "message": "no", "class": "permanent"},
         "transient": {"code": "BUSY", "message": "later", "class": "transient"},
         "after": {"code": "HANDLER_ERROR", "message": "slow down", "class": "transient", "retry_after_seconds": 30},
     }
-    other = told(await desk.result("raises", {"kind": "other"}))
+    other = data_of(await desk.result("raises", {"kind": "other"}))
     assert (other["code"], other["message"]) == ("HANDLER_ERROR", "ValueError: bad value")
     assert other["log"].startswith("Traceback (most recent call last)")
 
@@ -105,9 +105,9 @@ async def test_whatever_a_handler_raises_is_its_own_failure_as_in_a_thread(desk:
     for kind in ("exit", "interrupt", "generator", "cancelled", "group", "next"):
         for name in ("leaves", "leaves_async"):
             report = await desk.result(name, {"kind": kind})
-            assert (report.outcome, told(report)["code"]) == ("failed", "HANDLER_ERROR"), kind
-            assert "in _leaves" in told(report)["log"]
-            found[kind] = (told(report)["message"].split(":")[0], told(report).get("exit_code"))
+            assert (report.outcome, data_of(report)["code"]) == ("failed", "HANDLER_ERROR"), kind
+            assert "in _leaves" in data_of(report)["log"]
+            found[kind] = (data_of(report)["message"].split(":")[0], data_of(report).get("exit_code"))
     assert found == {
         "exit": ("SystemExit", 3),
         "interrupt": ("KeyboardInterrupt", None),
@@ -116,33 +116,33 @@ async def test_whatever_a_handler_raises_is_its_own_failure_as_in_a_thread(desk:
         "group": ("BaseExceptionGroup", 4),
         "next": ("RuntimeError", None),
     }
-    assert told(await desk.result("leaves_in_a_task"))["exit_code"] == 3
+    assert data_of(await desk.result("leaves_in_a_task"))["exit_code"] == 3
 
 
 async def test_limits_of_the_output_are_those_of_a_thread(desk: Desk) -> None:
-    codes = {kind: told(await desk.result("gives", {"kind": kind}))["code"] for kind in ("object", "nul", "large")}
+    codes = {kind: data_of(await desk.result("gives", {"kind": kind}))["code"] for kind in ("object", "nul", "large")}
     assert codes == {"object": "CONTRACT_VIOLATION", "nul": "PAYLOAD_REFUSED", "large": "PAYLOAD_REFUSED"}
     stored = digest_of(orjson.dumps(isolated.gives_almost_too_much()))
-    assert told(await desk.result("gives_almost_too_much"))["output_ref"] == stored
+    assert data_of(await desk.result("gives_almost_too_much"))["output_ref"] == stored
 
 
 async def test_what_a_handler_returns_is_checked_as_in_a_thread(desk: Desk) -> None:
     for kind in ("result", "nan", "deep"):
-        data = told(await desk.result("returns", {"kind": kind}))
+        data = data_of(await desk.result("returns", {"kind": kind}))
         assert (data["code"], data["class"]) == ("CONTRACT_VIOLATION", "permanent")
 
 
 async def test_all_that_is_printed_at_any_level_is_kept_in_its_order(desk: Desk) -> None:
-    log = told(await desk.result("prints"))["log"]
+    log = data_of(await desk.result("prints"))["log"]
     assert log == "from Python\nto stderr\nto the descriptor\nfrom a program\nfrom C\n"
-    log = told(await desk.result("floods"))["log"]
+    log = data_of(await desk.result("floods"))["log"]
     assert len(log) < 70_000
     assert log.endswith("… the rest was cut off\n")
 
 
 async def test_a_handler_that_closes_its_streams_still_reports(desk: Desk) -> None:
     assert output(await desk.result("closes_its_streams", {"fails": False})) == "fine"
-    assert told(await desk.result("closes_its_streams", {"fails": True}))["message"] == "ValueError: bad value"
+    assert data_of(await desk.result("closes_its_streams", {"fails": True}))["message"] == "ValueError: bad value"
 
 
 async def test_log_lines_go_to_the_attempt_and_records_to_the_worker(
@@ -150,7 +150,7 @@ async def test_log_lines_go_to_the_attempt_and_records_to_the_worker(
 ) -> None:
     with caplog.at_level(logging.INFO):
         report = await desk.result("logs")
-    assert told(report)["log"] == "half way done=3\n"
+    assert data_of(report)["log"] == "half way done=3\n"
     assert [(r.name, r.getMessage()) for r in caplog.records] == [("holdfast.handler.logs", "to the worker 7")]
 
 
@@ -171,8 +171,8 @@ def framed(body: bytes, after: bytes = b"") -> str:
 
 def report_of(data: Any = None, outcome: Any = "done", output: bytes | None = b"1", **more: Any) -> str:
     size = len(output) if output is not None else None
-    told = {"outcome": outcome, "data": {} if data is None else data, "output_bytes": size} | more
-    return framed(json.dumps({"report": told, "is_fit": True}).encode(), output or b"")
+    report = {"outcome": outcome, "data": {} if data is None else data, "output_bytes": size} | more
+    return framed(json.dumps({"report": report, "is_fit": True}).encode(), output or b"")
 
 
 DIGEST = "0" * 64
@@ -218,18 +218,18 @@ HOSTILE = {
 async def test_a_process_that_says_what_no_process_says_fails_its_attempt_and_nothing_else(desk: Desk) -> None:
     for name, raw in HOSTILE.items():
         report = await desk.result("speaks", {"raw": raw})
-        data = told(report)
+        data = data_of(report)
         assert (report.outcome, data["code"], data["class"]) == ("failed", "CONTRACT_VIOLATION", "permanent"), name
     assert output(await desk.result("add", {"a": 1})) == 2
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the test finds the channel in /proc")
 async def test_what_a_process_reports_is_cleaned_as_what_a_handler_raises(desk: Desk) -> None:
-    told_of_it = {"code": "A\0B\n" + "C" * 200, "message": "a\0b", "down": "x\0y"}
-    data = told(await desk.result("speaks", {"raw": report_of(told_of_it, "failed", None)}))
+    sent = {"code": "A\0B\n" + "C" * 200, "message": "a\0b", "down": "x\0y"}
+    data = data_of(await desk.result("speaks", {"raw": report_of(sent, "failed", None)}))
     assert data == {"code": "AB " + "C" * 96 + "…", "message": "ab", "down": "xy"}
     for output_with_nul in (report_of(output=b'"a\\u0000b"'), report_of({"extra": EXTRA_WITH_NUL})):
-        data = told(await desk.result("speaks", {"raw": output_with_nul}))
+        data = data_of(await desk.result("speaks", {"raw": output_with_nul}))
         assert (data["code"], data["class"]) == ("PAYLOAD_REFUSED", "permanent")
 
 
@@ -293,7 +293,7 @@ async def test_only_a_handler_that_declares_it_gets_the_database(desk: Desk) -> 
     for name in ("uses_the_database", "uses_in_a_thread"):
         assert output(await desk.result(name)) == DATABASE_URL
     for name in ("asks_for_the_database", "asks_in_a_thread"):
-        refused = told(await desk.result(name))
+        refused = data_of(await desk.result(name))
         assert (refused["code"], refused["class"]) == ("CONTRACT_VIOLATION", "permanent")
         assert f"@handler('{name}', database=True)" in refused["message"]
 
@@ -308,7 +308,7 @@ async def test_a_function_that_no_other_process_can_import_is_refused_for_good()
         return os.getpid()
 
     alone = Desk(Registry([describe(local, "local", isolation="process")]))
-    data = told(await alone.result("local"))
+    data = data_of(await alone.result("local"))
     assert (data["code"], data["class"]) == ("CONTRACT_VIOLATION", "permanent")
     assert "define it at the top level of a module" in data["message"]
     # That a worker vanished is no fault of its own.
@@ -318,7 +318,7 @@ async def test_a_function_that_no_other_process_can_import_is_refused_for_good()
         desk.executor.close()
 
 
-def test_an_isolation_that_does_not_exist_and_a_bound_that_nobody_keeps_are_refused() -> None:
+def test_an_isolation_that_does_not_exist_and_a_limit_that_cannot_be_enforced_are_refused() -> None:
     with pytest.raises(InvalidInput, match="isolation='proces'"):
         handler("x", isolation="proces")(lambda: None)
     with pytest.raises(InvalidInput, match="memory_mb=5"):
@@ -329,10 +329,10 @@ def test_an_isolation_that_does_not_exist_and_a_bound_that_nobody_keeps_are_refu
 
 
 @pytest.mark.skipif(not network.is_enforced(), reason="nothing takes the network away here")
-async def test_a_handler_without_a_network_reaches_nobody_and_still_speaks_with_its_worker(desk: Desk) -> None:
+async def test_a_handler_without_a_network_reaches_no_address_and_still_reaches_its_worker(desk: Desk) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        for name, reached in (("isolated.reach", True), ("isolated.reach_nobody", False)):
+        for name, reached in (("isolated.reach", True), ("isolated.reach_without_network", False)):
             found = output(await desk.result(name, {"port": port}))
             assert found == {"here": reached, "by_a_thread": reached, "by_a_program": reached, "within": True}
     assert [checkpoint[1] for checkpoint in desk.checkpoints] == ["tried", "tried"]
@@ -351,7 +351,7 @@ async def test_a_handler_without_a_network_stores_and_reads_objects_through_its_
         file = output(await desk.result(name))["file"]
         found = output(await desk.result("fetches_alone", {"file": file}))
         assert found["bytes"] == "tiletile"
-        data = told(await desk.result("fetches_alone", {"file": file | {"digest": "0" * 64}}))
+        data = data_of(await desk.result("fetches_alone", {"file": file | {"digest": "0" * 64}}))
         assert data["message"].startswith("NotAnswered: PayloadUnavailable: Payload 000000")
     assert list(bucket.objects()) == [f"payloads/{JOB_ID}/{file['digest']}"]
     desk.executor.close()
@@ -375,7 +375,7 @@ async def test_a_checkpoint_without_the_lease_ends_the_attempt_without_a_report(
 
 
 async def test_a_checkpoint_that_cannot_be_saved_is_the_handlers_to_hear(desk: Desk) -> None:
-    data = told(await desk.result("saves", {"name": "unlucky"}))
+    data = data_of(await desk.result("saves", {"name": "unlucky"}))
     assert data["message"] == "NotAnswered: OSError: the disk is full"
 
 
@@ -407,7 +407,7 @@ async def test_a_process_that_dies_takes_only_itself(
 ) -> None:
     report = await desk.result(name, params)
     assert (report.outcome, report.alone, report.output) == ("lost", True, None)
-    assert (told(report)["message"], told(report).get("log")) == (message, log)
+    assert (data_of(report)["message"], data_of(report).get("log")) == (message, log)
     assert output(await desk.result("add", {"a": 1})) == 2
 
 
@@ -415,7 +415,7 @@ async def test_a_process_that_uses_too_much_memory_is_killed_with_its_children(d
     assert output(await desk.result("hoards", {"mb": 10})) == 10
     for report in (await desk.result("hoards", {"mb": 300}), await desk.result("hoards_in_a_child")):
         assert (report.outcome, report.alone) == ("lost", True)
-        words = told(report)["message"].split()
+        words = data_of(report)["message"].split()
         assert " ".join(words[:4]) == "the handler's process used"
         assert int(words[4]) > 200
         assert " ".join(words[5:]) == "MB, more than its 200 MB"
@@ -427,17 +427,17 @@ def test_memory_is_counted_with_that_of_children_and_also_where_there_is_no_proc
 ) -> None:
     program = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
     hoarding = "hoard = b'x' * 50_000_000; print('has it', flush=True); input()"
-    nobody = 2**22 + 1
+    missing = 2**22 + 1
     with subprocess.Popen(
         [sys.executable, "-c", program, hoarding], stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0
     ) as leader:
         assert leader.stdout is not None
         leader.stdout.readline()
-        counted = memory.resident_mb([leader.pid, nobody])
+        counted = memory.resident_mb([leader.pid, missing])
         monkeypatch.setattr(memory, "_PROC", Path("/nowhere"))
-        for found in (counted, memory.resident_mb([leader.pid, nobody])):
+        for found in (counted, memory.resident_mb([leader.pid, missing])):
             assert found[leader.pid] > 50
-            assert found[nobody] == 0
+            assert found[missing] == 0
         leader.communicate(b"\n")
 
 
@@ -455,20 +455,20 @@ async def test_a_process_that_ignores_everything_is_killed_with_its_children(
     desk: Desk, tmp_path: Path, reason: str
 ) -> None:
     attempt, task = desk.begin("stubborn", {"path": str(tmp_path / "ids")})
-    pids = await told_ids(tmp_path / "ids")
+    pids = await process_ids(tmp_path / "ids")
     assert len(pids) == STARTED
     if reason != "interrupted":
         setattr(attempt, reason, True)
     task.cancel()
     report = await task
-    assert not lives(pids[0]), "it is gone before its end is told"
+    assert not lives(pids[0]), "the process has ended before its end is reported"
     await all_gone(pids)
     if reason == "lost":
         assert report is None
     else:
         assert report is not None
         assert report.outcome == ("failed" if reason == "timed_out" else "given_back")
-        assert told(report).get("code") == ("TIMEOUT" if reason == "timed_out" else None)
+        assert data_of(report).get("code") == ("TIMEOUT" if reason == "timed_out" else None)
 
 
 async def test_an_attempt_whose_process_only_starts_ends_with_the_others(desk: Desk, tmp_path: Path) -> None:
@@ -483,13 +483,13 @@ async def test_an_attempt_whose_process_only_starts_ends_with_the_others(desk: D
 async def test_what_a_handler_leaves_behind_ends_with_it(desk: Desk) -> None:
     for falls in (False, True):
         report = await desk.result("leaves_a_child_behind", {"falls": falls})
-        await all_gone([int(pid) for pid in told(report)["log"].split()])
+        await all_gone([int(pid) for pid in data_of(report)["log"].split()])
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody can tell whose they were")
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not say whose children they were")
 async def test_what_an_attempt_has_started_in_another_session_lives_while_it_runs(desk: Desk, tmp_path: Path) -> None:
     _, task = desk.begin("stubborn", {"path": str(tmp_path / "ids")})
-    pids = await told_ids(tmp_path / "ids")
+    pids = await process_ids(tmp_path / "ids")
     for _ in range(5):
         assert output(await desk.result("add", {"a": 1})) == 2
         assert all(lives(pid) for pid in pids)
@@ -500,7 +500,7 @@ async def test_what_an_attempt_has_started_in_another_session_lives_while_it_run
 
 async def test_a_process_sees_that_it_is_cancelled(desk: Desk, tmp_path: Path) -> None:
     attempt, task = desk.begin("obeys", {"path": str(tmp_path / "ids")})
-    await told_ids(tmp_path / "ids")
+    await process_ids(tmp_path / "ids")
     attempt.cancelled = True
     report = await asyncio.wait_for(task, 20)
     assert report is not None
@@ -518,7 +518,7 @@ nodes:
 async def test_a_cancelled_job_gives_its_process_the_grace_and_then_kills_it(database_url: str, tmp_path: Path) -> None:
     async with running(database_url, discover([HANDLERS]), renew_seconds=0.1, grace_seconds=0.5) as engine:
         job_id = await engine.submit(STUBBORN, {"path": str(tmp_path / "ids")})
-        pids = await told_ids(tmp_path / "ids")
+        pids = await process_ids(tmp_path / "ids")
 
         async def progress() -> Any:
             return (await engine.node(job_id, "hang"))["progress"]
@@ -537,14 +537,14 @@ async def test_a_worker_that_leaves_kills_after_its_grace_and_only_then_gives_ba
     alive: list[bool] = []
 
     async def report(store: PostgresStore, *given: Any, real: Any = PostgresStore.report) -> int:
-        alive.append(lives((await told_ids(path))[0]))
+        alive.append(lives((await process_ids(path))[0]))
         return int(await real(store, *given))
 
     monkeypatch.setattr(PostgresStore, "report", report)
     async with client_of(database_url) as engine, serving(database_url, work=False):
         job_id = await engine.submit(STUBBORN, {"path": str(path)})
         async with serving(database_url, discover([HANDLERS]), orchestrate=False, grace_seconds=0.1):
-            pids = await told_ids(path)
+            pids = await process_ids(path)
         await all_gone(pids)
         assert alive == [False]
 
@@ -579,7 +579,7 @@ async def test_when_a_worker_is_killed_its_processes_end_with_their_children(dat
     async with client_of(database_url) as engine, serving(database_url, work=False):
         await engine.submit(STUBBORN, {"path": str(tmp_path / "ids")})
         async with worker_process(database_url) as worker:
-            pids = await told_ids(tmp_path / "ids")
+            pids = await process_ids(tmp_path / "ids")
             family = [child.pid for child in psutil.Process(worker.pid).children(recursive=True)]
             assert set(pids) < set(family)
             worker.send_signal(signal.SIGKILL)
@@ -623,16 +623,16 @@ async def failed_item(engine: Engine, job_id: str) -> tuple[Any, ...]:
 async def test_an_item_that_crashes_every_time_is_quarantined_and_the_others_run_once(
     database_url: str, tmp_path: Path
 ) -> None:
-    told = tmp_path / "runs"
+    notes = tmp_path / "runs"
     async with running(database_url, discover([HANDLERS])) as engine:
-        job_id = await engine.submit(items("falls_isolated"), {"path": str(told)})
+        job_id = await engine.submit(items("falls_isolated"), {"path": str(notes)})
         status = await engine.finished(job_id)
         error = await failed_item(engine, job_id)
         events = [e for e in await engine.events(job_id) if e["index"] == 3 and "message" in (e["data"] or {})]
         attempts = await engine.query("select attempt, outcome, error ->> 'message' from holdfast.attempts")
     died = "the handler's process was killed by signal 11 (SIGSEGV)"
     assert (status["status"], status["result"]) == ("completed", SQUARES)
-    assert runs(told) == Counter(dict.fromkeys(range(8), 1)) + Counter([3])
+    assert runs(notes) == Counter(dict.fromkeys(range(8), 1)) + Counter([3])
     assert error == ("QUARANTINED", f"{died}; it has crashed 2 times", 0, 2)
     assert [(e["event"], e["data"]["message"]) for e in events] == [
         ("task_retry_scheduled", died),
@@ -645,9 +645,9 @@ async def test_an_item_that_crashes_every_time_is_quarantined_and_the_others_run
 async def test_a_task_that_killed_its_worker_runs_isolated_and_is_quarantined_after_two_deaths(
     database_url: str, tmp_path: Path
 ) -> None:
-    told = tmp_path / "runs"
+    notes = tmp_path / "runs"
     async with client_of(database_url) as engine, serving(database_url, work=False, **SHORT_LEASES):
-        job_id = await engine.submit(items("falls"), {"path": str(told)})
+        job_id = await engine.submit(items("falls"), {"path": str(notes)})
         async with worker_process(database_url, **SHORT_LEASES) as first:
             assert await asyncio.to_thread(first.wait, 60) == -signal.SIGSEGV
         async with worker_process(database_url) as second:
@@ -657,6 +657,6 @@ async def test_a_task_that_killed_its_worker_runs_isolated_and_is_quarantined_af
     assert (status["status"], status["result"]) == ("completed", SQUARES)
     assert error[0] == "QUARANTINED"
     assert error[2:] == (0, 2)
-    assert runs(told)[3] == 3
-    assert max(runs(told).values()) == 3
-    assert len({line.split()[1] for line in told.read_text().splitlines() if line.startswith("3 ")}) == 3
+    assert runs(notes)[3] == 3
+    assert max(runs(notes).values()) == 3
+    assert len({line.split()[1] for line in notes.read_text().splitlines() if line.startswith("3 ")}) == 3

@@ -324,8 +324,8 @@ async def test_leases_claimed_while_a_heartbeat_is_under_way_are_kept(database_u
     asked, answer = asyncio.Event(), asyncio.Event()
 
     class Slow(PostgresStore):
-        async def renew_worker(self, *given: Any) -> Any:
-            still = await super().renew_worker(*given)
+        async def renew_worker(self, *arguments: Any) -> Any:
+            still = await super().renew_worker(*arguments)
             asked.set()
             await answer.wait()
             return still
@@ -356,8 +356,8 @@ class LosesTheFirstClaim(PostgresStore):
 
     lost = False
 
-    async def report_and_claim(self, *given: Any) -> Any:
-        answer = await super().report_and_claim(*given)
+    async def report_and_claim(self, *arguments: Any) -> Any:
+        answer = await super().report_and_claim(*arguments)
         if answer[1] and not self.lost:
             self.lost = True
             raise Unreachable("the connection broke before the answer")
@@ -386,11 +386,11 @@ async def test_what_runs_is_not_given_back_after_a_broken_connection(database_ur
     class Breaks(PostgresStore):
         broken = False
 
-        async def report_and_claim(self, *given: Any) -> Any:
+        async def report_and_claim(self, *arguments: Any) -> Any:
             if begun.is_set() and not self.broken:
                 self.broken = True
                 raise Unreachable("the connection broke")
-            return await super().report_and_claim(*given)
+            return await super().report_and_claim(*arguments)
 
     async def work(item: int) -> str:
         begun.set()
@@ -417,12 +417,12 @@ async def test_a_report_whose_answer_was_lost_is_sent_again_and_counts_once(data
         lost = False
         was_sent_again = asyncio.Event()
 
-        async def report_and_claim(self, worker: Any, told: Any, *given: Any) -> Any:
-            answer = await super().report_and_claim(worker, told, *given)
-            if told and not self.lost:
+        async def report_and_claim(self, worker: Any, reports: Any, *arguments: Any) -> Any:
+            answer = await super().report_and_claim(worker, reports, *arguments)
+            if reports and not self.lost:
                 self.lost = True
                 raise Unreachable("the connection broke before the answer")
-            if told:
+            if reports:
                 self.was_sent_again.set()
             return answer
 
@@ -524,9 +524,9 @@ async def test_invariant_3_nothing_begins_when_the_lease_is_over_by_the_workers_
     ran: list[int] = []
 
     class Sleepy(PostgresStore):
-        async def report_and_claim(self, *given: Any) -> Any:
+        async def report_and_claim(self, *arguments: Any) -> Any:
             nonlocal slept
-            answer = await super().report_and_claim(*given)
+            answer = await super().report_and_claim(*arguments)
             slept = 3600.0 if answer[1] and not ran else 0.0
             return answer
 
@@ -717,7 +717,7 @@ async def test_a_handler_that_sees_that_its_worker_leaves_is_done_only_if_it_ret
 
 
 async def test_a_handler_that_never_looked_has_finished_whatever_it_returns(database_url: str, stage: Stage) -> None:
-    """It was not told to stop early, so it did not: nothing says that its work is missing."""
+    """It did not see `ctx.cancelled`, so it has not stopped early: its None is its result."""
     begun, finish = asyncio.Event(), asyncio.Event()
 
     async def work(item: int, *, ctx: AsyncContext) -> None:
@@ -731,10 +731,10 @@ async def test_a_handler_that_never_looked_has_finished_whatever_it_returns(data
         await asyncio.wait_for(begun.wait(), 10)
         service.stopping.set()
 
-        async def told() -> bool:
+        async def sees_cancelled() -> bool:
             return any(isinstance(held, Attempt) and held.cancelled for held in service.worker._leases.by_key.values())
 
-        await eventually(told)
+        await eventually(sees_cancelled)
         finish.set()
         await service.stop()
     (signal,) = await stage.signals(me)
@@ -871,8 +871,8 @@ async def test_a_worker_that_is_declared_gone_while_it_ends_ends_all_the_same(da
     class DeclaredGone(PostgresStore):
         is_gone = False
 
-        async def renew_worker(self, *given: Any) -> Any:
-            return None if self.is_gone else await super().renew_worker(*given)
+        async def renew_worker(self, *arguments: Any) -> Any:
+            return None if self.is_gone else await super().renew_worker(*arguments)
 
     begun = asyncio.Event()
 

@@ -43,10 +43,10 @@ async def appears(file: Path) -> None:
 
 
 async def a_checkpoint_waits(caplog: pytest.LogCaptureFixture) -> None:
-    async def is_told() -> bool:
+    async def is_logged() -> bool:
         return "checkpoint_waits: 'half'" in caplog.text
 
-    await eventually(is_told)
+    await eventually(is_logged)
 
 
 @pytest.mark.parametrize("handler", KINDS)

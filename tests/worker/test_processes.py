@@ -13,7 +13,7 @@ from holdfast.define.registry import handler
 from holdfast.errors import InvalidInput
 from holdfast.worker import network, processes
 from holdfast.worker.frames import frame
-from tests.worker.attempts import output, told
+from tests.worker.attempts import data_of, output
 from tests.worker.desk import Desk, all_gone, lives
 
 pytestmark = pytest.mark.anyio
@@ -24,7 +24,7 @@ async def test_a_process_runs_as_many_attempts_as_its_handler_says_each_as_if_it
     pids = [output(report)["pid"] for report in reports]
     assert len(set(pids)) == 3
     assert pids == [pids[0]] * 3 + [pids[3]] * 3 + [pids[6]]
-    assert [told(report)["log"] for report in reports] == [f"attempt of {item}\n" for item in range(7)]
+    assert [data_of(report)["log"] for report in reports] == [f"attempt of {item}\n" for item in range(7)]
     assert [data["item"] for _, _, data in desk.checkpoints] == list(range(7))
     assert all(output(report)["is_main"] and not output(report)["cancelled"] for report in reports)
     await all_gone(pids[:6])
@@ -53,7 +53,7 @@ async def test_a_process_that_holds_half_of_its_memory_runs_no_other_attempt(des
     assert pids[0] == pids[1] == pids[2] != pids[3]
 
 
-async def test_a_task_that_may_have_killed_a_process_gets_one_that_nobody_else_has(desk: Desk) -> None:
+async def test_a_task_that_may_have_killed_a_process_gets_one_of_its_own(desk: Desk) -> None:
     shared = output(await desk.result("shares_async_too"))
     alone = output(await desk.result("shares_async_too", suspect=True))
     assert shared != alone
@@ -70,7 +70,7 @@ async def test_the_network_is_taken_once_from_a_process_for_several_attempts(des
     assert found == [[pid, False, filters]] * 3
 
 
-async def test_a_process_that_nobody_needs_any_more_ends(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_that_is_idle_for_long_ends(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "IDLE_SECONDS", 0.0)
     pid = output(await desk.result("shares_async_too"))
     await all_gone([pid])

@@ -162,7 +162,7 @@ def test_a_context_is_found_by_its_annotation_or_by_the_name_ctx() -> None:
         assert found(function).arguments({"item": "a"}) == {"item": "a"}
 
 
-def test_async_functions_are_told_from_plain_ones() -> None:
+def test_async_functions_are_distinguished_from_plain_ones() -> None:
     async def asynchronous() -> None: ...
 
     assert found(asynchronous).is_async
@@ -221,12 +221,12 @@ def test_a_module_of_the_working_directory_is_found(in_directory: Path) -> None:
     assert discover(["my_own_handlers.py"], entry_points_too=False).names == ["mine"]
 
 
-def test_a_module_that_is_not_there_is_told(in_directory: Path) -> None:
+def test_a_missing_module_is_an_error(in_directory: Path) -> None:
     with pytest.raises(InvalidInput, match=r"'not_there' cannot be imported: ModuleNotFoundError: No module named"):
         discover(["not_there"])
 
 
-def test_a_module_that_breaks_is_told_in_one_line(in_directory: Path) -> None:
+def test_a_module_that_breaks_is_an_error_of_one_line(in_directory: Path) -> None:
     (in_directory / "broken_handlers.py").write_text("1 / 0\n", encoding="utf-8")
     with pytest.raises(
         InvalidInput, match=r"'broken_handlers' cannot be imported: ZeroDivisionError: division by zero"
@@ -234,7 +234,7 @@ def test_a_module_that_breaks_is_told_in_one_line(in_directory: Path) -> None:
         discover(["broken_handlers"])
 
 
-def test_a_module_without_handlers_is_told(in_directory: Path) -> None:
+def test_a_module_without_handlers_is_an_error(in_directory: Path) -> None:
     (in_directory / "empty_handlers.py").write_text("x = 1\n", encoding="utf-8")
     with pytest.raises(InvalidInput, match="The module 'empty_handlers' has no handlers"):
         discover(["empty_handlers"])

@@ -1,4 +1,4 @@
-"""The handlers that every installation has: for first steps, for tests, for trying out failures."""
+"""The handlers of every installation: for first steps, for tests, and for trying out failures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.worker.context import AsyncContext
 
 @handler("echo")
 async def echo(*, ctx: AsyncContext, **params: Any) -> dict[str, Any]:
-    """Give back the params; with `steps` > 1, one checkpoint a step, so that a killed attempt resumes."""
+    """Return the params. With `steps` > 1, save a checkpoint after each step, so that a killed attempt resumes."""
     steps = int(params.get("steps", 1))
     first = 1
     if ctx.resume_point is not None:
@@ -41,7 +41,7 @@ async def sleep(*, ctx: AsyncContext, **params: Any) -> dict[str, Any]:
 
 @handler("fail")
 async def fail(**params: Any) -> None:
-    """Fail with `error_message`; permanently if asked."""
+    """Fail with `error_message`; permanently if `permanent` is true."""
     message = str(params.get("error_message", "failed as asked"))
     if params.get("permanent") in (True, "true", "True"):
         raise Permanent(message)
@@ -50,7 +50,7 @@ async def fail(**params: Any) -> None:
 
 @handler("flaky_echo")
 async def flaky_echo(**params: Any) -> dict[str, Any]:
-    """Fail with probability `failure_rate`, else give back the params."""
+    """Fail with probability `failure_rate`, else return the params."""
     rate = float(params.get("failure_rate", 0.2))
     if random.random() < rate:
         raise Transient(f"flaky as asked (failure_rate {rate:g})")
@@ -59,7 +59,7 @@ async def flaky_echo(**params: Any) -> dict[str, Any]:
 
 @handler("multi_phase")
 async def multi_phase(*, ctx: AsyncContext, **params: Any) -> dict[str, Any]:
-    """Go through `phases`, one checkpoint each; a new attempt goes on in the phase that was not finished."""
+    """Go through `phases`, with a checkpoint after each; a new attempt starts in the unfinished phase."""
     phases = int(params.get("phases", 3))
     done = int(ctx.resume_point[1]["phase"]) if ctx.resume_point is not None else 0
     resumed_from = done

@@ -1,4 +1,4 @@
-"""What an exception tells beyond its message: a command's exit code, and when an upstream wants to be asked again."""
+"""What an exception carries beyond its message: the exit code of a command, and the Retry-After of a server."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ EXIT_CODE_LIMIT = 2**32
 
 def causes(error: BaseException) -> dict[str, Any]:
     """The first exit code and the first Retry-After among an exception and its causes."""
-    found: dict[str, Any] = {}
+    details: dict[str, Any] = {}
     for one in _chain(error):
-        if "exit_code" not in found and (code := _exit_code(one)) is not None:
-            found["exit_code"] = code
-        if "retry_after_seconds" not in found and (seconds := _retry_after(one)) is not None:
-            found["retry_after_seconds"] = seconds
-    return found
+        if "exit_code" not in details and (code := _exit_code(one)) is not None:
+            details["exit_code"] = code
+        if "retry_after_seconds" not in details and (seconds := _retry_after(one)) is not None:
+            details["retry_after_seconds"] = seconds
+    return details
 
 
-def waitable(given: Any) -> float | None:
-    """A number of seconds, if it is a time that can be waited for."""
+def waitable(value: Any) -> float | None:
+    """The value as a number of seconds to wait, from 0 to a year; None if it is no number."""
     try:
-        seconds = float(given)
+        seconds = float(value)
     except Exception:
-        # Whatever a handler calls a time.
+        # The value comes from a handler and may be anything.
         return None
     return None if seconds != seconds else max(0.0, min(seconds, RETRY_AFTER_LIMIT_SECONDS))
 
 
 def attribute(error: BaseException, name: str) -> Any:
-    """What an exception has under this name; None also where looking at it fails."""
+    """An attribute of an exception; None if it has none, or if reading it fails."""
     try:
         return getattr(error, name, None)
     except Exception:
@@ -56,7 +56,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _exit_code(error: BaseException) -> int | None:
-    """As a shell tells it: a command that signal 9 ended has 137, and `sys.exit("words")` ends with 1."""
+    """The exit code as a shell shows it: 137 for a command that signal 9 ended, 1 for `sys.exit("some text")`."""
     if isinstance(error, SystemExit):
         code = attribute(error, "code")
         code = int(code) & 0xFF if isinstance(code, int) else int(code is not None)
@@ -68,13 +68,13 @@ def _exit_code(error: BaseException) -> int | None:
 
 
 def _retry_after(error: BaseException) -> float | None:
-    """The header of a response that the exception carries, as the usual HTTP clients raise it."""
+    """The Retry-After header of the response that the exception of a common HTTP client carries."""
     response = attribute(error, "response")
     try:
         headers: Any = getattr(response if response is not None else error, "headers", None)
         value = headers.get("Retry-After") or headers.get("retry-after")
     except Exception:
-        # Whatever a foreign exception calls its headers: none that we can read.
+        # An exception that we do not know may call anything its headers.
         return None
     return _header_seconds(value) if isinstance(value, str) else None
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 import time
 
-# Where a machine sleeps, `time.monotonic` of Linux sleeps too, and a lease does not. On other systems this one goes on.
+# On Linux, `time.monotonic` stops while the machine is suspended, but leases go on. Elsewhere it goes on too.
 _CLOCK = time.CLOCK_BOOTTIME if sys.platform == "linux" else time.CLOCK_MONOTONIC
 
 
 def lease_clock() -> float:
-    """Seconds that only grow, also while the machine is suspended; the same in every process of the machine."""
+    """Seconds that go on while the machine is suspended; the same in every process of the machine."""
     return time.clock_gettime(_CLOCK)

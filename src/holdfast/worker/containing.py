@@ -1,7 +1,7 @@
-"""Where a handler's code ends and the worker's begins: which attempt runs, and that its tasks cannot end the loop.
+"""Keeps a handler's code apart from the worker's: says which attempt runs, and protects the loop from its tasks.
 
 asyncio passes a SystemExit or a KeyboardInterrupt of any task on to the caller of the loop. That is right for a program
-and wrong for a worker: a library that calls `sys.exit` inside `asyncio.gather` would end the worker and all siblings.
+and wrong for a worker: a library that calls `sys.exit` inside `asyncio.gather` would end the worker and all attempts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Exited(Exception):
 
 
 def contain_tasks(loop: asyncio.AbstractEventLoop) -> None:
-    """From now on a task that a handler starts on this loop ends nothing but itself; harmless to repeat."""
+    """From now on a task that a handler starts on this loop can end only itself. A second call changes nothing."""
     factory = loop.get_task_factory()
     if not isinstance(factory, _TaskFactory):
         loop.set_task_factory(_TaskFactory(factory))
@@ -38,7 +38,7 @@ class _TaskFactory:
 
 
 class _Contained(Coroutine[Any, Any, Any]):
-    """A coroutine without what would end the loop. As an `async def`, one that never began would cause a warning."""
+    """A coroutine that cannot end the loop. No `async def`: one that never begins would cause a warning."""
 
     def __init__(self, work: Coroutine[Any, Any, Any]) -> None:
         self._work = work
@@ -49,9 +49,9 @@ class _Contained(Coroutine[Any, Any, Any]):
         except (SystemExit, KeyboardInterrupt) as error:
             raise Exited(f"{type(error).__name__}: {error}") from error
 
-    def throw(self, *given: Any) -> Any:
+    def throw(self, *error: Any) -> Any:
         try:
-            return self._work.throw(*given)
+            return self._work.throw(*error)
         except (SystemExit, KeyboardInterrupt) as error:
             raise Exited(f"{type(error).__name__}: {error}") from error
 
@@ -62,5 +62,5 @@ class _Contained(Coroutine[Any, Any, Any]):
         return self._work.__await__()
 
     def __getattr__(self, name: str) -> Any:
-        """Libraries look at the state of a task's coroutine."""
+        """Libraries read the state of a task's coroutine."""
         return getattr(self._work, name)

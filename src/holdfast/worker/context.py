@@ -27,13 +27,13 @@ FAR_AWAY = 2**31 - 1
 
 
 class CheckpointStore(Protocol):
-    """Where checkpoints go; False: the lease is no longer held."""
+    """Stores a checkpoint; False: the lease is no longer held."""
 
     async def __call__(self, lease: Lease, seq: int, name: str, data: bytes) -> bool: ...
 
 
 class ResultPages(Protocol):
-    """Where other nodes' results come from, as `Store.results_page` gives them."""
+    """Reads a page of another node's results, as `TaskSource.results_page` does."""
 
     async def __call__(
         self, job_id: str, node: str, after: int, until: int, limit: int
@@ -41,14 +41,14 @@ class ResultPages(Protocol):
 
 
 class BreakerLook(Protocol):
-    """How a breaker is now; None: there is none of that name."""
+    """Reads a breaker; None: there is none of that name."""
 
     async def __call__(self, name: str) -> SeenBreaker | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class HandlerServices:
-    """What stands behind every context of a worker; in a process of its own, behind the one."""
+    """What a context calls to serve its handler; all contexts of a process share it."""
 
     save: CheckpointStore
     pages: ResultPages
@@ -56,16 +56,16 @@ class HandlerServices:
     workplace: Workplace
     breaker: BreakerLook
     database_url: str | None
-    """None where the handler does not declare that it needs it."""
+    """None if the handler does not declare that it needs the database."""
 
 
 class LeaseLost(Exception):
-    """The attempt goes on without a lease: nothing that it still does will count."""
+    """The attempt has lost its lease: nothing that it still does will count."""
 
 
 @dataclass(slots=True)
 class Attempt:
-    """One running attempt: shared by the handler, which looks at it, and the worker, which steers it."""
+    """One running attempt. The handler reads it through its context; the worker sets its marks."""
 
     lease: Lease
     facts: JobFacts
@@ -85,25 +85,25 @@ class Attempt:
     artifacts: dict[str, dict[str, Any]] = field(default_factory=dict)
     has_workdir: bool = False
     calls: dict[str, list[bool]] = field(default_factory=dict)
-    """What it found out about dependencies, by breaker: whether each call failed."""
+    """By breaker, for each call of the dependency: whether it failed."""
     contract: Contract | None = None
-    """What its output must keep."""
+    """The schema that its output must match."""
     holds_lease: Callable[[], bool] = lambda: True
     """Whether the worker's lease lives, by the worker's own clock."""
 
     LOG_LIMIT: ClassVar[int] = 64 * 1024
 
     def require_lease(self, what: str) -> None:
-        """Raise before something is done that only the holder of the lease may do."""
+        """Raise LeaseLost if the lease is gone. Call it before what only the holder of the lease may do."""
         if self.lost or not self.holds_lease():
             self.cancelled = self.lost = True
             raise LeaseLost(f"{what} was refused: the lease is no longer held")
 
     def write(self, text: str) -> None:
-        """Keep what the handler printed, up to a bound; the end of a flood is what gets lost."""
+        """Keep what the handler printed, up to a limit; what comes after is dropped."""
         if self.log_size >= self.LOG_LIMIT:
             return
-        # Not text[…]: only text can be kept, whatever a subclass makes of itself.
+        # Not text[…]: a subclass of str may return anything from that.
         kept = str.__getitem__(text, slice(self.LOG_LIMIT - self.log_size))
         self.log_lines.append(kept)
         self.log_size += len(kept)
@@ -149,10 +149,10 @@ class _ContextBase:
 
     @property
     def cancelled(self) -> bool:
-        """True once the job was cancelled, the worker is leaving, or the lease was lost: save and return.
+        """True once the job was cancelled, the worker stops, or the lease was lost: save a checkpoint and return.
 
-        A handler that has seen it be true and returns None has stopped early: its task is given back, no retry is
-        spent, and another worker goes on from the last checkpoint. Whatever else it returns is its result.
+        A handler that has seen True and returns None has stopped early: its task is given back, no retry is spent,
+        and another worker goes on from the last checkpoint. Anything else that it returns is its result.
         """
         if self._attempt.cancelled:
             self._attempt.saw_cancelled = True
@@ -178,7 +178,7 @@ class _ContextBase:
 
     @property
     def workdir(self) -> Path:
-        """An empty directory for this attempt alone; it goes with the attempt."""
+        """An empty directory for this attempt only; it is removed when the attempt ends."""
         place = self._services.workplace.of(self._attempt.lease)
         if not self._attempt.has_workdir:
             self._attempt.has_workdir = True
@@ -186,11 +186,11 @@ class _ContextBase:
         return place
 
     def progress(self, done: float, total: float, text: str = "") -> None:
-        """Show how far the attempt is; sent with the next heartbeat. Of the text, 1,000 characters are kept."""
+        """Show how far the attempt is, with the next heartbeat. The text is cut after 1,000 characters."""
         self._attempt.progress = progress(done, total, text)
 
     def log(self, message: str, **fields: Any) -> None:
-        """A line in the attempt's log."""
+        """Write a line into the attempt's log."""
         suffix = " ".join(f"{key}={value}" for key, value in fields.items())
         self._attempt.write(f"{message} {suffix}".rstrip() + "\n")
 
@@ -213,7 +213,7 @@ class _ContextBase:
         return page
 
     def _read(self, result: ItemResult) -> Any:
-        """One output; a large one is read only now, so that there is one of them at a time."""
+        """One output. A large one is read only now, so that memory holds one of them at a time."""
         if result.output_ref is not None:
             return orjson.loads(self._services.objects.read(self.job_id, result.output_ref))
         return orjson.loads(result.output) if result.output is not None else None
@@ -231,42 +231,42 @@ class _ContextBase:
         try:
             digest, name = str(reference["digest"]), PurePath(str(reference["artifact"])).name
         except (KeyError, TypeError):
-            raise ValueError(f"{reference!r} is not what ctx.publish has returned") from None
+            raise ValueError(f"{reference!r} is not a reference that ctx.publish has returned") from None
         target = self.workdir / (name or digest)
         self._services.objects.read_file(self.job_id, digest, target)
         return target
 
 
 def _range(offset: int, limit: int | None) -> tuple[int, int]:
-    """The items of a slice, as what lies between two others; a node's own task goes as the first."""
+    """The bounds of a slice, both exclusive; a node's own task is item -1 and belongs to a slice from 0."""
     if offset < 0 or (limit is not None and limit < 0):
-        raise ValueError(f"a slice begins at 0 and has at least 0 items; offset={offset}, limit={limit} is none")
+        raise ValueError(f"offset and limit must not be negative, but they are offset={offset}, limit={limit}")
     until = FAR_AWAY if limit is None else min(offset + limit, FAR_AWAY)
     return (offset - 1 if offset else -2), until
 
 
 class Wait(Protocol):
-    """Runs a coroutine from a plain function, and gives back what it returned."""
+    """Runs a coroutine from a plain function and returns its result."""
 
     def __call__(self, work: Coroutine[Any, Any, Answer]) -> Answer: ...
 
 
 class Context(_ContextBase):
-    """For handlers that are plain functions; they run in a thread, or in a process of their own."""
+    """The context of a handler that is a plain function; it runs in a thread, or in a process of its own."""
 
     def __init__(self, attempt: Attempt, services: HandlerServices, wait: Wait) -> None:
         super().__init__(attempt, services)
         self._wait = wait
 
     def checkpoint(self, name: str, data: Any = None) -> None:
-        """Save a point from which the next attempt can go on; returns when it is durable."""
+        """Save a point from which the next attempt can go on. Returns when it is durable."""
         self._wait(self._checkpoint(name, data))
 
     def results(self, node: str, offset: int = 0, limit: int | None = None) -> Iterator[Any]:
         """The outputs of a node's completed items in item order, read page by page.
 
-        A slice takes items `offset` up to, not including, `offset + limit`. Items that failed are left out, so that
-        a slice always has the same items, whatever became of its neighbours.
+        A slice has the items from `offset` up to, not including, `offset + limit`. Items that failed are left out and
+        not replaced by later ones, so a slice never depends on how other items ended.
         """
         after, until = _range(offset, limit)
         while page := self._wait(self._page(node, after, until)):
@@ -275,36 +275,36 @@ class Context(_ContextBase):
             after = page[-1].item
 
     def breaker(self, name: str) -> SyncGuard:
-        """`with ctx.breaker("gateway"):` around a call of that dependency.
+        """Put `with ctx.breaker("gateway"):` around each call of that dependency.
 
-        Raises DependencyDown while its breaker is open; how the calls ended is told to it with the report.
+        Raises DependencyDown while the breaker is open. The report carries how the calls ended to the breaker.
         """
         return SyncGuard(self._attempt, name, lambda: self._wait(self._look(name)))
 
     def publish(self, path: str | PurePath, name: str | None = None) -> dict[str, Any]:
-        """Store a file, by default under its own name; returns a reference to put into the output.
+        """Store a file, by default under its own name. Returns a reference to put into the output.
 
-        It becomes visible together with this attempt's result: if that is not taken, it never does.
+        The file becomes visible together with this attempt's result; if the result is rejected, it never does.
         """
         return self._publish(path, name)
 
     def fetch(self, reference: Mapping[str, Any]) -> Path:
-        """Copy what an earlier task has published into the working directory; what comes is what was published."""
+        """Copy a file that an earlier task published into the working directory. Its digest is verified."""
         return self._fetch(reference)
 
 
 class AsyncContext(_ContextBase):
-    """For handlers that are coroutines; they run on the worker's loop, or on that of their own process."""
+    """The context of a handler that is a coroutine; it runs on the worker's event loop, or in a process of its own."""
 
     async def checkpoint(self, name: str, data: Any = None) -> None:
-        """Save a point from which the next attempt can go on; returns when it is durable."""
+        """Save a point from which the next attempt can go on. Returns when it is durable."""
         await self._checkpoint(name, data)
 
     async def results(self, node: str, offset: int = 0, limit: int | None = None) -> AsyncIterator[Any]:
         """The outputs of a node's completed items in item order, read page by page: `async for`.
 
-        A slice takes items `offset` up to, not including, `offset + limit`. Items that failed are left out, so that
-        a slice always has the same items, whatever became of its neighbours.
+        A slice has the items from `offset` up to, not including, `offset + limit`. Items that failed are left out and
+        not replaced by later ones, so a slice never depends on how other items ended.
         """
         after, until = _range(offset, limit)
         while page := await self._page(node, after, until):
@@ -314,19 +314,19 @@ class AsyncContext(_ContextBase):
             after = page[-1].item
 
     def breaker(self, name: str) -> AsyncGuard:
-        """`async with ctx.breaker("gateway"):` around a call of that dependency.
+        """Put `async with ctx.breaker("gateway"):` around each call of that dependency.
 
-        Raises DependencyDown while its breaker is open; how the calls ended is told to it with the report.
+        Raises DependencyDown while the breaker is open. The report carries how the calls ended to the breaker.
         """
         return AsyncGuard(self._attempt, name, lambda: self._look(name))
 
     async def publish(self, path: str | PurePath, name: str | None = None) -> dict[str, Any]:
-        """Store a file, by default under its own name; returns a reference to put into the output.
+        """Store a file, by default under its own name. Returns a reference to put into the output.
 
-        It becomes visible together with this attempt's result: if that is not taken, it never does.
+        The file becomes visible together with this attempt's result; if the result is rejected, it never does.
         """
         return await asyncio.to_thread(self._publish, path, name)
 
     async def fetch(self, reference: Mapping[str, Any]) -> Path:
-        """Copy what an earlier task has published into the working directory; what comes is what was published."""
+        """Copy a file that an earlier task published into the working directory. Its digest is verified."""
         return await asyncio.to_thread(self._fetch, reference)

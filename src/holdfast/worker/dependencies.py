@@ -1,4 +1,4 @@
-"""What handlers and workers do about dependencies that may be down: `ctx.breaker`, and probes of open breakers."""
+"""Dependencies that may be down: `ctx.breaker` for handlers, and the probe of an open breaker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CALLS_LIMIT = 1000
 
 
 class SeenBreaker(NamedTuple):
-    """A breaker as a handler meets it."""
+    """A breaker as a handler sees it."""
 
     rules: BreakerRules
     is_open: bool
@@ -38,25 +38,25 @@ class SeenBreaker(NamedTuple):
 
 
 class Guard:
-    """Around one call of a dependency: refuses to begin while its breaker is open, and notes how the call ended."""
+    """Guards one call of a dependency: refuses it while the breaker is open, and records how it ended."""
 
     def __init__(self, attempt: Attempt, name: str) -> None:
         self._attempt = attempt
         self._name = name
         self._rules: BreakerRules | None = None
 
-    def enter(self, found: SeenBreaker | None) -> None:
-        if found is None:
+    def enter(self, breaker: SeenBreaker | None) -> None:
+        if breaker is None:
             message = f"there is no breaker '{self._name}'; declare it under 'breakers' in the workflow"
             raise Permanent(message, Code.CONTRACT_VIOLATION)
-        if found.is_open:
+        if breaker.is_open:
             raise DependencyDown(self._name, f"the breaker '{self._name}' is open")
-        self._rules = found.rules
+        self._rules = breaker.rules
 
     def leave(self, error: BaseException | None) -> None:
         assert self._rules is not None
         if error is not None and (not isinstance(error, Exception) or type(error).__name__ == "LeaseLost"):
-            # Interrupted: it says nothing about the dependency.
+            # The call was interrupted: that says nothing about the dependency.
             return
         calls = self._attempt.calls.setdefault(self._name, [])
         if len(calls) < CALLS_LIMIT:
@@ -99,7 +99,7 @@ class AsyncGuard(Guard):
 
 
 async def probe(rules: BreakerRules, registry: Registry) -> str | None:
-    """Ask the dependency how it is; None: well, else what is wrong."""
+    """Probe the dependency; returns what is wrong with it, or None."""
     try:
         async with asyncio.timeout(PROBE_SECONDS):
             if rules.probe_url is not None:
@@ -112,7 +112,7 @@ async def probe(rules: BreakerRules, registry: Registry) -> str | None:
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise
-        # Whatever a handler raises, `sys.exit` too: the worker that asks goes on.
+        # The probe may raise anything, even by `sys.exit`: the worker goes on.
         return f"{type(error).__name__}: {error}"
     return None
 

@@ -1,6 +1,6 @@
-"""What of the worker's environment a handler's process sees: names that are known to be harmless, and those declared.
+"""Which environment variables a handler's process sees: those known to be harmless, and those that it declares.
 
-Whatever else is set may be a secret: ours, a cloud's, or anybody's.
+Every other variable may hold a secret.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ HARMLESS = frozenset({
 
 
 def declared(handler: Handler) -> tuple[str, ...] | None:
-    """The names that the handler declares; None: it runs in threads, and a process of it sees all that they do."""
+    """The names that the handler declares; None: it normally runs in threads, so its process sees all variables too."""
     return tuple(sorted(handler.environment)) if handler.isolation == PROCESS else None
 
 
 def visible(names: tuple[str, ...] | None) -> dict[str, str]:
-    """The variables that a process sees for which these names are declared."""
+    """The variables of a process for which these names are declared."""
     if names is None:
         return everything()
     return {

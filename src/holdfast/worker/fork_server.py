@@ -1,8 +1,8 @@
-"""The process that starts the processes of handlers: one thread, handler modules loaded, no connection to anything.
+"""The fork server: a process with one thread and the handler modules loaded, which forks the processes of handlers.
 
-It forks for every attempt, which takes milliseconds. It ends when its worker does, in whatever way, and takes all
-children and their children with it, on Linux also those that have left their group: their parent dead, they are ours.
-It must not run handlers itself, nor anything else that could keep it busy.
+A fork takes milliseconds. The fork server ends when its worker does, in whatever way, and kills all its descendants. On
+Linux that includes those that have left their process group, because it adopts orphans. It runs no handler itself, nor
+anything else that could keep it busy.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from holdfast.worker.hiding import hide
 
 
 def main(control: int) -> None:
-    """Load what the worker names, then start and end children as it asks."""
-    # What ends a service is often sent to all of its processes at once: who ends when is for the worker to say.
+    """Load the modules that the worker names, then fork and kill children at its request."""
+    # A service manager may signal all processes of a service at once. The worker decides when its children end.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     hide()
     channel = socket.socket(fileno=control)
-    wanted = receive(channel)
-    if wanted is not None:
-        _load(wanted["modules"])
+    request = receive(channel)
+    if request is not None:
+        _load(request["modules"])
         _ForkServer(channel).run()
 
 
 def _load(modules: Sequence[str]) -> None:
-    """A module that cannot be imported is left to the child that needs it, which can tell why."""
+    """Import the modules. The child that needs one which cannot be imported reports why."""
     for name in modules:
         with contextlib.suppress(Exception, SystemExit):
             importlib.import_module(name)
-    # Children share these pages for as long as nobody writes into them, not even the garbage collector.
+    # Children share these pages as long as no process writes to them; the garbage collector would.
     gc.collect()
     gc.freeze()
 
@@ -52,7 +52,7 @@ class _ForkServer:
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self._numbers: dict[int, int] = {}
-        # What a module has started while it was loaded is no stray.
+        # Processes that a module started while it was loaded are no strays.
         self._older = _own_children()
         adopt_orphans()
         self._wake, self._woken = os.pipe()
@@ -76,7 +76,7 @@ class _ForkServer:
         self._end_all()
 
     def _obey(self) -> None:
-        """One request of the worker; ConnectionError if there is no worker any more."""
+        """Carry out one request of the worker; ConnectionError if the worker has ended."""
         request, descriptors, _, _ = socket.recv_fds(self._channel, REQUEST.size, 2, socket.MSG_WAITALL)
         if len(request) < REQUEST.size:
             raise ConnectionError
@@ -92,15 +92,15 @@ class _ForkServer:
         try:
             pid = os.fork()
         except OSError as problem:
-            self._tell(NOT_STARTED, number, problem.errno or 0)
+            self._send(NOT_STARTED, number, problem.errno or 0)
         else:
             if pid == 0:
                 self._become_child(me, *descriptors)
-            # Both sides do it: whoever comes first, from now on the group can be killed.
+            # The child does the same: whichever is first, the group can be killed from now on.
             with contextlib.suppress(OSError):
                 os.setpgid(pid, pid)
             self._numbers[pid] = number
-            self._tell(STARTED, number, pid)
+            self._send(STARTED, number, pid)
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -126,24 +126,24 @@ class _ForkServer:
             os._exit(status & 0xFF)
 
     def _reap(self) -> None:
-        """Tell how children ended; what they leave behind ends with them."""
+        """Report how children ended, and kill what they left behind."""
         ended: list[tuple[int, int]] = []
         for pid in list(self._numbers):
             gone, status = os.waitpid(pid, os.WNOHANG)
             if gone:
-                # While members are left, their group's number is given to nobody else.
+                # While the group has members, the kernel does not reuse its number.
                 _end_group(pid)
                 ended.append((self._numbers.pop(pid), os.waitstatus_to_exitcode(status)))
         for pid in self._kill_strays():
             os.waitpid(pid, os.WNOHANG)
         for number, code in ended:
-            self._tell(ENDED, number, code)
+            self._send(ENDED, number, code)
 
     def _kill_strays(self) -> list[int]:
-        """What a dead child has left outside its group. Each that dies wakes us, and leaves its own children to us."""
+        """Kill what dead children have left outside their group. Each that dies leaves its own children to us."""
         killed = []
         for pid in _own_children() - self._older - self._numbers.keys():
-            # A program that runs under another user's name is beyond our power.
+            # We may not kill a program that runs as another user.
             with contextlib.suppress(PermissionError):
                 os.kill(pid, signal.SIGKILL)
                 killed.append(pid)
@@ -159,12 +159,12 @@ class _ForkServer:
             for pid in killed:
                 os.waitpid(pid, 0)
 
-    def _tell(self, what: bytes, number: int, value: int) -> None:
+    def _send(self, what: bytes, number: int, value: int) -> None:
         self._channel.sendall(NEWS.pack(what, number, value))
 
 
 def _own_children() -> set[int]:
-    """The processes whose parent we are; none where the kernel does not tell."""
+    """The processes whose parent we are; empty if the kernel does not list them."""
     try:
         return {int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split()}
     except OSError:

@@ -1,4 +1,4 @@
-"""Messages between a worker and the processes of its handlers: JSON, with its length in front."""
+"""The wire format between a worker, its fork server and the processes of handlers: JSON behind its length."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ LENGTH = struct.Struct("!I")
 
 FORK, KILL = b"f", b"k"
 REQUEST = struct.Struct("!cQ")
-"""To the fork server: what to do, and the number of the child that it is about."""
+"""To the fork server: what to do with which child, by its number."""
 
 STARTED, NOT_STARTED, ENDED = b"s", b"n", b"e"
 NEWS = struct.Struct("!cQi")
-"""From the fork server: what happened to which child, and its process id, the reason, or its exit code."""
+"""From the fork server: what happened to which child, with its process id, its error number or its exit code."""
 
 
 def frame(message: dict[str, Any]) -> bytes:
@@ -25,7 +25,7 @@ def frame(message: dict[str, Any]) -> bytes:
 
 
 def receive(channel: socket.socket) -> dict[str, Any] | None:
-    """The next message; None if the other end is gone."""
+    """The next message; None if the other end has closed."""
     header = _exactly(channel, LENGTH.size)
     body = _exactly(channel, LENGTH.unpack(header)[0]) if header else None
     return orjson.loads(body) if body else None

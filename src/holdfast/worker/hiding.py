@@ -1,6 +1,6 @@
-"""Keeps other programs of the same user out of this process: out of its memory, its variables and what it has open.
+"""Hides the memory, the variables and the open files of this process from other programs of the same user.
 
-It holds on Linux, not against root, and leaves no core dump. What is started from here is seen again.
+Works on Linux, not against root, and prevents core dumps. Programs that this process starts are not hidden.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def hide() -> None:
 
 
 def show() -> None:
-    """For a process that was forked from a hidden one and has nothing to hide."""
+    """Undo `hide`, in a process that was forked from a hidden one and has no secrets."""
     _be_dumpable(1)
 
 

@@ -1,6 +1,4 @@
-"""Attempts in processes of their own, seen from the worker: their task is sent, what they ask for is done, and their
-report is taken; or it is said why there is none.
-"""
+"""Attempts in processes, seen from the worker: it sends the task, answers questions, and receives the report."""
 
 from __future__ import annotations
 
@@ -36,11 +34,11 @@ LOOK_SECONDS = 0.1
 
 
 class CannotBeIsolated(Exception):
-    """Another process would not find the handler."""
+    """Another process could not import the handler."""
 
 
 class ProcessDied(Exception):
-    """A handler's process ended without a report. `died_in_own_process`: nothing but the handler can be the reason."""
+    """A handler's process ended without a report. `died_in_own_process`: only the handler can be the reason."""
 
     def __init__(self, message: str, *, died_in_own_process: bool) -> None:
         super().__init__(message)
@@ -57,11 +55,11 @@ class Isolation:
         self._processes = Processes(registry)
 
     async def run(self, handler: Handler, attempt: Attempt) -> Received:
-        """What the attempt's process reports. However this ends, it no longer runs."""
+        """The report of the attempt's process. When this returns or raises, the attempt no longer runs."""
         place = self._registry.place(handler)
         if place is None:
             raise CannotBeIsolated(_not_importable(handler))
-        # Whether the process makes itself a directory is for it to know; who looks after it must look.
+        # The process may make its working directory without our knowledge, so we always remove it.
         attempt.has_workdir = True
         while True:
             async with self._processes.lent(handler, attempt) as process:
@@ -71,7 +69,7 @@ class Isolation:
                 process.is_fit = answer is not None and answer.message.is_fit
             if answer is not None:
                 return answer
-            # One that died while it waited for this attempt tells nothing about it: another one is taken.
+            # A process that died while it waited says nothing about this attempt: take another one.
             if process.has_begun or process.attempts == 1:
                 raise _death(process)
 
@@ -83,24 +81,24 @@ class Isolation:
         self._processes.close()
 
     async def _attend(self, process: Process, attempt: Attempt) -> Received | None:
-        """Serve the attempt until it reports or dies; None if it died."""
-        hearing = asyncio.create_task(self._hear(process, attempt))
-        either: set[asyncio.Future[Any]] = {hearing, process.ended}
-        knows_of_cancel = False
+        """Serve the process until it reports or dies; None if it died."""
+        serving = asyncio.create_task(self._serve(process, attempt))
+        either: set[asyncio.Future[Any]] = {serving, process.ended}
+        cancel_sent = False
         try:
-            while not hearing.done() and not process.ended.done():
+            while not serving.done() and not process.ended.done():
                 await asyncio.wait(either, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-                if attempt.cancelled and not knows_of_cancel:
+                if attempt.cancelled and not cancel_sent:
                     process.writer.write(frame({"cancelled": True}))
-                    knows_of_cancel = True
-            # What it said just before its end is still on its way through the channel.
-            await asyncio.wait({hearing}, timeout=KILL_PATIENCE_SECONDS)
-            return hearing.result() if hearing.done() else None
+                    cancel_sent = True
+            # Messages that it sent just before its end may still be in the channel.
+            await asyncio.wait({serving}, timeout=KILL_PATIENCE_SECONDS)
+            return serving.result() if serving.done() else None
         finally:
-            hearing.cancel()
+            serving.cancel()
 
-    async def _hear(self, process: Process, attempt: Attempt) -> Received | None:
-        """Do what the process asks for, up to its report; None if it ends without."""
+    async def _serve(self, process: Process, attempt: Attempt) -> Received | None:
+        """Answer what the process asks, up to its report; None if it ends without one."""
         while (
             received := await next_message(process.reader, self._payloads.limit_bytes)
         ) is not None and not received.is_report:
@@ -114,37 +112,37 @@ class Isolation:
             else:
                 process.writer.write(frame(await self._answer(attempt, message)))
                 try:
-                    # One that asks and asks and never listens must not fill our memory with answers.
+                    # A process that asks and never reads must not fill our memory with answers.
                     await process.writer.drain()
                 except ConnectionError:
                     return None
         return received
 
-    async def _answer(self, attempt: Attempt, asked: Message) -> dict[str, Any]:
-        """As in a thread: what goes wrong is the handler's to hear, whatever it is."""
+    async def _answer(self, attempt: Attempt, question: Message) -> dict[str, Any]:
+        """The answer, or the problem, which is raised in the handler as it would be in a thread."""
         try:
-            return {"answer": await self._asked(attempt, asked), "problem": None}
+            return {"answer": await self._result_of(attempt, question), "problem": None}
         except Malformed:
             raise
         except Exception as problem:
             return {"answer": None, "problem": storable(f"{type(problem).__name__}: {problem}")}
 
-    async def _asked(self, attempt: Attempt, asked: Message) -> Any:
+    async def _result_of(self, attempt: Attempt, question: Message) -> Any:
         job_id, objects = attempt.lease.job_id, self._services.objects
-        if asked.checkpoint is not None:
-            return await self._checkpoint(attempt, asked.seq, asked.checkpoint, asked.data.encode())
-        if asked.results is not None:
-            return await self._results(job_id, asked.results, asked.range)
-        if asked.breaker is not None:
-            found = await self._services.breaker(asked.breaker)
-            return found.to_json() if found is not None else None
+        if question.checkpoint is not None:
+            return await self._checkpoint(attempt, question.seq, question.checkpoint, question.data.encode())
+        if question.results is not None:
+            return await self._results(job_id, question.results, question.range)
+        if question.breaker is not None:
+            breaker = await self._services.breaker(question.breaker)
+            return breaker.to_json() if breaker is not None else None
         folder = self._services.workplace.of(attempt.lease)
-        if asked.store is not None:
+        if question.store is not None:
             attempt.require_lease("an artifact")
-            return await asyncio.to_thread(_store, objects, job_id, folder, asked.store)
-        if asked.fetch is not None:
-            return await asyncio.to_thread(_fetch, objects, job_id, asked.fetch, folder, asked.into)
-        raise Malformed("sent what is neither a question nor a report")
+            return await asyncio.to_thread(_store, objects, job_id, folder, question.store)
+        if question.fetch is not None:
+            return await asyncio.to_thread(_fetch, objects, job_id, question.fetch, folder, question.into)
+        raise Malformed("sent neither a question nor a report")
 
     async def _checkpoint(self, attempt: Attempt, seq: int, name: str, data: bytes) -> bool:
         check_name("a checkpoint", name, CHECKPOINT_NAME_BYTES)
@@ -156,7 +154,7 @@ class Isolation:
     async def _results(
         self, job_id: str, node: str, pages: tuple[int, int, int]
     ) -> list[tuple[int, str | None, str | None]] | None:
-        """A page goes through the channel as it is; large outputs the process reads itself."""
+        """A page as it goes through the channel; the process reads large outputs itself."""
         page = await self._services.pages(job_id, node, *pages)
         if page is None:
             return None
@@ -182,15 +180,15 @@ class Isolation:
 
 
 def _store(objects: AttemptObjects, job_id: str, folder: Path, name: str) -> tuple[str, int]:
-    """Store a file of the attempt's working directory, and no other: the worker may read more than the process may."""
+    """Store a file of the attempt's working directory and no other: the worker may read more than the process."""
     with _entered(folder, name) as entered, _opened(entered, name, os.O_RDONLY | os.O_NONBLOCK) as file:
         return objects.write_file(job_id, file)
 
 
 def _fetch(objects: AttemptObjects, job_id: str, digest: str, folder: Path, name: str) -> None:
-    """Write an object of the job into a new file of the attempt's working directory, and nowhere else."""
+    """Write an object of the job into a new file of the attempt's working directory and nowhere else."""
     if re.fullmatch("[0-9a-f]{64}", digest) is None:
-        raise ValueError(f"{digest[:100]!r} is no digest")
+        raise ValueError(f"{digest[:100]!r} is not a digest")
     with _entered(folder, name) as entered, _opened(entered, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as file:
         try:
             objects.read_file(job_id, digest, file)
@@ -202,7 +200,7 @@ def _fetch(objects: AttemptObjects, job_id: str, digest: str, folder: Path, name
 @contextmanager
 def _entered(folder: Path, name: str) -> Iterator[int]:
     if name != PurePath(name).name or name == "..":
-        raise ValueError(f"{name[:100]!r} is no file of the working directory")
+        raise ValueError(f"{name[:100]!r} is not a file of the working directory")
     entered = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         yield entered
@@ -212,11 +210,11 @@ def _entered(folder: Path, name: str) -> Iterator[int]:
 
 @contextmanager
 def _opened(folder: int, name: str, flags: int) -> Iterator[Path]:
-    """A path that leads to this very file, also when somebody puts another one, or a link, in its place."""
+    """A path that leads to this very file, even if another file or a link replaces it meanwhile."""
     file = os.open(name, flags | os.O_NOFOLLOW, 0o600, dir_fd=folder)
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise ValueError(f"{name[:100]!r} is no file")
+            raise ValueError(f"{name[:100]!r} is not a file")
         yield Path(f"/dev/fd/{file}")
     finally:
         os.close(file)
@@ -226,18 +224,18 @@ def _progress(sent: SentProgress) -> dict[str, Any]:
     try:
         return progress(sent.done, sent.total, sent.text)
     except Permanent as problem:
-        raise Malformed(f"sent a progress that cannot be shown: {problem}") from None
+        raise Malformed(f"sent progress that cannot be shown: {problem}") from None
 
 
 def _log(attempt: Attempt, sent: SentRecord) -> None:
-    """As if it came from a logger of that name. There need not be one here: loggers stay for ever."""
+    """Log a record as a logger of that name would. None is made, because loggers are never removed."""
     logger = logging.getLogger(f"holdfast.handler.{attempt.lease.handler}")
     if logger.isEnabledFor(sent.level):
         logger.handle(logger.makeRecord(sent.name, sent.level, "", 0, "%s", (sent.text,), None))
 
 
 def _death(process: Process) -> Exception:
-    """Why there is no report, for people."""
+    """Why the process ended without a report."""
     status = process.ended.result() if process.ended.done() else None
     if process.start_problem is not None:
         return NotStarted(f"no process could be started for it: {os.strerror(process.start_problem)}")
@@ -246,7 +244,7 @@ def _death(process: Process) -> Exception:
         return ProcessDied(message, died_in_own_process=True)
     if status is None:
         return ProcessDied(
-            "the process that starts handlers was killed, and the handler's with it", died_in_own_process=False
+            "the process that starts handlers was killed, and the handler's process with it", died_in_own_process=False
         )
     if status >= 0:
         return ProcessDied(
@@ -254,7 +252,7 @@ def _death(process: Process) -> Exception:
         )
     message = f"the handler's process was killed by signal {-status} ({_signal_name(-status)})"
     if -status == signal.SIGKILL:
-        message += "; perhaps the machine had no memory left"
+        message += "; the machine may have run out of memory"
     return ProcessDied(message, died_in_own_process=True)
 
 

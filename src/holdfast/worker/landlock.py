@@ -1,8 +1,8 @@
-"""Closes folders to this process, for good, and other processes with them: Linux has Landlock for it since 5.19.
+"""Closes folders to this process for good, with Landlock, which Linux has since 5.19. It needs no privilege.
 
-A process that has done so can neither read nor change what lies in these folders. It cannot look into processes that
-have not, those of its own user included, and from Linux 6.12 on cannot signal them. It needs no privilege. Threads that
-already run stay as they are: close before any is started.
+The process can then neither read nor change what is in these folders. It also cannot look into processes that have not
+closed the same, even of its own user, and from Linux 6.12 on cannot signal them. Threads that already run are not
+affected: close before the first one starts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 OLDEST = 2
-"""Before that version of Landlock no file could be moved from one folder to another."""
+"""With an older version of Landlock no file can be moved from one folder to another."""
 
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _ASK_VERSION = 1
@@ -29,18 +29,18 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def version() -> int:
-    """What this kernel has of Landlock; 0 where that is nothing, or too little."""
+    """The version of Landlock in this kernel; 0 if it has none, or one that is too old."""
     if sys.platform != "linux":
         return 0
-    found: int = _libc.syscall(_CREATE, None, 0, _ASK_VERSION)
-    return found if found >= OLDEST else 0
+    number: int = _libc.syscall(_CREATE, None, 0, _ASK_VERSION)
+    return number if number >= OLDEST else 0
 
 
 def close(closed: Collection[Path], left_open: Collection[Path] = ()) -> None:
-    """From here on nothing in the closed folders is in reach, but for those below them that are left open.
+    """Close folders, except those below them that are left open.
 
-    In the folders above a closed one nothing new can be made: Landlock allows whole folders and takes nothing back, so
-    each entry beside a closed one is allowed by itself.
+    Nothing new can be made in the folders above a closed one: Landlock allows whole folders and cannot except a part of
+    one, so each entry beside a closed folder is allowed by itself.
     """
     known = version()
     if not known:
@@ -60,7 +60,7 @@ def close(closed: Collection[Path], left_open: Collection[Path] = ()) -> None:
 
 
 def _beside(closed: set[Path], folder: Path) -> Iterator[str]:
-    """What is in the folder, without what is closed; a link allows nothing, what it leads to is looked at by itself."""
+    """The entries of the folder that are not closed. Links are left out: their target is an entry elsewhere."""
     refused = {str(one) for one in closed}
     above = {str(parent) for one in closed for parent in one.parents} - refused
     waiting = [str(folder)]
@@ -78,25 +78,25 @@ def _beside(closed: set[Path], folder: Path) -> Iterator[str]:
 
 def _allow(rules: int, path: str, files: int, everything: int) -> None:
     try:
-        found = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
-        return  # gone by now, or not ours to enter
+        return  # It has gone, or we may not enter it.
     try:
         for access in (everything, files):
             try:
-                _call(_ADD, rules, _BENEATH, struct.pack("=Qi", access, found), 0)
+                _call(_ADD, rules, _BENEATH, struct.pack("=Qi", access, descriptor), 0)
                 return
             except OSError as problem:
-                # What is no folder has only the rights of files. What is neither, a socket for instance, needs none.
+                # A file takes only the rights of files. What is neither folder nor file, such as a socket, needs none.
                 if problem.errno not in (errno.EINVAL, errno.EBADFD):
                     raise
     finally:
-        os.close(found)
+        os.close(descriptor)
 
 
 def _call(number: int, *arguments: object) -> int:
     done: int = _libc.syscall(number, *arguments)
     if done < 0:
         code = ctypes.get_errno()
-        raise OSError(code, f"folders cannot be closed to it: {os.strerror(code)}")
+        raise OSError(code, f"its folders cannot be closed: {os.strerror(code)}")
     return done

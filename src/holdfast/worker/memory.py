@@ -1,4 +1,4 @@
-"""How much memory processes hold, with all that they have started. Pages that several of them share count for each."""
+"""How much memory processes hold, with their descendants. A page that several of them share counts for each."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pathlib import Path
 
 _PROC = Path("/proc")
 _PAGES = 1
-"""Where resident pages stand in /proc/PID/statm."""
+"""The position of the resident pages in /proc/PID/statm."""
 
 
 def resident_mb(leaders: Collection[int]) -> dict[int, int]:
-    """Resident memory in MB, by the process that leads a group; where the kernel tells, also of who has left it."""
+    """Resident memory in MB by the process that leads a group. Where the kernel lists children, descendants that have
+    left the group count too."""
     held = _by_family(leaders) if _knows_families() else _by_group(leaders)
     return {leader: size // (1024 * 1024) for leader, size in held.items()}
 
@@ -28,14 +29,14 @@ def _by_family(leaders: Collection[int]) -> dict[int, int]:
 
 
 def _family(leader: int) -> Iterator[int]:
-    """A process and what lives below it; some of them end while we look."""
-    found = [leader]
-    while found:
-        pid = found.pop()
+    """A process and its descendants; some may end meanwhile."""
+    pids = [leader]
+    while pids:
+        pid = pids.pop()
         yield pid
         try:
             for thread in (_PROC / str(pid) / "task").iterdir():
-                found += [int(child) for child in (thread / "children").read_text(encoding="ascii").split()]
+                pids += [int(child) for child in (thread / "children").read_text(encoding="ascii").split()]
         except OSError:
             continue
 

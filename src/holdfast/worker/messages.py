@@ -1,6 +1,6 @@
-"""What a handler's process may say to its worker. All of it is checked here: the process runs code that we do not know.
+"""The messages that a handler's process may send to its worker. All are checked here: the process runs unknown code.
 
-The worker answers questions and takes reports; whatever is no message in this sense fails the attempt and nothing else.
+Anything that is not a valid message fails the attempt and affects nothing else.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from holdfast.worker.frames import LENGTH
 from holdfast.worker.values import CHECKPOINT_BYTES
 
 FRAME_SLACK_BYTES = 2 * CHECKPOINT_BYTES + (1 << 20)
-"""What a message may have beyond the largest payload: a checkpoint with its quotes escaped, a log record, a failure."""
+"""How much larger than the largest payload a message may be: for a checkpoint with escaped quotes, or a log record."""
 
 Name = Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[^\x00]*\z")]
 Calls = Annotated[list[bool], Field(max_length=CALLS_LIMIT)]
 
 
 class Malformed(Exception):
-    """What came through the channel is no message: the rest of a sentence that begins with the process."""
+    """The process sent an invalid message. The text continues a sentence whose subject is the process."""
 
 
 class _Strict(BaseModel):
@@ -58,7 +58,7 @@ class ReportData(_Strict):
 
 
 class SentReport(_Strict):
-    """How an attempt ended, as its process says; that it died is for others to say."""
+    """How an attempt ended, as its process says."""
 
     outcome: Outcome
     data: ReportData
@@ -78,7 +78,7 @@ class SentRecord(_Strict):
 
 
 class Message(_Strict):
-    """One of these; a question is answered in its turn."""
+    """One of the fields says which message it is. The worker answers questions in their order."""
 
     begun: bool | None = None
     progress: SentProgress | None = None
@@ -108,7 +108,7 @@ class Received(NamedTuple):
 
 
 async def next_message(reader: asyncio.StreamReader, limit_bytes: int) -> Received | None:
-    """The next message; None if the other end is gone. What is announced beyond the limit is not even read."""
+    """The next message; None if the process has closed its end. A message above the limit is not read."""
     try:
         size = LENGTH.unpack(await reader.readexactly(LENGTH.size))[0]
         if size > limit_bytes + FRAME_SLACK_BYTES:
@@ -132,7 +132,7 @@ def _parsed(body: bytes) -> Message:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         place = ".".join(map(str, first["loc"]))
-        raise Malformed(f"sent what is no message{f', at {place}' if place else ''}: {first['msg']}") from None
+        raise Malformed(f"sent an invalid message{f', at {place}' if place else ''}: {first['msg']}") from None
     if not message.model_fields_set:
         raise Malformed("sent an empty message")
     return message

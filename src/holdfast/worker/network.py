@@ -1,8 +1,8 @@
-"""Takes the network away from this process, for good, and the calls that reach into other processes: on Linux.
+"""Gives up the network for good, and the system calls that reach into other processes. On Linux, with seccomp.
 
-No socket can be made any more, to another machine or to a program on this one; pairs of sockets within the process can.
-What is open stays open, so that the channel to the worker does. It needs no privilege, and programs that are started
-from here have none either.
+The process can make no socket any more, to another machine or to a program on this one, except pairs within itself.
+Open sockets stay open: the channel to the worker is one. It needs no privilege. Programs that the process starts are
+bound too.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _LOAD, _EQUALS, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _NUMBER, _ARCHITECTURE = 0, 4
 _FOREIGN_CALLS = 0x40000000
 _IO_URING_SETUP, _PIDFD_GETFD = 425, 438
-"""These have one number on every machine."""
-# By machine: how the kernel calls it, the number of its call `seccomp`, and those of the calls that are refused:
+"""These calls have the same number on every machine."""
+# By machine: its id in the kernel, the number of the call `seccomp`, and the numbers of the calls that are refused:
 # socket, ptrace, process_vm_readv, process_vm_writev, kcmp, open_by_handle_at.
 _MACHINES = {
     "x86_64": (0xC000003E, 317, (41, 101, 310, 311, 312, 304)),
@@ -31,12 +31,12 @@ _MACHINES = {
 
 
 def is_enforced() -> bool:
-    """Elsewhere nothing takes the network away, and a handler must not rely on it."""
+    """Whether `give_up` has an effect on this machine."""
     return sys.platform == "linux" and platform.machine() in _MACHINES
 
 
 def give_up() -> None:
-    """From here on, in all threads, no socket and no part of another process can be had."""
+    """Refuse the calls in all threads from now on. Raises OSError if the kernel does not allow that."""
     if not is_enforced():
         return
     architecture, seccomp_call, calls = _MACHINES[platform.machine()]

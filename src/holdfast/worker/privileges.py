@@ -1,6 +1,6 @@
-"""Gives up, for good, what lets root look into other processes and around the rules of files. On Linux.
+"""Gives up for good the capabilities by which root looks into other processes and ignores the rights of files.
 
-Others have nothing of it to give up. It counts for the calling thread and all that it starts.
+On Linux; users other than root have none of them. It holds for the calling thread and everything that it starts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def give_up() -> None:
         return
     libc = ctypes.CDLL(None, use_errno=True)
     for number in _GIVEN_UP:
-        # Refused to who has no privileges: then there is none to come back either.
+        # The kernel refuses this to a process without privileges, which can gain none either.
         libc.prctl(_DROP_FROM_BOUNDS, number, 0, 0, 0)
     header = struct.pack("=Ii", _VERSION, 0)
     held = ctypes.create_string_buffer(24)

@@ -1,7 +1,7 @@
-"""The processes of a worker's handlers: started, lent to one attempt or to several in turn, and ended for certain.
+"""The processes of a worker's handlers: started, lent to one attempt or to several in turn, and reliably ended.
 
-A small single-threaded process with the handlers loaded forks them (`fork_server.py`). The worker itself must not fork:
-its threads' locks and its database connections would come along. A new interpreter each time would take a second.
+The fork server, a small process with the handlers loaded, forks them (`fork_server.py`). The worker itself must not
+fork: the locks of its threads and its database connections would be copied. A new interpreter would take a second.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from holdfast.worker.hiding import hide
 from holdfast.worker.memory import resident_mb
 
 IDLE_SECONDS = 60.0
-"""A process that nobody needs for so long is ended."""
+"""A process that no attempt has used for this long is ended."""
 MEMORY_LOOK_SECONDS = 0.2
 KILL_PATIENCE_SECONDS = 1.0
-"""A killed process is gone at once, unless the kernel holds it; then nobody can do more."""
+"""A killed process ends at once, unless the kernel holds it; then waiting longer does not help."""
 SEND_AGAIN_SECONDS = 0.01
 READ_BYTES = 1 << 20
 _BOOT = (
@@ -41,12 +41,12 @@ _BOOT = (
 
 
 class NotStarted(Exception):
-    """The machine has no room for another process."""
+    """The system refused to start another process."""
 
 
 @dataclass(eq=False)
 class Process:
-    """A process for attempts of one handler. `ended` gets its exit code, or None if nobody can know it."""
+    """A process for attempts of one handler. `ended` gets its exit code, or None if that is unknown."""
 
     number: int
     handler: Handler
@@ -58,11 +58,11 @@ class Process:
     reader: asyncio.StreamReader = field(init=False)
     writer: asyncio.StreamWriter = field(init=False)
     attempts: int = 0
-    """How many it was lent to, with the one that has it now."""
+    """How many attempts have used it, the current one included."""
     has_begun: bool = False
-    """Whether it says that it has the attempt: if it dies before, the handler has seen nothing of it."""
+    """Whether it has confirmed the attempt: if it dies before, the handler has not begun."""
     is_fit: bool = False
-    """Whether it says that its last attempt has left nothing behind."""
+    """Whether it has confirmed that its last attempt has left nothing behind."""
     is_back: asyncio.Event = field(default_factory=asyncio.Event)
     dismissal: asyncio.TimerHandle | None = None
     pid: int | None = None
@@ -75,7 +75,7 @@ class Process:
         self.reader, self.writer = await asyncio.open_unix_connection(sock=self.channel, limit=READ_BYTES)
 
     def read_output(self) -> None:
-        """Keep what was printed so far; a process that got away may hold the pipe open, so nothing is waited for."""
+        """Keep what was printed so far, without waiting: a process that escaped may hold the pipe open."""
         with contextlib.suppress(BlockingIOError):
             while printed := os.read(self.output, 65_536):
                 if self.attempt is not None:
@@ -87,7 +87,7 @@ class Process:
             self.ended.set_result(status)
 
     def close(self) -> None:
-        """Our ends of its pipe and its channel. Without the channel it ends itself, with all that it has started."""
+        """Close our ends of its pipe and its channel. Without the channel it ends itself and all that it started."""
         if hasattr(self, "writer"):
             self.writer.close()
         self.channel.close()
@@ -97,7 +97,7 @@ class Process:
 
 
 class Processes:
-    """Those of one worker: lent, and waiting to be lent again."""
+    """The processes of one worker: those that run an attempt, and those that wait for the next."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -109,9 +109,9 @@ class Processes:
 
     @asynccontextmanager
     async def lent(self, handler: Handler, attempt: Attempt) -> AsyncIterator[Process]:
-        """A process for one attempt; when this ends, it is gone, or waits for another attempt of the handler.
+        """A process for one attempt; afterwards it is ended, or waits for another attempt of the same handler.
 
-        A task that may have killed a process before gets one that nobody else had: if it dies again, that was why.
+        A suspect gets a new process: if that dies too, no earlier attempt can be the reason.
         """
         is_shared = handler.attempts_per_process > 1 and not attempt.lease.suspect
         process = self._waiting(handler) if is_shared else None
@@ -150,7 +150,8 @@ class Processes:
             fork_server.close()
 
     async def _started(self, handler: Handler, attempt: Attempt) -> Process:
-        """A new process with a channel to it and a pipe for what it prints; whoever ends all of them finds it here."""
+        """A new process with a channel and a pipe for what it prints. It is registered before it starts, so that `end`
+        finds it."""
         fork_server, loop = self._living_fork_server(handler), asyncio.get_running_loop()
         mine, theirs = socket.socketpair()
         output, printing = os.pipe()
@@ -174,7 +175,7 @@ class Processes:
         return process
 
     async def _end(self, process: Process) -> None:
-        """Kill it with all its children; it is gone when this returns."""
+        """Kill the process with all its children; it has ended when this returns."""
         try:
             await process.fork_server.end(process)
         finally:
@@ -182,7 +183,7 @@ class Processes:
             process.close()
 
     def _waiting(self, handler: Handler) -> Process | None:
-        """The one that was used last; those that died while they waited are put away."""
+        """The process that was used last. Removes those that died while they waited."""
         for process in reversed(self._idle):
             if process.ended.done():
                 self._dismiss(process)
@@ -206,7 +207,7 @@ class Processes:
             process.dismissal.cancel()
 
     def _dismiss(self, process: Process) -> None:
-        """It runs nothing: it need not be waited for."""
+        """Let go of a process without waiting: it runs nothing."""
         self._take_back(process)
         del self._all[process.number]
         process.close()
@@ -216,7 +217,7 @@ class Processes:
             self._dismiss(process)
 
     def _living_fork_server(self, handler: Handler) -> _ForkServer:
-        """One for all handlers that see the same variables: what a process was started with, it cannot forget."""
+        """One fork server for all handlers with the same variables: a process inherits those of its fork server."""
         names = declared(handler)
         fork_server = self._fork_servers.get(names)
         if fork_server is None or not fork_server.is_alive:
@@ -234,7 +235,7 @@ class Processes:
             self._watching = asyncio.create_task(self._watch_memory(), name="holdfast memory")
 
     async def _watch_memory(self) -> None:
-        """One look for all of them, as long as there are any."""
+        """Check all processes with a memory limit at once, for as long as there are any."""
         while bounded := [process for process in self._all.values() if process.handler.memory_mb is not None]:
             alive = {process.pid: process for process in bounded if process.pid and not process.ended.done()}
             used = await asyncio.to_thread(resident_mb, list(alive))
@@ -247,7 +248,7 @@ class Processes:
 
 
 class _ForkServer:
-    """The process that forks: it is asked to start and to kill, and tells what became of its children."""
+    """The fork server, seen from the worker: takes requests to fork and to kill, and reports how its children ended."""
 
     def __init__(self, processes: Mapping[int, Process], modules: list[str], environment: Mapping[str, str]) -> None:
         self._processes = processes
@@ -267,11 +268,11 @@ class _ForkServer:
         self._control.sendall(frame({"modules": modules}))
         self._control.setblocking(False)
         self._news = b""
-        self._loop.add_reader(self._control, self._hear)
+        self._loop.add_reader(self._control, self._receive)
         self.is_alive = True
 
     async def send(self, what: bytes, child: Process, *descriptors: int) -> None:
-        """A fork_server that is gone needs not be told: it has ended its children, and `_hear` will notice."""
+        """Send a request. If the fork server has ended, its children have too, and `_receive` notices."""
         while self.is_alive:
             try:
                 socket.send_fds(self._control, [REQUEST.pack(what, child.number)], descriptors)
@@ -282,19 +283,19 @@ class _ForkServer:
                 return
 
     async def end(self, child: Process) -> None:
-        """Kill the child with all its children; it is gone when this returns."""
+        """Kill the child with all its children; it has ended when this returns."""
         if not child.ended.done():
             await self.send(KILL, child)
             await asyncio.wait({child.ended}, timeout=KILL_PATIENCE_SECONDS)
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         try:
-            self._news += (heard := self._control.recv(65_536))
+            self._news += (received := self._control.recv(65_536))
         except BlockingIOError:
             return
         except ConnectionError:
-            heard = b""
-        if not heard:
+            received = b""
+        if not received:
             self._bury()
         while len(self._news) >= NEWS.size:
             what, number, value = NEWS.unpack_from(self._news)
@@ -311,7 +312,7 @@ class _ForkServer:
                 child.end(None)
 
     def _bury(self) -> None:
-        """It was killed: what it has forked must not outlive it, and its number would lead nowhere."""
+        """The fork server was killed: kill what it has forked, since no other process would."""
         for child in [process for process in self._processes.values() if process.fork_server is self]:
             if child.pid is not None and not child.ended.done():
                 with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -321,7 +322,7 @@ class _ForkServer:
         self.close()
 
     def close(self) -> None:
-        """Without us it ends by itself, after all that it has forked."""
+        """Close the channel: the fork server then ends all that it has forked, and itself."""
         if self.is_alive:
             self.is_alive = False
             self._loop.remove_reader(self._control)

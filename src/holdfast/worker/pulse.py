@@ -1,10 +1,10 @@
-"""Keeps a worker's lease alive while the worker itself cannot, and acts for it where it cannot act.
+"""Keeps a worker's lease alive while a handler holds the interpreter's lock.
 
-A handler that holds the interpreter's lock, inside some C code for instance, stops every thread of its process, the
-heartbeat too. So a small process of its own watches. As long as the worker renews by itself it does nothing and has no
-connection. When the worker is silent it renews in its place, for a bounded time. What the worker has claimed and not
-begun goes back to the queue, and a worker that was asked to end and cannot is killed after its grace. The watcher ends
-with the worker. A worker that was stopped (by SIGSTOP, or a laptop's lid) is not renewed: it would hold its tasks
+Such a handler, inside some C code for instance, stops every thread of its process, the heartbeat too. So a small
+process, the watcher, runs beside the worker. While the worker renews by itself, the watcher does nothing and has no
+connection. When the worker hangs, the watcher renews in its place, for a limited time. It gives back the tasks that
+the worker has claimed and not begun, and it kills a worker that was asked to end and does not within its grace. It
+ends with the worker. A worker that was stopped, by SIGSTOP or a laptop's lid, is not renewed: it would hold its tasks
 without working on them.
 """
 
@@ -43,10 +43,10 @@ _RENEWED, _ALIVE, _RELEASES, _SHOWN, _BEGUN, _LENGTH, _LEASES = range(0, 56, 8)
 
 
 class Board:
-    """Memory that a worker and its watcher share: each sees what the other wrote, and neither has to read it in time.
+    """Memory that a worker and its watcher share, so that neither has to wait for the other.
 
-    The watcher says that it gives back what waits before it looks at what has begun. The worker says that a task begins
-    before it looks whether the watcher gives back. So at least one of them sees the other, and leaves the task alone.
+    The watcher first notes that it gives back what waits, then reads what has begun. The worker first notes that a task
+    begins, then reads whether the watcher gives back. So at least one of them sees the other and leaves the task alone.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -54,7 +54,7 @@ class Board:
 
     @property
     def renewed_at(self) -> float:
-        """When the watcher last asked for a renewal that was granted."""
+        """When the watcher sent its last successful renewal."""
         return self._moment(_RENEWED)
 
     @renewed_at.setter
@@ -63,7 +63,7 @@ class Board:
 
     @property
     def alive_at(self) -> float:
-        """When the worker's loop last did something."""
+        """When the worker's event loop was last alive."""
         return self._moment(_ALIVE)
 
     @alive_at.setter
@@ -72,21 +72,24 @@ class Board:
 
     @property
     def releases(self) -> int:
-        """How often the watcher has given back what waited."""
+        """How often the watcher has given back waiting tasks."""
         return self._number(_RELEASES)
 
     def release(self) -> list[Held] | None:
-        """What has begun, as the watcher gives back everything else; None: not known, so nothing may go back."""
+        """Note that the watcher gives back every task but those that have begun, and return these.
+
+        None: the worker is changing the list, so nothing may go back.
+        """
         self._set(_RELEASES, self.releases + 1)
         version, begun, length = self._number(_SHOWN), self._number(_BEGUN), self._number(_LENGTH)
         shown = self._memory[_LEASES : _LEASES + length]
         if version % 2 or version != self._number(_SHOWN):
-            # The worker changes it, so it lives again.
+            # The worker changes the list, so it no longer hangs.
             return None
         return [(job_id, node, item, epoch) for job_id, node, item, epoch in orjson.loads(shown or b"[]")[:begun]]
 
     def show(self, leases: Sequence[Held], begun: int) -> None:
-        """What the worker holds, in the order in which it begins, and how many of these have begun."""
+        """Store what the worker holds, in the order in which it begins, and how many of these have begun."""
         shown = orjson.dumps(leases)
         version = self._number(_SHOWN) | 1
         self._set(_SHOWN, version)
@@ -94,11 +97,11 @@ class Board:
             self._memory[_LEASES : _LEASES + len(shown)] = shown
             self._set(_LENGTH, len(shown))
             self._set(_BEGUN, begun)
-            # Odd while it changes, and for as long as there is too much to be shown.
+            # The version is odd while the list changes, and while the list is too long for the board.
             self._set(_SHOWN, version + 1)
 
     def begin(self) -> None:
-        """The next of what was shown begins."""
+        """The next task of the list begins."""
         self._set(_BEGUN, self._number(_BEGUN) + 1)
 
     def _moment(self, place: int) -> float:
@@ -114,7 +117,7 @@ class Board:
 
 
 class Pulse:
-    """The worker's side: tells the watcher of every renewal and of what waits, and sees the renewals that it made."""
+    """The worker's side: starts the watcher, shows it what the worker holds, and sees the renewals that it made."""
 
     def __init__(
         self,
@@ -144,25 +147,25 @@ class Pulse:
 
     @property
     def renewed_at(self) -> float:
-        """When the watcher last asked for a renewal that was granted."""
+        """When the watcher sent its last successful renewal."""
         return self._board.renewed_at
 
     def show(self, leases: Sequence[Held], begun: int) -> bool:
-        """What the worker holds, in the order in which it begins; so many have begun.
+        """Show what the worker holds, in the order in which it begins; the first `begun` of these have begun.
 
-        False: what has not begun was given back. It has to be forgotten, and the rest shown again.
+        False: the watcher has given back the others. Drop them, and show the rest again.
         """
         self._board.show(leases, begun)
         seen, self._releases_seen = self._releases_seen, self._board.releases
         return seen == self._releases_seen
 
     def begin(self) -> bool:
-        """The next of what was shown begins; False: no, it has been given back."""
+        """The next task of the list begins; False: the watcher has given it back."""
         self._board.begin()
         return self._releases_seen == self._board.releases
 
     async def keep(self) -> None:
-        """Have a watcher for as long as the worker lives; one that dies is replaced."""
+        """Keep a watcher running for as long as the worker lives; replace one that dies."""
         with self._noting_signals():
             while True:
                 self._ended.clear()
@@ -181,9 +184,9 @@ class Pulse:
 
     @contextlib.contextmanager
     def _noting_signals(self) -> Iterator[None]:
-        """A signal to end leaves a note for the watcher, also while Python code cannot run.
+        """Leave a note for the watcher at each signal to end, even while no Python code can run.
 
-        faulthandler writes it, as a traceback, and then calls the handler that was there.
+        faulthandler writes the note, a traceback, and then calls the previous signal handler.
         """
         numbers = (signal.SIGTERM, signal.SIGINT)
         for number in numbers:
@@ -195,7 +198,7 @@ class Pulse:
                 faulthandler.unregister(number)
 
     def beat(self, worker: WorkerIdentity, asked: float) -> None:
-        """The worker has renewed by itself, and had asked for it then."""
+        """The worker has renewed by itself, with a request that left at `asked`."""
         self._last = orjson.dumps([worker.worker_id, worker.name, asked]) + b"\n"
         if self._watcher is not None:
             self._write(self._watcher, self._last)
@@ -213,7 +216,7 @@ class Pulse:
         )
         assert watcher.stdout is not None
         self._write(watcher, orjson.dumps(self._facts | shared) + b"\n" + self._last)
-        asyncio.get_running_loop().add_reader(watcher.stdout, self._heard, watcher)
+        asyncio.get_running_loop().add_reader(watcher.stdout, self._watcher_ended, watcher)
         return watcher
 
     def _write(self, watcher: subprocess.Popen[bytes], line: bytes) -> None:
@@ -221,8 +224,8 @@ class Pulse:
         with contextlib.suppress(BrokenPipeError):
             watcher.stdin.write(line)
 
-    def _heard(self, watcher: subprocess.Popen[bytes]) -> None:
-        """It says nothing, so this is its end."""
+    def _watcher_ended(self, watcher: subprocess.Popen[bytes]) -> None:
+        """The watcher never writes, so its output is readable only when it has ended."""
         assert watcher.stdout is not None
         asyncio.get_running_loop().remove_reader(watcher.stdout)
         self._ended.set()
@@ -235,7 +238,7 @@ class Pulse:
 
 
 class Watcher:
-    """The other side: a process that reads the worker's beats, makes the missing ones, and knows when to stop."""
+    """The watcher's side: reads the worker's beats, renews when they stop, and gives up after `hang_seconds`."""
 
     def __init__(self, beats: int, parent: int) -> None:
         self._parent = parent
@@ -258,10 +261,10 @@ class Watcher:
         with contextlib.suppress(BrokenPipeError):
             while os.getppid() == self._parent:
                 if b"\n" in self._rest or self._has_news():
-                    self._hear(self._read_line())
+                    self._note_beat(self._read_line())
                 else:
                     self._look(lease_clock())
-        # It was killed: otherwise it would have ended us. What it had not begun is not its fault.
+        # The worker was killed: otherwise it would have ended us. The tasks that it had not begun go back unspent.
         self._release_what_waits()
 
     def _has_news(self) -> bool:
@@ -277,7 +280,7 @@ class Watcher:
         line, _, self._rest = self._rest.partition(b"\n")
         return line
 
-    def _hear(self, beat: bytes) -> None:
+    def _note_beat(self, beat: bytes) -> None:
         """The worker has renewed by itself."""
         worker_id, name, self._renewed = orjson.loads(beat)
         self._worker = WorkerIdentity(worker_id, name)
@@ -292,7 +295,7 @@ class Watcher:
             self._release_what_waits()
         if _is_stopped(self._parent):
             return
-        # Half a beat late: the worker's own renewal, if it still comes, would have come.
+        # Half a beat late: by now the worker's own renewal would have come.
         is_missing = self._worker is not None and now - self._renewed >= 1.5 * self._renew_seconds
         if is_missing and silent < self._hang_seconds:
             self._renew()
@@ -301,7 +304,7 @@ class Watcher:
             os.kill(self._parent, signal.SIGKILL)
 
     def _should_have_ended(self, now: float) -> bool:
-        """Whether somebody asked it to end and the grace is over. A second signal waives the grace."""
+        """Whether the worker got a signal to end and its grace is over. A second signal ends the grace at once."""
         notes = os.pread(self._signals, 65536, 0).count(_SIGNAL_NOTE)
         if notes and self._asked_to_end_at is None:
             self._asked_to_end_at = now
@@ -323,7 +326,7 @@ class Watcher:
         except Unreachable:
             return
         if renewed:
-            # The next one a whole beat later; what counts for the worker is when this one was asked for.
+            # Renew again one beat later. For the worker, the time of the request counts.
             self._renewed = asked - 0.5 * self._renew_seconds
             self._board.renewed_at = asked
         else:
@@ -331,7 +334,7 @@ class Watcher:
 
 
 def _is_stopped(process: int) -> bool:
-    """Whether somebody has stopped it; where that cannot be seen it counts as running."""
+    """Whether a process is stopped; on systems that do not show it, False."""
     try:
         state = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace").rpartition(") ")[2]
     except OSError:

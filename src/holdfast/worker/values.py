@@ -1,6 +1,6 @@
-"""What a handler hands over, as JSON that can be stored and read again; or why it cannot be.
+"""Checks the values that a handler returns or saves, and encodes them as JSON that can be stored and read again.
 
-Outputs, checkpoints, names, messages: they all come through here, also from a handler's process.
+Outputs, checkpoints, names and messages all come through here, also from a handler's process.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from holdfast.define.plain import is_short
 from holdfast.errors import Code, Permanent
 
 DEPTH_LIMIT = 128
-"""How many levels deep a value may be nested: a result or a fan-in that wraps it must still be written and read."""
+"""How deep a value may be nested. A result or a fan-in that wraps the value must still be written and read."""
 CHECKPOINT_BYTES = 4 << 20
-"""How large a checkpoint may be: it says where to go on, and comes with the claim of every further attempt."""
+"""How large a checkpoint may be: the claim of every further attempt carries it."""
 CHECKPOINT_NAME_BYTES = 200
 ARTIFACT_NAME_BYTES = 1024
 PROGRESS_LENGTH = 1000
 FAR_BEYOND = 4
-"""So many times too large, a value is not even encoded; below that, people hear how large it is."""
+"""A value this many times too large is not encoded; below that, the error says how large the value is."""
 MESSAGE_LIMIT = 16_384
-"""How much of a failure's message is kept, in characters: rules may look for words in all of it."""
+"""How much of a failure's message is kept, in characters: rules may match any part of it."""
 WORD_LIMIT = 100
-"""How long a code may be."""
+"""How long a code may be, in characters."""
 _LEAVES = frozenset((int, bool, NoneType))
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
 class NotStorable(Exception):
-    """What is wrong with a value: the rest of a sentence that begins with its name."""
+    """A value cannot be stored. The text continues a sentence whose subject is the value."""
 
     def __init__(self, message: str, code: Code = Code.CONTRACT_VIOLATION) -> None:
         super().__init__(message)
@@ -45,7 +45,7 @@ class NotStorable(Exception):
 
 
 def encoded(value: Any, limit_bytes: int) -> bytes:
-    """The value as JSON. It is looked at first: the encoder writes NaN as null, and makes no more than is allowed."""
+    """The value as JSON. It is checked before: the encoder would write NaN as null, and has no size limit."""
     try:
         if not is_short(value):
             _look(value, limit_bytes)
@@ -55,13 +55,13 @@ def encoded(value: Any, limit_bytes: int) -> bytes:
     except orjson.JSONEncodeError as error:
         raise NotStorable(f"cannot be stored as JSON: {error}") from None
     except Exception as error:
-        # Whatever an object of the handler's own does when somebody looks at it.
+        # Reading an object may run code of the handler, which may raise anything.
         raise NotStorable(f"cannot be stored as JSON: {type(error).__name__}: {error}") from None
     return _fitting(text, limit_bytes)
 
 
 def checked(text: bytes, limit_bytes: int) -> bytes:
-    """JSON from a handler's process, if it is what `encoded` would have made."""
+    """JSON from a handler's process, checked as strictly as `encoded` checks a value."""
     _fitting(text, limit_bytes)
     try:
         value = orjson.loads(text)
@@ -81,17 +81,17 @@ def checkpoint(name: str, data: Any) -> bytes:
 
 
 def progress(done: Any, total: Any, text: Any) -> dict[str, Any]:
-    """How far an attempt is, as it is shown; of a long text the beginning."""
-    words = str(text)
-    if len(words) > PROGRESS_LENGTH:
-        words = f"{words[: PROGRESS_LENGTH - 1]}…"
-    found = {"done": done, "total": total, "text": storable(words)}
+    """The progress of an attempt as it is shown; a long text is cut."""
+    shown = str(text)
+    if len(shown) > PROGRESS_LENGTH:
+        shown = f"{shown[: PROGRESS_LENGTH - 1]}…"
+    values = {"done": done, "total": total, "text": storable(shown)}
     try:
-        # Refused here, where the handler hears of it, and not in the heartbeat.
-        encoded(found, 8 * PROGRESS_LENGTH)
+        # Checked here, so that the handler fails and not the heartbeat.
+        encoded(values, 8 * PROGRESS_LENGTH)
     except NotStorable as problem:
         raise Permanent(f"the progress {problem}", problem.code) from None
-    return found
+    return values
 
 
 def check_name(what: str, name: Any, limit_bytes: int) -> None:
@@ -109,15 +109,15 @@ def check_name(what: str, name: Any, limit_bytes: int) -> None:
 
 
 def storable(text: str, limit: int = MESSAGE_LIMIT) -> str:
-    """Text that Postgres takes, and no more of it than anybody reads."""
+    """The text as Postgres can store it, cut at `limit` characters."""
     if len(text) > limit:
         text = f"{text[:limit]}… (cut off: it has {len(text):,} characters)"
     return text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
 
 
-def word(given: Any) -> str:
-    """A code or a name: one line, and short."""
-    text = " ".join(storable(str(given if given is not None else "")).split())
+def word(value: Any) -> str:
+    """The value as a code or a name: one short line."""
+    text = " ".join(storable(str(value if value is not None else "")).split())
     return text if len(text) <= WORD_LIMIT else f"{text[: WORD_LIMIT - 1]}…"
 
 
@@ -125,13 +125,13 @@ def _fitting(text: bytes, limit_bytes: int) -> bytes:
     if len(text) > limit_bytes:
         raise NotStorable(f"has {len(text):,} bytes; at most {limit_bytes:,} can be stored", Code.PAYLOAD_REFUSED)
     if b"\\u0000" in text and _NUL.search(text) is not None:
-        # Behind an escaped backslash it is the harmless text of such an escape.
+        # After an escaped backslash, `u0000` is ordinary text; the pattern skips that.
         raise NotStorable("contains a NUL character, which Postgres cannot store", Code.PAYLOAD_REFUSED)
     return text
 
 
 def _look(value: Any, limit_bytes: int) -> None:
-    """Level by level, until one is too deep or there is more of it than fits; a value that contains itself ends too."""
+    """Check a value level by level. The limits on depth and size also stop at a value that contains itself."""
     level, size = [value], 0
     for _ in range(DEPTH_LIMIT + 1):
         deeper: list[Any] = []
@@ -160,7 +160,7 @@ def _look(value: Any, limit_bytes: int) -> None:
 
 
 def _parts(value: Any) -> Sequence[Any]:
-    """What the encoder sees of a value that is not plain. Code of the handler's own runs and fails here, in Python: an
+    """What the encoder will read of a value that is not plain. Code of the handler runs here, where it may raise: an
     exception inside the encoder would end the process."""
     if isinstance(value, Enum):
         return (value.value,)

@@ -1,4 +1,4 @@
-"""Working directories: a fresh one per attempt below the worker's own, which is locked for as long as it lives."""
+"""Working directories: one per attempt, below a directory of the worker that stays locked while the worker lives."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ LOCK = "lock"
 
 
 class Workplace:
-    """Where the attempts of one worker work. Nothing is made before somebody asks for it."""
+    """The working directories of one worker's attempts. Each is made when it is first needed."""
 
     def __init__(self, root: Path, own: Path | None = None) -> None:
-        """`own` is the directory of a worker that lives: its handlers' processes work there too."""
+        """Pass `own` in a handler's process: it works in the directory of its worker."""
         self._root = root.absolute()
         self._own = own
         self._lock: int | None = None
         self._making = Lock()
 
     def of(self, lease: Lease) -> Path:
-        """The attempt's directory; it need not be there yet."""
+        """The path of the attempt's directory, which may not exist yet."""
         return self.own / f"{lease.job_id}.{lease.node}.{lease.item}.{lease.epoch}"
 
     @property
     def home(self) -> Path:
-        """What holds the working directories, and beside them what is no handler's business."""
+        """The folder above the working directories. It also holds files that handlers must not read."""
         return self._root.parent
 
     @property
@@ -39,32 +39,32 @@ class Workplace:
             if self._own is None:
                 self._root.mkdir(parents=True, exist_ok=True)
                 own = Path(tempfile.mkdtemp(prefix="worker-", dir=self._root))
-                # The kernel lets go of the lock when the process ends, however it does.
+                # The kernel releases the lock when the process ends, in whatever way.
                 self._lock = os.open(own / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
                 fcntl.flock(self._lock, fcntl.LOCK_EX)
                 self._own = own
             return self._own
 
     def own_or_none(self) -> str | None:
-        """For a process that may never need it: where nothing can be written, only who asks shall fail."""
+        """The worker's directory for a process that may never use it; None if it cannot be made."""
         try:
             return str(self.own)
         except OSError:
             return None
 
     def remove(self, lease: Lease) -> None:
-        """The attempt has ended; what it left in its directory goes."""
+        """Remove the directory of an attempt that has ended."""
         if self._own is not None:
             shutil.rmtree(self.of(lease), ignore_errors=True)
 
     def sweep(self) -> None:
-        """Remove what workers left behind that are gone."""
+        """Remove the directories of workers that have ended without doing so."""
         for left in self._root.glob("worker-*"):
             if left != self._own and _is_abandoned(left):
                 shutil.rmtree(left, ignore_errors=True)
 
     def close(self) -> None:
-        """Everything goes, also what belongs to handlers that ignore their end."""
+        """Remove everything, also the directories of handlers that ignore their cancellation."""
         if self._own is not None and self._lock is not None:
             shutil.rmtree(self._own, ignore_errors=True)
             os.close(self._lock)
@@ -72,7 +72,7 @@ class Workplace:
 
 
 def _is_abandoned(place: Path) -> bool:
-    """Whether no process holds its lock. One that was made a moment ago may have none yet: it is spared."""
+    """Whether no process holds its lock. A directory without a lock file may be brand new: it is kept."""
     try:
         lock = os.open(place / LOCK, os.O_RDWR)
     except OSError:
