@@ -23,7 +23,7 @@ from holdfast.orchestrator import owner
 from holdfast.worker.context import AsyncContext, Context
 from tests.conftest import eventually
 from tests.running import HOME, client_of, nodes, registry, running, serving
-from tests.worker import isolated
+from tests.worker import isolated_objects
 
 pytestmark = pytest.mark.anyio
 
@@ -265,8 +265,8 @@ async def test_a_node_pages_through_the_results_of_another(database_url: str, ki
     gathers = {
         "thread": describe(summed, "gather"),
         "async": describe(summed_async, "gather"),
-        "process": describe(isolated.sums_results, "gather", isolation="process"),
-        "async_process": describe(isolated.sums_results_async, "gather", isolation="process"),
+        "process": describe(isolated_objects.sums_results, "gather", isolation="process"),
+        "async_process": describe(isolated_objects.sums_results_async, "gather", isolation="process"),
     }
     handlers = registry(item=item)
     handlers.add(gathers[kind])
@@ -282,7 +282,7 @@ async def test_reading_thousands_of_results_needs_the_memory_of_a_page(database_
     flow = Workflow("many", inputs={"items": {"type": "any"}})
     flow.fan_out("stack", source="{{ inputs['items'] }}", handler="weighs", params={"size": 567})
     flow.task("gather", handler="weighed", after=["stack"])
-    command = [HOLDFAST, "worker", "--handlers", "tests.worker.isolated", "--database-url", database_url]
+    command = [HOLDFAST, "worker", "--handlers", "tests.worker.isolated_objects", "--database-url", database_url]
     async with client_of(database_url) as engine, serving(database_url, work=False):
         with subprocess.Popen(command, cwd=ROOT, env=os.environ | {"HOLDFAST_HOME": str(HOME)}) as worker:
             try:
@@ -351,7 +351,7 @@ DIGEST = hashlib.sha256(b"tile" * 1000).hexdigest()
     [
         (write, read, "thread", "tile.bin"),
         (write, read_async, "thread", "copy/of.bin"),
-        (isolated.publishes, isolated.fetches, "process", "tile.bin"),
+        (isolated_objects.publishes, isolated_objects.fetches, "process", "tile.bin"),
     ],
 )
 async def test_a_later_task_fetches_the_published_file(

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import logging
 import os
-import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -23,15 +19,12 @@ import pytest
 
 from holdfast.define.registry import Registry, describe, discover, handler
 from holdfast.errors import InvalidInput
-from holdfast.store.payloads import digest_of, open_objects
+from holdfast.store.payloads import digest_of
 from holdfast.store.postgres import PostgresStore
-from holdfast.worker import memory, network
-from holdfast.worker.frames import LENGTH
-from tests import stores
 from tests.conftest import eventually
 from tests.running import SHORT_LEASES, Engine, client_of, nodes, running, serving
 from tests.worker import isolated
-from tests.worker.attempts import DATABASE_URL, JOB_ID, data_of, output
+from tests.worker.attempts import JOB_ID, data_of, output
 from tests.worker.desk import Desk, all_gone, lives
 
 pytestmark = pytest.mark.anyio
@@ -145,159 +138,6 @@ async def test_a_handler_that_closes_its_streams_still_reports(desk: Desk) -> No
     assert data_of(await desk.result("closes_its_streams", {"fails": True}))["message"] == "ValueError: bad value"
 
 
-async def test_log_lines_go_to_the_attempt_and_records_to_the_worker(
-    desk: Desk, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.INFO):
-        report = await desk.result("logs")
-    assert data_of(report)["log"] == "half way done=3\n"
-    assert [(r.name, r.getMessage()) for r in caplog.records] == [("holdfast.handler.logs", "to the worker 7")]
-
-
-async def test_a_log_record_without_end_is_cut_before_it_is_sent(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO):
-        assert output(await desk.result("logs_without_end")) is None
-    (record,) = caplog.records
-    assert record.getMessage().endswith("x… (cut off: it has 5,000,000 characters)")
-    assert len(record.getMessage()) < 66_000
-
-
-# What only a hostile process says
-
-
-def framed(body: bytes, after: bytes = b"") -> str:
-    return (LENGTH.pack(len(body)) + body + after).hex()
-
-
-def report_of(data: Any = None, outcome: Any = "done", output: bytes | None = b"1", **more: Any) -> str:
-    size = len(output) if output is not None else None
-    report = {"outcome": outcome, "data": {} if data is None else data, "output_bytes": size} | more
-    return framed(json.dumps({"report": report, "is_fit": True}).encode(), output or b"")
-
-
-DIGEST = "0" * 64
-HOSTILE = {
-    "a list": framed(b"[1]"),
-    "null": framed(b"null"),
-    "a number": framed(b"5"),
-    "an empty map": framed(b"{}"),
-    "no JSON": framed(b"\xff\xfe"),
-    "no text at all": framed(b""),
-    "very deep": framed(b"[" * 100_000),
-    "an unknown word": framed(b'{"please": 1}'),
-    "a report of 5": framed(b'{"report": 5}'),
-    "no report": framed(b'{"report": null, "is_fit": true}'),
-    "an unknown outcome": report_of(outcome="splendid"),
-    "a death": report_of(outcome="lost"),
-    "given back unasked": report_of(outcome="given_back"),
-    "data that is no map": report_of(data=[1]),
-    "unknown data": report_of(data={"owner": 7}),
-    "no output": report_of(output=None),
-    "an output that is no JSON": report_of(output=b"{]"),
-    "NaN": report_of(output=b"NaN"),
-    "an output that is too deep": report_of(output=b"[" * 200 + b"]" * 200),
-    "a negative size": report_of(output_bytes=-1),
-    "an endless output": report_of(output_bytes=1_500_000_000),
-    "an endless message": LENGTH.pack(1_500_000_000).hex(),
-    "half an artifact": report_of(data={"artifacts": [{"name": "x"}]}),
-    "an artifact by another name": report_of(data={"artifacts": [{"artifact": "a\0", "digest": DIGEST, "bytes": 1}]}),
-    "an artifact with a long name": report_of(
-        data={"artifacts": [{"artifact": "ä" * 1000, "digest": DIGEST, "bytes": 1}]}
-    ),
-    "an odd exit code": report_of(data={"code": "A", "message": "b", "exit_code": 10**30}, outcome="failed"),
-    "a time that never ends": report_of(data={"retry_after_seconds": 1e300}, outcome="failed"),
-    "calls that are none": report_of(data={"calls": {"gateway": 5}}),
-    "progress that is none": framed(b'{"progress": 5}'),
-    "progress with a large number": framed(b'{"progress": {"done": 1e999, "total": 1, "text": ""}}'),
-    "neither a question nor a report": framed(b'{"seq": 5}'),
-    "a record that is none": framed(b'{"record": {"name": 5}}'),
-}
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the test finds the channel in /proc")
-async def test_a_process_that_says_what_no_process_says_fails_its_attempt_and_nothing_else(desk: Desk) -> None:
-    for name, raw in HOSTILE.items():
-        report = await desk.result("speaks", {"raw": raw})
-        data = data_of(report)
-        assert (report.outcome, data["code"], data["class"]) == ("failed", "CONTRACT_VIOLATION", "permanent"), name
-    assert output(await desk.result("add", {"a": 1})) == 2
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the test finds the channel in /proc")
-async def test_what_a_process_reports_is_cleaned_as_what_a_handler_raises(desk: Desk) -> None:
-    sent = {"code": "A\0B\n" + "C" * 200, "message": "a\0b", "down": "x\0y"}
-    data = data_of(await desk.result("speaks", {"raw": report_of(sent, "failed", None)}))
-    assert data == {"code": "AB " + "C" * 96 + "…", "message": "ab", "down": "xy"}
-    for output_with_nul in (report_of(output=b'"a\\u0000b"'), report_of({"extra": EXTRA_WITH_NUL})):
-        data = data_of(await desk.result("speaks", {"raw": output_with_nul}))
-        assert (data["code"], data["class"]) == ("PAYLOAD_REFUSED", "permanent")
-
-
-EXTRA_WITH_NUL = {"warnings": ["a\0b"], "deliverables": {}, "metrics": {}}
-
-
-async def test_a_process_has_no_connection_of_its_worker(desk: Desk, store: PostgresStore) -> None:
-    await store.sweep_inbox()
-    mine = [link for link in isolated.descriptors() if link.startswith("socket:")]
-    assert mine, "the test itself is connected"
-    found = output(await desk.result("descriptors"))
-    assert not set(found) & set(mine)
-    assert sum(link.startswith("socket:") for link in found) == 1, "the channel to its worker and nothing else"
-
-
-SECRETS = {
-    "HOLDFAST_DATABASE_URL": "postgresql://holdfast:s3cr3t@db/holdfast",
-    "HOLDFAST_STORAGE_URL": "az://s3cr3t",
-    "AWS_SECRET_ACCESS_KEY": "s3cr3t-aws",
-    "PGPASSWORD": "s3cr3t-pg",
-    "MAPS_TOKEN": "s3cr3t-maps",
-}
-
-
-@pytest.fixture
-def secrets(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in SECRETS.items():
-        monkeypatch.setenv(name, value)
-
-
-async def test_a_process_sees_no_variable_that_might_be_a_secret(secrets: None, desk: Desk) -> None:
-    seen = output(await desk.result("sees_surroundings"))
-    assert "s3cr3t" not in str(seen)
-    assert seen["environment"]["PATH"] == os.environ["PATH"]
-
-
-async def test_a_process_sees_the_variables_that_its_handler_declares_also_while_it_is_imported(
-    secrets: None, desk: Desk
-) -> None:
-    seen = output(await desk.result("sees_declared"))
-    assert {name for name in SECRETS if name in seen["environment"]} == {"AWS_SECRET_ACCESS_KEY", "MAPS_TOKEN"}
-    assert seen["at_import"] == SECRETS["MAPS_TOKEN"]
-
-
-async def test_a_task_that_is_in_a_process_only_because_its_worker_vanished_sees_what_it_would_in_a_thread(
-    secrets: None, desk: Desk
-) -> None:
-    seen = output(await desk.result("in_a_thread", suspect=True))
-    assert SECRETS.items() <= seen["environment"].items()
-
-
-def test_variables_are_declared_by_their_names_and_for_processes_only() -> None:
-    with pytest.raises(InvalidInput, match="isolation='thread'"):
-        handler("x", environment=("AWS_*",))(lambda: None)
-    for wrong in ("AWS_*", ("A=b",), (7,)):
-        with pytest.raises(InvalidInput, match="not a tuple of variable names"):
-            handler("x", isolation="process", environment=wrong)(lambda: None)  # type: ignore[arg-type]
-
-
-async def test_only_a_handler_that_declares_it_gets_the_database(desk: Desk) -> None:
-    for name in ("uses_the_database", "uses_in_a_thread"):
-        assert output(await desk.result(name)) == DATABASE_URL
-    for name in ("asks_for_the_database", "asks_in_a_thread"):
-        refused = data_of(await desk.result(name))
-        assert (refused["code"], refused["class"]) == ("CONTRACT_VIOLATION", "permanent")
-        assert f"@handler('{name}', database=True)" in refused["message"]
-
-
 async def test_many_run_side_by_side(desk: Desk) -> None:
     reports = await asyncio.gather(*(desk.result("add", {"a": number}) for number in range(20)))
     assert [output(report) for report in reports] == list(range(1, 21))
@@ -319,47 +159,13 @@ async def test_a_function_that_no_other_process_can_import_is_refused_for_good()
 
 
 def test_an_isolation_that_does_not_exist_and_a_limit_that_cannot_be_enforced_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="isolation='proces'"):
+    with pytest.raises(InvalidInput, match="isolation 'proces'"):
         handler("x", isolation="proces")(lambda: None)
     with pytest.raises(InvalidInput, match="memory_mb=5"):
         handler("x", memory_mb=5)(lambda: None)
 
 
 # Checkpoints
-
-
-@pytest.mark.skipif(not network.is_enforced(), reason="nothing takes the network away here")
-async def test_a_handler_without_a_network_reaches_no_address_and_still_reaches_its_worker(desk: Desk) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        for name, reached in (("isolated.reach", True), ("isolated.reach_without_network", False)):
-            found = output(await desk.result(name, {"port": port}))
-            assert found == {"here": reached, "by_a_thread": reached, "by_a_program": reached, "within": True}
-    assert [checkpoint[1] for checkpoint in desk.checkpoints] == ["tried", "tried"]
-
-
-@pytest.mark.parametrize("kind", stores.KINDS)
-async def test_a_handler_without_a_network_stores_and_reads_objects_through_its_worker(
-    kind: str, object_store: Callable[[str], stores.Bucket], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bucket = object_store(kind)
-    bucket.use(monkeypatch)
-    registry = Registry()
-    registry.add_module(isolated)
-    desk = Desk(registry, open_objects(f"{bucket.address}/payloads"))
-    for name in ("publishes_alone", "publishes_alone_async"):
-        file = output(await desk.result(name))["file"]
-        found = output(await desk.result("fetches_alone", {"file": file}))
-        assert found["bytes"] == "tiletile"
-        data = data_of(await desk.result("fetches_alone", {"file": file | {"digest": "0" * 64}}))
-        assert data["message"].startswith("NotAnswered: PayloadUnavailable: Payload 000000")
-    assert list(bucket.objects()) == [f"payloads/{JOB_ID}/{file['digest']}"]
-    desk.executor.close()
-
-
-def test_the_network_can_be_taken_from_a_process_only() -> None:
-    with pytest.raises(InvalidInput, match="network=False"):
-        handler("x", network=False)(lambda: None)
 
 
 async def test_checkpoints_are_saved_by_the_worker_before_they_return(desk: Desk) -> None:
@@ -409,36 +215,6 @@ async def test_a_process_that_dies_takes_only_itself(
     assert (report.outcome, report.alone, report.output) == ("lost", True, None)
     assert (data_of(report)["message"], data_of(report).get("log")) == (message, log)
     assert output(await desk.result("add", {"a": 1})) == 2
-
-
-async def test_a_process_that_uses_too_much_memory_is_killed_with_its_children(desk: Desk) -> None:
-    assert output(await desk.result("hoards", {"mb": 10})) == 10
-    for report in (await desk.result("hoards", {"mb": 300}), await desk.result("hoards_in_a_child")):
-        assert (report.outcome, report.alone) == ("lost", True)
-        words = data_of(report)["message"].split()
-        assert " ".join(words[:4]) == "the handler's process used"
-        assert int(words[4]) > 200
-        assert " ".join(words[5:]) == "MB, more than its 200 MB"
-
-
-@pytest.mark.skipif(shutil.which("ps") is None, reason="needs ps")
-def test_memory_is_counted_with_that_of_children_and_also_where_there_is_no_proc(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    program = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
-    hoarding = "hoard = b'x' * 50_000_000; print('has it', flush=True); input()"
-    missing = 2**22 + 1
-    with subprocess.Popen(
-        [sys.executable, "-c", program, hoarding], stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0
-    ) as leader:
-        assert leader.stdout is not None
-        leader.stdout.readline()
-        counted = memory.resident_mb([leader.pid, missing])
-        monkeypatch.setattr(memory, "_PROC", Path("/nowhere"))
-        for found in (counted, memory.resident_mb([leader.pid, missing])):
-            assert found[leader.pid] > 50
-            assert found[missing] == 0
-        leader.communicate(b"\n")
 
 
 async def test_the_death_of_what_starts_the_processes_is_no_crash_of_the_task(desk: Desk) -> None:
