@@ -1,4 +1,4 @@
-"""A handler without a network that tries everything to get at its worker and at what lies in its home."""
+"""A handler without a network that tries everything to reach its worker and the files of its home."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from holdfast.worker.context import Context
 from holdfast.worker.worker_link import WorkerLink
 
 if os.environ.get("WITHOUT_LANDLOCK"):
-    # As on a kernel that has none; only the process that was started with this variable does so.
+    # Behave as a kernel without Landlock; only the process that was started with this variable does.
     landlock.version = lambda: 0
 
 PIDFD_OPEN, PIDFD_GETFD, IO_URING_SETUP = 434, 438, 425
@@ -42,7 +42,7 @@ def _parent_of(pid: int) -> int:
 
 
 def _read_memory(pid: int) -> None:
-    """Where there is nothing, the kernel says so only to those who may look."""
+    """Read an address without memory: the kernel says so only to a process that may read."""
     here = ctypes.create_string_buffer(8)
     mine = (ctypes.c_void_p * 2)(ctypes.addressof(here), 8)
     theirs = (ctypes.c_void_p * 2)(4096, 8)
@@ -76,20 +76,20 @@ def _into_process(pid: int) -> dict[str, Callable[[], Any]]:
 
 
 def _through_the_listening_thread(link: WorkerLink, secret: Path) -> str:
-    found: list[Any] = []
+    outcomes: list[Any] = []
 
     def look() -> None:
         try:
-            found.append(secret.read_text())
+            outcomes.append(secret.read_text())
         except OSError as problem:
-            found.append(problem)
+            outcomes.append(problem)
 
     link._send_progress = look  # type: ignore[method-assign]
-    while not found:
+    while not outcomes:
         time.sleep(0.01)
-    if isinstance(found[0], OSError):
-        raise found[0]
-    return str(found[0])
+    if isinstance(outcomes[0], OSError):
+        raise outcomes[0]
+    return str(outcomes[0])
 
 
 def _by_the_worker(link: WorkerLink, ctx: Context, name: str, leads_to: Path | None = None) -> None:
@@ -121,18 +121,18 @@ def _to_secrets(home: Path, ctx: Context) -> dict[str, Callable[[], Any]]:
 
 
 def _in_a_thread(secret: Path) -> str:
-    found: list[str] = []
-    thread = threading.Thread(target=lambda: found.append(secret.read_text()), daemon=True)
+    secrets: list[str] = []
+    thread = threading.Thread(target=lambda: secrets.append(secret.read_text()), daemon=True)
     threading.excepthook = lambda _: None
     thread.start()
     thread.join()
-    if not found:
+    if not secrets:
         raise PermissionError
-    return found[0]
+    return secrets[0]
 
 
 def _tried(attacks: dict[str, Callable[[], Any]]) -> list[str]:
-    """Those that went well for the attacker."""
+    """The attacks that succeeded."""
     worked = []
     for name, attack in attacks.items():
         try:
@@ -172,8 +172,8 @@ def attacks_without_landlock(home: str, *, ctx: Context) -> dict[str, Any]:
 
 
 @handler(isolation="process", network=False)
-def works_as_ever(home: str, beside: str, *, ctx: Context) -> dict[str, str]:
-    """What a decent handler does."""
+def works_as_usual(home: str, beside: str, *, ctx: Context) -> dict[str, str]:
+    """What an ordinary handler does."""
     kept = Path(home, "storage", "silver", "a.txt")
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.with_suffix(".part").write_text("kept")

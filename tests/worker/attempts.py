@@ -33,13 +33,13 @@ def lease(handler: str = "under_test", params: dict[str, Any] | None = None, **c
 
 
 def executor(registry: Registry, save: CheckpointStore, objects: Objects | None = None, **sizes: int) -> Executor:
-    """As a worker has it. The objects are in a folder by default."""
+    """An executor as a worker has it. The objects are in a folder by default."""
     payloads = Payloads(objects or Folder(HOME / "payloads"), **sizes)
     return Executor(registry, replace(services(save), objects=payloads.objects), payloads, 4)
 
 
 def services(save: CheckpointStore, results: list[ItemResult] | None = None, home: Path = HOME) -> HandlerServices:
-    """What a worker gives its attempts; the node before them has these results."""
+    """The services of a worker; the node `before` has these results."""
 
     async def pages(job_id: str, node: str, after: int, until: int, limit: int) -> list[ItemResult] | None:
         if results is None or node != "before":

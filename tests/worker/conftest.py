@@ -34,6 +34,6 @@ async def stage(store: PostgresStore) -> AsyncIterator[Stage]:
 
 @pytest.fixture
 def captured() -> Iterator[Callable[[], None]]:
-    """Called by a test: the runner puts its own streams in place between set-up and test."""
+    """The test itself must call this: pytest replaces the streams between set-up and test."""
     with streams_kept():
         yield capture_output

@@ -1,4 +1,4 @@
-"""Handlers for the tests of isolation: at the top level of a module, where another process finds them."""
+"""Handlers for the tests of isolation: at the top level of a module, so that another process can import them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DAEMON = "setsid sleep 600 < /dev/null > /dev/null 2>&1 & echo $!"
 
 
 def start_others() -> str:
-    """Processes that outlive a handler; on Linux also in sessions of their own, and without a living parent."""
+    """Start processes that outlive a handler; on Linux also in sessions of their own, and without a living parent."""
     started = [subprocess.Popen(["sleep", "600"]).pid]
     if sys.platform == "linux":
         started.append(subprocess.Popen(["sleep", "600"], start_new_session=True).pid)
@@ -47,12 +47,12 @@ def where(*, ctx: Context) -> dict[str, Any]:
 
 
 def _surroundings() -> dict[str, Any]:
-    """What this process was given when it began, and what it sees now."""
-    given = Path("/proc/self/environ")
+    """The variables and arguments with which this process began, and the variables that it sees now."""
+    environ = Path("/proc/self/environ")
     return {
         "environment": dict(os.environ),
-        "given": given.read_bytes().decode().split("\0") if given.exists() else [],
-        "arguments": Path("/proc/self/cmdline").read_text().split("\0") if given.exists() else [],
+        "initial": environ.read_bytes().decode().split("\0") if environ.exists() else [],
+        "arguments": Path("/proc/self/cmdline").read_text().split("\0") if environ.exists() else [],
         "at_import": AT_IMPORT,
     }
 
@@ -97,7 +97,7 @@ def uses_in_a_thread(*, ctx: Context) -> str:
 
 @handler(isolation="process", attempts_per_process=3)
 def shares(leaves: str = "", *, ctx: Context) -> dict[str, Any]:
-    """Tells what it finds of earlier attempts, and may leave something behind."""
+    """Returns what earlier attempts left in this process, and may leave something behind."""
     print("attempt of", ctx.index)
     ctx.progress(1, 2, f"item {ctx.index}")
     ctx.checkpoint("begun", {"item": ctx.index})
@@ -210,7 +210,7 @@ async def leaves_in_a_task() -> None:
 
 @isolated
 def speaks(raw: str) -> None:
-    """Says something to its worker that no handler has to say, and waits for its end."""
+    """Sends an arbitrary message to its worker, and waits until it is killed."""
     (mine,) = [int(entry.name) for entry in Path("/proc/self/fd").iterdir() if _is_socket(entry)]
     socket.socket(fileno=mine).sendall(bytes.fromhex(raw))
     time.sleep(600)
@@ -296,7 +296,7 @@ def kills_the_fork_server() -> None:
 
 @isolated
 def checkpoints(*, ctx: Context) -> Any:
-    """Saves two points and dies; the next attempt tells where it goes on."""
+    """Saves two checkpoints and dies; the next attempt returns where it resumes."""
     if ctx.resume_point is None:
         ctx.checkpoint("one", {"step": 1})
         ctx.checkpoint("two", {"step": 2})
@@ -313,7 +313,7 @@ async def checkpoints_async(*, ctx: AsyncContext) -> Any:
 
 @isolated
 def stubborn(path: str, *, ctx: Context) -> None:
-    """Ignores every signal that can be ignored, with a child that does so too; tells both ids."""
+    """Ignores every signal that can be ignored, with a child that does so too; writes down both process ids."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     others = start_others()
@@ -356,7 +356,7 @@ def leaves_a_child_behind(falls: bool) -> int:
 
 @handler("falls")
 def falls(number: int, path: str) -> int:
-    """In a worker's thread it would take the worker along; each run leaves a line."""
+    """Kills its process, and so the worker if it runs in a thread. Each run writes a line."""
     with Path(path).open("a") as file:
         file.write(f"{number} {os.getpid()}\n")
     if number == 3:
@@ -374,7 +374,7 @@ def saves(name: str, *, ctx: Context) -> None:
 
 @isolated
 def descriptors() -> list[str]:
-    """What this process has open."""
+    """The open files of this process."""
     return [str(entry.readlink()) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
 
 

@@ -70,7 +70,7 @@ def weighs(size: int) -> str:
 
 @handler("weighed")
 def weighed(ctx: Context) -> dict[str, Any]:
-    """Reads all results and keeps none; the peak is that of this program, not of who started it."""
+    """Reads all results and keeps none; the peak is that of this process, not of its parent."""
     sizes = count = 0
     for result in ctx.results("stack"):
         count += 1

@@ -1,4 +1,4 @@
-"""One handler in three kinds: it begins, waits until it may, saves a checkpoint, and tells what came of it."""
+"""One handler in three kinds: it begins, waits for a file, saves a checkpoint, and writes down the outcome."""
 
 from __future__ import annotations
 

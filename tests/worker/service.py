@@ -1,4 +1,4 @@
-"""A running worker on a real Postgres, and what the test, as its orchestrator, sees of it."""
+"""A running worker on a real Postgres, for tests that play the orchestrator."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ async def reports(stage: Stage, me: int, number: int = 1) -> list[SignalRow]:
     """The signals of the owner once there are that many."""
 
     async def enough() -> list[SignalRow]:
-        found = await stage.signals(me)
-        return found if len(found) >= number else []
+        signals = await stage.signals(me)
+        return signals if len(signals) >= number else []
 
     return await eventually(enough)
 

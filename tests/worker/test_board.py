@@ -1,4 +1,4 @@
-"""What a worker and the process beside it know of each other through the memory that they share."""
+"""The memory that a worker and its watcher share."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ LEASES: list[Held] = [("job", "node", item, 1) for item in range(5)]
 
 @pytest.fixture
 def sides() -> Iterator[tuple[Board, Board]]:
-    """The worker's and the watcher's."""
+    """The board of the worker, and the board of the watcher."""
     with tempfile.TemporaryFile() as file:
         os.ftruncate(file.fileno(), BOARD_BYTES)
         yield Board(file.fileno()), Board(file.fileno())
 
 
-def test_all_goes_back_but_what_has_begun(sides: tuple[Board, Board]) -> None:
+def test_everything_but_begun_tasks_is_given_back(sides: tuple[Board, Board]) -> None:
     worker, watcher = sides
     assert watcher.release() == []
     worker.show(LEASES, 2)
@@ -34,7 +34,7 @@ def test_all_goes_back_but_what_has_begun(sides: tuple[Board, Board]) -> None:
     assert watcher.release() == LEASES[1:2]
 
 
-def test_what_is_not_known_for_certain_does_not_go_back(
+def test_nothing_is_given_back_while_the_list_of_tasks_may_be_wrong(
     sides: tuple[Board, Board], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker, watcher = sides

@@ -1,4 +1,4 @@
-"""The handlers that every installation has, as the contract describes them."""
+"""The handlers of every installation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("params", [{}, {"a": 1, "b": [None]}, {"steps": "1"}, {"message": "hi", "step_delay": "0"}])
-async def test_echo_gives_back_all_params(params: dict[str, Any]) -> None:
+async def test_echo_returns_all_params(params: dict[str, Any]) -> None:
     assert output(await builtin().result(params, "echo")) == {"echoed_params": params}
 
 
@@ -66,10 +66,10 @@ async def test_multi_phase_goes_on_in_the_phase_that_was_not_finished() -> None:
 
 @pytest.mark.parametrize(("size", "route"), [(5, "light"), ("209715200", "heavy")])
 async def test_size_check_names_the_route(size: int | str, route: str) -> None:
-    found = output(await builtin().result({"size_bytes": size}, "size_check"))
-    assert (found["route"], found["size_bytes"]) == (route, int(size))
+    result = output(await builtin().result({"size_bytes": size}, "size_check"))
+    assert (result["route"], result["size_bytes"]) == (route, int(size))
 
 
-async def test_chunk_processor_tells_which_chunk_it_processed() -> None:
-    found = output(await builtin().result({"chunk_id": "7", "chunk_data": [1, 2, 3]}, "chunk_processor"))
-    assert found == {"chunk_id": "7", "processed": 3}
+async def test_chunk_processor_names_the_chunk_that_it_processed() -> None:
+    result = output(await builtin().result({"chunk_id": "7", "chunk_data": [1, 2, 3]}, "chunk_processor"))
+    assert result == {"chunk_id": "7", "processed": 3}

@@ -1,4 +1,4 @@
-"""What an exception tells beyond its message."""
+"""What an exception carries beyond its message."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ def test_a_command_that_a_signal_ended_has_128_and_the_signal() -> None:
     assert causes(command_failure("import os; os.kill(os.getpid(), 9)")) == {"exit_code": 137}
 
 
-def test_the_cause_of_an_exception_tells_too() -> None:
+def test_the_cause_of_an_exception_is_read_too() -> None:
     with pytest.raises(RuntimeError) as raised:
         raise RuntimeError("conversion failed") from command_failure("raise SystemExit(5)")
     assert causes(raised.value) == {"exit_code": 5}
 
 
-def test_an_ordinary_exception_tells_nothing_more() -> None:
+def test_an_ordinary_exception_has_no_details() -> None:
     assert causes(ValueError("no")) == {}
 
 

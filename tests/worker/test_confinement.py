@@ -1,4 +1,4 @@
-"""A handler without a network gets at nothing of its worker's, whatever it tries; and works as ever otherwise."""
+"""A handler without a network reaches nothing of its worker, whatever it tries, and otherwise works as usual."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ TRIAL = "import subprocess, sys, tests.worker.desk; subprocess.run([sys.executab
 
 
 def furnish(home: Path) -> None:
-    """What lies in a home where the embedded Postgres runs, beside another worker."""
+    """A home in which an embedded Postgres and another worker run."""
     (home / "postgres").mkdir(parents=True, exist_ok=True)
     (home / "work/worker-other").mkdir(parents=True, exist_ok=True)
     secrets = ("postgres.json", "postgres.password", "postgres/postgresql.auto.conf", "work/worker-other/file")
@@ -121,9 +121,9 @@ def test_where_there_is_no_landlock_a_handler_of_an_ordinary_user_cannot_get_int
     assert (reached["worker"], reached["fork_server"], reached["calls"]) == ([], [], [])
 
 
-async def test_a_handler_without_a_network_works_as_ever(desk: Desk, tmp_path: Path) -> None:
-    found = output(await desk.result("works_as_ever", {"home": str(HOME), "beside": str(tmp_path)}))
-    assert found == {
+async def test_a_handler_without_a_network_works_as_usual(desk: Desk, tmp_path: Path) -> None:
+    result = output(await desk.result("works_as_usual", {"home": str(HOME), "beside": str(tmp_path)}))
+    assert result == {
         "storage": "kept", "temporary": "moved", "beside": "beside", "program": "a program\n", "published": "5",
         "device": "4", "kernel": "Name:",
     }  # fmt: skip

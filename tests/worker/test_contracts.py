@@ -56,7 +56,7 @@ async def test_an_output_that_breaks_its_contract_is_a_permanent_failure_with_bo
 
 
 @pytest.mark.parametrize("kind", ["plain", "asynchronous", "rich"])
-async def test_an_output_that_keeps_its_contract_is_reported_as_it_is(kind: str) -> None:
+async def test_an_output_that_matches_its_contract_is_reported_unchanged(kind: str) -> None:
     report = await result(bench(of([1])[kind]))
     assert output(report) == {"bands": [1]}
 

@@ -103,7 +103,7 @@ async def test_a_handler_that_ignores_its_cancellation_does_not_keep_the_worker(
     ("returned", "outcome"),
     [(None, "given_back"), (Result(None), "given_back"), ("all of it", "done"), (False, "done"), (Result(0), "done")],
 )
-async def test_a_handler_that_sees_that_its_worker_leaves_is_done_only_if_it_returns_something(
+async def test_a_handler_that_sees_its_worker_stop_is_done_only_if_it_returns_a_value(
     database_url: str, stage: Stage, kind: str, returned: Any, outcome: str
 ) -> None:
     begun, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -135,7 +135,7 @@ async def test_a_handler_that_sees_that_its_worker_leaves_is_done_only_if_it_ret
         assert "left early" in signal.data["log"]
 
 
-async def test_a_handler_that_never_looked_has_finished_whatever_it_returns(database_url: str, stage: Stage) -> None:
+async def test_a_handler_that_never_read_cancelled_is_done_whatever_it_returns(database_url: str, stage: Stage) -> None:
     """It did not see `ctx.cancelled`, so it has not stopped early: its None is its result."""
     begun, finish = asyncio.Event(), asyncio.Event()
 
@@ -160,7 +160,7 @@ async def test_a_handler_that_never_looked_has_finished_whatever_it_returns(data
     assert signal.outcome == "done"
 
 
-async def test_a_failure_while_the_worker_leaves_is_a_failure(database_url: str, stage: Stage) -> None:
+async def test_a_failure_while_the_worker_stops_is_a_failure(database_url: str, stage: Stage) -> None:
     begun = asyncio.Event()
 
     async def work(item: int, *, ctx: AsyncContext) -> None:
@@ -206,7 +206,7 @@ async def test_an_interrupted_attempt_resumes_at_its_last_checkpoint(database_ur
     assert ran == [(1, 1), (1, 2), (2, 2), (2, 3)]
 
 
-async def test_a_worker_that_ends_says_so(database_url: str, stage: Stage, store: PostgresStore) -> None:
+async def test_a_worker_that_stops_ends_its_lease(database_url: str, stage: Stage, store: PostgresStore) -> None:
     async def work(item: int) -> None: ...
 
     async with serving(database_url, work) as service:
@@ -220,7 +220,7 @@ async def test_a_worker_that_ends_says_so(database_url: str, stage: Stage, store
     assert row == (1, 1)
 
 
-async def test_a_worker_that_is_declared_gone_while_it_ends_ends_all_the_same(database_url: str, stage: Stage) -> None:
+async def test_a_worker_that_is_declared_gone_while_it_stops_still_stops(database_url: str, stage: Stage) -> None:
     class DeclaredGone(PostgresStore):
         is_gone = False
 

@@ -1,4 +1,4 @@
-"""One attempt: whatever a handler does, it ends in one report, and what it printed is kept with it."""
+"""One attempt: whatever the handler does, the attempt ends in one report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Outside(BaseException):
-    """What many a library raises past every `except Exception`."""
+    """An exception that no `except Exception` catches; some libraries raise such ones."""
 
 
 BEYOND_EXCEPTION = [
@@ -60,7 +60,7 @@ async def test_invariant_21_whatever_a_handler_raises_is_its_own_failure(
     assert "raise make()" in data["log"]
 
 
-async def test_a_plain_function_that_finds_nothing_next_fails_at_once() -> None:
+async def test_a_plain_function_that_raises_stop_iteration_fails_at_once() -> None:
     def looks() -> Any:
         return next(number for number in range(3) if number > 10)
 
@@ -127,10 +127,10 @@ async def test_a_check_of_the_arguments_may_raise_anything() -> None:
         def leave(cls, value: int) -> int:
             raise SystemExit(2)
 
-    def typed(given: Picky) -> None: ...
+    def typed(size_of: Picky) -> None: ...
 
-    typed.__annotations__["given"] = Picky
-    data = data_of(await bench(typed).result({"given": {"size": 1}}))
+    typed.__annotations__["size_of"] = Picky
+    data = data_of(await bench(typed).result({"size_of": {"size": 1}}))
     assert (data["code"], data["exit_code"]) == ("HANDLER_ERROR", 2)
 
 

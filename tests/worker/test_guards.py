@@ -1,4 +1,4 @@
-"""`ctx.breaker`: what a handler's guarded calls tell, in a thread, on the loop and in a process of its own."""
+"""`ctx.breaker`: how guarded calls are counted and refused, in a thread and on the event loop."""
 
 from __future__ import annotations
 

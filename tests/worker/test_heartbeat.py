@@ -97,7 +97,7 @@ async def test_a_worker_that_was_declared_gone_starts_again_under_a_new_lease(da
 
 
 async def test_leases_claimed_while_a_heartbeat_is_under_way_are_kept(database_url: str, stage: Stage) -> None:
-    """The answer to a renewal knows nothing of what was claimed after it was asked for."""
+    """The answer to a renewal says nothing about what was claimed after the request."""
     asked, answer = asyncio.Event(), asyncio.Event()
 
     class Slow(PostgresStore):
@@ -168,8 +168,8 @@ async def test_progress_that_cannot_be_stored_fails_its_attempt_and_not_the_hear
 
         async def renewed() -> bool:
             async with stage.store.connections.use("stage") as connection:  # type: ignore[attr-defined]
-                found = await connection.execute("select renewed_at > started_at + interval '0.8 s' from workers")
-                return bool((await found.fetchone()) == (True,))
+                cursor = await connection.execute("select renewed_at > started_at + interval '0.8 s' from workers")
+                return bool((await cursor.fetchone()) == (True,))
 
         await eventually(renewed)
         finish.set()

@@ -1,4 +1,4 @@
-"""Handlers in processes of their own: they behave as in a thread, die alone, and are gone when they must be."""
+"""Handlers in processes: they behave as in a thread, harm no other when they die, and end when they must."""
 
 from __future__ import annotations
 
@@ -82,8 +82,10 @@ async def test_breakers_are_those_of_a_thread(desk: Desk, name: str) -> None:
 
 
 async def test_failures_are_those_of_a_thread(desk: Desk) -> None:
-    found = {kind: data_of(await desk.result("raises", {"kind": kind})) for kind in ("permanent", "transient", "after")}
-    assert found == {
+    failures = {
+        kind: data_of(await desk.result("raises", {"kind": kind})) for kind in ("permanent", "transient", "after")
+    }
+    assert failures == {
         "permanent": {"code": "GONE", "message": "no", "class": "permanent"},
         "transient": {"code": "BUSY", "message": "later", "class": "transient"},
         "after": {"code": "HANDLER_ERROR", "message": "slow down", "class": "transient", "retry_after_seconds": 30},
@@ -94,14 +96,14 @@ async def test_failures_are_those_of_a_thread(desk: Desk) -> None:
 
 
 async def test_whatever_a_handler_raises_is_its_own_failure_as_in_a_thread(desk: Desk) -> None:
-    found = {}
+    failures = {}
     for kind in ("exit", "interrupt", "generator", "cancelled", "group", "next"):
         for name in ("leaves", "leaves_async"):
             report = await desk.result(name, {"kind": kind})
             assert (report.outcome, data_of(report)["code"]) == ("failed", "HANDLER_ERROR"), kind
             assert "in _leaves" in data_of(report)["log"]
-            found[kind] = (data_of(report)["message"].split(":")[0], data_of(report).get("exit_code"))
-    assert found == {
+            failures[kind] = (data_of(report)["message"].split(":")[0], data_of(report).get("exit_code"))
+    assert failures == {
         "exit": ("SystemExit", 3),
         "interrupt": ("KeyboardInterrupt", None),
         "generator": ("GeneratorExit", None),
@@ -151,7 +153,7 @@ async def test_a_function_that_no_other_process_can_import_is_refused_for_good()
     data = data_of(await alone.result("local"))
     assert (data["code"], data["class"]) == ("CONTRACT_VIOLATION", "permanent")
     assert "define it at the top level of a module" in data["message"]
-    # That a worker vanished is no fault of its own.
+    # A suspect that cannot be isolated runs in a thread: it may be innocent.
     shared = Desk(Registry([describe(local, "local")]))
     assert output(await shared.result("local", suspect=True)) == os.getpid()
     for desk in (alone, shared):
@@ -180,7 +182,7 @@ async def test_a_checkpoint_without_the_lease_ends_the_attempt_without_a_report(
     assert attempt.cancelled and attempt.lost
 
 
-async def test_a_checkpoint_that_cannot_be_saved_is_the_handlers_to_hear(desk: Desk) -> None:
+async def test_a_checkpoint_that_cannot_be_saved_raises_in_the_handler(desk: Desk) -> None:
     data = data_of(await desk.result("saves", {"name": "unlucky"}))
     assert data["message"] == "NotAnswered: OSError: the disk is full"
 
@@ -208,7 +210,7 @@ nodes:
         ("exits", {"status": 3}, "the handler's process exited with status 3 without a result", None),
     ],
 )
-async def test_a_process_that_dies_takes_only_itself(
+async def test_a_process_that_dies_harms_no_other(
     desk: Desk, name: str, params: dict[str, Any], message: str, log: str | None
 ) -> None:
     report = await desk.result(name, params)
@@ -217,7 +219,7 @@ async def test_a_process_that_dies_takes_only_itself(
     assert output(await desk.result("add", {"a": 1})) == 2
 
 
-async def test_the_death_of_what_starts_the_processes_is_no_crash_of_the_task(desk: Desk) -> None:
+async def test_the_death_of_the_fork_server_is_no_crash_of_the_task(desk: Desk) -> None:
     report = await desk.result("kills_the_fork_server")
     assert (report.outcome, report.alone) == ("lost", False)
     assert output(await desk.result("add", {"a": 1})) == 2
@@ -247,7 +249,7 @@ async def test_a_process_that_ignores_everything_is_killed_with_its_children(
         assert data_of(report).get("code") == ("TIMEOUT" if reason == "timed_out" else None)
 
 
-async def test_an_attempt_whose_process_only_starts_ends_with_the_others(desk: Desk, tmp_path: Path) -> None:
+async def test_an_attempt_whose_process_is_still_starting_ends_with_the_others(desk: Desk, tmp_path: Path) -> None:
     _, task = desk.begin("obeys", {"path": str(tmp_path / "ids")})
     await asyncio.sleep(0)
     await desk.executor.end_children()
@@ -306,15 +308,15 @@ async def test_a_cancelled_job_gives_its_process_the_grace_and_then_kills_it(dat
     assert status["status"] == "cancelled"
 
 
-async def test_a_worker_that_leaves_kills_after_its_grace_and_only_then_gives_back(
+async def test_a_worker_that_stops_kills_after_its_grace_and_only_then_gives_back(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "ids"
     alive: list[bool] = []
 
-    async def report(store: PostgresStore, *given: Any, real: Any = PostgresStore.report) -> int:
+    async def report(store: PostgresStore, *arguments: Any, real: Any = PostgresStore.report) -> int:
         alive.append(lives((await process_ids(path))[0]))
-        return int(await real(store, *given))
+        return int(await real(store, *arguments))
 
     monkeypatch.setattr(PostgresStore, "report", report)
     async with client_of(database_url) as engine, serving(database_url, work=False):
@@ -334,12 +336,12 @@ async def test_a_worker_that_leaves_kills_after_its_grace_and_only_then_gives_ba
 
 @asynccontextmanager
 async def worker_process(url: str, **settings: Any) -> AsyncIterator[subprocess.Popen[bytes]]:
-    """A worker as people start it."""
-    given = {f"HOLDFAST_{name.upper()}": str(value) for name, value in settings.items()}
+    """A worker, started from the command line."""
+    variables = {f"HOLDFAST_{name.upper()}": str(value) for name, value in settings.items()}
     process = subprocess.Popen(
         [str(Path(sys.executable).with_name("holdfast")), "worker", "--handlers", HANDLERS],
         cwd=ROOT,
-        env=os.environ | given | {"HOLDFAST_DATABASE_URL": url},
+        env=os.environ | variables | {"HOLDFAST_DATABASE_URL": url},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -75,12 +75,12 @@ async def test_plain_and_async_handlers_run_side_by_side(database_url: str, stag
     job_id = await stage.owned_job(me)
     await stage.enqueue(me, job_id, items=range(2))
     async with serving(database_url, work, concurrency=2):
-        found = await reports(stage, me, 2)
-    assert [s.outcome for s in found] == ["done", "done"]
+        signals = await reports(stage, me, 2)
+    assert [s.outcome for s in signals] == ["done", "done"]
 
 
 async def test_every_slot_is_filled_even_if_it_takes_several_claims(database_url: str, stage: Stage) -> None:
-    """Once it claimed one batch and then slept beside its empty slots until an attempt ended."""
+    """A regression: it claimed one batch and then waited, with free slots, until an attempt ended."""
     running = asyncio.Barrier(6)
 
     async def work(item: int) -> None:
@@ -90,14 +90,14 @@ async def test_every_slot_is_filled_even_if_it_takes_several_claims(database_url
     job_id = await stage.owned_job(me)
     await stage.enqueue(me, job_id, items=range(6))
     async with serving(database_url, work, concurrency=6, claim_batch=2, poll_seconds=3600, renew_seconds=5.0):
-        found = await reports(stage, me, 6)
-    assert [s.outcome for s in found] == ["done"] * 6
+        signals = await reports(stage, me, 6)
+    assert [s.outcome for s in signals] == ["done"] * 6
 
 
 async def test_a_cancel_that_a_coroutine_leaves_behind_harms_neither_its_output_nor_the_next_attempt(
     database_url: str, stage: Stage
 ) -> None:
-    """A timeout made by hand comes when its attempt is over, while its large output is stored or another one runs."""
+    """A timeout made by hand fires after its attempt, while a large output is stored or another attempt runs."""
 
     async def work(item: int) -> str:
         task = asyncio.current_task()
@@ -110,9 +110,9 @@ async def test_a_cancel_that_a_coroutine_leaves_behind_harms_neither_its_output_
     job_id = await stage.owned_job(me)
     await stage.enqueue(me, job_id, items=range(8))
     async with serving(database_url, work, concurrency=1) as service:
-        found = await reports(stage, me, 8)
+        signals = await reports(stage, me, 8)
         assert not service.task.done()
-    assert [s.outcome for s in found] == ["done"] * 8
+    assert [s.outcome for s in signals] == ["done"] * 8
 
 
 async def test_what_a_coroutine_sets_in_its_context_is_gone_when_the_next_one_begins(
@@ -129,8 +129,8 @@ async def test_what_a_coroutine_sets_in_its_context_is_gone_when_the_next_one_be
     job_id = await stage.owned_job(me)
     await stage.enqueue(me, job_id, items=range(4))
     async with serving(database_url, work, concurrency=1):
-        found = await reports(stage, me, 4)
-    assert [s.output for s in found] == [None] * 4
+        signals = await reports(stage, me, 4)
+    assert [s.output for s in signals] == [None] * 4
 
 
 @pytest.mark.parametrize("kind", ["async", "plain"])
@@ -163,8 +163,8 @@ async def test_no_more_attempts_run_than_the_concurrency_allows(database_url: st
     job_id = await stage.owned_job(me)
     await stage.enqueue(me, job_id, items=range(60))
     async with serving(database_url, asynchronous if kind == "async" else plain, concurrency=3):
-        found = await reports(stage, me, 60)
-    assert {s.outcome for s in found} == {"done"}
+        signals = await reports(stage, me, 60)
+    assert {s.outcome for s in signals} == {"done"}
     assert 1 < most <= 3
 
 
@@ -190,10 +190,10 @@ async def test_a_claim_whose_answer_was_lost_goes_back_long_before_its_timeout(d
     await stage.enqueue(me, job_id, items=range(2), timeout_seconds=3600.0)
     flaky = LosesTheFirstClaim(database_url)
     async with serving(database_url, work, store=flaky, lease_seconds=0.5, renew_seconds=0.1):
-        found = await reports(stage, me, 2)
-        assert [s.outcome for s in found] == ["given_back", "given_back"]
-        again = [retry_write(report_lease(s), None, retries=0) for s in found]
-        await stage.commit(me, Batch(handled=[s.id for s in found], retried=again))
+        signals = await reports(stage, me, 2)
+        assert [s.outcome for s in signals] == ["given_back", "given_back"]
+        again = [retry_write(report_lease(s), None, retries=0) for s in signals]
+        await stage.commit(me, Batch(handled=[s.id for s in signals], retried=again))
         assert {s.outcome for s in await reports(stage, me, 2)} == {"done"}
 
 
@@ -250,14 +250,14 @@ async def test_a_report_whose_answer_was_lost_is_sent_again_and_counts_once(data
     await stage.enqueue(me, job_id)
     store = LosesTheAnswer(database_url)
     async with serving(database_url, work, store=store):
-        (found,) = await reports(stage, me)
+        (signal,) = await reports(stage, me)
         sent_again = asyncio.create_task(store.was_sent_again.wait())
         await asyncio.wait_for(sent_again, 20)
-        assert [s.id for s in await stage.signals(me)] == [found.id]
+        assert [s.id for s in await stage.signals(me)] == [signal.id]
 
 
 @pytest.mark.parametrize(("mean_seconds", "claimed"), [(0.04, 3), (0.3, 1), (None, 1)])
-async def test_only_where_tasks_are_known_to_be_short_some_more_lie_ready(
+async def test_only_tasks_that_are_known_to_be_short_are_claimed_ahead(
     database_url: str, stage: Stage, mean_seconds: float | None, claimed: int
 ) -> None:
     begun, finish = asyncio.Event(), asyncio.Event()
@@ -285,7 +285,7 @@ async def test_only_where_tasks_are_known_to_be_short_some_more_lie_ready(
 
 
 async def test_invariant_20_what_waits_behind_a_long_task_goes_back_unspent(database_url: str, stage: Stage) -> None:
-    """Once it stayed where it was, beside workers that were free, and its timeout ran."""
+    """A regression: the tasks stayed in this worker although others were free, and their timeouts ran."""
     begun, finish = asyncio.Event(), asyncio.Event()
     ran: list[int] = []
 
@@ -328,8 +328,8 @@ async def test_invariant_20_a_task_that_comes_late_to_its_slot_does_not_begin_if
     await stage.enqueue(me, paused)
     await stage.enqueue(me, other)
     async with serving(database_url, work):
-        found = await reports(stage, me, 2)
-    assert {(s.job_id, s.outcome) for s in found} == {(paused, "given_back"), (other, "done")}
+        signals = await reports(stage, me, 2)
+    assert {(s.job_id, s.outcome) for s in signals} == {(paused, "given_back"), (other, "done")}
     assert ran == [other]
 
 
@@ -359,10 +359,10 @@ async def test_invariant_3_nothing_begins_when_the_lease_is_over_by_the_workers_
     assert (unbegun.outcome, unbegun.task_lost, ran) == ("given_back", 0, [])
 
 
-async def test_leases_that_the_rows_give_to_a_worker_and_that_it_does_not_hold_go_back(
+async def test_tasks_that_the_database_says_a_worker_holds_and_it_does_not_go_back(
     database_url: str, stage: Stage, store: PostgresStore
 ) -> None:
-    """As in a copy of the database that was restored: it says what was true some time ago."""
+    """After a restore, the database says what was true some time ago."""
     ran: list[int] = []
 
     async def work(item: int) -> None:

@@ -40,7 +40,7 @@ def test_memory_is_counted_with_that_of_children_and_also_where_there_is_no_proc
         leader.stdout.readline()
         counted = memory.resident_mb([leader.pid, missing])
         monkeypatch.setattr(memory, "_PROC", Path("/nowhere"))
-        for found in (counted, memory.resident_mb([leader.pid, missing])):
-            assert found[leader.pid] > 50
-            assert found[missing] == 0
+        for used in (counted, memory.resident_mb([leader.pid, missing])):
+            assert used[leader.pid] > 50
+            assert used[missing] == 0
         leader.communicate(b"\n")

@@ -25,7 +25,7 @@ async def test_log_lines_go_to_the_attempt_and_records_to_the_worker(
     assert [(r.name, r.getMessage()) for r in caplog.records] == [("holdfast.handler.logs", "to the worker 7")]
 
 
-async def test_a_log_record_without_end_is_cut_before_it_is_sent(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_very_long_log_record_is_cut_before_it_is_sent(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         assert output(await desk.result("logs_without_end")) is None
     (record,) = caplog.records
@@ -86,7 +86,7 @@ HOSTILE = {
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the test finds the channel in /proc")
-async def test_a_process_that_says_what_no_process_says_fails_its_attempt_and_nothing_else(desk: Desk) -> None:
+async def test_an_invalid_message_fails_its_attempt_and_nothing_else(desk: Desk) -> None:
     for name, raw in HOSTILE.items():
         report = await desk.result("speaks", {"raw": raw})
         data = data_of(report)

@@ -1,4 +1,4 @@
-"""The database goes out of reach while handlers run: that costs them time, and an attempt only with its lease."""
+"""The database goes out of reach while handlers run: they wait, and lose their attempt only with the lease."""
 
 from __future__ import annotations
 

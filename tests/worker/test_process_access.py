@@ -25,9 +25,9 @@ async def test_a_process_has_no_connection_of_its_worker(desk: Desk, store: Post
     await store.sweep_inbox()
     mine = [link for link in isolated.descriptors() if link.startswith("socket:")]
     assert mine, "the test itself is connected"
-    found = output(await desk.result("descriptors"))
-    assert not set(found) & set(mine)
-    assert sum(link.startswith("socket:") for link in found) == 1, "the channel to its worker and nothing else"
+    links = output(await desk.result("descriptors"))
+    assert not set(links) & set(mine)
+    assert sum(link.startswith("socket:") for link in links) == 1, "the channel to its worker and nothing else"
 
 
 SECRETS = {
@@ -88,8 +88,8 @@ async def test_a_handler_without_a_network_reaches_no_address_and_still_reaches_
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         for name, reached in (("isolated.reach", True), ("isolated.reach_without_network", False)):
-            found = output(await desk.result(name, {"port": port}))
-            assert found == {"here": reached, "by_a_thread": reached, "by_a_program": reached, "within": True}
+            result = output(await desk.result(name, {"port": port}))
+            assert result == {"here": reached, "by_a_thread": reached, "by_a_program": reached, "within": True}
     assert [checkpoint[1] for checkpoint in desk.checkpoints] == ["tried", "tried"]
 
 
@@ -104,8 +104,8 @@ async def test_a_handler_without_a_network_stores_and_reads_objects_through_its_
     desk = Desk(registry, open_objects(f"{bucket.address}/payloads"))
     for name in ("publishes_alone", "publishes_alone_async"):
         file = output(await desk.result(name))["file"]
-        found = output(await desk.result("fetches_alone", {"file": file}))
-        assert found["bytes"] == "tiletile"
+        result = output(await desk.result("fetches_alone", {"file": file}))
+        assert result["bytes"] == "tiletile"
         data = data_of(await desk.result("fetches_alone", {"file": file | {"digest": "0" * 64}}))
         assert data["message"].startswith("NotAnswered: PayloadUnavailable: Payload 000000")
     assert list(bucket.objects()) == [f"payloads/{JOB_ID}/{file['digest']}"]

@@ -1,4 +1,4 @@
-"""Several attempts in one process: each as if it were alone, and only where the one before has left nothing behind."""
+"""Several attempts in one process: each as in a new one, and only if the attempt before has left nothing behind."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ async def test_a_task_that_may_have_killed_a_process_gets_one_of_its_own(desk: D
 async def test_the_network_is_taken_once_from_a_process_for_several_attempts(desk: Desk) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        found = [output(await desk.result("shares_no_network", {"port": port})) for _ in range(3)]
-    pid, _, filters = found[0]
-    assert found == [[pid, False, filters]] * 3
+        results = [output(await desk.result("shares_no_network", {"port": port})) for _ in range(3)]
+    pid, _, filters = results[0]
+    assert results == [[pid, False, filters]] * 3
 
 
 async def test_a_process_that_is_idle_for_long_ends(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +80,7 @@ async def test_a_process_that_is_idle_for_long_ends(desk: Desk, monkeypatch: pyt
 @pytest.mark.parametrize("is_known", [True, False])
 async def test_a_process_that_was_killed_while_it_waited_costs_no_attempt(desk: Desk, is_known: bool) -> None:
     pid = output(await desk.result("shares_async_too"))
-    # One that is held cannot begin, and is found dead only after it was lent.
+    # A stopped process cannot begin, so its death is noticed only after it was lent.
     os.kill(pid, signal.SIGKILL if is_known else signal.SIGSTOP)
     if is_known:
         await all_gone([pid])
@@ -95,11 +95,11 @@ async def test_a_cancel_that_comes_too_late_is_not_for_the_next_attempt(desk: De
     pid = output(await desk.result("shares", item=1))["pid"]
     (waiting,) = desk.executor._isolation._processes._idle
     waiting.writer.write(frame({"cancelled": True}))
-    found = output(await desk.result("shares", item=2))
-    assert (found["pid"], found["cancelled"]) == (pid, False)
+    result = output(await desk.result("shares", item=2))
+    assert (result["pid"], result["cancelled"]) == (pid, False)
 
 
-async def test_waiting_processes_end_with_the_worker_and_with_what_starts_them(desk: Desk) -> None:
+async def test_waiting_processes_end_with_the_worker_and_with_the_fork_server(desk: Desk) -> None:
     pid = output(await desk.result("shares_async_too"))
     await desk.executor.end_children()
     await all_gone([pid])

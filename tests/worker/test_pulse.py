@@ -1,4 +1,4 @@
-"""Workers that stand still, and the watcher that acts for them; with real processes."""
+"""Workers that hang, and the watcher that acts for them, with real processes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def orchestrated(url: str) -> AsyncIterator[Engine]:
 
 @asynccontextmanager
 async def worker(url: str, folder: Path, **settings: Any) -> AsyncIterator[psutil.Process]:
-    """A `holdfast worker` of its own process, with short leases."""
+    """A `holdfast worker` in a process of its own, with short leases."""
     (folder / "holding.py").write_text(HANDLERS)
     settings = {f"HOLDFAST_{name.upper()}": str(value) for name, value in (LEASES | settings).items()}
     process = await asyncio.create_subprocess_exec(
@@ -173,11 +173,11 @@ async def test_a_watcher_that_dies_is_replaced(database_url: str, tmp_path: Path
 
 def begun_by(notes: Path) -> dict[int, set[int]]:
     """Which items each process has begun."""
-    found: dict[int, set[int]] = {}
+    begun: dict[int, set[int]] = {}
     for line in notes.read_text().splitlines() if notes.exists() else []:
         pid, item = map(int, line.split())
-        found.setdefault(pid, set()).add(item)
-    return found
+        begun.setdefault(pid, set()).add(item)
+    return begun
 
 
 async def test_invariant_3_a_worker_that_wakes_past_its_lease_begins_nothing(database_url: str, tmp_path: Path) -> None:

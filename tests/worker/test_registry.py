@@ -24,28 +24,28 @@ class Box(BaseModel):
 def stack(item: str, size: int = 1, *, scale: float = 1.0, tags: list[Any] | None = None) -> None: ...
 
 
-def found(function: Any) -> Handler:
+def described(function: Any) -> Handler:
     return describe(function, "maps.stack")
 
 
 def test_params_become_keyword_arguments() -> None:
-    assert found(stack).arguments({"item": "a", "size": 3, "scale": 2}) == {"item": "a", "size": 3, "scale": 2}
+    assert described(stack).arguments({"item": "a", "size": 3, "scale": 2}) == {"item": "a", "size": 3, "scale": 2}
 
 
 def test_defaults_are_left_to_the_function() -> None:
-    assert found(stack).arguments({"item": "a"}) == {"item": "a"}
+    assert described(stack).arguments({"item": "a"}) == {"item": "a"}
 
 
 def test_a_missing_argument_is_refused_by_name() -> None:
     with pytest.raises(ContractViolation, match=r"^handler maps\.stack needs 'item', which the node does not pass$"):
-        found(stack).arguments({"size": 3})
+        described(stack).arguments({"size": 3})
 
 
 def test_an_unknown_argument_is_refused_and_the_nearest_suggested() -> None:
     with pytest.raises(ContractViolation, match=r"does not take 'sise'; did you mean 'size'\?$"):
-        found(stack).arguments({"item": "a", "sise": 3})
+        described(stack).arguments({"item": "a", "sise": 3})
     with pytest.raises(ContractViolation, match=r"does not take 'colour'$"):
-        found(stack).arguments({"item": "a", "colour": "red"})
+        described(stack).arguments({"item": "a", "colour": "red"})
 
 
 @pytest.mark.parametrize(
@@ -62,16 +62,16 @@ def test_an_unknown_argument_is_refused_and_the_nearest_suggested() -> None:
 )
 def test_a_wrongly_typed_argument_is_refused(params: dict[str, Any], message: str) -> None:
     with pytest.raises(ContractViolation, match=message):
-        found(stack).arguments(params)
+        described(stack).arguments(params)
 
 
 def test_rich_annotations_are_checked_and_converted_by_pydantic() -> None:
     def clip(box: Box, mode: Literal["inner", "outer"] = "inner") -> None: ...
 
-    function = found(clip)
+    function = described(clip)
     # Local classes cannot be looked up from a string: the function says what it wants by value.
     clip.__annotations__.update(box=Box, mode=Literal["inner", "outer"])
-    function = found(clip)
+    function = described(clip)
     assert function.arguments({"box": {"west": 1, "east": 2}})["box"] == Box(west=1, east=2)
     with pytest.raises(ContractViolation, match=r"'box\.east': Field required"):
         function.arguments({"box": {"west": 1}})
@@ -84,7 +84,7 @@ def test_what_an_annotation_adds_to_a_type_is_checked_too() -> None:
         size: Annotated[int, Field(gt=0)], where: Annotated[Context, "the attempt"], tag: Annotated[str, "plain"] = ""
     ) -> None: ...
 
-    function = found(takes)
+    function = described(takes)
     assert function.context_parameter == "where"
     assert function.arguments({"size": 3, "tag": "a"}) == {"size": 3, "tag": "a"}
     with pytest.raises(ContractViolation, match="'size': Input should be greater than 0"):
@@ -101,11 +101,11 @@ def test_a_parameter_that_can_only_be_given_by_position_is_refused_where_the_han
     with pytest.raises(
         InvalidInput, match=r"'maps\.stack' takes 'a' by position only, but params are passed by name"
     ) as refused:
-        found(by_position)
+        described(by_position)
     assert refused.value.remedy == "Remove the '/' from its parameters."
-    assert found(has_a_default).arguments({"b": 2}) == {"b": 2}
+    assert described(has_a_default).arguments({"b": 2}) == {"b": 2}
     with pytest.raises(ContractViolation, match="does not take 'a'"):
-        found(has_a_default).arguments({"a": 2})
+        described(has_a_default).arguments({"a": 2})
 
 
 def test_a_param_with_the_name_of_the_context_is_refused() -> None:
@@ -116,13 +116,13 @@ def test_a_param_with_the_name_of_the_context_is_refused() -> None:
     def without(**params: Any) -> None: ...
 
     with pytest.raises(ContractViolation, match="passes the context as 'ctx': give the param another name"):
-        found(named).arguments({"item": "a", "ctx": "forged"})
+        described(named).arguments({"item": "a", "ctx": "forged"})
     with pytest.raises(ContractViolation, match="passes the context as 'where'"):
-        found(anything).arguments({"where": "forged"})
-    assert found(without).arguments({"ctx": 1}) == {"ctx": 1}
+        described(anything).arguments({"where": "forged"})
+    assert described(without).arguments({"ctx": 1}) == {"ctx": 1}
 
 
-def test_what_cannot_carry_a_mark_is_refused_with_what_to_do() -> None:
+def test_an_object_that_cannot_be_decorated_is_refused_with_a_remedy() -> None:
     class Tool:
         def run(self, size: int) -> int:
             return size
@@ -140,10 +140,10 @@ def test_params_collected_by_a_double_star_may_be_anything() -> None:
 
     def nearly(size: int, **params: Any) -> None: ...
 
-    assert found(anything).arguments({"x": [1], "y": None}) == {"x": [1], "y": None}
-    assert found(nearly).arguments({"size": 1, "x": "y"}) == {"size": 1, "x": "y"}
+    assert described(anything).arguments({"x": [1], "y": None}) == {"x": [1], "y": None}
+    assert described(nearly).arguments({"size": 1, "x": "y"}) == {"size": 1, "x": "y"}
     with pytest.raises(ContractViolation, match="'size' must be int"):
-        found(nearly).arguments({"size": "1"})
+        described(nearly).arguments({"size": "1"})
 
 
 def test_a_context_is_found_by_its_annotation_or_by_the_name_ctx() -> None:
@@ -155,18 +155,18 @@ def test_a_context_is_found_by_its_annotation_or_by_the_name_ctx() -> None:
 
     def without(item: str) -> None: ...
 
-    assert found(annotated).context_parameter == found(awaited).context_parameter == "where"
-    assert found(named).context_parameter == "ctx"
-    assert found(without).context_parameter is None
+    assert described(annotated).context_parameter == described(awaited).context_parameter == "where"
+    assert described(named).context_parameter == "ctx"
+    assert described(without).context_parameter is None
     for function in (annotated, awaited, named):
-        assert found(function).arguments({"item": "a"}) == {"item": "a"}
+        assert described(function).arguments({"item": "a"}) == {"item": "a"}
 
 
 def test_async_functions_are_distinguished_from_plain_ones() -> None:
     async def asynchronous() -> None: ...
 
-    assert found(asynchronous).is_async
-    assert not found(stack).is_async
+    assert described(asynchronous).is_async
+    assert not described(stack).is_async
 
 
 def test_a_handler_stays_an_ordinary_function() -> None:

@@ -84,7 +84,7 @@ async def test_any_other_exception_is_transient_and_its_traceback_is_kept_in_the
     assert "raise ValueError" in data["log"]
 
 
-async def test_an_exception_without_words_is_named_by_its_type() -> None:
+async def test_an_exception_without_a_message_is_named_by_its_type() -> None:
     def silent() -> None:
         raise KeyboardInterruptLike
 
@@ -189,7 +189,7 @@ async def test_what_an_exception_says_of_itself_is_checked_too(
     assert "exit_code" not in data
 
 
-async def test_a_message_without_end_is_cut_and_says_so() -> None:
+async def test_a_very_long_message_is_cut_and_says_so() -> None:
     def crashes() -> None:
         raise ValueError("x" * 5_000_000)
 
@@ -227,7 +227,7 @@ async def test_a_declared_code_brings_its_class(failure: Exception, data: dict[s
     assert data_of(await bench(fails, codes=[NOT_PDF]).result()) == data
 
 
-async def test_a_nuance_is_seen_under_its_public_code_and_kept_for_operators() -> None:
+async def test_a_code_is_shown_as_its_public_code_and_logged_for_operators() -> None:
     async def fails() -> None:
         raise UPSTREAM_DOWN("10.0.0.7 refused")
 
@@ -243,7 +243,7 @@ async def test_the_exit_code_of_a_command_is_reported() -> None:
     assert data_of(await bench(fails).result())["exit_code"] == 183
 
 
-async def test_the_exit_code_of_sys_exit_is_as_a_shell_tells_it() -> None:
+async def test_the_exit_code_of_sys_exit_is_as_a_shell_shows_it() -> None:
     def leaves(status: int) -> None:
         sys.exit(status)
 

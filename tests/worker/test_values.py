@@ -33,7 +33,7 @@ async def test_an_output_that_is_not_json_is_permanent() -> None:
 @pytest.mark.parametrize(
     "extra", [{"metrics": {"x": object()}}, {"deliverables": {"a": {1, 2}}}, {"warnings": (b"x",)}]
 )
-async def test_what_a_result_tells_must_be_json_too(extra: dict[str, Any]) -> None:
+async def test_the_other_fields_of_a_result_must_be_json_too(extra: dict[str, Any]) -> None:
     async def give() -> Result:
         return Result(1, **extra)
 
@@ -67,7 +67,7 @@ def nested(levels: int) -> Any:
 
 
 def laughs() -> Any:
-    """Little in memory, and more than any machine has as JSON."""
+    """A value that is small in memory and larger than any disk as JSON."""
     value: Any = ["ha" * 1000] * 10
     for _ in range(60):
         value = [value] * 10
@@ -206,7 +206,7 @@ async def test_a_nul_character_in_the_output_is_refused(value: Any) -> None:
     assert (data["code"], data["class"]) == ("PAYLOAD_REFUSED", "permanent")
 
 
-async def test_a_nul_character_in_what_a_result_tells_is_refused() -> None:
+async def test_a_nul_character_in_another_field_of_a_result_is_refused() -> None:
     async def give() -> Result:
         return Result(1, warnings=("a\0b",))
 

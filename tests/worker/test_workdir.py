@@ -61,7 +61,7 @@ def test_a_directory_that_is_being_made_is_spared(tmp_path: Path) -> None:
     assert (tmp_path / "worker-new").exists()
 
 
-def test_nothing_is_made_for_attempts_that_ask_for_nothing(tmp_path: Path) -> None:
+def test_no_directory_is_made_for_attempts_that_use_none(tmp_path: Path) -> None:
     place = Workplace(tmp_path / "work")
     place.sweep()
     place.remove(lease())
