@@ -87,6 +87,31 @@ def _new_pulse(url: str, settings: Settings) -> Pulse:
     )
 
 
+def _worker_options(
+    url: str, settings: Settings, queues: Sequence[str] | None, concurrency: int | None
+) -> WorkerOptions:
+    return WorkerOptions(
+        name=process_name(),
+        queues=queues,
+        concurrency=concurrency or settings.concurrency,
+        claim_batch=settings.claim_batch,
+        lease_seconds=settings.lease_seconds,
+        renew_seconds=settings.renew_seconds,
+        poll_seconds=settings.poll_seconds,
+        grace_seconds=settings.grace_seconds,
+        database_url=url,
+    )
+
+
+def _rules(settings: Settings) -> Rules:
+    return Rules(
+        lost_limit=settings.lost_limit,
+        crash_limit=settings.crash_limit,
+        grace_seconds=settings.grace_seconds,
+        payload_limit_bytes=settings.payload_limit_bytes,
+    )
+
+
 def new_janitor(store: PostgresStore, settings: Settings) -> Janitor:
     return Janitor(
         Tidying(store),
@@ -131,12 +156,7 @@ class Services:
             orchestrator = Orchestrator(
                 self._store(url, "orchestrator", settings.owner_lease_seconds),
                 process_name() if number == 1 else f"{process_name()}/{number}",
-                rules=Rules(
-                    lost_limit=settings.lost_limit,
-                    crash_limit=settings.crash_limit,
-                    grace_seconds=settings.grace_seconds,
-                    payload_limit_bytes=settings.payload_limit_bytes,
-                ),
+                rules=_rules(settings),
                 lease_seconds=settings.owner_lease_seconds,
                 renew_seconds=settings.owner_renew_seconds,
                 scan_seconds=settings.owner_scan_seconds,
@@ -155,17 +175,7 @@ class Services:
             self.worker = Worker(
                 self._store(url, "worker", settings.lease_seconds),
                 registry,
-                WorkerOptions(
-                    name=process_name(),
-                    queues=queues,
-                    concurrency=concurrency or settings.concurrency,
-                    claim_batch=settings.claim_batch,
-                    lease_seconds=settings.lease_seconds,
-                    renew_seconds=settings.renew_seconds,
-                    poll_seconds=settings.poll_seconds,
-                    grace_seconds=settings.grace_seconds,
-                    database_url=url,
-                ),
+                _worker_options(url, settings, queues, concurrency),
                 wake=tasks,
                 payloads=self._payloads,
                 workplace=Workplace(settings.home / "work"),
