@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.store.interface import Batch, Withdrawal
+from holdfast.core.effects import WithdrawTasks
+from holdfast.core.states import Status
+from holdfast.store.interface import Batch
 from holdfast.store.postgres import PostgresStore
 from holdfast.worker.context import AsyncContext, Context
 from tests.conftest import eventually
@@ -39,7 +41,7 @@ async def test_a_lease_that_is_lost_cancels_the_attempt_and_nothing_is_reported(
         await asyncio.wait_for(begun.wait(), 10)
         cycle = stage.store.cycle(me)
         await cycle.open(100, 100)
-        await cycle.withdraw([Withdrawal(job_id, "cancelled", True, {"code": "CANCELLED"}, ())])
+        await cycle.withdraw([WithdrawTasks(job_id, Status.CANCELLED, True, {"code": "CANCELLED"}, ())])
         await cycle.commit(Batch())
         await asyncio.wait_for(cancelled.wait(), 10)
     assert await stage.signals(me) == []

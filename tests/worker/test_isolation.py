@@ -161,7 +161,7 @@ async def test_a_function_that_no_other_process_can_import_is_refused_for_good()
 
 
 def test_an_isolation_that_does_not_exist_and_a_limit_that_cannot_be_enforced_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="isolation 'proces'"):
+    with pytest.raises(InvalidInput, match="isolation='proces'"):
         handler("x", isolation="proces")(lambda: None)
     with pytest.raises(InvalidInput, match="memory_mb=5"):
         handler("x", memory_mb=5)(lambda: None)

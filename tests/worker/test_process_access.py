@@ -70,7 +70,7 @@ def test_variables_are_declared_by_their_names_and_for_processes_only() -> None:
     with pytest.raises(InvalidInput, match="isolation='thread'"):
         handler("x", environment=("AWS_*",))(lambda: None)
     for wrong in ("AWS_*", ("A=b",), (7,)):
-        with pytest.raises(InvalidInput, match="no names of variables"):
+        with pytest.raises(InvalidInput, match="is not a tuple of variable names"):
             handler("x", isolation="process", environment=wrong)(lambda: None)  # type: ignore[arg-type]
 
 
