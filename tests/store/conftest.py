@@ -1,4 +1,4 @@
-"""A stage on each of the two stores: what holds for one must hold for the other."""
+"""A stage on each of the two stores: a test that uses it runs on Postgres and on the model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.store.stage import ModelBackstage, PostgresBackstage, Stage
 
 @pytest.fixture(params=["postgres", "model"])
 def url(request: pytest.FixtureRequest) -> str | None:
-    """Where the store keeps its rows; None for the model, which keeps them in memory."""
+    """The database of the store; None for the model, which keeps its rows in memory."""
     return request.getfixturevalue("database_url") if request.param == "postgres" else None
 
 

@@ -1,4 +1,4 @@
-"""How a statement of ours runs: prepared once, as on the connections of the services, explained and undone."""
+"""Explains how Postgres runs a statement of ours: prepared once, as in the services, and rolled back afterwards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOT_TABLES = ("tasks", "queue", "inbox", "events")
 
 @contextmanager
 def own_database(server_url: str, template_database: str) -> Iterator[str]:
-    """A database in which nobody vacuums the hot tables; gone afterwards."""
+    """A database whose hot tables are never vacuumed automatically; it is dropped afterwards."""
     name = f"plans_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(server_url, autocommit=True) as admin:
         admin.execute(f"create database {name} template {template_database}".encode())
@@ -46,28 +46,28 @@ class Planner:
         self._prepared: dict[str, list[str]] = {}
 
     def plan_of(self, name: str, parameters: dict[str, Any], options: str = "") -> str:
-        """The plan with which the statement runs now; what it does is undone."""
+        """The plan with which the statement runs now. Its changes are rolled back."""
         values = [parameters.get(parameter) for parameter in self._parameters(name)]
-        given = f"({', '.join(['%s'] * len(values))})" if values else ""
+        placeholders = f"({', '.join(['%s'] * len(values))})" if values else ""
         with self.connection.transaction(force_rollback=True):
             cursor = psycopg.ClientCursor(self.connection)
-            explain = f"explain (analyze, timing off, summary off{options}) execute {name}{given}"
+            explain = f"explain (analyze, timing off, summary off{options}) execute {name}{placeholders}"
             cursor.execute(explain.encode(), values)
             return "\n".join(row[0] for row in cursor.fetchall())
 
     def pages_of(self, name: str, parameters: dict[str, Any]) -> int:
-        """How many pages the statement looks at, wherever they lie; planning is left out."""
+        """How many pages the statement reads, from memory or from disk; planning does not count."""
         plan = self.plan_of(name, parameters, ", buffers")
-        found = re.search(r"Buffers: shared(?: hit=(\d+))?(?: read=(\d+))?", plan)
-        assert found is not None, plan
-        return sum(int(number) for number in found.groups() if number)
+        match = re.search(r"Buffers: shared(?: hit=(\d+))?(?: read=(\d+))?", plan)
+        assert match is not None, plan
+        return sum(int(number) for number in match.groups() if number)
 
     def _parameters(self, name: str) -> list[str]:
         if name not in self._prepared:
             numbers: dict[str, int] = {}
 
-            def number(match: re.Match[str]) -> str:
-                return f"${numbers.setdefault(match.group(1), len(numbers) + 1)}"
+            def number(parameter: re.Match[str]) -> str:
+                return f"${numbers.setdefault(parameter.group(1), len(numbers) + 1)}"
 
             statement = re.sub(r"%\((\w+)\)s", number, query(name).decode()).replace("%%", "%")
             result = self.connection.pgconn.prepare(name.encode(), statement.encode())

@@ -1,4 +1,4 @@
-"""Puts a store into a state by its own interface, and lets leases run out without waiting for a clock."""
+"""Brings a store into a state through its own interface, and lets leases expire without waiting for a clock."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ LEASE_SECONDS = 60.0
 LANE = Lane("default", "work")
 DEFINITION = b'{"workflow_id": "w"}'
 ERROR = {"code": "CANCELLED", "message": "the job was cancelled"}
-"""What the withdrawals of these scenarios end tasks with."""
+"""The error with which the withdrawals of these scenarios end tasks."""
 
 
 class Backstage(Protocol):
-    """What the interface does not offer: more processes, a hurried clock, a look at the rows."""
+    """What the interface does not offer: more processes, times that have passed, a look at the rows."""
 
     def another_store(self) -> Store: ...
 
@@ -132,7 +132,7 @@ class PostgresBackstage:
         await self._run(b"delete from orchestrators where orchestrator_id = %s", orchestrator_id)
 
     async def step_back(self, seconds: float) -> None:
-        """As if the clock had: every time that the rows tell lies so much later."""
+        """Moves all times in the rows into the future, as if the database's clock had been set back."""
         columns = await self._run(
             b"select table_name, array_agg(column_name) from information_schema.columns where table_schema = 'holdfast'"
             b" and data_type = 'timestamp with time zone' and table_name <> 'migrations' group by table_name"
@@ -145,10 +145,10 @@ class PostgresBackstage:
             await self._run(sql.SQL("update {} set {}").format(sql.Identifier(table), moved).as_bytes(None))
 
     async def waits(self, job_id: str) -> float:
-        found = await self._run(
+        rows = await self._run(
             b"select extract(epoch from due_at - now())::float8 from queue where job_id = %s", job_id
         )
-        return float(found[0][0])
+        return float(rows[0][0])
 
     async def end_earlier(self, job_id: str, node: str, item: int, seconds: float) -> None:
         await self._run(
@@ -196,8 +196,8 @@ class PostgresBackstage:
         return (await self._run(b"select owner, epoch from jobs where job_id = %s", job_id))[0]
 
     async def previous(self, job_id: str) -> str | None:
-        found = await self._run(b"select previous::text from jobs where job_id = %s", job_id)
-        return found[0][0]  # type: ignore[no-any-return]
+        rows = await self._run(b"select previous::text from jobs where job_id = %s", job_id)
+        return rows[0][0]  # type: ignore[no-any-return]
 
 
 class ModelBackstage:
@@ -265,7 +265,7 @@ class ModelBackstage:
         return [(event[0], event[1]) for event in self._db.events[job_id]]
 
     async def attempts(self, job_id: str) -> list[tuple[str, int, int, int, str, str]]:
-        return sorted((*key[1:], *told) for key, *told in self._db.withdrawn if key[0] == job_id)  # type: ignore[misc]
+        return sorted((*key[1:], *row) for key, *row in self._db.withdrawn if key[0] == job_id)  # type: ignore[misc]
 
     async def job_owner(self, job_id: str) -> tuple[int | None, int]:
         return self._db.jobs[job_id]["owner"], self._db.jobs[job_id]["epoch"]
@@ -275,7 +275,7 @@ class ModelBackstage:
 
 
 class Stage:
-    """A store, what is behind it, and the steps that many scenarios begin with."""
+    """A store, its backstage, and the steps that many scenarios begin with."""
 
     def __init__(self, store: Store, backstage: Backstage) -> None:
         self.store = store
@@ -291,15 +291,15 @@ class Stage:
         return await self.store.register_worker(name, None, list(handlers), 4, LEASE_SECONDS)
 
     async def own(self, me: int) -> Opened:
-        """One cycle that takes every unowned job and handles every signal."""
+        """Run one cycle that claims every unowned job and handles every signal."""
         cycle = self.store.cycle(me)
         opened = await cycle.open(100, 100)
         open_jobs = [row for row in opened.claimed if row.status in ("pending", "running")]
         await cycle.commit(Batch(handled=[s.id for s in opened.signals], jobs=[owned(row, me) for row in open_jobs]))
         return opened
 
-    async def owned_job(self, me: int, **given: Any) -> str:
-        job_id = (await self.submit(**given)).job_id
+    async def owned_job(self, me: int, **submission: Any) -> str:
+        job_id = (await self.submit(**submission)).job_id
         assert job_id in {row.job_id for row in (await self.own(me)).claimed}
         return job_id
 
@@ -309,22 +309,24 @@ class Stage:
         await cycle.commit(batch)
         return opened
 
-    async def enqueue(self, me: int, job_id: str, node: str = "n", items: Iterable[int] = (-1,), **given: Any) -> None:
+    async def enqueue(
+        self, me: int, job_id: str, node: str = "n", items: Iterable[int] = (-1,), **options: Any
+    ) -> None:
         """Make tasks and queue them, as one range."""
         numbers = sorted(items)
         tasks = [new_task(job_id, node, item, {"item": item}) for item in numbers]
-        wanted = enqueue_write(job_id, node, numbers[0], numbers[-1], **given)
-        await self.commit(me, Batch(tasks=tasks, enqueued=[wanted]))
+        enqueued = enqueue_write(job_id, node, numbers[0], numbers[-1], **options)
+        await self.commit(me, Batch(tasks=tasks, enqueued=[enqueued]))
 
-    async def leased(self, me: int, job_id: str, worker: WorkerIdentity, **given: Any) -> Lease:
-        await self.enqueue(me, job_id, **given)
+    async def leased(self, me: int, job_id: str, worker: WorkerIdentity, **options: Any) -> Lease:
+        await self.enqueue(me, job_id, **options)
         return (await self.claim(worker))[0]
 
     async def claim(self, worker: WorkerIdentity, limit: int = 100) -> list[Lease]:
         return await self.store.claim(worker, None, ["work"], limit)
 
     async def signals(self, me: int) -> list[SignalRow]:
-        """What waits for this owner; nothing is handled."""
+        """The signals that wait for this owner; they stay unhandled."""
         cycle = self.store.cycle(me)
         opened = await cycle.open(100, 100)
         await cycle.rollback()
@@ -353,25 +355,25 @@ def forced(identity: str = "", body: str = "body") -> NewJob:
 
 
 def owned(row: JobRow, owner: int | None, **changes: Any) -> JobUpdate:
-    """The row as a write that keeps everything but its owner and its epoch."""
-    kept = {name: getattr(row, name) for name in JobUpdate._fields if name in JobRow._fields}
+    """A write of the row that changes only its owner and its epoch."""
+    unchanged = {name: getattr(row, name) for name in JobUpdate._fields if name in JobRow._fields}
     unknown = {"reason": None, "result": None, "finished_at": None}
-    return JobUpdate(**(kept | unknown | {"owner": owner, "epoch": row.epoch + 1} | changes))
+    return JobUpdate(**(unchanged | unknown | {"owner": owner, "epoch": row.epoch + 1} | changes))
 
 
-def new_task(job_id: str, node: str, item: int, params: Any, **given: Any) -> CreateTasks:
+def new_task(job_id: str, node: str, item: int, params: Any, **options: Any) -> CreateTasks:
     """One task with these params."""
-    return CreateTasks(job_id, node, item, [orjson.dumps(params)], **given)
+    return CreateTasks(job_id, node, item, [orjson.dumps(params)], **options)
 
 
-def enqueue_write(job_id: str, node: str, first: int, last: int, **given: Any) -> EnqueueTasks:
+def enqueue_write(job_id: str, node: str, first: int, last: int, **changes: Any) -> EnqueueTasks:
     defaults: dict[str, Any] = {
         "lane": LANE, "priority": 0, "rank": 0, "timeout_seconds": 60.0, "queue_timeout_seconds": None,
     }  # fmt: skip
-    return EnqueueTasks(job_id, node, first, last, **(defaults | given))
+    return EnqueueTasks(job_id, node, first, last, **(defaults | changes))
 
 
-def retry_write(lease: Lease, due_at: float | None, **given: Any) -> RetryTask:
+def retry_write(lease: Lease, due_at: float | None, **changes: Any) -> RetryTask:
     defaults: dict[str, Any] = {
         "epoch": lease.epoch + 1,
         "attempt": lease.attempt,
@@ -387,12 +389,12 @@ def retry_write(lease: Lease, due_at: float | None, **given: Any) -> RetryTask:
         "timeout_seconds": 60.0,
         "queue_timeout_seconds": None,
     }
-    return RetryTask(lease.job_id, lease.node, lease.item, **(defaults | given))
+    return RetryTask(lease.job_id, lease.node, lease.item, **(defaults | changes))
 
 
 def finish_write(signal: SignalRow, status: str = "completed", **changes: Any) -> FinishTask:
     assert signal.node is not None and signal.item is not None and signal.epoch is not None
-    known: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "job_id": signal.job_id,
         "node": signal.node,
         "item": signal.item,
@@ -407,16 +409,16 @@ def finish_write(signal: SignalRow, status: str = "completed", **changes: Any) -
         "lost": 0,
         "crashes": 0,
     }
-    return FinishTask(**(known | changes))
+    return FinishTask(**(defaults | changes))
 
 
-def node_row(job_id: str, node: str, **given: Any) -> NodeRow:
+def node_row(job_id: str, node: str, **changes: Any) -> NodeRow:
     defaults: dict[str, Any] = {
         "status": "running", "reason": None, "importance": "critical", "output": None, "error": None, "attempt": 0,
         "width": 0, "expanded": 0, "enqueued": 0, "completed": 0, "failed": 0, "skipped": 0, "cancelled": 0,
         "taken": [], "retry_at": None, "started_at": None, "finished_at": None,
     }  # fmt: skip
-    return NodeRow(job_id, node, **(defaults | given))
+    return NodeRow(job_id, node, **(defaults | changes))
 
 
 def event_write(job_id: str, seq: int, event: str) -> Emit:

@@ -1,4 +1,4 @@
-"""Migrations only add: a process of the older version goes on while the newer one has migrated under it."""
+"""Migrations only add: processes of the older version continue to work after the newer version has migrated."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def schema_of(connection: psycopg.Connection) -> Schema:
 
 
 def broken_promises(before: Schema, after: Schema) -> list[str]:
-    """What a process that knows only the schema before can no longer do."""
+    """What no longer works for a process that knows only the schema from before."""
     wrong = [f"{table} is gone" for table in before.tables - after.tables]
     for (table, name), old in before.columns.items():
         new = after.columns.get((table, name))
@@ -84,7 +84,7 @@ def broken_promises(before: Schema, after: Schema) -> list[str]:
     return wrong
 
 
-async def test_every_migration_leaves_all_that_the_version_before_it_uses(
+async def test_every_migration_keeps_everything_that_the_version_before_it_uses(
     empty_database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     everything = migrations()
@@ -100,7 +100,7 @@ async def test_every_migration_leaves_all_that_the_version_before_it_uses(
 
 
 def broken_by(url: str, statement: str) -> list[str]:
-    """What a migration of this one statement would break; it is rolled back."""
+    """What a migration with this statement would break. The statement is rolled back."""
     with psycopg.connect(url, options="-c search_path=holdfast") as connection:
         before = schema_of(connection)
         connection.execute(statement.encode())
@@ -110,7 +110,7 @@ def broken_by(url: str, statement: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("statement", "found"),
+    ("statement", "problem"),
     [
         ("drop table attempts", "attempts is gone"),
         ("alter table jobs drop column reason", "jobs.reason is gone"),
@@ -124,8 +124,8 @@ def broken_by(url: str, statement: str) -> list[str]:
         ("create unique index hasty on jobs (workflow_id)", "hasty makes unique what was not: jobs ['workflow_id']"),
     ],
 )
-def test_a_migration_that_takes_something_away_is_noticed(database_url: str, statement: str, found: str) -> None:
-    assert found in broken_by(database_url, statement)
+def test_a_migration_that_removes_something_is_noticed(database_url: str, statement: str, problem: str) -> None:
+    assert problem in broken_by(database_url, statement)
 
 
 @pytest.mark.parametrize(
@@ -138,5 +138,5 @@ def test_a_migration_that_takes_something_away_is_noticed(database_url: str, sta
         "alter table jobs alter column identity drop not null",
     ],
 )
-def test_a_migration_that_adds_is_welcome(database_url: str, statement: str) -> None:
+def test_a_migration_that_only_adds_breaks_nothing(database_url: str, statement: str) -> None:
     assert broken_by(database_url, statement) == []

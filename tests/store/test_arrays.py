@@ -1,4 +1,4 @@
-"""Rows travel as array literals: whatever is in them comes out of Postgres as it went in."""
+"""Rows travel as array literals: Postgres returns every value as it was sent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ quickly = settings(
 )
 text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30)
 spiky = st.text(st.sampled_from("\\\"{},' nullNULL\n\tä\u2603\U0001f30d"), max_size=20)
-# jsonb keeps numbers by value, not by spelling: a float beyond 2**53 comes back as an integer.
+# jsonb stores the value of a number, not its spelling: a float beyond 2**53 comes back as an integer.
 numbers = st.integers(-(2**53), 2**53) | st.floats(-1e9, 1e9, allow_subnormal=False)
 values = st.recursive(
     st.none() | st.booleans() | numbers | text | spiky,
@@ -36,8 +36,8 @@ def connection(server_url: str) -> Iterator[psycopg.Connection]:
 def through_postgres(connection: psycopg.Connection, literal: str, kind: str) -> list[Any]:
     row = connection.execute(f"select %s::{kind}[]".encode(), (literal,)).fetchone()
     assert row is not None
-    found: list[Any] = row[0]
-    return found
+    elements: list[Any] = row[0]
+    return elements
 
 
 @quickly
@@ -49,7 +49,7 @@ def test_any_text_and_none_come_back(connection: psycopg.Connection, given_texts
 @quickly
 @given(given_values=st.lists(values, max_size=6))
 def test_any_json_value_comes_back(connection: psycopg.Connection, given_values: list[Any]) -> None:
-    """None is no value at all; the JSON value null has to be written out."""
+    """None stands for SQL null; the JSON value null must be passed as JSON text."""
     answer = connection.execute(
         "select array_agg(v::text order by n) from unnest(%s::jsonb[]) with ordinality as t (v, n)",
         (jsons(given_values),),
@@ -60,19 +60,17 @@ def test_any_json_value_comes_back(connection: psycopg.Connection, given_values:
 
 @quickly
 @given(given_values=st.lists(values, min_size=1, max_size=4))
-def test_json_that_is_already_written_is_taken_as_it_is(
-    connection: psycopg.Connection, given_values: list[Any]
-) -> None:
+def test_json_text_is_passed_on_unchanged(connection: psycopg.Connection, given_values: list[Any]) -> None:
     literal = jsons([orjson.dumps(value) for value in given_values])
     assert through_postgres(connection, literal, "jsonb") == given_values
 
 
-def test_null_as_a_word_is_told_from_none(connection: psycopg.Connection) -> None:
+def test_the_word_null_and_none_stay_different(connection: psycopg.Connection) -> None:
     assert through_postgres(connection, texts(["null", None, "NULL", ""]), "text") == ["null", None, "NULL", ""]
-    found = connection.execute(
+    rows = connection.execute(
         "select v::text from unnest(%s::jsonb[]) as v", (jsons([b"null", None, "null"]),)
     ).fetchall()
-    assert found == [("null",), (None,), ('"null"',)]
+    assert rows == [("null",), (None,), ('"null"',)]
 
 
 def test_a_nul_character_is_dropped_from_texts(connection: psycopg.Connection) -> None:
@@ -87,11 +85,11 @@ def test_plain_values_need_no_quoting(connection: psycopg.Connection) -> None:
     assert through_postgres(connection, plain(n for n in (1, 2)), "int") == [1, 2]
 
 
-def test_a_list_of_names_fits_into_a_list_of_lists(connection: psycopg.Connection) -> None:
+def test_a_list_of_lists_of_names_comes_back(connection: psycopg.Connection) -> None:
     names = [["a", "null"], [], ['we"ird', "b,c"]]
-    found = connection.execute(
+    row = connection.execute(
         "select array_agg(v::text[] order by n) filter (where cardinality(v::text[]) = 2)"
         " from unnest(%s::text[]) with ordinality as t (v, n)",
-        (texts([texts(row) for row in names]),),
+        (texts([texts(list_of_names) for list_of_names in names]),),
     ).fetchone()
-    assert found == ([["a", "null"], ['we"ird', "b,c"]],)
+    assert row == ([["a", "null"], ['we"ird', "b,c"]],)

@@ -1,4 +1,4 @@
-"""Batches on both stores: which of them a verb means, what becomes of the task behind them, and what can be read."""
+"""Batches on both stores: which batches a verb selects, what happens to the last task, and what can be read."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def batched(stage: Stage, width: int = 8, rules: Rules | None = None) -> P
     return await begun(stage, width, rules, FLOW)
 
 
-async def test_the_batches_come_in_parallel_with_their_pages_and_the_last_task_behind_them(stage: Stage) -> None:
+async def test_all_batches_are_queued_at_once_and_the_last_task_after_them(stage: Stage) -> None:
     play = await batched(stage)
     leases = await stage.claim(play.worker)
     await play.report(leases)
@@ -56,7 +56,7 @@ async def test_the_batches_come_in_parallel_with_their_pages_and_the_last_task_b
     assert await play.status() == "completed"
 
 
-async def test_a_healed_item_reruns_its_batch_and_the_last_task_as_new_epochs_invariant_4(stage: Stage) -> None:
+async def test_a_rerun_item_reruns_its_batch_and_the_last_task_as_new_epochs_invariant_4(stage: Stage) -> None:
     play = await batched(stage)
     await play.work(4)
     assert await play.status() == "partial"
@@ -71,7 +71,7 @@ async def test_a_healed_item_reruns_its_batch_and_the_last_task_as_new_epochs_in
     assert (again["epoch"] > last["epoch"], again["attempt"] > last["attempt"]) == (True, True)
 
 
-async def test_what_a_verb_means_of_the_batches_is_counted_by_status(stage: Stage) -> None:
+async def test_the_batches_that_a_verb_selects_are_counted_by_status(stage: Stage) -> None:
     play = await batched(stage)
     await play.work(1, 7)
     state = await play.state()
@@ -83,15 +83,15 @@ async def test_what_a_verb_means_of_the_batches_is_counted_by_status(stage: Stag
     ):
         cycle = stage.store.cycle(play.owner.orchestrator_id)
         await cycle.open(10, 10)
-        asked = batches_asked(state, request)
+        wanted_batches = batches_asked(state, request)
         enqueued = state.nodes[request.node].enqueued if request.node else 0
-        found = (await cycle.select(play.job_id, request, enqueued, asked))["all"]
+        selection = (await cycle.select(play.job_id, request, enqueued, wanted_batches))["all"]
         await cycle.rollback()
-        assert {status: number for status, number in found.chosen.items() if number} == chosen, request
-        assert (found.touched, found.last_epoch, found.last_attempt) == (touched, 1, 1)
+        assert {status: number for status, number in selection.chosen.items() if number} == chosen, request
+        assert (selection.touched, selection.last_epoch, selection.last_attempt) == (touched, 1, 1)
 
 
-async def test_since_when_there_are_results_is_told_of_the_batches_that_are_meant_and_of_the_task_behind_them(
+async def test_the_age_of_results_is_that_of_the_selected_batches_and_of_the_last_task(
     stage: Stage,
 ) -> None:
     play = await batched(stage)
@@ -108,14 +108,14 @@ async def test_since_when_there_are_results_is_told_of_the_batches_that_are_mean
     ):
         cycle = stage.store.cycle(play.owner.orchestrator_id)
         opened = await cycle.open(10, 10)
-        found = (await cycle.select(play.job_id, request, 8, batches_asked(state, request)))["all"]
+        selection = (await cycle.select(play.job_id, request, 8, batches_asked(state, request)))["all"]
         await cycle.rollback()
-        assert found.completed_since is not None and found.node_completed_since is not None
-        assert round((opened.now - found.completed_since) / 3600) == hours, request
-        assert round((opened.now - found.node_completed_since) / 3600) == 5
+        assert selection.completed_since is not None and selection.node_completed_since is not None
+        assert round((opened.now - selection.completed_since) / 3600) == hours, request
+        assert round((opened.now - selection.node_completed_since) / 3600) == 5
 
 
-async def test_a_lease_of_the_last_task_dies_when_a_batch_is_cleared_and_its_report_is_refused_invariant_1(
+async def test_clearing_a_batch_ends_the_lease_of_the_last_task_and_its_report_is_rejected_invariant_1(
     stage: Stage,
 ) -> None:
     play = await batched(stage)
@@ -141,7 +141,7 @@ async def test_batches_that_wait_for_their_fan_out_are_withdrawn_with_the_job_in
     assert await play.status() == "completed"
 
 
-async def test_the_last_task_reads_what_the_batches_gave_and_others_do_when_it_has_ended(stage: Stage) -> None:
+async def test_the_results_of_the_batches_can_be_read_once_all_have_completed(stage: Stage) -> None:
     play = await batched(stage, 4)
 
     async def read() -> list[int] | None:
@@ -159,4 +159,4 @@ async def test_the_last_task_reads_what_the_batches_gave_and_others_do_when_it_h
     await play.cycle()
     assert await read() == [0, 1]
     await play.work()
-    assert await read() == [0, 1], "its own result is the node's output"
+    assert await read() == [0, 1], "the last task's own result is the node's output, not one of these results"

@@ -1,4 +1,4 @@
-"""Checkpoints on both stores: the next attempt goes on at the last one, and only the holder saves."""
+"""Checkpoints on both stores: the next attempt resumes at the last checkpoint, and only the lease's holder saves."""
 
 from __future__ import annotations
 

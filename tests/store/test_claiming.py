@@ -1,4 +1,4 @@
-"""Claims of workers on both stores: what a lease tells, who may claim what, in which order, and each task once."""
+"""Claims on both stores: what a lease contains, which tasks a worker may claim, in which order, and each only once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.store.stage import Stage, enqueue_write, items_of, new_task
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_lease_tells_what_to_do(stage: Stage) -> None:
+async def test_a_lease_contains_everything_about_its_task(stage: Stage) -> None:
     me, worker = await stage.orchestrator(), await stage.worker()
     job_id = await stage.owned_job(me, size=3)
     await stage.enqueue(me, job_id, timeout_seconds=7.5)
@@ -24,7 +24,7 @@ async def test_a_lease_tells_what_to_do(stage: Stage) -> None:
     assert await stage.store.definition(facts.definition_hash)
 
 
-async def test_a_lease_tells_that_its_task_has_a_contract(stage: Stage) -> None:
+async def test_a_lease_says_that_its_task_has_a_contract(stage: Stage) -> None:
     me, worker = await stage.orchestrator(), await stage.worker()
     job_id = await stage.owned_job(me)
     cycle = stage.store.cycle(me)
@@ -48,7 +48,7 @@ async def test_a_task_is_claimed_once(stage: Stage) -> None:
     assert sorted(claimed + rest) == list(range(10))
 
 
-async def test_a_claim_takes_only_its_queues_and_handlers(stage: Stage) -> None:
+async def test_a_worker_claims_only_tasks_of_its_queues_and_handlers(stage: Stage) -> None:
     me, worker = await stage.orchestrator(), await stage.worker()
     job_id = await stage.owned_job(me)
     lanes = {"a": Lane("default", "work"), "b": Lane("heavy", "work"), "c": Lane("default", "other")}
@@ -61,18 +61,18 @@ async def test_a_claim_takes_only_its_queues_and_handlers(stage: Stage) -> None:
     assert [lease.node for lease in await stage.store.claim(worker, None, ["work", "other"], 10)] == ["a"]
 
 
-async def test_a_claim_goes_by_priority_then_rank_then_age(stage: Stage) -> None:
+async def test_tasks_are_claimed_by_priority_then_rank_then_age(stage: Stage) -> None:
     me, worker = await stage.orchestrator(), await stage.worker()
     job_id = await stage.owned_job(me)
-    wanted = {"old": (0, 5), "new": (0, 5), "first": (0, 1), "urgent": (3, 9), "late": (-1, 0)}
-    for node, (priority, rank) in wanted.items():
+    order = {"old": (0, 5), "new": (0, 5), "first": (0, 1), "urgent": (3, 9), "late": (-1, 0)}
+    for node, (priority, rank) in order.items():
         lane = Lane("heavy" if node == "new" else "default", "work")
         await stage.enqueue(me, job_id, node=node, priority=priority, rank=rank, lane=lane)
     assert [lease.node for lease in await stage.claim(worker, 2)] == ["urgent", "first"]
     assert [lease.node for lease in await stage.claim(worker)] == ["old", "new", "late"]
 
 
-async def test_the_items_of_a_range_rank_one_behind_the_other(stage: Stage) -> None:
+async def test_the_ranks_of_the_items_of_a_range_follow_each_other(stage: Stage) -> None:
     me, worker = await stage.orchestrator(), await stage.worker()
     wide, narrow = await stage.owned_job(me), await stage.owned_job(me)
     await stage.enqueue(me, wide, items=range(5))

@@ -1,4 +1,4 @@
-"""The clock of the database steps back: nothing is held for longer than its own time, on both stores."""
+"""The database's clock steps back: no wait becomes longer than its own duration, on both stores."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ DAY = 86_400.0
 GATEWAY = BreakerRules("gateway", cooldown_seconds=30)
 
 
-async def test_a_clock_that_goes_on_moves_nothing(stage: Stage) -> None:
+async def test_nothing_moves_while_the_clock_runs_forward(stage: Stage) -> None:
     me, worker = await stage.orchestrator(), await stage.worker()
     await stage.leased(me, await stage.owned_job(me), worker)
     assert await stage.store.follow_clock(LEASE_SECONDS) == 0
 
 
-async def test_a_retry_waits_as_long_as_it_would_have_waited(stage: Stage) -> None:
+async def test_a_retry_waits_for_its_delay_and_no_longer(stage: Stage) -> None:
     me, worker = await stage.orchestrator(), await stage.worker()
     lease = await stage.leased(me, await stage.owned_job(me), worker)
     await stage.store.report(worker, [report_of(lease, "failed")])
@@ -38,7 +38,7 @@ async def test_a_retry_waits_as_long_as_it_would_have_waited(stage: Stage) -> No
     assert await stage.store.follow_clock(LEASE_SECONDS) == 0
 
 
-async def test_the_leases_of_the_dead_end_one_lease_later(stage: Stage) -> None:
+async def test_the_leases_of_dead_processes_end_after_one_lease_duration(stage: Stage) -> None:
     me, worker = await stage.orchestrator(), await stage.worker()
     job_id = await stage.owned_job(me)
     await stage.leased(me, job_id, worker)
@@ -61,7 +61,7 @@ async def test_an_attempt_is_ended_after_its_timeout_at_the_latest(stage: Stage)
     assert [signal.outcome for signal in await stage.signals(me)] == ["failed"]
 
 
-async def test_a_cooldown_ends_in_its_own_time(stage: Stage) -> None:
+async def test_a_cooldown_does_not_become_longer(stage: Stage) -> None:
     await stage.store.declare_breakers([GATEWAY])
     me = await stage.orchestrator()
     cycle = stage.store.cycle(me)

@@ -1,4 +1,4 @@
-"""Columns by name: a statement's lists come from its records, and answers are read by the names that they have."""
+"""Columns by name: lists of columns come from record types, and answers are read by column name."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def filled(statement: str) -> str:
     return filled_in(statement, {"two_columns": "a, {{JobFacts from j}}", "JobFacts": ""}.__getitem__)
 
 
-def test_rows_come_in_as_one_array_for_each_field() -> None:
+def test_rows_are_sent_as_one_array_per_field() -> None:
     text = filled("insert into x select * from {{MarkJob}}")
     assert text == "insert into x select * from unnest(%(job_id)s::uuid[], %(error)s::jsonb[]) as w (job_id, error)"
 
 
-def test_a_time_is_seconds_here_and_a_timestamp_there() -> None:
+def test_a_time_is_seconds_in_python_and_a_timestamp_in_postgres() -> None:
     assert "to_timestamp(w.started_at)" in filled("{{RecordAttempt values}}")
     assert "extract(epoch from n.started_at)::float8 as started_at" in filled("{{NodeRow from n}}")
 
@@ -31,7 +31,7 @@ def test_the_key_of_a_row_never_changes() -> None:
     assert not [change for change in changes if change.startswith(("job_id ", "node ", "importance "))]
 
 
-def test_a_list_that_nothing_knows_is_our_bug() -> None:
+def test_an_unknown_list_of_columns_is_a_bug() -> None:
     with pytest.raises(Bug, match="a statement asks for nonsense of columns"):
         filled("{{MarkJob nonsense}}")
 
@@ -46,11 +46,11 @@ def test_a_prefix_separates_the_columns_of_two_records() -> None:
     assert records(Emit, answer, prefix="e_") == [Emit("k", 2, "started")]
 
 
-def test_a_column_that_is_missing_is_our_bug() -> None:
+def test_a_missing_column_is_a_bug() -> None:
     answer = Answer([("j",)], 1, ("job_id",))
     with pytest.raises(Bug, match=r"the columns node, item, .* of Lease are not in the answer: job_id"):
         records(Lease, answer)
 
 
-def test_rows_that_are_no_record_are_objects() -> None:
+def test_rows_without_a_record_type_are_dictionaries() -> None:
     assert by_name(Answer([(1, "x")], 1, ("id", "owner"))) == [{"id": 1, "owner": "x"}]

@@ -1,4 +1,4 @@
-"""A line to Postgres: statements of any size in one exchange, and what an error or a loss leaves behind."""
+"""Connections to Postgres: statements of any size in one exchange, errors, and lost connections."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ LARGE = "x" * 20_000_000
 
 @pytest.fixture
 async def connections(database_url: str) -> AsyncIterator[Connections]:
-    made = Connections(database_url, "line")
-    yield made
-    await made.close()
+    connections = Connections(database_url, "line")
+    yield connections
+    await connections.close()
 
 
 async def test_answers_come_in_the_order_of_the_statements(connections: Connections) -> None:
@@ -35,13 +35,13 @@ async def test_answers_come_in_the_order_of_the_statements(connections: Connecti
     assert [answer.row_count for answer in answers] == [2, 1, 3]
 
 
-async def test_much_can_go_both_ways_at_once(connections: Connections) -> None:
+async def test_large_statements_and_large_answers_go_both_ways_at_once(connections: Connections) -> None:
     echo = (b"select %(text)s::text", {"text": LARGE})
     answers = await connections.exchange("x", echo, echo, echo)
     assert [len(answer.rows[0][0]) for answer in answers] == [len(LARGE)] * 3
 
 
-async def test_after_an_error_the_line_and_its_statements_can_be_used_again(connections: Connections) -> None:
+async def test_after_an_error_the_connection_and_its_statements_can_be_used_again(connections: Connections) -> None:
     division = b"select 1 / %(by)s::int"
     with pytest.raises(psycopg.errors.DivisionByZero):
         await connections.exchange("x", ONE, (division, {"by": 0}), (b"select 2", {}))
@@ -49,7 +49,7 @@ async def test_after_an_error_the_line_and_its_statements_can_be_used_again(conn
     assert [answer.rows for answer in answers] == [[(2,)], [(1,)], [(1,)]]
 
 
-async def test_the_first_error_is_told_and_what_lies_behind_a_sync_still_happens(connections: Connections) -> None:
+async def test_the_first_error_is_raised_and_statements_after_a_sync_still_run(connections: Connections) -> None:
     with pytest.raises(psycopg.errors.UndefinedTable, match="nowhere"):
         await connections.exchange(
             "x",
@@ -61,8 +61,10 @@ async def test_the_first_error_is_told_and_what_lies_behind_a_sync_still_happens
     assert await connections.exchange("x", (b"select from kept", {}))
 
 
-async def test_what_fails_at_the_commit_itself_is_told_and_the_line_can_be_used_again(connections: Connections) -> None:
-    """When all statements have been answered: at the end of the transaction that they make without a `begin`."""
+async def test_an_error_of_the_commit_itself_is_raised_and_the_connection_stays_usable(
+    connections: Connections,
+) -> None:
+    """The error comes after all answers, at the end of the implicit transaction of statements without `begin`."""
     checked = b"create temp table checked (x int unique deferrable initially deferred)"
     await connections.exchange("x", (checked, {}))
     twice: Statement = (b"insert into checked values (1), (1)", {})
@@ -72,14 +74,14 @@ async def test_what_fails_at_the_commit_itself_is_told_and_the_line_can_be_used_
     assert [a.rows for a in await connections.exchange("x", ONE, SYNC, (b"select 2", {}))] == [[(1,)], [(2,)]]
 
 
-async def test_an_interrupted_exchange_costs_the_line_and_nothing_else(connections: Connections) -> None:
+async def test_an_interrupted_exchange_costs_only_its_connection(connections: Connections) -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
             await connections.exchange("x", (b"select pg_sleep(60)", {}))
     assert (await connections.exchange("x", ONE))[0].rows == [(1,)]
 
 
-async def test_a_line_that_was_lost_while_idle_is_replaced(connections: Connections, database_url: str) -> None:
+async def test_a_connection_that_was_lost_while_idle_is_replaced(connections: Connections, database_url: str) -> None:
     await connections.exchange("x", ONE)
     assert kill_connections(database_url, "line x") == 1
     await eventually(lambda: the_loss_was_noticed(connections), 5)
@@ -90,7 +92,7 @@ async def the_loss_was_noticed(connections: Connections, role: str = "x") -> boo
     return not connections._lines[role].is_usable
 
 
-async def test_a_line_that_was_lost_inside_a_transaction_is_not_replaced_in_silence(
+async def test_a_connection_that_was_lost_inside_a_transaction_raises_an_error(
     connections: Connections, database_url: str
 ) -> None:
     await connections.exchange("x", (b"begin", {}))
@@ -101,11 +103,11 @@ async def test_a_line_that_was_lost_inside_a_transaction_is_not_replaced_in_sile
     assert (await connections.exchange("x", ONE))[0].rows == [(1,)]
 
 
-async def test_a_null_byte_in_a_parameter_is_dropped_and_cuts_nothing_off(connections: Connections) -> None:
+async def test_a_null_byte_in_a_parameter_is_dropped_and_the_rest_stays(connections: Connections) -> None:
     assert (await connections.exchange("x", (b"select %(a)s::text", {"a": "be\0fore"})))[0].rows == [("before",)]
 
 
-async def test_a_lost_line_does_not_deafen_the_one_that_has_its_socket_now(
+async def test_a_lost_connection_does_not_disturb_the_one_that_reuses_its_socket(
     connections: Connections, database_url: str
 ) -> None:
     await connections.exchange("lost", ONE)
@@ -119,7 +121,7 @@ async def test_a_lost_line_does_not_deafen_the_one_that_has_its_socket_now(
         assert (await connections.exchange("heir", ONE))[0].rows == [(1,)]
 
 
-async def test_whoever_has_a_lease_does_not_wait_for_ever_on_a_line_that_has_gone_dead(database_url: str) -> None:
+async def test_a_process_with_a_lease_does_not_wait_for_ever_on_a_dead_connection(database_url: str) -> None:
     port = port_of(database_url)
     async with Proxy(port) as proxy:
         holder = Connections(database_url.replace(f":{port}/", f":{proxy.port}/"), "line", lease_seconds=0.2)
@@ -132,18 +134,18 @@ async def test_whoever_has_a_lease_does_not_wait_for_ever_on_a_line_that_has_gon
         await holder.close()
 
 
-async def test_a_transaction_that_stands_still_ends_with_the_lease_of_its_process(database_url: str) -> None:
-    for lease_seconds, shown in ((1.5, "1500ms"), (None, "20s")):
-        made = Connections(database_url, "line", lease_seconds)
-        answers = await made.exchange("x", (b"show idle_in_transaction_session_timeout", {}))
-        assert answers[0].rows == [(shown,)]
-        await made.close()
+async def test_an_idle_transaction_ends_with_the_lease_of_its_process(database_url: str) -> None:
+    for lease_seconds, timeout in ((1.5, "1500ms"), (None, "20s")):
+        connections = Connections(database_url, "line", lease_seconds)
+        answers = await connections.exchange("x", (b"show idle_in_transaction_session_timeout", {}))
+        assert answers[0].rows == [(timeout,)]
+        await connections.close()
 
 
 async def test_a_connection_whose_session_cannot_be_prepared_is_closed(database_url: str) -> None:
     with pytest.raises(psycopg.errors.InvalidParameterValue):
         await connect(database_url, lock_seconds=-1)
-    with warnings.catch_warnings(record=True) as seen:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         gc.collect()
-    assert [str(warning.message) for warning in seen if warning.category is ResourceWarning] == []
+    assert [str(warning.message) for warning in caught if warning.category is ResourceWarning] == []

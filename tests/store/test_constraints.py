@@ -98,18 +98,18 @@ def test_a_constraint_refuses_what_its_sentence_says(connection: psycopg.Connect
 
 
 @pytest.mark.parametrize(("table", "columns", "values"), ACCEPTED)
-def test_what_the_constraints_mean_to_allow_is_allowed(
+def test_the_constraints_accept_valid_rows(
     connection: psycopg.Connection, table: str, columns: str, values: str
 ) -> None:
     insert(connection, table, columns, values)
 
 
-def test_every_check_has_its_case_here(connection: psycopg.Connection) -> None:
-    found = connection.execute(
+def test_every_check_constraint_has_a_case_here(connection: psycopg.Connection) -> None:
+    rows = connection.execute(
         "select conname from pg_constraint c join pg_namespace n on n.oid = c.connamespace"
         " where n.nspname = 'holdfast' and c.contype = 'c'"
     ).fetchall()
-    assert {name for (name,) in found} == set(REFUSED)
+    assert {name for (name,) in rows} == set(REFUSED)
 
 
 def test_an_identity_has_one_job_per_run(connection: psycopg.Connection) -> None:

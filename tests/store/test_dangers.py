@@ -1,4 +1,4 @@
-"""Jobs in whose cycles orchestrators die are found, advanced alone, and in the end left alone; on both stores."""
+"""Jobs in whose cycles orchestrators die: owners advance them alone, and set them aside at last; on both stores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def die(stage: Stage, *job_ids: str) -> None:
     await stage.behind.end_without_farewell(me)
 
 
-async def test_nothing_is_dangerous_while_orchestrators_live_or_leave(stage: Stage) -> None:
+async def test_no_job_is_a_suspect_while_orchestrators_live_or_leave_in_good_order(stage: Stage) -> None:
     me = await stage.orchestrator()
     job_id = await stage.owned_job(me)
     await stage.store.note_open_cycle(me, [job_id])
@@ -32,12 +32,12 @@ async def test_the_jobs_of_a_dead_orchestrators_open_cycle_are_suspects(stage: S
     jobs = [await stage.owned_job(me) for _ in range(2)]
     await stage.owned_job(me)
     await die(stage, *jobs)
-    found = await stage.store.dangers(PATIENCE_SECONDS)
-    assert (found.are_near, sorted(found.suspects), found.killers) == (True, sorted(jobs), [])
-    assert await stage.store.dangers(PATIENCE_SECONDS) == found, "a death counts once"
+    dangers = await stage.store.dangers(PATIENCE_SECONDS)
+    assert (dangers.are_near, sorted(dangers.suspects), dangers.killers) == (True, sorted(jobs), [])
+    assert await stage.store.dangers(PATIENCE_SECONDS) == dangers, "a death counts once"
 
 
-async def test_a_job_of_which_two_died_while_they_advanced_it_alone_is_left_alone(stage: Stage) -> None:
+async def test_a_job_that_killed_two_orchestrators_while_advanced_alone_is_a_killer(stage: Stage) -> None:
     me = await stage.orchestrator()
     job_id, other = await stage.owned_job(me), await stage.owned_job(me)
     await die(stage, job_id, other)
@@ -45,18 +45,18 @@ async def test_a_job_of_which_two_died_while_they_advanced_it_alone_is_left_alon
     await die(stage, job_id)
     assert (await stage.store.dangers(PATIENCE_SECONDS)).killers == []
     await die(stage, job_id)
-    found = await stage.store.dangers(PATIENCE_SECONDS)
-    assert (found.suspects, found.killers) == ([other], [job_id])
+    dangers = await stage.store.dangers(PATIENCE_SECONDS)
+    assert (dangers.suspects, dangers.killers) == ([other], [job_id])
 
 
-async def test_a_job_of_which_nobody_has_died_for_long_is_worth_another_try(stage: Stage) -> None:
+async def test_a_killer_becomes_a_suspect_again_after_a_long_time_without_a_death(stage: Stage) -> None:
     me = await stage.orchestrator()
     job_id = await stage.owned_job(me)
     for _ in range(3):
         await die(stage, job_id)
         await stage.store.dangers(PATIENCE_SECONDS)
-    found = await stage.store.dangers(-1.0)
-    assert (found.suspects, found.killers) == ([job_id], [])
+    dangers = await stage.store.dangers(-1.0)
+    assert (dangers.suspects, dangers.killers) == ([job_id], [])
 
 
 async def test_a_commit_that_advanced_a_suspect_alone_clears_it_and_closes_its_cycle(stage: Stage) -> None:

@@ -1,4 +1,4 @@
-"""What went through leaves the hot tables small, and what no vacuum can remove yet is not read again."""
+"""Finished work leaves the hot tables small, and dead rows that no vacuum can remove yet are not read again."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ LIVE, DEAD = 10, 5_000
 
 @dataclass
 class Tables:
-    """Queue and inbox, through which rows go, and the statements that read their front."""
+    """Queue and inbox, and the statements that read their first rows."""
 
     url: str
     planner: Planner
-    gone: int = -1
+    inbox_floor: int = -1
 
     def put(self, count: int) -> None:
-        """New jobs, each with a queued task, a report to owner 1 and a submission that nobody has taken."""
+        """Insert jobs, each with a queued task, a report to owner 1 and a submission without an owner."""
         run = self.planner.connection.execute
         jobs = [str(uuid.uuid4()) for _ in range(count)]
         for statement in (
@@ -48,20 +48,20 @@ class Tables:
             run(statement.encode(), (jobs,))
 
     def pass_through(self) -> None:
-        """Everything is claimed, reported and handled; the floors follow."""
+        """Delete all rows, as if they were claimed, reported and handled; the floors follow."""
         run = self.planner.connection.execute
         run("update queue set state = 'leased', holder = 1")
         run("delete from queue")
-        self.gone = run("select max(id) from inbox").fetchone()[0]  # type: ignore[index]
+        self.inbox_floor = run("select max(id) from inbox").fetchone()[0]  # type: ignore[index]
         run("delete from inbox")
 
     def pages(self) -> dict[str, int]:
         statements: dict[str, dict[str, Any]] = {
             "claim": {"me": 1, "handlers": "{work}", "queues": None, "limit": LIVE, "slack": 2.0, "everything": False},
-            "drain": {"me": 1, "floor": self.gone, "limit": 2000, "aside": "{}"},
-            "claim_jobs": {"me": 1, "floor": self.gone, "limit": 500, "aside": "{}"},
+            "drain": {"me": 1, "floor": self.inbox_floor, "limit": 2000, "aside": "{}"},
+            "claim_jobs": {"me": 1, "floor": self.inbox_floor, "limit": 500, "aside": "{}"},
         }
-        return {name: self.planner.pages_of(name, given) for name, given in statements.items()}
+        return {name: self.planner.pages_of(name, parameters) for name, parameters in statements.items()}
 
 
 @pytest.fixture(params=["without a snapshot", "with a snapshot held open"])
@@ -80,7 +80,7 @@ def tables(request: pytest.FixtureRequest, server_url: str, template_database: s
 
 
 async def raise_floors(store: PostgresStore, beyond: int) -> None:
-    """Until the lane's floor is there: transactions elsewhere on the server may hold it back for a while."""
+    """Raise the lane's floor until it is there: other transactions on the server may hold it back for a while."""
 
     async def is_there() -> bool:
         await store._lanes.of({LANE})
@@ -97,7 +97,7 @@ async def floor(store: PostgresStore) -> int:
         return int(row[0])
 
 
-async def test_claims_and_drains_read_as_few_pages_with_thousands_of_dead_rows_in_front(tables: Tables) -> None:
+async def test_thousands_of_dead_rows_do_not_make_claims_and_drains_read_more_pages(tables: Tables) -> None:
     tables.put(LIVE)
     fresh = tables.pages()
     tables.put(DEAD)
@@ -107,7 +107,7 @@ async def test_claims_and_drains_read_as_few_pages_with_thousands_of_dead_rows_i
     await store.close()
     tables.put(LIVE)
     aged = tables.pages()
-    # Twice is for deeper indexes. Without floors each dead row is a page that is looked at.
+    # The factor 2 allows for deeper indexes. Without floors each dead row would cost a page.
     assert {name: pages for name, pages in aged.items() if pages > 2 * fresh[name]} == {}, fresh
 
 
@@ -119,16 +119,14 @@ async def stage(store: PostgresStore) -> AsyncIterator[Stage]:
 
 
 async def let_pass(stage: Stage, me: int, count: int) -> None:
-    """So many tasks of another job go through the queue."""
+    """Pass `count` tasks of another job through the queue."""
     job_id = str(uuid.uuid4())
     await stage.enqueue(me, job_id, items=range(count))
     async with stage.store.connections.use("test") as connection:  # type: ignore[attr-defined]
         await connection.execute("delete from queue where job_id = %s", (job_id,))
 
 
-async def test_a_task_whose_enqueuing_was_not_committed_when_the_floor_rose_is_claimed(
-    stage: Stage, store: PostgresStore
-) -> None:
+async def test_a_task_that_is_committed_after_the_floor_rose_is_claimed(stage: Stage, store: PostgresStore) -> None:
     slow, quick, worker = await stage.orchestrator(), await stage.orchestrator(), await stage.worker()
     job_id = str(uuid.uuid4())
     straggler = stage.behind.another_store().cycle(slow)
@@ -155,7 +153,7 @@ async def test_a_retry_that_waited_while_the_floor_passed_it_is_claimed(stage: S
     assert [again.job_id for again in await stage.claim(worker)] == [lease.job_id]
 
 
-async def test_a_floor_stays_below_what_is_ready(stage: Stage, store: PostgresStore) -> None:
+async def test_a_floor_stays_below_ready_tasks(stage: Stage, store: PostgresStore) -> None:
     me, worker = await stage.orchestrator(), await stage.worker()
     await let_pass(stage, me, 2000)
     job_id = str(uuid.uuid4())
@@ -169,7 +167,7 @@ async def test_a_floor_stays_below_what_is_ready(stage: Stage, store: PostgresSt
 
 
 @pytest.mark.parametrize("helped_by", ["a claim that relies on no floor", "an orchestrator that starts"])
-async def test_what_came_to_lie_below_a_floor_is_claimed_all_the_same(
+async def test_a_task_below_a_floor_is_claimed_all_the_same(
     stage: Stage, store: PostgresStore, monkeypatch: pytest.MonkeyPatch, helped_by: str
 ) -> None:
     monkeypatch.setattr("holdfast.store.work.time.time", lambda: 1.0)
@@ -194,7 +192,7 @@ nodes: {spread: {type: fan_out, source: "{{ inputs.items }}", task: {handler: wo
 
 
 async def sizes(engine: Engine) -> dict[str, int]:
-    """The bytes of the hot tables with their indexes after a vacuum, which the server does by itself now and then."""
+    """The bytes of the hot tables and their indexes after a vacuum."""
 
     async def is_vacuumed() -> bool:
         async with engine.store.connections.use("test") as connection:
@@ -211,9 +209,9 @@ async def sizes(engine: Engine) -> dict[str, int]:
     return dict(rows)
 
 
-async def test_the_size_of_queue_and_inbox_does_not_depend_on_how_much_went_through(database_url: str) -> None:
-    """What they need is for the rows between two vacuums, here 2,000; and as much again, for an index page that one
-    vacuum has emptied is free for new entries only after the next. Whatever comes later finds room."""
+async def test_the_size_of_queue_and_inbox_does_not_grow_with_finished_work(database_url: str) -> None:
+    """The tables need room for the rows between two vacuums, here 2,000, and the same again: an index page that one
+    vacuum has emptied is free for new entries only after the next vacuum. Later rows reuse this room."""
 
     async def work(item: int) -> int:
         return item
@@ -224,7 +222,7 @@ async def test_the_size_of_queue_and_inbox_does_not_depend_on_how_much_went_thro
             job_id = await engine.submit(WIDE, {"items": list(range(2_000))}, key=str(number))
             assert (await engine.finished(job_id, 120))["status"] == "completed"
             after.append(await sizes(engine))
-        left = await engine.query("select (select count(*) from holdfast.queue), (select count(*) from holdfast.inbox)")
-    assert left == [(0, 0)]
-    # As much again for chance, for other transactions decide when a page is free. Growth would make it five times.
+        rows = await engine.query("select (select count(*) from holdfast.queue), (select count(*) from holdfast.inbox)")
+    assert rows == [(0, 0)]
+    # The factor 2 is a margin: other transactions decide when a page is free. Growth would make it five.
     assert {name: size for name, size in after[9].items() if size > 2 * after[1][name]} == {}, after

@@ -1,4 +1,4 @@
-"""Guards of single statements that a conforming scenario seldom reaches: each test is a race that someone must lose."""
+"""Guards of single statements that other scenarios seldom reach: in each test, one of two processes loses a race."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def stage(database_url: str) -> AsyncIterator[Stage]:
     await store.close()
 
 
-async def test_invariant_2_an_unowned_signal_of_a_job_that_someone_owns_by_now_gives_no_claim(stage: Stage) -> None:
+async def test_invariant_2_an_unowned_signal_of_a_job_that_has_an_owner_gives_no_claim(stage: Stage) -> None:
     job_id = (await stage.submit()).job_id
     await stage.store.send(job_id, "cancel", "ann", "")
     first, second = await stage.orchestrator(), await stage.orchestrator()

@@ -1,4 +1,4 @@
-"""Breakers and limits behind both stores: what is held back costs a claim nothing and is let through in its order."""
+"""Breakers and limits on both stores: how many tasks each lets through, and in which order."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ GATEWAY = BreakerRules("gateway", cooldown_seconds=0.0)
 BEHIND = Lane("default", "work", breaker="gateway")
 
 
-async def queued(stage: Stage, lane: Lane, count: int, node: str = "n", **given: int) -> tuple[int, str]:
+async def queued(stage: Stage, lane: Lane, count: int, node: str = "n", **options: int) -> tuple[int, str]:
     me = await stage.orchestrator()
     job_id = await stage.owned_job(me)
-    await stage.enqueue(me, job_id, node, range(count), lane=lane, **given)
+    await stage.enqueue(me, job_id, node, range(count), lane=lane, **options)
     return me, job_id
 
 
 async def put(stage: Stage, me: int, state: BreakerState, successes: int = 0) -> None:
-    """Through the cycle, as an owner does it."""
+    """Write a breaker's state in a cycle, as an owner does."""
     cycle = stage.store.cycle(me)
     opened = await cycle.open(100, 100)
     (breaker,) = await cycle.breakers(["gateway"])
@@ -47,7 +47,7 @@ async def test_an_open_breaker_lets_nothing_through_and_a_closed_one_everything(
     assert await claimed(stage, worker) == [0, 1, 2]
 
 
-async def test_a_breaker_that_nobody_has_declared_holds_nothing_back(stage: Stage) -> None:
+async def test_an_undeclared_breaker_holds_nothing_back(stage: Stage) -> None:
     await queued(stage, BEHIND, 2)
     assert await claimed(stage, await stage.worker()) == [0, 1]
 
@@ -84,7 +84,7 @@ async def test_a_breaker_with_a_probe_waits_for_the_probe(stage: Stage) -> None:
     assert await claimed(stage, await stage.worker()) == []
 
 
-async def test_what_is_told_to_a_breaker_is_kept(stage: Stage) -> None:
+async def test_a_commit_stores_every_field_of_a_breaker(stage: Stage) -> None:
     rules = BreakerRules("gateway", codes=("BUSY",), probe_handler="check")
     await stage.store.declare_breakers([rules])
     me = await stage.orchestrator()
@@ -125,7 +125,7 @@ async def test_a_limit_of_concurrency_counts_leases_over_workers_and_lanes(stage
     assert await stage.claim(first) == []
 
 
-async def test_slots_die_with_their_holder(stage: Stage) -> None:
+async def test_the_slots_of_a_dead_worker_are_free_again(stage: Stage) -> None:
     await queued(stage, Lane("default", "work", limits=(Limit("node:w.n", concurrency=1),)), 2)
     first, second = await stage.worker("one"), await stage.worker("two")
     assert await claimed(stage, first) == [0]
@@ -135,7 +135,7 @@ async def test_slots_die_with_their_holder(stage: Stage) -> None:
     assert await claimed(stage, second) == [1]
 
 
-async def test_a_rate_lets_so_many_begin_and_no_more(stage: Stage) -> None:
+async def test_a_rate_lets_only_its_burst_begin_at_once(stage: Stage) -> None:
     slow = Limit("node:w.n", rate=1e-6, burst=3)
     await queued(stage, Lane("default", "work", limits=(slow,)), 9)
     worker = await stage.worker()
@@ -147,7 +147,7 @@ async def test_a_rate_lets_so_many_begin_and_no_more(stage: Stage) -> None:
     assert (await stage.store.open_gates()).may_find
 
 
-async def test_of_two_limits_the_tighter_one_decides_and_the_other_lane_is_not_starved(stage: Stage) -> None:
+async def test_the_tighter_of_two_limits_decides_and_does_not_starve_the_other_lane(stage: Stage) -> None:
     wide, tight = Limit("key:wide", concurrency=3), Limit("key:tight", concurrency=1)
     me, job_id = await queued(stage, Lane("default", "work", limits=(tight, wide)), 5, "both")
     await stage.enqueue(me, job_id, "one", range(5), lane=Lane("default", "work", limits=(wide,)))
@@ -155,7 +155,7 @@ async def test_of_two_limits_the_tighter_one_decides_and_the_other_lane_is_not_s
     assert sorted(lease.node for lease in leases) == ["both", "one", "one"]
 
 
-async def test_held_and_open_lanes_are_claimed_in_one_order(stage: Stage) -> None:
+async def test_tasks_of_limited_and_free_lanes_are_claimed_in_one_order(stage: Stage) -> None:
     limited = Lane("default", "work", limits=(Limit("node:w.n", concurrency=2),))
     me, job_id = await queued(stage, limited, 3, "limited", priority=5)
     await stage.enqueue(me, job_id, "free", range(3), priority=7)
@@ -163,7 +163,7 @@ async def test_held_and_open_lanes_are_claimed_in_one_order(stage: Stage) -> Non
     assert [lease.node for lease in leases] == ["free", "free", "free", "limited"]
 
 
-async def test_what_is_behind_a_gate_is_not_handed_over(stage: Stage) -> None:
+async def test_a_handover_leases_no_task_behind_a_gate(stage: Stage) -> None:
     me, _ = await queued(stage, Lane("default", "work", limits=(Limit("node:w.n", concurrency=9),)), 2)
     worker = await stage.worker()
     cycle = stage.store.cycle(me)
@@ -193,7 +193,7 @@ async def test_the_queue_timeout_does_not_run_while_a_breaker_holds_a_task_back(
     assert await store.expire() == 2
 
 
-async def test_what_is_behind_a_gate_is_claimed_for_free_slots_and_never_ahead(store: PostgresStore) -> None:
+async def test_tasks_behind_a_gate_are_claimed_only_for_free_slots(store: PostgresStore) -> None:
     stage = Stage(store, PostgresBackstage(store))
     await store.declare_breakers([GATEWAY])
     me, job_id = await queued(stage, BEHIND, 5, "gated")

@@ -1,4 +1,4 @@
-"""What an owner remembers counts only for the connection and the history on which it was learned."""
+"""An owner's memory of its jobs is valid only for the connection and the database history that it read them from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.store.stage import Stage, enqueue_write, node_row
 pytestmark = pytest.mark.anyio
 
 
-async def test_invariant_19_a_database_without_our_last_commit_is_not_the_one_that_we_remember(stage: Stage) -> None:
+async def test_invariant_19_an_owner_notices_that_a_database_lacks_its_last_commit(stage: Stage) -> None:
     me = await stage.orchestrator()
     cycle = stage.store.cycle(me)
     for _ in range(3):
@@ -21,7 +21,7 @@ async def test_invariant_19_a_database_without_our_last_commit_is_not_the_one_th
     await stage.behind.lose_last_commit(me)
     with pytest.raises(HistoryChanged):
         await cycle.open(100, 100)
-    # Nothing is remembered any more: from here on it learns again.
+    # The cycle has forgotten everything, and starts to remember again.
     for _ in range(2):
         await cycle.open(100, 100)
         await cycle.commit(Batch())
@@ -68,7 +68,7 @@ async def test_an_orchestrator_that_this_database_does_not_know_takes_over_nothi
     assert list(await stage.store.take_over(await stage.orchestrator(), 10)) == [job_id]
 
 
-async def test_what_was_learned_on_another_connection_does_not_count(store: PostgresStore) -> None:
+async def test_an_owner_forgets_what_it_read_on_another_connection(store: PostgresStore) -> None:
     me = await store.register_orchestrator("o", 60)
     cycle = store.cycle(me)
     await cycle.open(100, 100)
@@ -83,7 +83,7 @@ async def test_what_was_learned_on_another_connection_does_not_count(store: Post
 
 
 async def _open_until_it_is_refused(cycle: Cycle) -> None:
-    """The loss itself may be noticed first, or not at all."""
+    """A cycle may first notice the lost connection itself, as a lost race."""
     while True:
         try:
             await cycle.open(100, 100)
@@ -94,7 +94,7 @@ async def _open_until_it_is_refused(cycle: Cycle) -> None:
         await cycle.rollback()
 
 
-async def test_lanes_get_their_numbers_again_from_a_database_with_another_history(store: PostgresStore) -> None:
+async def test_lane_ids_are_read_again_from_a_database_with_another_history(store: PostgresStore) -> None:
     stage = Stage(store, None)  # type: ignore[arg-type]
     me = await store.register_orchestrator("o", 60)
     job_id = await stage.owned_job(me)

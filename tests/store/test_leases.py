@@ -1,4 +1,4 @@
-"""How leases go on and end on both stores: renewed, lost with their worker, timed out, or given back."""
+"""Leases on both stores: workers renew them, lose them, exceed their time or give them back."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ async def test_the_leases_of_a_lapsed_worker_are_reported_lost(stage: Stage) -> 
     me, worker, other = await stage.orchestrator(), await stage.worker(), await stage.worker()
     job_id = await stage.owned_job(me)
     await stage.enqueue(me, job_id, items=range(2))
-    lost = await stage.claim(worker, 1)
-    kept = await stage.claim(other, 1)
+    lapsed = await stage.claim(worker, 1)
+    live = await stage.claim(other, 1)
     assert await stage.store.expire() == 0
     await stage.behind.lapse_worker(worker)
     assert await stage.store.expire() == 1
     (signal,) = await stage.signals(me)
-    assert (signal.kind, signal.outcome, signal.item, signal.epoch) == ("report", "lost", lost[0].item, 1)
-    assert [row["item"] for row in await stage.behind.queue(job_id)] == items_of(kept)
+    assert (signal.kind, signal.outcome, signal.item, signal.epoch) == ("report", "lost", lapsed[0].item, 1)
+    assert [row["item"] for row in await stage.behind.queue(job_id)] == items_of(live)
     assert await stage.store.expire() == 0
     assert await stage.store.renew_worker(worker, LEASE_SECONDS, []) is None
 
@@ -75,7 +75,7 @@ async def test_an_attempt_past_its_deadline_is_reported_as_timed_out(stage: Stag
     assert await stage.store.renew_worker(worker, LEASE_SECONDS, [held(lease)]) == []
 
 
-async def test_a_lease_of_a_job_that_was_taken_over_reports_to_the_new_owner(stage: Stage) -> None:
+async def test_a_report_of_a_job_that_was_taken_over_goes_to_the_new_owner(stage: Stage) -> None:
     me, other, worker = await stage.orchestrator(), await stage.orchestrator(), await stage.worker()
     lease = await stage.leased(me, await stage.owned_job(me), worker)
     await stage.store.end_orchestrator(me)
@@ -85,24 +85,24 @@ async def test_a_lease_of_a_job_that_was_taken_over_reports_to_the_new_owner(sta
     assert [(s.kind, s.outcome) for s in await stage.signals(other)] == [("report", "done")]
 
 
-async def test_leases_that_the_worker_does_not_know_of_go_back_unspent(stage: Stage) -> None:
+async def test_stray_leases_go_back_to_the_queue_at_no_cost(stage: Stage) -> None:
     me, worker, other = await stage.orchestrator(), await stage.worker(), await stage.worker()
     await stage.enqueue(me, await stage.owned_job(me), items=range(3))
-    known, stray = await stage.claim(worker, 2)
+    lease, stray = await stage.claim(worker, 2)
     (foreign,) = await stage.claim(other)
-    assert await stage.store.release_strays(worker, [held(known), held(stray)]) == 0
-    assert await stage.store.release_strays(worker, [held(known)]) == 1
+    assert await stage.store.release_strays(worker, [held(lease), held(stray)]) == 0
+    assert await stage.store.release_strays(worker, [held(lease)]) == 1
     (signal,) = await stage.signals(me)
     assert (signal.kind, signal.outcome, signal.item, signal.epoch) == ("report", "given_back", stray.item, 1)
     assert await stage.store.report(worker, [report_of(stray)]) == 0
-    assert await stage.store.report(worker, [report_of(known)]) == 1
+    assert await stage.store.report(worker, [report_of(lease)]) == 1
     assert await stage.store.report(other, [report_of(foreign)]) == 1
 
 
-async def test_a_task_that_begins_late_has_its_whole_time_and_only_its_holder_may_begin_it(
+async def test_a_task_that_begins_late_has_its_full_timeout_and_only_its_holder_may_begin_it(
     store: PostgresStore,
 ) -> None:
-    """On Postgres alone: the model's workers begin what they have claimed at once."""
+    """Only on Postgres: the model's workers begin claimed tasks at once."""
     stage = Stage(store, PostgresBackstage(store))
     me, worker, other = await stage.orchestrator(), await stage.worker(), await stage.worker()
     job_id = await stage.owned_job(me)

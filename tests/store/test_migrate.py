@@ -1,4 +1,4 @@
-"""The schema's life: fresh equals migrated, nothing is applied twice, and nothing is dropped by accident."""
+"""Migrations: a migrated schema equals a fresh one, no migration runs twice, and nothing is dropped by accident."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ TABLES = {
 
 
 def schema_of(url: str) -> dict[str, list[Any]]:
-    """Everything that makes the schema, in one comparable form; which migrations were noted is left out."""
-    asked = {
+    """The whole schema in a comparable form, without the table of applied migrations."""
+    queries = {
         "columns": "select table_name, ordinal_position, column_name, data_type, collation_name, is_nullable,"
         " column_default, identity_generation from information_schema.columns"
         " where table_schema = 'holdfast' and table_name <> 'migrations' order by 1, 2",
@@ -41,7 +41,7 @@ def schema_of(url: str) -> dict[str, list[Any]]:
         "triggers": "select tgname, pg_get_triggerdef(oid) from pg_trigger where not tgisinternal order by 1",
     }
     with psycopg.connect(url, autocommit=True) as connection:
-        return {name: connection.execute(statement.encode()).fetchall() for name, statement in asked.items()}
+        return {name: connection.execute(statement.encode()).fetchall() for name, statement in queries.items()}
 
 
 async def applied(url: str) -> tuple[int, ...]:
@@ -52,11 +52,11 @@ async def applied(url: str) -> tuple[int, ...]:
 async def test_a_fresh_schema_has_the_tables_of_the_contract(empty_database_url: str) -> None:
     done = await migrate(empty_database_url)
     assert [m.number for m in done] == [m.number for m in migrations()]
-    found = {table["table"]: table for table in await tables(empty_database_url)}
-    assert set(found) >= TABLES
-    assert all(set(table) == {"table", "rows", "bytes"} for table in found.values())
-    assert found["jobs"]["rows"] == 0
-    assert found["migrations"]["rows"] == len(migrations())
+    by_name = {table["table"]: table for table in await tables(empty_database_url)}
+    assert set(by_name) >= TABLES
+    assert all(set(table) == {"table", "rows", "bytes"} for table in by_name.values())
+    assert by_name["jobs"]["rows"] == 0
+    assert by_name["migrations"]["rows"] == len(migrations())
 
 
 async def test_migrating_twice_is_harmless(empty_database_url: str) -> None:
@@ -88,15 +88,15 @@ async def test_the_printed_statements_make_the_same_schema(empty_database_url: s
     assert schema_of(empty_database_url) == schema_of(database_url)
 
 
-async def test_the_schema_for_people_is_what_the_migrations_make(empty_database_url: str, database_url: str) -> None:
+async def test_schema_sql_is_the_schema_that_the_migrations_make(empty_database_url: str, database_url: str) -> None:
     text = resources.files("holdfast.store.sql").joinpath("schema.sql").read_text()
     with psycopg.connect(empty_database_url, autocommit=True) as connection:
         connection.execute("create schema holdfast")
         connection.execute("set search_path = holdfast")
         connection.execute(text.encode())
-    made, shown = schema_of(database_url), schema_of(empty_database_url)
-    del made["functions"], shown["functions"]
-    assert shown == made
+    migrated, readable = schema_of(database_url), schema_of(empty_database_url)
+    del migrated["functions"], readable["functions"]
+    assert readable == migrated
 
 
 async def test_a_migration_that_fails_leaves_nothing_behind(
@@ -133,9 +133,9 @@ async def test_a_database_that_lacks_migrations_is_refused_unless_asked(
 
 async def test_an_empty_database_is_set_up_if_asked(empty_database_url: str) -> None:
     async with await connect(empty_database_url) as connection:
-        found = await status(connection)
-    assert not found.is_current
-    assert found.to_json()["missing"] == [m.number for m in migrations()]
+        schema = await status(connection)
+    assert not schema.is_current
+    assert schema.to_json()["missing"] == [m.number for m in migrations()]
     with pytest.raises(SchemaMismatch, match="no schema holdfast") as refusal:
         await ensure_schema(empty_database_url, create=False)
     assert refusal.value.remedy == "Make it with: holdfast migrate"
@@ -171,7 +171,7 @@ async def test_a_schema_of_our_name_that_another_application_has_made_is_left_al
         assert await tables(empty_database_url) == before
 
 
-async def test_a_rebuild_wants_the_name_of_the_database(empty_database_url: str) -> None:
+async def test_a_rebuild_needs_the_name_of_the_database_as_confirmation(empty_database_url: str) -> None:
     await migrate(empty_database_url)
     name = empty_database_url.rsplit("/", 1)[1]
     with psycopg.connect(empty_database_url, autocommit=True) as connection:
@@ -194,7 +194,7 @@ async def test_only_our_schema_is_touched(empty_database_url: str) -> None:
         connection.execute("create table public.jobs (mine int)")
         await migrate(empty_database_url)
         await rebuild(empty_database_url, confirm=empty_database_url.rsplit("/", 1)[1])
-        found = connection.execute(
+        columns = connection.execute(
             sql.SQL("select column_name from information_schema.columns where table_schema = 'public'")
         ).fetchall()
-    assert found == [("mine",)]
+    assert columns == [("mine",)]

@@ -1,4 +1,4 @@
-"""What a process does when its database refuses: it waits for whatever waiting cures."""
+"""A database that refuses statements: processes wait if waiting can help."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WORK = "workflow_id: work\nnodes: {a: {handler: work, next: b}, b: {handler: ech
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One of our own, which may be broken."""
+    """A server for this module alone, because the tests break it."""
     with Server(tmp_path_factory.mktemp("outage") / "home", durable=False) as started:
         yield started
 
@@ -35,7 +35,7 @@ def read_only(server: Server, value: str) -> None:
         connection.execute("select pg_reload_conf()")
 
 
-async def test_a_database_that_turns_read_only_is_waited_for_and_the_job_completes(
+async def test_processes_wait_for_a_read_only_database_and_the_job_completes(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     url, go = server.new_database(), asyncio.Event()
@@ -43,7 +43,9 @@ async def test_a_database_that_turns_read_only_is_waited_for_and_the_job_complet
         job_id = await engine.submit(WORK)
 
         async def all_are_waiting() -> bool:
-            return all(f"{who}: The database at" in caplog.text for who in ("orchestrator_retreats", "worker_retreats"))
+            return all(
+                f"{name}: The database at" in caplog.text for name in ("orchestrator_retreats", "worker_retreats")
+            )
 
         try:
             read_only(server, "on")
@@ -57,17 +59,17 @@ async def test_a_database_that_turns_read_only_is_waited_for_and_the_job_complet
 
 
 async def test_a_listener_outlives_a_database_that_refuses_listen(server: Server) -> None:
-    """As a standby does before its promotion."""
-    url, told = server.new_database(), asyncio.Event()
-    listener = Listener(url, {"in no way; a channel": lambda _: told.set()})
+    """A standby refuses LISTEN before its promotion."""
+    url, was_called = server.new_database(), asyncio.Event()
+    listener = Listener(url, {"in no way; a channel": lambda _: was_called.set()})
     await listener.start()
-    await asyncio.wait_for(told.wait(), 10)
+    await asyncio.wait_for(was_called.wait(), 10)
     assert listener._task is not None and not listener._task.done()
     await listener.stop()
 
 
 async def test_a_backend_that_panics_within_an_exchange_is_a_lost_connection(server: Server) -> None:
-    """It cannot write its log at the commit: all statements are answered by then, and it says PANIC before it goes."""
+    """The backend cannot write its log at the commit, after it has answered all statements. It sends PANIC and ends."""
     connections = Connections(server.new_database(), "line")
     log = place_of_data(server.home) / "pg_wal"
     hidden = log.with_name("pg_wal.hidden")
@@ -87,15 +89,15 @@ async def test_a_backend_that_panics_within_an_exchange_is_a_lost_connection(ser
 
 
 @pytest.mark.parametrize("sqlstate", ["25006", "57P03", "57P01", "57P02", "53300", "53100", "53200", "08006", "58030"])
-async def test_an_error_that_waiting_cures_is_an_operational_error_and_says_what_the_database_does(
+async def test_an_error_that_waiting_cures_is_an_operational_error_that_says_what_is_wrong(
     sqlstate: str,
 ) -> None:
     error = error_of(sqlstate, "ERROR", "no")
     assert isinstance(error, psycopg.OperationalError)
     assert is_cured_by_waiting(error)
-    told = unreachable("postgresql://u:secret@host/db", error)
-    assert type(told) is Unreachable
-    assert str(told) == f"The database at host:5432/db {words_for(sqlstate)}: no"
+    problem = unreachable("postgresql://u:secret@host/db", error)
+    assert type(problem) is Unreachable
+    assert str(problem) == f"The database at host:5432/db {words_for(sqlstate)}: no"
 
 
 @pytest.mark.parametrize("sqlstate", ["42501", "42P01", "23505", "22012", "XX000"])
@@ -105,12 +107,12 @@ async def test_an_error_that_waiting_does_not_cure_stays_what_it_is(sqlstate: st
     assert not is_cured_by_waiting(error)
 
 
-async def test_every_code_of_the_table_is_one_of_postgres() -> None:
+async def test_postgres_knows_every_code_of_the_table() -> None:
     for code in CURED_BY_WAITING:
         assert len(code) == 2 or psycopg.errors.lookup(code)
 
 
-async def test_what_a_person_asks_of_a_read_only_database_is_answered_with_that(server: Server) -> None:
+async def test_a_person_who_writes_to_a_read_only_database_gets_an_error_that_says_so(server: Server) -> None:
     connections = Connections(server.new_database(), "person")
 
     async def write() -> None:

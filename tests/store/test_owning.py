@@ -1,4 +1,4 @@
-"""How an owner gets jobs and hears their signals, on both stores: a job has one owner, a signal is handled once."""
+"""Owners on both stores: how they claim jobs and read signals. A job has one owner, a signal is handled once."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ async def test_an_open_cycle_claims_unowned_jobs_with_their_signals(stage: Stage
     assert (signal.job_id, signal.kind) == (job_id, "submitted")
 
 
-async def test_who_drives_one_job_takes_no_other_from_nobody_and_from_the_dead(stage: Stage) -> None:
-    gone = await stage.orchestrator()
-    left = [await stage.owned_job(gone) for _ in range(2)]
+async def test_an_orchestrator_for_one_job_neither_claims_nor_takes_over_others(stage: Stage) -> None:
+    dead = await stage.orchestrator()
+    orphans = [await stage.owned_job(dead) for _ in range(2)]
     mine, other = [(await stage.submit()).job_id for _ in range(2)]
-    await stage.store.end_orchestrator(gone)
+    await stage.store.end_orchestrator(dead)
     driver = await stage.store.register_orchestrator("run", 60.0, mine)
     assert [row.job_id for row in (await stage.own(driver)).claimed] == [mine]
     assert await stage.store.take_over(driver, 100) == {}
-    heir = await stage.store.register_orchestrator("run", 60.0, left[1])
-    assert set(await stage.store.take_over(heir, 100)) == {left[1]}
+    heir = await stage.store.register_orchestrator("run", 60.0, orphans[1])
+    assert set(await stage.store.take_over(heir, 100)) == {orphans[1]}
     assert [row.job_id for row in (await stage.own(await stage.orchestrator())).claimed] == [other]
 
 
-async def test_a_commit_hands_the_job_over(stage: Stage) -> None:
+async def test_a_commit_makes_the_orchestrator_the_owner(stage: Stage) -> None:
     me, other = await stage.orchestrator(), await stage.orchestrator()
     job_id = await stage.owned_job(me)
     assert await stage.behind.job_owner(job_id) == (me, 1)
@@ -109,7 +109,7 @@ async def test_the_number_of_claims_and_of_drained_signals_is_bounded(stage: Sta
     await cycle.rollback()
 
 
-async def test_the_signals_of_a_wide_job_come_last_and_not_all_at_once(stage: Stage) -> None:
+async def test_the_signals_of_a_wide_job_come_last_and_in_portions(stage: Stage) -> None:
     me = await stage.orchestrator()
     for _ in range(2):
         await stage.submit()
@@ -117,9 +117,9 @@ async def test_the_signals_of_a_wide_job_come_last_and_not_all_at_once(stage: St
     for job_id in (wide, wide, wide, small):
         await stage.store.send(job_id, "cancel", "someone", "enough")
     cycle = stage.store.cycle(me)
-    heard = (await cycle.open(100, 100, wide=Wide(wide, 2))).signals
-    assert [row.job_id for row in heard] == [small, wide, wide]
-    assert heard[1].id < heard[2].id < heard[0].id
+    signals = (await cycle.open(100, 100, wide=Wide(wide, 2))).signals
+    assert [row.job_id for row in signals] == [small, wide, wide]
+    assert signals[1].id < signals[2].id < signals[0].id
     await cycle.rollback()
     assert [row.job_id for row in (await cycle.open(100, 100)).signals] == [wide, wide, wide, small]
     await cycle.rollback()
@@ -128,8 +128,8 @@ async def test_the_signals_of_a_wide_job_come_last_and_not_all_at_once(stage: St
 async def test_signals_are_drained_oldest_first(stage: Stage) -> None:
     me = await stage.orchestrator()
     job_id, other_id = await stage.owned_job(me), await stage.owned_job(me)
-    sent = [await stage.store.send(j, "cancel", "someone", "why") for j in (job_id, other_id, job_id)]
-    assert [s.id for s in await stage.signals(me)] == sent == sorted(sent)
+    ids = [await stage.store.send(j, "cancel", "someone", "why") for j in (job_id, other_id, job_id)]
+    assert [s.id for s in await stage.signals(me)] == ids == sorted(ids)
 
 
 async def test_a_signal_carries_who_sent_it_and_why(stage: Stage) -> None:
@@ -152,8 +152,8 @@ async def test_a_signal_is_handled_exactly_once(stage: Stage) -> None:
     assert await stage.store.answer(signal_id) == (False, "it is too late", "See it: holdfast status JOB")
 
 
-async def test_handled_signals_go_and_those_between_them_stay(stage: Stage) -> None:
-    """Whether they lie close together or far apart, and whether their jobs had an owner or not."""
+async def test_handled_signals_are_deleted_and_those_between_them_stay(stage: Stage) -> None:
+    """This holds for signals close together and far apart, and for jobs with and without an owner."""
     me = await stage.orchestrator()
     for _ in range(12):
         await stage.submit()
@@ -168,7 +168,7 @@ async def test_handled_signals_go_and_those_between_them_stay(stage: Stage) -> N
     assert [s.id for s in await stage.signals(me)] == [s.id for s in (*rest[1:3], *rest[6:9])]
 
 
-async def test_a_signal_to_a_job_that_nobody_owns_makes_it_claimable(stage: Stage) -> None:
+async def test_a_signal_to_an_unowned_job_makes_it_claimable(stage: Stage) -> None:
     me = await stage.orchestrator()
     job_id = await stage.owned_job(me)
     cycle = stage.store.cycle(me)
@@ -182,7 +182,7 @@ async def test_a_signal_to_a_job_that_nobody_owns_makes_it_claimable(stage: Stag
     assert [s.kind for s in opened.signals] == ["cancel"]
 
 
-async def test_of_jobs_that_were_set_aside_only_what_a_person_or_the_janitor_asks_is_read(stage: Stage) -> None:
+async def test_jobs_set_aside_get_only_signals_of_people_and_the_janitor(stage: Stage) -> None:
     me, worker = await stage.orchestrator(), await stage.worker()
     owned_one, unowned = await stage.owned_job(me), (await stage.submit()).job_id
     await stage.store.report(worker, [report_of(await stage.leased(me, owned_one, worker))])
@@ -190,10 +190,10 @@ async def test_of_jobs_that_were_set_aside_only_what_a_person_or_the_janitor_ask
         for kind in ("cancel", "pause", "unpause", "recover", "recheck"):
             await stage.store.send(job_id, kind, "ann", "")
     cycle = stage.store.cycle(me)
-    found = (await cycle.open(100, 100, aside=[owned_one, unowned])).signals
+    signals = (await cycle.open(100, 100, aside=[owned_one, unowned])).signals
     await cycle.rollback()
-    asked = ["cancel", "pause", "unpause", "recover", "recheck"]
-    assert [s.kind for s in found if s.job_id == owned_one] == asked
-    assert [s.kind for s in found if s.job_id == unowned] == asked
-    assert len((await cycle.open(100, 100)).signals) == len(found) + 2
+    kinds = ["cancel", "pause", "unpause", "recover", "recheck"]
+    assert [s.kind for s in signals if s.job_id == owned_one] == kinds
+    assert [s.kind for s in signals if s.job_id == unowned] == kinds
+    assert len((await cycle.open(100, 100)).signals) == len(signals) + 2
     await cycle.rollback()

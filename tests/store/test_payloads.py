@@ -1,4 +1,4 @@
-"""Large values as objects: written once and whole, verified when read, gone with their job."""
+"""Large values as objects: written once, never half, verified when read, and deleted with their job."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def objects(
     return open_objects(places[request.param])
 
 
-def test_what_was_written_is_what_is_read(objects: Objects, tmp_path: Path) -> None:
+def test_an_object_is_read_as_it_was_written(objects: Objects, tmp_path: Path) -> None:
     objects.write(JOB, DIGEST, DATA)
     assert objects.read(JOB, DIGEST) == DATA
     target = tmp_path / "copy"
@@ -48,10 +48,10 @@ def test_a_file_is_stored_under_the_hash_of_its_content(objects: Objects, tmp_pa
     source.write_bytes(DATA)
     assert objects.write_file(JOB, source) == (DIGEST, len(DATA))
     assert objects.read(JOB, DIGEST) == DATA
-    assert source.exists(), "it is copied, not taken away"
+    assert source.exists(), "the source is copied, not moved"
 
 
-def test_a_job_is_cleaned_with_all_that_belongs_to_it_and_nothing_else(objects: Objects) -> None:
+def test_removing_a_job_deletes_all_its_objects_and_no_others(objects: Objects) -> None:
     objects.write(JOB, DIGEST, DATA)
     objects.write(JOB, digest_of(b"orphan"), b"orphan")
     objects.write(OTHER, DIGEST, DATA)
@@ -63,7 +63,7 @@ def test_a_job_is_cleaned_with_all_that_belongs_to_it_and_nothing_else(objects: 
     objects.remove_job(JOB)
 
 
-def test_several_who_clean_the_same_job_at_once_agree(objects: Objects) -> None:
+def test_several_processes_can_remove_the_same_job_at_once(objects: Objects) -> None:
     for number in range(50):
         objects.write(JOB, digest_of(b"%d" % number), b"%d" % number)
     with ThreadPoolExecutor(4) as pool:
@@ -72,13 +72,13 @@ def test_several_who_clean_the_same_job_at_once_agree(objects: Objects) -> None:
         objects.read(JOB, digest_of(b"7"))
 
 
-def test_a_job_that_cannot_be_cleaned_says_so(tmp_path: Path) -> None:
+def test_an_error_names_the_job_that_cannot_be_removed(tmp_path: Path) -> None:
     (tmp_path / JOB).write_text("a file where a folder should be")
     with pytest.raises(PayloadUnavailable, match=f"The payloads of job {JOB} cannot be removed from {tmp_path / JOB}"):
         Folder(tmp_path).remove_job(JOB)
 
 
-def test_what_is_missing_is_told_with_job_digest_place_and_remedy(objects: Objects) -> None:
+def test_the_error_for_a_missing_object_names_job_digest_place_and_remedy(objects: Objects) -> None:
     with pytest.raises(PayloadUnavailable) as problem:
         objects.read(JOB, DIGEST)
     assert JOB in str(problem.value) and DIGEST in str(problem.value)
@@ -88,7 +88,7 @@ def test_what_is_missing_is_told_with_job_digest_place_and_remedy(objects: Objec
 
 
 @pytest.mark.parametrize("kind", stores.KINDS)
-def test_a_store_that_refuses_is_told_in_a_line_without_a_secret(
+def test_the_error_for_a_store_that_refuses_is_one_line_without_a_secret(
     kind: str, object_store: Callable[[str], stores.Bucket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bucket = object_store(kind)
@@ -100,13 +100,13 @@ def test_a_store_that_refuses_is_told_in_a_line_without_a_secret(
     for refused in (lambda: nowhere.write(JOB, DIGEST, b"x"), lambda: nowhere.read(JOB, DIGEST)):
         with pytest.raises(PayloadUnavailable, match=rf"^Payload {DIGEST} of job {JOB} cannot be ") as problem:
             refused()
-        told = str(problem.value)
-        assert "there-is-no-such-bucket" in told and "\n" not in told
-        assert not any(secret in told for secret in stores.SECRETS)
+        message = str(problem.value)
+        assert "there-is-no-such-bucket" in message and "\n" not in message
+        assert not any(secret in message for secret in stores.SECRETS)
 
 
 @pytest.mark.parametrize("opened", [Folder, lambda root: open_objects(f"file://{root}")])
-def test_what_was_damaged_is_not_given_to_anybody(opened: Callable[[Path], Objects], tmp_path: Path) -> None:
+def test_a_damaged_object_is_never_returned(opened: Callable[[Path], Objects], tmp_path: Path) -> None:
     objects = opened(tmp_path / "objects")
     objects.write(JOB, DIGEST, DATA)
     place = tmp_path / "objects" / JOB / DIGEST
@@ -127,11 +127,11 @@ def test_a_second_write_of_the_same_content_touches_nothing(tmp_path: Path) -> N
     assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
 
 
-def test_writers_of_the_same_content_at_the_same_time_agree(tmp_path: Path) -> None:
+def test_several_processes_can_write_the_same_content_at_once(tmp_path: Path) -> None:
     objects = Folder(tmp_path)
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda _: objects.write(JOB, DIGEST, DATA), range(16)))
-    assert [file.name for file in (tmp_path / JOB).iterdir()] == [DIGEST], "no temporary file stays"
+    assert [file.name for file in (tmp_path / JOB).iterdir()] == [DIGEST], "no temporary file is left"
     assert objects.read(JOB, DIGEST) == DATA
 
 
@@ -147,7 +147,7 @@ def test_a_write_that_fails_leaves_nothing_and_says_what_to_do(tmp_path: Path) -
     assert list((tmp_path / JOB).iterdir()) == []
 
 
-async def test_what_is_known_to_be_there_is_not_written_again(tmp_path: Path) -> None:
+async def test_an_object_that_is_known_to_exist_is_not_written_again(tmp_path: Path) -> None:
     payloads = Payloads(Folder(tmp_path))
     assert await payloads.put(JOB, DATA) == DIGEST
     place = tmp_path / JOB / DIGEST
@@ -156,6 +156,6 @@ async def test_what_is_known_to_be_there_is_not_written_again(tmp_path: Path) ->
     assert place.stat().st_ino == written and await payloads.get(JOB, DIGEST) == DATA
 
 
-def test_a_url_that_nobody_can_open_is_refused_with_the_setting_s_name() -> None:
+def test_a_url_that_cannot_be_opened_is_refused_with_the_name_of_the_setting() -> None:
     with pytest.raises(InvalidInput, match="HOLDFAST_STORAGE_URL=nonsense://x cannot be opened"):
         open_objects("nonsense://x")

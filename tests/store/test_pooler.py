@@ -1,4 +1,4 @@
-"""Behind pgbouncer: a session of one's own is as good as Postgres itself; a shared one is refused at the start."""
+"""Behind pgbouncer: session pooling works like Postgres itself; transaction pooling is refused at the start."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def pooled(url: str, folder: Path, mode: str) -> AsyncIterator[str]:
         f"[databases]\npooled = {database}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n"
         f"unix_socket_dir =\nauth_type = plain\nauth_file = {folder}/users.txt\npool_mode = {mode}\n"
     )
-    # It refuses to run as root.
+    # pgbouncer refuses to run as root.
     user = pwd.getpwnam("nobody").pw_uid if os.geteuid() == 0 else None
     for path in (folder, *folder.parents) if user is not None else ():
         if path.stat().st_uid == 0 and path.stat().st_mode & 0o777 == 0o700:
@@ -69,21 +69,19 @@ async def pooled(url: str, folder: Path, mode: str) -> AsyncIterator[str]:
         process.wait()
 
 
-async def test_with_a_session_of_its_own_everything_works(database_url: str, tmp_path: Path) -> None:
+async def test_everything_works_with_session_pooling(database_url: str, tmp_path: Path) -> None:
     async with pooled(database_url, tmp_path, "session") as url:
         await ensure_schema(url, create=False)
         async with serving(url), client_of(url) as engine:
             status = await engine.run("workflow_id: w\nnodes: {a: {handler: echo, next: b}, b: {handler: echo}}")
         renewal = Renewal(url, 10.0)
-        assert renewal.renew(WorkerIdentity(0, "nobody")) is False
+        assert renewal.renew(WorkerIdentity(0, "unknown")) is False
         renewal.disconnect()
     assert status["status"] == "completed"
 
 
 @pytest.mark.parametrize("mode", ["transaction", "statement"])
-async def test_a_session_that_changes_from_transaction_to_transaction_is_refused(
-    database_url: str, tmp_path: Path, mode: str
-) -> None:
+async def test_transaction_and_statement_pooling_are_refused(database_url: str, tmp_path: Path, mode: str) -> None:
     async with pooled(database_url, tmp_path, mode) as url:
         with pytest.raises(Unreachable, match="behind a pooler") as refusal:
             await ensure_schema(url, create=True)

@@ -1,4 +1,4 @@
-"""What only the store on Postgres can show: broken connections, idle processes, rows that waited too long."""
+"""Behaviour that only the store on Postgres has: broken connections, idle processes, rows that waited too long."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ async def test_a_process_that_sleeps_inside_a_cycle_keeps_no_lock(stage: Stage, 
     cycle = store.cycle(await stage.orchestrator())
     assert (await cycle.open(100, 100)).claimed
 
-    async def nobody_holds_a_lock() -> bool:
+    async def no_lock_is_held() -> bool:
         async with store.connections.use("stage") as connection:
             return (await (await connection.execute(IDLE)).fetchone()) == (0,)
 
-    await eventually(nobody_holds_a_lock, 5)
+    await eventually(no_lock_is_held, 5)
     with pytest.raises(LostRace):
         await cycle.commit(Batch())
     assert len((await stage.own(await stage.orchestrator())).claimed) == 1
@@ -82,10 +82,10 @@ async def test_a_connection_that_dies_inside_a_cycle_is_a_lost_race(
     assert (await stage.behind.task(job_id, "n", -1))["status"] == "ready"
 
 
-async def test_a_connection_that_dies_while_lanes_are_learnt_is_no_bug_of_the_job(
+async def test_a_connection_that_dies_while_lanes_are_read_is_not_blamed_on_the_job(
     stage: Stage, store: PostgresStore, database_url: str
 ) -> None:
-    """Its owner would otherwise set the job aside, and tell people that it cannot be advanced."""
+    """Otherwise the owner would set the job aside, with the reason that it cannot be advanced."""
     me = await stage.orchestrator()
     job_id = await stage.owned_job(me)
     cycle = store.cycle(me)
@@ -98,7 +98,7 @@ async def test_a_connection_that_dies_while_lanes_are_learnt_is_no_bug_of_the_jo
     assert len(await stage.behind.queue(job_id)) == 1
 
 
-async def test_a_store_whose_connections_died_says_so_at_most_once_and_goes_on(
+async def test_a_store_raises_at_most_one_error_for_a_dead_connection(
     stage: Stage, store: PostgresStore, database_url: str
 ) -> None:
     worker = await stage.worker()
@@ -110,13 +110,13 @@ async def test_a_store_whose_connections_died_says_so_at_most_once_and_goes_on(
         lambda: store.submit([new_job()]),
         lambda: store.report_and_claim(worker, [], None, ["work"], 1),
     ):
-        # A line that is known to be lost is replaced; one that breaks under the question is not asked again.
+        # The store replaces a connection that it knows is lost. If one breaks during a call, the call fails.
         with contextlib.suppress(Unreachable):
             await ask()
         await ask()
 
 
-async def test_a_row_that_nobody_claims_within_its_queue_timeout_is_reported_failed(
+async def test_a_row_that_is_not_claimed_within_its_queue_timeout_is_reported_failed(
     stage: Stage, store: PostgresStore
 ) -> None:
     me, worker = await stage.orchestrator(), await stage.worker()
@@ -129,7 +129,7 @@ async def test_a_row_that_nobody_claims_within_its_queue_timeout_is_reported_fai
     assert await stage.claim(worker) == []
 
 
-async def test_a_row_that_was_claimed_in_time_has_no_queue_timeout_any_more(stage: Stage, store: PostgresStore) -> None:
+async def test_the_queue_timeout_of_a_row_ends_with_its_claim(stage: Stage, store: PostgresStore) -> None:
     me, worker = await stage.orchestrator(), await stage.worker()
     job_id = await stage.owned_job(me)
     lease = await stage.leased(me, job_id, worker, queue_timeout_seconds=3600.0)
@@ -140,7 +140,7 @@ async def test_a_row_that_was_claimed_in_time_has_no_queue_timeout_any_more(stag
 
 
 async def test_leases_of_a_worker_that_left_long_ago_are_still_found(stage: Stage, store: PostgresStore) -> None:
-    """Nobody swept for an hour: neither an orchestrator nor a worker was running."""
+    """No process swept for an hour: neither an orchestrator nor a worker was running."""
     me, worker = await stage.orchestrator(), await stage.worker()
     await stage.leased(me, await stage.owned_job(me), worker, timeout_seconds=86_400.0)
     async with store.connections.use("stage") as connection:
@@ -151,7 +151,7 @@ async def test_leases_of_a_worker_that_left_long_ago_are_still_found(stage: Stag
     assert [s.outcome for s in await stage.signals(me)] == ["lost"]
 
 
-async def test_progress_is_kept_while_the_lease_is_held(stage: Stage, store: PostgresStore) -> None:
+async def test_only_the_holder_of_a_lease_saves_progress(stage: Stage, store: PostgresStore) -> None:
     me, worker, other = await stage.orchestrator(), await stage.worker(), await stage.worker()
     lease = await stage.leased(me, await stage.owned_job(me), worker)
     await store.save_progress(worker, [(held(lease), b'{"done": 1, "total": 2, "text": ""}')])
@@ -165,11 +165,11 @@ async def test_a_report_and_a_claim_in_one_round_trip_are_two_transactions(stage
     me, worker = await stage.orchestrator(), await stage.worker()
     job_id = await stage.owned_job(me)
     await stage.enqueue(me, job_id, items=range(3))
-    taken, first = await store.report_and_claim(worker, [], None, ["work"], 2)
-    assert (taken, [lease.item for lease in first]) == (0, [0, 1])
+    accepted, first = await store.report_and_claim(worker, [], None, ["work"], 2)
+    assert (accepted, [lease.item for lease in first]) == (0, [0, 1])
     late = report_of(first[1], epoch=9)
-    taken, second = await store.report_and_claim(worker, [report_of(first[0]), late], None, ["work"], 5)
-    assert (taken, [lease.item for lease in second]) == (1, [2])
+    accepted, second = await store.report_and_claim(worker, [report_of(first[0]), late], None, ["work"], 5)
+    assert (accepted, [lease.item for lease in second]) == (1, [2])
     assert sorted(s.kind for s in await stage.signals(me)) == ["rejected", "report"]
 
 

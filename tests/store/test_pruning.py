@@ -1,4 +1,4 @@
-"""Finished jobs go with all that belongs to them; whatever is not over stays, and whoever is killed loses nothing."""
+"""Pruning deletes finished jobs with all their rows and objects, and no unfinished job."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ROWS = {
     " values (%(job)s, 'n', 0, 'a', %(digest)s, %(bytes)s, 1)",
 }
 STAY = {"janitor_actions"}
-"""Tables with a job_id that outlive the job: the janitor's log is one of what was done, to whatever is gone too."""
+"""Tables with a job_id that pruning leaves: the janitor's log keeps its lines on pruned jobs, too."""
 
 
 class Past:
@@ -60,7 +60,7 @@ class Past:
     async def job(
         self, days: float = 40, status: str = "completed", *, workflow: str = "w", width: int = 3, rows: bool = True
     ) -> str:
-        """A job that ended so many days ago, with rows in every table and a payload of 1,000 bytes."""
+        """Make a job that ended `days` days ago, with rows in every table and a payload of 1,000 bytes."""
         (answer,) = await self.store.submit([new_job()])
         job, data = answer.job_id, answer.job_id.encode().ljust(1000)
         await self.query("delete from inbox where job_id = %(job)s", job=job)
@@ -73,8 +73,8 @@ class Past:
             age=days * DAY,
         )
         for table, values in ROWS.items() if rows else ():
-            given = {"job": job, "width": width, "digest": digest_of(data), "bytes": len(data)}
-            await self.query(f"insert into {table} {values}", **given)
+            parameters = {"job": job, "width": width, "digest": digest_of(data), "bytes": len(data)}
+            await self.query(f"insert into {table} {values}", **parameters)
         Folder(self.folder).write(job, digest_of(data), data)
         return job
 
@@ -86,12 +86,12 @@ class Past:
         return job
 
     async def tables(self) -> dict[str, int]:
-        """How many rows each table has that speaks of jobs, whatever tables there are."""
-        found = await self.query(
+        """The number of rows of each table that has a job_id, new tables included."""
+        names = await self.query(
             "select c.relname from pg_attribute a join pg_class c on c.oid = a.attrelid"
             " where a.attname = 'job_id' and c.relkind = 'r' and c.relnamespace = 'holdfast'::regnamespace"
         )
-        return {table: (await self.query(f"select count(*) from {table}"))[0][0] for (table,) in found}
+        return {table: (await self.query(f"select count(*) from {table}"))[0][0] for (table,) in names}
 
     async def jobs(self) -> set[str]:
         return {row[0] for row in await self.query("select job_id::text from jobs")}
@@ -102,9 +102,9 @@ class Past:
 
 @pytest.fixture
 async def past(database_url: str, tmp_path: Path) -> AsyncIterator[Past]:
-    made = Past(database_url, tmp_path / "payloads")
-    yield made
-    await made.store.close()
+    past = Past(database_url, tmp_path / "payloads")
+    yield past
+    await past.store.close()
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pruning_module, "BATCH_TASKS", 10)
 
 
-async def test_a_finished_job_goes_with_every_row_and_every_object(past: Past) -> None:
+async def test_pruning_deletes_every_row_and_every_object_of_a_finished_job(past: Past) -> None:
     await past.job()
     await past.query(
         "insert into janitor_actions (run, duty, action, job_id, reason)"
@@ -121,14 +121,14 @@ async def test_a_finished_job_goes_with_every_row_and_every_object(past: Past) -
     )
     before = await past.tables()
     written = {table for table, rows in before.items() if rows}
-    assert written == set(before) - {"queue", "inbox", "discarded"}, "a table is new: is it to be pruned?"
+    assert written == set(before) - {"queue", "inbox", "discarded"}, "there is a new table: prune it, or add it to STAY"
     await past.pruning.prune(30 * DAY)
-    left = {table for table, rows in (await past.tables()).items() if rows}
-    assert left == STAY
+    remaining = {table for table, rows in (await past.tables()).items() if rows}
+    assert remaining == STAY
     assert past.objects() == set()
 
 
-async def test_an_object_that_no_row_refers_to_goes_too(past: Past) -> None:
+async def test_pruning_deletes_objects_that_no_row_refers_to(past: Past) -> None:
     job = await past.job(rows=False)
     assert past.objects() == {job}
     await past.pruning.prune(30 * DAY)
@@ -136,7 +136,7 @@ async def test_an_object_that_no_row_refers_to_goes_too(past: Past) -> None:
 
 
 async def make_jobs_that_stay(past: Past) -> tuple[set[str], set[str]]:
-    """Those that are open, and those that are over while somebody still has to do with them."""
+    """Make open jobs, and ended jobs that still have an owner, a queued task or a signal."""
     owned, queued, signalled = [await past.job() for _ in range(3)]
     opened = {await past.unfinished(status) for status in ("pending", "running")}
     await past.query("update jobs set owner = 7 where job_id = %(job)s", job=owned)
@@ -159,11 +159,11 @@ async def test_nothing_unfinished_is_ever_pruned_invariant_18(past: Past) -> Non
     await past.query("delete from inbox")
     await past.query("update jobs set owner = null")
     await past.pruning.prune(0)
-    assert past.objects() == await past.jobs() == opened, "they were held by nothing else"
+    assert past.objects() == await past.jobs() == opened, "nothing else kept the ended jobs"
 
 
-async def test_a_job_that_may_no_longer_go_when_its_turn_comes_stays_invariant_18(past: Past) -> None:
-    """Between the look and the deletion it may have got an owner, a signal or a task."""
+async def test_a_job_that_may_no_longer_be_pruned_at_its_turn_stays_invariant_18(past: Past) -> None:
+    """A job may get an owner, a signal or a task between the search and the deletion."""
     opened, held = await make_jobs_that_stay(past)
     young, failed, old = await past.job(29), await past.job(40, "failed"), await past.job(31)
     (cutoff,) = await past.query("select (now() - interval '30 days')::text")
@@ -173,41 +173,41 @@ async def test_a_job_that_may_no_longer_go_when_its_turn_comes_stays_invariant_1
     assert await past.jobs() == opened | held | {young, failed}
 
 
-async def test_the_age_and_the_status_say_which_jobs_go(past: Past) -> None:
+async def test_age_and_status_decide_which_jobs_are_pruned(past: Past) -> None:
     young, old = await past.job(29), await past.job(31)
     failed, cancelled = await past.job(50, "failed"), await past.job(50, "cancelled")
     await past.pruning.prune(30 * DAY, ["completed", "cancelled"])
     assert await past.jobs() == {young, failed}
     assert past.objects() == {young, failed}
     assert {old, cancelled}.isdisjoint(await past.jobs())
-    left = await past.pruning.oldest_left(30 * DAY)
-    assert left is not None and left.job_id == young, "the failed one may go when somebody asks for it"
+    oldest = await past.pruning.oldest_left(30 * DAY)
+    assert oldest is not None and oldest.job_id == young, "a prune of all statuses would delete the failed job"
 
 
-async def test_what_is_found_is_what_goes_by_workflow_and_status(past: Past) -> None:
+async def test_find_and_prune_report_the_same_jobs_by_workflow_and_status(past: Past) -> None:
     for days, status, workflow, width in ((40, "completed", "a", 3), (50, "completed", "a", 2), (60, "failed", "b", 1)):
         await past.job(days, status, workflow=workflow, width=width)
-    found = await past.pruning.find(30 * DAY)
-    assert [one[:5] for one in found] == [("a", "completed", 2, 5, 2000), ("b", "failed", 1, 1, 1000)]
+    prunable = await past.pruning.find(30 * DAY)
+    assert [one[:5] for one in prunable] == [("a", "completed", 2, 5, 2000), ("b", "failed", 1, 1, 1000)]
     (oldest,) = await past.query("select min(finished_at) from jobs where workflow_id = 'a'")
-    assert found[0].oldest == oldest[0]
+    assert prunable[0].oldest == oldest[0]
     assert [one[:5] for one in await past.pruning.find(30 * DAY, most=1)] == [("b", "failed", 1, 1, 1000)]
-    assert len(await past.jobs()) == 3, "to look is not to delete"
-    assert await past.pruning.prune(30 * DAY) == found
+    assert len(await past.jobs()) == 3, "find deletes nothing"
+    assert await past.pruning.prune(30 * DAY) == prunable
     assert await past.pruning.prune(30 * DAY) == await past.pruning.find(30 * DAY) == []
 
 
 @pytest.mark.usefixtures("small_batches")
-async def test_batches_are_small_and_a_wide_job_goes_alone(past: Past) -> None:
+async def test_pruning_works_in_small_batches_and_deletes_a_wide_job_alone(past: Past) -> None:
     for days, width in ((49, 1), (48, 1), (47, 50), (46, 1), (45, 1), (44, 1), (43, 1), (42, 6), (41, 6)):
         await past.job(days, width=width)
-    heard: list[int] = []
-    await past.pruning.prune(30 * DAY, on_batch=heard.append)
-    assert heard == [2, 3, 6, 8, 9], "two and the wide one alone; three; two of seven tasks; one"
+    totals: list[int] = []
+    await past.pruning.prune(30 * DAY, on_batch=totals.append)
+    assert totals == [2, 3, 6, 8, 9], "two jobs; the wide job alone; three jobs; two jobs with seven tasks; one job"
 
 
 @pytest.mark.usefixtures("small_batches")
-async def test_no_batch_begins_when_the_time_is_over_and_the_next_prune_goes_on(past: Past) -> None:
+async def test_a_prune_begins_no_batch_after_its_time_and_the_next_prune_continues(past: Past) -> None:
     for _ in range(4):
         await past.job()
     assert await past.pruning.prune(30 * DAY, within_seconds=0) == []
@@ -217,12 +217,12 @@ async def test_no_batch_begins_when_the_time_is_over_and_the_next_prune_goes_on(
 
 
 @pytest.mark.usefixtures("small_batches")
-async def test_several_who_prune_at_once_delete_each_job_once(past: Past) -> None:
+async def test_several_prunes_at_once_delete_each_job_once(past: Past) -> None:
     for _ in range(40):
         await past.job(width=2)
-    others = [Past(past.url, past.folder) for _ in range(4)]
-    done = await asyncio.gather(*(other.pruning.prune(30 * DAY) for other in others))
-    for other in others:
+    pasts = [Past(past.url, past.folder) for _ in range(4)]
+    done = await asyncio.gather(*(other.pruning.prune(30 * DAY) for other in pasts))
+    for other in pasts:
         await other.store.close()
     await past.pruning.prune(30 * DAY)
     assert await past.jobs() == past.objects() == set()
@@ -230,7 +230,7 @@ async def test_several_who_prune_at_once_delete_each_job_once(past: Past) -> Non
     assert sum(one.tasks for pruned in done for one in pruned) == 80
 
 
-async def test_a_job_that_somebody_holds_is_passed_over(past: Past) -> None:
+async def test_pruning_skips_a_job_whose_row_is_locked(past: Past) -> None:
     held, free = await past.job(), await past.job()
     async with past.store.connections.use("holder") as connection, connection.transaction():
         await connection.execute("select 1 from jobs where job_id = %s for update", (held,))
@@ -241,7 +241,7 @@ async def test_a_job_that_somebody_holds_is_passed_over(past: Past) -> None:
     assert await past.jobs() == past.objects() == set()
 
 
-async def test_objects_that_cannot_be_removed_are_remembered_until_they_can(past: Past) -> None:
+async def test_pruning_remembers_objects_that_it_could_not_delete(past: Past) -> None:
     job, other = await past.job(), await past.job()
     (past.folder / job).rename(past.folder.parent / "elsewhere")
     (past.folder / job).write_text("a file where a folder should be")
@@ -250,12 +250,12 @@ async def test_objects_that_cannot_be_removed_are_remembered_until_they_can(past
     assert other not in past.objects()
     (past.folder / job).unlink()
     (past.folder.parent / "elsewhere").rename(past.folder / job)
-    assert await past.pruning.finish_leftovers(60.0) == 0, "it may be in the hands of whoever has just pruned"
+    assert await past.pruning.finish_leftovers(60.0) == 0, "the process that has just pruned may still delete them"
     assert await past.pruning.finish_leftovers() == 1
     assert (past.objects(), await past.pruning.leftovers()) == (set(), 0)
 
 
-async def test_who_knows_no_objects_leaves_them_to_who_does(past: Past) -> None:
+async def test_a_prune_without_an_object_store_leaves_objects_to_the_next_prune(past: Past) -> None:
     job = await past.job()
     blind = PostgresStore(past.url)
     assert [one.jobs for one in await Pruning(blind).prune(30 * DAY)] == [1]
@@ -269,7 +269,7 @@ async def test_who_knows_no_objects_leaves_them_to_who_does(past: Past) -> None:
 ECHO = "workflow_id: echo\nnodes: {a: {handler: echo, next: b}, b: {handler: echo, next: last}, last: {handler: note}}"
 
 
-async def test_the_same_submission_is_a_new_job_after_the_first_was_pruned(past: Past) -> None:
+async def test_the_same_submission_makes_a_new_job_after_the_first_was_pruned(past: Past) -> None:
     client, definition = Client(past.store), load_text(ECHO)
     first = await client.submit(definition, key="once")
     async with serving(past.url, registry(note=lambda: None)):
@@ -285,7 +285,7 @@ async def test_the_same_submission_is_a_new_job_after_the_first_was_pruned(past:
         await eventually(over)
 
 
-async def test_the_newest_run_answers_also_when_the_first_was_pruned(past: Past) -> None:
+async def test_a_submission_gets_the_newest_run_also_when_the_first_was_pruned(past: Past) -> None:
     client, definition = Client(past.store), load_text(ECHO)
     first = await client.submit(definition, key="once")
     await past.query("update jobs set status = 'failed', finished_at = now()")
@@ -298,7 +298,7 @@ async def test_the_newest_run_answers_also_when_the_first_was_pruned(past: Past)
     assert await past.query("select previous from jobs where run = 2") == [(UUID(first.job_id),)]
 
 
-async def test_jobs_that_run_while_everything_finished_is_pruned_come_to_their_end(past: Past) -> None:
+async def test_running_jobs_complete_while_finished_jobs_are_pruned(past: Past) -> None:
     ended: Counter[int] = Counter()
 
     def note(number: int) -> None:

@@ -16,7 +16,7 @@ SOURCE = Path(holdfast.__file__).parent
 CODE = "\n".join(
     path.read_text(encoding="utf-8")
     for path in SOURCE.rglob("*.py")
-    if "apps" not in path.relative_to(SOURCE).parts  # They have statements of their own.
+    if "apps" not in path.relative_to(SOURCE).parts  # Apps have statements of their own.
 )
 LISTS = sorted(name for name in _all_queries() if name.endswith("_columns"))
 """Lists of columns that several statements share."""
@@ -33,21 +33,21 @@ def test_every_list_of_columns_is_shared(name: str) -> None:
     assert sum(f"{{{{{name}}}}}".encode() in text for text in _all_queries().values()) > 1
 
 
-def test_every_statement_that_is_asked_for_exists() -> None:
-    asked = set(re.findall(r'\bquery\("(\w+)"\)', CODE)) | set(
+def test_every_statement_that_code_names_exists() -> None:
+    names = set(re.findall(r'\bquery\("(\w+)"\)', CODE)) | set(
         re.findall(r'\b(?:_fetch|_execute|_rows)\(\s*"(\w+)"', CODE)
     )
-    assert asked
-    assert asked <= set(NAMES)
+    assert names
+    assert names <= set(NAMES)
 
 
-def test_a_statement_that_is_not_there_is_our_bug() -> None:
+def test_a_missing_statement_is_a_bug() -> None:
     with pytest.raises(Bug, match="no statement named nonsense"):
         query("nonsense")
 
 
-def test_every_statement_prepares_on_the_real_schema(database_url: str) -> None:
-    """Parameters become $1, $2, … as the driver sends them; Postgres then checks names and types."""
+def test_postgres_can_prepare_every_statement(database_url: str) -> None:
+    """Parameters become $1, $2, … as in the driver, so that Postgres checks the names and types."""
     with psycopg.connect(database_url, autocommit=True, options="-c search_path=holdfast") as connection:
         for name in NAMES:
             numbers: dict[str, int] = {}
@@ -60,9 +60,9 @@ def test_every_statement_prepares_on_the_real_schema(database_url: str) -> None:
             assert result.status == psycopg.pq.ExecStatus.COMMAND_OK, f"{name}: {result.error_message.decode()}"
 
 
-def test_every_statement_has_a_name_of_its_own_and_ends_once() -> None:
+def test_every_name_stands_for_exactly_one_statement() -> None:
     for name in NAMES:
         text = query(name).decode()
         assert text, name
         assert ";" not in text, f"{name} is more than one statement"
-        assert "{{" not in text, f"{name} names columns that are not known"
+        assert "{{" not in text, f"{name} has a list of columns that is not known"

@@ -1,4 +1,4 @@
-"""What can be read of a job's tasks on both stores: what examining finds, and results in order and in pages."""
+"""Reads of a job's tasks on both stores: the findings of an examination, and results in order and in pages."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ pytestmark = pytest.mark.anyio
 
 
 async def gathered(cycle: Cycle, job_id: str, node: str) -> list[Gathered]:
-    """All pages."""
-    found: list[Gathered] = []
+    """The results of all pages."""
+    results: list[Gathered] = []
     more = True
     while more:
-        page, more = await cycle.results(job_id, node, found[-1].item if found else -1)
-        found += page
-    return found
+        page, more = await cycle.results(job_id, node, results[-1].item if results else -1)
+        results += page
+    return results
 
 
-async def test_examining_a_job_finds_the_tasks_that_are_neither_queued_nor_told_of(stage: Stage) -> None:
+async def test_examining_a_job_finds_the_tasks_that_are_neither_queued_nor_reported(stage: Stage) -> None:
     me, worker = await stage.orchestrator(), await stage.worker()
     job_id = await stage.owned_job(me)
     node = node_row(job_id, "n", width=6, expanded=5, enqueued=4)
     own = node_row(job_id, "own", status="dispatched", width=1, expanded=1, enqueued=1)
     tasks = [new_task(job_id, "n", item, {}) for item in range(5)] + [new_task(job_id, "own", -1, {})]
-    wanted = [enqueue_write(job_id, "n", 0, 2), enqueue_write(job_id, "own", -1, -1)]
-    await stage.commit(me, Batch(new_nodes=[node, own], tasks=tasks, enqueued=wanted))
+    enqueued = [enqueue_write(job_id, "n", 0, 2), enqueue_write(job_id, "own", -1, -1)]
+    await stage.commit(me, Batch(new_nodes=[node, own], tasks=tasks, enqueued=enqueued))
     leases = {(lease.node, lease.item): lease for lease in await stage.claim(worker)}
     await stage.store.report(worker, [report_of(leases[("n", 1)]), report_of(leases[("own", -1)], output=b"7")])
     signals = await stage.signals(me)
@@ -39,11 +39,11 @@ async def test_examining_a_job_finds_the_tasks_that_are_neither_queued_nor_told_
     await stage.store.report(worker, [report_of(leases[("n", 0)])])
     cycle = stage.store.cycle(me)
     await cycle.open(100, 100)
-    found = (await cycle.examine([job_id]))[job_id]
+    findings = (await cycle.examine([job_id]))[job_id]
     await cycle.rollback()
-    assert found.counts == {"n": TaskCounts(5, 4, 1, 0, 0, 0, 2), "own": TaskCounts(1, -1, 1, 0, 0, 0, -1)}
-    assert found.unqueued == [UnqueuedTask("n", 3, TaskView("ready", 1, 0), None)]
-    assert found.ended == {"own": EndedTask("completed", 1, 7)}
+    assert findings.counts == {"n": TaskCounts(5, 4, 1, 0, 0, 0, 2), "own": TaskCounts(1, -1, 1, 0, 0, 0, -1)}
+    assert findings.unqueued == [UnqueuedTask("n", 3, TaskView("ready", 1, 0), None)]
+    assert findings.ended == {"own": EndedTask("completed", 1, 7)}
 
 
 async def test_results_come_in_item_order_with_the_failed_ones_named(stage: Stage) -> None:
@@ -82,7 +82,7 @@ async def test_results_of_an_ended_node_come_in_pages(stage: Stage) -> None:
     done = [finish_write(s, "failed" if s.outcome == "failed" else "completed") for s in signals]
     running = node_row(job_id, "n", width=6, expanded=6, enqueued=6)
     await stage.commit(me, Batch(handled=[s.id for s in signals], finished=done, new_nodes=[running]))
-    assert await stage.store.results_page(job_id, "n", -2, 99, 2) is None, "it has not ended"
+    assert await stage.store.results_page(job_id, "n", -2, 99, 2) is None, "the node has not ended"
     assert await stage.store.results_page(job_id, "no_such_node", -2, 99, 2) is None
     await stage.commit(me, Batch(nodes=[running._replace(status="failed")]))
 
@@ -92,13 +92,13 @@ async def test_results_of_an_ended_node_come_in_pages(stage: Stage) -> None:
         return [(r.item, orjson.loads(r.output or b"null")) for r in page]
 
     assert await items(-2, 99, 2) == [(0, 0), (1, 1)]
-    assert await items(1, 99, 2) == [(2, 2), (4, 4)], "the failed one is left out"
+    assert await items(1, 99, 2) == [(2, 2), (4, 4)], "the failed item is left out"
     assert await items(4, 99, 2) == [(5, 5)]
     assert await items(5, 99, 2) == []
     assert await items(1, 4, 9) == [(2, 2)]
 
 
-async def test_the_own_result_of_a_node_is_its_only_one(stage: Stage) -> None:
+async def test_the_result_of_a_single_task_is_the_only_result_of_its_node(stage: Stage) -> None:
     me, worker = await stage.orchestrator(), await stage.worker()
     job_id = await stage.owned_job(me)
     lease = await stage.leased(me, job_id, worker)

@@ -1,4 +1,4 @@
-"""Recovery on both stores: which rows a verb sends back, as what, and that it leaves the others alone."""
+"""Recovery on both stores: which tasks a verb resets, with which epochs, and that all others stay as they are."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Play:
             await self.owner.run_cycle()
 
     async def work(self, *bad: int) -> list[tuple[str, int]]:
-        """Everything that can be claimed, until nothing is left; returns what ran."""
+        """Claim and report tasks until none is left; items in `bad` fail. Returns the tasks that ran."""
         ran: list[tuple[str, int]] = []
         while leases := await self.stage.claim(self.worker):
             ran += [(lease.node, lease.item) for lease in leases]
@@ -63,13 +63,13 @@ class Play:
         return ran
 
     async def report(self, leases: list[Lease], *bad: int) -> int:
-        told = [
+        reports = [
             report_of(lease, "failed", output=None, data=FAILURE)
             if lease.node == "each" and lease.item in bad
             else report_of(lease)
             for lease in leases
         ]
-        return await self.stage.store.report(self.worker, told)
+        return await self.stage.store.report(self.worker, reports)
 
     async def ask(self, verb: str, node: str | None = None, **more: Any) -> SignalAnswer:
         data = {"verb": verb, "node": node, **more}
@@ -84,7 +84,7 @@ class Play:
         return sorted((row["node"], row["item"], row["epoch"], row["attempt"]) for row in rows)
 
     async def state(self) -> JobState:
-        """As its owner would load it; a finished job is nobody's."""
+        """The state of the finished job, as an owner would load it."""
         await self.stage.store.send(self.job_id, "unpause", "ann", "to be asked")
         cycle = self.stage.store.cycle(self.owner.orchestrator_id)
         (job,) = (await cycle.open(10, 10)).claimed
@@ -107,7 +107,7 @@ async def begun(stage: Stage, width: int, rules: Rules | None = None, flow: Defi
     return play
 
 
-async def test_a_resume_sends_back_what_failed_as_a_new_epoch_and_nothing_else_invariant_4(stage: Stage) -> None:
+async def test_a_resume_resets_only_failed_tasks_with_a_new_epoch_invariant_4(stage: Stage) -> None:
     play = await begun(stage, 5)
     await play.work(1, 3)
     assert await play.status() == "failed"
@@ -119,18 +119,18 @@ async def test_a_resume_sends_back_what_failed_as_a_new_epoch_and_nothing_else_i
     assert await play.status() == "completed"
 
 
-async def test_a_lease_of_a_task_that_is_cleared_is_dead_and_the_others_live_invariant_1(stage: Stage) -> None:
+async def test_a_clear_ends_the_leases_of_its_tasks_and_no_others_invariant_1(stage: Stage) -> None:
     play = await begun(stage, 2)
     leases = await stage.claim(play.worker)
     assert (await play.ask("clear", "each", items=[0]))[0]
-    assert await play.report(leases) == 1, "only the other one is taken"
+    assert await play.report(leases) == 1, "only the report of the other task is accepted"
     await play.cycle()
     assert await play.queued() == [("each", 0, 2, 2)]
     assert await play.work() == [("each", 0), ("tell", -1)]
     assert await play.status() == "completed"
 
 
-async def test_a_rerun_makes_new_rows_whose_epochs_go_on_and_a_zombie_is_refused_invariant_2(stage: Stage) -> None:
+async def test_the_epochs_of_a_rerun_continue_and_the_report_of_a_zombie_is_rejected_invariant_2(stage: Stage) -> None:
     play = await begun(stage, 2)
     zombies = await stage.claim(play.worker)
     assert (await play.ask("rerun", "each"))[0]
@@ -143,7 +143,7 @@ async def test_a_rerun_makes_new_rows_whose_epochs_go_on_and_a_zombie_is_refused
     assert await play.status() == "completed"
 
 
-async def test_what_is_reset_waits_for_the_window_and_a_cancel_withdraws_it_invariant_11(stage: Stage) -> None:
+async def test_reset_tasks_wait_for_the_window_and_a_cancel_withdraws_them_invariant_11(stage: Stage) -> None:
     play = await begun(stage, 8, Rules(window_size=2, chunk_size=3))
     await play.work(*range(8))
     assert (await play.ask("resume"))[0]
@@ -156,7 +156,7 @@ async def test_what_is_reset_waits_for_the_window_and_a_cancel_withdraws_it_inva
     assert await play.status() == "completed"
 
 
-async def test_a_verb_names_tasks_by_code_and_fingerprint(stage: Stage) -> None:
+async def test_a_verb_selects_tasks_by_code_and_fingerprint(stage: Stage) -> None:
     play = await begun(stage, 4)
     await play.work(0, 2)
     error = (await stage.behind.task(play.job_id, "each", 2))["error"]
@@ -166,22 +166,22 @@ async def test_a_verb_names_tasks_by_code_and_fingerprint(stage: Stage) -> None:
     assert [row[:2] for row in await play.queued()] == [("each", 0), ("each", 2)]
 
 
-async def test_what_a_verb_names_is_counted_by_status(stage: Stage) -> None:
+async def test_the_tasks_that_a_verb_selects_are_counted_by_status(stage: Stage) -> None:
     play = await begun(stage, 5)
     leases = await stage.claim(play.worker)
     await play.report(leases[:3], 1)
     await play.cycle()
     cycle = stage.store.cycle(play.owner.orchestrator_id)
     await cycle.open(10, 10)
-    found = (await cycle.select(play.job_id, Request(Verb.CLEAR, "each"), 5))["each"]
+    everything = (await cycle.select(play.job_id, Request(Verb.CLEAR, "each"), 5))["each"]
     some = (await cycle.select(play.job_id, Request(Verb.CLEAR, "each", (0, 4)), 5))["each"]
     await cycle.rollback()
-    assert found.chosen == {"completed": 2, "failed": 1, "ready": 2}
-    assert (found.refused, found.last_epoch, found.last_attempt) == (0, 1, 1)
+    assert everything.chosen == {"completed": 2, "failed": 1, "ready": 2}
+    assert (everything.refused, everything.last_epoch, everything.last_attempt) == (0, 1, 1)
     assert {status: number for status, number in some.chosen.items() if number} == {"completed": 1, "ready": 1}
 
 
-async def test_since_when_there_are_results_is_told_of_what_a_verb_names_and_of_the_whole_node(stage: Stage) -> None:
+async def test_the_age_of_results_is_known_for_selected_tasks_and_for_the_whole_node(stage: Stage) -> None:
     play = await begun(stage, 4)
     await play.report((await stage.claim(play.worker))[:3], 2)
     await play.cycle()
@@ -189,14 +189,14 @@ async def test_since_when_there_are_results_is_told_of_what_a_verb_names_and_of_
         await stage.behind.end_earlier(play.job_id, "each", item, hours * 3600)
     cycle = stage.store.cycle(play.owner.orchestrator_id)
     opened = await cycle.open(10, 10)
-    found = [
+    selections = [
         (await cycle.select(play.job_id, Request(Verb.CLEAR, "each", items), 4))["each"]
         for items in ((), (1,), (2, 3))
     ]  # fmt: skip
     await cycle.rollback()
-    ago = [round((opened.now - one.completed_since) / 3600) if one.completed_since else None for one in found]
-    assert ago == [2, 1, None], "what failed, or runs, has no result"
-    assert {round((opened.now - (one.node_completed_since or 0)) / 3600) for one in found} == {2}
+    ago = [round((opened.now - one.completed_since) / 3600) if one.completed_since else None for one in selections]
+    assert ago == [2, 1, None], "failed and running tasks have no result"
+    assert {round((opened.now - (one.node_completed_since or 0)) / 3600) for one in selections} == {2}
 
 
 async def test_a_refused_verb_changes_nothing_and_says_why(stage: Stage) -> None:
@@ -206,14 +206,14 @@ async def test_a_refused_verb_changes_nothing_and_says_why(stage: Stage) -> None
     assert await play.queued() == [("each", 0, 1, 1), ("each", 1, 1, 1)]
 
 
-async def test_what_is_skipped_ends_and_what_completed_stays_invariant_4(stage: Stage) -> None:
+async def test_a_skip_ends_open_tasks_and_leaves_completed_ones_invariant_4(stage: Stage) -> None:
     play = await begun(stage, 3)
     leases = await stage.claim(play.worker)
     await play.report(leases[:1])
     await play.cycle()
     before = await stage.behind.task(play.job_id, "each", 0)
     assert (await play.ask("skip", "each"))[0]
-    assert await play.report(leases[1:]) == 0, "their leases are dead"
+    assert await play.report(leases[1:]) == 0, "the skip has ended these leases"
     assert await stage.behind.task(play.job_id, "each", 0) == before
     assert (await stage.behind.task(play.job_id, "each", 1))["status"] == "skipped"
     assert await play.work() == [("tell", -1)]
@@ -221,16 +221,18 @@ async def test_what_is_skipped_ends_and_what_completed_stays_invariant_4(stage: 
 
 
 @pytest.mark.parametrize(
-    "asked", [("clear", {}), ("rerun", {}), ("skip", {}), ("set", {"output": 7})], ids=lambda asked: asked[0]
+    "verb_and_options",
+    [("clear", {}), ("rerun", {}), ("skip", {}), ("set", {"output": 7})],
+    ids=lambda verb_and_options: verb_and_options[0],
 )
-async def test_an_attempt_that_lost_to_a_verb_stands_in_the_history_and_its_number_is_not_given_again(
-    stage: Stage, asked: tuple[str, dict[str, Any]]
+async def test_an_attempt_that_a_verb_ended_stays_in_the_history_and_keeps_its_number(
+    stage: Stage, verb_and_options: tuple[str, dict[str, Any]]
 ) -> None:
-    verb, more = asked
+    verb, options = verb_and_options
     play = await begun(stage, 1, flow=ALONE)
     (lease,) = await stage.claim(play.worker)
     assert lease.attempt == 1
-    assert (await play.ask(verb, "tell", **more))[0]
+    assert (await play.ask(verb, "tell", **options))[0]
     assert await stage.behind.attempts(play.job_id) == [("tell", -1, 1, 1, "withdrawn", "worker")]
     if verb in ("skip", "set"):
         assert (await play.ask("rerun", "tell"))[0]
@@ -238,37 +240,37 @@ async def test_an_attempt_that_lost_to_a_verb_stands_in_the_history_and_its_numb
     assert (again.attempt, again.epoch) == (2, 2)
 
 
-async def test_a_result_that_is_given_is_the_nodes_and_its_job_completes(stage: Stage) -> None:
+async def test_a_result_that_a_person_sets_becomes_the_output_and_the_job_continues(stage: Stage) -> None:
     play = await begun(stage, 2)
     await play.work(0)
     assert (await play.ask("set", "all", output={"count": 0}))[0]
     assert await play.work() == [("tell", -1)]
-    assert await play.status() == "failed", "each is as bad as before"
+    assert await play.status() == "failed", "the node `each` is still failed"
     assert (await play.ask("skip", "each"))[0]
     await play.work()
     assert await play.status() == "partial"
 
 
-async def test_nothing_of_a_paused_job_is_claimed_and_all_of_it_afterwards(stage: Stage) -> None:
+async def test_no_task_of_a_paused_job_is_claimed_until_the_pause_ends(stage: Stage) -> None:
     play = await begun(stage, 4, Rules(window_size=2, chunk_size=2))
     (lease, *_) = await stage.claim(play.worker, 1)
     await stage.store.send(play.job_id, "pause", "ann", "lunch")
     await play.cycle()
     assert await stage.claim(play.worker) == []
-    assert await play.report([lease]) == 1, "what runs may finish"
+    assert await play.report([lease]) == 1, "a running task may finish"
     await play.cycle()
-    assert await stage.claim(play.worker) == [], "and what follows it waits"
+    assert await stage.claim(play.worker) == [], "the next tasks wait"
     await stage.store.send(play.job_id, "unpause", "ann", "back")
     await play.cycle()
     assert len(await play.work()) == 4
     assert await play.status() == "completed"
 
 
-async def test_a_clear_while_it_runs_takes_what_is_queued_and_every_item_runs_once(stage: Stage) -> None:
+async def test_a_clear_of_a_running_fan_out_resets_queued_items_and_every_item_runs_once(stage: Stage) -> None:
     play = await begun(stage, 8, Rules(window_size=2, chunk_size=8))
     assert (await play.ask("clear", "each"))[0]
     assert await play.queued() == [("each", 0, 2, 1), ("each", 1, 2, 1)]
-    assert (await stage.behind.task(play.job_id, "each", 7))["epoch"] == 1, "it was never queued"
+    assert (await stage.behind.task(play.job_id, "each", 7))["epoch"] == 1, "item 7 was never queued"
     ran = await play.work()
     assert sorted(ran) == [*(("each", item) for item in range(8)), ("tell", -1)]
     assert await play.status() == "completed"

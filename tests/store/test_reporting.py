@@ -1,4 +1,4 @@
-"""Reports on both stores: all of it reaches the owner, and only the holder's counts."""
+"""Reports on both stores: the owner gets everything in them, and accepts only those of the lease's holder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.store.stage import ERROR, Stage, finish_write, held, owned, report_of
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_report_reaches_the_owner_with_all_that_it_says(stage: Stage) -> None:
+async def test_the_owner_gets_everything_in_a_report(stage: Stage) -> None:
     me, worker = await stage.orchestrator(), await stage.worker("worker one")
     lease = await stage.leased(me, await stage.owned_job(me), worker)
     report = report_of(lease, "done", b'{"a": 1}', data=b'{"log": "x"}')
@@ -26,18 +26,18 @@ async def test_a_report_reaches_the_owner_with_all_that_it_says(stage: Stage) ->
     assert await stage.behind.queue(lease.job_id) == []
 
 
-async def test_a_report_says_that_its_attempt_died_alone(stage: Stage) -> None:
+async def test_a_report_says_whether_its_attempt_died_in_its_own_process(stage: Stage) -> None:
     me, worker = await stage.orchestrator(), await stage.worker()
     job_id = await stage.owned_job(me)
     await stage.enqueue(me, job_id, items=range(2))
     first, second = await stage.claim(worker, 2)
     died = report_of(first, "lost", None, alone=True, data=b'{"message": "killed"}')
     assert await stage.store.report(worker, [died, report_of(second)]) == 2
-    told = {signal.item: (signal.outcome, signal.alone, signal.data) for signal in await stage.signals(me)}
-    assert told == {first.item: ("lost", True, {"message": "killed"}), second.item: ("done", False, None)}
+    by_item = {signal.item: (signal.outcome, signal.alone, signal.data) for signal in await stage.signals(me)}
+    assert by_item == {first.item: ("lost", True, {"message": "killed"}), second.item: ("done", False, None)}
 
 
-async def test_the_output_of_an_item_goes_from_its_report_to_its_task(stage: Stage) -> None:
+async def test_the_output_in_a_report_becomes_the_output_of_its_task(stage: Stage) -> None:
     me, worker = await stage.orchestrator(), await stage.worker()
     lease = await stage.leased(me, await stage.owned_job(me), worker, items=[0])
     await stage.store.report(worker, [report_of(lease, output=b'{"text": "\\"q\\", \\\\ {} \\u00e4"}')])
@@ -51,7 +51,7 @@ async def rejected(stage: Stage, me: int) -> list[tuple[str | None, int | None]]
     return [(s.outcome, s.epoch) for s in await stage.signals(me) if s.kind == "rejected"]
 
 
-async def test_invariant_1_a_second_report_changes_nothing_and_is_told(stage: Stage) -> None:
+async def test_invariant_1_a_second_report_changes_nothing_and_is_rejected(stage: Stage) -> None:
     me, worker = await stage.orchestrator(), await stage.worker()
     lease = await stage.leased(me, await stage.owned_job(me), worker)
     assert await stage.store.report(worker, [report_of(lease)]) == 1
@@ -60,8 +60,9 @@ async def test_invariant_1_a_second_report_changes_nothing_and_is_told(stage: St
     assert await rejected(stage, me) == [("failed", 1)]
 
 
-async def test_a_report_that_was_taken_and_is_sent_again_is_not_told_as_rejected(stage: Stage) -> None:
-    """Its answer was lost: whether its owner has not read it, has ended the task by it, or tries the task again."""
+async def test_an_accepted_report_that_is_sent_again_is_not_rejected(stage: Stage) -> None:
+    """A worker sends a report again if its answer was lost. By then its owner may not have read it yet, may have ended
+    the task by it, or may have retried the task."""
     me, worker = await stage.orchestrator(), await stage.worker()
     job_id = await stage.owned_job(me)
     await stage.enqueue(me, job_id, items=range(2))
@@ -78,7 +79,7 @@ async def test_a_report_that_was_taken_and_is_sent_again_is_not_told_as_rejected
     assert await stage.store.report(worker, reports) == 2
     assert await rejected(stage, me) == []
     assert await stage.store.report(worker, [report_of(leases[1])]) == 0
-    assert await rejected(stage, me) == [("done", 1)], "this is another one"
+    assert await rejected(stage, me) == [("done", 1)], "this is another report"
 
 
 @pytest.mark.parametrize("wrong", [0, 2])
@@ -125,7 +126,7 @@ async def test_invariant_1_a_report_after_the_attempts_deadline_changes_nothing(
     assert await rejected(stage, me) == [("done", 1)]
 
 
-async def test_of_many_reports_only_the_held_ones_are_taken(stage: Stage) -> None:
+async def test_only_the_reports_of_held_leases_are_accepted(stage: Stage) -> None:
     me, worker = await stage.orchestrator(), await stage.worker()
     job_id = await stage.owned_job(me)
     await stage.enqueue(me, job_id, items=range(3))
@@ -139,14 +140,14 @@ async def test_of_many_reports_only_the_held_ones_are_taken(stage: Stage) -> Non
     ]
 
 
-async def test_the_same_report_twice_in_one_batch_is_taken_once(stage: Stage) -> None:
+async def test_a_report_that_is_sent_twice_in_one_call_is_accepted_once(stage: Stage) -> None:
     me, worker = await stage.orchestrator(), await stage.worker()
     lease = await stage.leased(me, await stage.owned_job(me), worker)
     await stage.store.report(worker, [report_of(lease), report_of(lease)])
     assert [s.kind for s in await stage.signals(me)] == ["report"]
 
 
-async def test_a_late_report_of_a_finished_job_reaches_whoever_claims_it(stage: Stage) -> None:
+async def test_a_late_report_of_a_finished_job_goes_to_the_orchestrator_that_claims_the_job(stage: Stage) -> None:
     me, worker = await stage.orchestrator(), await stage.worker()
     lease = await stage.leased(me, await stage.owned_job(me), worker)
     cycle = stage.store.cycle(me)

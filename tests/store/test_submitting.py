@@ -1,4 +1,4 @@
-"""Submissions on both stores: the same one makes the same job, a forced one the next run."""
+"""Submissions on both stores: the same submission returns the same job, a forced one makes the next run."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ async def test_a_new_submission_makes_a_pending_job(stage: Stage) -> None:
     assert await stage.store.definition(job.definition_hash) == job.definition
 
 
-async def test_invariant_14_an_equal_submission_answers_with_the_job_that_is_there(stage: Stage) -> None:
+async def test_invariant_14_an_equal_submission_returns_the_existing_job(stage: Stage) -> None:
     first, again = await stage.submit("a"), await stage.submit("a")
     assert (again.job_id, again.created, again.same_body) == (first.job_id, False, True)
     assert len(await stage.behind.inbox(first.job_id)) == 1
 
 
-async def test_invariant_14_another_body_under_the_same_identity_is_told(stage: Stage) -> None:
+async def test_invariant_14_the_answer_says_that_the_existing_job_has_another_body(stage: Stage) -> None:
     first, other = await stage.submit("a", body="one"), await stage.submit("a", body="two")
     assert (other.job_id, other.created, other.same_body) == (first.job_id, False, False)
 
 
-async def test_invariant_14_many_at_once_make_one_job(stage: Stage) -> None:
+async def test_invariant_14_many_equal_submissions_at_once_make_one_job(stage: Stage) -> None:
     stores = [stage.behind.another_store() for _ in range(5)]
     answers = await asyncio.gather(*(store.submit([new_job("a"), new_job("b")]) for store in stores))
     assert len({answer[0].job_id for answer in answers}) == 1
@@ -55,14 +55,14 @@ async def test_batches_in_opposite_order_do_not_block_each_other(stage: Stage) -
 
 
 async def test_tenants_do_not_share_identities(stage: Stage) -> None:
-    # The identity is hashed over the tenant: the store gets different ones.
+    # The hash of an identity includes the tenant, so the store gets two different identities.
     one, other = await stage.store.submit([new_job("a of one", tenant="one"), new_job("a of other", tenant="other")])
     assert one.created and other.created
     me = await stage.orchestrator()
     assert {row.tenant for row in (await stage.own(me)).claimed} == {"one", "other"}
 
 
-async def test_a_forced_submission_makes_the_next_run_and_the_one_before_stays(stage: Stage) -> None:
+async def test_a_forced_submission_makes_the_next_run_and_keeps_the_previous_one(stage: Stage) -> None:
     first = await stage.submit("a")
     job = forced("a")
     assert await stage.store.submit([job]) == [(job.job_id, True, True, "pending", 2, None, "1")]
@@ -73,20 +73,20 @@ async def test_a_forced_submission_makes_the_next_run_and_the_one_before_stays(s
     assert {row.job_id: row.run for row in claimed} == {first.job_id: 1, job.job_id: 2}
 
 
-async def test_a_forced_submission_without_one_before_is_a_first_run(stage: Stage) -> None:
+async def test_a_forced_submission_without_a_previous_run_makes_the_first_run(stage: Stage) -> None:
     (answer,) = await stage.store.submit([forced("a")])
     assert (answer.created, answer.run) == (True, 1)
     assert await stage.behind.previous(answer.job_id) is None
 
 
-async def test_an_equal_submission_answers_with_the_newest_run(stage: Stage) -> None:
+async def test_an_equal_submission_returns_the_newest_run(stage: Stage) -> None:
     await stage.submit("a")
     newest = [(await stage.store.submit([forced("a")]))[0] for _ in range(2)][-1]
     again = await stage.submit("a")
     assert (again.job_id, again.created, again.run) == (newest.job_id, False, 3)
 
 
-async def test_invariant_14_another_body_is_told_to_a_forced_submission_too(stage: Stage) -> None:
+async def test_invariant_14_a_forced_submission_with_another_body_makes_no_job(stage: Stage) -> None:
     first = await stage.submit("a", body="one")
     (other,) = await stage.store.submit([forced("a", body="two")])
     assert (other.job_id, other.created, other.same_body) == (first.job_id, False, False)
@@ -94,15 +94,15 @@ async def test_invariant_14_another_body_is_told_to_a_forced_submission_too(stag
 
 async def test_forced_submissions_at_once_make_a_run_each(stage: Stage) -> None:
     stores = [stage.behind.another_store() for _ in range(6)]
-    asked = [store.submit([forced("a"), new_job("b")]) for store in stores[:-1]]
-    *answers, plain = await asyncio.gather(*asked, stores[-1].submit([new_job("a")]))
-    made = [answer[0] for answer in answers]
-    assert all(one.created for one in made)
-    runs = sorted(one.run for one in [*made, *(one for one in plain if one.created)])
+    submissions = [store.submit([forced("a"), new_job("b")]) for store in stores[:-1]]
+    *answers, plain = await asyncio.gather(*submissions, stores[-1].submit([new_job("a")]))
+    forced_runs = [answer[0] for answer in answers]
+    assert all(one.created for one in forced_runs)
+    runs = sorted(one.run for one in [*forced_runs, *(one for one in plain if one.created)])
     assert runs == list(range(1, len(runs) + 1))
     assert [answer[1].created for answer in answers].count(True) == 1
-    before = {one.run: one.job_id for one in [*made, *plain]}
-    for one in made:
+    before = {one.run: one.job_id for one in [*forced_runs, *plain]}
+    for one in forced_runs:
         assert await stage.behind.previous(one.job_id) == before.get(one.run - 1)
 
 

@@ -1,4 +1,4 @@
-"""Fences and takeovers on both stores: who is ended writes nothing more, and its jobs go to another."""
+"""Fences and takeovers on both stores: an ended orchestrator writes nothing more, and another takes over its jobs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_an_open_cycle_keeps_its_orchestrator_from_being_ended(stage: Stag
         await cycle.open(100, 100)
 
 
-async def test_a_lapsed_lease_that_nobody_ended_may_be_renewed(stage: Stage) -> None:
+async def test_an_expired_lease_can_be_renewed_until_another_orchestrator_ends_it(stage: Stage) -> None:
     me = await stage.orchestrator()
     await stage.behind.lapse_orchestrator(me)
     assert await stage.store.renew_orchestrator(me, LEASE_SECONDS)
@@ -50,7 +50,7 @@ async def test_invariant_2_a_takeover_raises_the_epoch_of_the_job(stage: Stage) 
     assert await stage.behind.job_owner(job_id) == (other, 2)
 
 
-async def test_a_takeover_tells_from_whom_each_job_was_taken(stage: Stage) -> None:
+async def test_a_takeover_returns_the_previous_owner_of_each_job(stage: Stage) -> None:
     first, second, heir = [await stage.orchestrator(name) for name in ("first", "second", "heir")]
     owned = {await stage.owned_job(first): "first", await stage.owned_job(second): "second"}
     await stage.store.end_orchestrator(first)
@@ -89,7 +89,7 @@ async def test_a_finished_job_is_not_taken_over(stage: Stage) -> None:
     assert await stage.store.take_over(await stage.orchestrator(), 10) == {}
 
 
-async def test_the_signals_of_a_taken_job_follow_it_by_the_sweep(stage: Stage) -> None:
+async def test_a_sweep_moves_the_signals_of_a_job_to_its_new_owner(stage: Stage) -> None:
     me, other = await stage.orchestrator(), await stage.orchestrator()
     job_id = await stage.owned_job(me)
     signal_id = await stage.store.send(job_id, "cancel", "someone", "")
@@ -111,7 +111,7 @@ async def test_an_owner_loads_only_its_own_jobs(stage: Stage) -> None:
     assert jobs == []
 
 
-async def test_a_job_that_belongs_to_another_is_not_overwritten(stage: Stage) -> None:
+async def test_an_orchestrator_cannot_overwrite_the_job_of_another(stage: Stage) -> None:
     me, other = await stage.orchestrator(), await stage.orchestrator()
     job_id = await stage.owned_job(me)
     cycle = stage.store.cycle(me)

@@ -1,4 +1,4 @@
-"""Withdrawals on both stores: what waits ends at once, what is leased only where that is asked."""
+"""Withdrawals on both stores: waiting tasks end at once, leased ones only on request."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ async def withdraw(stage: Stage, me: int, *withdrawals: WithdrawTasks) -> dict[s
     await cycle.open(100, 100)
     ended = await cycle.withdraw(withdrawals)
     await cycle.commit(Batch())
-    return {job: {node: sorted(found) for node, found in nodes.items()} for job, nodes in ended.items()}
+    return {job: {node: sorted(items) for node, items in nodes.items()} for job, nodes in ended.items()}
 
 
-async def test_invariant_11_a_withdrawal_ends_what_is_queued_and_leaves_what_is_leased(stage: Stage) -> None:
+async def test_invariant_11_a_withdrawal_ends_queued_tasks_and_leaves_leased_ones(stage: Stage) -> None:
     me, worker = await stage.orchestrator(), await stage.worker()
     job_id, other_id = await stage.owned_job(me), await stage.owned_job(me)
     await stage.enqueue(me, job_id, items=range(4))
@@ -34,7 +34,7 @@ async def test_invariant_11_a_withdrawal_ends_what_is_queued_and_leaves_what_is_
     assert [lease.job_id for lease in await stage.claim(worker)] == [other_id]
 
 
-async def test_a_withdrawal_can_be_that_of_one_node(stage: Stage) -> None:
+async def test_a_withdrawal_can_be_limited_to_one_node(stage: Stage) -> None:
     me = await stage.orchestrator()
     job_id = await stage.owned_job(me)
     await stage.enqueue(me, job_id, "n", range(2))
@@ -44,7 +44,7 @@ async def test_a_withdrawal_can_be_that_of_one_node(stage: Stage) -> None:
     assert {row["node"] for row in await stage.behind.queue(job_id)} == {"m"}
 
 
-async def test_a_withdrawal_of_the_leases_too_fences_their_holders(stage: Stage) -> None:
+async def test_a_withdrawal_that_includes_leases_fences_their_holders(stage: Stage) -> None:
     me, worker = await stage.orchestrator(), await stage.worker()
     lease = await stage.leased(me, await stage.owned_job(me), worker)
     ended = await withdraw(stage, me, WithdrawTasks(lease.job_id, Status.FAILED, True, ERROR, ()))
@@ -54,7 +54,7 @@ async def test_a_withdrawal_of_the_leases_too_fences_their_holders(stage: Stage)
     assert (await stage.behind.task(*held(lease)[:3]))["status"] == "failed"
 
 
-async def test_a_withdrawal_ends_the_rows_that_never_were_queued(stage: Stage) -> None:
+async def test_a_withdrawal_ends_tasks_that_were_never_queued(stage: Stage) -> None:
     me = await stage.orchestrator()
     job_id = await stage.owned_job(me)
     tasks = [new_task(job_id, "n", item, {}) for item in range(5)]
@@ -72,7 +72,7 @@ async def test_a_task_whose_report_is_unread_is_not_withdrawn(stage: Stage) -> N
     assert [s.kind for s in await stage.signals(me)] == ["report"]
 
 
-async def test_a_withdrawal_sees_what_the_same_cycle_wrote(stage: Stage) -> None:
+async def test_a_withdrawal_sees_the_writes_of_its_own_cycle(stage: Stage) -> None:
     me = await stage.orchestrator()
     job_id = await stage.owned_job(me)
     cycle = stage.store.cycle(me)
@@ -81,7 +81,7 @@ async def test_a_withdrawal_sees_what_the_same_cycle_wrote(stage: Stage) -> None
     await cycle.write(Batch(tasks=tasks, enqueued=[enqueue_write(job_id, "n", 0, 1)]))
     ended = await cycle.withdraw([WithdrawTasks(job_id, Status.CANCELLED, False, ERROR, (("n", 2, 2),))])
     await cycle.commit(Batch())
-    assert {node: sorted(found) for node, found in ended[job_id].items()} == {"n": [0, 1, 2]}
+    assert {node: sorted(items) for node, items in ended[job_id].items()} == {"n": [0, 1, 2]}
     assert await stage.behind.queue(job_id) == []
 
 
@@ -96,7 +96,7 @@ async def test_a_retry_that_waits_for_its_time_is_withdrawn(stage: Stage) -> Non
     assert ended == {lease.job_id: {"n": [-1]}}
 
 
-async def test_two_withdrawals_of_one_job_in_one_cycle_tell_what_either_ended(stage: Stage) -> None:
+async def test_two_withdrawals_of_one_job_in_one_cycle_return_all_ended_tasks(stage: Stage) -> None:
     me = await stage.orchestrator()
     job_id = await stage.owned_job(me)
     await stage.enqueue(me, job_id)

@@ -1,4 +1,4 @@
-"""What a commit writes on both stores: jobs, nodes, events, and tasks that are queued, finished or retried."""
+"""The writes of a commit on both stores: jobs, nodes, events, and tasks that are queued, finished or retried."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_a_node_that_is_written_again_is_replaced(stage: Stage) -> None:
     await cycle.rollback()
 
 
-async def test_the_number_of_the_last_event_comes_with_the_job(stage: Stage) -> None:
+async def test_a_loaded_job_has_the_number_of_its_last_event(stage: Stage) -> None:
     me = await stage.orchestrator()
     job_id = await stage.owned_job(me)
     await stage.commit(me, Batch(events=[event_write(job_id, 2, "job_started"), event_write(job_id, 3, "node_ready")]))
@@ -74,7 +74,7 @@ async def test_the_number_of_the_last_event_comes_with_the_job(stage: Stage) -> 
     assert await stage.behind.events(job_id) == [(1, "job_created"), (2, "job_started"), (3, "node_ready")]
 
 
-async def test_a_range_of_tasks_is_queued_without_the_refused_ones(stage: Stage) -> None:
+async def test_refused_items_of_a_range_are_not_queued(stage: Stage) -> None:
     me = await stage.orchestrator()
     job_id = await stage.owned_job(me)
     tasks = [new_task(job_id, "n", item, {"item": item}) for item in (0, 1, 3)]
@@ -88,7 +88,7 @@ async def test_a_range_of_tasks_is_queued_without_the_refused_ones(stage: Stage)
     assert (await stage.behind.task(job_id, "n", 3))["status"] == "ready"
 
 
-async def test_what_was_rolled_back_is_not_claimable(stage: Stage) -> None:
+async def test_tasks_of_a_rolled_back_cycle_cannot_be_claimed(stage: Stage) -> None:
     me, worker = await stage.orchestrator(), await stage.worker()
     job_id = await stage.owned_job(me)
     cycle = stage.store.cycle(me)
