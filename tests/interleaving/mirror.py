@@ -1,4 +1,4 @@
-"""The rows of a real database in the shape of the model's, so that the same checkers look at both."""
+"""The rows of a real database in the shape of the model's database, so that the same checkers fit both."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COUNTS = ("expanded", "enqueued", "completed", "failed", "skipped", "cancelled"
 
 
 class Mirror:
-    """Follows the commits of a database, and remembers what the rows do not keep."""
+    """Follows the commits of a database, and records the history that no row has."""
 
     def __init__(self, database: Database) -> None:
         self.db = database
@@ -44,13 +44,13 @@ class Mirror:
         if old and new["waits"] and not old["waits"]:
             self._reset(old)
         elif old and old["status"] != "ready" and new["status"] == "skipped":
-            # The task ends in another way and keeps its counters.
+            # A skip changes how the task ended, but not its budgets.
             self.db.history.resets.append(_key(old))
         budgets = {"retries": new["retry_count"], "lost": new["lost_count"], "crashes": new["crash_count"]}
         self.db.tasks[new["job_id"]][(new["node"], new["item"])] = new | budgets
 
     def _reset(self, old: dict[str, Any]) -> None:
-        """A verb has sent the task back."""
+        """Record that a verb has reset the task."""
         self.db.history.reset[_key(old)] = old["epoch"]
         self.db.history.resets.append(_key(old))
 
@@ -78,7 +78,7 @@ class Mirror:
             case "rejected", _:
                 history.rejections.append((_key(new), new["epoch"]))
             case "cancel" | "recover" | "pause" | "unpause" as kind, _:
-                history.asked.add(new["id"])
+                history.requests.add(new["id"])
                 if kind == "cancel":
                     history.cancels[new["id"]] = new["job_id"]
             case "report", "done" | "failed" if (new["data"] or {}).get("code") != "TIMEOUT":
@@ -86,9 +86,9 @@ class Mirror:
                 history.accepted.append((new["sent_at"], _key(new), new["epoch"], reporter))
 
     def _events(self, old: dict[str, Any], new: dict[str, Any]) -> None:
-        known = self.db.events[new["job_id"]]
-        assert new["seq"] == len(known) + 1, f"5: event {new['seq']} of {new['job_id']} follows {len(known)}"
-        known.append(tuple(new[name] for name in ("seq", "event", "node", "item", "attempt", "data")))
+        log = self.db.events[new["job_id"]]
+        assert new["seq"] == len(log) + 1, f"5: event {new['seq']} of {new['job_id']} follows {len(log)}"
+        log.append(tuple(new[name] for name in ("seq", "event", "node", "item", "attempt", "data")))
 
     def _answers(self, old: dict[str, Any], new: dict[str, Any]) -> None:
         self.db.answers[new["signal_id"]] = SignalAnswer(new["applied"], new["reason"], new["remedy"])
@@ -99,7 +99,7 @@ def _key(row: dict[str, Any]) -> tuple[str, str, int]:
 
 
 def _plain(row: dict[str, Any] | None) -> dict[str, Any]:
-    """The row with times as seconds since 1970; empty if there is no row."""
+    """The row with times as seconds since 1970; empty for None."""
     return {
         name: datetime.fromisoformat(value).timestamp() if value and name.endswith(_TIMES) else value
         for name, value in (row or {}).items()

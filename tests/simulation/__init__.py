@@ -1,5 +1,5 @@
 """Tier A: the real core and the real owner under a seeded scheduler, against a model of the store.
 
-The model in reading order: `database` is what it remembers, `store` its calls, `cycle` an owner's transaction; below
-these, `gates`, `leases` and `reports` of workers, and `writes`, `selection` and `examination` of owners.
+Read the model in this order: `database` has its tables, `store` its calls, `cycle` an owner's transaction. They use
+`gates`, `leases` and `reports` for workers, and `writes`, `selection` and `examination` for owners.
 """

@@ -27,33 +27,33 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=2000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--failures", type=int, default=10, help="stop after so many seeds have failed")
-    given = parser.parse_args()
+    parser.add_argument("--failures", type=int, default=10, help="stop after this number of failed seeds")
+    options = parser.parse_args()
     logging.disable(logging.CRITICAL)
-    seeds = range(given.first, given.first + given.seeds)
+    seeds = range(options.first, options.first + options.seeds)
     started = time.monotonic()
     failures = 0
     totals = [0, 0, 0]
-    with multiprocessing.Pool(given.processes) as pool:
+    with multiprocessing.Pool(options.processes) as pool:
         for seed, problem, facts in pool.imap_unordered(attempt, seeds, chunksize=10):
             totals = [a + b for a, b in zip(totals, facts, strict=True)]
             if problem is not None:
                 failures += 1
                 print(f"seed={seed} commit={commit_id()}\n{problem}", flush=True)
-                if failures >= given.failures:
+                if failures >= options.failures:
                     break
     seconds = time.monotonic() - started
-    rejected, taken, unknown = totals
+    rejected, taken_over, unknown = totals
     print(
         f"{len(seeds)} seeds in {seconds:.1f} s: {failures} failed; {rejected} stale reports rejected,"
-        f" {taken} jobs taken over, {unknown} commits of unknown outcome"
+        f" {taken_over} jobs taken over, {unknown} commits of unknown outcome"
     )
     return 1 if failures else 0
 
 
 def commit_id() -> str:
-    found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    return found.stdout.strip() or "unknown"
+    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return git.stdout.strip() or "unknown"
 
 
 if __name__ == "__main__":

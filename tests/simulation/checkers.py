@@ -1,4 +1,4 @@
-"""What must hold after every step: checkers of the state, and checkers of the history, which see what states hide.
+"""Checks what must hold after every step: in the state of the database, and in the history, which no state shows.
 
 The numbers are those of the invariants in docs/explanation/invariants.md.
 """
@@ -28,36 +28,36 @@ JOB_ENDS = frozenset(f"job_{status}" for status in JOB_TERMINAL)
 NODE_ENDS = frozenset(f"node_{status}" for status in TERMINAL)
 
 
-class _Told:
-    """The ends that the events of a job have told, since they last told that it was recovered."""
+class _EndEvents:
+    """The events about ends of a job and its nodes, since the job was last recovered."""
 
     def __init__(self) -> None:
-        self.heard = 0
+        self.read_count = 0
         self.ends: dict[str, list[str]] = {}
         self.job_ends = 0
 
-    def hear(self, events: list[Any]) -> None:
-        for _, event, who, *_, data in events[self.heard :]:
+    def read(self, events: list[Any]) -> None:
+        for _, event, node, *_, data in events[self.read_count :]:
             if event in NODE_ENDS:
-                self.ends.setdefault(who, []).append(event)
+                self.ends.setdefault(node, []).append(event)
             elif event in JOB_ENDS:
                 self.job_ends += 1
             elif event == "job_recovered":
                 self.job_ends = 0
                 for name in data["rerun"]:
                     self.ends.pop(name, None)
-        self.heard = len(events)
+        self.read_count = len(events)
 
 
 class Checkers:
-    """Remembers what it saw, so that it notices what may never change."""
+    """Checks each step, and remembers earlier states to notice forbidden changes."""
 
     def __init__(self, database: Database, crash_limit: int = 2) -> None:
         self.db = database
         self._crash_limit = crash_limit
         self._epochs: dict[Key, int] = {}
         self._final: dict[Key, tuple[str, Any]] = {}
-        self._done_for_good: set[Key] = set()
+        self._never_again: set[Key] = set()
         self._completed_at: dict[Key, float] = {}
         self._final_nodes: dict[tuple[str, str], tuple[str, Any]] = {}
         self._final_jobs: dict[str, str] = {}
@@ -71,11 +71,11 @@ class Checkers:
         self._accepted: set[tuple[Key, int]] = set()
         self._executions: Counter[Key] = Counter()
         self._attempts: dict[Key, tuple[int, int]] = {}
-        self._told: dict[str, _Told] = {}
+        self._end_events: dict[str, _EndEvents] = {}
         self._has_gone_back = False
 
     def memory(self) -> dict[str, Any]:
-        """A copy of what was seen, for the day on which the database goes back to this moment."""
+        """A copy of what the checkers remember, for the case that the database goes back to this moment."""
         return {name: copy.deepcopy(value) for name, value in vars(self).items() if name != "db"}
 
     def go_back_to(self, memory: dict[str, Any]) -> None:
@@ -86,10 +86,10 @@ class Checkers:
         self._executions[key] += 1
 
     def begun(self, worker_id: int, key: Key, epoch: int) -> None:
-        """3: a handler begins only while its worker's lease lives. The record of a real database has no workers."""
+        """3: a handler begins only while its worker's lease lives. A mirror of a real database has no workers."""
         worker = self.db.workers.get(worker_id)
         if self._has_gone_back:
-            # In an earlier state of the database the lease may be over that its worker has renewed since.
+            # The database went back: it may have lost a renewal that the worker relies on.
             return
         assert worker is None or (not worker["ended"] and worker["until"] > self.db.now), (
             f"3: epoch {epoch} of {key} began after the lease of worker {worker_id} had ended"
@@ -98,12 +98,12 @@ class Checkers:
     def check_step(self) -> None:
         history = self.db.history
         if self.db.dirty:
-            self._hear_of_resets()
+            self._note_resets()
         if len(history.claims) > self._claims_seen or len(history.accepted) > self._accepted_seen:
             self._check_history()
         for key, epoch in history.rejections[self._rejections_seen :]:
             assert self._has_gone_back or (key, epoch) not in self._accepted, (
-                f"1: the report of {key} epoch {epoch} was taken, and then rejected"
+                f"1: the report of {key} epoch {epoch} was accepted, and then rejected"
             )
         self._rejections_seen = len(history.rejections)
         for job_id in self.db.dirty:
@@ -111,8 +111,8 @@ class Checkers:
                 self._check_job(job_id)
         self.db.dirty.clear()
 
-    def _hear_of_resets(self) -> None:
-        """What a verb has sent back is no longer final; everything else still is."""
+    def _note_resets(self) -> None:
+        """The statuses of tasks that a verb has reset are no longer final; all others still are."""
         named: set[tuple[str, str]] = set()
         for job_id in self.db.dirty:
             events = self.db.events[job_id]
@@ -124,21 +124,21 @@ class Checkers:
                         self._final_nodes.pop((job_id, name), None)
             self._events_seen[job_id] = len(events)
         for key in self.db.history.resets[self._resets_seen :]:
-            assert key[:2] in named, f"12: {key} was sent back, and no plan had named its node"
+            assert key[:2] in named, f"12: {key} was reset, and no plan had named its node"
             status, _ = self._final.pop(key, ("ready", None))
             if status == "completed":
                 self._check_guard(key)
         self._resets_seen = len(self.db.history.resets)
 
     def _check_guard(self, key: Key) -> None:
-        """12: what had completed was sent back only where and while its node lets it. Where a person gave the result,
-        nothing runs; and what may never run again does not do so after that either."""
+        """12: a completed task was reset only if its node's guard allows it. If a person set the node's result instead,
+        no task runs; a task that may never run again does not run later either."""
         job = self.db.jobs[key[0]]
         program = compile_pinned(job["definition_hash"], self.db.definitions[job["definition_hash"]])
         guard = program.nodes[key[1]].node.rerun
         if self.db.nodes[key[0]][key[1]].reason == "set_by_person":
             if guard.safe is Safe.NEVER:
-                self._done_for_good.add(key)
+                self._never_again.add(key)
             return
         assert guard.safe is not Safe.NEVER, f"12: {key} ran again, and that is never safe"
         if guard.within_hours is not None:
@@ -155,10 +155,10 @@ class Checkers:
                 assert due_at <= now, f"10: {key} was leased {due_at - now:.3f} s before its time"
             row = self.db.queue.get(key)
             if row is not None:
-                if "lane" in row:  # On a real database it is a number.
+                if "lane" in row:  # In a mirror of a real database it is a number.
                     self._check_gates(key, row["lane"])
                 self._check_attempt(key, epoch, row["attempt"])
-            assert key not in self._done_for_good, f"12: {key} ran again, and that is never safe"
+            assert key not in self._never_again, f"12: {key} ran again, and that is never safe"
             assert key not in self._final, f"4: {key} was leased although it is {self._final[key][0]}"
             job = self.db.jobs[key[0]]
             assert job["stop_cause"] is None, f"11: {key} was leased after its job had stopped"
@@ -168,29 +168,29 @@ class Checkers:
         self._claims_seen = len(history.claims)
         for _, key, epoch, holder in history.accepted[self._accepted_seen :]:
             assert self._holders.get((key, epoch)) == holder, f"1: {key} epoch {epoch} was reported by a stranger"
-            assert (key, epoch) not in self._accepted, f"1: two reports of {key} epoch {epoch} were taken"
+            assert (key, epoch) not in self._accepted, f"1: two reports of {key} epoch {epoch} were accepted"
             self._accepted.add((key, epoch))
         self._accepted_seen = len(history.accepted)
 
     def _check_attempt(self, key: Key, epoch: int, attempt: int) -> None:
-        """2: numbers of attempts only grow. Where a verb came before a report was read, that one's number is free."""
+        """2: attempt numbers only grow. A number is free again if a verb came before its report was read."""
         before, number = self._attempts.get(key, (0, 0))
         was_cut_short = self.db.history.ended.get((key, before)) in ("reset", "skipped", "withdrawn")
         assert not was_cut_short or attempt > number, f"2: {key} was leased again as attempt {attempt}"
         self._attempts[key] = (epoch, attempt)
 
     def _check_crashes_before(self, key: Key, epoch: int) -> None:
-        """9: whoever is leased again has every death counted, and fewer of them than end a task."""
+        """9: a task that is leased again has all its deaths counted, and fewer of them than the limit."""
         counted = self.db.tasks[key[0]][key[1:]]["crashes"]
         since = self.db.history.reset.get(key, 0)
         deaths = sum(since < death < epoch for death in self.db.history.deaths.get(key, ()))
-        assert counted == deaths, f"9: {key} died {deaths} times alone, and {counted} were counted"
-        assert deaths < self._crash_limit, f"9: {key} was leased after it had died {deaths} times alone"
+        assert counted == deaths, f"9: {key} died {deaths} times in its own process, but {counted} were counted"
+        assert deaths < self._crash_limit, f"9: {key} was leased after it had died {deaths} times in its own process"
 
     # State
 
     def _check_gates(self, key: Key, lane: Lane) -> None:
-        """10: what was just leased had a free place behind its breaker and its limits."""
+        """10: breaker and limits had room for the task that was just leased."""
         if not lane.is_gated:
             return
         leased = [row["lane"] for row in self.db.queue.values() if row["state"] == "leased"]
@@ -224,9 +224,12 @@ class Checkers:
             counted.setdefault(name, []).append(task["status"])
         for name, node in nodes.items():
             tasks = counted.get(name, [])
-            found = (node.completed, node.failed, node.skipped, node.cancelled, node.expanded)
-            wanted = (*(tasks.count(status) for status in ("completed", "failed", "skipped", "cancelled")), len(tasks))
-            assert found == wanted, f"8: {job_id}/{name} counts {found}, its tasks say {wanted}"
+            counters = (node.completed, node.failed, node.skipped, node.cancelled, node.expanded)
+            expected = (
+                *(tasks.count(status) for status in ("completed", "failed", "skipped", "cancelled")),
+                len(tasks),
+            )
+            assert counters == expected, f"8: {job_id}/{name} counts {counters}, its tasks say {expected}"
             most = node.width + (node.batch_size is not None)
             assert node.expanded <= most, f"8: {job_id}/{name} has more rows than its width"
         assert set(counted) <= set(nodes), f"8: {job_id} has tasks of nodes that have not begun"
@@ -252,14 +255,15 @@ class Checkers:
                 assert queued["epoch"] == task["epoch"], f"2: {key} is queued as another epoch than its task's"
 
     def _check_crashes(self, key: Key, task: dict[str, Any]) -> None:
-        """9: exactly those end in quarantine that died too often, alone; a stop may come before a death is heard of."""
+        """9: a task is quarantined if and only if it died too often in its own process. A stop may come before the last
+        death is counted."""
         since = self.db.history.reset.get(key, 0)
         deaths, counted = sum(death > since for death in self.db.history.deaths.get(key, ())), task["crashes"]
         quarantined = (task["error"] or {}).get("code") == "QUARANTINED"
         assert quarantined == (counted >= self._crash_limit), f"9: {key} died {counted} times and is {task['error']}"
-        assert counted <= deaths, f"9: {key} died {deaths} times alone, and {counted} were counted"
+        assert counted <= deaths, f"9: {key} died {deaths} times in its own process, but {counted} were counted"
         if quarantined or task["status"] == "completed":
-            assert counted == deaths, f"9: {key} died {deaths} times alone, and {counted} were counted"
+            assert counted == deaths, f"9: {key} died {deaths} times in its own process, but {counted} were counted"
 
     def _check_nodes(self, job_id: str, job: dict[str, Any], nodes: dict[str, NodeRow], program: Program) -> None:
         for name, node in nodes.items():
@@ -271,12 +275,14 @@ class Checkers:
                 self._final_nodes[key] = now
             if node.status == "pending" or node.reason in ("by_person", "set_by_person"):
                 continue
-            # What would end in the same way once more is left as it is, while what it waits for runs again.
+            # A recovery leaves nodes that would end in the same way again, although their sources run again.
             is_left = job["generation"] > 1 and node.status in ("cancelled", "skipped")
             if job["stop_cause"] is None and not is_left:
                 for source in program.graph.sources[name]:
-                    found = nodes.get(source)
-                    assert found is not None and found.status in TERMINAL, f"6: {name} began before {source} had ended"
+                    before = nodes.get(source)
+                    assert before is not None and before.status in TERMINAL, (
+                        f"6: {name} began before {source} had ended"
+                    )
             if node.status in ("ready", "dispatched", "running", "completed"):
                 self._check_rule(job_id, name, nodes, program)
             definition = program.nodes[name].node
@@ -286,7 +292,7 @@ class Checkers:
                 assert definition.tolerate.allows(node.failed, node.width), f"8: {job_id}/{name} tolerated too many"
             if node.batch_size is not None and node.expanded > node.width:
                 batches = node.completed - (node.status == "completed")
-                assert batches == node.width, f"8: {job_id}/{name} went on before all its batches had completed"
+                assert batches == node.width, f"8: {job_id}/{name} began its last task before all batches completed"
             fan_out = program.graph.fan_out_of.get(name)
             if fan_out is not None and node.status == "completed" and nodes[fan_out].status == "completed":
                 source_node = nodes[fan_out]
@@ -296,23 +302,25 @@ class Checkers:
                     self._check_left_out(job_id, name, fan_out, node.output)
 
     def _check_left_out(self, job_id: str, name: str, fan_out: str, output: Any) -> None:
-        """8: what was gathered lists the items that it leaves out, by how they ended."""
+        """8: the gathered output lists the items that it leaves out, by status."""
         for how in ("failed", "skipped"):
             tasks = self.db.tasks[job_id].items()
-            wanted = sorted(item for (node, item), task in tasks if node == fan_out and task["status"] == how)
-            assert output.get(how, []) == wanted, f"8: {job_id}/{name} lists {output.get(how)} as {how}, not {wanted}"
+            expected = sorted(item for (node, item), task in tasks if node == fan_out and task["status"] == how)
+            assert output.get(how, []) == expected, (
+                f"8: {job_id}/{name} lists {output.get(how)} as {how}, not {expected}"
+            )
 
     def _check_rule(self, job_id: str, name: str, nodes: dict[str, NodeRow], program: Program) -> None:
-        """A node runs only if nothing that it needs is bad and something is there."""
+        """6: a node runs only if none of its sources is bad and one of them is ok."""
         all_of, any_of = program.graph.all_of[name], program.graph.any_of[name]
-        seen = [self._seen(source, name, nodes, program) for source in all_of]
-        assert "bad" not in seen, f"6: {job_id}/{name} runs although one of {all_of} is bad"
-        assert not seen or "ok" in seen, f"6: {job_id}/{name} runs although all of {all_of} are absent"
+        verdicts = [self._verdict(source, name, nodes, program) for source in all_of]
+        assert "bad" not in verdicts, f"6: {job_id}/{name} runs although one of {all_of} is bad"
+        assert not verdicts or "ok" in verdicts, f"6: {job_id}/{name} runs although all of {all_of} are absent"
         if any_of:
-            seen = [self._seen(source, name, nodes, program) for source in any_of]
-            assert "ok" in seen, f"6: {job_id}/{name} runs although none of {any_of} is ok"
+            verdicts = [self._verdict(source, name, nodes, program) for source in any_of]
+            assert "ok" in verdicts, f"6: {job_id}/{name} runs although none of {any_of} is ok"
 
-    def _seen(self, source: str, target: str, nodes: dict[str, NodeRow], program: Program) -> str:
+    def _verdict(self, source: str, target: str, nodes: dict[str, NodeRow], program: Program) -> str:
         node, definition = nodes[source], program.nodes[source].node
         if node.status == "completed":
             targets = {t for b in definition.branches for t in b.targets}
@@ -331,35 +339,37 @@ class Checkers:
         self._final_jobs[job_id] = job["status"]
         assert job["owner"] is None, f"2: {job_id} is finished and still owned"
         code = (job["error"] or {}).get("code")
-        assert code != "COUNTERS_DISAGREE", f"16: {job_id} is as it should be, and was doubted: {job['error']}"
+        assert code != "COUNTERS_DISAGREE", f"16: {job_id} is correct, and was marked as doubtful: {job['error']}"
         assert job["finished_at"] >= job["started_at"], f"5: {job_id} ended before it began"
-        assert set(nodes) == set(program.graph.order), f"13: {job_id} ended before all its nodes had"
-        assert all(n.status in TERMINAL for n in nodes.values()), f"13: {job_id} ended before all its nodes had"
+        assert set(nodes) == set(program.graph.order), f"13: {job_id} ended before all its nodes had ended"
+        assert all(n.status in TERMINAL for n in nodes.values()), f"13: {job_id} ended before all its nodes had ended"
         expected = self._expected_status(nodes, program)
         if program.result is not None and expected in ("completed", "partial"):
-            expected = "failed"  # All results that are drawn read what is not there.
+            expected = "failed"  # The simulation draws only results that read a missing value.
         assert job["status"] == expected, f"13: {job_id} is {job['status']}"
         assert not any(key[0] == job_id for key in self.db.queue), f"11: {job_id} ended and still has queued tasks"
 
     def _check_advice(self, job_id: str, program: Program) -> None:
-        """22: whatever is advised for a job that ends is taken by its owner; and where something is missing there is
-        advice, unless what completed may not run again."""
-        rows = ModelCycle(self.db, 0).looked_at(job_id)
+        """22: the owner accepts every verb that is advised for an ended job. There is advice for every job that is not
+        completed, unless a guard forbids to run completed tasks again."""
+        rows = ModelCycle(self.db, 0).committed_rows(job_id)
         state = job_state(*rows, program, Rules())
         advised, refused = advise(self.db, job_id, state)
-        for asked in advised:
-            effects = advance(job_state(*rows, program, Rules()), asked, self.db.now)
+        for recovery in advised:
+            effects = advance(job_state(*rows, program, Rules()), recovery, self.db.now)
             answers = [effect for effect in effects if isinstance(effect, AnswerSignal)]
-            assert [one.applied for one in answers] == [True], f"22: {job_id} refuses {asked.request}: {answers}"
+            assert [one.applied for one in answers] == [True], f"22: {job_id} refuses {recovery.request}: {answers}"
         bad = [name for name, node in state.nodes.items() if counts(state, name) and is_bad(node)]
         is_guarded = any("may never run" in one.reason or "these are over" in one.reason for one in refused)
         is_missing = state.status != "completed" and bool(bad or program.result is not None)
-        assert advised or not is_missing or is_guarded, f"22: {job_id} is {state.status} and a dead end: {refused}"
+        assert advised or not is_missing or is_guarded, (
+            f"22: {job_id} is {state.status} and no verb is advised: {refused}"
+        )
 
     def _expected_status(self, nodes: dict[str, NodeRow], program: Program) -> str:
         borders = (NodeType.START, NodeType.END)
-        kept = [n for name, n in nodes.items() if program.nodes[name].node.type not in borders]
-        if any(node.reason == "job_cancelled" for node in kept):
+        inner_nodes = [n for name, n in nodes.items() if program.nodes[name].node.type not in borders]
+        if any(node.reason == "job_cancelled" for node in inner_nodes):
             return "cancelled"
         worst = "completed"
         for name, node in nodes.items():
@@ -378,25 +388,25 @@ class Checkers:
         return worst
 
     def _weight(self, name: str, nodes: dict[str, NodeRow], program: Program) -> Importance:
-        """13: what was cancelled because of a failure above it counts as that failure."""
+        """13: a node that was cancelled because of a failed source counts as that source."""
         if (nodes[name].status, nodes[name].reason) == ("cancelled", "upstream_failed"):
-            bad = [s for s in program.graph.sources[name] if self._seen(s, name, nodes, program) == "bad"]
+            bad = [s for s in program.graph.sources[name] if self._verdict(s, name, nodes, program) == "bad"]
             causes = {self._weight(source, nodes, program) for source in bad}
             return next((one for one in Importance if one in causes), program.nodes[name].node.importance)
         return program.nodes[name].node.importance
 
     def _check_events(self, job_id: str, job: dict[str, Any], nodes: dict[str, NodeRow]) -> None:
-        told = self._told.setdefault(job_id, _Told())
-        told.hear(self.db.events[job_id])
+        end_events = self._end_events.setdefault(job_id, _EndEvents())
+        end_events.read(self.db.events[job_id])
         for name, node in nodes.items():
-            ends = told.ends.get(name, [])
-            wanted = [f"node_{node.status}"] if node.status in TERMINAL else []
-            assert ends == wanted, f"5: {job_id}/{name} is {node.status}, and it was told that {ends}"
+            ends = end_events.ends.get(name, [])
+            expected = [f"node_{node.status}"] if node.status in TERMINAL else []
+            assert ends == expected, f"5: {job_id}/{name} is {node.status}, and its events say {ends}"
         is_over = job["status"] in JOB_TERMINAL
-        assert told.job_ends == is_over, f"5: {job_id} is {job['status']} and ended {told.job_ends} times"
+        assert end_events.job_ends == is_over, f"5: {job_id} is {job['status']} and ended {end_events.job_ends} times"
 
     def _check_progress(self, job_id: str, job: dict[str, Any], nodes: dict[str, NodeRow], program: Program) -> None:
-        """7: an open job has something queued, a signal that nobody has read, or something that its owner owes."""
+        """7: an open job has a queued task, an unread signal, or a step that its owner owes."""
         if job["status"] in JOB_TERMINAL:
             return
         if any(key[0] == job_id for key in self.db.queue):
@@ -415,11 +425,11 @@ class Checkers:
         raise AssertionError(f"7: {job_id} is {job['status']} with nothing queued, unread or owed")
 
     def has_vanished(self, key: Key, task: dict[str, Any]) -> bool:
-        """Whether its queue row was taken away by somebody who is no part of the engine: the janitor's business."""
+        """Whether something outside the engine deleted the task's queue row. The janitor finds such tasks."""
         return task["status"] == "ready" and self.db.history.ended.get((key, task["epoch"])) == "vanished"
 
     def check_deadlines(self, patience: float) -> None:
-        """11: where nothing goes wrong, a deadline is noticed soon after it has come."""
+        """11: in a calm world, an owner notices a deadline soon after it has passed."""
         for job_id, job in self.db.jobs.items():
             moment = job["deadline_at"] if job["stop_cause"] is None else job["stop_until"]
             waits = job["finished_at"] is None and not job["stop_leases_ended"] and moment is not None
@@ -429,11 +439,11 @@ class Checkers:
 
     def check_end(self, jobs: Sequence[NewJob]) -> None:
         assert not self.db.queue, f"11: rows are left in the queue: {list(self.db.queue)[:5]}"
-        unanswered = self.db.history.asked - set(self.db.answers)
+        unanswered = self.db.history.requests - set(self.db.answers)
         assert not unanswered, f"signals of people were never answered: {unanswered}"
         self._check_cancels()
-        told = sum(event == "report_rejected" for events in self.db.events.values() for _, event, *_ in events)
-        assert told >= self.db.history.rejected, "1: a report was rejected and nobody was told"
+        events = sum(event == "report_rejected" for log in self.db.events.values() for _, event, *_ in log)
+        assert events >= self.db.history.rejected, "1: a report was rejected, and there is no event about it"
         for job in jobs:
             self._check_job(job.job_id)
             self._check_task_events(job.job_id)
@@ -442,19 +452,19 @@ class Checkers:
             self._check_batches(job.job_id)
 
     def _check_cancels(self) -> None:
-        """11: where a cancel was carried out the job was cancelled; where all were refused it never was, and none
-        of them explains it."""
+        """11: a job was cancelled if and only if one of its cancels was applied. No job names a refused cancel as its
+        reason."""
         cancels = self.db.history.cancels
         for job_id in set(cancels.values()):
             ends = {event for _, event, *_ in self.db.events[job_id]} & JOB_ENDS
             applied = [self.db.answers[signal_id][0] for signal_id, job in cancels.items() if job == job_id]
             was_cancelled = "job_cancelled" in ends
-            assert was_cancelled == any(applied), f"11: the cancels of {job_id} were applied: {applied}, and it {ends}"
+            assert was_cancelled == any(applied), f"11: cancels of {job_id} applied: {applied}, its ends: {ends}"
             message = (self.db.jobs[job_id]["error"] or {}).get("message", "")
-            assert any(applied) or "cancelled by" not in message, f"22: {job_id} is explained by a refused cancel"
+            assert any(applied) or "cancelled by" not in message, f"22: {job_id} names a refused cancel as its reason"
 
     def _check_batches(self, job_id: str) -> None:
-        """8: what a fan-in completed with is what its batches read, and these read their items as they are now."""
+        """8: the output of a fan-in comes from its batches, and each batch has read its items as they are now."""
         job, tasks = self.db.jobs[job_id], self.db.tasks[job_id]
         program = compile_pinned(job["definition_hash"], self.db.definitions[job["definition_hash"]])
         for name, node in self.db.nodes[job_id].items():
@@ -466,44 +476,44 @@ class Checkers:
             for batch in range(node.width):
                 page = range(batch * node.batch_size, (batch + 1) * node.batch_size)
                 items = [(i, tasks.get((fan_out, i), {})) for i in page]
-                wanted = [[fan_out, i] for i, item in items if item.get("status") == "completed"]
+                expected = [[fan_out, i] for i, item in items if item.get("status") == "completed"]
                 read = tasks[(name, batch)]["output"]["read"]
-                assert read == wanted, f"8: batch {batch} of {job_id}/{name} has read {read} and not {wanted}"
+                assert read == expected, f"8: batch {batch} of {job_id}/{name} has read {read} and not {expected}"
             if (last := tasks.get((name, -1))) is not None:
-                wanted = [[name, batch] for batch in range(node.width)]
-                assert last["output"]["read"] == wanted, f"8: {job_id}/{name} has read {last['output']['read']}"
+                expected = [[name, batch] for batch in range(node.width)]
+                assert last["output"]["read"] == expected, f"8: {job_id}/{name} has read {last['output']['read']}"
 
     def _check_holds(self, job_id: str) -> None:
-        """5: whoever is held is told so once, and once when it is over."""
+        """5: a job has one event when something begins to hold it, and one when that ends."""
         held: set[str] = set()
         for _, event, _, _, _, data in self.db.events[job_id]:
             if event in ("job_held", "job_released"):
                 name = data["name"]
-                assert (name in held) == (event == "job_released"), f"5: {job_id} was told {event} by {name} again"
+                assert (name in held) == (event == "job_released"), f"5: {job_id} has a second {event} of {name}"
                 held ^= {name}
             elif event in JOB_ENDS:
                 held.clear()
 
     def _check_task_events(self, job_id: str) -> None:
         """5: every item has exactly one terminal event, alone or within a range."""
-        told: Counter[tuple[str, int]] = Counter()
+        ends: Counter[tuple[str, int]] = Counter()
         for _, event, node, item, _, data in self.db.events[job_id]:
             if event in ("task_completed", "task_failed", "task_cancelled"):
                 if item is not None:
-                    told[(node, item)] += 1
+                    ends[(node, item)] += 1
                 else:
                     for first, last in data["items"]:
-                        told.update((node, i) for i in range(first, last + 1))
+                        ends.update((node, i) for i in range(first, last + 1))
         items = {key for key in self.db.tasks[job_id] if key[1] >= 0}
         if self.db.jobs[job_id]["generation"] > 1:
             items = {key for key in items if self.db.tasks[job_id][key]["status"] != "skipped"}
-            assert set(told) >= items, f"5: {job_id}: events do not speak of {items - set(told)}"
+            assert set(ends) >= items, f"5: {job_id}: no event about the end of {items - set(ends)}"
             return
-        assert set(told) == items, f"5: {job_id}: events speak of {set(told) ^ items}"
-        assert all(n == 1 for n in told.values()), f"5: {job_id}: an item ended twice"
+        assert set(ends) == items, f"5: {job_id}: items and events differ in {set(ends) ^ items}"
+        assert all(n == 1 for n in ends.values()), f"5: {job_id}: an item ended twice"
 
     def _check_budgets(self, job_id: str) -> None:
-        """9: no task is retried more often than its node allows, nor given up before without a reason."""
+        """9: no task is retried more often than its node allows, or fails with retries left and without a reason."""
         job = self.db.jobs[job_id]
         program = compile_pinned(job["definition_hash"], self.db.definitions[job["definition_hash"]])
         repeated = self._repeated(job_id)
@@ -519,18 +529,18 @@ class Checkers:
                 given_up
                 and error["class"] == "transient"
                 and job["stop_cause"] is None
-                and job["generation"] == 1  # Else it may have failed while the job was stopping, before a verb.
+                and job["generation"] == 1  # Later it may have failed before a verb, while the job was stopping.
                 and (node, item) not in repeated
             ):
                 assert task["retries"] == limit, f"9: {job_id}/{node}[{item}] failed with retries left"
 
     def _repeated(self, job_id: str) -> set[tuple[str, int]]:
-        """Items that were not retried because too many others had failed alike."""
+        """Items that were not retried because too many others had failed in the same way."""
         events = self.db.events[job_id]
         return {(e[2], e[3]) for e in events if e[5] and e[5].get("reason") == "REPEATED_FAILURE"}
 
     def check_ended_job(self, job_id: str) -> None:
-        """All that the rows of a job tell once it is over; for databases whose history nobody has watched."""
+        """Check what the rows of an ended job show; for databases whose history was not recorded."""
         assert self.db.events[job_id], f"5: {job_id} has no events"
         job, nodes = self.db.jobs[job_id], self.db.nodes[job_id]
         program = compile_pinned(job["definition_hash"], self.db.definitions[job["definition_hash"]])
@@ -543,16 +553,16 @@ class Checkers:
         assert numbers == list(range(1, len(numbers) + 1)), f"5: the events of {job_id} have gaps: {numbers}"
 
     def lost_work(self, job_id: str) -> bool:
-        """Whether a time limit, lost leases or repeated failures had a say: then all is a matter of timing."""
+        """Whether a stop, a verb, lost leases or repeated failures make the results a matter of timing."""
         if self.db.jobs[job_id]["stop_cause"] in ("timeout", "cancelled") or self._repeated(job_id):
             return True
-        told = [data or {} for *_, data in self.db.events[job_id]]
-        if any(data.get("reason") == "too_many_failed" or data.get("verb") in ("skip", "set") for data in told):
+        event_data = [data or {} for *_, data in self.db.events[job_id]]
+        if any(data.get("reason") == "too_many_failed" or data.get("verb") in ("skip", "set") for data in event_data):
             return True
         codes = {(task["error"] or {}).get("code") for task in self.db.tasks[job_id].values()}
         was_cut_short = "CANCELLED" in codes and self.ran_to_its_end(job_id)
         return was_cut_short or not codes.isdisjoint(("LEASE_LOST", "TIMEOUT", "JOB_TIMEOUT"))
 
     def ran_to_its_end(self, job_id: str) -> bool:
-        """A job that a failure stopped leaves the others wherever they are: only its status can be compared."""
+        """Whether no failure stopped the job. Of a stopped job only the status can be compared."""
         return self.db.jobs[job_id]["stop_cause"] is None

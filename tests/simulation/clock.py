@@ -1,4 +1,4 @@
-"""What the model's database does when its clock has stepped back: nothing stays further away than its own time."""
+"""Repairs times in the model's database after its clock has stepped back: no wait gets longer than its duration."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ STEP_SECONDS = 2.0
 
 
 def follow_clock(db: Database) -> int:
-    """Returns how many rows came nearer; those that others have locked are skipped."""
+    """Moves times that are too far in the future, and returns the number of changed rows. Locked rows are skipped."""
     return sum((_processes(db), _queue(db), _breakers(db), _limits(db)))
 
 

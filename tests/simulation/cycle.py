@@ -1,7 +1,7 @@
 """An owner's transaction on the model's database.
 
-Statements of other processes may run between any two steps of a cycle. What a cycle writes becomes visible at
-its commit; rows that it has locked are skipped or waited for, as Postgres does.
+Statements of other processes may run between any two steps of a cycle. The writes of a cycle become visible at
+its commit. Other statements skip its locked rows or wait for them, as in Postgres.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ from holdfast.store.interface import (
 from tests.simulation.database import Database, Key, Transaction, step
 from tests.simulation.examination import examined
 from tests.simulation.leases import lease_ready
-from tests.simulation.reports import Handed, apply_report, is_taken, report_row
+from tests.simulation.reports import HandedReport, apply_report, is_accepted, report_row
 from tests.simulation.selection import select
 from tests.simulation.writes import apply_batch, apply_withdrawal, withdrawn
 
 GATHER_ROWS = 3
-"""A page of results; small, so that gathering takes several."""
+"""The rows of one page of results; few, so that gathering takes several pages."""
 ASKING = ("cancel", "pause", "unpause", "recover", "recheck")
-"""What people and the janitor send: it is read of jobs that were set aside, too."""
-Entry = Batch | Handed | tuple[WithdrawTasks, list[Key]]
+"""Signals of people and the janitor. Owners read them also for jobs that are set aside."""
+Entry = Batch | HandedReport | tuple[WithdrawTasks, list[Key]]
 """One of the writes that wait for the commit."""
 
 
 def apply_entry(db: Database, me: int, entry: Entry) -> None:
     if isinstance(entry, Batch):
         apply_batch(db, me, entry)
-    elif isinstance(entry, Handed):
+    elif isinstance(entry, HandedReport):
         apply_report(db, entry.worker, entry.report, entry.row, entry.signal_id)
     else:
         apply_withdrawal(db, *entry)
 
 
-def _nodes_taken(batch: Batch) -> set[tuple[str, str]]:
-    """The nodes whose rows the batch takes out of the queue."""
+def _unqueued_nodes(batch: Batch) -> set[tuple[str, str]]:
+    """The nodes whose rows the batch deletes from the queue."""
     rows: list[ResetTasks | RestartNode | SkipTasks] = [*batch.resets, *batch.restarts, *batch.skips]
     return {(row.job_id, row.node) for row in rows}
 
@@ -103,7 +103,7 @@ class ModelCycle(Transaction):
         self.db.transactions.append(self)
         now = self._opened_at = self.db.now
         await self._step()
-        taken = await self._take(handover) if handover is not None else frozenset()
+        accepted = await self._accept(handover) if handover is not None else frozenset()
         unowned = self._lock_signals(claim_limit, aside)
         await self._step()
         self._lock_jobs(unowned)
@@ -111,7 +111,7 @@ class ModelCycle(Transaction):
         signals = [self._signal(i) for i in unowned if self.db.inbox[i]["job_id"] in self.locked_jobs]
         await self._step()
         signals += [self._signal(i) for i in self._drained(drain_limit, aside, wide)]
-        return Opened(now, claimed, signals, taken)
+        return Opened(now, claimed, signals, accepted)
 
     def _compare_histories(self) -> None:
         if self._mark is None or (self.db.marks.get(self.me) == self._mark and not self._reconnects):
@@ -124,42 +124,44 @@ class ModelCycle(Transaction):
         mine = [j for j, row in self.db.jobs.items() if row["owner"] == self.me and row["finished_at"] is None]
         return sorted(j for j in mine if j > (after or ""))[:limit]
 
-    async def _take(self, handover: Handover) -> frozenset[int]:
-        """The statement of a report inside this transaction: it waits for rows that others have locked."""
+    async def _accept(self, handover: Handover) -> frozenset[int]:
+        """Accept reports inside this transaction; waits for rows that others have locked."""
         keys = [(r.job_id, r.node, r.item) for r in handover.reports]
         while any(self.db.row_locked(key) for key in keys):
             await self._step()
-        taken = set()
+        accepted = set()
         for number, report in enumerate(handover.reports):
-            if is_taken(self.db, handover.worker, report):
-                entry = Handed(handover.worker, report, report_row(self.db, handover.worker, report), self.db.new_id())
+            if is_accepted(self.db, handover.worker, report):
+                entry = HandedReport(
+                    handover.worker, report, report_row(self.db, handover.worker, report), self.db.new_id()
+                )
                 self.locked_rows.add(keys[number])
                 self._handed[entry.signal_id] = entry.row
                 self._log.append(entry)
-                taken.add(number)
+                accepted.add(number)
         await self._step()
-        return frozenset(taken)
+        return frozenset(accepted)
 
     def _lock_signals(self, limit: int, aside: Sequence[str]) -> list[int]:
-        """Signals of jobs that nobody owns; those that others have locked are skipped."""
+        """Lock signals of unowned jobs; signals that others have locked are skipped."""
         locked = {row for t in self.db.transactions for row in t.locked_signals}
         only = self.db.orchestrators[self.me]["only_job"]
-        heeded = {i: r for i, r in sorted(self.db.inbox.items()) if r["job_id"] not in aside or r["kind"] in ASKING}
-        waiting = {i: r for i, r in heeded.items() if only in (None, r["job_id"])}
+        readable = {i: r for i, r in sorted(self.db.inbox.items()) if r["job_id"] not in aside or r["kind"] in ASKING}
+        waiting = {i: r for i, r in readable.items() if only in (None, r["job_id"])}
         unowned = [i for i, r in waiting.items() if r["owner"] == 0 and i not in locked][:limit]
         self.locked_signals = set(unowned)
         return unowned
 
     def _lock_jobs(self, unowned: Sequence[int]) -> None:
-        """The jobs of these signals, unless somebody was faster."""
-        others = {job for t in self.db.transactions if t is not self for job in t.locked_jobs}
+        """Lock the jobs of these signals, unless another transaction has locked or claimed them."""
+        locked = {job for t in self.db.transactions if t is not self for job in t.locked_jobs}
         for signal_id in unowned:
             job_id = self.db.inbox[signal_id]["job_id"]
-            if self.db.jobs[job_id]["owner"] is None and job_id not in others:
+            if self.db.jobs[job_id]["owner"] is None and job_id not in locked:
                 self.locked_jobs.add(job_id)
 
     def _drained(self, limit: int, aside: Sequence[str], wide: Wide | None) -> list[int]:
-        """Waiting signals of the jobs that are owned already; those of a wide job come last."""
+        """Waiting signals of the jobs that this orchestrator owns; those of a wide job come last."""
         visible = self.db.inbox | self._handed
         waiting = {i: r for i, r in sorted(visible.items()) if r["job_id"] not in aside or r["kind"] in ASKING}
         mine = [i for i, r in waiting.items() if r["owner"] == self.me]
@@ -167,8 +169,8 @@ class ModelCycle(Transaction):
         rest = [i for i in mine if i not in set(of_wide)][:limit]
         return rest + of_wide[: wide.limit if wide is not None else 0]
 
-    def looked_at(self, job_id: str) -> tuple[JobRow, list[NodeRow]]:
-        """The committed rows, for one who only looks."""
+    def committed_rows(self, job_id: str) -> tuple[JobRow, list[NodeRow]]:
+        """The committed rows of a job, without a lock."""
         return self._job_row(job_id), list(self.db.nodes[job_id].values())
 
     def _job_row(self, job_id: str) -> JobRow:
@@ -202,7 +204,7 @@ class ModelCycle(Transaction):
         return SignalRow(id=signal_id, **columns, **view)
 
     async def breakers(self, names: Sequence[str]) -> list[Breaker]:
-        """Waits for those that another transaction has locked."""
+        """Lock and read breakers; waits for those that another transaction has locked."""
         await self._step()
         while any(set(names) & t.locked_breakers for t in self.db.transactions if t is not self):
             await self._step()
@@ -210,7 +212,7 @@ class ModelCycle(Transaction):
         return [copy.deepcopy(self.db.breakers[name]) for name in names if name in self.db.breakers]
 
     async def with_full_output(self, report: SignalRow) -> SignalRow:
-        raise AssertionError("every output lies in its row here")
+        raise AssertionError("the model keeps every output in its row")
 
     async def load(self, job_ids: Sequence[str]) -> tuple[list[JobRow], list[NodeRow]]:
         await self._step()
@@ -228,15 +230,15 @@ class ModelCycle(Transaction):
         self, job_id: str, request: Request, enqueued: int, batches: Sequence[BatchesAsked] = ()
     ) -> dict[str, Selected]:
         await self._step()
-        return select(self._seen(), job_id, request, enqueued, batches)
+        return select(self._view(), job_id, request, enqueued, batches)
 
-    def _seen(self) -> Database:
-        """The tasks and the queue as this transaction sees them: the committed rows and its own writes."""
-        seen = self.db.snapshot()
-        seen.history.decided_at = self._opened_at
+    def _view(self) -> Database:
+        """The database as this transaction sees it: the committed rows and its own writes."""
+        view = self.db.snapshot()
+        view.history.decided_at = self._opened_at
         for entry in self._log:
-            apply_entry(seen, self.me, entry)
-        return seen
+            apply_entry(view, self.me, entry)
+        return view
 
     async def results(
         self, job_id: str, node: str, after: int, statuses: Sequence[str] = GATHERED
@@ -257,17 +259,17 @@ class ModelCycle(Transaction):
     async def withdraw(self, withdrawals: Sequence[WithdrawTasks]) -> dict[str, dict[str, list[int]]]:
         await self._step()
         ended: dict[str, dict[str, list[int]]] = {}
-        for wanted in withdrawals:
-            keys = withdrawn(self._seen(), wanted)
+        for withdrawal in withdrawals:
+            keys = withdrawn(self._view(), withdrawal)
             while any(key in t.locked_rows for t in self.db.transactions if t is not self for key in keys):
                 await self._step()
-                keys = withdrawn(self._seen(), wanted)
+                keys = withdrawn(self._view(), withdrawal)
             self.locked_rows |= set(keys)
-            self._log.append((wanted, keys))
-            # Two signals of one cycle may each stop the job: what the first withdrew counts too.
-            ended.setdefault(wanted.job_id, defaultdict(list))
+            self._log.append((withdrawal, keys))
+            # Two signals of one cycle may each stop the job: the tasks that the first one withdrew count, too.
+            ended.setdefault(withdrawal.job_id, defaultdict(list))
             for _, node, item in keys:
-                ended[wanted.job_id][node].append(item)
+                ended[withdrawal.job_id][node].append(item)
         return ended
 
     async def commit(self, batch: Batch, handover: Handover | None = None) -> Committed:
@@ -296,9 +298,9 @@ class ModelCycle(Transaction):
         return Committed(leases, handover.leaves(batch, len(leases)) if handover is not None else batch.makes_work)
 
     def _waits_for(self, log: Sequence[Entry]) -> bool:
-        """Whether rows that the batch takes out of the queue are locked by others."""
-        taken = {key for entry in log if isinstance(entry, Batch) for key in _nodes_taken(entry)}
-        return any(key[:2] in taken for t in self.db.transactions if t is not self for key in t.locked_rows)
+        """Whether others have locked rows that these writes delete from the queue."""
+        nodes = {key for entry in log if isinstance(entry, Batch) for key in _unqueued_nodes(entry)}
+        return any(key[:2] in nodes for t in self.db.transactions if t is not self for key in t.locked_rows)
 
     async def rollback(self) -> None:
         self.abort()

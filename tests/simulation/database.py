@@ -1,6 +1,6 @@
-"""All that the model of the store remembers: tables as dictionaries, the clock, open transactions, and what happened.
+"""The data of the model of the store: tables as dictionaries, the clock, open transactions, and a history.
 
-What the statements do with it is elsewhere: store.py, cycle.py, and what these two call.
+The statements that change it are in store.py and cycle.py, and in the modules that these two call.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Key = tuple[str, str, int]
 IDLE_IN_TRANSACTION_SECONDS = 20.0
 TERMINAL = ("completed", "failed", "skipped", "cancelled")
 NO_ROWS = frozenset({"now", "behind", "transactions", "drawn", "commit_outcome", "dirty"})
-"""What of a Database is no table: it does not go back with them."""
+"""The attributes of a Database that are no tables, and do not go back with them."""
 
 
 @types.coroutine
@@ -30,7 +30,7 @@ def step() -> Generator[None, None, None]:
 
 @dataclass
 class History:
-    """What happened, for the checkers: facts that no row keeps."""
+    """What happened, for the checkers: facts that no row has."""
 
     claims: list[tuple[float, Key, int, int, float | None]] = field(default_factory=list)
     accepted: list[tuple[float, Key, int, int]] = field(default_factory=list)
@@ -45,14 +45,14 @@ class History:
     handed: int = 0
     gone_back: int = 0
     killed: int = 0
-    asked: set[int] = field(default_factory=set)
+    requests: set[int] = field(default_factory=set)
     cancels: dict[int, str] = field(default_factory=dict)
-    """The job that each cancel was about."""
+    """The job of each cancel, by signal."""
     reset: dict[Key, int] = field(default_factory=dict)
-    """Tasks that a verb has sent back, and the epoch that was their last before it."""
+    """Tasks that a verb has reset, each with its last epoch before that."""
     resets: list[Key] = field(default_factory=list)
     decided_at: float = 0.0
-    """When the transaction began that committed last: what it decided, it decided then."""
+    """When the last committed transaction began: the time at which it decided."""
 
     @property
     def rejected(self) -> int:
@@ -60,7 +60,7 @@ class History:
 
 
 class Transaction:
-    """What others see of an owner's open transaction: whose it is, what it has locked, when it last did something."""
+    """An owner's open transaction, as others see it: its owner, its locks, and when it last did something."""
 
     def __init__(self, database: Database, orchestrator_id: int) -> None:
         self.db = database
@@ -81,7 +81,7 @@ class Transaction:
 
 
 class Database:
-    """All tables, the clock, and the faults that the world asks for."""
+    """All tables, the clock, and the faults that the world injects."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -103,8 +103,8 @@ class Database:
         self.limits: dict[tuple[str, str], dict[str, Any]] = {}
         self.checkpoints: dict[Key, list[tuple[int, str, bytes, int]]] = defaultdict(list)
         self.withdrawn: list[tuple[Key, int, int, str, str | None]] = []
-        """Attempts that a verb has cut short. Others are not modelled."""
-        self.taken: set[tuple[Key, int, int, str]] = set()
+        """Attempts that a verb or a stop has ended. The model keeps no others."""
+        self.accepted_reports: set[tuple[Key, int, int, str]] = set()
         self.transactions: list[Transaction] = []
         self.next_id = 1
         self.drawn = 0
@@ -114,22 +114,22 @@ class Database:
 
     @property
     def time(self) -> float:
-        """What never goes back, and by what processes wait; the clock of the database is `behind` it."""
+        """A clock that never goes back. Processes wait by it; the clock of the database is `behind` it."""
         return self.now + self.behind
 
     def step_back(self, seconds: float) -> None:
-        """The clock of the database is set back, and nothing else changes."""
+        """Set the clock of the database back, and change nothing else."""
         self.now -= seconds
         self.behind += seconds
         self.history.stepped_back += 1
 
     def new_id(self) -> int:
-        """The next number of a sequence: it goes back with the tables, and is then drawn again."""
+        """The next number of a sequence. A sequence goes back with the tables, and then repeats its numbers."""
         self.next_id += 1
         return self.next_id
 
     def draw(self) -> int:
-        """A number that no process draws twice, whatever happens to the tables; random ones are like this."""
+        """A number that is never drawn twice, even if the tables go back. It stands for a random number."""
         self.drawn += 1
         return 1_000_000 + self.drawn
 
@@ -138,7 +138,7 @@ class Database:
         return {name: copy.deepcopy(value) for name, value in vars(self).items() if name not in NO_ROWS}
 
     def go_back_to(self, rows: dict[str, Any]) -> None:
-        """The tables are those of an earlier moment; the clock, and what processes know, are not."""
+        """Bring the tables back to an earlier moment. The clock and the memory of processes stay."""
         for transaction in list(self.transactions):
             transaction.abort()
         stepped_back, killed = self.history.stepped_back, self.history.killed
@@ -148,7 +148,7 @@ class Database:
         self.dirty = set(self.jobs)
 
     def abort_idle(self) -> None:
-        """Postgres ends transactions whose process sleeps: no lock outlives its patience."""
+        """End idle transactions and their locks after a while, as Postgres does."""
         for transaction in list(self.transactions):
             if self.time - transaction.active_at > IDLE_IN_TRANSACTION_SECONDS:
                 transaction.abort()
@@ -160,28 +160,28 @@ class Database:
         signal_id = self.new_id()
         self.inbox[signal_id] = {"job_id": job_id, "kind": kind, "owner": owner, **columns}
         if kind in ("cancel", "recover", "pause", "unpause"):
-            self.history.asked.add(signal_id)
+            self.history.requests.add(signal_id)
         if kind == "cancel":
             self.history.cancels[signal_id] = job_id
         self.dirty.add(job_id)
         return signal_id
 
     def unqueue(self, key: Key, why: str) -> dict[str, Any] | None:
-        """Take a task out of the queue, leased or not; returns its row if there was one."""
+        """Delete a task from the queue, leased or not. Returns its row, if there was one."""
         row = self.queue.pop(key, None)
         if row is not None:
             self.history.ended[(key, row["epoch"])] = why
         return row
 
     def snapshot(self) -> Database:
-        """A copy of the rows that an owner writes, for it to see its own writes in before anybody else does."""
-        seen = Database()
+        """A copy of the rows that an owner writes, so that it sees its own writes before its commit."""
+        view = Database()
         for job in self.jobs:
-            seen.jobs[job], seen.nodes[job] = dict(self.jobs[job]), dict(self.nodes[job])
-            seen.tasks[job] = {key: dict(task) for key, task in self.tasks[job].items()}
-            seen.events[job] = self.events[job][-1:]
-        seen.queue = {key: dict(row) for key, row in self.queue.items()}
-        seen.workers = self.workers
-        seen.inbox, seen.limits = dict(self.inbox), {key: dict(limit) for key, limit in self.limits.items()}
-        seen.breakers = {name: copy.copy(breaker) for name, breaker in self.breakers.items()}
-        return seen
+            view.jobs[job], view.nodes[job] = dict(self.jobs[job]), dict(self.nodes[job])
+            view.tasks[job] = {key: dict(task) for key, task in self.tasks[job].items()}
+            view.events[job] = self.events[job][-1:]
+        view.queue = {key: dict(row) for key, row in self.queue.items()}
+        view.workers = self.workers
+        view.inbox, view.limits = dict(self.inbox), {key: dict(limit) for key, limit in self.limits.items()}
+        view.breakers = {name: copy.copy(breaker) for name, breaker in self.breakers.items()}
+        return view

@@ -1,4 +1,4 @@
-"""What the rows of a job in the model's database say, whatever its owner believes."""
+"""Examines the rows of a job in the model's database, without the memory of its owner."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Place = tuple[str, int]
 
 
 def examined(db: Database, job_id: str, signals: Iterable[dict[str, Any]]) -> Examined:
-    """The signals are those that the owner sees unread."""
+    """`signals` are the unread signals of the job's owner."""
     unread = {
         (row["node"], row["item"], row["epoch"])
         for row in signals
@@ -29,10 +29,10 @@ def _counts(db: Database, job_id: str, reached: set[Place]) -> dict[str, TaskCou
     tasks = db.tasks[job_id]
     counts = {}
     for name in {node for node, _ in tasks}:
-        found = [task["status"] for (node, _), task in tasks.items() if node == name]
-        completed, failed, skipped, cancelled = (found.count(status) for status in TERMINAL)
+        statuses = [task["status"] for (node, _), task in tasks.items() if node == name]
+        completed, failed, skipped, cancelled = (statuses.count(status) for status in TERMINAL)
         counts[name] = TaskCounts(
-            len(found), max(item for node, item in tasks if node == name),
+            len(statuses), max(item for node, item in tasks if node == name),
             completed, failed, skipped, cancelled,
             max((item for node, item in reached if node == name), default=-1),
             sum(task["waits"] for (node, _), task in tasks.items() if node == name),
@@ -41,7 +41,7 @@ def _counts(db: Database, job_id: str, reached: set[Place]) -> dict[str, TaskCou
 
 
 def _unqueued(db: Database, job_id: str, queued: set[Place], unread: set[tuple[str, int, int]]) -> list[UnqueuedTask]:
-    """Tasks that should be queued or told of, and are neither."""
+    """Tasks that should be queued or reported, and are neither."""
     nodes, is_open = db.nodes[job_id], _open_nodes(db, job_id)
     return [
         UnqueuedTask(

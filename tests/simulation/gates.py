@@ -1,4 +1,4 @@
-"""What breakers and limits of the model's database let a claim have."""
+"""How many tasks the breakers and limits of the model's database let a claim lease."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.simulation.database import Database
 
 
 class Gates:
-    """What breakers and limits let through, as one claim finds them."""
+    """The room that each breaker and limit has at the beginning of one claim."""
 
     def __init__(self, db: Database) -> None:
         self.db = db
@@ -54,8 +54,8 @@ def tokens(db: Database, limit: dict[str, Any]) -> float:
 
 def declare_limits(db: Database, lane: Lane) -> None:
     for limit in lane.limits:
-        known = db.limits.setdefault(
+        row = db.limits.setdefault(
             (lane.tenant, limit.name),
             {"concurrency": None, "rate": None, "burst": None, "tokens": 0.0, "refilled_at": None},
         )
-        known |= {field: value for field, value in limit._asdict().items() if field in known and value is not None}
+        row |= {field: value for field, value in limit._asdict().items() if field in row and value is not None}

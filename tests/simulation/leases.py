@@ -1,4 +1,4 @@
-"""Who lives and holds what in the model's database, and what a claim leases."""
+"""Live workers and their leases in the model's database, and the claim of tasks."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ def holds(db: Database, worker: WorkerIdentity, key: Key, epoch: int) -> bool:
     return row is not None and row["state"] == "leased" and row["holder"] == worker.worker_id and row["epoch"] == epoch
 
 
-def lease_ready(db: Database, wish: Handover, *, gated: bool = True) -> list[Lease]:
-    """What a claim does."""
-    if not worker_lives(db, wish.worker):
+def lease_ready(db: Database, request: Handover, *, gated: bool = True) -> list[Lease]:
+    """Lease ready tasks to the worker, as a claim does."""
+    if not worker_lives(db, request.worker):
         return []
-    ready = _ready(db, wish)
+    ready = _ready(db, request)
     if not ready:
         return []
     gates = Gates(db)
     leases: list[Lease] = []
     for key in ready:
-        if len(leases) >= wish.limit:
+        if len(leases) >= request.limit:
             break
         lane = db.queue[key]["lane"]
         if gates.of(lane) and (not gated or not gates.lets_through(lane)):
             continue
-        leases.append(_lease(db, wish.worker, key))
+        leases.append(_lease(db, request.worker, key))
     return leases
 
 
-def _ready(db: Database, wish: Handover) -> list[Key]:
-    """What the worker serves and nobody has locked, by priority, rank and age."""
+def _ready(db: Database, request: Handover) -> list[Key]:
+    """Unlocked tasks that the worker serves, by priority, rank and age."""
     ready = [
         (-row["priority"], row["rank"], row["id"], key)
         for key, row in db.queue.items()
         if row["state"] == "ready"
-        and row["lane"].handler in wish.handlers
-        and (wish.queues is None or row["lane"].queue in wish.queues)
+        and row["lane"].handler in request.handlers
+        and (request.queues is None or row["lane"].queue in request.queues)
         and not db.row_locked(key)
     ]
     return [key for *_, key in sorted(ready)]

@@ -69,13 +69,13 @@ class Mutant(NamedTuple):
 
     @property
     def killers(self) -> tuple[tuple[str, ...], ...]:
-        """The tests that should notice it, by the file that it changes."""
+        """The commands that should fail with this mutant; they depend on the file that it changes."""
         if self.file.startswith(("src/holdfast/orchestrator/", "src/holdfast/store/loading.py")):
             return SIMULATION, CORE
         return (STORE,) if self.file.startswith("src/holdfast/store/") else (CORE, SIMULATION)
 
     def apply(self, folder: Path) -> bool:
-        """Break the copy in `folder`. False: the code has changed, and `old` no longer stands there exactly once."""
+        """Break the copy in `folder`. Returns False if the code does not contain `old` exactly once."""
         place = folder / self.file
         text = place.read_text()
         if text.count(self.old) != 1:
@@ -92,18 +92,18 @@ class Verdict(NamedTuple):
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants.run")
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants")
     parser.add_argument("--only", metavar="NAME", help="only the mutants whose name contains this")
-    given = parser.parse_args()
-    mutants = [mutant for mutant in read_table() if given.only is None or given.only in mutant.name]
+    options = parser.parse_args()
+    mutants = [mutant for mutant in read_table() if options.only is None or options.only in mutant.name]
     if not mutants:
-        print(f"There is no mutant like '{given.only}'.")
+        print(f"There is no mutant like '{options.only}'.")
         return 1
     if not sound(mutants):
         return 1
     print(f"{'mutant':42} {'seconds':>7}  killed by", flush=True)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        verdicts = [_shown(verdict) for verdict in pool.map(examine, mutants)]
+        verdicts = [_print(verdict) for verdict in pool.map(examine, mutants)]
     survivors = [v for v in verdicts if v.killed_by is None]
     print(f"{len(verdicts) - len(survivors)} of {len(verdicts)} mutants were killed.")
     for verdict in survivors:
@@ -116,14 +116,14 @@ def read_table() -> list[Mutant]:
 
 
 def sound(mutants: Sequence[Mutant]) -> bool:
-    """Whether the tests pass on the code as it is: otherwise they would kill everything and prove nothing."""
+    """Whether the tests pass without a mutant: otherwise they would kill every mutant and prove nothing."""
     commands = list(dict.fromkeys(command for mutant in mutants for command in mutant.killers))
     with ThreadPoolExecutor(AT_ONCE) as pool, tempfile.TemporaryDirectory(prefix="holdfast-whole-") as folder:
         copy(Path(folder))
         codes = list(pool.map(lambda command: run(command, Path(folder)), commands))
     for command, code in zip(commands, codes, strict=True):
         if code != 0:
-            print(f"Without any mutant, this fails already: {shown(command)}")
+            print(f"Without any mutant, this fails already: {title(command)}")
     return not any(codes)
 
 
@@ -135,7 +135,7 @@ def examine(mutant: Mutant) -> Verdict:
             return Verdict(mutant, None, "the code has changed: adapt `old`", time.monotonic() - started)
         for command in mutant.killers:
             if run(command, Path(folder)) != 0:
-                return Verdict(mutant, shown(command), None, time.monotonic() - started)
+                return Verdict(mutant, title(command), None, time.monotonic() - started)
     return Verdict(mutant, None, None, time.monotonic() - started)
 
 
@@ -147,7 +147,7 @@ def copy(folder: Path) -> None:
 
 
 def run(command: Sequence[str], folder: Path) -> int:
-    """The exit code; a mutant that makes the tests hang is noticed, too."""
+    """The exit code; -1 if a mutant makes the tests hang."""
     environment = {**os.environ, "PYTHONPATH": f"{folder / 'src'}{os.pathsep}{folder}", "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=SECONDS, check=False)
@@ -156,13 +156,13 @@ def run(command: Sequence[str], folder: Path) -> int:
     return done.returncode
 
 
-def shown(command: Sequence[str]) -> str:
+def title(command: Sequence[str]) -> str:
     if "tests.simulation" in command:
         return "simulation"
     return "store's tests" if command is STORE else "core's tests"
 
 
-def _shown(verdict: Verdict) -> Verdict:
+def _print(verdict: Verdict) -> Verdict:
     outcome = verdict.killed_by or verdict.problem or "SURVIVED"
     print(f"{verdict.mutant.name:42} {verdict.seconds:7.1f}  {outcome}", flush=True)
     return verdict

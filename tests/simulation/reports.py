@@ -1,4 +1,4 @@
-"""How a lease ends in the model's database: by its holder's report, or without its holder."""
+"""Ends leases in the model's database: by a report of the holder, or without the holder."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.simulation.leases import holds, worker_lives
 
 
 @dataclass
-class Handed:
-    """A report that an owner took inside its transaction: everybody else sees it after the commit."""
+class HandedReport:
+    """A report that an owner accepted inside its transaction; other processes see it after the commit."""
 
     worker: WorkerIdentity
     report: Report
@@ -22,8 +22,8 @@ class Handed:
     signal_id: int
 
 
-def is_taken(db: Database, worker: WorkerIdentity, report: Report) -> bool:
-    """The fence of a report."""
+def is_accepted(db: Database, worker: WorkerIdentity, report: Report) -> bool:
+    """The fence of a report: whether its worker lives and holds the lease, and its attempt has time left."""
     key = (report.job_id, report.node, report.item)
     return worker_lives(db, worker) and holds(db, worker, key, report.epoch) and db.queue[key]["deadline_at"] > db.now
 
@@ -43,12 +43,12 @@ def _parsed(data: bytes | None) -> Any:
 
 
 def apply_report(db: Database, worker: WorkerIdentity, report: Report, row: dict[str, Any], signal_id: int) -> None:
-    """The lease goes and the owner hears of it."""
+    """End the lease, and send the report to the owner."""
     key = (report.job_id, report.node, report.item)
     del db.queue[key]
     db.history.ended[(key, report.epoch)] = "reported"
     db.history.accepted.append((db.now, key, report.epoch, worker.worker_id))
-    db.taken.add((key, report.epoch, worker.worker_id, report.outcome))
+    db.accepted_reports.add((key, report.epoch, worker.worker_id, report.outcome))
     if report.alone:
         db.history.deaths[key].add(report.epoch)
     db.inbox[signal_id] = row
@@ -56,11 +56,12 @@ def apply_report(db: Database, worker: WorkerIdentity, report: Report, row: dict
 
 
 def reject_report(db: Database, worker: WorkerIdentity, report: Report) -> bool:
-    """Nothing changes, and whoever owns the job hears of the attempt; not of one that was taken before."""
+    """Signal a late report to the job's owner, and change nothing else. Returns False, without a signal, if the report
+    was accepted before."""
     if report.job_id not in db.jobs:
         return True
     key = (report.job_id, report.node, report.item)
-    if (key, report.epoch, worker.worker_id, report.outcome) in db.taken:
+    if (key, report.epoch, worker.worker_id, report.outcome) in db.accepted_reports:
         return False
     db.history.rejections.append((key, report.epoch))
     owner = db.jobs[report.job_id]["owner"] or 0
@@ -74,7 +75,7 @@ def reject_report(db: Database, worker: WorkerIdentity, report: Report) -> bool:
 def end_lease(
     db: Database, key: Key, why: str, *, worker: str, outcome: str, data: dict[str, Any] | None = None
 ) -> None:
-    """A lease ends without a word of its holder, and the owner hears of it as of a report."""
+    """End a lease without its holder, and send a report about it to the owner."""
     row = db.unqueue(key, why)
     assert row is not None and row["state"] == "leased", f"{key} is not leased"
     db.send(

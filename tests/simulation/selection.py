@@ -1,4 +1,4 @@
-"""Which tasks of the model's database a verb names, and which of these can be sent back."""
+"""Which tasks of the model's database a verb selects, and which of these can be reset."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from holdfast.core.states import JobState
 from tests.simulation.database import Database
 
 
-def names(wanted: Any, item: int, task: dict[str, Any]) -> bool:
-    """Whether a verb's items, code and fingerprint, where they are given, are those of the task."""
+def matches(filters: Any, item: int, task: dict[str, Any]) -> bool:
+    """Whether the task matches the items, the code and the fingerprint of a verb; None and an empty list match all."""
     error = task["error"] or {}
     return (
-        (not wanted.items or item in wanted.items)
-        and (wanted.code is None or error.get("code") == wanted.code)
-        and (wanted.fingerprint is None or error.get("fingerprint") == wanted.fingerprint)
+        (not filters.items or item in filters.items)
+        and (filters.code is None or error.get("code") == filters.code)
+        and (filters.fingerprint is None or error.get("fingerprint") == filters.fingerprint)
     )
 
 
@@ -29,7 +29,7 @@ def can_be_reset(task: dict[str, Any], item: int, enqueued: int) -> bool:
 
 
 def earlier(since: float | None, task: dict[str, Any]) -> float | None:
-    """Since when there are results, with this task's among them."""
+    """The older one of `since` and the time at which the task completed."""
     if task["status"] != "completed":
         return since
     finished_at: float = task["finished_at"]
@@ -39,36 +39,36 @@ def earlier(since: float | None, task: dict[str, Any]) -> float | None:
 def is_selected(selection: Selection, item: int, task: dict[str, Any]) -> bool:
     if item < 0 and selection.items_only:
         return False
-    return item in selection.also or (task["status"] in selection.statuses and names(selection, item, task))
+    return item in selection.also or (task["status"] in selection.statuses and matches(selection, item, task))
 
 
 def select(
     db: Database, job_id: str, request: Request, enqueued: int, batches: Sequence[BatchesAsked] = ()
 ) -> dict[str, Selected]:
-    """What a verb names of a job's tasks, by node and status."""
-    found: dict[str, Selected] = {}
+    """The tasks of a job that a verb selects, counted by node and status."""
+    selected: dict[str, Selected] = {}
     for (node, item), task in db.tasks[job_id].items():
-        known = found.setdefault(node, Selected({}))
-        chosen, refused, since = known.chosen, known.refused, known.completed_since
+        before = selected.setdefault(node, Selected({}))
+        chosen, refused, since = before.chosen, before.refused, before.completed_since
         chosen.setdefault(task["status"], 0)
-        if request.named in (None, node) and names(request, item, task):
+        if request.named in (None, node) and matches(request, item, task):
             if can_be_reset(task, item, enqueued):
                 chosen[task["status"]] += 1
                 since = earlier(since, task)
             elif task["status"] != "ready":
                 refused += 1
         leased = db.queue.get((job_id, node, item), {}).get("state") == "leased"
-        found[node] = Selected(
-            chosen, refused, max(known.last_epoch, task["epoch"]), max(known.last_attempt, task["attempt"] + leased),
-            completed_since=since, node_completed_since=earlier(known.node_completed_since, task),
+        selected[node] = Selected(
+            chosen, refused, max(before.last_epoch, task["epoch"]), max(before.last_attempt, task["attempt"] + leased),
+            completed_since=since, node_completed_since=earlier(before.node_completed_since, task),
         )  # fmt: skip
-    for asked in batches:
-        found[asked.node] = select_batches(db, job_id, asked, found[asked.node])
-    return found
+    for fan_in in batches:
+        selected[fan_in.node] = select_batches(db, job_id, fan_in, selected[fan_in.node])
+    return selected
 
 
 def advise(db: Database, job_id: str, state: JobState) -> tuple[list[RecoveryRequested], list[Refusal]]:
-    """What can be advised for a job that has ended, as its owner would hear it, and why other things cannot."""
+    """The verbs that can be advised for an ended job, as its owner would get them, and the refusals of the others."""
     advised: list[RecoveryRequested] = []
     refused: list[Refusal] = []
     for group in candidates(state):
@@ -82,25 +82,25 @@ def advise(db: Database, job_id: str, state: JobState) -> tuple[list[RecoveryReq
     return advised, refused
 
 
-def select_batches(db: Database, job_id: str, asked: BatchesAsked, known: Selected) -> Selected:
+def select_batches(db: Database, job_id: str, batches: BatchesAsked, before: Selected) -> Selected:
     tasks = db.tasks[job_id]
     touched = {
-        item // asked.page_size
+        item // batches.page_size
         for (node, item), task in tasks.items()
-        if asked.of_fan_out is not None and node == asked.fan_out and is_selected(asked.of_fan_out, item, task)
-        and can_be_reset(task, item, asked.fan_out_enqueued)
+        if batches.of_fan_out is not None and node == batches.fan_out and is_selected(batches.of_fan_out, item, task)
+        and can_be_reset(task, item, batches.fan_out_enqueued)
     }  # fmt: skip
-    touched &= {item for node, item in tasks if node == asked.node}
-    selection = asked.selection._replace(also=tuple(sorted(touched)))
+    touched &= {item for node, item in tasks if node == batches.node}
+    selection = batches.selection._replace(also=tuple(sorted(touched)))
     chosen: Counter[str] = Counter()
     refused, since = 0, None
     for (node, item), task in tasks.items():
-        if node == asked.node and is_selected(selection, item, task):
-            if can_be_reset(task, item, asked.enqueued):
+        if node == batches.node and is_selected(selection, item, task):
+            if can_be_reset(task, item, batches.enqueued):
                 chosen[task["status"]] += 1
                 since = earlier(since, task)
             else:
                 refused += task["status"] != "ready"
-        elif node == asked.node and item < 0:
+        elif node == batches.node and item < 0:
             since = earlier(since, task)
-    return known._replace(chosen=dict(chosen), refused=refused, touched=selection.also, completed_since=since)
+    return before._replace(chosen=dict(chosen), refused=refused, touched=selection.also, completed_since=since)

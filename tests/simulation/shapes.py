@@ -1,4 +1,4 @@
-"""Workflows of all shapes, drawn from a seed, and what their handlers do: a script per task, not chance."""
+"""Draws workflows of all shapes from a seed, and a script for each task that says what its handler does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.define.workflow import Workflow
 MIXED = ("critical", "critical", "important", "optional")
 SECONDARY = ("important", "important", "optional")
 DEATHS = (1, 1, 2, 1000)
-"""How often a task that is deadly kills its process."""
+"""How often a deadly task kills its process."""
 
 
 def draw_definition(chance: random.Random) -> Definition:
@@ -27,11 +27,11 @@ def draw_definition(chance: random.Random) -> Definition:
         timeout_seconds=chance.choice([None, None, None, None, 40.0]),
     )
     last: list[str] = []
-    # A third of the workflows has nothing critical but its conditionals: they go on after failures and end partial.
+    # In a third of the workflows only conditionals are critical: these workflows go on after failures and end partial.
     importances = chance.choice([MIXED, MIXED, SECONDARY])
     for number in range(chance.randint(1, 4)):
         added = _add_piece(flow, chance, f"p{number}", last, importances)
-        # Now and then a piece is a leaf: others go on beside it, whatever becomes of it.
+        # Sometimes a piece is a leaf: the next pieces do not wait for it.
         last = added if not last or chance.random() < 0.6 else last
     if _lacks_its_result(chance):
         flow.result({"of": f"{{{{ nodes.{flow.definition().nodes[0].name}.output.absent }}}}"})
@@ -39,7 +39,7 @@ def draw_definition(chance: random.Random) -> Definition:
 
 
 def _lacks_its_result(chance: random.Random) -> bool:
-    """Now and then all nodes come to a good end, and the job fails all the same."""
+    """Sometimes the job's result cannot be made, so that the job fails although all its nodes completed."""
     return random.Random(zlib.crc32(repr(chance.getstate()[1][-7:]).encode())).random() < 0.1
 
 
@@ -101,7 +101,7 @@ def _retry(chance: random.Random) -> dict[str, Any]:
 
 
 def _gates(chance: random.Random) -> dict[str, Any]:
-    """Now and then a breaker or a limit; drawn from the state of the chance, not from its sequence."""
+    """Sometimes a breaker or a limit. The draw uses the state of `chance`, and does not advance its sequence."""
     drawn = random.Random(zlib.crc32(repr(chance.getstate()[1][-3:]).encode()))
     gates: dict[str, Any] = {}
     if drawn.random() < 0.3:
@@ -114,7 +114,7 @@ def _gates(chance: random.Random) -> dict[str, Any]:
 
 
 def _tolerance(chance: random.Random) -> dict[str, Any]:
-    """Now and then some items may fail, or the first that fails ends the others."""
+    """Sometimes some items may fail, or the first failed item ends the others."""
     drawn = random.Random(zlib.crc32(repr(chance.getstate()[1][-4:]).encode()))
     tolerance: dict[str, Any] = {}
     if drawn.random() < 0.3:
@@ -125,7 +125,7 @@ def _tolerance(chance: random.Random) -> dict[str, Any]:
 
 
 def _batches(chance: random.Random) -> dict[str, Any]:
-    """Now and then a fan-in takes its items in batches, with or without a task behind them."""
+    """Sometimes a fan-in reads its items in batches, with or without a last task."""
     drawn = random.Random(zlib.crc32(repr(chance.getstate()[1][-5:]).encode()))
     if drawn.random() < 0.6:
         return {}
@@ -135,7 +135,7 @@ def _batches(chance: random.Random) -> dict[str, Any]:
 
 
 def _guard(chance: random.Random) -> dict[str, Any]:
-    """Now and then what completed may not run again, or not after a while."""
+    """Sometimes completed tasks may not run again, or not after a while."""
     drawn = random.Random(zlib.crc32(repr(chance.getstate()[1][-6:]).encode()))
     guards = [{"safe": "never"}, {"within_hours": 5 / 3600}, {"within_hours": 30 / 3600}, {"safe": "always"}]
     return {"rerun": drawn.choice(guards)} if drawn.random() < 0.25 else {}
@@ -148,7 +148,7 @@ def draw_inputs(chance: random.Random) -> dict[str, Any]:
 
 
 class Script:
-    """What a handler does on a task, by how often it has failed or died before: the same in every run of a seed."""
+    """What a handler does with a task. It depends on the seed and on earlier failures and deaths of the task alone."""
 
     def __init__(self, seed: int, trouble: float, deaths: float = 0.0) -> None:
         self._seed = seed

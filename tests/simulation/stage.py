@@ -19,7 +19,7 @@ Answer = TypeVar("Answer")
 
 
 def finish(running: Coroutine[Any, Any, Answer]) -> Answer:
-    """Run a coroutine of the model to its end, with nobody between its steps."""
+    """Run a coroutine of the model to its end, without steps of other processes."""
     while True:
         try:
             running.send(None)
@@ -51,7 +51,7 @@ class Stage:
         return Owner(self.store, number, f"o{number}", self.rules, lambda: 0.5)
 
     def take_over(self) -> Owner:
-        """The owner's lease runs out and another takes its jobs."""
+        """Let the owner's lease expire, and let another orchestrator take over its jobs."""
         self.db.now += 11.0
         successor = self.new_owner()
         successor.adopt(finish(self.store.take_over(successor.orchestrator_id, 100)))
@@ -63,21 +63,21 @@ class Stage:
         return finish(self.owner.run_cycle())
 
     def cycles(self) -> None:
-        """As many cycles as there is something to do."""
+        """Run cycles until there is nothing more to do."""
         while self.cycle().more:
             pass
 
     def work(self, *nodes: str, outcome: str = "done", data: dict[str, Any] | None = None) -> None:
-        """Claim what is ready and report those of the nodes; what else was claimed is put back."""
+        """Claim all ready tasks and report those of these nodes; the others go back to the queue."""
         leases = finish(self.store.claim(self.worker, None, ("h",), 999))
-        wanted = [lease for lease in leases if lease.node in nodes]
+        chosen = [lease for lease in leases if lease.node in nodes]
         for lease in leases:
-            if lease not in wanted:
+            if lease not in chosen:
                 row = self.db.queue[(lease.job_id, lease.node, lease.item)]
                 row["state"], row["holder"] = "ready", None
-        output = [orjson.dumps(lease.params) if outcome == "done" else None for lease in wanted]
-        told = orjson.dumps(data) if data is not None else None
+        output = [orjson.dumps(lease.params) if outcome == "done" else None for lease in chosen]
+        error = orjson.dumps(data) if data is not None else None
         reports = [
-            Report(*lease[:5], outcome, self.db.now, one, told) for lease, one in zip(wanted, output, strict=True)
+            Report(*lease[:5], outcome, self.db.now, one, error) for lease, one in zip(chosen, output, strict=True)
         ]
-        assert finish(self.store.report(self.worker, reports)) == len(wanted)
+        assert finish(self.store.report(self.worker, reports)) == len(chosen)

@@ -1,4 +1,4 @@
-"""The calls of the model of the store: the same statements on dictionaries, one step each, with three outcomes.
+"""The calls of the model of the store: each statement is one step on dictionaries, with three possible outcomes.
 
 An owner's transaction is in cycle.py.
 """
@@ -31,7 +31,7 @@ from tests.simulation.cycle import ModelCycle
 from tests.simulation.database import TERMINAL, Database, step
 from tests.simulation.gates import Gates
 from tests.simulation.leases import holds, lease_ready, worker_lives
-from tests.simulation.reports import apply_report, end_lease, is_taken, reject_report, report_row
+from tests.simulation.reports import apply_report, end_lease, is_accepted, reject_report, report_row
 
 
 class ModelStore:
@@ -41,7 +41,7 @@ class ModelStore:
         self.db = database
 
     async def _statement(self) -> None:
-        """One step; the commit of a single statement has three outcomes, too."""
+        """One step. A single statement can succeed, fail, or have an unknown outcome, as a commit can."""
         await step()
         self.outcome = self.db.commit_outcome()
         if self.outcome == "failed":
@@ -61,13 +61,15 @@ class ModelStore:
         answers = []
         for job in jobs:
             self.db.definitions[job.definition_hash] = job.definition
-            known = self.db.by_identity.get(job.identity)
+            existing = self.db.by_identity.get(job.identity)
             run = 1
-            if known is not None:
-                row = self.db.jobs[known]
+            if existing is not None:
+                row = self.db.jobs[existing]
                 same = row["body_hash"] == job.body_hash
                 if not (job.force and same):
-                    answer = SubmitAnswer(known, False, same, row["status"], row["run"], row["result"], row["version"])
+                    answer = SubmitAnswer(
+                        existing, False, same, row["status"], row["run"], row["result"], row["version"]
+                    )
                     answers.append(answer)
                     continue
                 run = row["run"] + 1
@@ -78,9 +80,9 @@ class ModelStore:
                 "priority": job.priority, "generation": 1, "reason": None, "result": None, "error": None,
                 "created_at": self.db.now, "started_at": None, "finished_at": None, "deadline_at": None,
                 "stop_cause": None, "stop_until": None, "stop_leases_ended": False, "stop_signal": None, "holds": [],
-                "tenant": job.tenant, "run": run, "previous": known, "deaths": 0, "died_at": None,
+                "tenant": job.tenant, "run": run, "previous": existing, "deaths": 0, "died_at": None,
             }  # fmt: skip
-            created = {"previous": known} if known is not None else None
+            created = {"previous": existing} if existing is not None else None
             self.db.events[job.job_id].append((1, "job_created", None, None, None, created))
             self.db.send(job.job_id, "submitted", 0)
             answers.append(SubmitAnswer(job.job_id, True, True, "pending", run, None, job.version))
@@ -146,10 +148,10 @@ class ModelStore:
         self._after()
 
     async def is_locked_out(self, orchestrator_id: int) -> bool:
-        raise AssertionError("no session but ours locks rows here")
+        raise AssertionError("the model has no foreign sessions that lock rows")
 
     async def inherit(self, orchestrator_id: int, former: int, limit: int) -> dict[str, str]:
-        raise AssertionError("no session but ours locks rows here")
+        raise AssertionError("the model has no foreign sessions that lock rows")
 
     async def set_aside(self, job_id: str, orchestrator_id: int, problem: str) -> None:
         await self._statement()
@@ -168,22 +170,22 @@ class ModelStore:
         self._after()
         await self._statement()
         locked = {job for t in self.db.transactions for job in t.locked_jobs}
-        taken: dict[str, str] = {}
+        former_owners: dict[str, str] = {}
         if self.db.orchestrators.get(orchestrator_id, {"ended": True})["ended"]:
             limit = 0
         for job_id, job in self.db.jobs.items():
-            if len(taken) >= limit:
+            if len(former_owners) >= limit:
                 break
             owner = job["owner"]
             former = self.db.orchestrators.get(owner, {"name": f"orchestrator {owner}", "ended": True})
             is_wanted = self.db.orchestrators[orchestrator_id]["only_job"] in (None, job_id)
             if owner is not None and former["ended"] and is_wanted and job_id not in locked:
                 job["owner"], job["epoch"] = orchestrator_id, job["epoch"] + 1
-                taken[job_id] = former["name"]
+                former_owners[job_id] = former["name"]
                 self.db.dirty.add(job_id)
                 self.db.history.taken_over += 1
         self._after()
-        return taken
+        return former_owners
 
     async def sweep_inbox(self) -> int:
         await self._statement()
@@ -200,20 +202,20 @@ class ModelStore:
     async def declare_breakers(self, breakers: Sequence[BreakerRules]) -> None:
         await self._statement()
         for rules in breakers:
-            known = self.db.breakers.setdefault(rules.name, Breaker(rules))
-            known.rules = rules
+            breaker = self.db.breakers.setdefault(rules.name, Breaker(rules))
+            breaker.rules = rules
         self._after()
 
     async def open_gates(self) -> OpenedGates:
         await self._statement()
         locked = {name for t in self.db.transactions for name in t.locked_breakers}
-        tried = [let_try(found, self.db.now) for name, found in self.db.breakers.items() if name not in locked]
+        tried = [let_try(breaker, self.db.now) for name, breaker in self.db.breakers.items() if name not in locked]
         gates = Gates(self.db)
         waits = any(
             row["state"] == "ready" and gates.of(row["lane"]) & self.db.limits.keys() for row in self.db.queue.values()
         )
-        found = self.db.breakers.items()
-        shut = {name: breaker.until for name, breaker in found if breaker.state != "closed"}
+        breakers = self.db.breakers.items()
+        shut = {name: breaker.until for name, breaker in breakers if breaker.state != "closed"}
         self._after()
         return OpenedGates(any(tried) or waits, shut)
 
@@ -242,13 +244,13 @@ class ModelStore:
         expired = 0
         for key, row in list(self.db.queue.items()):
             if row["state"] == "leased" and not self.db.row_locked(key):
-                known = self.db.workers.get(row["holder"])
-                gone = known is None or known["until"] < self.db.now
+                worker_row = self.db.workers.get(row["holder"])
+                is_gone = worker_row is None or worker_row["until"] < self.db.now
                 timed_out = row["deadline_at"] < self.db.now
-                if gone or timed_out:
+                if is_gone or timed_out:
                     data = {"code": "TIMEOUT", "message": "outlived its timeout"} if timed_out else None
                     outcome = "failed" if timed_out else "lost"
-                    name = f"{'worker ' if known is None else 'w'}{row['holder']}"
+                    name = f"{'worker ' if worker_row is None else 'w'}{row['holder']}"
                     end_lease(self.db, key, "expired", worker=name, outcome=outcome, data=data)
                     expired += 1
         for worker in self.db.workers.values():
@@ -309,15 +311,15 @@ class ModelStore:
         await self._statement()
         while any(self.db.row_locked((r.job_id, r.node, r.item)) for r in reports):
             await step()
-        taken = 0
+        accepted = 0
         for report in reports:
-            if is_taken(self.db, worker, report):
+            if is_accepted(self.db, worker, report):
                 apply_report(self.db, worker, report, report_row(self.db, worker, report), self.db.new_id())
-                taken += 1
+                accepted += 1
             else:
-                taken += not reject_report(self.db, worker, report)
+                accepted += not reject_report(self.db, worker, report)
         self._after()
-        return taken
+        return accepted
 
     async def claim(
         self, worker: WorkerIdentity, queues: Sequence[str] | None, handlers: Sequence[str], limit: int
@@ -333,9 +335,9 @@ class ModelStore:
 
     async def results_page(self, job_id: str, node: str, after: int, until: int, limit: int) -> list[ItemResult] | None:
         await step()
-        known = self.db.nodes[job_id].get(node)
-        has_batches = known is not None and known.batch_size is not None
-        if known is None or known.status not in (*TERMINAL, *(("ready", "dispatched") if has_batches else ())):
+        node_row = self.db.nodes[job_id].get(node)
+        has_batches = node_row is not None and node_row.batch_size is not None
+        if node_row is None or node_row.status not in (*TERMINAL, *(("ready", "dispatched") if has_batches else ())):
             return None
         outputs = {
             item: task["output"]
@@ -350,8 +352,8 @@ class ModelStore:
         key = (lease.job_id, lease.node, lease.item)
         if not (worker_lives(self.db, worker) and holds(self.db, worker, key, lease.epoch)):
             return False
-        others = [saved for saved in self.db.checkpoints[key] if saved[0] != seq]
-        self.db.checkpoints[key] = sorted([*others, (seq, name, data, lease.epoch)])
+        other_checkpoints = [saved for saved in self.db.checkpoints[key] if saved[0] != seq]
+        self.db.checkpoints[key] = sorted([*other_checkpoints, (seq, name, data, lease.epoch)])
         self._after()
         return True
 

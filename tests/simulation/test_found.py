@@ -1,4 +1,4 @@
-"""What the simulation found, each as a test of its own: the shortest way to the bug, without chance."""
+"""Bugs that the simulation found: one test for each, with the shortest way to the bug and without chance."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.simulation.stage import Stage
 
 
 def test_a_fan_in_does_not_gather_before_the_last_report_of_its_items_is_committed_invariant_8() -> None:
-    """While one fan-in of a job waited to be gathered, another was gathered too early and lost its last items."""
+    """While one fan-in of a job waited for its results, another gathered too early and lost its last items."""
     flow = Workflow("w", inputs={"items": {"type": "array"}})
     for name in ("early", "late"):
         flow.fan_out(name, source="{{ inputs['items'] }}", handler="h", params={"value": "{{ item }}"})

@@ -1,4 +1,4 @@
-"""The deliberate breakages themselves: `make mutants` runs them, this test keeps them up to date."""
+"""`make mutants` runs the mutants; this test checks that they still fit the code."""
 
 from __future__ import annotations
 

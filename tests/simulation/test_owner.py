@@ -1,4 +1,4 @@
-"""The owner on a model of the store: what it remembers, what it forgets, and what it does without being asked."""
+"""The owner on a model of the store: what it remembers, what it forgets, and what it does without a signal."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ def to_the_end(stage: Stage, *nodes: str) -> None:
         if stage.job["finished_at"] is not None:
             return
         stage.work(*nodes)
-        # Rows that a predecessor queued report to it; the sweep hands their reports to the successor.
+        # Reports on rows that a predecessor queued go to the predecessor; the sweep moves them to the successor.
         finish(stage.store.sweep_inbox())
     raise AssertionError(f"7: the job is still {stage.job['status']}")
 
 
-def test_a_job_runs_to_its_end_and_then_belongs_to_nobody() -> None:
+def test_a_job_that_ended_has_no_owner() -> None:
     stage = Stage(chain())
     to_the_end(stage, "a", "b")
     assert (stage.job["status"], stage.job["owner"]) == ("completed", None)
     assert stage.owner.jobs == {}
 
 
-def test_the_owner_makes_the_next_chunk_and_gathers_the_results_without_being_asked() -> None:
+def test_the_owner_makes_the_next_chunk_and_gathers_the_results_without_a_signal() -> None:
     stage = fan()
     stage.cycle()
     assert stage.owner.has_work
@@ -57,7 +57,7 @@ def test_the_owner_makes_the_next_chunk_and_gathers_the_results_without_being_as
     assert not stage.owner.has_work
 
 
-def test_what_cannot_be_gathered_into_one_output_ends_the_job_and_not_the_cycle(
+def test_results_that_fit_into_no_output_fail_the_job_and_not_the_cycle(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("holdfast.define.plain.MAX_BUILT_DEPTH", 3)
@@ -76,7 +76,7 @@ def test_a_successor_makes_the_chunks_that_its_predecessor_owed() -> None:
     assert stage.job["status"] == "completed"
 
 
-def test_a_successor_dispatches_what_its_predecessor_had_put_off() -> None:
+def test_a_successor_dispatches_the_nodes_that_its_predecessor_had_put_off() -> None:
     flow = Workflow("w", inputs={"text": {"type": "string"}})
     names = [f"n{number}" for number in range(6)]
     for name in names:
@@ -98,8 +98,8 @@ def test_a_successor_gathers_the_results_that_its_predecessor_owed() -> None:
     stage.take_over()
     stage.cycles()
     assert stage.job["status"] == "completed"
-    told = [event for event in stage.db.events[stage.job_id] if event[1] == "owner_changed"]
-    assert [event[-1]["previous"] for event in told] == ["o"]
+    changes = [event for event in stage.db.events[stage.job_id] if event[1] == "owner_changed"]
+    assert [event[-1]["previous"] for event in changes] == ["o"]
 
 
 def test_the_owner_applies_the_timeout_of_a_job_by_itself() -> None:
@@ -112,7 +112,7 @@ def test_the_owner_applies_the_timeout_of_a_job_by_itself() -> None:
     assert stage.job["error"]["code"] == "JOB_TIMEOUT"
 
 
-def test_a_successor_applies_the_timeout_that_its_predecessor_did_not_live_to_see() -> None:
+def test_a_successor_applies_the_timeout_of_a_job_that_it_took_over() -> None:
     stage = Stage(chain(timeout_seconds=50), rules=RULES)
     stage.cycle()
     stage.take_over()
@@ -126,7 +126,7 @@ def doubts_clock(stage: Stage) -> bool:
     return stage.owner.doubts_clock
 
 
-def test_a_deadline_comes_in_its_own_time_although_the_clock_stepped_back() -> None:
+def test_a_deadline_is_not_delayed_when_the_clock_steps_back() -> None:
     stage = Stage(chain(timeout_seconds=50), rules=RULES)
     stage.cycle()
     stage.db.now += 61
@@ -136,13 +136,13 @@ def test_a_deadline_comes_in_its_own_time_although_the_clock_stepped_back() -> N
     assert not doubts_clock(stage)
     stage.db.step_back(86_400)
     stage.cycle()
-    assert doubts_clock(stage), "rows may lie ahead of the clock"
+    assert doubts_clock(stage), "rows may have times in the future"
     stage.db.now += 51
     stage.cycle()
     assert stage.job["error"]["code"] == "JOB_TIMEOUT"
 
 
-def test_a_successor_bounds_the_deadline_that_its_predecessor_wrote_before_the_clock_stepped_back() -> None:
+def test_a_successor_bounds_a_deadline_from_before_the_clock_stepped_back() -> None:
     stage = Stage(chain(timeout_seconds=50), rules=RULES)
     stage.cycle()
     stage.db.step_back(86_400)
@@ -154,13 +154,13 @@ def test_a_successor_bounds_the_deadline_that_its_predecessor_wrote_before_the_c
     assert stage.job["error"]["code"] == "JOB_TIMEOUT"
 
 
-def test_a_job_that_was_set_aside_is_tried_again_in_its_own_time_although_the_clock_stepped_back() -> None:
+def test_the_next_try_of_a_job_set_aside_is_not_delayed_when_the_clock_steps_back() -> None:
     stage = Stage(chain(), rules=RULES)
-    kept = stage.db.definitions[stage.job["definition_hash"]]
+    definition = stage.db.definitions[stage.job["definition_hash"]]
     stage.db.definitions[stage.job["definition_hash"]] = b"{}"
     stage.cycles()
     assert stage.job["reason"]
-    stage.db.definitions[stage.job["definition_hash"]] = kept
+    stage.db.definitions[stage.job["definition_hash"]] = definition
     stage.db.step_back(86_400)
     stage.cycle()
     stage.db.now += 6
@@ -169,7 +169,7 @@ def test_a_job_that_was_set_aside_is_tried_again_in_its_own_time_although_the_cl
     assert (stage.job["status"], stage.job["reason"]) == ("running", None)
 
 
-def test_the_owner_ends_the_leases_of_a_cancelled_job_when_its_grace_is_over_invariant_11() -> None:
+def test_the_owner_ends_the_leases_of_a_cancelled_job_after_the_grace_period_invariant_11() -> None:
     stage = Stage(chain(), rules=RULES)
     stage.cycle()
     finish(stage.store.claim(stage.worker, None, ("h",), 9))
@@ -183,7 +183,7 @@ def test_the_owner_ends_the_leases_of_a_cancelled_job_when_its_grace_is_over_inv
     assert not stage.db.queue
 
 
-def test_a_successor_knows_that_the_job_stops_and_until_when_invariant_11() -> None:
+def test_a_successor_continues_the_stop_of_a_job_until_its_deadline_invariant_11() -> None:
     stage = Stage(chain(), rules=RULES)
     stage.cycle()
     finish(stage.store.claim(stage.worker, None, ("h",), 9))
@@ -196,7 +196,7 @@ def test_a_successor_knows_that_the_job_stops_and_until_when_invariant_11() -> N
 
 
 @pytest.mark.parametrize("outcome", ["failed", "unknown"])
-def test_a_cycle_that_was_not_acknowledged_is_forgotten_and_read_again(outcome: str) -> None:
+def test_an_owner_reads_its_jobs_again_after_a_commit_without_an_answer(outcome: str) -> None:
     stage = Stage(chain())
     stage.cycle()
     stage.work("a")
@@ -210,7 +210,7 @@ def test_a_cycle_that_was_not_acknowledged_is_forgotten_and_read_again(outcome: 
 
 
 def test_an_owner_counts_again_from_the_rows_when_the_database_went_back_invariant_19() -> None:
-    """As a standby that lacks the last commits does: what the owner has counted since then never happened."""
+    """A standby that was promoted may lack the last commits: what the owner counted since then never happened."""
     stage = fan()
     stage.cycles()
     earlier = stage.db.rows()
@@ -224,7 +224,7 @@ def test_an_owner_counts_again_from_the_rows_when_the_database_went_back_invaria
     assert stage.job["result"] == {"results": [{"value": i} for i in range(5)], "count": 5}
 
 
-def test_an_owner_takes_up_a_job_that_had_ended_before_the_database_went_back_invariant_19() -> None:
+def test_an_owner_resumes_an_ended_job_that_is_open_again_in_an_older_database_invariant_19() -> None:
     stage = Stage(chain())
     stage.cycles()
     earlier = stage.db.rows()
@@ -236,7 +236,7 @@ def test_an_owner_takes_up_a_job_that_had_ended_before_the_database_went_back_in
     assert stage.job["status"] == "completed"
 
 
-def test_a_forgotten_job_is_read_again_even_if_nobody_signals() -> None:
+def test_a_forgotten_job_is_read_again_without_a_signal() -> None:
     stage = fan(range(2))
     stage.cycle()
     stage.work("f")
@@ -262,12 +262,12 @@ def test_an_owner_that_was_taken_over_is_fenced_and_writes_nothing_more_invarian
     assert repr((stage.db.jobs, stage.db.nodes, stage.db.tasks, stage.db.events)) == before
 
 
-def test_a_signal_that_was_sent_to_the_owner_of_a_job_that_ended_meanwhile_is_answered() -> None:
+def test_a_signal_to_a_job_that_has_ended_meanwhile_is_answered() -> None:
     stage = Stage(chain())
     to_the_end(stage, "a", "b")
     signal_id = stage.db.send(stage.job_id, "cancel", stage.owner.orchestrator_id, actor="ann", reason="")
     stage.cycle()
-    assert signal_id in stage.db.inbox, "it is not the owner's any more, so it is left for the sweep"
+    assert signal_id in stage.db.inbox, "the job has no owner any more, so the sweep must move the signal"
     finish(stage.store.sweep_inbox())
     stage.cycle()
     assert stage.db.answers[signal_id][:2] == (False, "too late, it is already completed")
@@ -282,7 +282,7 @@ def test_a_cancel_reaches_tasks_that_are_queued_in_the_same_cycle_invariant_11()
     assert not stage.db.queue
 
 
-def test_a_failure_and_what_it_queues_in_the_same_cycle_end_together_invariant_11() -> None:
+def test_a_critical_failure_also_cancels_tasks_of_the_same_cycle_invariant_11() -> None:
     flow = Workflow("w")
     flow.task("a", handler="h")
     flow.task("b", handler="h")
@@ -297,7 +297,7 @@ def test_a_failure_and_what_it_queues_in_the_same_cycle_end_together_invariant_1
     assert not stage.db.queue
 
 
-def test_a_report_tells_its_code_its_class_and_when_to_come_back() -> None:
+def test_a_report_has_the_code_the_class_and_the_delay_of_a_failure() -> None:
     stage = Stage(chain())
     stage.cycle()
     stage.work("a", outcome="failed", data={"code": "BUSY", "message": "later", "retry_after_seconds": 99})
@@ -320,7 +320,7 @@ def test_results_that_cannot_be_aggregated_fail_the_fan_in_and_the_job() -> None
     assert stage.job["error"]["code"] == "CONTRACT_VIOLATION"
 
 
-def test_how_many_items_failed_alike_is_known_after_a_takeover() -> None:
+def test_a_successor_knows_how_many_items_failed_in_the_same_way() -> None:
     stage = fan()
     stage.cycles()
     stage.work("f", outcome="failed", data={"class": "permanent", "message": "no luck"})

@@ -1,4 +1,4 @@
-"""The simulation inside pytest: some seeds, the promise that a seed replays, and the proof that it tests something."""
+"""The simulation in pytest: some seeds, checks that a seed replays exactly, and that its faults really happen."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_every_invariant_holds_under_every_seed(first: int) -> None:
 
 
 def contents(world: World) -> str:
-    """Everything that a world did and left behind, as one text."""
+    """The trace, the final tables and the history of a world, as one text."""
     db = world.db
     tables = (db.jobs, db.nodes, db.tasks, db.queue, db.inbox, db.events, db.answers, db.orchestrators, db.workers)
     return "\n".join([*world.trace, *(repr(sorted(table.items(), key=repr)) for table in tables), repr(db.history)])
@@ -51,45 +51,45 @@ def test_a_seed_replays_byte_for_byte(seed: int) -> None:
 
 def test_a_seed_replays_byte_for_byte_in_another_process_with_another_hash_seed() -> None:
     script = "from tests.simulation.test_simulation import fingerprint; print(fingerprint(42))"
-    said = [
+    outputs = [
         subprocess.run(
             [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True,
             env={**os.environ, "PYTHONHASHSEED": number, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"},
         ).stdout.strip()
         for number in ("1", "2")
     ]  # fmt: skip
-    assert said == [fingerprint(42)] * 2
+    assert outputs == [fingerprint(42)] * 2
 
 
 def test_different_seeds_are_different_worlds() -> None:
     assert len({fingerprint(seed) for seed in range(10)}) == 10
 
 
-def test_the_simulation_has_the_troubles_that_it_claims() -> None:
-    """What never happens is never tested: each of these must be common."""
-    seen: Counter[str] = Counter()
+def test_every_fault_and_outcome_is_common() -> None:
+    """A fault that never happens tests nothing: each of these must be common."""
+    counts: Counter[str] = Counter()
     for seed in range(150):
         world = World(seed)
         world.run()
         history = world.db.history
-        seen["reports rejected"] += history.rejected
-        seen["jobs taken over"] += history.taken_over
-        seen["commits of unknown outcome"] += history.commits_unknown
-        seen["commits failed"] += history.commits_failed
-        seen["jobs set aside"] += history.set_aside
-        seen["steps of the clock"] += history.stepped_back
-        seen["reports handed over"] += history.handed
-        seen["databases gone back"] += history.gone_back
-        seen["deaths alone"] += sum(map(len, history.deaths.values()))
-        seen["quarantined"] += sum(
+        counts["reports rejected"] += history.rejected
+        counts["jobs taken over"] += history.taken_over
+        counts["commits of unknown outcome"] += history.commits_unknown
+        counts["commits failed"] += history.commits_failed
+        counts["jobs set aside"] += history.set_aside
+        counts["steps of the clock"] += history.stepped_back
+        counts["reports handed over"] += history.handed
+        counts["databases gone back"] += history.gone_back
+        counts["deaths alone"] += sum(map(len, history.deaths.values()))
+        counts["quarantined"] += sum(
             (task["error"] or {}).get("code") == "QUARANTINED"
             for tasks in world.db.tasks.values()
             for task in tasks.values()
         )
-        seen.update(how for how in history.ended.values())
-        seen.update(str(job["status"]) for job in world.db.jobs.values())
-        seen.update(f"stopped: {job['stop_cause']}" for job in world.db.jobs.values())
-        seen.update(event[1] for events in world.db.events.values() for event in events)
+        counts.update(how for how in history.ended.values())
+        counts.update(str(job["status"]) for job in world.db.jobs.values())
+        counts.update(f"stopped: {job['stop_cause']}" for job in world.db.jobs.values())
+        counts.update(event[1] for events in world.db.events.values() for event in events)
     often = [
         "reports rejected", "jobs taken over", "commits of unknown outcome", "commits failed", "expired", "withdrawn",
         "jobs set aside", "steps of the clock", "reports handed over", "deaths alone", "quarantined",
@@ -98,4 +98,4 @@ def test_the_simulation_has_the_troubles_that_it_claims() -> None:
         "owner_changed", "worker_lost", "node_retry_scheduled", "task_retry_scheduled", "node_skipped", "task_failed",
         "task_cancelled", "report_rejected", "vanished", "janitor_acted", "job_held", "job_released",
     ]  # fmt: skip
-    assert {what: seen[what] for what in often if seen[what] < 5} == {}
+    assert {name: counts[name] for name in often if counts[name] < 5} == {}

@@ -1,4 +1,4 @@
-"""One simulated world: orchestrators, workers and clients as coroutines, a scheduler that draws who goes next,
+"""One simulated world: orchestrators, workers and clients as coroutines, a scheduler that draws the next one to run,
 a virtual clock, and faults: crash, pause, restart, failed and unknown commits, doubled and late messages."""
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LEASE_SECONDS, RENEW_SECONDS = 10.0, 3.0
 OUTAGE_SECONDS = 15.0
 HANDLERS = ("work",)
 VISITORS = ("client", "person")
-"""Processes that end by themselves, and are not started again."""
+"""Processes that end by themselves, and are never restarted."""
 SLOW_SECONDS = 6.0
 LONGEST_SECONDS = SLOW_SECONDS + 0.5
 ZOMBIE_SECONDS = 1.5 * LEASE_SECONDS
@@ -47,7 +47,7 @@ KILLER_SECONDS = 30.0
 
 @dataclass
 class Mix:
-    """How much trouble a world has; each seed draws its own."""
+    """The sizes of a world and the chances of its faults; each seed draws its own."""
 
     orchestrators: int = 2
     workers: int = 2
@@ -100,7 +100,7 @@ class Mix:
         )
 
     def calm(self) -> Mix:
-        """The same work without faults of the environment: what the results must be in any case."""
+        """The same work without faults of the environment: its results are the expected ones."""
         return Mix(
             orchestrators=self.orchestrators,
             workers=self.workers,
@@ -117,7 +117,7 @@ class Mix:
 
 @dataclass
 class Process:
-    """A coroutine with its own life: it can crash, sleep through its lease, and start again."""
+    """A coroutine that can crash, sleep until its lease has expired, and start again."""
 
     name: str
     start: Callable[[], Coroutine[Any, Any, None]]
@@ -147,20 +147,20 @@ class TakeoverUnknown(Exception):
 
 
 class Died(BaseException):
-    """A process is gone in the middle of a decision."""
+    """A process dies in the middle of a decision."""
 
 
 class MortalOwner(Owner):
-    """Some jobs are the death of it: it cannot advance them, but they can be cancelled."""
+    """An owner that dies when it advances a deadly job, unless it cancels the job."""
 
-    def __init__(self, deadly: set[str], *given: Any) -> None:
-        super().__init__(*given)
-        self._decider = MortalDecider(deadly, self._cycle, self._rules, given[4])
+    def __init__(self, deadly: set[str], *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._decider = MortalDecider(deadly, self._cycle, self._rules, arguments[4])
 
 
 class MortalDecider(Decider):
-    def __init__(self, deadly: set[str], *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, deadly: set[str], *arguments: Any) -> None:
+        super().__init__(*arguments)
         self._deadly = deadly
 
     async def advance(
@@ -182,8 +182,8 @@ class MortalDecider(Decider):
 class World:
     """Runs one seed to its end; `trace` is the same, byte for byte, whenever the seed is the same.
 
-    What a process is made of and what it speaks to can be replaced: tests/interleaving runs the same processes on a
-    real store.
+    Subclasses can replace the store and the way in which processes run: tests/interleaving runs the same processes
+    on a real store.
     """
 
     poll_seconds = 1.0
@@ -260,12 +260,12 @@ class World:
         return "unknown" if drawn < self.mix.commit_failed + self.mix.commit_unknown else "done"
 
     def _chance_or_bug(self) -> float:
-        """The randomness of a retry; now and then what asks for it has a bug, in the middle of a decision."""
+        """The randomness of a retry. Sometimes it raises an error, like a bug in the middle of a decision."""
         if self.troubled and self.chance.random() < self.mix.bug:
             raise ArithmeticError("as scripted")
         return self.chance.random()
 
-    # What the processes stand on
+    # The store and the time of the processes
 
     def _new_store(self) -> Store:
         return ModelStore(self.db)
@@ -274,7 +274,7 @@ class World:
         await _Sleeper(seconds)
 
     async def _idle(self, seconds: float) -> None:
-        """Sleep because there is nothing to do, unless somebody brings news."""
+        """Sleep because there is nothing to do. A subclass may wake the process early."""
         await self._sleep(seconds)
 
     async def _breathe(self) -> None:
@@ -284,7 +284,7 @@ class World:
         process.running = process.start()
 
     def _kill(self, process: Process) -> None:
-        """The process is gone, and its locks with it."""
+        """End the process and its locks."""
         process.running.close()
         process.running = None
         for transaction in list(self.db.transactions):
@@ -298,7 +298,7 @@ class World:
     def _spent(self, lease: Lease) -> tuple[int, int]:
         """How often the task has failed, and how often it has died."""
         task = self.db.tasks[lease.job_id].get((lease.node, lease.item))
-        # A zombie's task may be gone: its node was begun anew.
+        # The task of a zombie may not exist any more, because its node began again.
         return (task["retries"], task["crashes"]) if task is not None else (0, 0)
 
     # The scheduler
@@ -308,7 +308,7 @@ class World:
         self._begin(process)
 
     def run(self, limit: int = 60_000) -> None:
-        """Trouble first, then calm, until every job is terminal and every signal is read."""
+        """Run with faults first, then without, until every job has ended and every signal is read."""
         try:
             self._run(limit)
         finally:
@@ -326,12 +326,12 @@ class World:
                 if not self.troubled:
                     self.checkers.check_end(self.jobs)
                     return
-                # Zombies may still come; after them nothing happens any more.
+                # Zombies may still report; after that nothing happens any more.
                 ending, calm_at = True, min(calm_at, self.db.time + ZOMBIE_SECONDS)
             self._take_step()
             self.checkers.check_step()
             if self.mix.troubled_seconds == 0:
-                # An owner that works, too, looks at its deadlines only between its tasks.
+                # An owner that also runs tasks looks at its deadlines only between them.
                 self.checkers.check_deadlines(patience=3.0 if not self.mix.together else 3.0 + 2 * LONGEST_SECONDS)
         open_jobs = {j: r["status"] for j, r in self.db.jobs.items() if r["finished_at"] is None}
         raise AssertionError(f"not finished after {limit} steps at {self.db.time}: {open_jobs}")
@@ -349,7 +349,7 @@ class World:
         return all(job["finished_at"] is not None for job in self.db.jobs.values())
 
     def _take_step(self) -> None:
-        """Draw one process that is awake and let it run to its next step; if all sleep, let time pass."""
+        """Draw one process that is awake and run it to its next step; if all sleep, let time pass."""
         awake = [p for p in self.processes if p.running is not None and p.wake_at <= self.db.time]
         if not awake:
             next_at = min(p.wake_at for p in self.processes if p.running is not None or p.name not in VISITORS)
@@ -371,9 +371,9 @@ class World:
         self._advance(process)
 
     def _save_or_go_back(self) -> None:
-        """A copy of the database is made; or it takes the place of the database, and every process lives on.
+        """Make a copy of the database, or replace the database by the last copy while all processes continue.
 
-        What came after the copy is lost, submissions too: their client sends them again.
+        Everything after the copy is lost, submissions included: the client sends them again.
         """
         if self.saved is None or self.losing.random() < 0.5:
             self.saved = (self.db.rows(), self.checkers.memory())
@@ -389,12 +389,12 @@ class World:
         self._begin(client)
 
     def _lose_a_row(self) -> None:
-        """Somebody who is no part of the engine deletes a queue row, leased or not, or forgets a process."""
+        """Delete a queue row, leased or not, or the row of a process, as something outside the engine could."""
         if self.tidying.random() < 0.1:
             processes = self.tidying.choice([self.db.workers, self.db.orchestrators])
             shared = {transaction.me for transaction in self.db.transactions}
-            if known := sorted(processes.keys() - shared):
-                del processes[self.tidying.choice(known)]
+            if ids := sorted(processes.keys() - shared):
+                del processes[self.tidying.choice(ids)]
             return
         keys = sorted(key for key in self.db.queue if not self.db.row_locked(key))
         if keys:
@@ -408,7 +408,7 @@ class World:
                 self._begin(process)
 
     def _misfortune(self, process: Process) -> bool:
-        """Crash: the process is gone and its locks with it. Pause: it sleeps, perhaps past its lease, unaware."""
+        """Perhaps crash the process, which ends its locks; or let it sleep, perhaps until its lease has expired."""
         drawn = self.chance.random()
         if drawn < self.mix.crash:
             self._die(process)
@@ -467,14 +467,14 @@ class World:
                 await self._sleep(0.5)
 
     async def _cancel_deadly(self) -> None:
-        """Somebody sees that a job is set aside, and cancels it. The others must have gone on without that."""
+        """An operator who cancels jobs that are set aside, after all other jobs have ended."""
         store = self._new_store()
         while True:
             await self._sleep(5.0)
             for job_id in sorted(self.deadly & self.db.jobs.keys()):
                 job = self.db.jobs[job_id]
-                others = [row["finished_at"] for other, row in self.db.jobs.items() if other not in self.deadly]
-                if self.troubled or job["finished_at"] is not None or None in others:
+                ends = [row["finished_at"] for other, row in self.db.jobs.items() if other not in self.deadly]
+                if self.troubled or job["finished_at"] is not None or None in ends:
                     continue
                 if (job["reason"] or "").endswith(KILLS):
                     self.cancelled.add(job_id)
@@ -482,7 +482,7 @@ class World:
                         await store.send(job_id, "cancel", "someone", "it kills")
 
     async def _tidy(self) -> None:
-        """A janitor that doubts every job, again and again: where nothing is wrong, nothing may come of it."""
+        """A janitor that sends rechecks for every job. A recheck of a correct job must change nothing."""
         store = self._new_store()
         while True:
             await self._sleep(self.mix.doubt)
@@ -493,19 +493,19 @@ class World:
                         await store.send(job.job_id, "recheck", "stuck_tasks", "as drawn")
 
     async def _help(self) -> None:
-        """A person who recovers whatever there is, sensible or not, as long as there is trouble."""
+        """A person who sends verbs to any job, sensible or not, as long as there are faults."""
         store = self._new_store()
         while self.troubled:
             await self._sleep(self.helping.random() * self.mix.verbs)
-            known = sorted(self.db.jobs)
-            if not known or not self.troubled:
+            jobs = sorted(self.db.jobs)
+            if not jobs or not self.troubled:
                 continue
-            job_id = self.helping.choice(known)
+            job_id = self.helping.choice(jobs)
             with contextlib.suppress(Unreachable, NotFound):
                 if self.helping.random() < 0.3:
                     verb = self.helping.choice(["pause", "unpause"])
-                    given = {"plan_id": self._steering_id(job_id, verb)} if self.helping.random() < 0.3 else None
-                    await store.send(job_id, verb, "someone", "as drawn", given)
+                    data = {"plan_id": self._steering_id(job_id, verb)} if self.helping.random() < 0.3 else None
+                    await store.send(job_id, verb, "someone", "as drawn", data)
                 else:
                     await store.send(job_id, "recover", "someone", "as drawn", self._draw_verb(job_id))
         while paused := [job_id for job_id in sorted(self.db.jobs.keys() - self.deadly) if self._may_be_paused(job_id)]:
@@ -514,14 +514,14 @@ class World:
             await self._sleep(2.0)
 
     def _may_be_paused(self, job_id: str) -> bool:
-        asked = any(row["job_id"] == job_id and row["kind"] == "pause" for row in self.db.inbox.values())
-        return asked or any(hold["by"] == "pause" for hold in self.db.jobs[job_id]["holds"])
+        is_asked = any(row["job_id"] == job_id and row["kind"] == "pause" for row in self.db.inbox.values())
+        return is_asked or any(hold["by"] == "pause" for hold in self.db.jobs[job_id]["holds"])
 
     def _draw_verb(self, job_id: str) -> dict[str, Any]:
         verb = self.helping.choice(["resume", "resume", "resume", "retry", "clear", "rerun", "skip", "set"])
         if verb == "resume":
             return {"verb": verb}
-        node = self.helping.choice([*sorted(self.db.nodes[job_id]), "nobody"])
+        node = self.helping.choice([*sorted(self.db.nodes[job_id]), "no_such_node"])
         items = [self.helping.randrange(4)] if verb == "clear" and self.helping.random() < 0.5 else []
         drawn: dict[str, Any] = {"verb": verb, "node": node, "items": items}
         if verb == "set":
@@ -531,7 +531,7 @@ class World:
         return drawn
 
     def _plan_id(self, job_id: str, drawn: dict[str, Any]) -> str | None:
-        """Of what the verb would do now; when its owner hears of it, the job may have moved."""
+        """The id of the verb's plan at this moment. The job may have changed when its owner reads the verb."""
         request = Request(**drawn | {"verb": Verb(drawn["verb"]), "items": tuple(drawn["items"])})
         state = self._state(job_id)
         node = state.nodes.get(request.node or "")
@@ -543,7 +543,7 @@ class World:
         return steering_id(open_job(self._state(job_id)), SteeringVerb(verb))
 
     def _state(self, job_id: str) -> JobState:
-        job, nodes = ModelCycle(self.db, 0).looked_at(job_id)
+        job, nodes = ModelCycle(self.db, 0).committed_rows(job_id)
         return job_state(job, nodes, self._program(job_id), self.rules)
 
     async def _orchestrate(self) -> None:
@@ -599,7 +599,7 @@ class World:
                 await self._idle(max(0.05, min(self.poll_seconds, (deadline or 1e18) - self.db.now)))
 
     async def _take_over(self, store: Store, owner: Owner) -> None:
-        """Without an answer nobody knows what is ours: start anew, and have all of it taken over."""
+        """Take over jobs. Without an answer the orchestrator does not know its jobs, and begins under a new id."""
         try:
             owner.adopt(await store.take_over(owner.orchestrator_id, 100))
         except Unreachable:
@@ -610,7 +610,7 @@ class World:
             await store.set_aside(job_id, owner.orchestrator_id, KILLS)
 
     async def _work_and_own(self) -> None:
-        """A worker and an owner in one process: reports go to the owner by hand, the next leases come back."""
+        """A worker and an owner in one process: the owner accepts the worker's reports and returns its next leases."""
         store = self._new_store()
         while True:
             try:
@@ -621,7 +621,7 @@ class World:
                 worker = await store.register_worker("worker", None, HANDLERS, 4, LEASE_SECONDS)
                 await self._do_both(store, owner, worker, started)
             except (Unreachable, LostRace, Fenced, TakeoverUnknown):
-                # Both of its leases end by themselves.
+                # The leases of the worker and of the orchestrator expire by themselves.
                 await self._sleep(0.3)
 
     async def _do_both(self, store: Store, owner: Owner, worker: WorkerIdentity, started: float) -> None:
@@ -629,13 +629,13 @@ class World:
         held: list[Lease] = []
         while True:
             if self.db.time >= renew_at:
-                asked, known = self.db.time, [(*h[:3], h.epoch) for h in held]
-                still = await store.renew_worker(worker, LEASE_SECONDS, known)
+                asked_at, held_keys = self.db.time, [(*h[:3], h.epoch) for h in held]
+                still = await store.renew_worker(worker, LEASE_SECONDS, held_keys)
                 if still is None or not await store.renew_orchestrator(owner.orchestrator_id, LEASE_SECONDS):
                     return
-                await store.release_strays(worker, known)
+                await store.release_strays(worker, held_keys)
                 held = [h for h in held if (*h[:3], h.epoch) in still]
-                lease_ends, renew_at = asked + LEASE_SECONDS, asked + RENEW_SECONDS
+                lease_ends, renew_at = asked_at + LEASE_SECONDS, asked_at + RENEW_SECONDS
             if self.db.time >= lease_ends:
                 return
             if self.db.time >= scan_at:
@@ -675,23 +675,23 @@ class World:
                 await self._sleep(0.3)
 
     async def _serve(self, store: Store, worker: WorkerIdentity, started: float) -> None:
-        """Claim, run, report, renew; a holder stops by its own clock, measured from before it asked."""
+        """Claim, run, report, renew. The worker stops at the end of its lease, counted from before it asked for it."""
         lease_ends, renew_at = started + LEASE_SECONDS, started + RENEW_SECONDS
         held: list[Lease] = []
         while True:
             if self.db.time >= renew_at:
-                asked = self.db.time
-                known = [(*h[:3], h.epoch) for h in held]
-                still = await store.renew_worker(worker, LEASE_SECONDS, known)
+                asked_at = self.db.time
+                held_keys = [(*h[:3], h.epoch) for h in held]
+                still = await store.renew_worker(worker, LEASE_SECONDS, held_keys)
                 if still is None:
                     return
-                await store.release_strays(worker, known)
+                await store.release_strays(worker, held_keys)
                 held = [h for h in held if (*h[:3], h.epoch) in still]
-                lease_ends, renew_at = asked + LEASE_SECONDS, asked + RENEW_SECONDS
+                lease_ends, renew_at = asked_at + LEASE_SECONDS, asked_at + RENEW_SECONDS
             if self.db.time >= lease_ends:
                 return
             if not held:
-                # Without an answer it may have been leased to us: it is given back when we renew.
+                # If the answer is lost, the next renewal gives back the leases that this worker does not know.
                 with contextlib.suppress(Unreachable):
                     held = await store.claim(worker, None, HANDLERS, self.chance.randint(1, 4))
             if not held:
@@ -706,7 +706,7 @@ class World:
     async def _execute_all(
         self, store: Store, worker: WorkerIdentity, leases: Sequence[Lease], lease_ends: float
     ) -> list[Report]:
-        """One after the other: each looks at the clock before it begins, and what does not begin is a stray."""
+        """Run tasks one after the other. Tasks that cannot begin before the lease ends become strays."""
         reports = []
         for lease in leases:
             if self.db.time >= lease_ends:
@@ -733,12 +733,12 @@ class World:
         if outcome == "dies":
             data = orjson.dumps({"code": "WORKER_LOST", "message": "as scripted"})
             return Report(*common, "lost", self.db.time, None, data, alone=True)
-        told = "permanent" if outcome == "permanent" else None
-        data = orjson.dumps({"code": "HANDLER_ERROR", "message": "as scripted", "class": told})
+        failure_class = "permanent" if outcome == "permanent" else None
+        data = orjson.dumps({"code": "HANDLER_ERROR", "message": "as scripted", "class": failure_class})
         return Report(*common, "failed", self.db.time, None, data)
 
     async def _read(self, store: Store, lease: Lease) -> dict[str, Any]:
-        """A batch reads its page, and the task behind the batches what these gave."""
+        """Read the results that the task needs: a batch reads its page, the last task the results of all batches."""
         if self._program(lease.job_id).nodes[lease.node].batches is None:
             return {}
         every: dict[str, Any] = {"node": lease.node, "offset": 0, "limit": 1000}
@@ -755,13 +755,13 @@ class World:
         return compile_pinned(job.definition_hash, job.definition)
 
     def _is_down(self, lease: Lease) -> bool:
-        """Whether the dependency of the task is down just now; then its handler could only wait."""
+        """Whether the dependency of the task is down at this moment, so that its handler fails."""
         if self.seed % 3 or not self.troubled or self.db.time >= 1_000_000.0 + OUTAGE_SECONDS:
             return False
         return self._program(lease.job_id).breaker_of(lease.node, lease.item) is not None
 
     async def _report(self, store: Store, worker: WorkerIdentity, reports: list[Report]) -> None:
-        """Until it is known to be taken; a worker that does not get the answer sends it again."""
+        """Send reports until there is an answer. Sometimes send them twice."""
         while True:
             try:
                 await store.report(worker, reports)
@@ -774,7 +774,7 @@ class World:
 
 
 def outcomes(world: World) -> dict[str, Any]:
-    """What the outside sees of each job at the end."""
+    """The status, the result and the nodes of each job."""
     return {
         job_id: (
             row["status"],
@@ -786,7 +786,7 @@ def outcomes(world: World) -> dict[str, Any]:
 
 
 def run_seed(seed: int) -> World:
-    """One seed with trouble, and the same work without: where nothing was cut short, the results are equal."""
+    """Run one seed with faults, and compare its results with those of the same work without faults."""
     world = World(seed)
     world.run()
     check_results(world)
@@ -794,13 +794,13 @@ def run_seed(seed: int) -> World:
 
 
 def check_results(world: World) -> None:
-    """Against the same work in a calm world."""
+    """Compare with the same work in a calm world, except for jobs whose results depend on timing."""
     calm = World(world.seed, mix=world.mix.calm(), jobs=world.jobs)
     calm.run()
-    found, expected = outcomes(world), outcomes(calm)
+    results, expected = outcomes(world), outcomes(calm)
     for job_id in expected:
         if job_id in world.cancelled or world.checkers.lost_work(job_id) or calm.checkers.lost_work(job_id):
             continue
-        assert found[job_id][0] == expected[job_id][0], f"{job_id}: {found[job_id]} but calmly {expected[job_id]}"
+        assert results[job_id][0] == expected[job_id][0], f"{job_id}: {results[job_id]} but calm: {expected[job_id]}"
         if world.checkers.ran_to_its_end(job_id) and calm.checkers.ran_to_its_end(job_id):
-            assert found[job_id] == expected[job_id], f"{job_id}: {found[job_id]} but calmly {expected[job_id]}"
+            assert results[job_id] == expected[job_id], f"{job_id}: {results[job_id]} but calm: {expected[job_id]}"

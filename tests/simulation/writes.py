@@ -1,4 +1,4 @@
-"""What the writes of an owner do to the model's database once they are committed, guards included."""
+"""Applies the committed writes of an owner to the model's database, with the guards of the real statements."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.simulation.selection import can_be_reset, is_selected
 
 
 def apply_batch(db: Database, me: int, batch: Batch) -> None:
-    """The statements of a commit, in the order of the batch's fields; attempts are not modelled."""
+    """Apply all writes of a commit, in the order of the batch's fields. The model has no table of attempts."""
     _write_jobs(db, me, batch.jobs)
     _write_nodes(db, batch.new_nodes, batch.nodes)
     _finish(db, batch.finished)
@@ -59,19 +59,19 @@ def apply_batch(db: Database, me: int, batch: Batch) -> None:
 
 def _write_jobs(db: Database, me: int, jobs: Sequence[JobUpdate]) -> None:
     for job in jobs:
-        known = db.jobs[job.job_id]
-        if known["owner"] in (None, me):
-            known |= job._asdict()
+        row = db.jobs[job.job_id]
+        if row["owner"] in (None, me):
+            row |= job._asdict()
             db.dirty.add(job.job_id)
 
 
-def _write_nodes(db: Database, new: Sequence[NodeRow], known: Sequence[NodeRow]) -> None:
-    """Both lists at once: neither may have a node of the other."""
+def _write_nodes(db: Database, new: Sequence[NodeRow], changed: Sequence[NodeRow]) -> None:
+    """Write new and changed nodes; no node may be in both lists."""
     for node in new:
         assert node.node not in db.nodes[node.job_id], f"the node {node[:2]} was made twice"
-    for node in known:
+    for node in changed:
         assert node.node in db.nodes[node.job_id], f"the node {node[:2]} was written before it was made"
-    for node in (*new, *known):
+    for node in (*new, *changed):
         db.nodes[node.job_id][node.node] = node._replace(output=_json(node.output), taken=list(node.taken))
         db.dirty.add(node.job_id)
 
@@ -97,15 +97,15 @@ def _remove_handled(db: Database, me: int, handled: Sequence[int]) -> None:
 
 
 def _reset(db: Database, resets: Sequence[ResetTasks]) -> None:
-    for wanted in resets:
-        for (node, item), task in db.tasks[wanted.job_id].items():
+    for reset in resets:
+        for (node, item), task in db.tasks[reset.job_id].items():
             if (
-                node == wanted.node
-                and is_selected(wanted.selection, item, task)
-                and can_be_reset(task, item, wanted.enqueued)
+                node == reset.node
+                and is_selected(reset.selection, item, task)
+                and can_be_reset(task, item, reset.enqueued)
             ):
-                _reset_task(db, (wanted.job_id, node, item), task)
-        db.dirty.add(wanted.job_id)
+                _reset_task(db, (reset.job_id, node, item), task)
+        db.dirty.add(reset.job_id)
 
 
 def _reset_task(db: Database, key: Key, task: dict[str, Any]) -> None:
@@ -120,9 +120,9 @@ def _reset_task(db: Database, key: Key, task: dict[str, Any]) -> None:
     }  # fmt: skip
 
 
-def _cut_short(db: Database, key: Key, why: str) -> dict[str, Any] | None:
-    """Take a task out of the queue; if it was leased its attempt stays in the history, and its row is returned."""
-    row = db.unqueue(key, why)
+def _cut_short(db: Database, key: Key, reason: str) -> dict[str, Any] | None:
+    """Delete a task from the queue. If it was leased, record its attempt and return its row."""
+    row = db.unqueue(key, reason)
     if row is None or row["state"] != "leased":
         return None
     worker = db.workers.get(row["holder"], {"name": None})["name"]
@@ -131,15 +131,15 @@ def _cut_short(db: Database, key: Key, why: str) -> dict[str, Any] | None:
 
 
 def _restart(db: Database, restarts: Sequence[RestartNode]) -> None:
-    for wanted in restarts:
-        for node, item in list(db.tasks[wanted.job_id]):
-            if node == wanted.node and (item < 0 or not wanted.own_only):
-                key = (wanted.job_id, node, item)
+    for restart in restarts:
+        for node, item in list(db.tasks[restart.job_id]):
+            if node == restart.node and (item < 0 or not restart.own_only):
+                key = (restart.job_id, node, item)
                 _cut_short(db, key, "reset")
                 db.checkpoints.pop(key, None)
-                db.history.reset[key] = db.tasks[wanted.job_id].pop((node, item))["epoch"]
+                db.history.reset[key] = db.tasks[restart.job_id].pop((node, item))["epoch"]
                 db.history.resets.append(key)
-        db.dirty.add(wanted.job_id)
+        db.dirty.add(restart.job_id)
 
 
 def _skip(db: Database, skips: Sequence[SkipTasks]) -> None:
@@ -155,35 +155,35 @@ def _skip(db: Database, skips: Sequence[SkipTasks]) -> None:
 
 def _make_tasks(db: Database, tasks: Sequence[CreateTasks]) -> None:
     for new in tasks:
-        kept = {"epoch": new.epoch, "attempt": new.attempt, "has_contract": new.has_contract}
+        columns = {"epoch": new.epoch, "attempt": new.attempt, "has_contract": new.has_contract}
         for item, params in enumerate(new.params, new.first):
             assert (new.node, item) not in db.tasks[new.job_id], f"task {new[:2]} {item} was made twice"
-            db.tasks[new.job_id][(new.node, item)] = _task("ready", params=_json(params)) | kept
+            db.tasks[new.job_id][(new.node, item)] = _task("ready", params=_json(params)) | columns
 
 
 def _make_failed_tasks(db: Database, refused: Sequence[FailTask]) -> None:
     for new in refused:
         assert (new.node, new.item) not in db.tasks[new.job_id], f"task {new[:3]} was made twice"
-        made = _task("failed", error=new.error) | {"epoch": new.epoch, "attempt": new.attempt}
-        db.tasks[new.job_id][(new.node, new.item)] = made
+        task = _task("failed", error=new.error) | {"epoch": new.epoch, "attempt": new.attempt}
+        db.tasks[new.job_id][(new.node, new.item)] = task
 
 
 def _enqueue(db: Database, me: int, ranges: Sequence[EnqueueTasks]) -> None:
-    for wanted in ranges:
-        for place, item in enumerate(range(wanted.first, wanted.last + 1)):
-            task = db.tasks[wanted.job_id][(wanted.node, item)]
+    for write in ranges:
+        for place, item in enumerate(range(write.first, write.last + 1)):
+            task = db.tasks[write.job_id][(write.node, item)]
             if task["status"] == "ready":
-                _put(db, me, (wanted.job_id, wanted.node, item), wanted, task, place)
+                _put(db, me, (write.job_id, write.node, item), write, task, place)
 
 
 def _enqueue_waiting(db: Database, me: int, waiting: Sequence[EnqueueWaiting]) -> None:
-    for wanted in waiting:
-        tasks = db.tasks[wanted.job_id]
-        found = [key for key, task in tasks.items() if key[0] == wanted.node and task["waits"]]
-        for place, (node, item) in enumerate(sorted(found)[: wanted.number]):
+    for write in waiting:
+        tasks = db.tasks[write.job_id]
+        waiting_keys = [key for key, task in tasks.items() if key[0] == write.node and task["waits"]]
+        for place, (node, item) in enumerate(sorted(waiting_keys)[: write.number]):
             task = tasks[(node, item)]
             task["waits"] = False
-            _put(db, me, (wanted.job_id, node, item), wanted, task, place)
+            _put(db, me, (write.job_id, node, item), write, task, place)
 
 
 def _retry(db: Database, me: int, retried: Sequence[RetryTask]) -> None:
@@ -206,16 +206,16 @@ def _put(
     db: Database,
     me: int,
     key: Key,
-    wanted: EnqueueTasks | EnqueueWaiting | RetryTask,
+    write: EnqueueTasks | EnqueueWaiting | RetryTask,
     task: dict[str, Any],
     place: int = 0,
 ) -> dict[str, Any]:
-    """Put a task into the queue, so many places behind the first of its write."""
+    """Put a task into the queue. `place` is its distance from the first task of the same write."""
     assert key not in db.queue, f"task {key} was queued twice"
     db.queue[key] = {
-        "id": db.new_id(), "epoch": task["epoch"], "attempt": task["attempt"] + 1, "lane": wanted.lane,
-        "state": "ready", "priority": wanted.priority, "rank": min(wanted.rank + place, RANK_LIMIT),
-        "suspect": False, "owner": me, "timeout_seconds": wanted.timeout_seconds, "due_at": None, "holder": None,
+        "id": db.new_id(), "epoch": task["epoch"], "attempt": task["attempt"] + 1, "lane": write.lane,
+        "state": "ready", "priority": write.priority, "rank": min(write.rank + place, RANK_LIMIT),
+        "suspect": False, "owner": me, "timeout_seconds": write.timeout_seconds, "due_at": None, "holder": None,
         "claimed_at": None, "deadline_at": None, "queued_at": db.history.decided_at,
     }  # fmt: skip
     return db.queue[key]
@@ -246,9 +246,9 @@ def _mark(db: Database, marks: Sequence[MarkJob]) -> None:
 
 def _write_events(db: Database, events: Sequence[Emit]) -> None:
     for event in events:
-        known = db.events[event.job_id]
-        assert event.seq == known[-1][0] + 1, f"event {event.seq} of {event.job_id} follows {known[-1][0]}"
-        known.append(tuple(event[1:]))
+        log = db.events[event.job_id]
+        assert event.seq == log[-1][0] + 1, f"event {event.seq} of {event.job_id} follows {log[-1][0]}"
+        log.append(tuple(event[1:]))
 
 
 def _answer(db: Database, answers: Sequence[AnswerSignal]) -> None:
@@ -261,25 +261,25 @@ def _write_breakers(db: Database, breakers: Sequence[Breaker]) -> None:
         db.breakers[breaker.name] = replace(breaker, rules=db.breakers[breaker.name].rules)
 
 
-def withdrawn(db: Database, wanted: WithdrawTasks) -> list[Key]:
-    """What a withdrawal ends: what is queued, what never was, and what waits after a reset."""
-    tasks = db.tasks[wanted.job_id]
-    keys = [k[1:] for k in db.queue if k[0] == wanted.job_id and wanted.node in (None, k[1])]
-    keys = [k for k in keys if wanted.leases_too or db.queue[(wanted.job_id, *k)]["state"] != "leased"]
-    for node, first, last in wanted.unqueued:
+def withdrawn(db: Database, withdrawal: WithdrawTasks) -> list[Key]:
+    """The tasks that a withdrawal ends: those in the queue, those never queued, and those that wait after a reset."""
+    tasks = db.tasks[withdrawal.job_id]
+    keys = [k[1:] for k in db.queue if k[0] == withdrawal.job_id and withdrawal.node in (None, k[1])]
+    keys = [k for k in keys if withdrawal.leases_too or db.queue[(withdrawal.job_id, *k)]["state"] != "leased"]
+    for node, first, last in withdrawal.unqueued:
         keys += [(node, i) for i in range(first, last + 1) if (node, i) in tasks]
-    keys += [key for key, task in tasks.items() if key[0] in wanted.waiting and task["waits"]]
-    return [(wanted.job_id, *key) for key in dict.fromkeys(keys) if tasks[key]["status"] == "ready"]
+    keys += [key for key, task in tasks.items() if key[0] in withdrawal.waiting and task["waits"]]
+    return [(withdrawal.job_id, *key) for key in dict.fromkeys(keys) if tasks[key]["status"] == "ready"]
 
 
-def apply_withdrawal(db: Database, wanted: WithdrawTasks, keys: Sequence[Key]) -> None:
+def apply_withdrawal(db: Database, withdrawal: WithdrawTasks, keys: Sequence[Key]) -> None:
     for key in keys:
         row = _cut_short(db, key, "withdrawn")
         task = db.tasks[key[0]][key[1:]]
         assert task["status"] == "ready", f"{key} was withdrawn although it is {task['status']}"
-        task |= {"status": str(wanted.status), "error": wanted.error, "waits": False}
+        task |= {"status": str(withdrawal.status), "error": withdrawal.error, "waits": False}
         task["attempt"] += row is not None
-    db.dirty.add(wanted.job_id)
+    db.dirty.add(withdrawal.job_id)
 
 
 def _task(status: str, params: Any = None, error: Any = None) -> dict[str, Any]:
