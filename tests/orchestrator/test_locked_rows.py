@@ -1,4 +1,4 @@
-"""A session that keeps rows locked in an idle transaction stops the jobs that need them, and no others."""
+"""A session that keeps rows locked in an idle transaction stops only the jobs that need these rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OF_THE_FLEET = {
 
 @contextmanager
 def locked(url: str, statement: str, job_id: str) -> Iterator[psycopg.Connection[Any]]:
-    """The rows are locked inside."""
+    """Keep the rows locked inside the block."""
     with psycopg.connect(url, options="-c search_path=holdfast", application_name="forgetful") as connection:
         *first, last = statement.split("; ")
         for one in first:
@@ -51,28 +51,28 @@ async def all_running(engine: Engine, number: int) -> None:
 
 
 @pytest.mark.parametrize("table", OF_THE_JOB)
-async def test_invariant_23_a_job_of_which_a_row_is_locked_waits_alone_and_completes_when_it_is_released(
+async def test_invariant_23_a_job_with_a_locked_row_waits_alone_and_completes_after_the_lock(
     database_url: str, table: str
 ) -> None:
     go = asyncio.Event()
     async with client_of(database_url) as engine, serving(database_url, registry(work=go.wait)):
-        victim, *others = [await engine.submit(WORK, key=str(n)) for n in range(1 + NEIGHBOURS)]
+        victim, *neighbours = [await engine.submit(WORK, key=str(n)) for n in range(1 + NEIGHBOURS)]
         await all_running(engine, 1 + NEIGHBOURS)
         if table == "inbox":
             await leave_a_signal(engine, victim)
         with locked(database_url, OF_THE_JOB[table], victim):
             go.set()
-            for job_id in others:
+            for job_id in neighbours:
                 assert (await engine.finished(job_id))["status"] == "completed"
             assert (await engine.status(victim))["status"] == "running"
         assert (await engine.finished(victim))["status"] == "completed"
         rejected = await engine.query("select count(*) from holdfast.events where event = 'report_rejected'")
-        lost = await engine.query("select count(*) from holdfast.tasks where lost_count > 0 or attempt <> 1")
-    assert (rejected, lost) == ([(int(table == "inbox"),)], [(0,)])
+        repeated = await engine.query("select count(*) from holdfast.tasks where lost_count > 0 or attempt <> 1")
+    assert (rejected, repeated) == ([(int(table == "inbox"),)], [(0,)])
 
 
 async def leave_a_signal(engine: Engine, job_id: str) -> None:
-    """One that does not wake its owner, so that it can be locked before it is read."""
+    """Insert a signal that does not wake its owner, so that the test can lock it before the owner reads it."""
     await engine.query(
         "insert into holdfast.inbox (owner, job_id, kind, node, item, epoch, attempt, outcome)"
         " select owner, job_id, 'rejected', 'a', -1, 0, 0, 'done' from holdfast.jobs where job_id = %s",
@@ -81,7 +81,7 @@ async def leave_a_signal(engine: Engine, job_id: str) -> None:
 
 
 @pytest.mark.parametrize("table", OF_THE_FLEET)
-async def test_processes_whose_own_rows_are_locked_go_on_under_others(database_url: str, table: str) -> None:
+async def test_processes_whose_own_rows_are_locked_continue_under_new_rows(database_url: str, table: str) -> None:
     go = asyncio.Event()
     async with client_of(database_url) as engine, serving(database_url, registry(work=go.wait), **SHORT_LEASES):
         jobs = [await engine.submit(WORK, key=str(n)) for n in range(1 + NEIGHBOURS)]
@@ -94,24 +94,24 @@ async def test_processes_whose_own_rows_are_locked_go_on_under_others(database_u
             assert (await engine.finished(await engine.submit(WORK, key="late")))["status"] == "completed"
 
 
-async def test_a_locked_table_is_waited_for_under_the_same_row(
+async def test_an_orchestrator_waits_for_a_locked_table_and_keeps_its_row(
     database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with client_of(database_url) as engine, serving(database_url):
         assert (await engine.run(ECHO))["status"] == "completed"
         before = await engine.query("select count(*) from holdfast.orchestrators")
 
-        async def was_met() -> bool:
+        async def is_waiting() -> bool:
             return "orchestrator_retreats: The database at" in caplog.text
 
         with locked(database_url, "lock table inbox in access exclusive mode; select 1", ""):
-            await eventually(was_met)
+            await eventually(is_waiting)
         assert (await engine.finished(await engine.submit(ECHO, key="late")))["status"] == "completed"
         assert await engine.query("select count(*) from holdfast.orchestrators") == before
 
 
 async def another_row(engine: Engine, table: str) -> None:
-    """Locked leases cannot be renewed; their process begins under a new one."""
+    """Wait until a process has a new row: it cannot renew the lease in a locked one."""
 
     async def is_there() -> bool:
         first, last = f"select min(started_at) from holdfast.{table}", f"select max(started_at) from holdfast.{table}"
@@ -122,16 +122,16 @@ async def another_row(engine: Engine, table: str) -> None:
 
 
 async def test_many_locked_jobs_cost_their_neighbours_little(database_url: str) -> None:
-    """Each is tried alone, and not for long."""
+    """An owner tries each locked job alone, and not for long."""
     go = asyncio.Event()
     async with client_of(database_url) as engine, serving(database_url, registry(work=go.wait), concurrency=50):
         victims = [await engine.submit(WORK, key=str(n)) for n in range(40)]
-        others = [await engine.submit(WORK, key=f"other {n}") for n in range(NEIGHBOURS)]
+        neighbours = [await engine.submit(WORK, key=f"other {n}") for n in range(NEIGHBOURS)]
         await all_running(engine, 40 + NEIGHBOURS)
         everything = "select 1 from jobs where job_id = any(%(job)s::uuid[]) for update"
         with locked(database_url, everything, "{" + ",".join(victims) + "}"):
             go.set()
-            for job_id in others:
+            for job_id in neighbours:
                 assert (await engine.finished(job_id, 10))["status"] == "completed"
         for job_id in victims:
             assert (await engine.finished(job_id))["status"] == "completed"

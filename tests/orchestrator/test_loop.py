@@ -65,7 +65,7 @@ async def orchestrating(store: PostgresStore, **settings: Any) -> AsyncIterator[
 
 
 class Mute(PostgresStore):
-    """A store whose process dies without a word: the end of its orchestrator never reaches the database."""
+    """A store whose process dies suddenly: the end of its orchestrator never reaches the database."""
 
     async def end_orchestrator(self, orchestrator_id: int) -> None:
         pass
@@ -88,16 +88,16 @@ async def test_another_takes_over_from_an_orchestrator_that_vanished(database_ur
         events = await engine.events(job_id)
         owners = await engine.query("select epoch from holdfast.jobs")
     assert status["status"] == "completed"
-    (told,) = [e["data"] for e in events if e["event"] == "owner_changed"]
-    assert told["previous"] == "vanished"
-    assert told["owner"] != "vanished"
+    (change,) = [e["data"] for e in events if e["event"] == "owner_changed"]
+    assert change["previous"] == "vanished"
+    assert change["owner"] != "vanished"
     assert owners == [(2,)]
 
 
 ECHO = "workflow_id: echo_test\nnodes: {a: {handler: echo, params: {x: 1}}}"
 
 
-async def test_what_is_looked_through_as_a_whole_is_looked_through_more_seldom_the_longer_it_takes() -> None:
+async def test_a_timer_runs_slow_work_less_often() -> None:
     timer = _Timer(0.0)
     assert timer.is_due()
     with timer.bounded():
@@ -110,7 +110,7 @@ async def test_what_is_looked_through_as_a_whole_is_looked_through_more_seldom_t
     assert timer.is_due()
 
 
-async def test_an_orchestrator_that_is_told_to_stop_hands_over_at_once(database_url: str) -> None:
+async def test_an_orchestrator_that_stops_in_good_order_gives_up_its_jobs_at_once(database_url: str) -> None:
     async with client_of(database_url) as engine:
         job_id = await engine.submit(ECHO)
         async with orchestrating(PostgresStore(database_url), lease_seconds=3600.0):
@@ -151,9 +151,9 @@ async def test_two_orchestrators_share_the_jobs_and_each_runs_once(database_url:
     assert runs == Counter(range(30))
 
 
-async def test_the_deadline_of_a_job_fires_although_nothing_else_happens(database_url: str) -> None:
+async def test_the_deadline_of_a_job_fires_without_any_signal(database_url: str) -> None:
     async with client_of(database_url) as engine, orchestrating(PostgresStore(database_url), poll_seconds=60.0):
-        job_id = await engine.submit("workflow_id: late\ntimeout_seconds: 1\nnodes: {a: {handler: nobody.has.it}}")
+        job_id = await engine.submit("workflow_id: late\ntimeout_seconds: 1\nnodes: {a: {handler: no.such.handler}}")
         status = await engine.finished(job_id)
     assert (status["status"], status["error"]["code"]) == ("failed", "JOB_TIMEOUT")
     assert statuses(status) == {"a": "failed"}
@@ -161,7 +161,7 @@ async def test_the_deadline_of_a_job_fires_although_nothing_else_happens(databas
 
 async def test_the_deadline_of_a_job_that_was_taken_over_fires(database_url: str) -> None:
     async with client_of(database_url) as engine:
-        job_id = await engine.submit("workflow_id: late\ntimeout_seconds: 1.5\nnodes: {a: {handler: nobody.has.it}}")
+        job_id = await engine.submit("workflow_id: late\ntimeout_seconds: 1.5\nnodes: {a: {handler: no.such.handler}}")
         async with orchestrating(Mute(database_url)):
             await dispatched(engine, job_id)
         async with orchestrating(PostgresStore(database_url)):
@@ -169,25 +169,25 @@ async def test_the_deadline_of_a_job_that_was_taken_over_fires(database_url: str
     assert status["error"]["code"] == "JOB_TIMEOUT"
 
 
-async def test_jobs_whose_takeover_was_not_answered_are_not_forgotten(database_url: str) -> None:
+async def test_jobs_are_not_forgotten_if_the_answer_to_a_takeover_is_lost(database_url: str) -> None:
     class LosesTheAnswer(PostgresStore):
-        lost = False
+        has_lost_an_answer = False
 
-        async def take_over(self, *given: Any) -> dict[str, str]:
-            taken = await super().take_over(*given)
-            if taken and not self.lost:
-                self.lost = True
+        async def take_over(self, *arguments: Any) -> dict[str, str]:
+            former_owners = await super().take_over(*arguments)
+            if former_owners and not self.has_lost_an_answer:
+                self.has_lost_an_answer = True
                 raise Unreachable("the connection broke before the answer")
-            return taken
+            return former_owners
 
     async with client_of(database_url) as engine:
-        job_id = await engine.submit("workflow_id: late\ntimeout_seconds: 1.5\nnodes: {a: {handler: nobody.has.it}}")
+        job_id = await engine.submit("workflow_id: late\ntimeout_seconds: 1.5\nnodes: {a: {handler: no.such.handler}}")
         async with orchestrating(Mute(database_url)):
             await dispatched(engine, job_id)
         flaky = LosesTheAnswer(database_url)
         async with orchestrating(flaky):
             status = await engine.finished(job_id, 15)
-    assert flaky.lost
+    assert flaky.has_lost_an_answer
     assert status["error"]["code"] == "JOB_TIMEOUT"
 
 
@@ -228,7 +228,7 @@ nodes: {a: {handler: tired, retry: {backoff: fixed, initial_delay_seconds: 300, 
             return (await engine.node(far, "a"))["retry_at"] is not None
 
         await eventually(is_waiting)
-        # Of a job that the orchestrator does not know: only its rows in the queue matter.
+        # The orchestrator does not know the job of this retry; only the rows in the queue matter.
         me, worker = await stage.orchestrator(), await stage.worker()
         lease = await stage.leased(me, str(uuid.uuid4()), worker)
         await store.report(worker, [report_of(lease, "failed", None)])
@@ -254,15 +254,17 @@ async def test_a_wide_fan_out_completes_and_its_counters_are_right(database_url:
         done = await engine.query(
             "select count(*), count(distinct item) from holdfast.events where event = 'task_completed'"
         )
-        left = await engine.query("select (select count(*) from holdfast.queue), (select count(*) from holdfast.inbox)")
+        remaining = await engine.query(
+            "select (select count(*) from holdfast.queue), (select count(*) from holdfast.inbox)"
+        )
     assert status["status"] == "completed", status["error"]
     assert status["result"] == {"total": sum(range(width)), "count": width}
     assert nodes(status)["spread"]["counts"] | {"total": width, "completed": width} == nodes(status)["spread"]["counts"]
     assert windows[0][0] > 1
-    assert (done, left) == ([(width, width)], [(0, 0)])
+    assert (done, remaining) == ([(width, width)], [(0, 0)])
 
 
-async def test_killed_connections_in_the_middle_of_a_run_are_survived(database_url: str) -> None:
+async def test_a_job_completes_although_connections_are_killed(database_url: str) -> None:
     runs = Counter[int]()
 
     async def work(item: int) -> int:
@@ -305,13 +307,13 @@ def kill_connections(url: str) -> None:
 
 
 async def test_an_orchestrator_that_dies_while_a_fan_in_gathers_is_replaced(database_url: str) -> None:
-    """Between the last report and the gathered results nothing is queued and no signal waits."""
+    """Between the last report and the gathered results the job has neither a queued task nor a signal."""
 
     class DiesWhenItGathers(Mute):
         def cycle(self, orchestrator_id: int) -> Any:
             cycle = super().cycle(orchestrator_id)
 
-            async def results(*given: Any, **named: Any) -> Any:
+            async def results(*arguments: Any, **named: Any) -> Any:
                 died.set()
                 await asyncio.Event().wait()
 
@@ -337,10 +339,10 @@ async def test_an_orchestrator_that_dies_while_a_fan_in_gathers_is_replaced(data
     assert (status["status"], status["result"]) == ("completed", {"total": 6, "count": 3})
 
 
-async def test_an_owner_whose_commit_was_not_answered_reads_its_jobs_again(
+async def test_an_owner_that_got_no_answer_to_its_commit_reads_its_jobs_again(
     database_url: str, store: PostgresStore
 ) -> None:
-    """The commit is done, the connection is gone: the job must neither be lost nor begun twice."""
+    """The commit succeeded, but its connection broke: the owner must neither lose the job nor begin it twice."""
     owner = Owner(store, await store.register_orchestrator("one", 60.0), "one", Rules(), lambda: 0.5)
     commit = owner._cycle.commit
 
@@ -365,9 +367,9 @@ async def test_a_job_with_a_definition_that_no_longer_compiles_does_not_stop_the
     async with client_of(database_url) as engine:
         broken = await engine.submit("workflow_id: broken\nnodes: {a: {handler: echo}}")
         await engine.query("update holdfast.workflows set definition = '{}' where workflow_id = 'broken'")
-        others = [await engine.submit(ECHO, key=str(n)) for n in range(20)]
+        neighbours = [await engine.submit(ECHO, key=str(n)) for n in range(20)]
         async with serving(database_url):
-            for job_id in others:
+            for job_id in neighbours:
                 assert (await engine.finished(job_id))["status"] == "completed"
             reasons = await engine.query("select reason from holdfast.jobs where job_id = %s", broken)
     assert reasons[0][0].startswith("orchestrator_error: ")
@@ -378,29 +380,29 @@ CHAIN = "workflow_id: chain\nnodes: {" + ", ".join(
 ) + "}"  # fmt: skip
 
 
-async def test_in_one_process_the_next_step_of_a_chain_is_leased_with_the_report_of_the_last(
+async def test_in_one_process_a_handover_leases_the_next_step_of_a_chain(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leased: list[list[str]] = []
     take = Orchestrator.take
 
-    async def taken(self: Orchestrator, handover: Handover) -> CycleResult | None:
+    async def recording_take(self: Orchestrator, handover: Handover) -> CycleResult | None:
         result = await take(self, handover)
         assert result is not None and result.accepted == frozenset({0})
         leased.append([lease.node for lease in result.leases])
         return result
 
-    monkeypatch.setattr(Orchestrator, "take", taken)
+    monkeypatch.setattr(Orchestrator, "take", recording_take)
     async with running(database_url, registry()) as engine:
         assert (await engine.run(CHAIN))["status"] == "completed"
-    # Now and then the owner is busy with something else just then, and the worker reports by itself.
+    # Sometimes the owner is busy at that moment, and the worker reports by itself.
     steps = [*([f"n{n}"] for n in range(1, 10)), []]
     assert leased == [step for step in steps if step in leased]
     assert len(leased) >= 5
 
 
 async def test_a_worker_whose_owner_did_not_answer_reports_by_itself(database_url: str) -> None:
-    """The cycle that took the report broke: nobody knows whether it was taken, and it is not counted twice."""
+    """The cycle that accepted the report broke, so the worker does not know the outcome. The report must count once."""
     async with serving(database_url) as services, client_of(database_url) as engine:
         orchestrators = services.orchestrators
         broken: list[int] = []

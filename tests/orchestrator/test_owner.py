@@ -1,4 +1,4 @@
-"""The owner's cycle on the model of the store: what only shows between two cycles of one job."""
+"""The owner's cycle on the model of the store: behaviour that takes several cycles of one job to see."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def done(lease: Lease) -> Report:
 
 
 async def two_fans(store: ModelStore) -> tuple[Owner, WorkerIdentity, dict[str, list[Lease]]]:
-    """A job with two fan-outs side by side whose items are leased, by node."""
+    """Begin a job with two parallel fan-outs, and lease their items; returns the leases by node."""
     flow = Workflow("two_fans", inputs={"items": {"type": "array"}})
     for name in ("left", "right"):
         flow.fan_out(name, source="{{ inputs['items'] }}", handler="work", params={"i": "{{ item }}"})
@@ -40,7 +40,8 @@ async def two_fans(store: ModelStore) -> tuple[Owner, WorkerIdentity, dict[str, 
 
 
 def test_regression_a_fan_in_gathers_only_after_its_last_items_are_committed() -> None:
-    """While one fan-in was owed, another became owed in the same cycle and was gathered before its items were there."""
+    """While one fan-in waited for its results, another became ready in the same cycle and gathered before its items
+    were committed."""
 
     async def story() -> dict[str, Any]:
         database = Database()
@@ -61,8 +62,8 @@ def test_regression_a_fan_in_gathers_only_after_its_last_items_are_committed() -
     }
 
 
-def test_regression_a_cycle_that_also_stops_a_job_still_tells_that_it_made_work() -> None:
-    """What was written before a withdrawal was forgotten: workers heard of it only by polling."""
+def test_regression_a_cycle_that_also_stops_a_job_still_says_that_it_made_work() -> None:
+    """The cycle forgot the tasks that it had queued before a withdrawal, so workers noticed them only by polling."""
 
     async def story() -> bool:
         store = ModelStore(Database())
@@ -79,7 +80,7 @@ def test_regression_a_cycle_that_also_stops_a_job_still_tells_that_it_made_work(
     assert asyncio.run(story())
 
 
-def test_a_job_that_cannot_be_advanced_is_set_aside_while_its_neighbours_go_on() -> None:
+def test_a_job_that_cannot_be_advanced_is_set_aside_while_other_jobs_continue() -> None:
     async def story() -> None:
         database = Database()
         store = ModelStore(database)
@@ -89,7 +90,7 @@ def test_a_job_that_cannot_be_advanced_is_set_aside_while_its_neighbours_go_on()
             flow.task("a", handler="work")
             jobs.append(new_job(flow.definition(), {}))
         await store.submit(jobs[:3])
-        kept = database.definitions[jobs[1].definition_hash]
+        definition = database.definitions[jobs[1].definition_hash]
         database.definitions[jobs[1].definition_hash] = b'{"nonsense": 1}'
         owner = Owner(store, await store.register_orchestrator("o", 10), "o", Rules(), lambda: 0.5)
         assert (await owner.run_cycle()).more
@@ -100,9 +101,9 @@ def test_a_job_that_cannot_be_advanced_is_set_aside_while_its_neighbours_go_on()
         assert statuses == ["running", "pending", "running", "running"]
         assert database.jobs[jobs[1].job_id]["reason"].startswith("orchestrator_error: ")
 
-        # Its signals wait; it is tried again when its time has come, and then no trace is left.
+        # The job's signals wait. The owner tries again later, and then removes the reason.
         assert [signal["job_id"] for signal in database.inbox.values()] == [jobs[1].job_id]
-        database.definitions[jobs[1].definition_hash] = kept
+        database.definitions[jobs[1].definition_hash] = definition
         assert not (await owner.run_cycle()).jobs
         deadline = owner.next_deadline()
         assert deadline is not None
@@ -117,7 +118,7 @@ def test_a_job_that_cannot_be_advanced_is_set_aside_while_its_neighbours_go_on()
 
 
 @pytest.mark.parametrize("kind", ["cancel", "pause", "recover", "recheck"])
-def test_a_job_that_was_set_aside_is_looked_at_at_once_when_a_person_or_the_janitor_asks(kind: str) -> None:
+def test_a_signal_of_a_person_or_the_janitor_makes_the_owner_try_a_job_set_aside_at_once(kind: str) -> None:
     async def story() -> None:
         database = Database()
         store = ModelStore(database)
@@ -125,20 +126,20 @@ def test_a_job_that_was_set_aside_is_looked_at_at_once_when_a_person_or_the_jani
         flow.task("a", handler="work")
         job = new_job(flow.definition(), {})
         await store.submit([job])
-        kept = database.definitions[job.definition_hash]
+        definition = database.definitions[job.definition_hash]
         database.definitions[job.definition_hash] = b'{"nonsense": 1}'
         owner = Owner(store, await store.register_orchestrator("o", 10), "o", Rules(), lambda: 0.5)
         while (await owner.run_cycle()).more:
             pass
         assert database.history.set_aside == 1
 
-        # While nothing has changed, each signal is a reason to look once, and no more.
+        # Each signal makes the owner try once more, and not again while nothing has changed.
         data = {"verb": "resume"} if kind == "recover" else None
         await store.send(job.job_id, kind, "ann", "look", data)
         for _ in range(9):
             await owner.run_cycle()
         assert database.history.set_aside == 2
-        database.definitions[job.definition_hash] = kept
+        database.definitions[job.definition_hash] = definition
         await store.send(job.job_id, kind, "ann", "look again", data)
         while (await owner.run_cycle()).more:
             pass
@@ -149,7 +150,7 @@ def test_a_job_that_was_set_aside_is_looked_at_at_once_when_a_person_or_the_jani
     asyncio.run(story())
 
 
-def test_what_is_no_jobs_fault_is_not_blamed_on_one() -> None:
+def test_an_error_outside_all_jobs_is_not_blamed_on_a_job() -> None:
     async def story() -> None:
         store = ModelStore(Database())
         owner = Owner(store, await store.register_orchestrator("o", 10), "o", Rules(), lambda: 0.5)
@@ -160,7 +161,7 @@ def test_what_is_no_jobs_fault_is_not_blamed_on_one() -> None:
         asyncio.run(story())
 
 
-def test_a_signal_of_a_job_that_is_not_ours_stays_for_its_owner() -> None:
+def test_an_owner_leaves_the_signals_of_jobs_that_others_own() -> None:
     async def story() -> None:
         database = Database()
         store = ModelStore(database)

@@ -1,4 +1,4 @@
-"""A wide fan-out: what its owner keeps in memory, and what it leaves to the jobs beside it."""
+"""A wide fan-out: how much memory its owner needs, and how soon other jobs get their turn."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SMALL = load_text("workflow_id: small\nnodes: {a: {handler: work}}")
 
 
 def wide(width: int) -> NewJob:
-    """All items are null, of which there is but one: only what is made of them is counted."""
+    """A wide job. All its items are null, which is one object, so that only the owner's own objects are counted."""
     return new_job(WIDE, {"items": [None] * width})
 
 
@@ -45,19 +45,19 @@ async def expand(owner: Owner) -> None:
 
 
 def reachable(roots: Iterable[Any]) -> int:
-    """How many objects hang on these, code and modules left out."""
-    seen: set[int] = set()
+    """The number of objects that can be reached from these, without code and modules."""
+    counted: set[int] = set()
     waiting = list(roots)
     while waiting:
-        found = waiting.pop()
-        if id(found) not in seen and not isinstance(found, type | ModuleType | FunctionType):
-            seen.add(id(found))
-            waiting += gc.get_referents(found)
-    return len(seen)
+        item = waiting.pop()
+        if id(item) not in counted and not isinstance(item, type | ModuleType | FunctionType):
+            counted.add(id(item))
+            waiting += gc.get_referents(item)
+    return len(counted)
 
 
 async def held_in_memory(store: PostgresStore, width: int) -> int:
-    """The objects of an owner whose fan-out is expanded and in the middle of its reports."""
+    """The number of objects of an owner whose fan-out is expanded and has some of its reports."""
     await store.submit([wide(width)])
     owner = await owner_of(store)
     await owner.run_cycle()
@@ -68,20 +68,20 @@ async def held_in_memory(store: PostgresStore, width: int) -> int:
     assert (await owner.run_cycle()).signals == 150
     ((job_id, state),) = owner.jobs.items()
     assert (state.nodes["spread"].expanded, state.nodes["spread"].completed) == (width, 150)
-    kept = reachable([value for name, value in vars(owner).items() if name not in ("_store", "_cycle")])
+    objects = reachable([value for name, value in vars(owner).items() if name not in ("_store", "_cycle")])
     async with store.connections.use("test") as connection:
         await connection.execute("delete from queue where job_id = %s", (job_id,))
         await connection.execute("update jobs set owner = null where job_id = %s", (job_id,))
-    return kept
+    return objects
 
 
 async def test_the_memory_of_an_owner_does_not_grow_with_the_width_of_a_fan_out(store: PostgresStore) -> None:
     narrow, broad = await held_in_memory(store, 200), await held_in_memory(store, 20_000)
-    # Counters beyond 256 are objects of their own in Python.
+    # In Python, each counter above 256 is an object of its own.
     assert broad <= narrow + 50, (narrow, broad)
 
 
-async def test_a_job_that_comes_while_a_wide_one_expands_begins_before_the_expansion_is_over(
+async def test_a_job_that_is_submitted_while_a_wide_one_expands_begins_before_the_expansion_ends(
     store: PostgresStore,
 ) -> None:
     broad, small = wide(20_000), new_job(SMALL, {})
@@ -99,7 +99,7 @@ async def test_a_job_that_comes_while_a_wide_one_expands_begins_before_the_expan
     begun = order.index((small.job_id, "job_started"))
     chunks = [number for number, row in enumerate(order) if row == (broad.job_id, "task_ready")]
     assert len(chunks) == 10
-    # One chunk before it came, one at most in the cycle that begins it.
+    # One chunk came before the small job, and at most one in the cycle that began it.
     assert sum(number > begun for number in chunks) >= 8
 
 
