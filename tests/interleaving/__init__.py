@@ -1,2 +1,1 @@
-"""The simulation's scenarios on the real store and a real Postgres. A seed chooses which process runs next, and what
-breaks."""
+"""The simulation's scenarios on the real store and a real Postgres. A seed draws the next process and the faults."""

@@ -26,7 +26,7 @@ _observer: Observer
 
 
 def start(server_url: str) -> None:
-    """Every process has a database of its own."""
+    """Give this process a database of its own."""
     global _observer
     logging.disable(logging.CRITICAL)
     name = f"interleaving_{os.getpid()}"
@@ -79,8 +79,8 @@ def main() -> int:
                     print(f"seed={seed} commit={commit_id()}\n{problem}", flush=True)
                     if failures >= options.failures:
                         break
-    totals_text = ", ".join(f"{number} {what}" for what, number in totals.items())
-    print(f"{len(seeds)} seeds in {time.monotonic() - started:.1f} s: {failures} failed; {totals_text}")
+    summary = ", ".join(f"{number} {name}" for name, number in totals.items())
+    print(f"{len(seeds)} seeds in {time.monotonic() - started:.1f} s: {failures} failed; {summary}")
     return 1 if failures else 0
 
 

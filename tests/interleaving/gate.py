@@ -1,4 +1,4 @@
-"""Connections to Postgres behind a gate: each exchange waits until the scheduler lets it pass, and some fail."""
+"""Connections to Postgres with a gate: statements wait for the scheduler, which makes some of them fail."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CLOCK = b"select set_config('search_path', %(path)s, false), set_config('backst
 
 
 class GatedConnections(Connections):
-    """The connections of one process. What it sends in one write may be interleaved with others as a server may do it:
+    """The connections of one process. Other processes may run between its statements wherever the server allows it:
     between two statements of a transaction, between two transactions, or not at all."""
 
     def __init__(self, url: str, world: GatedWorld, place: Place) -> None:
@@ -75,7 +75,7 @@ class GatedConnections(Connections):
             self.active_at = self._world.db.time
             self._world.has_news = self._world.has_news or not self._is_in_transaction(role)
             if self._place.was_blocked:
-                # Another process runs at this moment: the answer is read when it is our turn.
+                # Another process runs at this moment: read the answer when it is our turn.
                 self._place.was_blocked = False
                 await self._world.gate(self._place)
         if fault == "unknown":
@@ -84,7 +84,7 @@ class GatedConnections(Connections):
         return answers[len(clock) // 2 :]
 
     def _nap(self, role: str, statements: Sequence[Statement | None]) -> float:
-        """Sleep where it does harm: while we hold locks that others need, or until our lease is over."""
+        """How long to sleep at a dangerous moment: with locks that others need, or until the own lease has expired."""
         if self._is_in_transaction(role):
             return self._world.draw_nap((1.0, 1.0, 12.0))
         if not _FENCED & {statement[0] for statement in statements if statement is not SYNC}:
@@ -99,7 +99,7 @@ class GatedConnections(Connections):
         return line is not None and line.is_in_transaction
 
     async def _cut(self, role: str) -> None:
-        """The connection breaks; chance decides whether we notice before we send."""
+        """Break the connection. Chance decides whether the process notices before it sends its next statement."""
         line = self._lines.get(role)
         if line is None:
             raise Unreachable("The database cannot be reached.")
@@ -109,13 +109,13 @@ class GatedConnections(Connections):
                 await asyncio.sleep(0)
 
     async def _lose(self, role: str) -> None:
-        """The connection breaks after the server has executed what we sent."""
+        """Break the connection after the statements have run."""
         self._world.observer.end(self.pids(role))
         line = self._lines.pop(role)
         await line.close()
 
     def pids(self, role: str | None = None) -> list[int]:
-        """The process ids of the server for our connections, or for one role."""
+        """The server's processes behind these connections, or behind one of them."""
         return [
             line._pgconn.backend_pid
             for name, line in self._lines.items()
@@ -127,7 +127,7 @@ class GatedConnections(Connections):
 
 
 class GatedStore(PostgresStore):
-    """The real store behind the gate. The name of a worker is its number, so that a report shows who sent it."""
+    """The real store behind the gate. A worker's name contains its id, so that each report names its worker."""
 
     def __init__(self, url: str, world: GatedWorld, place: Place) -> None:
         super().__init__(url)
@@ -138,7 +138,7 @@ class GatedStore(PostgresStore):
         place.connections.append(self.connections)
 
     def _draw_id(self) -> int:
-        """The same id for the same seed: events contain the names of owners."""
+        """An id that depends on the seed alone: events contain the names of owners."""
         return self._world.db.draw()
 
     async def register_orchestrator(self, name: str, lease_seconds: float, only_job: str | None = None) -> int:
@@ -159,9 +159,9 @@ class GatedStore(PostgresStore):
         return worker._replace(name=f"w{worker.worker_id}")
 
     async def set_aside(self, job_id: str, orchestrator_id: int, problem: str) -> None:
-        """Only a scripted bug, or kills that all struck in cycles of one job, set a job aside.
+        """Check the reason: only a scripted bug, or kills that all happened in cycles of one job, set a job aside.
 
-        Otherwise a second fence, such as the numbers of events, stopped a writer that the first should have stopped.
+        With any other reason, the first fence failed and a second one, such as the event numbers, stopped the writer.
         """
         assert problem in (SCRIPTED_BUG, KILLS), f"2: {job_id} was set aside by {orchestrator_id}: {problem}"
         self._world.db.history.set_aside += 1
@@ -170,14 +170,14 @@ class GatedStore(PostgresStore):
     async def report(
         self, worker: WorkerIdentity, reports: Sequence[Report], on_locked: OnLocked = lambda report: None
     ) -> int:
-        """Report only, or report and claim together as the real worker does; the next `claim` returns those leases."""
+        """Report alone, or together with a claim, as the real worker does. The next claim returns these leases."""
         if not self._world.claims_ahead():
             return await super().report(worker, reports, on_locked)
-        taken, leases = await super().report_and_claim(
+        accepted, leases = await super().report_and_claim(
             worker, reports, None, self._world.handlers, 1, on_locked=on_locked
         )
         self._ahead.setdefault(worker.worker_id, []).extend(leases)
-        return taken
+        return accepted
 
     async def claim(
         self, worker: WorkerIdentity, queues: Sequence[str] | None, handlers: Sequence[str], limit: int

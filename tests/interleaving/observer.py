@@ -18,7 +18,7 @@ RECORDED = ("jobs", "nodes", "tasks", "queue", "inbox", "events", "answers")
 
 
 class Change(NamedTuple):
-    """A row that a transaction wrote: before and after."""
+    """A row that a transaction wrote, before and after the write."""
 
     table: str
     old: dict[str, Any] | None
@@ -26,17 +26,17 @@ class Change(NamedTuple):
 
 
 def prepare(url: str) -> None:
-    """Give an empty database our schema, a clock that can be set, and a record of what is written."""
+    """Give an empty database our schema, a clock that tests can set, and a log of all writes."""
     asyncio.run(migrate(url))
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute((Path(__file__).parent / "observer.sql").read_bytes())
-    # Roles are shared by all databases, advisory locks are not.
+    # All databases share roles, but not advisory locks. This lock must be in one common database.
     with psycopg.connect(url, dbname="postgres", autocommit=True) as connection:
         _make_logins_cheap(connection)
 
 
 def _make_logins_cheap(connection: psycopg.Connection) -> None:
-    """Every lost connection is replaced, and hashing the password takes half of that time."""
+    """Reduce the cost of password checks: tests replace many connections, and half of that cost is the check."""
     info = connection.info
     alter = sql.SQL("alter role {} password {}").format(sql.Identifier(info.user), sql.Literal(info.password))
     with connection.transaction():
@@ -46,7 +46,7 @@ def _make_logins_cheap(connection: psycopg.Connection) -> None:
 
 
 class Observer:
-    """Acts on the database while all processes wait at their gates."""
+    """An own connection to the database. It acts while all processes wait at their gates."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -56,7 +56,7 @@ class Observer:
         self._connection.close()
 
     def empty(self) -> None:
-        """Delete every row and restart every sequence."""
+        """Delete all rows, and restart all sequences."""
         tables = self._connection.execute(
             "select schemaname, tablename from pg_tables"
             " where schemaname in ('holdfast', 'backstage') and tablename <> 'migrations'"
@@ -65,9 +65,9 @@ class Observer:
         self._connection.execute(sql.SQL("truncate {} restart identity").format(names))
 
     def commits(self) -> list[list[Change]]:
-        """What was committed since the last call, by transaction.
+        """The changes that were committed since the last call, by transaction.
 
-        If there are several, one has waited for the other and has written its last row after it.
+        If there are several transactions, one has waited for the other, and has written its last row after it.
         """
         rows = self._connection.execute(
             "with read as (delete from backstage.log returning *)"
@@ -77,7 +77,7 @@ class Observer:
         return [[Change(*row[1:]) for row in group] for _, group in groupby(rows, key=lambda row: row[0])]
 
     def rows(self) -> list[Change]:
-        """Every row of the database, as if it had just been written."""
+        """All rows, as if they had just been written."""
         return [
             Change(table, None, row[0])
             for table in RECORDED
@@ -87,7 +87,7 @@ class Observer:
         ]
 
     def waits(self, pids: Sequence[int]) -> dict[int, list[int]]:
-        """Which of these connections wait for a lock, and which ones hold it."""
+        """Which of these connections wait for a lock, and which connections block each of them."""
         rows = self._connection.execute(
             "select pid, pg_blocking_pids(pid) from unnest(%s::int[]) pid where cardinality(pg_blocking_pids(pid)) > 0",
             (list(pids),),
@@ -95,17 +95,17 @@ class Observer:
         return dict(rows.fetchall())
 
     def lapse(self, orchestrators: Sequence[int], workers: Sequence[int]) -> None:
-        """End their leases, as if they alone had slept for long."""
+        """End their leases, as if these processes had slept for a long time and no other process had run."""
         for table, ids in (("orchestrator", orchestrators), ("worker", workers)):
             statement = sql.SQL("update holdfast.{} set lease_until = to_timestamp(0) where {} = any(%s)")
             names = sql.Identifier(f"{table}s"), sql.Identifier(f"{table}_id")
             self._connection.execute(statement.format(*names), (list(ids),))
 
     def end(self, pids: Iterable[int]) -> None:
-        """End connections as a killed process or a broken network does; when this returns, their locks are gone."""
+        """End connections, like a killed process or a broken network. On return their locks are released."""
         ended = list(pids)
         self._connection.execute("select pg_terminate_backend(pid) from unnest(%s::int[]) pid", (ended,))
-        # `pg_terminate_backend` with a timeout checks only ten times a second.
+        # pg_terminate_backend could wait itself, but it looks only ten times a second.
         alive = "select 1 from unnest(%s::int[]) pid, pg_stat_get_activity(pid)"
         while ended and self._connection.execute(alive, (ended,)).fetchone():
             pass

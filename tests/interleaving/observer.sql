@@ -1,9 +1,9 @@
--- What a database needs so that a test can set its clock and hear of every row that is committed.
+-- Lets a test set the clock of a database and read every committed row.
 
 create schema backstage;
 
--- Sessions whose search path has this schema first call this one when they say now(). It stands still while a
--- transaction lasts, because it is set only between transactions.
+-- Sessions whose search path begins with this schema call this function instead of pg_catalog.now(). The time stays
+-- the same during a transaction, because a session sets it only between transactions.
 create function backstage.now() returns timestamptz language sql stable
     as $$ select to_timestamp(current_setting('backstage.now')::float8) $$;
 
@@ -23,9 +23,9 @@ end $$;
 
 do $$
 declare
-    found record;
+    target record;
 begin
-    for found in
+    for target in
         select c.relname, a.attname
         from pg_attrdef d
         join pg_class c on c.oid = d.adrelid
@@ -33,11 +33,11 @@ begin
         where c.relnamespace = 'holdfast'::regnamespace and c.relname <> 'migrations'
             and pg_get_expr(d.adbin, d.adrelid) = 'now()'
     loop
-        execute format('alter table holdfast.%I alter %I set default backstage.now()', found.relname, found.attname);
+        execute format('alter table holdfast.%I alter %I set default backstage.now()', target.relname, target.attname);
     end loop;
-    for found in select unnest(array['jobs', 'nodes', 'tasks', 'queue', 'inbox', 'events', 'answers']) as relname
+    for target in select unnest(array['jobs', 'nodes', 'tasks', 'queue', 'inbox', 'events', 'answers']) as relname
     loop
         execute format('create trigger recorded after insert or update or delete on holdfast.%I'
-            ' for each row execute function backstage.record()', found.relname);
+            ' for each row execute function backstage.record()', target.relname);
     end loop;
 end $$;

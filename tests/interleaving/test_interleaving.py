@@ -1,4 +1,4 @@
-"""Some seeds on the real store: every invariant holds, a seed can be replayed, and the faults really occur."""
+"""Some seeds on the real store in pytest, checks that a seed replays exactly, and that its faults really happen."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ LOCK = "update holdfast.lanes set queue = queue"
 @pytest.fixture
 def observer(empty_database_url: str) -> Iterator[Observer]:
     prepare(empty_database_url)
-    made = Observer(empty_database_url)
-    yield made
-    made.close()
+    observer = Observer(empty_database_url)
+    yield observer
+    observer.close()
 
 
 def test_every_invariant_holds_on_the_real_store(observer: Observer) -> None:
-    seen = {"cut": 0, "lost": 0, "handed": 0, "rejected": 0, "taken over": 0, "stepped back": 0}
+    counts = {"cut": 0, "lost": 0, "handed": 0, "rejected": 0, "taken over": 0, "stepped back": 0}
     for seed in SEEDS:
         try:
             history = run_seed(seed, observer).db.history
         except Exception as problem:
             raise AssertionError(f"replay with: python -m tests.interleaving --first {seed} --seeds 1") from problem
-        seen["cut"] += history.commits_failed
-        seen["lost"] += history.commits_unknown
-        seen["handed"] += history.handed
-        seen["rejected"] += history.rejected
-        seen["taken over"] += history.taken_over
-        seen["stepped back"] += history.stepped_back
-    assert all(seen.values()), f"some of the faults never occurred: {seen}"
+        counts["cut"] += history.commits_failed
+        counts["lost"] += history.commits_unknown
+        counts["handed"] += history.handed
+        counts["rejected"] += history.rejected
+        counts["taken over"] += history.taken_over
+        counts["stepped back"] += history.stepped_back
+    assert all(counts.values()), f"some faults never happened: {counts}"
 
 
-def test_a_seed_chooses_the_same_interleaving_again(observer: Observer) -> None:
+def test_a_seed_draws_the_same_interleaving_again(observer: Observer) -> None:
     first = GatedWorld(4, observer)
     first.run()
     second = GatedWorld(4, observer)
@@ -49,7 +49,7 @@ def test_a_seed_chooses_the_same_interleaving_again(observer: Observer) -> None:
     assert first.db.events == second.db.events
 
 
-def test_a_wait_for_a_lock_is_seen_and_ends_with_the_connection_that_holds_it(observer: Observer) -> None:
+def test_the_observer_sees_a_lock_wait_and_ends_it_by_ending_the_holder(observer: Observer) -> None:
     with (
         closing(psycopg.connect(observer.url, autocommit=True)) as holder,
         closing(psycopg.connect(observer.url, autocommit=True)) as waiter,
@@ -68,7 +68,7 @@ def test_a_wait_for_a_lock_is_seen_and_ends_with_the_connection_that_holds_it(ob
         assert observer.waits(pids) == {}
 
 
-def test_a_chain_of_waits_is_no_deadlock_and_a_circle_is_one() -> None:
+def test_a_circle_of_waits_is_a_deadlock_and_a_chain_is_not() -> None:
     check_for_circles({1: [2], 2: [3]})
     with pytest.raises(AssertionError, match="deadlock"):
         check_for_circles({1: [2], 2: [3], 3: [1]})

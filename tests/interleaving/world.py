@@ -1,7 +1,7 @@
 """A simulated world on a real database: the same processes and faults, but each of their statements is real.
 
-All processes are tasks of one event loop, which runs only while the scheduler lets one of them go. The scheduler sets
-the time, in Postgres too.
+All processes are tasks of one event loop, which runs only while the scheduler lets a process run. The scheduler's
+clock is the only one, in Postgres too.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from tests.simulation.database import IDLE_IN_TRANSACTION_SECONDS, Database
 from tests.simulation.world import HANDLERS, Process, World, check_results
 
 PATIENCE_SECONDS = 0.01
-"""How long to wait for a process that was let go before checking whether it waits for a lock."""
+"""How long the scheduler waits for a running process before it checks whether the process waits for a lock."""
 
 NOTIFIED_SHARE = 0.7
-"""How often a commit wakes an idle process; notifications get lost."""
+"""How often an idle process gets the notification of a commit; the others are lost."""
 
 STEPS = 20_000
 
 
 @dataclass
 class Place:
-    """Where a process is: at its gate, on its way to the next one, or stuck on a lock between the two."""
+    """Where a process is: at its gate, between two gates, or blocked by a lock between the two."""
 
     process: Process
     connections: list[GatedConnections] = field(default_factory=list)
@@ -73,7 +73,7 @@ class GatedWorld(World):
         self.blocked = 0
         self.has_news = False
         super().__init__(seed)
-        # No job kills its orchestrator here: processes are ended only from outside.
+        # No job is deadly here: only the scheduler ends processes.
         self.deadly.clear()
         self.mirror = Mirror(self.db)
         self.db.definitions = {job.definition_hash: job.definition for job in self.jobs}
@@ -90,20 +90,20 @@ class GatedWorld(World):
             self._loop.close()
 
     def _compare_with_the_tables(self) -> None:
-        """The record of all commits is equal to the tables."""
+        """Check that the mirror, which followed each commit, equals the tables."""
         tables = Mirror(Database())
         tables.follow(self.observer.rows())
         for table in RECORDED:
             here, there = ({k: v for k, v in getattr(db, table).items() if v} for db in (self.db, tables.db))
-            assert here == there, f"the record of {table} differs from the table"
+            assert here == there, f"the mirror of {table} differs from the table"
 
     def _lose_a_row(self) -> None:
-        """No row is lost here: only the processes write to this database."""
+        """Nothing outside the engine changes this database."""
 
     def _save_or_go_back(self) -> None:
         """This database is never restored to an earlier state."""
 
-    # What is drawn
+    # Random choices
 
     def draw_fault(self) -> str:
         fault = self._commit_outcome()
@@ -120,7 +120,7 @@ class GatedWorld(World):
     def claims_ahead(self) -> bool:
         return self.dice.random() < self._ahead
 
-    # What the processes stand on
+    # The store and the time of the processes
 
     def _new_store(self) -> Store:
         return GatedStore(self.observer.url, self, _here.get())
@@ -144,7 +144,7 @@ class GatedWorld(World):
         return super()._spent(lease)
 
     async def gate(self, place: Place) -> None:
-        """Wait until it is our turn."""
+        """Wait until the scheduler lets the process of this place run."""
         place.gate = self._loop.create_future()
         place.waits_for = None
         self._moved.set()
@@ -167,7 +167,7 @@ class GatedWorld(World):
             self._moved.set()
 
     def _kill(self, process: Process) -> None:
-        """End its connections at once; it never sends anything again."""
+        """End the process and its connections; it can send nothing more."""
         place = self._places.pop(process.name)
         for connections in place.connections:
             connections.is_dead = True
@@ -216,7 +216,7 @@ class GatedWorld(World):
                 self._leave(other)
 
     def _leave(self, place: Place) -> None:
-        """Remove a process that has ended, by itself or by an exception."""
+        """Clean up after a process that ended, and raise its error if it has one."""
         del self._places[place.process.name]
         self._close(place)
         finished, place.process.running = place.process.running, None
@@ -227,7 +227,7 @@ class GatedWorld(World):
         self._loop.run_until_complete(until)
 
     async def _settle(self) -> None:
-        """Wait until every process that was let go is at its next gate, or waits for a lock of one that is."""
+        """Wait until each running process is at its next gate, or waits for a lock of a process at its gate."""
         while moving := [place for place in self._places.values() if place.is_moving]:
             if not all(place.is_blocked for place in moving):
                 await self._movement()
@@ -256,12 +256,12 @@ class GatedWorld(World):
             place.was_blocked = True
             place.process.wake_at = float("inf")
         elif place.is_blocked and not is_blocked:
-            # It runs again, and takes its turn at its next gate.
+            # The lock is free: the process runs again, and gets its turn at its next gate.
             place.process.wake_at = self.db.time
         place.is_blocked = is_blocked
 
     def _observe(self) -> None:
-        """Read what was committed, and wake most of the idle processes."""
+        """Read and check new commits, and notify most of the idle processes."""
         if not self.has_news:
             return
         self.has_news = False
@@ -274,14 +274,14 @@ class GatedWorld(World):
 
 
 def check_for_circles(waits: dict[int, list[int]]) -> None:
-    """Fail at a deadlock: every chain of waits must end at a process that does not wait."""
-    while free := {pid for pid, others in waits.items() if not all(other in waits for other in others)}:
-        waits = {pid: others for pid, others in waits.items() if pid not in free}
+    """Check that every chain of waits ends at a process that does not wait."""
+    while free := {pid for pid, blockers in waits.items() if not all(blocker in waits for blocker in blockers)}:
+        waits = {pid: blockers for pid, blockers in waits.items() if pid not in free}
     assert not waits, f"a deadlock: {waits}"
 
 
 def run_seed(seed: int, observer: Observer) -> GatedWorld:
-    """Run one seed on the real store. If no job was cut short, the results are those of a model without faults."""
+    """Run one seed on the real store, and compare its results with those of a model without faults."""
     world = GatedWorld(seed, observer)
     world.run()
     check_results(world)
