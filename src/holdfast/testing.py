@@ -1,4 +1,4 @@
-"""Run a workflow inside your own test, against a real Postgres that nobody has to set up.
+"""Run a workflow inside your own test, on a real Postgres that needs no set-up.
 
     from holdfast.testing import run_workflow
 
@@ -54,7 +54,7 @@ LOOK_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """What became of a job: its status and result, its nodes by name, what they gave, and all that happened."""
+    """An ended job: its status and result, its nodes and their outputs by name, and its events."""
 
     job_id: str
     status: str
@@ -75,11 +75,11 @@ def run_workflow(
     concurrency: int = 16,
     database_url: str | None = None,
 ) -> JobResult:
-    """Run a workflow to its end and tell what became of it; a failed job is a result, not an exception.
+    """Run a workflow to its end and return the result of its job. A failed job is a result, not an exception.
 
-    `handlers` come on top of the installed ones and win over them, so that a test can put a stand-in in their
-    place. With `instant_retries` failed attempts are tried again at once; a `RetryAfter` still waits. A job that
-    has not ended after `timeout` seconds raises TimeoutError.
+    `handlers` are added to the installed handlers, and replace installed ones of the same name, so that a test can
+    use stand-ins. With `instant_retries`, failed attempts are tried again at once; a `RetryAfter` still waits. If the
+    job does not end within `timeout` seconds, TimeoutError is raised.
     """
     return asyncio.run(
         run_workflow_async(
@@ -104,7 +104,7 @@ async def run_workflow_async(
     concurrency: int = 16,
     database_url: str | None = None,
 ) -> JobResult:
-    """The same for tests that are coroutines."""
+    """Like `run_workflow`, for tests that are coroutines."""
     definition = _definition(workflow)
     registry = _registry(workflow, handlers)
     _refuse_unknown_handlers(definition, registry)
@@ -126,7 +126,7 @@ async def _run(
     reader = Reader(store.connections, store.payloads)
     finished = asyncio.Event()
     try:
-        # One job at a time has no use for a second orchestrator, and connections are most of the time.
+        # One job needs no second orchestrator, and opening connections takes most of the time.
         async with Services(
             settings.database_url,
             settings,
@@ -146,9 +146,10 @@ async def _run(
 
 
 async def _until_over(reader: Reader, job_id: str, finished: asyncio.Event) -> None:
-    """The orchestrator here tells when it ends; another one may drive it in a shared database.
+    """Wait until the job ends. The orchestrator of this process sets `finished`; in a shared database another one may
+    own the job, so that this function also polls.
 
-    The first look comes at once: it opens its connection while the services open theirs.
+    The first read comes at once: it opens its connection while the services open theirs.
     """
     while (await reader.snapshot(job_id, whole=False)).job.status not in JOB_TERMINAL:
         with suppress(TimeoutError):
@@ -182,7 +183,7 @@ def _definition(workflow: Definition | Workflow | Path | str) -> Definition:
 
 
 def _registry(workflow: Definition | Workflow | Path | str, handlers: Handlers) -> Registry:
-    """Installed handlers, then those of the workflow's own functions, then those given; the last one wins."""
+    """Installed handlers, then those of the workflow's own functions, then `handlers`; the last of a name wins."""
     installed = _installed()
     found = [handler for name in installed.names if (handler := installed.get(name)) is not None]
     if isinstance(workflow, Workflow):
@@ -196,12 +197,12 @@ def _registry(workflow: Definition | Workflow | Path | str, handlers: Handlers) 
 
 @cache
 def _installed() -> Registry:
-    """Looking for entry points reads every installed package's metadata: once is enough."""
+    """The installed handlers, looked up once: a search for entry points reads the metadata of every package."""
     return discover()
 
 
 def _described(function: Callable[..., Any]) -> Handler:
-    """A decorated function under its own name; a plain one under the function's."""
+    """The handler of a function: named by its decorator, or else by the function's name."""
     known = getattr(function, ATTRIBUTE, None)
     return known if isinstance(known, Handler) else describe(function, function.__name__)
 
@@ -249,7 +250,7 @@ def _task_without_delays(task: TaskSpec) -> TaskSpec:
 
 @contextmanager
 def _streams_kept() -> Iterator[None]:
-    """A worker takes the streams over to catch what handlers print; a test runner wants its own back."""
+    """Restore stdout and stderr for the test runner: a worker replaces them to capture what handlers print."""
     before = sys.stdout, sys.stderr
     try:
         yield
@@ -259,7 +260,7 @@ def _streams_kept() -> Iterator[None]:
 
 @asynccontextmanager
 async def _database(url: str | None) -> AsyncIterator[str]:
-    """The given database, or one of ours: used again when its job has ended well, dropped otherwise."""
+    """The database at `url`, or one on our own server: a later run reuses it, unless this one raises an error."""
     if url is not None:
         await ensure_schema(url, create=True, upgrade=True)
         yield url
@@ -275,7 +276,7 @@ async def _database(url: str | None) -> AsyncIterator[str]:
 
 
 class _Server:
-    """One Postgres for the process, started when first needed, with the databases that are free on it."""
+    """One Postgres for this process, started at the first use, and its free databases."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -301,7 +302,8 @@ class _Server:
 
 
 def _end(postgres: EmbeddedPostgres, home: Path) -> None:
-    """The folder goes by its name first: a watchdog that looks once more would put lock files into what is deleted."""
+    """Stop the server and delete its folder. The folder is renamed first, so that the watchdog cannot create lock files
+    in it during the deletion."""
     postgres.leave()
     shutil.rmtree(home.rename(home.with_name(f"{home.name}-ended")), ignore_errors=True)
 
