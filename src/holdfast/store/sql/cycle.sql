@@ -1,15 +1,16 @@
--- The statements of an owner's cycle, in the order in which they run. Lock order: the owner's own row, then
--- inbox rows, then jobs, then queue rows. Rows come in as columns: one array per column.
+-- The statements of an owner's cycle, in the order in which they run. Lock order: the owner's own row, then inbox rows,
+-- then jobs, then queue rows. Rows come in as columns: one array per column.
 --
--- Rows are joined by `job_id = any(array[x.job_id])`, here and in the other files. A plan is made once per connection,
--- often while the tables are all but empty; with a plain `=` it may then walk a whole index for every row that
--- comes in, and still does when the table has a million rows. This spelling leaves only the look-up by key.
+-- Rows are joined by `job_id = any(array[x.job_id])`, here and in the other files. Postgres makes a plan once per
+-- connection, often while the tables are almost empty. With a plain `=` the plan may walk a whole index for each row
+-- that comes in, and still does so when the table has a million rows. This spelling leaves only the look-up by key.
 
--- Lists of columns come from the records that they are made of, and stand in braces: see store/columns.py.
+-- Lists of columns come from record types, and stand in double braces: see store/columns.py.
 
 -- name: fence
--- Keep the own row from being ended while the cycle lasts; no row: someone has taken over. And whether this database
--- knows our last commit: nobody else writes our jobs' rows, so if it does, they are what we remember.
+-- Locks the orchestrator's own row, so that no other process can end the orchestrator during the cycle. No row: another
+-- orchestrator has ended this one. Also says whether this database has the owner's last commit. Only the owner writes
+-- the rows of its jobs: if the commit is there, the rows are what the owner remembers.
 select extract(epoch from now())::float8 as now,
     exists (select 1 from last_commits c where c.orchestrator_id = %(me)s and c.mark = %(mark)s) as knows_last_commit
 from orchestrators
@@ -17,16 +18,16 @@ where orchestrator_id = %(me)s and ended_at is null
 for share;
 
 -- name: signal_columns
--- A signal as its owner reads it, with the fence and the budgets of the task that it is about.
+-- A signal as its owner reads it, with the fence and the budgets of its task.
 i.id, i.job_id::text as job_id, i.kind, i.node, i.item, i.epoch, i.attempt, i.outcome, i.worker, i.alone,
     extract(epoch from i.started_at)::float8 as started_at, case when i.item < 0 then i.output::text end as output,
     i.data::text as data, i.actor, i.reason, t.status as task_status, t.epoch as task_epoch, t.attempt as task_attempt,
     t.retry_count as task_retries, t.lost_count as task_lost, t.crash_count as task_crashes;
 
 -- name: claim_jobs
--- Signals of jobs that nobody owns, and these jobs, unless someone owns them by now or is about to. Of jobs that were
--- set aside only what a person or the janitor asks is read. Who drives one job takes no other.
--- Whoever locks them first has them.
+-- Locks signals of unowned jobs, and these jobs. The first orchestrator to lock a job claims it; jobs that another one
+-- has claimed or locked are skipped. For jobs that were set aside, only signals of people and of the janitor are read.
+-- An orchestrator for one job claims no other.
 with signal as materialized (
     select i.* from inbox i
     where i.owner = 0 and i.id > %(floor)s
@@ -46,10 +47,10 @@ left join tasks t on t.job_id = any(array[i.job_id]) and t.node = i.node and t.i
 order by i.id;
 
 -- name: drain
--- The owner's waiting signals, oldest first, with the fence and the budgets of the task that each speaks of; those of
--- a wide job come last and not all at once, so that its neighbours need not wait behind them.
--- Of jobs that were set aside only what a person or the janitor asks is read.
--- The output of an item stays in the database: nobody decides by it, finish_tasks moves it.
+-- The owner's waiting signals, oldest first, with the fence and the budgets of their tasks. The signals of a wide job
+-- come last and not all at once, so that other jobs need not wait for them. For jobs that were set aside, only signals
+-- of people and of the janitor are read. The output of an item is not read: no decision needs it, and finish_tasks
+-- copies it.
 with waiting as (
     (
         select i.* from inbox i
@@ -77,26 +78,26 @@ left join tasks t on t.job_id = any(array[i.job_id]) and t.node = i.node and t.i
 order by i.job_id is not distinct from %(wide)s::uuid, i.id;
 
 -- name: owned_jobs
--- The next of the open jobs that are ours, for an owner that has forgotten which they are.
+-- The next open jobs of this owner, for an owner that has forgotten its jobs.
 select j.job_id::text as job_id from jobs j
 where j.finished_at is null and j.owner = %(me)s and j.job_id > %(after)s::uuid
 order by j.job_id
 limit %(limit)s;
 
 -- name: load_jobs
--- Jobs of this owner as they were committed last; for one who only looks, anybody's.
+-- The last committed state of jobs of this owner; without an owner, of any jobs, for a reader.
 select {{JobRow from j}}, (select max(e.seq) from events e where e.job_id = j.job_id) as last_seq
 from jobs j
 where j.job_id = any(%(jobs)s::uuid[]) and (j.owner = %(me)s or %(me)s::bigint is null);
 
 -- name: load_nodes
--- The nodes of those jobs that have begun.
+-- The nodes of these jobs that have begun.
 select {{NodeRow from n}}
 from nodes n
 where n.job_id = any(%(jobs)s::uuid[]);
 
 -- name: count_tasks
--- What the task rows of these jobs say, by node, and how far the queue and the unread reports reach.
+-- The statuses of the tasks of these jobs, counted by node, and the last item that is queued or has an unread report.
 select t.job_id::text as job_id, t.node, count(*)::int as rows, max(t.item) as last,
     count(*) filter (where t.status = 'completed')::int as completed,
     count(*) filter (where t.status = 'failed')::int as failed,
@@ -111,8 +112,8 @@ where t.job_id = any(%(jobs)s::uuid[])
 group by t.job_id, t.node;
 
 -- name: unqueued_tasks
--- Tasks that were queued and have not ended, but are neither in the queue nor told of by a report. A report takes the
--- queue row away in the statement that sends it: one look sees either, or a task that nobody will ever speak of.
+-- Tasks that were queued and have not ended, but have neither a queue row nor an unread report. A report deletes the
+-- queue row in its own statement, so that one read sees the row or the report. A task with neither of them is lost.
 with unread as materialized (
     select i.job_id, i.node, i.item, i.epoch from inbox i
     where i.kind = 'report' and i.job_id = any(%(jobs)s::uuid[])
@@ -130,7 +131,7 @@ order by t.job_id, t.node, t.item
 limit 5000;
 
 -- name: ended_own_tasks
--- Own tasks that have ended although their node has not.
+-- A node's own tasks that have ended, of nodes that have not ended.
 select t.job_id::text as job_id, t.node, t.status, t.attempt, t.output::text as output, t.error::text as error,
     t.output_ref
 from nodes n
@@ -138,8 +139,8 @@ join tasks t on t.job_id = any(array[n.job_id]) and t.node = n.node and t.item =
 where n.job_id = any(%(jobs)s::uuid[]) and n.status in ('ready', 'dispatched', 'running') and t.status <> 'ready';
 
 -- name: item_results
--- What a fan-in gathers: outputs of completed items in item order, and which items are left out. A page ends where it gets
--- large, but has a row if there is one; an output that lies elsewhere fills it.
+-- The outputs that a fan-in gathers, in item order, and the items that it leaves out. A page ends when it gets large,
+-- but has at least one row if there is one; an output in the object store fills a page.
 select r.item, r.status, r.output, r.output_ref, r.bytes
 from (
     select t.*, sum(t.bytes) over (order by t.item) - t.bytes as bytes_before
@@ -156,19 +157,20 @@ where r.bytes_before < %(bytes)s
 order by r.item;
 
 -- name: delete_signals
--- Handled once: the row goes in the same commit as its effects, after the outputs were taken from it. Each comes with
--- its owner: with one owner and a list of ids the planner may look up the owner alone, and read all that waits.
+-- Deletes handled signals in the same commit as their effects, after finish_tasks has copied their outputs. Each id
+-- comes with its owner: with one owner and a list of ids, the planner may look up the owner alone and read all waiting
+-- signals.
 delete from inbox i
 using unnest(%(owner)s::bigint[], %(id)s::bigint[]) as w (owner, id)
 where i.owner = any(array[w.owner]) and i.id = w.id;
 
 -- name: delete_dense_signals
--- The same where few others lie between the first and the last: a list costs half as much.
+-- The same for signals that are close together: a list of ids costs half as much.
 delete from inbox
 where owner = %(owner)s and id between %(first)s and %(last)s and id = any(%(id)s::bigint[]);
 
 -- name: write_jobs
--- Only the owner's jobs, or unowned ones that this cycle has locked.
+-- Writes only jobs of this owner, and unowned jobs that this cycle has locked.
 update jobs j
 set {{JobUpdate changes}},
     owned_since = case when j.owner = w.owner then j.owned_since when w.owner is not null then now() end
@@ -176,7 +178,7 @@ from {{JobUpdate}}
 where j.job_id = any(array[w.job_id]) and (j.owner is null or j.owner = %(me)s);
 
 -- name: create_nodes
--- Nodes that begin; a node has one first row, so that a conflict is a bug and not a race.
+-- Nodes that begin. A node is created once, so that a conflict is a bug and not a race.
 insert into nodes ({{NodeRow names}})
 select {{NodeRow values}} from {{NodeRow}};
 
@@ -196,7 +198,7 @@ select w.job_id, w.node, w.item, 'failed', w.error, w.epoch, w.attempt, now()
 from {{FailTask}};
 
 -- name: enqueue_tasks
--- The first attempt of a range of items; refused ones are left out.
+-- Queues the first attempts of a range of items, without refused items.
 insert into queue (job_id, node, item, epoch, attempt, lane_id, priority, rank, owner, timeout_seconds,
     queue_timeout_seconds)
 select t.job_id, t.node, t.item, t.epoch, t.attempt + 1, w.lane_id, w.priority,
@@ -206,7 +208,8 @@ join tasks t on t.job_id = any(array[w.job_id]) and t.node = w.node and t.item b
 where t.status = 'ready';
 
 -- name: finish_tasks
--- Guarded by the epoch that reported: a task that was reset meanwhile stays as it is. The output is the report's.
+-- The epoch of the report guards the write: a task that was reset meanwhile stays as it is. The output comes from the
+-- report.
 update tasks t
 set status = w.status, attempt = w.attempt, error = w.error, worker = w.worker,
     (output, output_ref) = (
@@ -219,7 +222,7 @@ where t.job_id = any(array[w.job_id]) and t.node = w.node and t.item = w.item an
     and t.status = 'ready';
 
 -- name: retry_tasks
--- A new epoch of each task: its row and its queue row move together.
+-- Gives each task a new epoch, in its row and in a new queue row.
 with wanted as (
     select * from {{RetryTask}}
 ),
@@ -240,7 +243,8 @@ select w.job_id, w.node, w.item, w.epoch, w.attempt + 1, w.lane_id,
 from moved w;
 
 -- name: release_tasks
--- What a pause held back, with a new id: its lane's floor may have passed the old one. Paused time is no time in the queue.
+-- Tasks that a pause held back get a new id, because their lane's floor may have passed the old one. The time of the
+-- pause does not count as time in the queue.
 update queue q
 set state = case when q.due_at > now() then 'waiting' else 'ready' end, id = default,
     queued_at = q.queued_at + make_interval(secs => w.seconds)
@@ -252,7 +256,7 @@ update queue q set state = 'paused'
 where q.job_id = any(%(jobs)s::uuid[]) and q.state in ('ready', 'waiting');
 
 -- name: mark_jobs
--- Only a job that is over, has no owner and has no error of its own.
+-- Writes an error to a job that has ended and has neither an owner nor an error.
 update jobs j set error = w.error
 from {{MarkJob}}
 where j.job_id = any(array[w.job_id]) and j.finished_at is not null and j.owner is null and j.error is null;
@@ -272,13 +276,13 @@ select {{AnswerSignal values}} from {{AnswerSignal}}
 on conflict (signal_id) do nothing;
 
 -- name: write_payloads
--- What rows of the same commit refer to; the object itself was stored before.
+-- Objects that rows of this commit refer to. They were stored before.
 insert into payloads (job_id, digest, bytes)
 select * from unnest(%(job_id)s::uuid[], %(digest)s::text[], %(bytes)s::bigint[])
 on conflict (job_id, digest) do nothing;
 
 -- name: write_artifacts
--- A file becomes visible with the report that tells of it; a later run of the task replaces it.
+-- A file becomes visible with the report that names it; a later run of the task replaces it.
 insert into artifacts (job_id, node, item, name, digest, bytes, attempt)
 select * from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(name)s::text[], %(digest)s::text[],
     %(bytes)s::bigint[], %(attempt)s::int[])
@@ -286,7 +290,7 @@ on conflict (job_id, node, item, name) do update
 set digest = excluded.digest, bytes = excluded.bytes, attempt = excluded.attempt, published_at = now();
 
 -- name: withdraw_queued
--- A task whose report is still unread is not in the queue: its work counts. Attempts that are cut short stay in the
+-- A task whose report is unread is not in the queue, so its result still counts. Attempts that end here stay in the
 -- history.
 with gone as (
     delete from queue q
@@ -310,7 +314,7 @@ where t.job_id = any(array[g.job_id]) and t.node = g.node and t.item = g.item an
 returning t.job_id::text as job_id, t.node, t.item;
 
 -- name: withdraw_unqueued
--- Rows that lay outside the window and never were in the queue.
+-- Ends tasks outside the window, which were never in the queue.
 update tasks t
 set status = w.status, error = w.error, finished_at = now()
 from unnest(%(job_id)s::uuid[], %(node)s::text[], %(first)s::int[], %(last)s::int[], %(status)s::text[],
@@ -320,7 +324,7 @@ where t.job_id = any(array[w.job_id]) and t.node = w.node and t.item between w.f
 returning t.job_id::text as job_id, t.node, t.item;
 
 -- name: withdraw_waiting
--- Tasks that were reset and have not come to the queue again.
+-- Ends tasks that were reset and are not queued again yet.
 update tasks t
 set status = w.status, error = w.error, finished_at = now(), waits = false
 from unnest(%(job_id)s::uuid[], %(node)s::text[], %(status)s::text[], %(error)s::jsonb[])
@@ -329,8 +333,9 @@ where t.job_id = any(array[w.job_id]) and t.node = w.node and t.waits
 returning t.job_id::text as job_id, t.node, t.item;
 
 -- name: select_tasks
--- What there is of the tasks that a verb names, by node and status. Without params a task was refused before it could
--- be queued, and would be again; what waits after a reset is on its way; what was never queued needs no reset.
+-- The tasks that a verb selects, counted by node and status. Some tasks cannot be reset: a task without params was
+-- refused before it could be queued, and would be refused again; a task that waits after a reset runs anyway; and a
+-- task that was never queued needs no reset.
 select t.node, t.status, count(*) filter (where c.is_named and c.can_run)::int as chosen,
     count(*) filter (where c.is_named and t.status <> 'ready' and not c.can_run)::int as refused, max(t.epoch) as last_epoch,
     max(t.attempt + (q.state is not distinct from 'leased')::int) as last_attempt,
@@ -350,8 +355,8 @@ where t.job_id = %(job)s::uuid
 group by t.node, t.status;
 
 -- name: select_batches
--- What there is of the batches of a fan-in that a verb means: those that it selects, and those whose page holds a task of
--- the fan-out that goes back. The task behind the batches counts for the epochs alone.
+-- The batches of a fan-in that a verb resets: those that it selects, and those whose page contains an item that the
+-- verb resets. The last task of the fan-in counts only for the epochs and for the time of the results.
 with touched as materialized (
     select distinct f.item / %(page_size)s::int as batch
     from tasks f
@@ -384,8 +389,8 @@ where t.job_id = %(job)s::uuid and t.node = %(node)s
 group by t.status;
 
 -- name: reset_tasks
--- Back to ready as a new epoch, with whole budgets. A live lease dies with its queue row; its attempt and what had
--- completed stay in the history, and the latter is not resumed from its last checkpoint.
+-- Makes tasks ready again, with a new epoch and full budgets. Live leases end with their queue rows. Ended attempts and
+-- completed ones stay in the history; a task that had completed starts without its checkpoints.
 with chosen as materialized (
     select t.* from tasks t
     where t.job_id = %(job)s::uuid and t.node = %(node)s and not t.waits
@@ -426,8 +431,8 @@ from chosen c left join gone g on g.item = c.item
 where t.job_id = any(array[c.job_id]) and t.node = c.node and t.item = c.item;
 
 -- name: restart_node
--- All tasks of a node go, with whatever is queued or leased of them, or its own task alone; what had completed, and who
--- had begun, stays in the history.
+-- Deletes all tasks of a node, or only its own task, with their queue rows and leases. Completed and running attempts
+-- stay in the history.
 with history as (
     insert into attempts (job_id, node, item, attempt, epoch, outcome, worker, started_at, finished_at)
     select t.job_id, t.node, t.item, t.attempt, t.epoch, 'done', t.worker, t.started_at, t.finished_at
@@ -457,7 +462,8 @@ cut_short as (
 delete from tasks t where t.job_id = %(job)s::uuid and t.node = %(node)s and (t.item < 0 or not %(own_only)s);
 
 -- name: skip_tasks
--- What has not completed never will; a live lease dies with its queue row, and its attempt stays in the history.
+-- Ends all tasks that have not completed. Live leases end with their queue rows, and their attempts stay in the
+-- history.
 with gone as (
     delete from queue q where q.job_id = %(job)s::uuid and q.node = %(node)s
     returning q.*
@@ -474,7 +480,7 @@ set status = 'skipped', waits = false, finished_at = coalesce(t.finished_at, now
 where t.job_id = %(job)s::uuid and t.node = %(node)s and t.status <> 'completed';
 
 -- name: enqueue_waiting
--- The next of the tasks that were reset, in item order.
+-- Queues the next reset tasks, in item order.
 with wanted as (
     select * from {{EnqueueWaiting}}
 ),
@@ -504,7 +510,8 @@ b.name, b.state, b.settings::text as settings, b.calls::text as calls, b.success
     extract(epoch from b.changed_at)::float8 as changed_at, extract(epoch from b.until)::float8 as until, b.held, b.reason;
 
 -- name: load_breakers
--- Locked until the commit, in one order everywhere: two calls that two owners report at once are both counted.
+-- Locks breakers until the commit, in one order everywhere, so that calls that two owners report at once are both
+-- counted.
 select {{breaker_columns}}
 from breakers b
 where b.name = any(%(names)s::text[])
@@ -512,7 +519,7 @@ order by b.name
 for update;
 
 -- name: write_breakers
--- Every change of a state leaves a line, and so does everything that a person does.
+-- Every change of state, and every action of a person, adds a line to the history.
 with wanted as (
     select * from unnest(%(name)s::text[], %(state)s::text[], %(calls)s::jsonb[], %(successes)s::int[],
         %(changed_at)s::float8[], %(until)s::float8[], %(held)s::boolean[], %(reason)s::text[], %(actor)s::text[])
@@ -530,15 +537,15 @@ set state = w.state, calls = w.calls, successes = w.successes, changed_at = to_t
 from wanted w where b.name = w.name;
 
 -- name: survived
--- The job was advanced alone, and this orchestrator lives.
+-- This orchestrator advanced the job alone and did not die.
 update jobs set deaths = 0, died_at = null where job_id = any(%(jobs)s::uuid[]) and deaths > 0;
 
 -- name: forget_commits
--- Marks that we no longer remember.
+-- Deletes marks that this orchestrator no longer remembers.
 delete from last_commits where orchestrator_id = %(me)s;
 
 -- name: note_commit
--- This commit is our last one, and the one before is not any more.
+-- Replaces the mark of the previous commit by the mark of this one.
 with former as (
     delete from last_commits c where c.orchestrator_id = %(me)s and c.mark = %(former)s
 )

@@ -1,7 +1,7 @@
--- What holds tasks back, for people to see and to change: breakers and limits.
+-- Breakers and limits, for people to see and to change.
 
 -- name: read_breakers
--- All breakers, with what waits behind each and what runs in spite of it.
+-- All breakers, with the numbers of waiting and running tasks of each.
 with behind as (
     select l.breaker, count(*) filter (where q.state <> 'leased') as waiting,
         count(*) filter (where q.state = 'leased') as running
@@ -18,12 +18,12 @@ from breakers b left join behind w on w.breaker = b.name
 order by b.name;
 
 -- name: clock
--- What time it is now, and not when the transaction began: it may have waited for a lock.
+-- The current time, not the time at which the transaction began: the transaction may have waited for a lock.
 select extract(epoch from clock_timestamp())::float8;
 
 -- name: read_holds
--- The nodes of a job of which all that is ready lies behind a gate that is shut: a breaker that is not closed, or else
--- a limit that is full. By lane, of which a job has a few, however many rows it has.
+-- The nodes of a job whose ready tasks are all held back, by a breaker that is not closed or else by a full limit. The
+-- statement works by lane, because a job has few lanes, however many rows it has.
 with mine as materialized (
     select q.node, q.lane_id, count(*)::int as tasks, min(q.queued_at) as queued_at
     from queue q where q.job_id = %(job)s and q.state = 'ready'
@@ -69,7 +69,7 @@ from mine m left join first_shut s on s.lane_id = m.lane_id
 group by m.node having bool_and(s.lane_id is not null);
 
 -- name: read_limits
--- All limits, with what runs and waits under each. The queue is counted once, by lane.
+-- All limits, with the numbers of running and waiting tasks of each. The queue is counted once, by lane.
 with load as materialized (
     select q.lane_id, count(*) filter (where q.state = 'leased') as running,
         count(*) filter (where q.state <> 'leased') as waiting
@@ -88,7 +88,7 @@ from limits m left join under u on u.gate = 'limit:' || m.tenant || ':' || m.nam
 order by m.tenant, m.name;
 
 -- name: set_limit
--- What is not given stays as it is; who set it has the word from now on, not the workflows.
+-- Values that are null stay as they are. From now on the person who set the limit decides, not the workflows.
 insert into limits (tenant, name, concurrency, rate, burst, backlog, actor)
 values (%(tenant)s, %(name)s, %(concurrency)s::int, %(rate)s::float8, %(burst)s::int, %(backlog)s::int, %(actor)s)
 on conflict (tenant, name) do update
@@ -100,6 +100,6 @@ set concurrency = coalesce(excluded.concurrency, limits.concurrency), rate = coa
 delete from limits m where m.tenant = %(tenant)s and m.name = %(name)s;
 
 -- name: give_limit_back
--- What a workflow has declared does not go: its next declaration has the word again.
+-- A limit that a workflow has declared is not deleted: the workflow's next declaration sets it again.
 update limits m set actor = null, changed_at = now()
 where m.tenant = %(tenant)s and m.name = %(name)s and m.actor is not null;

@@ -1,8 +1,8 @@
--- What the janitor looks for, and what it writes: signals, and a line for everything that it does.
--- Each look is one statement, and so one moment: between a queue row and the report that takes its place there is none.
+-- What the janitor looks for, and what it writes: signals, and a line for each action. Each search is one statement
+-- with one snapshot: it sees either a queue row or the report that replaces it.
 
 -- name: lead
--- One leader at a time; whoever comes first after its lease has ended is the next.
+-- One leader at a time. After its lease has expired, the first janitor that asks becomes the next leader.
 insert into leaders as l (role, holder, lease_until)
 values (%(role)s, %(me)s, now() + make_interval(secs => %(lease)s))
 on conflict (role) do update
@@ -12,7 +12,7 @@ where l.holder = excluded.holder or l.lease_until < now()
 returning l.holder;
 
 -- name: resign
--- The row stays: the next one need not wait.
+-- The row stays with an expired lease, so that the next leader need not wait.
 update leaders set lease_until = '-infinity' where role = %(role)s and holder = %(me)s;
 
 -- name: leader
@@ -20,12 +20,12 @@ select holder, since, extract(epoch from lease_until - now())::float8 from leade
 where role = %(role)s and lease_until > now();
 
 -- name: take_turn
--- Whoever acts holds this row until the commit: two passes at once act one after the other, and see what was done.
+-- A pass locks this row until its commit: two passes act one after the other, and the second sees what the first did.
 insert into leaders (role, holder, lease_until) values (%(role)s, '', '-infinity')
 on conflict (role) do update set role = excluded.role;
 
 -- name: patrol
--- The next open jobs to look at: so many, or so many tasks, whichever comes first.
+-- The next open jobs to check, up to a number of jobs or of tasks, whichever is reached first.
 with opened as (
     select j.job_id,
         (select coalesce(sum(n.expanded_count), 0) from nodes n where n.job_id = any(array[j.job_id])) as tasks
@@ -39,8 +39,8 @@ added as (
 select a.job_id::text from added a where a.tasks_before < %(tasks)s order by a.job_id;
 
 -- name: patrol_completed
--- The next jobs that completed within the last hour and are in no doubt: so many, or so many tasks, whichever comes first.
--- The latest are left for a while: a job may have ended before one whose commit was quicker.
+-- The next jobs that completed within the last hour without an error, up to a number of jobs or of tasks. The latest
+-- jobs wait for a while: a job that ended earlier may be committed later.
 with ended as (
     select j.job_id, j.finished_at,
         (select coalesce(sum(n.expanded_count), 0) from nodes n where n.job_id = any(array[j.job_id])) as tasks
@@ -56,7 +56,7 @@ added as (
 select a.job_id::text, a.finished_at from added a where a.tasks_before < %(tasks)s order by a.finished_at, a.job_id;
 
 -- name: find_expired_leases
--- Leases that have run out, and attempts that have outlived their time.
+-- Expired leases, and attempts past their deadline.
 select q.job_id::text, q.node, nullif(q.item, -1), jsonb_build_object(
     'worker', coalesce(w.name, 'worker ' || q.holder), 'attempt', q.attempt,
     'epoch', q.epoch, 'claimed_at', q.claimed_at, 'timed_out', q.deadline_at < now())::text
@@ -65,8 +65,8 @@ where q.state = 'leased' and (w.worker_id is null or w.lease_until < now() or q.
 order by q.job_id, q.node, q.item limit 1000;
 
 -- name: find_stuck_tasks
--- Tasks that were queued and have not ended, but are neither in the queue nor told of by a report. The inbox is read once;
--- written so, each of its rows is looked up in a hash of the jobs, and not compared with all of them.
+-- Tasks that were queued and have not ended, but have neither a queue row nor an unread report. The inbox is read once.
+-- In this form Postgres looks up each of its rows in a hash of the jobs, and does not compare it with all of them.
 with unread as materialized (
     select i.job_id, i.node, i.item, i.epoch from inbox i
     where i.kind = 'report' and (i.job_id in (select unnest(%(jobs)s::uuid[]))) is true
@@ -83,7 +83,7 @@ where n.job_id = any(%(jobs)s::uuid[]) and n.status in ('ready', 'dispatched', '
 group by t.job_id, t.node order by t.job_id, t.node;
 
 -- name: find_wrong_counters
--- Nodes whose counters are not what their tasks say.
+-- Nodes whose counters differ from their tasks.
 select n.job_id::text, n.node, null::int, jsonb_build_object(
     'counters', jsonb_build_object('rows', n.expanded_count, 'completed', n.completed_count,
         'failed', n.failed_count, 'skipped', n.skipped_count, 'cancelled', n.cancelled_count,
@@ -103,7 +103,7 @@ where n.job_id = any(%(jobs)s::uuid[])
 order by n.job_id, n.node;
 
 -- name: find_missed_deadlines
--- Deadlines that have long passed without anybody acting on them.
+-- Deadlines that passed long ago, and on which no owner has acted.
 select j.job_id::text, null::text, null::int, jsonb_build_object('deadline_at', j.deadline_at,
     'stop_cause', j.stop_cause, 'stop_until', j.stop_until)::text
 from jobs j
@@ -113,7 +113,8 @@ where j.job_id = any(%(jobs)s::uuid[]) and j.finished_at is null and not j.stop_
 order by j.job_id;
 
 -- name: find_idle_jobs
--- Open jobs of which nothing is queued, unread or owed by their owner, and that no deadline will wake.
+-- Open jobs with nothing queued or unread, with no step that their owner owes, and with no deadline that would wake
+-- them.
 with unread as materialized (
     select distinct i.job_id from inbox i where (i.job_id in (select unnest(%(jobs)s::uuid[]))) is true
 )
@@ -130,7 +131,7 @@ where j.job_id = any(%(jobs)s::uuid[]) and j.finished_at is null
 order by j.job_id;
 
 -- name: nodes_of_open_jobs
--- How far jobs have come that go on as they should: neither stopping nor waiting to be taken.
+-- The progress of open jobs that an orchestrator has claimed and that are not stopping.
 select j.job_id::text, j.definition_hash,
     (select coalesce(jsonb_object_agg(n.node, n.status), '{}') from nodes n where n.job_id = any(array[j.job_id]))::text
 from jobs j
@@ -138,7 +139,7 @@ where j.job_id = any(%(jobs)s::uuid[]) and j.finished_at is null and j.stop_caus
 order by j.job_id;
 
 -- name: find_orphaned_queue
--- Queue rows of jobs that are over or unknown.
+-- Queue rows of jobs that have ended or do not exist.
 select q.job_id::text, q.node, nullif(q.item, -1), jsonb_build_object('table', 'queue', 'state', q.state,
     'epoch', q.epoch, 'job', j.status)::text
 from queue q left join jobs j on j.job_id = any(array[q.job_id])
@@ -154,7 +155,7 @@ where q.state <> 'leased' and not exists (select 1 from lanes l where l.lane_id 
 order by q.job_id, q.node, q.item limit 1000;
 
 -- name: delete_laneless_queue
--- Their tasks are then in no queue, and are queued again where they belong.
+-- Tasks without a queue row are stuck tasks, and their owner queues them again.
 with orphan as (
     select q.job_id, q.node, q.item from queue q
     where q.state <> 'leased' and not exists (select 1 from lanes l where l.lane_id = q.lane_id)
@@ -174,7 +175,8 @@ from gone g
 returning duty, action, reason, job_id::text, node, item, before::text, after::text;
 
 -- name: find_orphaned_inbox
--- Signals of jobs that are unknown. Those of a job that is over are read by whoever is first.
+-- Signals of jobs that do not exist. Signals of an ended job are left: the first orchestrator that claims them reads
+-- them.
 select i.job_id::text, i.node, nullif(i.item, -1), jsonb_build_object('table', 'inbox', 'kind', i.kind,
     'outcome', i.outcome, 'sent_at', i.sent_at, 'job', null)::text
 from inbox i
@@ -182,7 +184,7 @@ where not exists (select 1 from jobs j where j.job_id = any(array[i.job_id]))
 order by i.id limit 1000;
 
 -- name: delete_orphaned_queue
--- The row and the line that tells of it, in one statement. A job that does not exist has no owner who could do it.
+-- Deletes rows and writes the lines about it in one statement. A job that does not exist has no owner that could do it.
 with orphan as (
     select q.job_id, q.node, q.item from queue q
     where not exists (select 1 from jobs j where j.job_id = any(array[q.job_id]))
@@ -221,7 +223,7 @@ from gone g
 returning duty, action, reason, job_id::text, node, item, before::text, after::text;
 
 -- name: find_repeated_failures
--- Failures of one kind, many times in one workflow within an hour.
+-- Failures of the same kind that happened often in one workflow within an hour.
 select (array_agg(a.job_id::text))[1], null::text, null::int, jsonb_build_object('workflow_id', j.workflow_id,
     'fingerprint', a.error->>'fingerprint', 'failures', count(*), 'jobs', count(distinct a.job_id),
     'code', min(a.error->>'code'), 'message', min(a.error->>'message'))::text
@@ -232,8 +234,8 @@ having count(*) >= %(failures)s
 order by count(*) desc limit 20;
 
 -- name: find_long_open_breakers
--- Those that are open for many of their cooldowns, and those that a person holds open for long. A half open one that
--- opens again has not been well: what counts is when it was closed last.
+-- Breakers that have been open for many cooldowns, and breakers that a person opened long ago. A half open breaker that
+-- opens again has not worked in between: the time counts from when the breaker was last closed.
 select null::text, null::text, null::int, jsonb_build_object('breaker', b.name, 'held_by', case when b.held then b.actor end,
     'open_seconds', round(extract(epoch from now() - o.since)), 'reason', b.reason, 'waiting', (
         select count(*) from lanes l join queue q on q.lane_id = l.lane_id
@@ -249,13 +251,13 @@ where b.state = 'open' and o.since < now() - case when b.held then make_interval
 order by b.name limit 20;
 
 -- name: rechecks_tried
--- How often owners were made to look within the last hour, by what was found.
+-- How many rechecks owners got within the last hour, by finding.
 select a.duty, a.job_id::text, a.node, count(*)::int from janitor_actions a
 where a.at > now() - interval '1 hour' and a.action = 'recheck' and a.job_id = any(%(jobs)s::uuid[])
 group by a.duty, a.job_id, a.node;
 
 -- name: send_rechecks
--- One signal for each job, unless one is unread, and a line for each finding that it answers.
+-- Sends one signal for each job, unless one is unread, and writes a line for each finding.
 with found as (
     select * from unnest(%(duty)s::text[], %(reason)s::text[], %(job_id)s::uuid[], %(node)s::text[], %(item)s::int[],
         %(before)s::jsonb[]) with ordinality as f (duty, reason, job_id, node, item, before, number)
@@ -279,7 +281,7 @@ order by f.number
 returning duty, action, reason, job_id::text, node, item, before::text, after::text;
 
 -- name: write_alerts
--- One line an hour for each thing that needs a person.
+-- Writes at most one line an hour for each problem that needs a person.
 with found as (
     select * from unnest(%(duty)s::text[], %(reason)s::text[], %(job_id)s::uuid[], %(node)s::text[], %(item)s::int[],
         %(before)s::jsonb[]) with ordinality as f (duty, reason, job_id, node, item, before, number)
@@ -299,8 +301,8 @@ order by f.number
 returning duty, action, reason, job_id::text, node, item, before::text, after::text;
 
 -- name: forget
--- Ended processes are kept for an hour, answers for a day and the janitor's own lines for a month, for people to see;
--- what still holds something stays. What is done every hour is one line, and none if there was nothing.
+-- Deletes processes an hour after their end, answers after a day, and the janitor's own lines after a month. A process
+-- that still holds a lease or owns a job stays. One line reports what was deleted; there is none if nothing was.
 with workers_gone as (
     delete from workers w
     where w.ended_at < now() - interval '1 hour'
@@ -332,7 +334,7 @@ where c.workers + c.orchestrators + c.answers + c.janitor_actions > 0
 returning duty, action, reason, job_id::text, node, item, before::text, after::text;
 
 -- name: write_deletion
--- A line for what was deleted in other transactions.
+-- A line about rows that other transactions deleted.
 insert into janitor_actions (run, duty, action, reason, before)
 values (%(run)s::uuid, %(duty)s, 'delete', %(reason)s, %(before)s::jsonb)
 returning duty, action, reason, job_id::text, node, item, before::text, after::text;

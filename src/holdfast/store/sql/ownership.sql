@@ -1,12 +1,12 @@
--- Orchestrators, their leases, and what the sweeps repair.
+-- Orchestrators, their leases, and the repairs of the sweeps.
 
 -- name: register_orchestrator
--- The id is random: a sequence that goes back with a restored database would give one id to two processes.
+-- The id is random: a sequence goes back with a restored database, and could give one id to two processes.
 insert into orchestrators (orchestrator_id, name, version, lease_until, only_job) overriding system value
 values (%(id)s, %(name)s, %(version)s, now() + make_interval(secs => %(lease)s), %(only_job)s::uuid);
 
 -- name: renew_orchestrator
--- Zero rows: someone has ended us.
+-- Zero rows: another orchestrator has ended this one.
 update orchestrators
 set lease_until = now() + make_interval(secs => %(lease)s), renewed_at = now()
 where orchestrator_id = %(me)s and ended_at is null;
@@ -16,7 +16,7 @@ update orchestrators set ended_at = now(), lease_until = '-infinity'
 where orchestrator_id = %(me)s and ended_at is null;
 
 -- name: end_lapsed_orchestrators
--- A row that its owner holds for share is in the middle of a commit: leave it for the next pass.
+-- An orchestrator that holds its row for share is in the middle of a commit: it is left for the next sweep.
 with lapsed as (
     select orchestrator_id from orchestrators
     where ended_at is null and lease_until < now() and orchestrator_id <> %(me)s
@@ -26,9 +26,9 @@ update orchestrators o set ended_at = now()
 from lapsed l where o.orchestrator_id = l.orchestrator_id;
 
 -- name: take_jobs
--- Jobs of orchestrators that have ended or have no row, each with its former owner's name; the new epoch fences whatever
--- that one believes. An owner registers before it takes a job: a row that is missing was deleted by hand. An orchestrator
--- that has no row itself takes nothing: in a restored database it has none, and its jobs would belong to nobody.
+-- Takes over jobs of orchestrators that have ended or have no row, and returns the former owner's name of each. The new
+-- epoch fences the former owner. An owner registers before it claims a job, so a missing row was deleted by hand. An
+-- orchestrator that has no row itself, as after a restore, takes over nothing: its jobs would have no live owner.
 with lost as (
     select j.job_id, j.owner as previous
     from jobs j
@@ -46,7 +46,7 @@ where j.job_id = any(array[l.job_id])
 returning j.job_id::text as job_id, coalesce(o.name, 'orchestrator ' || l.previous) as former_owner;
 
 -- name: blame_open_cycles
--- An orchestrator that ended with its cycle open may have died of one of that cycle's jobs.
+-- If an orchestrator ended during a cycle, one of that cycle's jobs may have killed it.
 with left_open as (
     delete from open_cycles c
     where not exists (
@@ -62,8 +62,8 @@ update jobs j set deaths = greatest(j.deaths, 1) + i.alone, died_at = now()
 from involved i where j.job_id = any(array[i.job_id]) and j.finished_at is null;
 
 -- name: dangers
--- Whether an orchestrator died lately without a farewell, and the jobs in whose cycles some did. After a long time
--- without a death a job is worth another try; the clock may have stepped back since then.
+-- Whether an orchestrator died suddenly in the last minutes, and the jobs in whose cycles orchestrators died. After a
+-- long time without a death a job gets another try; the clock may have stepped back since then.
 select exists (
         select 1 from orchestrators o
         where o.lease_until > '-infinity'
@@ -76,7 +76,7 @@ select exists (
     )::text as deaths;
 
 -- name: note_open_cycle
--- It has to survive the death of this process, not that of the server: no disk is waited for.
+-- The row must survive the death of this process, not that of the server: the commit does not wait for the disk.
 with unhurried as materialized (select set_config('synchronous_commit', 'off', true))
 insert into open_cycles (orchestrator_id, jobs)
 select %(me)s, %(jobs)s::uuid[] from unhurried
@@ -86,19 +86,19 @@ on conflict (orchestrator_id) do update set jobs = excluded.jobs;
 delete from open_cycles where orchestrator_id = %(me)s;
 
 -- name: set_aside
--- Why nothing happens with a job; the next commit that moves it takes the words away. If the row is what another session
--- keeps locked, the words are not written: no process waits for that.
+-- Writes why a job does not advance; the next commit that advances the job removes the reason. If another session has
+-- locked the job's row, nothing is written, because no process may wait for that lock.
 update jobs j set reason = 'orchestrator_error: ' || left(%(problem)s, 500)
 from (select job_id from jobs where job_id = %(job)s for update skip locked) free
 where j.job_id = free.job_id and j.finished_at is null and (j.owner is null or j.owner = %(me)s);
 
 -- name: own_row
--- Nothing: another session keeps it locked, or has ended it. A transaction of ours that holds it does not count.
+-- No row: another session has locked it, or has ended this orchestrator. A lock of our own transaction does not count.
 select 1 from orchestrators where orchestrator_id = %(me)s and ended_at is null for share skip locked;
 
 -- name: inherit_jobs
--- The jobs of an orchestrator whose own row another session keeps locked, by the process that was that orchestrator: with
--- its row locked it has no transaction, and no other process can end it.
+-- Moves the jobs of an orchestrator whose row another session keeps locked to a new orchestrator of the same process.
+-- While its row is locked, the old one can have no transaction, and no other process can end it.
 with left_behind as (
     select j.job_id from jobs j
     where j.finished_at is null and j.owner = %(former)s
@@ -112,13 +112,14 @@ where j.job_id = any(array[l.job_id])
 returning j.job_id::text as job_id, o.name as former_owner;
 
 -- name: follow_clock_leaders
--- The clock has stepped back: here and in the next statements nothing stays further away than its own time, counted
--- from now. Two seconds are no step: a transaction that began after ours may have written them.
+-- After the clock has stepped back, this and the next statements shorten times that are too far in the future: no wait
+-- may last longer than its full duration from now. Two seconds are tolerated: a transaction that began later may have
+-- written them.
 update leaders set lease_until = now() + make_interval(secs => %(lease)s)
 where lease_until > now() + make_interval(secs => %(lease)s::float8 + 2);
 
 -- name: follow_clock_workers
--- A lease is as long as it was when it was renewed last.
+-- A lease keeps the length that it had when it was last renewed.
 with ahead as (
     select worker_id from workers where renewed_at > now() + interval '2 s' for update skip locked
 )
@@ -126,7 +127,8 @@ update workers w set lease_until = now() + (w.lease_until - w.renewed_at), renew
 from ahead a where w.worker_id = a.worker_id;
 
 -- name: follow_clock_orchestrators
--- As with workers. A row that its owner holds for share is in the middle of a commit: its owner lives, and renews it.
+-- As for workers. An orchestrator that holds its row for share is in the middle of a commit: it lives, and renews the
+-- lease.
 with ahead as (
     select orchestrator_id from orchestrators
     where ended_at is null and renewed_at > now() + interval '2 s'
@@ -136,7 +138,7 @@ update orchestrators o set lease_until = now() + (o.lease_until - o.renewed_at),
 from ahead a where o.orchestrator_id = a.orchestrator_id;
 
 -- name: follow_clock_queue
--- A retry waits as long as it would have waited, and an attempt has its whole timeout at most.
+-- A retry waits for the rest of its delay, and an attempt has at most its full timeout.
 with ahead as (
     select job_id, node, item from queue
     where queued_at > now() + interval '2 s' or claimed_at > now() + interval '2 s'
@@ -151,7 +153,7 @@ set due_at = q.due_at - greatest(q.queued_at - now(), interval '0 s'), queued_at
 from ahead a where q.job_id = any(array[a.job_id]) and q.node = a.node and q.item = a.item;
 
 -- name: follow_clock_breakers
--- A cooldown begins again at most. Calls that began after the step are no news of before the last change.
+-- A cooldown lasts at most its full time from now. Calls that began after the step are newer than the last change.
 with ahead as (
     select b.name, now() + make_interval(secs => (b.settings ->> 'cooldown_seconds')::float8) as latest from breakers b
     where b.changed_at > now() + interval '2 s' or greatest(b.until, b.probing_until)
@@ -165,14 +167,14 @@ set changed_at = least(b.changed_at, now()),
 from ahead a where b.name = a.name;
 
 -- name: follow_clock_limits
--- A bucket is filled from now on; what it had when it was filled last, it keeps.
+-- A bucket keeps its tokens and is refilled from now on.
 with ahead as (
     select tenant, name from limits where refilled_at > now() + interval '2 s' for update skip locked
 )
 update limits m set refilled_at = now() from ahead a where m.tenant = a.tenant and m.name = a.name;
 
 -- name: sweep_inbox
--- Signals whose owner is not (any more) the owner of their job; 0 makes them claimable by anyone.
+-- Signals whose owner is no longer the owner of their job. With owner 0 any orchestrator can claim them.
 with astray as (
     select i.owner, i.id, coalesce(j.owner, 0) as rightful
     from inbox i
@@ -185,7 +187,8 @@ update inbox i set owner = a.rightful
 from astray a where i.owner = a.owner and i.id = a.id;
 
 -- name: wake_due
--- Retries whose time has come enter the claim index, with a new id: their lane's floor may have passed the old one.
+-- Retries whose time has come can be claimed. They get a new id, because their lane's floor may have passed the old
+-- one.
 with due as (
     select job_id, node, item from queue
     where state = 'waiting' and due_at <= now()
@@ -197,13 +200,15 @@ update queue q set state = 'ready', id = default
 from due d where q.job_id = any(array[d.job_id]) and q.node = d.node and q.item = d.item and q.state = 'waiting';
 
 -- name: newest_queue_id
--- Asked in a transaction of its own: whoever drew this id, or a smaller one, is older than the next transaction.
+-- Read in a transaction of its own: each transaction that drew this id or a smaller one is older than the next
+-- transaction.
 select last_value from queue_id_seq;
 
 -- name: raise_floors
--- In two steps. The newest id becomes a lane's ceiling; once every transaction of that moment is over, rows below it
--- are all visible, and the smallest that is ready is the floor. Enqueuing transactions have their number before they
--- draw an id: the fence gives them one. A floor moves in strides, for each move leaves a dead row of the lane.
+-- Raises floors in two steps. First the newest id becomes a lane's ceiling. When all transactions of that moment have
+-- ended, all rows below the ceiling are visible, and the smallest ready one is the new floor. A transaction that queues
+-- tasks has its transaction id before it draws a queue id: the fence gives it one. Floors rise in large steps, because
+-- each change leaves a dead row in lanes.
 with settled as (
     select l.lane_id, l.floor, l.ceiling from lanes l
     where l.lane_id = any(%(lanes)s::int[]) and l.floor + 1000 <= %(newest)s
@@ -217,12 +222,13 @@ set floor = case when s.ceiling is null then s.floor else least(s.ceiling, (
 from settled s where l.lane_id = s.lane_id;
 
 -- name: lower_floors
--- A restored sequence, or a process of an older version, may have put rows below a floor: it is found anew.
+-- A restored sequence, or a process of an older version, may have put rows below a floor: all floors start again at 0.
 update lanes l set floor = 0, ceiling = null, ceiling_xid = null
 from (select lane_id from lanes where floor > 0 for update skip locked) free where l.lane_id = free.lane_id;
 
 -- name: lapsed_workers
--- Workers that may still hold leases although their own has run out or they have left; usually none.
+-- Whether the next statements have anything to do: expired or missing workers, attempts past their deadline, or tasks
+-- past their queue timeout. Usually there are none.
 select exists (
     select 1 from workers w where w.ended_at is null and w.lease_until < now()
 ) or exists (
@@ -237,7 +243,8 @@ select exists (
 ) as are_there;
 
 -- name: expire_leases
--- One fenced statement, as a report is: the lease goes, the owner hears of it. A worker without a row is gone.
+-- Ends leases and sends reports about them to the owners in one fenced statement. A worker without a row counts as
+-- dead.
 with lapsed as (
     select q.job_id, q.node, q.item, coalesce(w.name, 'worker ' || q.holder) as name, q.deadline_at < now() as timed_out
     from queue q left join workers w on w.worker_id = q.holder
@@ -268,7 +275,7 @@ select g.owner, g.job_id, 'report', g.node, g.item, g.epoch, g.attempt,
 from gone g;
 
 -- name: expire_queued
--- Rows that nobody claimed within their queue timeout. Its time does not run while a breaker holds them back.
+-- Tasks that no worker claimed within their queue timeout. The time does not run while a breaker holds tasks back.
 with overdue as (
     select q.job_id, q.node, q.item
     from queue q
@@ -299,14 +306,14 @@ with lapsed as (
 update workers w set ended_at = now() from lapsed l where w.worker_id = l.worker_id;
 
 -- name: declare_breakers
--- The workflow that was read last says how; a state that it has stays.
+-- The settings are those of the workflow that was read last; the state of an existing breaker stays.
 insert into breakers (name, settings, probes)
 select * from unnest(%(name)s::text[], %(settings)s::jsonb[], %(probes)s::int[])
 on conflict (name) do update set settings = excluded.settings, probes = excluded.probes
 where breakers.settings <> excluded.settings;
 
 -- name: let_breakers_try
--- Breakers whose cooldown is over, unless a person holds them open or a probe decides.
+-- Makes breakers half open after their cooldown, except those that a person opened and those with a probe.
 with due as (
     select b.name from breakers b
     where b.state = 'open' and b.until <= now() and not b.held
@@ -323,7 +330,7 @@ tried as (
 insert into breaker_changes (name, state, reason) select name, state, reason from tried;
 
 -- name: limited_work_waits
--- Whether something is ready behind a limit, whose slots and tokens come back without anybody's doing.
+-- Whether a task is ready behind a limit. Its slots and tokens become free without a signal.
 select exists (
     select 1 from lanes l
     where (l.limit_key <> '' or exists (

@@ -1,13 +1,13 @@
--- Finished jobs and all that belongs to them. A job may go if it ended before the cutoff, nobody owns it, nothing of it
--- is queued and no signal of it is unread. Lock order: the jobs' rows, passing over those that somebody else holds;
--- nobody writes the other rows of a job that has no owner.
+-- Deletes ended jobs with all their rows. A job can be pruned if it ended before the cutoff, has no owner, no queued
+-- task and no unread signal. Lock order: the rows of the jobs; locked ones are skipped. Only owners write the other
+-- rows of a job, so a job without an owner needs no other locks.
 
 -- name: cutoff
--- One moment for a whole prune: jobs that end meanwhile stay.
+-- One cutoff for a whole prune: jobs that end meanwhile stay.
 select (now() - make_interval(secs => %(age)s::float8))::text;
 
 -- name: find_prunable
--- What may go, by workflow and status, of the jobs that ended first.
+-- The oldest jobs that can be pruned, counted by workflow and status.
 with unread as materialized (
     select i.job_id from inbox i
 ),
@@ -31,7 +31,7 @@ cross join lateral (
 group by p.workflow_id, p.status order by p.workflow_id, p.status;
 
 -- name: next_prunable
--- The next jobs that may go, oldest first: so many, and no more tasks than that, but always one job.
+-- The next jobs that can be pruned, oldest first, up to a number of jobs and of tasks, but at least one job.
 with unread as materialized (
     select i.job_id from inbox i
 ),
@@ -53,8 +53,8 @@ select a.job_id::text, a.finished_at::text from added a where a.tasks <= %(tasks
 order by a.number;
 
 -- name: prune_jobs
--- All rows of these jobs, and a line that their objects are to follow. A job that somebody else holds, or that may no
--- longer go, stays whole.
+-- Deletes all rows of these jobs, and notes that their objects must be deleted, too. A job that another session has
+-- locked, or that can no longer be pruned, keeps all its rows.
 with unread as materialized (
     select i.job_id from inbox i where i.job_id = any(%(jobs)s::uuid[])
 ),
@@ -90,7 +90,7 @@ artifacts_gone as (
     delete from artifacts a using locked l where a.job_id = any(array[l.job_id])
 ),
 answered as materialized (
-    -- An answer that is locked is being forgotten by the janitor.
+    -- If an answer is locked, the janitor is deleting it.
     select a.signal_id from answers a where a.job_id in (select l.job_id from locked l) for update skip locked
 ),
 answers_gone as (
@@ -116,7 +116,7 @@ left join payload_size p on p.job_id = g.job_id
 order by g.finished_at, g.job_id;
 
 -- name: oldest_left
--- The finished job that is the oldest when all that may go has gone.
+-- The oldest ended job that a prune would leave.
 with unread as materialized (
     select i.job_id from inbox i
 )
@@ -128,7 +128,7 @@ where j.finished_at is not null and not (
 order by j.finished_at, j.job_id limit 1;
 
 -- name: discarded
--- Jobs whose objects are to be removed; those of the last moments may be in somebody's hands.
+-- Jobs whose objects must still be deleted. Another process may be deleting those of the last moments.
 select d.job_id::text from discarded d
 where d.job_id > %(after)s::uuid and d.discarded_at <= now() - make_interval(secs => %(age)s::float8)
 order by d.job_id limit %(limit)s;

@@ -1,7 +1,7 @@
--- What people look at: jobs, their nodes, their events, and the state of the installation. Nothing here writes.
+-- What people read: jobs, nodes, events, and the state of the installation. No statement here writes.
 
 -- name: read_job
--- One job with its owner. The bulky columns come only when asked for: a progress display looks five times a second.
+-- One job with its owner. Large columns are read only on request: a progress display reads five times a second.
 select j.job_id::text, j.workflow_id, j.status, j.reason, j.version, j.run, j.generation, j.tenant, j.definition_hash,
     case when %(whole)s then j.inputs::text end, case when %(whole)s then j.result::text end, j.error::text,
     j.created_at, j.started_at, j.finished_at, j.owner, o.name, j.owned_since,
@@ -11,26 +11,26 @@ from jobs j left join orchestrators o on o.orchestrator_id = j.owner
 where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenant);
 
 -- name: read_nodes
--- The nodes that have begun. Their outputs stay where they are: a fan-in's may be as large as all its items.
+-- The nodes that have begun, without their outputs: the output of a fan-in can be as large as all its items.
 select n.node, n.status, n.reason, n.attempt, n.width, n.completed_count, n.failed_count, n.skipped_count,
     n.cancelled_count, n.retry_at, n.error::text, n.started_at, n.finished_at, n.expanded_count, n.batch_size
 from nodes n where n.job_id = %(job)s;
 
 -- name: node_statuses
--- How far these jobs have come, and by which definition.
+-- The statuses of the nodes of these jobs, and the definition of each job.
 select j.job_id::text, j.definition_hash,
     (select coalesce(jsonb_object_agg(n.node, n.status), '{}') from nodes n where n.job_id = any(array[j.job_id]))::text
 from jobs j where j.job_id = any(%(jobs)s::uuid[]) and j.tenant = coalesce(%(tenant)s, j.tenant);
 
 -- name: read_queue
--- What of a job is in the queue, by node: never more rows than its fan-outs' windows are wide.
+-- The queued tasks of a job, by node. They are never more than the windows of its fan-outs.
 select q.node, count(*) filter (where q.state = 'leased'), count(*) filter (where q.state in ('ready', 'paused')),
     count(*) filter (where q.state = 'waiting'), min(q.due_at) filter (where q.state = 'waiting'),
     (array_agg(q.progress::text) filter (where q.item = -1))[1], min(q.claimed_at), max(q.attempt)
 from queue q where q.job_id = %(job)s group by q.node;
 
 -- name: read_deliverables
--- What the tasks that completed have delivered, by name: how many of them, and the first and the last place.
+-- The deliverables of completed tasks, by name: their number, and the first and the last place.
 select d.key, count(*)::int, min(d.value collate "C"), max(d.value collate "C")
 from attempts a
 join tasks t on t.job_id = any(array[a.job_id]) and t.node = a.node and t.item = a.item and t.attempt = a.attempt
@@ -39,7 +39,7 @@ where %(whole)s and a.job_id = %(job)s and jsonb_typeof(a.extra -> 'deliverables
 group by d.key order by d.key;
 
 -- name: list_jobs
--- The newest jobs with the sums of their counters. Ids are made in the order of time.
+-- The newest jobs with the sums of their counters. Job ids are in the order of time.
 select j.job_id::text, j.workflow_id, j.status, j.reason, j.version, j.created_at, j.started_at, j.finished_at,
     n.total, n.completed, n.failed, j.error->>'message'
 from jobs j
@@ -51,13 +51,13 @@ where j.tenant = coalesce(%(tenant)s, j.tenant)
 order by j.job_id desc limit %(limit)s;
 
 -- name: jobs_ending_with
--- A few are enough to say that the ending is not unique.
+-- A few jobs are enough to show that the ending is not unique.
 select j.job_id::text, j.workflow_id, j.status from jobs j
 where j.job_id::text like '%%' || %(ending)s and j.tenant = coalesce(%(tenant)s, j.tenant)
 order by j.job_id desc limit 6;
 
 -- name: read_events
--- One page of a job's log, in its order.
+-- One page of a job's events, in order.
 select e.seq, e.job_id::text, e.event, e.node, e.item, e.attempt, e.at, e.data::text
 from events e
 where e.job_id = %(job)s and e.seq > %(after)s and (%(node)s::text is null or e.node = %(node)s)
@@ -65,7 +65,7 @@ where e.job_id = %(job)s and e.seq > %(after)s and (%(node)s::text is null or e.
 order by e.seq limit %(limit)s;
 
 -- name: count_retries
--- Attempts that failed or were lost and were followed by another.
+-- Failed and lost attempts that another attempt followed.
 select count(*) from attempts a
 join tasks t on t.job_id = a.job_id and t.node = a.node and t.item = a.item
 where a.job_id = %(job)s and exists (select 1 from jobs j where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenant))
@@ -82,7 +82,7 @@ order by a.finished_at, a.node, a.item, a.attempt
 limit %(limit)s;
 
 -- name: failed_items
--- Failed items of a fan-out, alike ones together; at most a thousand are looked at.
+-- Failed items of a fan-out, grouped by kind of failure; at most a thousand items are read.
 with failed as (
     select t.item, t.error from tasks t
     where t.job_id = %(job)s and t.node = %(node)s and t.status = 'failed' and t.item >= 0
@@ -94,7 +94,7 @@ select count(*), min(f.item), (array_agg(f.error->>'code' order by f.item))[1],
 from failed f group by f.error->>'fingerprint' order by count(*) desc, min(f.item) limit 5;
 
 -- name: node_outputs
--- For those who want all of it: who tests a workflow. Or of a few nodes, to tell where something lies.
+-- The outputs of all nodes, for tests of workflows; or those of a few nodes, to show where an output is stored.
 select n.node, n.output::text, n.output_ref from nodes n
 where n.job_id = %(job)s and (%(nodes)s::text[] is null or n.node = any(%(nodes)s::text[]))
     and exists (select 1 from jobs j where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenant));
@@ -107,8 +107,8 @@ where a.job_id = %(job)s and exists (select 1 from jobs j where j.job_id = %(job
 order by a.node, a.item, a.name;
 
 -- name: live_orchestrators
--- Only open jobs have an owner, and an index knows the open ones: those that ended are never read. Who drives one job
--- alone is no help to others.
+-- Only open jobs have an owner, and an index finds them, so that ended jobs are never read. Without `everyone`,
+-- orchestrators for another job are left out, because they cannot advance this one.
 with owned as materialized (
     select j.owner, count(*) as jobs, min(j.job_id::text) as oldest, min(j.created_at) as created_at
     from jobs j where j.finished_at is null group by j.owner
@@ -130,7 +130,8 @@ from workers w left join held h on h.holder = w.worker_id
 where w.ended_at is null and w.lease_until > now() order by w.worker_id;
 
 -- name: jobs_without_owner
--- Open jobs that nobody has claimed, and those of owners that are gone. Who left in good order has no lease at all.
+-- Open jobs that no orchestrator has claimed, and jobs of owners that are dead. An owner that left in good order has no
+-- finite lease.
 select j.owner, o.name,
     case when o.orchestrator_id is null then min(j.created_at)
         when isfinite(o.lease_until) then o.lease_until else o.ended_at end,
@@ -140,7 +141,7 @@ where j.finished_at is null and (o.orchestrator_id is null or o.ended_at is not 
 group by j.owner, o.orchestrator_id, o.name, o.lease_until, o.ended_at order by 3;
 
 -- name: unserved_lanes
--- Queued work that no live worker takes: nobody serves its queue, or nobody has its handler.
+-- Queued tasks that no live worker can claim: no worker serves their queue, or none has their handler.
 select l.queue, l.handler, count(*), min(q.queued_at),
     exists (select 1 from workers w where w.ended_at is null and w.lease_until > now()
         and (w.queues is null or l.queue = any(w.queues)))
@@ -164,11 +165,11 @@ where q.job_id = %(job)s and q.state <> 'leased' and not exists (
 group by q.node, l.queue, l.handler;
 
 -- name: unread_signals
--- Signals that nobody has handled for a while.
+-- Signals that no owner has handled for a while.
 select count(*), min(i.sent_at) from inbox i where i.sent_at < now() - make_interval(secs => %(seconds)s);
 
 -- name: long_transactions
--- Transactions that keep the database from cleaning up behind the queue.
+-- Long transactions, which keep vacuum from removing dead rows of the queue.
 select a.pid, coalesce(a.application_name, ''), a.state, extract(epoch from now() - a.xact_start)::float8
 from pg_stat_activity a
 where a.datname = current_database() and a.pid <> pg_backend_pid()
@@ -176,7 +177,7 @@ where a.datname = current_database() and a.pid <> pg_backend_pid()
 order by a.xact_start limit 5;
 
 -- name: lock_holders
--- Sessions that hold locks on tables of ours for longer than our own transactions do; a reader holds none that matters.
+-- Sessions that hold locks on our tables for longer than our own transactions do. Locks of readers block nothing.
 select a.pid, coalesce(a.application_name, ''), coalesce(a.usename, ''), a.state, a.xact_start, coalesce(a.query, ''),
     array_agg(distinct c.relname::text)
 from pg_locks l

@@ -1,10 +1,10 @@
--- The schema as it is now, for people. `holdfast migrate` makes it by sql/migrations/, one file after the other; a test
--- compares the two. Functions are left out.
+-- The present schema, for people to read. `holdfast migrate` makes it from the files in sql/migrations/, in order; a
+-- test compares the two. Functions are left out.
 --
--- The hot tables, queue and inbox, hold only what is open. There are no foreign keys: only a job's owner writes its
--- rows, and a trigger per row would double the cost of a fan-out.
+-- The hot tables, queue and inbox, contain only open tasks and unread signals. There are no foreign keys: only a job's
+-- owner writes its rows, and a trigger per row would double the cost of a fan-out.
 
--- Definitions as jobs have pinned them. A definition never changes: its key is the hash of its content.
+-- The definitions that jobs have pinned. A definition never changes: its key is the hash of its content.
 create table workflows (
     definition_hash text not null,
     tenant text not null default 'default',
@@ -16,7 +16,7 @@ create table workflows (
 );
 create index workflows_by_id on workflows (tenant, workflow_id, registered_at desc);
 
--- Processes that own jobs. A lease that has run out gives their jobs to others. only_job: drives this job alone.
+-- Processes that own jobs. After a lease expires, others take over the jobs. only_job: the only job that it may own.
 create table orchestrators (
     orchestrator_id bigint not null generated always as identity,
     name text not null,
@@ -29,7 +29,7 @@ create table orchestrators (
     primary key (orchestrator_id)
 );
 
--- Processes that run tasks. A lease that has run out gives their tasks back. queues null: all.
+-- Processes that run tasks. After a lease expires, the tasks go back to their owners. queues null: all queues.
 create table workers (
     worker_id bigint not null generated always as identity,
     name text not null,
@@ -44,9 +44,9 @@ create table workers (
     primary key (worker_id)
 );
 
--- One row per run of a workflow. Only the owner writes it, and its epoch counts the owners: a late write of a former
--- owner finds another epoch. A stop is a job on its way to its end; deaths counts orchestrators that died in one of its
--- cycles.
+-- One row per run of a workflow. Only the owner writes it. The epoch counts the owners, so that a late write of a
+-- former owner finds another epoch. The stop columns describe a job that is stopping. deaths counts the orchestrators
+-- that died in cycles of the job.
 create table jobs (
     job_id uuid not null,
     tenant text not null default 'default',
@@ -95,7 +95,7 @@ create index jobs_in_whose_cycles_orchestrators_died on jobs (job_id) where deat
 create index jobs_of_later_runs on jobs (tenant, identity) where run > 1;
 create index jobs_that_are_open on jobs (job_id) where finished_at is null;
 
--- One row per node that has begun. The counters tell how many of its tasks exist, are queued, and have ended.
+-- One row per node that has begun. The counters say how many of its tasks exist, were queued, and have ended.
 -- enqueued_count is the end of the window: items beyond it wait until others have ended.
 create table nodes (
     job_id uuid not null,
@@ -132,9 +132,9 @@ create table nodes (
     constraint a_node_has_no_more_rows_than_its_width check (expanded_count <= width + (batch_size is not null)::int)
 ) with (fillfactor=70);
 
--- One row per task, whatever its attempts. item is -1 for a node's own task, else its index in the fan-out. While a
--- task is queued its status stays 'ready': its queue row says whether it waits, is dispatched or runs. Half of each
--- page stays free, here and in jobs: a row is changed in place, without a new entry in every index.
+-- One row per task, however many attempts it has. item is -1 for a node's own task, else its index in the fan-out.
+-- While a task is queued its status stays 'ready': its queue row says whether it waits, is dispatched or runs. Half of
+-- each page stays free, here and in jobs, so that an update stays in its page and needs no new index entries.
 create table tasks (
     job_id uuid not null,
     node text collate "C" not null,
@@ -180,7 +180,7 @@ create table attempts (
 );
 create index attempts_by_time on attempts using brin (finished_at);
 
--- What handlers have saved, newest seq last. The next attempt resumes from there.
+-- Checkpoints of handlers. The next attempt resumes from the one with the highest seq.
 create table checkpoints (
     job_id uuid not null,
     node text collate "C" not null,
@@ -193,8 +193,9 @@ create table checkpoints (
     primary key (job_id, node, item, seq)
 );
 
--- The tasks of one queue that share handler, tenant, breaker and limits: what a claim picks first. Below its floor
--- nothing is ready any more. ceiling is the next floor at most, once every transaction older than ceiling_xid is over.
+-- The tasks of one queue that share handler, tenant, breaker and limits. A claim picks lanes first. No id below the
+-- floor is ready any more. The ceiling is an upper bound of the next floor, which can be set when all transactions
+-- older than ceiling_xid have ended.
 create table lanes (
     lane_id int not null generated always as identity,
     queue text not null,
@@ -209,8 +210,8 @@ create table lanes (
     constraint lanes_are_unique unique (queue, handler, tenant, breaker, limit_key)
 );
 
--- Open tasks. Rows are deleted, never marked as done. What a task is made of is read from its tasks row. holder is the
--- worker that has the lease, owner the orchestrator that hears of its end.
+-- Open tasks. Rows are deleted, never marked as done. The params of a task are in its tasks row. holder is the worker
+-- that has the lease, owner the orchestrator that gets the report.
 create table queue (
     id bigint not null generated always as identity,
     job_id uuid not null,
@@ -244,7 +245,7 @@ create index queue_by_claim_order on queue (lane_id, priority desc, rank, id) wh
 create index queue_by_due_time on queue (due_at) where state = 'waiting';
 create index queue_by_lane_of_lease on queue (lane_id) where state || '' = 'leased';
 
--- Signals on their way to a job's owner (0: no owner yet). The owner deletes a signal in the commit that applies it.
+-- Signals for the owners of jobs (0: no owner yet). The owner deletes a signal in the commit that applies it.
 create table inbox (
     owner bigint not null default 0,
     id bigint not null generated always as identity,
@@ -271,7 +272,7 @@ create table inbox (
     autovacuum_vacuum_insert_threshold=-1, autovacuum_analyze_threshold=100000000
 );
 
--- What the owner answered to a person's signal, for as long as somebody may ask.
+-- The answers of owners to signals of people, kept for a day.
 create table answers (
     signal_id bigint not null,
     job_id uuid not null,
@@ -282,7 +283,7 @@ create table answers (
     primary key (signal_id)
 );
 
--- Everything that happened to a job, in order. Readers tail it by (job_id, seq).
+-- Everything that happened to a job, in order. Readers follow it by (job_id, seq).
 create table events (
     job_id uuid not null,
     seq int not null,
@@ -328,9 +329,9 @@ create table breaker_changes (
 );
 create index breaker_changes_by_name on breaker_changes (name, id desc);
 
--- How many tasks may run at once (concurrency), how many may begin in a time (rate per second, tokens in a bucket of
--- size burst), and how many jobs may be open (backlog). A lane is subject to the limits that its limit_key names, one
--- per line, to those of its queue (tenant '', name queue:NAME) and to those of its tenant (name tenant).
+-- How many tasks may run at once (concurrency), how many may begin within a period (rate per second, tokens in a bucket
+-- of size burst), and how many jobs may be open (backlog). A lane has the limits that its limit_key names, one per
+-- line, those of its queue (tenant '', name queue:NAME) and those of its tenant (name tenant).
 create table limits (
     tenant text not null,
     name text not null,
@@ -370,7 +371,7 @@ create table artifacts (
     primary key (job_id, node, item, name)
 );
 
--- Which process leads a duty that only one may do.
+-- The leader of each role that only one process may have.
 create table leaders (
     role text not null,
     holder text not null,
@@ -397,22 +398,22 @@ create table janitor_actions (
 );
 create index janitor_actions_by_time on janitor_actions (at);
 
--- Jobs whose rows are pruned and whose objects may still lie in the object store.
+-- Jobs whose rows are deleted and whose objects may still be in the object store.
 create table discarded (
     job_id uuid not null,
     discarded_at timestamptz not null default now(),
     primary key (job_id)
 );
 
--- A random mark of each orchestrator's last commit. A mark that is missing tells its orchestrator that the database has
--- another history: a standby was promoted, or a copy was restored.
+-- A random mark of each orchestrator's last commit. If its mark is missing, the orchestrator knows that the database
+-- has another history: a standby was promoted, or a copy was restored.
 create table last_commits (
     orchestrator_id bigint not null,
     mark bigint not null,
     primary key (orchestrator_id, mark)
 );
 
--- The jobs that an orchestrator advances at this moment, noted only while some job is suspected of killing
+-- The jobs that an orchestrator advances at this moment. Written only while a job is suspected of killing
 -- orchestrators.
 create table open_cycles (
     orchestrator_id bigint not null,

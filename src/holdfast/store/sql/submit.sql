@@ -1,4 +1,4 @@
--- Submissions, definitions and people's signals.
+-- Submissions, definitions, and signals of people.
 
 -- name: register_definitions
 insert into workflows (definition_hash, tenant, workflow_id, version, definition)
@@ -9,7 +9,7 @@ from unnest(%(definition_hash)s::text[], %(tenant)s::text[], %(workflow_id)s::te
 on conflict (definition_hash) do nothing;
 
 -- name: take_backlog_turn
--- Submissions of a tenant with a limited backlog come one after the other: each counts what those before it have made.
+-- Submissions of a tenant with a limited backlog run one after the other: each counts the jobs that earlier ones made.
 select pg_advisory_xact_lock(hashtextextended('holdfast backlog ' || m.tenant, 0))
 from (
     select m.tenant from limits m
@@ -17,11 +17,11 @@ from (
 ) m;
 
 -- name: submit_jobs
--- Job row, first event and the signal that makes it claimable commit together; an identity that exists wins, unless the
--- submission is forced: then it is the next run of the same body. Of two that want one number, one gets it.
--- A first run may have been pruned before a later one, so one that is not forced looks for those, too.
--- A tenant whose backlog is full gets no new job; one that is there answers.
--- In one order everywhere: two batches of the same identities wait for each other, but never in a circle.
+-- The job's row, its first event and its first signal commit together. An existing job of the same identity wins,
+-- unless the submission is forced: then it makes the next run of the same body. If two submissions need the same run
+-- number, one of them gets it. A first run may have been pruned before a later one, so a submission that is not forced
+-- also looks for later runs. A tenant whose backlog is full gets no new job, but gets an existing one. The order is the
+-- same everywhere: two calls with the same identities wait for each other, but never deadlock.
 with wanted as (
     select * from unnest(%(job_id)s::uuid[], %(tenant)s::text[], %(workflow_id)s::text[], %(version)s::text[],
         %(definition_hash)s::text[], %(identity)s::text[], %(body_hash)s::text[], %(inputs)s::jsonb[],
@@ -67,7 +67,7 @@ signalled as (
 select job_id::text, run from created;
 
 -- name: backlog_of
--- How many jobs of a tenant are open, and how many may be.
+-- The number of open jobs of a tenant, and its limit.
 select m.backlog, (select count(*) from jobs j where j.tenant = m.tenant and j.finished_at is null) as open_jobs
 from limits m where m.tenant = %(tenant)s and m.name = 'tenant' and m.backlog is not null;
 
@@ -96,7 +96,7 @@ select * from unnest(%(queue)s::text[], %(handler)s::text[], %(tenant)s::text[],
 on conflict do nothing;
 
 -- name: declare_limits
--- The workflow that was read last says how many.
+-- The values are those of the workflow that was read last.
 insert into limits (tenant, name, concurrency, rate, burst)
 select * from unnest(%(tenant)s::text[], %(name)s::text[], %(concurrency)s::int[], %(rate)s::float8[],
     %(burst)s::int[])
@@ -112,7 +112,8 @@ select lane_id, queue, handler, tenant, breaker, limit_key from lanes;
 select pg_notify(%(channel)s, %(payload)s);
 
 -- name: send_signal
--- Carries the owner known now; the sweep corrects it if that changes. Nobody prunes the job meanwhile.
+-- The signal gets the present owner of the job; the sweep corrects it after a change. The job cannot be pruned
+-- meanwhile.
 insert into inbox (owner, job_id, kind, actor, reason, data)
 select coalesce(j.owner, 0), j.job_id, %(kind)s, %(actor)s, %(reason)s, %(data)s::jsonb
 from jobs j where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenant)

@@ -1,7 +1,7 @@
--- What explains why a job stands still: four small looks, read in one snapshot with the job and its nodes.
+-- Explains why a job does not advance: four small reads, in one snapshot with the job and its nodes.
 
 -- name: why_job
--- Who could drive it, what its owner has not read, and how it is being stopped.
+-- The orchestrators that could own the job, the signals that its owner has not read, and its stop.
 select j.epoch, j.stop_cause, j.stop_until, case when isfinite(o.lease_until) then o.lease_until else o.ended_at end,
     (select count(*) from orchestrators a where a.ended_at is null and a.lease_until > now()
         and (a.only_job is null or a.only_job = j.job_id))::int,
@@ -11,11 +11,11 @@ from jobs j left join orchestrators o on o.orchestrator_id = j.owner
 where j.job_id = %(job)s;
 
 -- name: why_windows
--- How far the windows of the fan-outs have come.
+-- How many items of each fan-out were queued.
 select n.node, n.enqueued_count from nodes n where n.job_id = %(job)s;
 
 -- name: why_queue
--- What of a job is in the queue, by what holds it there. Never more rows than its fan-outs' windows are wide.
+-- The queued tasks of a job, by what holds them. They are never more than the windows of its fan-outs.
 select q.node, q.state, l.queue, l.handler, count(*)::int, (array_agg(q.item order by q.item))[1:5],
     min(q.queued_at), min(q.claimed_at), min(q.due_at), max(q.attempt),
     (array_agg(distinct w.name) filter (where w.name is not null))[1:3],
@@ -31,8 +31,8 @@ group by q.node, q.state, l.queue, l.handler, w.ended_at is null and w.lease_unt
 order by q.node, q.state, min(q.item);
 
 -- name: why_locks
--- Sessions that keep rows of the job locked, or those of the processes that drive and run it. A locked row names the
--- transaction that locked it last; while that goes on, the session that runs it is the one to ask.
+-- Sessions that keep rows of the job locked, or rows of its owner and of its workers. A locked row names the
+-- transaction that locked it last; while that transaction is open, its session is the one to look at.
 with locked as materialized (
     select 'jobs' as relation, j.xmax as locker from jobs j where j.job_id = %(job)s
     union all

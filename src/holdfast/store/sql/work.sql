@@ -1,19 +1,19 @@
--- What workers do: register, renew, claim, report, keep checkpoints. Every write is fenced by the lease.
+-- The statements of workers: register, renew, claim, report, save checkpoints. The lease fences every write.
 
 -- name: register_worker
--- The id is random: a sequence that goes back with a restored database would give one id to two processes.
+-- The id is random: a sequence goes back with a restored database, and could give one id to two processes.
 insert into workers (worker_id, name, version, queues, handlers, concurrency, lease_until) overriding system value
 values (%(id)s, %(name)s, %(version)s, %(queues)s::text[], %(handlers)s::text[], %(concurrency)s,
     now() + make_interval(secs => %(lease)s));
 
 -- name: renew_worker
--- Zero rows: the worker was declared gone and holds nothing any more.
+-- Zero rows: the worker was declared dead and holds no leases any more.
 update workers
 set lease_until = now() + make_interval(secs => %(lease)s), renewed_at = now()
 where worker_id = %(me)s and ended_at is null and lease_until > now();
 
 -- name: still_held
--- Which of these leases are still ours.
+-- Which of these leases this worker still holds.
 select h.job_id::text as job_id, h.node, h.item, h.epoch
 from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[]) as h (job_id, node, item, epoch)
 join queue q on q.job_id = any(array[h.job_id]) and q.node = h.node and q.item = h.item and q.epoch = h.epoch
@@ -27,7 +27,7 @@ join jobs j on j.job_id = any(array[h.job_id])
 where j.stop_cause = 'cancelled';
 
 -- name: save_progress
--- Rows that another session keeps locked are left out: no heartbeat waits for them.
+-- Rows that another session has locked are skipped: no heartbeat waits for them.
 with free as materialized (
     select q.job_id, q.node, q.item, p.progress
     from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[], %(progress)s::jsonb[])
@@ -43,9 +43,9 @@ from free f where q.job_id = any(array[f.job_id]) and q.node = f.node and q.item
 update workers set ended_at = now(), lease_until = now() where worker_id = %(me)s and ended_at is null;
 
 -- name: claim
--- Open lanes first, then tasks in them by priority, rank and age; what lies below a lane's floor is dead. Lanes that a
--- breaker or a limit may hold back are asked separately, for no more than can begin at once, and not at all by a
--- handover: it would keep them locked.
+-- Picks lanes first, then tasks in them by priority, rank and age. Rows below a lane's floor are dead. Lanes behind a
+-- breaker or a limit are read separately, and only for tasks that can begin at once. A handover does not read them,
+-- because it would keep the gates locked until its commit.
 with served_lane as materialized (
     select l.lane_id, l.handler, case when %(everything)s then 0 else l.floor end as floor,
         l.breaker <> '' or l.limit_key <> '' or exists (
@@ -101,13 +101,13 @@ left join lateral (
 order by c.priority desc, c.rank, c.id;
 
 -- name: job_facts
--- What handlers may ask of their job, and where its contracts stand; read once per job, not once per task.
+-- The facts of a job that handlers can ask for, and the definition with its contracts; read once per job, not per task.
 select j.job_id::text as job_id, j.generation, j.inputs::text as inputs, j.definition_hash from jobs j where j.job_id = any(%(jobs)s::uuid[]);
 
 -- name: results_page
--- Outputs of a node's completed items, in item order; a page ends where it gets large, but has a row if there is one.
--- Whether the node has ended comes with each row, and alone if there is no more. A fan-in whose batches are all done has
--- theirs to give, also to its own task.
+-- The outputs of a node's completed items, in item order. A page ends when it gets large, but has at least one row if
+-- there is one. Each row says whether the node has ended; without further results there is one row with only that. A
+-- fan-in whose batches have all completed gives out their results, also to its own last task.
 select n.status in ('completed', 'failed', 'skipped', 'cancelled')
         or (n.batch_size is not null and n.status in ('ready', 'dispatched')) as has_ended,
     r.item, r.output, r.output_ref
@@ -126,7 +126,7 @@ where n.job_id = %(job)s and n.node = %(node)s
 order by r.item;
 
 -- name: begin_late
--- A task that has waited in its worker for longer than a moment is about to begin: if it still may. Its time begins now.
+-- A task that waited in its worker for a while begins, if it still may. Its timeout starts now.
 update queue q
 set claimed_at = now(), deadline_at = now() + make_interval(secs => q.timeout_seconds + %(slack)s)
 from jobs j
@@ -136,8 +136,8 @@ where q.job_id = %(job)s and q.node = %(node)s and q.item = %(item)s and q.epoch
     and exists (select 1 from workers w where w.worker_id = %(me)s and w.ended_at is null and w.lease_until > now());
 
 -- name: release_strays
--- Leases of ours that we do not hold: back to the queue, unspent. The answer to their claim was lost, they did not begin
--- in time, or the database went back to an earlier state.
+-- Gives leases back that this worker has in the database but does not hold. The answer to their claim was lost, they
+-- did not begin in time, or the database went back to an earlier state.
 with known as (
     select * from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[])
         as k (job_id, node, item, epoch)
@@ -149,8 +149,8 @@ stray as (
         and not exists (
             select 1 from known k
             where k.job_id = q.job_id and k.node = q.node and k.item = q.item and k.epoch = q.epoch)
-    -- All leases are looked through, by the index of leases: one of holders would cost every claim something. The order
-    -- makes sure of it: else a plan that was made while the queue was empty walks another index in full.
+    -- Reads all leases by the index of leases, because an index of holders would make every claim slower. The order
+    -- enforces that: without it, a plan that was made while the queue was empty walks the whole of another index.
     order by q.lane_id
     for update skip locked
 ),
@@ -165,9 +165,9 @@ select g.owner, g.job_id, 'report', g.node, g.item, g.epoch, g.attempt, 'given_b
 from gone g;
 
 -- name: report
--- One fenced statement: the lease goes and the owner hears of it. Returns which reports were taken; those whose lease
--- another session keeps locked are not, and hold up no others: `reject` tells them from those that came too late.
--- The reports come in the order of the key, in which a withdrawal locks its rows too.
+-- Ends leases and sends the reports to the owners in one fenced statement. Returns which reports were accepted. Reports
+-- whose lease another session has locked are not accepted, and do not delay the others: `reject` finds out which they
+-- are. The reports come in the order of the key, in which a withdrawal locks its rows, too.
 with told as (
     select * from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[], %(attempt)s::int[],
         %(outcome)s::text[], %(alone)s::boolean[], %(started_at)s::float8[], %(output)s::jsonb[], %(data)s::jsonb[])
@@ -197,10 +197,10 @@ accepted as (
 select array_agg(number::int - 1) as accepted from taken;
 
 -- name: reject
--- Reports that came too late change nothing; the owner only hears that they came. One that was taken, and is sent again
--- because its answer was lost, is no such report: it is unread, or its task or its attempt ended by it. The beginning
--- tells it from what a sweep has written in the name of the same attempt. Returns those whose lease is still held, and
--- kept locked by another session; and how many were rejected.
+-- Late reports change nothing; the owner only gets a signal about them. A worker may send an accepted report again
+-- because its answer was lost. Such a report is not late: it is unread, or its task or its attempt ended by it. The
+-- start time distinguishes it from a report that a sweep wrote for the same attempt. Returns the reports whose lease is
+-- held but locked by another session, and the number of rejected reports.
 with told as (
     select r.*, to_timestamp(r.began) as started_at
     from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[], %(attempt)s::int[],
@@ -242,7 +242,8 @@ noted as (
 select (select array_agg(k.number::int - 1) from kept k) as locked, (select count(*)::int from noted) as rejected;
 
 -- name: save_checkpoint
--- One whose answer was lost is saved again; an older attempt's, saved while its lease ended, makes room.
+-- A checkpoint can be saved again if its answer was lost. It replaces one that an older attempt saved while its lease
+-- ended.
 insert into checkpoints (job_id, node, item, seq, name, data, epoch)
 select q.job_id, q.node, q.item, %(seq)s, %(name)s, %(data)s::jsonb, q.epoch
 from queue q
@@ -258,7 +259,8 @@ select {{breaker_columns}}
 from breakers b where b.name = %(name)s;
 
 -- name: claim_probe
--- One breaker whose cooldown is over and whose probe this worker can run; a prober that dies blocks it for a while only.
+-- One breaker whose cooldown is over and whose probe this worker can run. If the worker dies, it blocks the probe only
+-- for a while.
 with due as (
     select b.name from breakers b
     where b.state = 'open' and not b.held and b.until <= now()
@@ -273,7 +275,7 @@ from due d where b.name = d.name
 returning b.name, b.settings::text as settings;
 
 -- name: probed
--- Only of a breaker that still waits for it: a person may have decided meanwhile.
+-- Changes only a breaker that still waits for the probe: a person may have decided meanwhile.
 with found as (
     update breakers b
     set state = case when %(problem)s::text is null then 'half_open' else 'open' end, calls = '[]', successes = 0,
