@@ -7,23 +7,23 @@ from typing import Any
 from holdfast.core.advising import Advice, candidates
 from holdfast.core.plans import Plan
 from holdfast.define.workflow import Workflow
-from tests.core.driver import Driver, Fails
+from tests.core.one_job import Fails, OneJob
 
 
-def advised(driver: Driver) -> list[str]:
+def advised(job: OneJob) -> list[str]:
     """The words of all that would be taken."""
     found = []
-    for group in candidates(driver.state):
-        plans = [(one, driver.plan(**one._asdict())) for one in group]
+    for group in candidates(job.state):
+        plans = [(one, job.plan(**one._asdict())) for one in group]
         taken = next(((one, plan) for one, plan in plans if isinstance(plan, Plan)), None)
         if taken is not None:
             found.append(Advice(*taken).words("JOB"))
     return found
 
 
-def ended(flow: Workflow, *bad: str, inputs: dict[str, Any] | None = None) -> Driver:
-    driver = Driver(flow, inputs)
-    return driver.run(lambda node, item, attempt, params: Fails(permanent=True) if node in bad else {"did": node})
+def ended(flow: Workflow, *bad: str, inputs: dict[str, Any] | None = None) -> OneJob:
+    job = OneJob(flow, inputs)
+    return job.run(lambda node, item, attempt, params: Fails(permanent=True) if node in bad else {"did": node})
 
 
 def chain(**guard: Any) -> Workflow:
@@ -43,9 +43,9 @@ def test_a_failed_stage_can_be_resumed_and_retried_invariant_22() -> None:
 
 def test_nothing_is_advised_for_a_job_that_completed_or_that_runs() -> None:
     assert advised(ended(chain())) == []
-    driver = Driver(chain())
-    driver.submit()
-    assert advised(driver) == []
+    job = OneJob(chain())
+    job.submit()
+    assert advised(job) == []
 
 
 def test_what_runs_again_what_had_completed_says_that_it_is_meant_invariant_22() -> None:
@@ -60,14 +60,14 @@ def test_where_nothing_of_a_stage_can_run_again_the_job_can_go_on_without_it_inv
     flow = Workflow("w", inputs={"items": {"type": "array"}})
     flow.fan_out("each", source="{{ inputs['items'] }}", handler="h", params={"n": "{{ item.number }}"})
     flow.task("after", handler="h", after="each")
-    driver = ended(flow, inputs={"items": [{"number": 1}, {}]})
-    assert advised(driver) == ["skip JOB each --yes"]
-    assert driver.recover("skip", "each").applied
+    job = ended(flow, inputs={"items": [{"number": 1}, {}]})
+    assert advised(job) == ["skip JOB each --yes"]
+    assert job.recover("skip", "each").applied
 
 
 def test_what_a_person_has_skipped_is_not_missed() -> None:
     flow = Workflow("w")
     flow.task("a", handler="h")
-    driver = ended(flow, "a")
-    assert driver.recover("skip", "a").applied
-    assert (driver.state.status, advised(driver)) == ("partial", [])
+    job = ended(flow, "a")
+    assert job.recover("skip", "a").applied
+    assert (job.state.status, advised(job)) == ("partial", [])

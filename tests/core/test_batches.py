@@ -13,7 +13,7 @@ from holdfast.core.effects import RestartNode, RetryTask
 from holdfast.core.plans import Refusal
 from holdfast.core.states import Rules
 from holdfast.define.workflow import Workflow
-from tests.core.driver import Driver, Fails
+from tests.core.one_job import Fails, OneJob
 from tests.core.test_recovering import Work, actions, run
 
 RULES = Rules(chunk_size=4, window_size=4, drain_seconds=600, grace_seconds=30)
@@ -29,7 +29,7 @@ def stacks(
     importance: str | None = None,
     rules: Rules = RULES,
     **more: Any,
-) -> Driver:
+) -> OneJob:
     """Stack each, register them in batches, tell."""
     flow = Workflow("w", inputs={"items": {"type": "array"}, "size": {"type": "any"}, "none": {"type": "any"}})
     flow.fan_out(
@@ -41,32 +41,29 @@ def stacks(
         retry={"max_retries": 0}, **more,
     )  # fmt: skip
     flow.task("tell", handler="h", after=["register"], importance="optional")
-    driver = Driver(flow, {"items": list(range(items)), "size": 4}, rules)
-    driver.submit()
-    return driver
+    job = OneJob(flow, {"items": list(range(items)), "size": 4}, rules)
+    job.submit()
+    return job
 
 
-def go_until(driver: Driver, reached: Callable[[], bool], work: Any = None) -> None:
+def go_until(job: OneJob, reached: Callable[[], bool], work: Any = None) -> None:
     while not reached():
-        if owed_rows(driver.state):
-            driver.continue_work()
+        if owed_rows(job.state):
+            job.continue_work()
         else:
-            driver._run_one(work)
+            job.run_attempt(work)
 
 
-def begun(driver: Driver, work: Any = None) -> Driver:
+def begun(job: OneJob, work: Any = None) -> OneJob:
     """All its batches are queued."""
-    go_until(driver, lambda: driver.status_of("register") == "running", work)
-    return driver
+    go_until(job, lambda: job.status_of("register") == "running", work)
+    return job
 
 
-def overtaken(driver: Driver, item: int) -> Any:
+def overtaken(job: OneJob, item: int) -> Any:
     """A report of a lease that is still held; it is read after the lease has died."""
-    driver.claim("register", item)
-    row = driver.queue[("register", item)]
-    late = driver.hand_in("register", item)
-    driver.queue[("register", item)] = row
-    return late
+    job.claim("register", item)
+    return job.report("register", item)
 
 
 def batches(ran: list[tuple[str, int]]) -> list[int]:
@@ -82,27 +79,27 @@ def test_auto_makes_as_many_batches_as_the_table_says(items: int, expected: int)
 
 
 def test_the_batches_run_side_by_side_and_the_last_task_when_all_have_completed_invariant_8() -> None:
-    driver = begun(stacks())
-    assert sorted(driver.queue) == [("register", k) for k in range(4)]
-    pages = [driver.tasks[("register", k)].params["page"] for k in range(4)]
+    job = begun(stacks())
+    assert sorted(job.queue) == [("register", k) for k in range(4)]
+    pages = [job.tasks[("register", k)]["params"]["page"] for k in range(4)]
     assert pages == [{"node": "stack", "offset": 3 * k, "limit": limit} for k, limit in enumerate([3, 3, 3, 1])]
     for batch in (2, 0, 3):
-        driver.done("register", batch)
-    assert LAST not in driver.tasks
-    node = driver.node("register")
+        job.done("register", batch)
+    assert LAST not in job.tasks
+    node = job.node("register")
     assert (node.completed, node.width, node.status) == (3, 4, "running")
-    driver.done("register", 1)
-    assert list(driver.queue) == [LAST]
-    assert driver.status_of("register") == "dispatched"
-    driver.done("register", output={"registered": 10})
-    assert driver.node("register").output == {"registered": 10}
-    assert driver.run().state.status == "completed"
+    job.done("register", 1)
+    assert list(job.queue) == [LAST]
+    assert job.status_of("register") == "dispatched"
+    job.done("register", output={"registered": 10})
+    assert job.node("register").output == {"registered": 10}
+    assert job.run().state.status == "completed"
 
 
 def test_more_batches_than_the_window_come_in_chunks_and_through_the_window() -> None:
-    driver = stacks(items=23, size=1)
-    assert batches(run(driver)) == [*range(23), -1]
-    assert driver.most_queued <= RULES.window_size
+    job = stacks(items=23, size=1)
+    assert batches(run(job)) == [*range(23), -1]
+    assert job.most_queued <= RULES.window_size
 
 
 def test_the_size_may_be_a_template() -> None:
@@ -111,18 +108,18 @@ def test_the_size_may_be_a_template() -> None:
 
 @pytest.mark.parametrize("size", ["{{ inputs['items'] }}", "{{ inputs.size - 4 }}", "{{ inputs.none }}"])
 def test_a_size_that_is_no_number_fails_the_node_at_once_and_permanently(size: str) -> None:
-    driver = stacks(size=size)
-    ran = run(driver)
+    job = stacks(size=size)
+    ran = run(job)
     assert batches(ran) == []
-    error = driver.node("register").error or {}
-    assert (driver.status_of("register"), error["class"]) == ("failed", "permanent")
-    assert driver.state.status == "partial"
+    error = job.node("register").error or {}
+    assert (job.status_of("register"), error["class"]) == ("failed", "permanent")
+    assert job.state.status == "partial"
 
 
 def test_params_of_the_last_task_that_cannot_be_rendered_are_refused_before_any_batch_runs() -> None:
-    driver = stacks(params={"deep": "{{ nodes.stack.output.nothing.here }}"})
-    assert batches(run(driver)) == []
-    assert (driver.node("register").error or {})["code"] == "TEMPLATE_ERROR"
+    job = stacks(params={"deep": "{{ nodes.stack.output.nothing.here }}"})
+    assert batches(run(job)) == []
+    assert (job.node("register").error or {})["code"] == "TEMPLATE_ERROR"
 
 
 def test_a_fan_out_of_nothing_has_no_batches_and_its_last_task_runs() -> None:
@@ -130,36 +127,36 @@ def test_a_fan_out_of_nothing_has_no_batches_and_its_last_task_runs() -> None:
 
 
 def test_without_a_handler_the_outputs_of_the_batches_are_gathered() -> None:
-    driver = stacks(handler=None)
-    run(driver)
-    assert [one["did"][1] for one in driver.node("register").output["results"]] == [0, 1, 2, 3]
+    job = stacks(handler=None)
+    run(job)
+    assert [one["did"][1] for one in job.node("register").output["results"]] == [0, 1, 2, 3]
 
 
 def test_without_a_handler_a_plan_counts_the_batches_alone() -> None:
-    driver = stacks(handler=None, tolerate={"failures": 1})
-    run(driver, ("register", 1), ("stack", 9))
-    assert actions(driver.plan("retry", "register"))["register"] == "rerun 1"
-    assert actions(driver.plan("resume"))["register"] == "rerun 2", "the one that failed, and that of the healed item"
-    assert driver.recover("resume").applied
-    assert batches(run(driver)) == [1, 3]
-    assert driver.node("register").output["count"] == 4
+    job = stacks(handler=None, tolerate={"failures": 1})
+    run(job, ("register", 1), ("stack", 9))
+    assert actions(job.plan("retry", "register"))["register"] == "rerun 1"
+    assert actions(job.plan("resume"))["register"] == "rerun 2", "the one that failed, and that of the healed item"
+    assert job.recover("resume").applied
+    assert batches(run(job)) == [1, 3]
+    assert job.node("register").output["count"] == 4
 
 
 def test_a_failed_batch_fails_the_node_and_the_last_task_does_not_run() -> None:
-    driver = stacks()
-    assert batches(run(driver, ("register", 1))) == [0, 1, 2, 3]
-    error = driver.node("register").error or {}
+    job = stacks()
+    assert batches(run(job, ("register", 1))) == [0, 1, 2, 3]
+    error = job.node("register").error or {}
     assert error["message"] == "1 of 4 batches failed; the first: as scripted"
-    assert driver.state.status == "partial"
+    assert job.state.status == "partial"
 
 
 def test_a_failed_batch_is_retried_alone_invariant_4() -> None:
-    driver = stacks()
-    run(driver, ("register", 1))
-    assert actions(driver.plan("retry", "register")) == {"register": "rerun 2", "tell": "rerun 1"}
-    assert driver.recover("retry", "register").applied
-    assert batches(run(driver)) == [1, -1]
-    assert driver.state.status == "completed"
+    job = stacks()
+    run(job, ("register", 1))
+    assert actions(job.plan("retry", "register")) == {"register": "rerun 2", "tell": "rerun 1"}
+    assert job.recover("retry", "register").applied
+    assert batches(run(job)) == [1, -1]
+    assert job.state.status == "completed"
 
 
 def test_a_batch_within_its_budget_is_tried_again_as_what_it_is() -> None:
@@ -167,203 +164,203 @@ def test_a_batch_within_its_budget_is_tried_again_as_what_it_is() -> None:
     flow.fan_out("stack", source="{{ inputs['items'] }}", handler="h")
     batch = {"handler": "batch", "size": 2, "queue": "heavy", "retry": {"max_retries": 1, "backoff": "fixed"}}
     flow.fan_in("register", after="stack", handler="finalize", batch=batch)
-    driver = Driver(flow, {"items": [1, 2, 3]}, RULES)
+    job = OneJob(flow, {"items": [1, 2, 3]}, RULES)
     work = Work()
-    driver.run(lambda n, i, a, p: Fails("not now") if (n, i, a) == ("register", 1, 1) else work(n, i, a, p))
-    (again,) = (e for e in driver.effects if isinstance(e, RetryTask))
+    job.run(lambda n, i, a, p: Fails("not now") if (n, i, a) == ("register", 1, 1) else work(n, i, a, p))
+    (again,) = (e for e in job.effects if isinstance(e, RetryTask))
     assert (again.lane.handler, again.lane.queue) == ("batch", "heavy")
     assert batches(work.ran) == [0, 1, -1]
 
 
 def test_a_last_task_that_failed_is_retried_alone_with_a_new_epoch_invariant_2() -> None:
-    driver = stacks()
-    run(driver, LAST)
-    before = driver.tasks[LAST]
-    assert actions(driver.plan("resume")) == {"register": "rerun 1", "tell": "rerun 1"}
-    assert driver.recover("resume").applied
-    assert driver.tasks[LAST].epoch > before.epoch
-    assert driver.tasks[LAST].attempt >= before.attempt
-    assert batches(run(driver)) == [-1]
-    assert driver.state.status == "completed"
+    job = stacks()
+    run(job, LAST)
+    before = dict(job.tasks[LAST])
+    assert actions(job.plan("resume")) == {"register": "rerun 1", "tell": "rerun 1"}
+    assert job.recover("resume").applied
+    assert job.tasks[LAST]["epoch"] > before["epoch"]
+    assert job.tasks[LAST]["attempt"] >= before["attempt"]
+    assert batches(run(job)) == [-1]
+    assert job.state.status == "completed"
 
 
 def test_a_healed_item_reruns_its_own_batch_and_the_last_task_invariant_4() -> None:
-    driver = stacks(tolerate={"failures": 2})
-    run(driver, ("stack", 4), ("stack", 7))
-    assert (driver.state.status, driver.node("register").completed) == ("partial", 5)
-    planned = actions(driver.plan("clear", "stack", items=(4,)))
+    job = stacks(tolerate={"failures": 2})
+    run(job, ("stack", 4), ("stack", 7))
+    assert (job.state.status, job.node("register").completed) == ("partial", 5)
+    planned = actions(job.plan("clear", "stack", items=(4,)))
     assert planned == {"stack": "rerun 1", "register": "rerun 2", "tell": "rerun 1"}
-    assert driver.recover("clear", "stack", items=(4,)).applied
-    assert (driver.status_of("register"), driver.node("register").waiting) == ("pending", 1)
-    assert run(driver) == [("stack", 4), ("register", 1), LAST, ("tell", -1)]
-    assert driver.recover("resume").applied
-    assert run(driver) == [("stack", 7), ("register", 2), LAST, ("tell", -1)]
-    assert driver.state.status == "completed"
+    assert job.recover("clear", "stack", items=(4,)).applied
+    assert (job.status_of("register"), job.node("register").waiting) == ("pending", 1)
+    assert run(job) == [("stack", 4), ("register", 1), LAST, ("tell", -1)]
+    assert job.recover("resume").applied
+    assert run(job) == [("stack", 7), ("register", 2), LAST, ("tell", -1)]
+    assert job.state.status == "completed"
 
 
 def test_a_fan_in_that_goes_on_keeps_the_size_of_its_batches() -> None:
-    driver = stacks(items=150, size="auto", tolerate={"failures": 1}, rules=Rules())
-    run(driver, ("stack", 149))
-    assert (driver.node("register").width, driver.node("register").batch_size) == (5, 30)
-    assert driver.recover("resume").applied
-    assert run(driver) == [("stack", 149), ("register", 4), LAST, ("tell", -1)]
-    assert driver.tasks[("register", 4)].params["page"] == {"node": "stack", "offset": 120, "limit": 30}
-    assert driver.recover("clear", "stack", items=(120,)).applied
-    assert run(driver) == [("stack", 120), ("register", 4), LAST, ("tell", -1)]
+    job = stacks(items=150, size="auto", tolerate={"failures": 1}, rules=Rules())
+    run(job, ("stack", 149))
+    assert (job.node("register").width, job.node("register").batch_size) == (5, 30)
+    assert job.recover("resume").applied
+    assert run(job) == [("stack", 149), ("register", 4), LAST, ("tell", -1)]
+    assert job.tasks[("register", 4)]["params"]["page"] == {"node": "stack", "offset": 120, "limit": 30}
+    assert job.recover("clear", "stack", items=(120,)).applied
+    assert run(job) == [("stack", 120), ("register", 4), LAST, ("tell", -1)]
 
 
 def test_an_item_healed_while_batches_run_keeps_what_is_done_and_ends_the_leases() -> None:
-    driver = begun(stacks(tolerate={"failures": 2}), Work(("stack", 4)))
-    driver.done("register", 0)
-    late = overtaken(driver, 2)
-    assert driver.recover("clear", "stack", items=(4,)).applied
-    assert [item for node, item in driver.queue if node == "register"] == []
-    driver.read(late)
-    assert "report_rejected" in driver.events_of("register")
-    assert batches(run(driver)) == [1, 2, 3, -1]
-    assert driver.state.status == "completed"
+    job = begun(stacks(tolerate={"failures": 2}), Work(("stack", 4)))
+    job.done("register", 0)
+    late = overtaken(job, 2)
+    assert job.recover("clear", "stack", items=(4,)).applied
+    assert [item for node, item in job.queue if node == "register"] == []
+    job.read(late)
+    assert "report_rejected" in job.events_of("register")
+    assert batches(run(job)) == [1, 2, 3, -1]
+    assert job.state.status == "completed"
 
 
 def test_a_plan_says_how_many_batches_a_fan_in_will_have_that_was_never_reached() -> None:
-    driver = stacks(items=10, size=3)
-    run(driver, ("stack", 4))
-    assert actions(driver.plan("resume")) == {"stack": "rerun 1", "register": "rerun 5", "tell": "rerun 1"}
+    job = stacks(items=10, size=3)
+    run(job, ("stack", 4))
+    assert actions(job.plan("resume")) == {"stack": "rerun 1", "register": "rerun 5", "tell": "rerun 1"}
 
 
 def test_a_fan_out_that_fails_again_ends_the_batches_that_wait_and_a_resume_goes_on_from_there() -> None:
-    driver = stacks(importance="important")
-    run(driver)
-    assert driver.recover("clear", "stack", items=(4,)).applied
-    assert batches(run(driver, ("stack", 4))) == []
-    node = driver.node("register")
+    job = stacks(importance="important")
+    run(job)
+    assert job.recover("clear", "stack", items=(4,)).applied
+    assert batches(run(job, ("stack", 4))) == []
+    node = job.node("register")
     assert (node.status, node.reason, node.completed, node.cancelled) == ("cancelled", "upstream_failed", 3, 1)
-    assert driver.state.status == "partial"
-    assert driver.recover("resume").applied
-    assert run(driver) == [("stack", 4), ("register", 1), LAST, ("tell", -1)]
-    assert driver.state.status == "completed"
+    assert job.state.status == "partial"
+    assert job.recover("resume").applied
+    assert run(job) == [("stack", 4), ("register", 1), LAST, ("tell", -1)]
+    assert job.state.status == "completed"
 
 
 def test_a_failure_that_stops_the_job_ends_the_batches_that_wait_and_a_resume_runs_the_last_task_invariant_8() -> None:
-    driver = stacks()
-    run(driver)
-    assert driver.recover("clear", "stack", items=(4,)).applied
-    assert batches(run(driver, ("stack", 4))) == []
-    node = driver.node("register")
+    job = stacks()
+    run(job)
+    assert job.recover("clear", "stack", items=(4,)).applied
+    assert batches(run(job, ("stack", 4))) == []
+    node = job.node("register")
     assert (node.status, node.completed, node.cancelled, node.open_tasks) == ("cancelled", 3, 1, 0)
-    assert driver.state.status == "failed"
-    assert driver.recover("resume").applied
-    assert run(driver) == [("stack", 4), ("register", 1), LAST, ("tell", -1)]
-    assert (driver.state.status, node.cancelled) == ("completed", 0)
+    assert job.state.status == "failed"
+    assert job.recover("resume").applied
+    assert run(job) == [("stack", 4), ("register", 1), LAST, ("tell", -1)]
+    assert (job.state.status, node.cancelled) == ("completed", 0)
 
 
 def test_a_job_that_is_cancelled_while_batches_wait_for_the_fan_out_ends_them_all() -> None:
-    driver = stacks(tolerate={"failures": 1})
-    run(driver)
-    assert driver.recover("clear", "stack", items=(4,)).applied
-    driver.cancel()
-    assert (driver.state.status, driver.node("register").cancelled) == ("cancelled", 1)
-    assert driver.recover("resume").applied
-    assert run(driver) == [("stack", 4), ("register", 1), LAST, ("tell", -1)]
+    job = stacks(tolerate={"failures": 1})
+    run(job)
+    assert job.recover("clear", "stack", items=(4,)).applied
+    job.cancel()
+    assert (job.state.status, job.node("register").cancelled) == ("cancelled", 1)
+    assert job.recover("resume").applied
+    assert run(job) == [("stack", 4), ("register", 1), LAST, ("tell", -1)]
 
 
 def test_a_cancel_between_the_batches_and_a_resume_run_what_is_missing() -> None:
-    driver = begun(stacks())
-    driver.done("register", 0)
-    driver.claim("register", 1)
-    driver.cancel()
-    driver.done("register", 1)
-    assert (driver.status_of("register"), driver.node("register").completed) == ("cancelled", 2)
-    assert driver.recover("resume").applied
-    assert batches(run(driver)) == [2, 3, -1]
+    job = begun(stacks())
+    job.done("register", 0)
+    job.claim("register", 1)
+    job.cancel()
+    job.done("register", 1)
+    assert (job.status_of("register"), job.node("register").completed) == ("cancelled", 2)
+    assert job.recover("resume").applied
+    assert batches(run(job)) == [2, 3, -1]
 
 
 def test_a_cancel_when_all_batches_are_done_leaves_only_the_last_task_to_run() -> None:
-    driver = begun(stacks())
-    driver.claim_all()
-    driver.cancel()
+    job = begun(stacks())
+    job.claim_all()
+    job.cancel()
     for batch in range(4):
-        driver.done("register", batch)
-    assert (driver.status_of("register"), driver.node("register").completed) == ("cancelled", 4)
-    assert driver.recover("resume").applied
-    assert batches(run(driver)) == [-1]
+        job.done("register", batch)
+    assert (job.status_of("register"), job.node("register").completed) == ("cancelled", 4)
+    assert job.recover("resume").applied
+    assert batches(run(job)) == [-1]
 
 
 def test_clear_names_batches_and_the_last_task_follows_them() -> None:
-    driver = stacks()
-    run(driver)
-    assert actions(driver.plan("clear", "register", items=(2,))) == {"register": "rerun 2", "tell": "rerun 1"}
-    assert driver.recover("clear", "register", items=(2,)).applied
-    assert RestartNode("job", "register", own_only=True) in driver.effects
-    assert batches(run(driver)) == [2, -1]
+    job = stacks()
+    run(job)
+    assert actions(job.plan("clear", "register", items=(2,))) == {"register": "rerun 2", "tell": "rerun 1"}
+    assert job.recover("clear", "register", items=(2,)).applied
+    assert RestartNode("job", "register", own_only=True) in job.effects
+    assert batches(run(job)) == [2, -1]
 
 
 def test_clear_by_a_code_means_the_last_task_only_if_that_is_what_failed_so() -> None:
-    driver = stacks()
-    run(driver, LAST)
-    assert isinstance(driver.plan("clear", "register", code="OTHER"), Refusal)
-    assert actions(driver.plan("clear", "register", code="HANDLER_ERROR"))["register"] == "rerun 1"
+    job = stacks()
+    run(job, LAST)
+    assert isinstance(job.plan("clear", "register", code="OTHER"), Refusal)
+    assert actions(job.plan("clear", "register", code="HANDLER_ERROR"))["register"] == "rerun 1"
 
 
 def test_clear_while_the_last_task_runs_ends_its_lease_and_runs_it_after_the_batch() -> None:
-    driver = stacks()
-    go_until(driver, lambda: LAST in driver.queue)
-    late = overtaken(driver, -1)
-    assert driver.recover("clear", "register", items=(1,)).applied
-    driver.read(late)
-    assert "report_rejected" in driver.events_of("register")
-    assert batches(run(driver)) == [1, -1]
+    job = stacks()
+    go_until(job, lambda: LAST in job.queue)
+    late = overtaken(job, -1)
+    assert job.recover("clear", "register", items=(1,)).applied
+    job.read(late)
+    assert "report_rejected" in job.events_of("register")
+    assert batches(run(job)) == [1, -1]
 
 
 def test_a_rerun_of_the_fan_out_makes_all_batches_anew() -> None:
-    driver = stacks()
-    run(driver)
-    assert driver.recover("rerun", "stack").applied
-    assert driver.node("register").batch_size is None
-    assert batches(run(driver)) == [0, 1, 2, 3, -1]
+    job = stacks()
+    run(job)
+    assert job.recover("rerun", "stack").applied
+    assert job.node("register").batch_size is None
+    assert batches(run(job)) == [0, 1, 2, 3, -1]
 
 
 def test_a_skip_of_the_fan_in_lets_the_job_go_on_and_its_batches_stay_as_they_are() -> None:
-    driver = stacks()
-    run(driver, ("register", 1))
-    assert driver.recover("skip", "register").applied
-    assert run(driver) == [("tell", -1)]
-    node = driver.node("register")
-    assert (node.status, node.completed, node.skipped, driver.state.status) == ("skipped", 3, 1, "partial")
-    assert isinstance(driver.plan("retry", "register"), Refusal)
+    job = stacks()
+    run(job, ("register", 1))
+    assert job.recover("skip", "register").applied
+    assert run(job) == [("tell", -1)]
+    node = job.node("register")
+    assert (node.status, node.completed, node.skipped, job.state.status) == ("skipped", 3, 1, "partial")
+    assert isinstance(job.plan("retry", "register"), Refusal)
 
 
 def test_a_result_that_a_person_gives_stands_for_the_batches() -> None:
-    driver = stacks()
-    run(driver, ("register", 1))
-    assert driver.recover("set", "register", output={"by": "hand"}).applied
-    run(driver)
-    assert (driver.node("register").output, driver.state.status) == ({"by": "hand"}, "completed")
+    job = stacks()
+    run(job, ("register", 1))
+    assert job.recover("set", "register", output={"by": "hand"}).applied
+    run(job)
+    assert (job.node("register").output, job.state.status) == ({"by": "hand"}, "completed")
 
 
 def test_a_job_that_runs_out_of_time_between_the_batches_fails_with_them() -> None:
     flow = Workflow("w", inputs={"items": {"type": "array"}}, timeout_seconds=50)
     flow.fan_out("stack", source="{{ inputs['items'] }}", handler="h")
     flow.fan_in("register", after="stack", handler="finalize", batch={"handler": "batch", "size": 1})
-    driver = Driver(flow, {"items": [1, 2]}, RULES)
-    driver.submit()
-    begun(driver)
-    driver.done("register", 0)
-    driver.pass_time(51)
-    node = driver.node("register")
+    job = OneJob(flow, {"items": [1, 2]}, RULES)
+    job.submit()
+    begun(job)
+    job.done("register", 0)
+    job.pass_time(51)
+    node = job.node("register")
     assert (node.status, node.completed, node.failed) == ("failed", 1, 1)
-    assert (driver.state.status, (driver.state.error or {})["code"]) == ("failed", "JOB_TIMEOUT")
+    assert (job.state.status, (job.state.error or {})["code"]) == ("failed", "JOB_TIMEOUT")
 
 
 def test_a_doubt_changes_nothing_at_a_fan_in_with_batches_whatever_it_is_doing() -> None:
-    driver = stacks(tolerate={"failures": 2})
+    job = stacks(tolerate={"failures": 2})
 
     def looked_at(work: Any) -> None:
-        while not driver.state.is_terminal:
-            driver.doubt()
-            assert "janitor_acted" not in driver.told()
-            driver.continue_work() if owed_rows(driver.state) else driver._run_one(work)
+        while not job.state.is_terminal:
+            job.doubt()
+            assert "janitor_acted" not in job.event_names()
+            job.continue_work() if owed_rows(job.state) else job.run_attempt(work)
 
     looked_at(Work(("stack", 4)))
-    assert driver.recover("clear", "stack", items=(4,)).applied
+    assert job.recover("clear", "stack", items=(4,)).applied
     looked_at(Work())
-    assert driver.state.status == "completed"
+    assert job.state.status == "completed"

@@ -15,7 +15,7 @@ from holdfast.define.node import Aggregation
 from holdfast.define.plain import MAX_BUILT_DEPTH
 from holdfast.define.workflow import Workflow
 from holdfast.errors import PayloadRefused
-from tests.core.driver import Driver, aggregate
+from tests.core.one_job import OneJob, aggregate
 
 MEGABYTE = "x" * (1 << 20)
 
@@ -33,10 +33,10 @@ def one_task(params: Any, result: Any = None) -> Workflow:
     return flow
 
 
-def refused(driver: Driver) -> str:
+def refused(job: OneJob) -> str:
     """What a job says that has failed at once and for good because something was too large."""
-    error = driver.state.error
-    assert driver.state.status == "failed" and error is not None
+    error = job.state.error
+    assert job.state.status == "failed" and error is not None
     assert (error["code"], error["class"]) == ("PAYLOAD_REFUSED", "permanent")
     return str(error["message"])
 
@@ -52,9 +52,9 @@ def refused(driver: Driver) -> str:
 def test_a_large_value_that_is_named_a_hundred_times_is_refused_before_it_is_written(value: Any) -> None:
     tracemalloc.start()
     try:
-        params = Driver(one_task({"v": value}), {"s": MEGABYTE})
+        params = OneJob(one_task({"v": value}), {"s": MEGABYTE})
         params.submit()
-        result = Driver(one_task({}, result=value), {"s": MEGABYTE}).run(lambda *_: 1)
+        result = OneJob(one_task({}, result=value), {"s": MEGABYTE}).run(lambda *_: 1)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -64,31 +64,31 @@ def test_a_large_value_that_is_named_a_hundred_times_is_refused_before_it_is_wri
 
 
 def test_what_would_become_a_text_is_refused_before_it_is_written() -> None:
-    driver = Driver(one_task({"v": "{{ [" + "inputs.s," * 300 + "] | tojson }}"}), {"s": MEGABYTE})
+    job = OneJob(one_task({"v": "{{ [" + "inputs.s," * 300 + "] | tojson }}"}), {"s": MEGABYTE})
     tracemalloc.start()
     try:
-        driver.submit()
+        job.submit()
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert driver.state.error is not None and driver.state.error["code"] == "TEMPLATE_ERROR"
-    assert "a list that is larger than 1,048,576 bytes cannot become text" in driver.state.error["message"]
+    assert job.state.error is not None and job.state.error["code"] == "TEMPLATE_ERROR"
+    assert "a list that is larger than 1,048,576 bytes cannot become text" in job.state.error["message"]
     assert peak < 20 << 20
 
 
 def test_what_escapes_make_too_large_is_refused_as_well() -> None:
     flow, rules = one_task({"v": "{{ inputs.s }}"}), Rules(payload_limit_bytes=100)
-    driver = Driver(flow, {"s": "\n" * 60}, rules)
-    driver.submit()
-    assert "the params are larger than 100 bytes" in refused(driver)
+    job = OneJob(flow, {"s": "\n" * 60}, rules)
+    job.submit()
+    assert "the params are larger than 100 bytes" in refused(job)
 
 
 def test_the_items_of_a_fan_out_are_bounded_together() -> None:
     flow = Workflow("w", inputs={"s": {"type": "any"}})
     flow.fan_out("f", source="{{ [" + "inputs.s," * 20 + "] }}", handler="h", params={"v": "{{ item }}"})
-    driver = Driver(flow, {"s": MEGABYTE})
-    driver.submit()
-    assert refused(driver) == "the source of fan-out f is larger than 16,777,216 bytes; no more can be fanned out"
+    job = OneJob(flow, {"s": MEGABYTE})
+    job.submit()
+    assert refused(job) == "the source of fan-out f is larger than 16,777,216 bytes; no more can be fanned out"
 
 
 def test_a_chunk_ends_when_its_params_have_so_many_bytes_however_few_rows_it_has() -> None:
@@ -96,39 +96,39 @@ def test_a_chunk_ends_when_its_params_have_so_many_bytes_however_few_rows_it_has
     for name in ("f", "g"):
         params = {"item": "{{ item }}", "s": "{{ inputs.s }}"}
         flow.fan_out(name, source="{{ [1, 2, 3, 4, 5] }}", handler="h", params=params, importance="important")
-    driver = Driver(flow, {"s": "x" * 1000}, Rules(chunk_bytes=2500))
-    chunks = [driver.submit()]
-    while owed_rows(driver.state):
-        chunks.append(driver.continue_work())
+    job = OneJob(flow, {"s": "x" * 1000}, Rules(chunk_bytes=2500))
+    chunks = [job.submit()]
+    while owed_rows(job.state):
+        chunks.append(job.continue_work())
     sizes = [sum(len(p) for e in chunk if isinstance(e, CreateTasks) for p in e.params) for chunk in chunks]
     rows = [sum(len(e.params) for e in chunk if isinstance(e, CreateTasks)) for chunk in chunks]
     assert rows == [3, 3, 3, 1] and max(sizes) < 2500 + 1100, "both fan-outs share what a turn may make"
-    assert driver.run(lambda *_: 1).state.status == "completed"
+    assert job.run(lambda *_: 1).state.status == "completed"
 
 
-def many(count: int = 10) -> Driver:
+def many(count: int = 10) -> OneJob:
     flow = Workflow("w", inputs={"s": {"type": "any"}})
     for number in range(count):
         flow.task(f"n{number}", handler="h", params={"s": "{{ inputs.s }}"}, importance="important")
-    return Driver(flow, {"s": "x" * 1000}, Rules(chunk_bytes=2500))
+    return OneJob(flow, {"s": "x" * 1000}, Rules(chunk_bytes=2500))
 
 
 def test_nodes_that_become_ready_together_are_dispatched_so_many_bytes_at_a_time() -> None:
-    driver = many()
-    chunks = [driver.submit()]
-    while owed_rows(driver.state):
-        chunks.append(driver.continue_work())
+    job = many()
+    chunks = [job.submit()]
+    while owed_rows(job.state):
+        chunks.append(job.continue_work())
     assert [sum(isinstance(e, CreateTasks) for e in chunk) for chunk in chunks] == [3, 3, 3, 1]
-    assert driver.run(lambda *_: 1).state.status == "completed"
+    assert job.run(lambda *_: 1).state.status == "completed"
 
 
 def test_what_waits_to_be_dispatched_ends_with_its_job() -> None:
-    driver = many()
-    driver.submit()
-    assert driver.statuses()["n9"] == "ready" and owed_rows(driver.state)
-    driver.cancel()
-    assert driver.state.status == "cancelled" and not owed_rows(driver.state)
-    assert set(driver.statuses().values()) == {"cancelled"} and len(driver.tasks) == 3
+    job = many()
+    job.submit()
+    assert job.statuses()["n9"] == "ready" and owed_rows(job.state)
+    job.cancel()
+    assert job.state.status == "cancelled" and not owed_rows(job.state)
+    assert set(job.statuses().values()) == {"cancelled"} and len(job.tasks) == 3
 
 
 def test_what_waits_to_be_dispatched_ends_with_the_last_task_that_fails_its_job() -> None:
@@ -136,38 +136,40 @@ def test_what_waits_to_be_dispatched_ends_with_the_last_task_that_fails_its_job(
     flow = Workflow("w", inputs={"s": {"type": "any"}})
     for name in ("a", "b"):
         flow.task(name, handler="h", params={"s": "{{ inputs.s }}"}, retry={"max_retries": 0})
-    driver = Driver(flow, {"s": "x" * 1000}, Rules(chunk_bytes=10))
-    driver.submit()
-    assert driver.statuses() == {"a": "dispatched", "b": "ready"}
-    driver.fail("a")
-    assert (driver.state.status, driver.statuses()) == ("failed", {"a": "failed", "b": "cancelled"})
+    job = OneJob(flow, {"s": "x" * 1000}, Rules(chunk_bytes=10))
+    job.submit()
+    assert job.statuses() == {"a": "dispatched", "b": "ready"}
+    job.fail("a")
+    assert (job.state.status, job.statuses()) == ("failed", {"a": "failed", "b": "cancelled"})
 
 
 def test_one_item_that_is_larger_than_a_chunk_is_a_chunk() -> None:
     flow = Workflow("w", inputs={"s": {"type": "any"}})
     flow.fan_out("f", source="{{ [1, 2] }}", handler="h", params={"s": "{{ inputs.s }}"})
-    driver = Driver(flow, {"s": "x" * 1000}, Rules(chunk_bytes=10))
-    driver.submit()
-    assert driver.state.nodes["f"].expanded == 1
-    assert driver.run(lambda *_: 1).state.status == "completed"
+    job = OneJob(flow, {"s": "x" * 1000}, Rules(chunk_bytes=10))
+    job.submit()
+    assert job.state.nodes["f"].expanded == 1
+    assert job.run(lambda *_: 1).state.status == "completed"
 
 
 def test_what_would_be_nested_too_deeply_to_be_written_fails_for_good() -> None:
     """An output that could be written may be too deep for what holds it."""
     deep = nested(MAX_BUILT_DEPTH)
-    params = Driver(one_task({"v": "{{ inputs.s }}"}), {"s": deep})
-    params.submit()
+    flow = Workflow("w")
+    flow.task("a", handler="h")
+    flow.task("b", handler="h", params={"v": "{{ nodes.a.output }}"}, after="a")
+    params = OneJob(flow).run(lambda *_: deep)
     assert f"the params are nested more than {MAX_BUILT_DEPTH} levels deep" in refused(params)
-    result = Driver(one_task({}, result=["{{ nodes.a.output }}"])).run(lambda *_: deep)
+    result = OneJob(one_task({}, result=["{{ nodes.a.output }}"])).run(lambda *_: deep)
     assert "the result is nested more than" in refused(result)
     flow = Workflow("w")
     for name in ("a", "b"):
         flow.task(name, handler="h")
-    assert "the result is nested more than" in refused(Driver(flow).run(lambda *_: deep))
+    assert "the result is nested more than" in refused(OneJob(flow).run(lambda *_: deep))
     for mode in (Aggregation.COLLECT, Aggregation.CONCAT, Aggregation.FIRST, Aggregation.LAST):
         with pytest.raises(PayloadRefused, match="what was gathered is nested more than"):
             aggregate(mode, [{"v": deep}], {})
-    assert Driver(one_task({})).run(lambda *_: deep).state.result == deep
+    assert OneJob(one_task({})).run(lambda *_: deep).state.result == deep
 
 
 @pytest.mark.parametrize(("size", "shown"), [(0, "not 0"), (MAX_ITEMS + 1, "not 2,147,483,648"), ("x", "not a string")])
@@ -175,9 +177,9 @@ def test_a_size_of_batches_that_no_column_holds_fails_its_node(size: Any, shown:
     flow = Workflow("w", inputs={"n": {"type": "any"}})
     flow.fan_out("f", source="{{ [1, 2] }}", handler="h")
     flow.fan_in("g", after="f", batch={"handler": "h", "size": "{{ inputs.n }}"})
-    driver = Driver(flow, {"n": size}).run(lambda *_: 1)
-    error = driver.state.nodes["g"].error
-    assert driver.state.status == "failed" and error is not None
+    job = OneJob(flow, {"n": size}).run(lambda *_: 1)
+    error = job.state.nodes["g"].error
+    assert job.state.status == "failed" and error is not None
     assert (error["code"], error["class"]) == ("TEMPLATE_ERROR", "permanent")
     assert error["message"].endswith(shown)
 
@@ -192,8 +194,8 @@ def test_a_size_of_batches_that_no_column_holds_fails_its_node(size: Any, shown:
 def test_an_error_names_the_key_whose_expression_failed(more: dict[str, Any], place: str) -> None:
     flow = Workflow("w", inputs={"s": {"type": "any"}})
     flow.fan_out("f", handler="h", **more)
-    driver = Driver(flow, {"s": 1})
-    driver.submit()
-    assert driver.state.error is not None and driver.state.error["message"].startswith(place)
-    result = Driver(one_task({}, result={"v": "{{ inputs.s.x }}"}), {"s": 1}).run(lambda *_: 1)
+    job = OneJob(flow, {"s": 1})
+    job.submit()
+    assert job.state.error is not None and job.state.error["message"].startswith(place)
+    result = OneJob(one_task({}, result={"v": "{{ inputs.s.x }}"}), {"s": 1}).run(lambda *_: 1)
     assert result.state.error is not None and result.state.error["message"].startswith("result.v: ")

@@ -21,7 +21,7 @@ from holdfast.core.holding import consult, notice
 from holdfast.core.signals import BreakerSeen, Outcome, TaskReported, TaskView
 from holdfast.define.gates import BreakerRules
 from holdfast.define.workflow import Workflow
-from tests.core.driver import Driver
+from tests.core.one_job import OneJob
 
 CLOSED, OPEN, HALF_OPEN = BreakerState.CLOSED, BreakerState.OPEN, BreakerState.HALF_OPEN
 RULES = BreakerRules("gateway", window_calls=20, failure_share=0.5, min_calls=10, cooldown_seconds=30)
@@ -210,36 +210,36 @@ def test_a_handler_that_found_a_breaker_open_is_held_until_it_may_be_tried() -> 
     assert (held.held_by, held.held_until) == ("gateway", 101.0)
 
 
-def held_job() -> Driver:
+def held_job() -> OneJob:
     flow = Workflow("w", breakers={"gateway": {}})
     flow.task("a", handler="h")
     flow.task("b", handler="h", after=["a"], breaker="gateway")
-    driver = Driver(flow)
-    driver.submit()
-    return driver
+    job = OneJob(flow)
+    job.submit()
+    return job
 
 
 def test_a_job_is_told_once_that_a_breaker_holds_it_and_once_that_it_no_longer_does() -> None:
-    driver = held_job()
+    job = held_job()
     shut = {"gateway": 120.0, "other": None}
-    assert notice(driver.state, shut) == [], "nothing of it waits there yet"
-    driver.done("a")
-    (seen,) = notice(driver.state, shut)
-    driver.send(seen)
-    assert driver.event("job_held").data == {"by": "breaker", "name": "gateway", "until": 120.0}
-    assert notice(driver.state, shut) == []
-    assert notice(driver.state, {"gateway": None}) == [], "half open, it lets only a few through"
-    assert driver.send(seen) == []
-    (seen,) = notice(driver.state, {})
-    driver.send(seen)
-    assert (driver.event("job_released").data or {})["name"] == "gateway"
-    assert driver.state.holds == [] and notice(driver.state, {}) == []
+    assert notice(job.state, shut) == [], "nothing of it waits there yet"
+    job.done("a")
+    (seen,) = notice(job.state, shut)
+    job.send(seen)
+    assert job.event("job_held").data == {"by": "breaker", "name": "gateway", "until": 120.0}
+    assert notice(job.state, shut) == []
+    assert notice(job.state, {"gateway": None}) == [], "half open, it lets only a few through"
+    assert job.send(seen) == []
+    (seen,) = notice(job.state, {})
+    job.send(seen)
+    assert (job.event("job_released").data or {})["name"] == "gateway"
+    assert job.state.holds == [] and notice(job.state, {}) == []
 
 
 def test_a_job_that_ends_is_not_told_of_breakers_any_more() -> None:
-    driver = held_job()
-    driver.done("a")
-    driver.send(*notice(driver.state, {"gateway": None}))
-    driver.done("b")
-    assert notice(driver.state, {}) == []
-    assert driver.send(BreakerSeen("gateway", is_shut=False)) == []
+    job = held_job()
+    job.done("a")
+    job.send(*notice(job.state, {"gateway": None}))
+    job.done("b")
+    assert notice(job.state, {}) == []
+    assert job.send(BreakerSeen("gateway", is_shut=False)) == []

@@ -11,7 +11,7 @@ import pytest
 from holdfast.core.plans import Plan, Refusal
 from holdfast.core.states import Rules
 from holdfast.define.workflow import Workflow
-from tests.core.driver import Driver, Fails
+from tests.core.one_job import Fails, OneJob
 from tests.simulation.shapes import draw_definition
 
 BAD = Fails("as scripted", permanent=True)
@@ -27,7 +27,7 @@ def reasons(plan: Plan | Refusal) -> dict[str, str]:
     return {step.node: step.reason for step in plan.steps}
 
 
-def run(driver: Driver, *bad: Any, outputs: dict[str, Any] | None = None) -> list[str]:
+def run(job: OneJob, *bad: Any, outputs: dict[str, Any] | None = None) -> list[str]:
     """To its end; gives back which tasks ran."""
     ran = []
 
@@ -35,11 +35,11 @@ def run(driver: Driver, *bad: Any, outputs: dict[str, Any] | None = None) -> lis
         ran.append(node)
         return BAD if node in bad or (node, item) in bad else (outputs or {}).get(node, {"did": node})
 
-    driver.run(work)
+    job.run(work)
     return ran
 
 
-def two_fans() -> Driver:
+def two_fans() -> OneJob:
     """A list, a fan-out over it, a fan-in, a fan-out over what that gathered, a fan-in with batches, a task."""
     flow = Workflow("w")
     flow.task("list", handler="h")
@@ -48,31 +48,31 @@ def two_fans() -> Driver:
     flow.fan_out("two", source="{{ nodes.gathered.output.results }}", handler="h", after="gathered")
     flow.fan_in("all", after="two", batch={"handler": "h", "size": 2}, handler="h")
     flow.task("tell", handler="h", after="all")
-    driver = Driver(flow)
-    driver.submit()
-    return driver
+    job = OneJob(flow)
+    job.submit()
+    return job
 
 
 LISTED = {"list": {"items": list(range(10))}}
 
 
 def test_what_was_never_reached_and_depends_on_what_runs_is_unknown_invariant_22() -> None:
-    driver = two_fans()
-    run(driver, ("one", 2), ("one", 7), outputs=LISTED)
-    plan = driver.plan("resume")
+    job = two_fans()
+    run(job, ("one", 2), ("one", 7), outputs=LISTED)
+    plan = job.plan("resume")
     assert planned(plan) == {"one": 2, "gathered": 0, "two": None, "all": None, "tell": 1}
     assert isinstance(plan, Plan)
     assert plan.tasks == 3 and [str(step.unknown) for step in plan.unknown] == [
         "fan-out of unknown width", "fan-in of unknown width",
     ]  # fmt: skip
-    driver.recover("resume")
-    assert len(run(driver, outputs=LISTED)) == 2 + 10 + 5 + 1 + 1
+    job.recover("resume")
+    assert len(run(job, outputs=LISTED)) == 2 + 10 + 5 + 1 + 1
 
 
 def test_a_failed_inventory_says_that_the_width_behind_it_is_unknown_invariant_22() -> None:
-    driver = two_fans()
-    run(driver, "list")
-    assert planned(driver.plan("resume")) == {
+    job = two_fans()
+    run(job, "list")
+    assert planned(job.plan("resume")) == {
         "list": 1,
         "one": None,
         "gathered": 0,
@@ -83,12 +83,12 @@ def test_a_failed_inventory_says_that_the_width_behind_it_is_unknown_invariant_2
 
 
 def test_what_is_kept_above_a_fan_out_fixes_its_width_invariant_22() -> None:
-    driver = two_fans()
-    run(driver, "tell", outputs=LISTED)
-    assert planned(driver.plan("rerun", "one")) == {"one": 10, "gathered": 0, "two": None, "all": None, "tell": 1}
-    assert planned(driver.plan("rerun", "two")) == {"two": 10, "all": 6, "tell": 1}
-    assert planned(driver.plan("rerun", "all")) == {"all": 6, "tell": 1}
-    assert planned(driver.plan("rerun", "list"))["one"] is None
+    job = two_fans()
+    run(job, "tell", outputs=LISTED)
+    assert planned(job.plan("rerun", "one")) == {"one": 10, "gathered": 0, "two": None, "all": None, "tell": 1}
+    assert planned(job.plan("rerun", "two")) == {"two": 10, "all": 6, "tell": 1}
+    assert planned(job.plan("rerun", "all")) == {"all": 6, "tell": 1}
+    assert planned(job.plan("rerun", "list"))["one"] is None
 
 
 @pytest.mark.parametrize("width", [0, 3])
@@ -97,20 +97,20 @@ def test_a_fan_out_over_the_inputs_is_known_before_it_was_ever_reached_invariant
     flow.task("a", handler="h")
     flow.fan_out("each", source="{{ inputs['items'] }}", handler="h", after="a")
     flow.fan_in("all", after="each", batch={"handler": "h", "size": 2}, handler="h")
-    driver = Driver(flow, {"items": list(range(width))})
-    driver.submit()
-    run(driver, "a")
+    job = OneJob(flow, {"items": list(range(width))})
+    job.submit()
+    run(job, "a")
     wanted = {"a": 1, "each": width, "all": -(-width // 2) + 1}
-    assert planned(driver.plan("resume")) == wanted
-    driver.recover("resume")
-    assert len(run(driver)) == sum(wanted.values())
+    assert planned(job.plan("resume")) == wanted
+    job.recover("resume")
+    assert len(run(job)) == sum(wanted.values())
 
 
 def test_an_empty_fan_out_that_has_completed_counts_as_nothing_invariant_22() -> None:
-    driver = two_fans()
-    run(driver, "tell", outputs={"list": {"items": []}})
-    assert planned(driver.plan("rerun", "one"))["one"] == 0
-    assert planned(driver.plan("rerun", "two")) == {"two": 0, "all": 1, "tell": 1}
+    job = two_fans()
+    run(job, "tell", outputs={"list": {"items": []}})
+    assert planned(job.plan("rerun", "one"))["one"] == 0
+    assert planned(job.plan("rerun", "two")) == {"two": 0, "all": 1, "tell": 1}
 
 
 def test_what_waits_for_something_that_stays_cancelled_is_not_promised_invariant_22() -> None:
@@ -121,18 +121,18 @@ def test_what_waits_for_something_that_stays_cancelled_is_not_promised_invariant
     flow.task("q", handler="h", after="s")
     flow.task("r", handler="h", after=["p", "q"])
     flow.end("end", after="r")
-    driver = Driver(flow)
-    driver.submit()
-    driver.done("p")
-    driver.claim("s")
-    driver.fail("x", permanent=True)
-    driver.done("s")
-    assert driver.state.status == "failed"
-    plan = driver.plan("rerun", "p")
+    job = OneJob(flow)
+    job.submit()
+    job.done("p")
+    job.claim("s")
+    job.fail("x", permanent=True)
+    job.done("s")
+    assert job.state.status == "failed"
+    plan = job.plan("rerun", "p")
     assert planned(plan) == {"p": 1}
     assert reasons(plan)["r"] == "q stays cancelled"
-    assert driver.recover("rerun", "p").applied
-    assert run(driver) == ["p"]
+    assert job.recover("rerun", "p").applied
+    assert run(job) == ["p"]
 
 
 def test_what_a_conditional_decides_is_not_promised_invariant_22() -> None:
@@ -143,15 +143,15 @@ def test_what_a_conditional_decides_is_not_promised_invariant_22() -> None:
     flow.task("right", handler="h")
     flow.task("join", handler="h", after_any=["left", "right"])
     flow.task("beside", handler="h", after="ask")
-    driver = Driver(flow)
-    driver.submit()
-    run(driver, outputs={"ask": {"left": True}})
-    plan = driver.plan("rerun", "ask")
+    job = OneJob(flow)
+    job.submit()
+    run(job, outputs={"ask": {"left": True}})
+    plan = job.plan("rerun", "ask")
     assert planned(plan) == {"ask": 1, "which": 0, "left": None, "right": None, "join": None, "beside": 1}
     assert isinstance(plan, Plan)
     assert {str(step.unknown) for step in plan.unknown} == {"node that a condition decides"}
     assert reasons(plan)["left"] == "decided when which has run"
-    assert planned(driver.plan("rerun", "left")) == {"left": 1, "join": 1}, "the other branch stays as it is"
+    assert planned(job.plan("rerun", "left")) == {"left": 1, "join": 1}, "the other branch stays as it is"
 
 
 @pytest.mark.parametrize(
@@ -163,10 +163,10 @@ def test_the_reason_of_what_follows_names_its_true_cause(verb: str, said: str) -
     flow.task("b", handler="h", after="a")
     flow.task("c", handler="h", after="b")
     flow.task("d", handler="h", after="c")
-    driver = Driver(flow)
-    driver.submit()
-    run(driver, "b")
-    told = reasons(driver.plan(verb, "b", **({"output": 1} if verb == "set" else {})))
+    job = OneJob(flow)
+    job.submit()
+    run(job, "b")
+    told = reasons(job.plan(verb, "b", **({"output": 1} if verb == "set" else {})))
     assert (told["c"], told["d"]) == (said, "c runs again")
 
 
@@ -176,28 +176,28 @@ def test_exactly_that_runs_which_the_plan_of_any_verb_on_any_job_has_counted_inv
     for seed in range(first, first + 60):
         chance = random.Random(seed)
         inputs = {"n": chance.randint(0, 10), "items": [{"deep": i} for i in range(chance.choice([0, 1, 3, 8]))]}
-        driver = Driver(draw_definition(chance), inputs, Rules(chunk_size=3, window_size=2))
-        driver.submit()
-        bad = [node for node in driver.state.nodes if chance.random() < 0.2]
-        some = [(node, item) for node in driver.state.nodes for item in range(3) if chance.random() < 0.1]
-        driver.run(cut_short(driver, chance, {*bad, *some}))
+        job = OneJob(draw_definition(chance), inputs, Rules(chunk_size=3, window_size=2))
+        job.submit()
+        bad = [node for node in job.state.nodes if chance.random() < 0.2]
+        some = [(node, item) for node in job.state.nodes for item in range(3) if chance.random() < 0.1]
+        job.run(cut_short(job, chance, {*bad, *some}))
         for _ in range(3):
             verb = chance.choice(["resume", "retry", "rerun", "clear", "skip", "set"])
-            node = None if verb == "resume" else chance.choice(list(driver.state.nodes))
+            node = None if verb == "resume" else chance.choice(list(job.state.nodes))
             more = {"items": (chance.randrange(3),)} if verb == "clear" and chance.random() < 0.7 else {}
-            plan = driver.plan(verb, node, **more)
+            plan = job.plan(verb, node, **more)
             if isinstance(plan, Refusal):
                 continue
-            assert driver.recover(verb, node, **more).applied
-            driver.now += 1
-            ran = Counter(run(driver))
+            assert job.recover(verb, node, **more).applied
+            job.now += 1
+            ran = Counter(run(job))
             certain = {step.node: step.items for step in plan.reruns if step.items}
             unknown = {step.node for step in plan.unknown}
             found = {name: number for name, number in ran.items() if name not in unknown}
             assert found == certain, f"seed {seed}: {verb} {node} {more}: {plan}"
 
 
-def cut_short(driver: Driver, chance: random.Random, bad: set[Any]) -> Any:
+def cut_short(job: OneJob, chance: random.Random, bad: set[Any]) -> Any:
     """Some tasks fail, and now and then a person cancels in between."""
     cancel_at = chance.choice([None, None, chance.randrange(10)])
     ran = 0
@@ -205,10 +205,10 @@ def cut_short(driver: Driver, chance: random.Random, bad: set[Any]) -> Any:
     def work(node: str, item: int, attempt: int, params: Any) -> Any:
         nonlocal ran
         ran += 1
-        driver.now += 0.1
+        job.now += 0.1
         if ran == cancel_at:
-            driver.claim(node, item)
-            driver.cancel()
+            job.claim(node, item)
+            job.cancel()
         return BAD if node in bad or (node, item) in bad else {"did": node}
 
     return work
@@ -218,20 +218,20 @@ def test_batches_behind_a_fan_out_that_will_not_complete_are_not_promised_invari
     flow = Workflow("w")
     flow.fan_out("each", source="{{ [0, 1, 2, 3] }}", handler="h", tolerate={"failures": 1})
     flow.fan_in("all", after="each", batch={"handler": "h", "size": 2}, handler="h")
-    driver = Driver(flow)
-    driver.submit()
-    run(driver, ("each", 1))
-    assert driver.recover("clear", "each", items=(0, 2)).applied
-    run(driver, ("each", 0), ("each", 2))
-    assert driver.status_of("each") == "failed"
-    plan = driver.plan("clear", "each", items=(0,))
+    job = OneJob(flow)
+    job.submit()
+    run(job, ("each", 1))
+    assert job.recover("clear", "each", items=(0, 2)).applied
+    run(job, ("each", 0), ("each", 2))
+    assert job.status_of("each") == "failed"
+    plan = job.plan("clear", "each", items=(0,))
     assert planned(plan) == {"each": 1, "all": 0}
     assert reasons(plan)["all"] == "each runs again; each will not complete"
-    assert driver.recover("clear", "each", items=(0,)).applied
-    assert run(driver) == ["each"]
-    assert driver.recover("resume").applied
-    run(driver)
-    assert driver.state.status == "completed"
+    assert job.recover("clear", "each", items=(0,)).applied
+    assert run(job) == ["each"]
+    assert job.recover("resume").applied
+    run(job)
+    assert job.state.status == "completed"
 
 
 def test_what_may_never_run_again_is_not_given_up_either() -> None:
@@ -239,54 +239,54 @@ def test_what_may_never_run_again_is_not_given_up_either() -> None:
     flow = Workflow("w")
     flow.fan_out("each", source="{{ [0, 1] }}", handler="h")
     flow.task("send", handler="h", after="each", rerun={"safe": "never"})
-    driver = Driver(flow)
-    driver.submit()
-    run(driver, "each")
-    assert driver.recover("set", "send", output=1).applied
-    refusal = driver.plan("clear", "each", items=(0,))
+    job = OneJob(flow)
+    job.submit()
+    run(job, "each")
+    assert job.recover("set", "send", output=1).applied
+    refusal = job.plan("clear", "each", items=(0,))
     assert isinstance(refusal, Refusal) and "may never run again" in refusal.reason
 
 
 # Where only the result is missing
 
 
-def without_result() -> Driver:
+def without_result() -> OneJob:
     flow = Workflow("w", result={"v": "{{ nodes.a.output.missing }}"})
     flow.task("a", handler="h")
-    driver = Driver(flow)
-    driver.submit()
-    driver.done("a", output={"there": 1})
-    return driver
+    job = OneJob(flow)
+    job.submit()
+    job.done("a", output={"there": 1})
+    return job
 
 
 def test_a_job_that_failed_in_its_own_result_can_be_resumed_and_runs_nothing_invariant_22() -> None:
-    driver = without_result()
-    assert (driver.state.status, driver.status_of("a")) == ("failed", "completed")
-    plan = driver.plan("resume")
+    job = without_result()
+    assert (job.state.status, job.status_of("a")) == ("failed", "completed")
+    plan = job.plan("resume")
     assert planned(plan) == {}
     assert isinstance(plan, Plan) and plan.evaluates_result
-    before = len(driver.effects)
-    assert driver.recover("resume").applied
-    assert (driver.state.status, driver.state.generation) == ("failed", 2)
-    assert driver.state.error is not None and "result" in driver.state.error["message"]
-    assert {type(effect).__name__ for effect in driver.effects[before:]} == {"Emit", "AnswerSignal"}
-    assert driver.told()[-2:] == ["job_recovered", "job_failed"]
+    before = len(job.effects)
+    assert job.recover("resume").applied
+    assert (job.state.status, job.state.generation) == ("failed", 2)
+    assert job.state.error is not None and "result" in job.state.error["message"]
+    assert {type(effect).__name__ for effect in job.effects[before:]} == {"Emit", "AnswerSignal"}
+    assert job.event_names()[-2:] == ["job_recovered", "job_failed"]
 
 
 def test_only_a_resume_evaluates_the_result_again() -> None:
-    driver = without_result()
+    job = without_result()
     for verb in ("retry", "skip"):
-        assert isinstance(driver.plan(verb, "a"), Refusal)
+        assert isinstance(job.plan(verb, "a"), Refusal)
 
 
 def test_a_job_that_lacks_more_than_its_result_runs_that_first() -> None:
     flow = Workflow("w", result={"v": "{{ nodes.a.output.missing }}"})
     flow.task("a", handler="h")
     flow.task("b", handler="h", importance="important")
-    driver = Driver(flow)
-    driver.submit()
-    run(driver, "b")
-    plan = driver.plan("resume")
+    job = OneJob(flow)
+    job.submit()
+    run(job, "b")
+    plan = job.plan("resume")
     assert planned(plan) == {"b": 1}
     assert isinstance(plan, Plan) and not plan.evaluates_result
 
@@ -294,7 +294,7 @@ def test_a_job_that_lacks_more_than_its_result_runs_that_first() -> None:
 # What a retry takes along
 
 
-def stopped(rules: Rules | None = None) -> Driver:
+def stopped(rules: Rules | None = None) -> OneJob:
     """`x` has failed and stopped the job: `s` was queued, `each` was under way, `q` and `r` had not begun."""
     flow = Workflow("w")
     flow.task("x", handler="h")
@@ -302,44 +302,44 @@ def stopped(rules: Rules | None = None) -> Driver:
     flow.fan_out("each", source="{{ [1, 2, 3] }}", handler="h")
     flow.task("q", handler="h", after="s")
     flow.task("r", handler="h", after=["x", "q", "each"])
-    driver = Driver(flow, rules=rules)
-    driver.submit()
-    driver.done("each", 0)
-    driver.fail("x", permanent=True)
-    assert driver.state.status == "failed"
-    return driver
+    job = OneJob(flow, rules=rules)
+    job.submit()
+    job.done("each", 0)
+    job.fail("x", permanent=True)
+    assert job.state.status == "failed"
+    return job
 
 
 def test_a_retry_takes_along_what_the_stop_that_its_failure_caused_had_cancelled() -> None:
-    driver = stopped()
-    plan = driver.plan("retry", "x")
+    job = stopped()
+    plan = job.plan("retry", "x")
     assert planned(plan) == {"x": 1, "s": 1, "each": 2, "q": 1, "r": 1}
     assert reasons(plan)["s"] == "the failure of x had stopped it"
-    assert driver.recover("retry", "x").applied
-    assert sorted(run(driver)) == ["each", "each", "q", "r", "s", "x"]
-    assert driver.state.status == "completed"
+    assert job.recover("retry", "x").applied
+    assert sorted(run(job)) == ["each", "each", "q", "r", "s", "x"]
+    assert job.state.status == "completed"
 
 
 def test_with_only_a_retry_leaves_what_its_failure_had_stopped() -> None:
-    driver = stopped()
-    assert planned(driver.plan("retry", "x", only=True)) == {"x": 1}
-    assert driver.recover("retry", "x", only=True).applied
-    assert run(driver) == ["x"]
-    assert driver.state.status == "failed", "what the stop had cancelled is missing as before"
+    job = stopped()
+    assert planned(job.plan("retry", "x", only=True)) == {"x": 1}
+    assert job.recover("retry", "x", only=True).applied
+    assert run(job) == ["x"]
+    assert job.state.status == "failed", "what the stop had cancelled is missing as before"
 
 
 def test_a_retry_of_a_node_that_failed_later_leaves_what_an_earlier_failure_had_stopped() -> None:
     flow = Workflow("w")
     for name in ("x", "y", "s"):
         flow.task(name, handler="h")
-    driver = Driver(flow)
-    driver.submit()
-    driver.claim("y")
-    driver.fail("x", permanent=True)
-    driver.now += 1
-    driver.fail("y", permanent=True)
-    assert planned(driver.plan("retry", "y")) == {"y": 1}
-    assert planned(driver.plan("retry", "x")) == {"x": 1, "s": 1}
+    job = OneJob(flow)
+    job.submit()
+    job.claim("y")
+    job.fail("x", permanent=True)
+    job.now += 1
+    job.fail("y", permanent=True)
+    assert planned(job.plan("retry", "y")) == {"y": 1}
+    assert planned(job.plan("retry", "x")) == {"x": 1, "s": 1}
 
 
 # What a person cannot end
@@ -350,12 +350,12 @@ def test_a_branch_that_was_not_taken_can_neither_be_skipped_nor_set() -> None:
     flow.conditional("which", condition="1 > 2", on_true="left", on_false="right")
     flow.task("left", handler="h")
     flow.task("right", handler="h")
-    driver = Driver(flow)
-    driver.submit()
-    run(driver, "right")
+    job = OneJob(flow)
+    job.submit()
+    run(job, "right")
     for verb in ("skip", "set"):
-        answer = driver.recover(verb, "left")
+        answer = job.recover(verb, "left")
         assert not answer.applied and "left is on a branch that was not taken" in answer.reason
-    assert driver.recover("skip", "right").applied
-    answer = driver.recover("skip", "right")
+    assert job.recover("skip", "right").applied
+    answer = job.recover("skip", "right")
     assert not answer.applied and "right is skipped already" in answer.reason

@@ -8,14 +8,14 @@ import pytest
 
 from holdfast.core.plans import Plan, Refusal
 from holdfast.define.workflow import Workflow
-from tests.core.driver import Driver, Fails
+from tests.core.one_job import Fails, OneJob
 
 BAD = Fails("as scripted", permanent=True)
 HOUR = 3600.0
 OVER = "what register has completed may run again for 24 hours, and these are over"
 
 
-def pipeline(register: dict[str, Any] | None = None, stack: dict[str, Any] | None = None, **batched: Any) -> Driver:
+def pipeline(register: dict[str, Any] | None = None, stack: dict[str, Any] | None = None, **batched: Any) -> OneJob:
     """Stack five items, of which some may fail, register them, tell of it."""
     flow = Workflow("floods")
     flow.fan_out(
@@ -23,19 +23,19 @@ def pipeline(register: dict[str, Any] | None = None, stack: dict[str, Any] | Non
     )  # fmt: skip
     flow.fan_in("register", after="stack", handler="h", rerun=register, **batched)
     flow.task("tell", handler="h", after="register", importance="important")
-    driver = Driver(flow)
-    driver.submit()
-    return driver
+    job = OneJob(flow)
+    job.submit()
+    return job
 
 
-def run(driver: Driver, *bad: Any) -> list[tuple[str, int]]:
+def run(job: OneJob, *bad: Any) -> list[tuple[str, int]]:
     ran: list[tuple[str, int]] = []
 
     def work(node: str, item: int, attempt: int, params: Any) -> Any:
         ran.append((node, item))
         return BAD if node in bad or (node, item) in bad else {}
 
-    driver.run(work)
+    job.run(work)
     return ran
 
 
@@ -50,9 +50,9 @@ def asking(plan: Plan | Refusal) -> dict[str, tuple[bool, bool]]:
 
 
 def test_what_completed_runs_again_after_a_confirmation_unless_its_node_says_that_it_is_always_safe() -> None:
-    driver = pipeline(register={"safe": "always"})
-    run(driver)
-    assert asking(driver.plan("rerun", "stack")) == {
+    job = pipeline(register={"safe": "always"})
+    run(job)
+    assert asking(job.plan("rerun", "stack")) == {
         "stack": (True, True),
         "register": (False, True),
         "tell": (True, True),
@@ -60,96 +60,94 @@ def test_what_completed_runs_again_after_a_confirmation_unless_its_node_says_tha
 
 
 def test_what_completed_may_run_again_for_a_while_and_the_owner_looks_at_the_time_as_well() -> None:
-    driver = pipeline(register={"within_hours": 24})
-    run(driver)
-    driver.now += 24 * HOUR
-    assert asking(driver.plan("rerun", "register")) == {"register": (True, True), "tell": (True, True)}
-    driver.now += 1
-    reason, remedy = refusal(driver.plan("rerun", "register"))
+    job = pipeline(register={"within_hours": 24})
+    run(job)
+    job.now += 24 * HOUR
+    assert asking(job.plan("rerun", "register")) == {"register": (True, True), "tell": (True, True)}
+    job.now += 1
+    reason, remedy = refusal(job.plan("rerun", "register"))
     assert (reason, remedy) == (OVER, "Begin a new job with its inputs: holdfast submit floods --force")
-    answer = driver.recover("rerun", "register")
-    assert (answer.applied, driver.state.generation, driver.state.status) == (False, 1, "completed")
+    answer = job.recover("rerun", "register")
+    assert (answer.applied, job.state.generation, job.state.status) == (False, 1, "completed")
     assert OVER in answer.reason
 
 
 def test_what_failed_may_always_run_again() -> None:
-    driver = pipeline(register={"safe": "never"}, stack={"safe": "never"})
-    run(driver, ("stack", 3), "register")
-    driver.now += 1000 * HOUR
-    assert driver.recover("retry", "register").applied
-    assert run(driver) == [("register", -1), ("tell", -1)]
+    job = pipeline(register={"safe": "never"}, stack={"safe": "never"})
+    run(job, ("stack", 3), "register")
+    job.now += 1000 * HOUR
+    assert job.recover("retry", "register").applied
+    assert run(job) == [("register", -1), ("tell", -1)]
 
 
 def test_a_guarded_node_behind_the_one_that_runs_again_is_refused_too_and_the_way_around_works() -> None:
-    driver = pipeline(register={"safe": "never"})
-    run(driver, ("stack", 3))
-    reason, remedy = refusal(driver.plan("resume"))
+    job = pipeline(register={"safe": "never"})
+    run(job, ("stack", 3))
+    reason, remedy = refusal(job.plan("resume"))
     assert reason == "what register has completed may never run again"
     assert remedy == "Leave register as it is: holdfast retry JOB stack --only"
-    assert refusal(driver.plan("retry", "stack"))[1] == "Leave register as it is, with the same command and --only."
-    assert driver.recover("retry", "stack", only=True).applied
-    assert run(driver) == [("stack", 3)]
-    assert (driver.status_of("register"), driver.state.status) == ("completed", "completed")
+    assert refusal(job.plan("retry", "stack"))[1] == "Leave register as it is, with the same command and --only."
+    assert job.recover("retry", "stack", only=True).applied
+    assert run(job) == [("stack", 3)]
+    assert (job.status_of("register"), job.state.status) == ("completed", "completed")
 
 
 def test_of_a_node_that_may_not_run_again_as_a_whole_what_failed_still_may() -> None:
-    driver = pipeline(stack={"within_hours": 1})
-    run(driver, ("stack", 3))
-    driver.now += 2 * HOUR
-    reason, remedy = refusal(driver.plan("rerun", "stack"))
+    job = pipeline(stack={"within_hours": 1})
+    run(job, ("stack", 3))
+    job.now += 2 * HOUR
+    reason, remedy = refusal(job.plan("rerun", "stack"))
     assert reason == "what stack has completed may run again for 1 hour, and these are over"
     assert remedy == "Run only what has not completed of it: holdfast retry JOB stack"
-    assert driver.recover("retry", "stack").applied
-    assert run(driver) == [("stack", 3), ("register", -1), ("tell", -1)]
+    assert job.recover("retry", "stack").applied
+    assert run(job) == [("stack", 3), ("register", -1), ("tell", -1)]
 
 
 def test_the_time_of_an_item_counts_and_not_that_of_its_node() -> None:
-    driver = pipeline(stack={"within_hours": 1})
-    run(driver, ("stack", 3))
-    driver.now += 2 * HOUR
-    driver.recover("retry", "stack")
-    run(driver)
-    driver.now += HOUR / 2
-    assert asking(driver.plan("clear", "stack", items=(3,)))["stack"] == (True, True)
-    assert "over" in refusal(driver.plan("clear", "stack", items=(2,)))[0]
-    assert "over" in refusal(driver.plan("clear", "stack", items=(2, 3)))[0]
-    assert "over" in refusal(driver.plan("rerun", "stack"))[0]
+    job = pipeline(stack={"within_hours": 1})
+    run(job, ("stack", 3))
+    job.now += 2 * HOUR
+    job.recover("retry", "stack")
+    run(job)
+    job.now += HOUR / 2
+    assert asking(job.plan("clear", "stack", items=(3,)))["stack"] == (True, True)
+    assert "over" in refusal(job.plan("clear", "stack", items=(2,)))[0]
+    assert "over" in refusal(job.plan("clear", "stack", items=(2, 3)))[0]
+    assert "over" in refusal(job.plan("rerun", "stack"))[0]
 
 
 def test_of_batches_those_count_that_would_run_again_and_the_task_behind_them() -> None:
-    driver = pipeline(register={"within_hours": 1}, batch={"handler": "h", "size": 2})
-    run(driver, ("stack", 4), ("register", 1))
-    driver.now += 2 * HOUR
-    assert asking(driver.plan("retry", "register"))["register"] == (False, False)
-    driver.recover("retry", "register")
-    assert run(driver) == [("register", 1), ("register", -1), ("tell", -1)]
-    driver.now += HOUR / 2
-    assert asking(driver.plan("clear", "stack", items=(2,)))["register"] == (True, True), (
-        "its batch is half an hour old"
-    )
-    assert "register" in refusal(driver.plan("clear", "stack", items=(4,)))[0], "its batch is older"
-    driver.now += HOUR
-    assert "register" in refusal(driver.plan("clear", "stack", items=(2,)))[0]
+    job = pipeline(register={"within_hours": 1}, batch={"handler": "h", "size": 2})
+    run(job, ("stack", 4), ("register", 1))
+    job.now += 2 * HOUR
+    assert asking(job.plan("retry", "register"))["register"] == (False, False)
+    job.recover("retry", "register")
+    assert run(job) == [("register", 1), ("register", -1), ("tell", -1)]
+    job.now += HOUR / 2
+    assert asking(job.plan("clear", "stack", items=(2,)))["register"] == (True, True), "its batch is half an hour old"
+    assert "register" in refusal(job.plan("clear", "stack", items=(4,)))[0], "its batch is older"
+    job.now += HOUR
+    assert "register" in refusal(job.plan("clear", "stack", items=(2,)))[0]
 
 
 def test_what_completed_before_a_person_gave_the_result_stays_guarded() -> None:
-    driver = pipeline(register={"safe": "never"}, batch={"handler": "h", "size": 2})
-    run(driver, ("register", 1))
-    assert driver.recover("set", "register", output={}).applied
-    run(driver)
-    reason, _ = refusal(driver.plan("rerun", "register"))
+    job = pipeline(register={"safe": "never"}, batch={"handler": "h", "size": 2})
+    run(job, ("register", 1))
+    assert job.recover("set", "register", output={}).applied
+    run(job)
+    reason, _ = refusal(job.plan("rerun", "register"))
     assert reason == "what register has completed may never run again"
 
 
 def test_the_time_since_a_person_gave_the_result_counts() -> None:
-    driver = pipeline(register={"within_hours": 1}, batch={"handler": "h", "size": 2})
-    run(driver, ("register", 1))
-    driver.recover("set", "register", output={})
-    run(driver)
-    driver.now += HOUR / 2
-    assert asking(driver.plan("rerun", "register"))["register"] == (True, True)
-    driver.now += HOUR
-    assert "over" in refusal(driver.plan("rerun", "register"))[0]
+    job = pipeline(register={"within_hours": 1}, batch={"handler": "h", "size": 2})
+    run(job, ("register", 1))
+    job.recover("set", "register", output={})
+    run(job)
+    job.now += HOUR / 2
+    assert asking(job.plan("rerun", "register"))["register"] == (True, True)
+    job.now += HOUR
+    assert "over" in refusal(job.plan("rerun", "register"))[0]
 
 
 @pytest.mark.parametrize("verb", ["skip", "set"])
@@ -158,8 +156,8 @@ def test_what_is_ended_by_hand_does_not_bring_a_guarded_node_to_run_again(verb: 
     flow.task("split", handler="h", importance="important")
     flow.task("tell", handler="h", importance="important")
     flow.task("all", handler="h", after_any=["split", "tell"], rerun={"safe": "never"})
-    driver = Driver(flow)
-    run(driver, "split")
-    reason, remedy = refusal(driver.plan(verb, "split"))
+    job = OneJob(flow)
+    run(job, "split")
+    reason, remedy = refusal(job.plan(verb, "split"))
     assert reason == "what all has completed may never run again"
     assert remedy == "Begin a new job with its inputs: holdfast submit w --force"

@@ -15,7 +15,7 @@ from holdfast.define.definition import Definition
 from holdfast.define.node import Importance, Node, NodeType, TaskSpec
 from holdfast.define.program import Program, compile_definition
 from holdfast.define.workflow import Workflow
-from tests.core.driver import Driver, Fails
+from tests.core.one_job import Fails, OneJob
 
 # How a node may have ended: status, reason, failed items, skipped items.
 ENDS: list[tuple[Status, str | None, int, int]] = [
@@ -142,21 +142,21 @@ def test_a_failed_job_carries_the_error_of_the_node_that_stopped_it() -> None:
     flow = Workflow("w")
     flow.task("a", handler="h")
     flow.task("b", handler="h", after="a")
-    driver = Driver(flow).run(lambda *_: Fails("no disk", permanent=True, code="DISK"))
-    assert driver.state.status == "failed"
-    assert driver.state.error is not None
-    assert (driver.state.error["code"], driver.state.error["node"]) == ("DISK", "a")
-    assert driver.event("job_failed").data == {"code": "DISK", "message": "no disk"}
+    job = OneJob(flow).run(lambda *_: Fails("no disk", permanent=True, code="DISK"))
+    assert job.state.status == "failed"
+    assert job.state.error is not None
+    assert (job.state.error["code"], job.state.error["node"]) == ("DISK", "a")
+    assert job.event("job_failed").data == {"code": "DISK", "message": "no disk"}
 
 
 def test_a_completed_job_has_no_error_even_if_an_optional_node_failed() -> None:
     flow = Workflow("w")
     flow.task("a", handler="h", importance="optional")
     flow.task("b", handler="h")
-    driver = Driver(flow).run(lambda node, *_: Fails(permanent=True) if node == "a" else None)
-    assert driver.state.status == "completed"
-    assert driver.state.error is None
-    assert driver.event("job_completed").data is None
+    job = OneJob(flow).run(lambda node, *_: Fails(permanent=True) if node == "a" else None)
+    assert job.state.status == "completed"
+    assert job.state.error is None
+    assert job.event("job_completed").data is None
 
 
 # The result
@@ -171,14 +171,14 @@ def test_without_result_the_output_of_the_one_last_node_is_the_result() -> None:
     flow.task("a", handler="h")
     flow.task("b", handler="h", after="a", next="end")
     flow.end()
-    assert Driver(flow).run(outputs).state.result == {"of": "b"}
+    assert OneJob(flow).run(outputs).state.result == {"of": "b"}
 
 
 def test_without_an_end_the_node_that_nobody_follows_gives_the_result() -> None:
     flow = Workflow("w")
     flow.task("a", handler="h")
     flow.task("b", handler="h", after="a")
-    assert Driver(flow).run(outputs).state.result == {"of": "b"}
+    assert OneJob(flow).run(outputs).state.result == {"of": "b"}
 
 
 def test_several_last_nodes_give_a_map_by_name() -> None:
@@ -187,7 +187,7 @@ def test_several_last_nodes_give_a_map_by_name() -> None:
     flow.task("b", handler="h", next="end")
     flow.task("c", handler="h")
     flow.end()
-    result = Driver(flow).run(outputs).state.result
+    result = OneJob(flow).run(outputs).state.result
     assert result == {"a": {"of": "a"}, "b": {"of": "b"}, "c": {"of": "c"}}
 
 
@@ -201,11 +201,11 @@ def conditional_end() -> Workflow:
 
 
 def test_a_conditional_before_the_end_gives_no_result_of_its_own() -> None:
-    assert Driver(conditional_end(), {"n": 9}).run(outputs).state.result == {"of": "high"}
-    driver = Driver(conditional_end(), {"n": 1}).run(outputs)
-    assert driver.state.result is None
-    assert driver.status_of("high") == "skipped"
-    assert driver.state.status == "completed"
+    assert OneJob(conditional_end(), {"n": 9}).run(outputs).state.result == {"of": "high"}
+    job = OneJob(conditional_end(), {"n": 1}).run(outputs)
+    assert job.state.result is None
+    assert job.status_of("high") == "skipped"
+    assert job.state.status == "completed"
 
 
 def test_a_result_template_is_rendered_with_all_nodes_in_view() -> None:
@@ -221,50 +221,48 @@ def test_a_result_template_is_rendered_with_all_nodes_in_view() -> None:
     )
     flow.task("a", handler="h")
     flow.task("b", handler="h", importance="optional")
-    driver = Driver(flow, {"n": 3}).run(
-        lambda node, *rest: Fails(permanent=True) if node == "b" else outputs(node, *rest)
-    )
-    assert driver.state.result == {"n": 3, "a": "a", "gone": None, "fixed": [1, None]}
+    job = OneJob(flow, {"n": 3}).run(lambda node, *rest: Fails(permanent=True) if node == "b" else outputs(node, *rest))
+    assert job.state.result == {"n": 3, "a": "a", "gone": None, "fixed": [1, None]}
 
 
 def test_a_result_of_null_is_a_result_and_not_the_default() -> None:
     flow = Workflow("w", result=None)
     flow.task("a", handler="h")
-    assert Driver(flow).run(outputs).state.result is None
+    assert OneJob(flow).run(outputs).state.result is None
 
 
 def test_a_result_that_cannot_be_rendered_fails_the_job_permanently() -> None:
     flow = Workflow("w", result="{{ nodes.a.output.missing.deeper }}")
     flow.task("a", handler="h")
-    driver = Driver(flow).run(outputs)
-    assert driver.state.status == "failed"
-    assert driver.state.error is not None
-    assert driver.state.error["code"] == "TEMPLATE_ERROR"
-    assert driver.state.error["class"] == "permanent"
-    assert "missing" in driver.state.error["message"]
-    assert driver.status_of("a") == "completed"
+    job = OneJob(flow).run(outputs)
+    assert job.state.status == "failed"
+    assert job.state.error is not None
+    assert job.state.error["code"] == "TEMPLATE_ERROR"
+    assert job.state.error["class"] == "permanent"
+    assert "missing" in job.state.error["message"]
+    assert job.status_of("a") == "completed"
 
 
 def test_a_partial_job_gives_back_what_there_is() -> None:
     flow = Workflow("w")
     flow.task("a", handler="h", importance="important")
     flow.task("b", handler="h")
-    driver = Driver(flow).run(lambda node, *rest: Fails(permanent=True) if node == "a" else outputs(node, *rest))
-    assert driver.state.status == "partial"
-    assert driver.state.result == {"of": "b"}
-    assert driver.state.error is not None
-    assert driver.state.error["node"] == "a"
+    job = OneJob(flow).run(lambda node, *rest: Fails(permanent=True) if node == "a" else outputs(node, *rest))
+    assert job.state.status == "partial"
+    assert job.state.result == {"of": "b"}
+    assert job.state.error is not None
+    assert job.state.error["node"] == "a"
 
 
 @pytest.mark.parametrize("cause", ["failed", "cancelled"])
 def test_a_job_that_did_not_succeed_has_no_result(cause: str) -> None:
     flow = Workflow("w", result="always")
     flow.task("a", handler="h")
-    driver = Driver(flow)
-    driver.submit()
-    driver.cancel() if cause == "cancelled" else driver.fail("a", permanent=True)
-    assert driver.state.status == cause
-    assert driver.state.result is None
+    job = OneJob(flow)
+    job.submit()
+    job.cancel() if cause == "cancelled" else job.fail("a", permanent=True)
+    assert job.state.status == cause
+    assert job.state.result is None
 
 
 def test_the_default_result_leaves_out_what_did_not_complete() -> None:

@@ -14,7 +14,7 @@ from holdfast.define.definition import Definition
 from holdfast.define.node import Branch, Importance, Node, NodeType, TaskSpec
 from holdfast.define.program import Program, compile_definition
 from holdfast.define.workflow import Workflow
-from tests.core.driver import Driver, Fails
+from tests.core.one_job import Fails, OneJob
 
 # What a dependency may be at its end: (status, reason, importance) and what its dependents see of it.
 ENDS: dict[str, tuple[Status, str | None, Importance, View]] = {
@@ -189,15 +189,15 @@ def failing(*names: str) -> Any:
 
 
 def test_the_join_of_a_diamond_runs_once_after_both_sides() -> None:
-    driver = Driver(diamond())
-    driver.submit()
-    driver.done("top")
-    driver.done("left")
-    assert driver.status_of("join") == "pending"
-    driver.done("right")
-    assert driver.status_of("join") == "dispatched"
-    driver.done("join")
-    assert driver.events_of("join") == ["node_ready", "node_dispatched", "node_completed"]
+    job = OneJob(diamond())
+    job.submit()
+    job.done("top")
+    job.done("left")
+    assert job.status_of("join") == "pending"
+    job.done("right")
+    assert job.status_of("join") == "dispatched"
+    job.done("join")
+    assert job.events_of("join") == ["node_ready", "node_dispatched", "node_completed"]
 
 
 def test_a_join_over_an_optional_failure_runs_and_sees_null() -> None:
@@ -208,31 +208,31 @@ def test_a_join_over_an_optional_failure_runs_and_sees_null() -> None:
             "params": {"left": "{{ nodes.left.output }}", "r": "{{ nodes.right.output }}"},
         },
     )
-    driver = Driver(flow).run(failing("left"))
-    assert driver.tasks[("join", -1)].params == {"left": None, "r": {"from": "right"}}
-    assert driver.statuses()["left"] == "failed"
-    assert driver.state.status == "completed"
+    job = OneJob(flow).run(failing("left"))
+    assert job.tasks[("join", -1)]["params"] == {"left": None, "r": {"from": "right"}}
+    assert job.statuses()["left"] == "failed"
+    assert job.state.status == "completed"
 
 
 def test_a_join_over_an_important_failure_is_cancelled_as_upstream_failed() -> None:
-    driver = Driver(
+    job = OneJob(
         diamond(left={"importance": "important"}, join={"after": ["left", "right"], "importance": "important"})
     )
-    driver.run(failing("left"))
-    assert driver.statuses() == {"top": "completed", "left": "failed", "right": "completed", "join": "cancelled"}
-    assert driver.node("join").reason == "upstream_failed"
-    assert driver.state.status == "partial"
+    job.run(failing("left"))
+    assert job.statuses() == {"top": "completed", "left": "failed", "right": "completed", "join": "cancelled"}
+    assert job.node("join").reason == "upstream_failed"
+    assert job.state.status == "partial"
 
 
 def test_any_of_waits_for_the_last_and_runs_beside_a_bad_one() -> None:
     flow = diamond(left={"importance": "important"}, join={"after_any": ["left", "right"]})
-    driver = Driver(flow)
-    driver.submit()
-    driver.done("top")
-    driver.fail("left", permanent=True)
-    assert driver.status_of("join") == "pending"
-    driver.done("right")
-    assert driver.status_of("join") == "dispatched"
+    job = OneJob(flow)
+    job.submit()
+    job.done("top")
+    job.fail("left", permanent=True)
+    assert job.status_of("join") == "pending"
+    job.done("right")
+    assert job.status_of("join") == "dispatched"
 
 
 def branches(join: dict[str, Any]) -> Workflow:
@@ -250,21 +250,21 @@ def branches(join: dict[str, Any]) -> Workflow:
 def test_a_join_after_a_skipped_branch_runs_with_the_one_that_was_taken(
     join: dict[str, Any], n: int, skipped: set[str]
 ) -> None:
-    driver = Driver(branches(join), {"n": n}).run()
-    assert {name for name, status in driver.statuses().items() if status == "skipped"} == skipped
-    assert all(driver.node(name).reason == "branch_not_taken" for name in skipped)
-    assert driver.status_of("join") == "completed"
-    assert driver.state.status == "completed"
+    job = OneJob(branches(join), {"n": n}).run()
+    assert {name for name, status in job.statuses().items() if status == "skipped"} == skipped
+    assert all(job.node(name).reason == "branch_not_taken" for name in skipped)
+    assert job.status_of("join") == "completed"
+    assert job.state.status == "completed"
 
 
 def test_skipping_goes_down_as_far_as_nothing_else_is_there() -> None:
     flow = branches({"after": ["higher"]})
-    driver = Driver(flow, {"n": 1}).run()
-    assert driver.statuses() == {
+    job = OneJob(flow, {"n": 1}).run()
+    assert job.statuses() == {
         "choose": "completed", "low": "completed", "high": "skipped", "higher": "skipped", "join": "skipped"
     }  # fmt: skip
-    assert driver.state.status == "completed"
-    assert not [key for key in driver.tasks if key[0] != "low"]
+    assert job.state.status == "completed"
+    assert not [key for key in job.tasks if key[0] != "low"]
 
 
 def test_a_next_into_a_node_whose_depends_on_does_not_name_it_joins_its_all_of() -> None:
@@ -272,9 +272,9 @@ def test_a_next_into_a_node_whose_depends_on_does_not_name_it_joins_its_all_of()
     flow.task("a", handler="h", next="c")
     flow.task("b", handler="h")
     flow.task("c", handler="h", after_any="b")
-    driver = Driver(flow)
-    driver.submit()
-    driver.done("b")
-    assert driver.status_of("c") == "pending"
-    driver.done("a")
-    assert driver.status_of("c") == "dispatched"
+    job = OneJob(flow)
+    job.submit()
+    job.done("b")
+    assert job.status_of("c") == "pending"
+    job.done("a")
+    assert job.status_of("c") == "dispatched"

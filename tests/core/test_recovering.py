@@ -10,13 +10,13 @@ from holdfast.core.plans import Action, Plan, Refusal, plan_id
 from holdfast.core.signals import BreakerSeen, Outcome, PauseRequested, Request, Verb
 from holdfast.core.states import Rules
 from holdfast.define.workflow import Workflow
-from tests.core.driver import Driver, Fails
+from tests.core.one_job import Fails, OneJob
 
 RULES = Rules(chunk_size=4, window_size=4, drain_seconds=600, grace_seconds=30)
 BAD = Fails("as scripted", permanent=True)
 
 
-def pipeline(items: int = 6, rules: Rules = RULES) -> Driver:
+def pipeline(items: int = 6, rules: Rules = RULES) -> OneJob:
     """Split, work on each, gather, register, tell."""
     flow = Workflow("w", inputs={"items": {"type": "array"}})
     flow.task("split", handler="h")
@@ -24,9 +24,9 @@ def pipeline(items: int = 6, rules: Rules = RULES) -> Driver:
     flow.fan_in("all", after="each")
     flow.task("register", handler="h", params={"of": "{{ nodes.all.output.count }}"}, after=["all"])
     flow.task("tell", handler="h", after=["register"])
-    driver = Driver(flow, {"items": list(range(items))}, rules)
-    driver.submit()
-    return driver
+    job = OneJob(flow, {"items": list(range(items))}, rules)
+    job.submit()
+    return job
 
 
 class Work:
@@ -41,9 +41,9 @@ class Work:
         return BAD if node in self.bad or (node, item) in self.bad else {"did": [node, item]}
 
 
-def run(driver: Driver, *bad: Any) -> list[tuple[str, int]]:
+def run(job: OneJob, *bad: Any) -> list[tuple[str, int]]:
     work = Work(*bad)
-    driver.run(work)
+    job.run(work)
     return work.ran
 
 
@@ -53,114 +53,114 @@ def actions(plan: Plan | Refusal) -> dict[str, str]:
 
 
 def test_a_retry_runs_the_failed_stage_and_what_follows_and_nothing_else_invariant_4() -> None:
-    driver = pipeline()
-    run(driver, "register")
-    assert driver.state.status == "failed"
-    assert actions(driver.plan("retry", "register")) == {"register": "rerun 1", "tell": "rerun 1"}
-    assert driver.recover("retry", "register").applied
-    assert (driver.state.status, driver.state.generation) == ("running", 2)
-    assert run(driver) == [("register", -1), ("tell", -1)]
-    assert driver.state.status == "completed"
-    told = driver.event("job_recovered").data or {}
+    job = pipeline()
+    run(job, "register")
+    assert job.state.status == "failed"
+    assert actions(job.plan("retry", "register")) == {"register": "rerun 1", "tell": "rerun 1"}
+    assert job.recover("retry", "register").applied
+    assert (job.state.status, job.state.generation) == ("running", 2)
+    assert run(job) == [("register", -1), ("tell", -1)]
+    assert job.state.status == "completed"
+    told = job.event("job_recovered").data or {}
     assert (told["verb"], told["actor"], told["reason"], told["generation"]) == ("retry", "ann", "mended", 2)
 
 
 def test_a_resume_runs_only_the_items_that_are_missing_invariant_4() -> None:
-    driver = pipeline(items=9)
-    run(driver, ("each", 2), ("each", 7))
-    assert driver.status_of("each") == "failed"
-    assert actions(driver.plan("resume"))["each"] == "rerun 2"
-    assert driver.recover("resume").applied
-    assert run(driver) == [("each", 2), ("each", 7), ("register", -1), ("tell", -1)]
-    assert driver.node("all").output["count"] == 9
-    assert driver.state.status == "completed"
+    job = pipeline(items=9)
+    run(job, ("each", 2), ("each", 7))
+    assert job.status_of("each") == "failed"
+    assert actions(job.plan("resume"))["each"] == "rerun 2"
+    assert job.recover("resume").applied
+    assert run(job) == [("each", 2), ("each", 7), ("register", -1), ("tell", -1)]
+    assert job.node("all").output["count"] == 9
+    assert job.state.status == "completed"
 
 
 def test_a_resume_goes_on_with_an_expansion_that_a_cancel_cut_short() -> None:
-    driver = pipeline(items=30)
-    driver.done("split")
-    assert driver.node("each").expanded < 30
-    driver.cancel()
-    assert driver.state.status == "cancelled"
-    expanded = driver.node("each").expanded
-    assert actions(driver.plan("resume"))["each"] == "rerun 30"
-    assert driver.recover("resume").applied
-    assert len(run(driver)) == 32
-    assert driver.state.status == "completed" and expanded < 30
+    job = pipeline(items=30)
+    job.done("split")
+    assert job.node("each").expanded < 30
+    job.cancel()
+    assert job.state.status == "cancelled"
+    expanded = job.node("each").expanded
+    assert actions(job.plan("resume"))["each"] == "rerun 30"
+    assert job.recover("resume").applied
+    assert len(run(job)) == 32
+    assert job.state.status == "completed" and expanded < 30
 
 
 def test_what_is_reset_goes_through_the_window_like_everything_else() -> None:
-    driver = pipeline(items=20)
-    run(driver, *(("each", item) for item in range(20)))
-    driver.most_queued = 0
-    assert driver.recover("resume").applied
-    run(driver)
-    assert driver.most_queued <= RULES.window_size
-    assert driver.state.status == "completed"
+    job = pipeline(items=20)
+    run(job, *(("each", item) for item in range(20)))
+    job.most_queued = 0
+    assert job.recover("resume").applied
+    run(job)
+    assert job.most_queued <= RULES.window_size
+    assert job.state.status == "completed"
 
 
 def test_a_task_that_is_reset_has_whole_budgets_and_a_new_epoch_invariant_2() -> None:
-    driver = pipeline()
-    run(driver, "split")
-    before = driver.tasks[("split", -1)].epoch
-    driver.recover("resume")
-    task = driver.tasks[("split", -1)]
-    assert (task.status, task.retries, task.lost, task.crashes) == ("ready", 0, 0, 0)
-    assert task.epoch > before and driver.queue[("split", -1)].attempt == 2
+    job = pipeline()
+    run(job, "split")
+    before = job.tasks[("split", -1)]["epoch"]
+    job.recover("resume")
+    task = job.tasks[("split", -1)]
+    assert (task["status"], task["retries"], task["lost"], task["crashes"]) == ("ready", 0, 0, 0)
+    assert task["epoch"] > before and job.queue[("split", -1)]["attempt"] == 2
 
 
 def test_a_clear_runs_the_named_items_and_what_depends_on_them() -> None:
-    driver = pipeline()
-    run(driver)
-    assert driver.recover("clear", "each", items=(1, 4)).applied
-    assert run(driver) == [("each", 1), ("each", 4), ("register", -1), ("tell", -1)]
-    assert driver.state.status == "completed"
+    job = pipeline()
+    run(job)
+    assert job.recover("clear", "each", items=(1, 4)).applied
+    assert run(job) == [("each", 1), ("each", 4), ("register", -1), ("tell", -1)]
+    assert job.state.status == "completed"
 
 
 def test_a_clear_can_name_tasks_by_their_error() -> None:
-    driver = pipeline()
-    run(driver, ("each", 3))
-    error = driver.tasks[("each", 3)].error or {}
-    assert isinstance(driver.plan("clear", "each", code="OTHER"), Refusal)
+    job = pipeline()
+    run(job, ("each", 3))
+    error = job.tasks[("each", 3)]["error"] or {}
+    assert isinstance(job.plan("clear", "each", code="OTHER"), Refusal)
     for named in ({"code": error["code"]}, {"fingerprint": error["fingerprint"]}):
-        assert actions(driver.plan("clear", "each", **named))["each"] == "rerun 1"
+        assert actions(job.plan("clear", "each", **named))["each"] == "rerun 1"
 
 
 def test_a_clear_ends_a_live_lease_and_leaves_the_others_alone_invariant_1() -> None:
-    driver = pipeline(items=4)
-    driver.done("split")
-    driver.claim("each", 0)
-    driver.claim("each", 1)
-    late = driver.hand_in("each", 0)
-    driver.claim("each", 2)
-    kept = driver.queue[("each", 1)].epoch
-    assert driver.recover("clear", "each", items=(0, 2)).applied
-    assert driver.queue[("each", 1)].epoch == kept and driver.queue[("each", 1)].leased
-    assert not driver.queue[("each", 2)].leased
-    driver.read(late)
-    assert driver.events[-1].event == "report_rejected"
-    run(driver)
-    assert driver.state.status == "completed"
+    job = pipeline(items=4)
+    job.done("split")
+    job.claim("each", 0)
+    job.claim("each", 1)
+    late = job.hand_in("each", 0)
+    job.claim("each", 2)
+    kept = job.queue[("each", 1)]["epoch"]
+    assert job.recover("clear", "each", items=(0, 2)).applied
+    assert job.queue[("each", 1)]["epoch"] == kept and job.is_leased("each", 1)
+    assert not job.is_leased("each", 2)
+    job.read(late)
+    assert job.events[-1].event == "report_rejected"
+    run(job)
+    assert job.state.status == "completed"
 
 
 def test_a_rerun_begins_a_node_and_all_below_it_anew_with_epochs_that_go_on_invariant_2() -> None:
-    driver = pipeline()
-    run(driver)
-    before = {key: task.epoch for key, task in driver.tasks.items()}
-    assert driver.recover("rerun", "each").applied
-    ran = run(driver)
+    job = pipeline()
+    run(job)
+    before = {key: task["epoch"] for key, task in job.tasks.items()}
+    assert job.recover("rerun", "each").applied
+    ran = run(job)
     assert len(ran) == 8 and ("split", -1) not in ran
-    assert all(driver.tasks[key].epoch > epoch for key, epoch in before.items() if key[0] != "split")
+    assert all(job.tasks[key]["epoch"] > epoch for key, epoch in before.items() if key[0] != "split")
 
 
 def test_with_only_what_follows_is_stale_and_stays() -> None:
-    driver = pipeline()
-    run(driver)
-    assert driver.recover("clear", "register", only=True).applied
-    assert run(driver) == [("register", -1)]
-    driver = pipeline()
-    run(driver)
-    plan = driver.plan("clear", "register", only=True)
+    job = pipeline()
+    run(job)
+    assert job.recover("clear", "register", only=True).applied
+    assert run(job) == [("register", -1)]
+    job = pipeline()
+    run(job)
+    plan = job.plan("clear", "register", only=True)
     assert actions(plan) == {"register": "rerun 1", "tell": "stale 1"}
 
 
@@ -170,27 +170,27 @@ def test_a_branch_that_was_not_taken_is_decided_anew() -> None:
     flow.conditional("which", condition="{{ nodes.ask.output.left }}", on_true="left", on_false="right", after=["ask"])
     flow.task("left", handler="h")
     flow.task("right", handler="h")
-    driver = Driver(flow)
-    driver.submit()
-    driver.done("ask", output={"left": True})
-    driver.done("left")
-    assert driver.status_of("right") == "skipped"
-    driver.recover("rerun", "ask")
-    driver.done("ask", output={"left": False})
-    assert (driver.status_of("left"), driver.status_of("right")) == ("skipped", "dispatched")
-    driver.done("right")
-    assert driver.state.status == "completed"
+    job = OneJob(flow)
+    job.submit()
+    job.done("ask", output={"left": True})
+    job.done("left")
+    assert job.status_of("right") == "skipped"
+    job.recover("rerun", "ask")
+    job.done("ask", output={"left": False})
+    assert (job.status_of("left"), job.status_of("right")) == ("skipped", "dispatched")
+    job.done("right")
+    assert job.state.status == "completed"
 
 
 def test_items_whose_params_were_refused_stay_as_they_are_and_the_others_are_not_redone() -> None:
     flow = Workflow("w", inputs={"items": {"type": "array"}})
     flow.fan_out("each", source="{{ inputs['items'] }}", handler="h", params={"n": "{{ item.number }}"})
     flow.task("after", handler="h", after=["each"])
-    driver = Driver(flow, {"items": [{"number": 1}, {}, {"number": 3}]}, RULES)
-    driver.submit()
-    run(driver)
-    assert driver.state.status == "failed"
-    refusal = driver.plan("resume")
+    job = OneJob(flow, {"items": [{"number": 1}, {}, {"number": 3}]}, RULES)
+    job.submit()
+    run(job)
+    assert job.state.status == "failed"
+    refusal = job.plan("resume")
     assert isinstance(refusal, Refusal), refusal
 
 
@@ -204,200 +204,200 @@ def test_items_whose_params_were_refused_stay_as_they_are_and_the_others_are_not
 def test_what_makes_no_sense_is_refused_with_a_reason_and_changes_nothing(
     verb: str, node: str | None, said: str
 ) -> None:
-    driver = pipeline()
-    run(driver)
-    before = driver.state.seq
-    answer = driver.recover(verb, node)
+    job = pipeline()
+    run(job)
+    before = job.state.seq
+    answer = job.recover(verb, node)
     assert not answer.applied and said in answer.reason
-    assert (driver.state.seq, driver.state.generation, driver.state.status) == (before, 1, "completed")
+    assert (job.state.seq, job.state.generation, job.state.status) == (before, 1, "completed")
 
 
 def test_a_stage_that_was_never_reached_cannot_be_retried_and_the_answer_names_the_one_that_failed() -> None:
-    driver = pipeline()
-    run(driver, "split")
-    answer = driver.recover("retry", "register")
+    job = pipeline()
+    run(job, "split")
+    answer = job.recover("retry", "register")
     assert not answer.applied
     assert "never reached" in answer.reason and "retry JOB split" in (answer.remedy or "")
 
 
 def test_a_stopping_job_is_not_touched() -> None:
-    driver = pipeline(items=2)
-    driver.done("split")
-    driver.claim("each", 0)
-    driver.cancel()
-    assert not driver.state.is_terminal
-    assert "stopping" in driver.recover("clear", "each").reason
+    job = pipeline(items=2)
+    job.done("split")
+    job.claim("each", 0)
+    job.cancel()
+    assert not job.state.is_terminal
+    assert "stopping" in job.recover("clear", "each").reason
 
 
 def test_a_plan_that_the_job_has_outrun_is_refused_and_progress_elsewhere_does_not_spoil_it_invariant_12() -> None:
-    driver = pipeline(items=3)
-    driver.done("split")
-    driver.done("each", 0)
+    job = pipeline(items=3)
+    job.done("split")
+    job.done("each", 0)
     request = Request(Verb.CLEAR, "split")
-    plan = driver.plan("clear", "split")
+    plan = job.plan("clear", "split")
     assert isinstance(plan, Plan)
     shown = plan_id("job", 1, request, plan)
-    driver.done("each", 1)
-    assert driver.recover("clear", "split", plan_id=shown).applied
-    answer = driver.recover("clear", "split", plan_id=shown)
-    assert not answer.applied and "has changed" in answer.reason
+    job.done("each", 1)
+    assert job.recover("clear", "split", plan_id=shown).applied
+    answer = job.recover("clear", "split", plan_id=shown)
+    assert not answer.applied and "moved" in answer.reason
 
 
 def test_a_job_that_is_recovered_while_it_is_paused_has_its_whole_time_afterwards_and_no_more() -> None:
     flow = Workflow("w", timeout_seconds=60)
     flow.task("a", handler="h", next="b")
     flow.task("b", handler="h")
-    driver = Driver(flow, rules=RULES)
-    driver.submit()
-    driver.done("a")
-    driver.now += 10
-    driver.send(PauseRequested(1, "ann", "", is_paused=True))
-    driver.now += 100
-    assert driver.recover("rerun", "a").applied
-    driver.now += 1000
-    driver.send(PauseRequested(2, "ann", "", is_paused=False))
-    assert driver.state.deadline_at == driver.now + 60
+    job = OneJob(flow, rules=RULES)
+    job.submit()
+    job.done("a")
+    job.now += 10
+    job.send(PauseRequested(1, "ann", "", is_paused=True))
+    job.now += 100
+    assert job.recover("rerun", "a").applied
+    job.now += 1000
+    job.send(PauseRequested(2, "ann", "", is_paused=False))
+    assert job.state.deadline_at == job.now + 60
 
 
 def test_the_deadline_begins_anew_with_the_generation() -> None:
     flow = Workflow("w", timeout_seconds=60)
     flow.task("a", handler="h")
-    driver = Driver(flow)
-    driver.submit()
-    driver.claim("a")
-    driver.pass_time(61)
-    assert driver.state.status == "failed"
-    driver.now += 1000
-    assert driver.recover("resume").applied
-    assert driver.state.deadline_at == driver.now + 60
-    driver.done("a")
-    assert driver.state.status == "completed"
+    job = OneJob(flow)
+    job.submit()
+    job.claim("a")
+    job.pass_time(61)
+    assert job.state.status == "failed"
+    job.now += 1000
+    assert job.recover("resume").applied
+    assert job.state.deadline_at == job.now + 60
+    job.done("a")
+    assert job.state.status == "completed"
 
 
 def test_a_job_that_is_stopped_again_withdraws_what_waits_invariant_11() -> None:
-    driver = pipeline(items=20)
-    run(driver, *(("each", item) for item in range(20)))
-    driver.recover("resume")
-    assert driver.node("each").waiting == 16
-    driver.cancel()
-    assert driver.state.status == "cancelled"
-    assert driver.recover("resume").applied
-    run(driver)
-    assert driver.state.status == "completed"
+    job = pipeline(items=20)
+    run(job, *(("each", item) for item in range(20)))
+    job.recover("resume")
+    assert job.node("each").waiting == 16
+    job.cancel()
+    assert job.state.status == "cancelled"
+    assert job.recover("resume").applied
+    run(job)
+    assert job.state.status == "completed"
 
 
 def test_a_lost_worker_after_a_recovery_is_as_any_other() -> None:
-    driver = pipeline(items=2)
-    run(driver, "register")
-    driver.recover("resume")
-    driver.claim("register")
-    driver.read(driver.hand_in("register", outcome=Outcome.LOST))
-    assert run(driver) == [("register", -1), ("tell", -1)]
-    assert driver.state.status == "completed"
+    job = pipeline(items=2)
+    run(job, "register")
+    job.recover("resume")
+    job.claim("register")
+    job.read(job.hand_in("register", outcome=Outcome.LOST))
+    assert run(job) == [("register", -1), ("tell", -1)]
+    assert job.state.status == "completed"
 
 
 def test_a_fan_out_of_which_some_items_stay_cancelled_ends_as_cancelled_invariant_7() -> None:
     """Found by the simulation: nobody ended it, and the job waited for ever."""
-    driver = pipeline(items=4)
-    driver.done("split")
-    driver.cancel()
-    assert driver.recover("clear", "each", items=(1,)).applied
-    assert run(driver) == [("each", 1)]
-    assert (driver.status_of("each"), driver.node("each").reason) == ("cancelled", "job_cancelled")
-    assert driver.state.is_terminal
+    job = pipeline(items=4)
+    job.done("split")
+    job.cancel()
+    assert job.recover("clear", "each", items=(1,)).applied
+    assert run(job) == [("each", 1)]
+    assert (job.status_of("each"), job.node("each").reason) == ("cancelled", "job_cancelled")
+    assert job.state.is_terminal
 
 
 def test_a_clear_on_a_cancelled_job_leaves_it_cancelled_until_nothing_of_it_is_missing() -> None:
-    driver = pipeline(items=4)
-    driver.done("split")
-    driver.cancel()
-    assert driver.recover("clear", "each", items=(1,)).applied
-    run(driver)
-    assert driver.state.status == "cancelled"
-    assert driver.recover("clear", "split").applied
-    run(driver)
-    assert driver.state.status == "completed", "the clear of what comes first ran all that follows it"
+    job = pipeline(items=4)
+    job.done("split")
+    job.cancel()
+    assert job.recover("clear", "each", items=(1,)).applied
+    run(job)
+    assert job.state.status == "cancelled"
+    assert job.recover("clear", "split").applied
+    run(job)
+    assert job.state.status == "completed", "the clear of what comes first ran all that follows it"
 
 
 def test_what_a_cancel_had_cancelled_keeps_the_job_cancelled_where_other_items_fail() -> None:
-    driver = pipeline(items=4)
-    driver.done("split")
-    driver.cancel()
-    assert driver.recover("clear", "each", items=(1,)).applied
-    run(driver, ("each", 1))
-    assert (driver.status_of("each"), driver.state.status) == ("failed", "cancelled")
+    job = pipeline(items=4)
+    job.done("split")
+    job.cancel()
+    assert job.recover("clear", "each", items=(1,)).applied
+    run(job, ("each", 1))
+    assert (job.status_of("each"), job.state.status) == ("failed", "cancelled")
 
 
 def test_a_clear_on_a_job_that_a_failure_stopped_leaves_it_failed() -> None:
     flow = Workflow("w")
     flow.task("a", handler="h")
     flow.task("b", handler="h")
-    driver = Driver(flow, rules=RULES)
-    driver.submit()
-    driver.fail("a", permanent=True)
-    assert driver.node("b").reason == "job_stopped"
-    assert driver.recover("clear", "a").applied
-    run(driver)
-    assert (driver.status_of("a"), driver.status_of("b"), driver.state.status) == ("completed", "cancelled", "failed")
+    job = OneJob(flow, rules=RULES)
+    job.submit()
+    job.fail("a", permanent=True)
+    assert job.node("b").reason == "job_stopped"
+    assert job.recover("clear", "a").applied
+    run(job)
+    assert (job.status_of("a"), job.status_of("b"), job.state.status) == ("completed", "cancelled", "failed")
 
 
 def test_what_held_a_job_is_forgotten_when_it_ends() -> None:
     """Found by the simulation: ended and recovered in one cycle, it was told to be released without being held."""
     flow = Workflow("w", breakers={"gateway": {}})
     flow.task("a", handler="h", breaker="gateway")
-    driver = Driver(flow)
-    driver.submit()
-    driver.send(BreakerSeen("gateway", is_shut=True))
-    driver.cancel()
-    assert driver.state.is_terminal and driver.state.holds == []
+    job = OneJob(flow)
+    job.submit()
+    job.send(BreakerSeen("gateway", is_shut=True))
+    job.cancel()
+    assert job.state.is_terminal and job.state.holds == []
 
 
 def test_a_node_that_is_skipped_lets_the_job_go_on_and_makes_it_partial() -> None:
-    driver = pipeline()
-    run(driver, "register")
-    assert actions(driver.plan("skip", "register")) == {"register": "skip 1", "tell": "rerun 1"}
-    assert driver.recover("skip", "register").applied
-    assert run(driver) == [("tell", -1)]
-    assert (driver.state.status, driver.status_of("register")) == ("partial", "skipped")
+    job = pipeline()
+    run(job, "register")
+    assert actions(job.plan("skip", "register")) == {"register": "skip 1", "tell": "rerun 1"}
+    assert job.recover("skip", "register").applied
+    assert run(job) == [("tell", -1)]
+    assert (job.state.status, job.status_of("register")) == ("partial", "skipped")
 
 
 def test_a_fan_out_that_is_skipped_goes_on_with_the_items_that_it_has() -> None:
-    driver = pipeline(items=6)
-    run(driver, ("each", 2), ("each", 4))
-    assert driver.recover("skip", "each").applied
-    assert run(driver) == [("register", -1), ("tell", -1)]
-    assert driver.node("all").output["count"] == 4
-    assert (driver.state.status, driver.node("each").skipped) == ("partial", 2)
+    job = pipeline(items=6)
+    run(job, ("each", 2), ("each", 4))
+    assert job.recover("skip", "each").applied
+    assert run(job) == [("register", -1), ("tell", -1)]
+    assert job.node("all").output["count"] == 4
+    assert (job.state.status, job.node("each").skipped) == ("partial", 2)
 
 
 def test_a_result_that_a_person_gives_counts_as_the_nodes_own() -> None:
-    driver = pipeline()
-    run(driver, "split")
-    assert driver.recover("set", "split", output={"by": "hand"}).applied
-    assert (driver.status_of("split"), driver.node("split").output) == ("completed", {"by": "hand"})
-    run(driver)
-    assert driver.state.status == "completed"
-    told = [e.data for e in driver.events if e.event == "node_completed" and e.node == "split"]
+    job = pipeline()
+    run(job, "split")
+    assert job.recover("set", "split", output={"by": "hand"}).applied
+    assert (job.status_of("split"), job.node("split").output) == ("completed", {"by": "hand"})
+    run(job)
+    assert job.state.status == "completed"
+    told = [e.data for e in job.events if e.event == "node_completed" and e.node == "split"]
     assert told == [{"by": "ann", "reason": "set_by_person"}]
 
 
 def test_a_task_that_runs_can_be_skipped_and_its_report_is_refused_invariant_1() -> None:
-    driver = pipeline()
-    driver.claim("split")
-    late = driver.hand_in("split")
-    assert driver.recover("skip", "split").applied
-    driver.read(late)
-    assert driver.events[-1].event == "report_rejected"
-    run(driver)
-    assert driver.state.status == "partial"
+    job = pipeline()
+    job.claim("split")
+    late = job.hand_in("split")
+    assert job.recover("skip", "split").applied
+    job.read(late)
+    assert job.events[-1].event == "report_rejected"
+    run(job)
+    assert job.state.status == "partial"
 
 
 def test_a_node_that_was_not_reached_can_be_skipped_ahead() -> None:
-    driver = pipeline()
-    assert driver.recover("skip", "register").applied
-    ran = run(driver)
+    job = pipeline()
+    assert job.recover("skip", "register").applied
+    ran = run(job)
     assert ("register", -1) not in ran and ("tell", -1) in ran
-    assert driver.state.status == "partial"
+    assert job.state.status == "partial"
 
 
 @pytest.mark.parametrize(
@@ -405,9 +405,9 @@ def test_a_node_that_was_not_reached_can_be_skipped_ahead() -> None:
     [("skip", "split", "is completed"), ("set", "split", "is completed"), ("set", "each", "for each item")],
 )
 def test_what_cannot_be_ended_by_hand_is_refused(verb: str, node: str, said: str) -> None:
-    driver = pipeline()
-    run(driver, ("each", 1))
-    answer = driver.recover(verb, node)
+    job = pipeline()
+    run(job, ("each", 1))
+    answer = job.recover(verb, node)
     assert not answer.applied and said in answer.reason
 
 
@@ -415,55 +415,55 @@ def test_a_job_of_which_some_was_left_cancelled_says_so() -> None:
     flow = Workflow("w")
     flow.task("a", handler="h")
     flow.task("b", handler="h")
-    driver = Driver(flow)
-    driver.submit()
-    driver.cancel()
-    assert driver.recover("rerun", "a").applied
-    driver.done("a")
-    assert driver.state.status == "cancelled"
-    assert "b had been cancelled" in (driver.state.error or {})["message"]
+    job = OneJob(flow)
+    job.submit()
+    job.cancel()
+    assert job.recover("rerun", "a").applied
+    job.done("a")
+    assert job.state.status == "cancelled"
+    assert "b had been cancelled" in (job.state.error or {})["message"]
 
 
 def test_a_paused_job_begins_nothing_new_and_goes_on_where_it_was() -> None:
-    driver = pipeline(items=4)
-    driver.done("split")
-    driver.claim("each", 0)
-    driver.send(PauseRequested(5, "ann", "lunch", is_paused=True))
-    assert [key for key, row in driver.queue.items() if not row.paused] == [("each", 0)]
-    driver.read(driver.hand_in("each", 0))
-    assert all(row.paused for row in driver.queue.values()), "what is queued meanwhile waits, too"
-    driver.send(PauseRequested(6, "ann", "back", is_paused=False))
-    assert not any(row.paused for row in driver.queue.values())
-    assert [(a.applied, a.reason) for a in driver.answers] == [(True, "paused"), (True, "released")]
-    assert (driver.event("job_held").data or {})["by"] == "pause"
-    run(driver)
-    assert driver.state.status == "completed"
+    job = pipeline(items=4)
+    job.done("split")
+    job.claim("each", 0)
+    job.send(PauseRequested(5, "ann", "lunch", is_paused=True))
+    assert [key for key, row in job.queue.items() if row["state"] != "paused"] == [("each", 0)]
+    job.read(job.hand_in("each", 0))
+    assert all(row["state"] == "paused" for row in job.queue.values()), "what is queued meanwhile waits, too"
+    job.send(PauseRequested(6, "ann", "back", is_paused=False))
+    assert not any(row["state"] == "paused" for row in job.queue.values())
+    assert [(a.applied, a.reason) for a in job.answers] == [(True, "paused"), (True, "released")]
+    assert (job.event("job_held").data or {})["by"] == "pause"
+    run(job)
+    assert job.state.status == "completed"
 
 
 def test_paused_time_does_not_count_for_the_jobs_timeout() -> None:
     flow = Workflow("w", timeout_seconds=60)
     flow.task("a", handler="h")
-    driver = Driver(flow)
-    driver.submit()
-    driver.now += 50
-    driver.send(PauseRequested(5, "ann", "", is_paused=True))
-    assert driver.state.next_deadline() is None
-    driver.pass_time(1000)
-    assert not driver.state.is_terminal
-    driver.send(PauseRequested(6, "ann", "", is_paused=False))
-    assert driver.state.next_deadline() == driver.now + 10
-    driver.pass_time(11)
-    assert driver.state.status == "failed"
+    job = OneJob(flow)
+    job.submit()
+    job.now += 50
+    job.send(PauseRequested(5, "ann", "", is_paused=True))
+    assert job.state.next_deadline() is None
+    job.pass_time(1000)
+    assert not job.state.is_terminal
+    job.send(PauseRequested(6, "ann", "", is_paused=False))
+    assert job.state.next_deadline() == job.now + 10
+    job.pass_time(11)
+    assert job.state.status == "failed"
 
 
 def test_a_pause_that_makes_no_sense_is_refused() -> None:
-    driver = pipeline()
-    driver.send(PauseRequested(5, "ann", "", is_paused=False))
-    driver.send(PauseRequested(6, "ann", "", is_paused=True))
-    driver.send(PauseRequested(7, "ben", "", is_paused=True))
-    driver.cancel()
-    driver.send(PauseRequested(8, "ann", "", is_paused=False))
-    said = [answer.reason for answer in driver.answers]
+    job = pipeline()
+    job.send(PauseRequested(5, "ann", "", is_paused=False))
+    job.send(PauseRequested(6, "ann", "", is_paused=True))
+    job.send(PauseRequested(7, "ben", "", is_paused=True))
+    job.cancel()
+    job.send(PauseRequested(8, "ann", "", is_paused=False))
+    said = [answer.reason for answer in job.answers]
     assert said == ["it is not paused", "paused", "ann has paused it already", "cancelled", "it is already cancelled"]
 
 
@@ -471,12 +471,12 @@ def test_a_skip_touches_nothing_that_failed_elsewhere() -> None:
     flow = Workflow("w")
     flow.task("a", handler="h", importance="important")
     flow.task("b", handler="h", importance="important")
-    driver = Driver(flow)
-    driver.submit()
-    run(driver, "a", "b")
-    assert actions(driver.plan("skip", "a")) == {"a": "skip 1"}
-    assert driver.recover("skip", "a").applied
-    assert (driver.status_of("a"), driver.status_of("b"), driver.queue) == ("skipped", "failed", {})
+    job = OneJob(flow)
+    job.submit()
+    run(job, "a", "b")
+    assert actions(job.plan("skip", "a")) == {"a": "skip 1"}
+    assert job.recover("skip", "a").applied
+    assert (job.status_of("a"), job.status_of("b"), job.queue) == ("skipped", "failed", {})
 
 
 def test_a_skip_does_not_go_on_with_a_fan_out_that_was_cancelled() -> None:
@@ -484,19 +484,19 @@ def test_a_skip_does_not_go_on_with_a_fan_out_that_was_cancelled() -> None:
     flow = Workflow("w", inputs={"items": {"type": "array"}})
     flow.task("check", handler="h")
     flow.fan_out("each", source="{{ inputs['items'] }}", handler="h", params={"n": "{{ item }}"})
-    driver = Driver(flow, {"items": list(range(30))}, RULES)
-    driver.submit()
-    driver.read(driver.hand_in("check", fails=BAD))
-    assert driver.status_of("each") == "cancelled" and driver.node("each").expanded < 30
-    assert actions(driver.plan("skip", "check")) == {"check": "skip 1"}
-    assert driver.recover("skip", "check").applied
-    assert (driver.status_of("each"), driver.state.status) == ("cancelled", "failed")
+    job = OneJob(flow, {"items": list(range(30))}, RULES)
+    job.submit()
+    job.read(job.hand_in("check", fails=BAD))
+    assert job.status_of("each") == "cancelled" and job.node("each").expanded < 30
+    assert actions(job.plan("skip", "check")) == {"check": "skip 1"}
+    assert job.recover("skip", "check").applied
+    assert (job.status_of("each"), job.state.status) == ("cancelled", "failed")
 
 
 def test_the_id_of_a_plan_does_not_depend_on_the_order_of_keys_in_a_given_output() -> None:
-    driver = pipeline()
-    run(driver, "register")
-    plan = driver.plan("set", "register")
+    job = pipeline()
+    run(job, "register")
+    plan = job.plan("set", "register")
     assert isinstance(plan, Plan)
     one, other = (Request(Verb.SET, "register", output=given) for given in ({"b": 1, "aa": {"d": 1, "c": 2}}, None))
     other = other._replace(output={"aa": {"c": 2, "d": 1}, "b": 1})
@@ -509,13 +509,13 @@ def test_a_fan_in_lists_the_items_that_were_skipped_and_those_that_failed_also_w
         flow = Workflow("w", inputs={"items": {"type": "array"}})
         flow.fan_out("each", source="{{ inputs['items'] }}", handler="h", tolerate={"failures": 1})
         flow.fan_in("all", after="each", **batch)
-        driver = Driver(flow, {"items": [0, 1, 2, 3]}, RULES)
-        driver.submit()
-        run(driver, ("each", 1))
-        assert driver.node("all").output["failed"] == [1]
-        driver = Driver(flow, {"items": [0, 1, 2, 3]}, RULES)
-        driver.submit()
-        run(driver, ("each", 1), ("each", 3))
-        assert driver.recover("skip", "each").applied
-        run(driver)
-        assert (driver.node("all").output["skipped"], "failed" in driver.node("all").output) == ([1, 3], False)
+        job = OneJob(flow, {"items": [0, 1, 2, 3]}, RULES)
+        job.submit()
+        run(job, ("each", 1))
+        assert job.node("all").output["failed"] == [1]
+        job = OneJob(flow, {"items": [0, 1, 2, 3]}, RULES)
+        job.submit()
+        run(job, ("each", 1), ("each", 3))
+        assert job.recover("skip", "each").applied
+        run(job)
+        assert (job.node("all").output["skipped"], "failed" in job.node("all").output) == ([1, 3], False)

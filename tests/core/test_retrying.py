@@ -17,7 +17,7 @@ from holdfast.core.states import Rules, Status
 from holdfast.define.gates import DEFAULT_COOLDOWN_SECONDS
 from holdfast.define.retry import Backoff, Jitter, Retry
 from holdfast.define.workflow import Workflow
-from tests.core.driver import START, Driver, Fails
+from tests.core.one_job import START, Fails, OneJob
 
 NONE = Jitter.NONE
 
@@ -133,13 +133,13 @@ def test_one_five_and_fifteen_minutes() -> None:
 # Budgets
 
 
-def one(retry: dict[str, Any] | None = None, rules: Rules | None = None, **more: Any) -> Driver:
+def one(retry: dict[str, Any] | None = None, rules: Rules | None = None, **more: Any) -> OneJob:
     flow = Workflow("w")
     policy = {"backoff": "fixed", "initial_delay_seconds": 10, "jitter": "none", **(retry or {})}
     flow.task("a", handler="h", retry=policy, **more)
-    driver = Driver(flow, rules=rules)
-    driver.submit()
-    return driver
+    job = OneJob(flow, rules=rules)
+    job.submit()
+    return job
 
 
 def retried(effects: list[Any]) -> RetryTask:
@@ -149,192 +149,192 @@ def retried(effects: list[Any]) -> RetryTask:
 
 @pytest.mark.parametrize("retries", [0, 1, 3, 7])
 def test_n_retries_are_n_and_one_attempts_invariant_9(retries: int) -> None:
-    driver = one({"max_retries": retries})
+    job = one({"max_retries": retries})
     attempts: list[int] = []
 
     def fails(node: str, item: int, attempt: int, params: Any) -> Fails:
         attempts.append(attempt)
         return Fails("not yet")
 
-    driver.run(fails)
+    job.run(fails)
     assert attempts == list(range(1, retries + 2))
-    assert driver.state.status == "failed"
-    assert driver.node("a").attempt == retries + 1
-    assert driver.tasks[("a", -1)].retries == retries
-    error = driver.node("a").error
+    assert job.state.status == "failed"
+    assert job.node("a").attempt == retries + 1
+    assert job.tasks[("a", -1)]["retries"] == retries
+    error = job.node("a").error
     assert error is not None
     assert error["class"] == "transient"
 
 
 def test_a_retry_waits_its_time_and_the_node_says_until_when_invariant_10() -> None:
-    driver = one({"max_retries": 2})
-    effect = retried(driver.fail("a"))
-    assert effect.due_at == driver.node("a").retry_at == START + 10
-    assert driver.queue[("a", -1)].due_at == START + 10
+    job = one({"max_retries": 2})
+    effect = retried(job.fail("a"))
+    assert effect.due_at == job.node("a").retry_at == START + 10
+    assert job.queue[("a", -1)]["due_at"] == START + 10
     assert (effect.epoch, effect.attempt, effect.retries, effect.suspect) == (2, 1, 1, False)
-    assert driver.status_of("a") == "ready"
-    driver.now = START + 10
-    driver.done("a", output=1)
-    assert driver.node("a").retry_at is None
-    assert driver.node("a").error is None
-    assert driver.status_of("a") == "completed"
+    assert job.status_of("a") == "ready"
+    job.now = START + 10
+    job.done("a", output=1)
+    assert job.node("a").retry_at is None
+    assert job.node("a").error is None
+    assert job.status_of("a") == "completed"
 
 
 def test_the_number_of_the_retry_chooses_its_delay() -> None:
-    driver = one({"backoff": "exponential", "max_retries": 3, "initial_delay_seconds": 2})
+    job = one({"backoff": "exponential", "max_retries": 3, "initial_delay_seconds": 2})
     waits = []
     for _ in range(3):
-        due = retried(driver.fail("a")).due_at
+        due = retried(job.fail("a")).due_at
         assert due is not None
-        waits.append(due - driver.now)
-        driver.now = due
+        waits.append(due - job.now)
+        job.now = due
     assert waits == [2, 4, 8]
 
 
 def test_chance_is_the_jitter_of_the_delay() -> None:
-    driver = one({"jitter": "full"})
-    driver.chance = 0.25
-    assert retried(driver.fail("a")).due_at == START + 2.5
+    job = one({"jitter": "full"})
+    job.chance = 0.25
+    assert retried(job.fail("a")).due_at == START + 2.5
 
 
 @pytest.mark.parametrize(("asked", "waited"), [(25.0, 25.0), (3.0, 10.0), (0.0, 10.0), (10_000.0, 10_000.0)])
 def test_retry_after_is_honoured_but_never_shortens_the_delay_invariant_10(asked: float, waited: float) -> None:
-    driver = one()
-    assert retried(driver.fail("a", retry_after_seconds=asked)).due_at == START + waited
+    job = one()
+    assert retried(job.fail("a", retry_after_seconds=asked)).due_at == START + waited
 
 
 def test_retry_after_spends_the_budget_of_retries() -> None:
-    driver = one({"max_retries": 1})
-    driver.fail("a", retry_after_seconds=99)
-    driver.fail("a", retry_after_seconds=99)
-    assert driver.state.status == "failed"
+    job = one({"max_retries": 1})
+    job.fail("a", retry_after_seconds=99)
+    job.fail("a", retry_after_seconds=99)
+    assert job.state.status == "failed"
 
 
 def test_a_permanent_failure_is_never_retried_invariant_9() -> None:
-    driver = one({"max_retries": 5})
-    driver.fail("a", permanent=True)
-    assert driver.state.status == "failed"
-    assert not driver.queue
-    assert driver.told() == ["node_ready", "node_dispatched", "job_started", "node_failed", "job_failed"]
+    job = one({"max_retries": 5})
+    job.fail("a", permanent=True)
+    assert job.state.status == "failed"
+    assert not job.queue
+    assert job.event_names() == ["node_ready", "node_dispatched", "job_started", "node_failed", "job_failed"]
 
 
 def test_a_lost_lease_spends_its_own_budget_and_not_the_retries_invariant_9() -> None:
-    driver = one({"max_retries": 1}, Rules(lost_limit=3))
+    job = one({"max_retries": 1}, Rules(lost_limit=3))
     for number in (1, 2, 3):
-        effect = retried(driver.lose("a"))
+        effect = retried(job.lose("a"))
         assert (effect.retries, effect.lost, effect.crashes) == (0, number, 0)
         assert effect.due_at is None
         assert effect.suspect
         assert (effect.epoch, effect.attempt) == (number + 1, number)
-    effect = retried(driver.fail("a"))
+    effect = retried(job.fail("a"))
     assert (effect.retries, effect.lost) == (1, 3)
-    driver.done("a")
-    assert driver.state.status == "completed"
-    assert driver.node("a").attempt == 5
+    job.done("a")
+    assert job.state.status == "completed"
+    assert job.node("a").attempt == 5
 
 
 def test_one_lost_lease_more_than_the_limit_is_lease_lost_invariant_9() -> None:
-    driver = one({"max_retries": 0}, Rules(lost_limit=2))
-    driver.lose("a")
-    driver.lose("a")
-    assert driver.state.status == "running"
-    driver.lose("a")
-    error = driver.node("a").error
-    assert driver.state.status == "failed"
+    job = one({"max_retries": 0}, Rules(lost_limit=2))
+    job.lose("a")
+    job.lose("a")
+    assert job.state.status == "running"
+    job.lose("a")
+    error = job.node("a").error
+    assert job.state.status == "failed"
     assert error is not None
     assert (error["code"], error["class"]) == ("LEASE_LOST", "transient")
-    assert driver.tasks[("a", -1)].lost == 3
+    assert job.tasks[("a", -1)]["lost"] == 3
 
 
 def test_a_task_that_kills_its_worker_while_alone_is_quarantined_invariant_9() -> None:
-    driver = one({"max_retries": 9}, Rules(lost_limit=100, crash_limit=2))
-    driver.lose("a")
-    effect = retried(driver.lose("a", alone=True))
+    job = one({"max_retries": 9}, Rules(lost_limit=100, crash_limit=2))
+    job.lose("a")
+    effect = retried(job.lose("a", alone=True))
     assert (effect.lost, effect.crashes) == (2, 1)
-    driver.lose("a", alone=True)
-    error = driver.node("a").error
-    assert driver.state.status == "failed"
+    job.lose("a", alone=True)
+    error = job.node("a").error
+    assert job.state.status == "failed"
     assert error is not None
     assert (error["code"], error["class"]) == ("QUARANTINED", "permanent")
-    assert driver.tasks[("a", -1)].crashes == 2
+    assert job.tasks[("a", -1)]["crashes"] == 2
 
 
 def test_what_killed_the_process_is_told_with_the_crash_and_with_the_quarantine_invariant_9() -> None:
-    driver = one({"max_retries": 0}, Rules(lost_limit=100, crash_limit=2))
+    job = one({"max_retries": 0}, Rules(lost_limit=100, crash_limit=2))
     died = "the handler's process was killed by signal 11 (SIGSEGV)"
-    effects = driver.lose("a", alone=True, message=died)
+    effects = job.lose("a", alone=True, message=died)
     assert (retried(effects).retries, retried(effects).crashes, retried(effects).suspect) == (0, 1, True)
     (recorded,) = (e for e in effects if isinstance(e, RecordAttempt))
     assert recorded.error is not None and recorded.error["message"] == died
-    assert (driver.event("node_retry_scheduled").data or {})["message"] == died
-    assert "worker_lost" not in driver.events_of("a")
-    driver.lose("a", alone=True, message=died)
-    error = driver.node("a").error
+    assert (job.event("node_retry_scheduled").data or {})["message"] == died
+    assert "worker_lost" not in job.events_of("a")
+    job.lose("a", alone=True, message=died)
+    error = job.node("a").error
     assert error is not None
     assert (error["code"], error["class"]) == ("QUARANTINED", "permanent")
     assert error["message"] == f"{died}; it has crashed 2 times"
-    assert (driver.event("node_failed").data or {})["message"] == error["message"]
+    assert (job.event("node_failed").data or {})["message"] == error["message"]
 
 
 def test_losses_in_company_are_no_crashes_of_the_task_invariant_9() -> None:
-    driver = one(rules=Rules(lost_limit=100, crash_limit=2))
+    job = one(rules=Rules(lost_limit=100, crash_limit=2))
     for _ in range(20):
-        assert retried(driver.lose("a")).crashes == 0
-    assert driver.state.status == "running"
+        assert retried(job.lose("a")).crashes == 0
+    assert job.state.status == "running"
 
 
 def test_an_attempt_given_back_spends_nothing_invariant_9() -> None:
-    driver = one({"max_retries": 0}, Rules(lost_limit=0, crash_limit=1))
+    job = one({"max_retries": 0}, Rules(lost_limit=0, crash_limit=1))
     for number in range(1, 6):
-        effect = retried(driver.give_back("a"))
+        effect = retried(job.give_back("a"))
         assert (effect.retries, effect.lost, effect.crashes, effect.suspect) == (0, 0, 0, False)
         assert effect.due_at is None
         assert (effect.epoch, effect.attempt) == (number + 1, number)
-        assert driver.node("a").retry_at is None
-    driver.done("a")
-    assert driver.state.status == "completed"
+        assert job.node("a").retry_at is None
+    job.done("a")
+    assert job.state.status == "completed"
 
 
 def test_a_task_that_is_given_back_without_end_waits_longer_and_longer_but_is_never_given_up() -> None:
-    driver = one({"max_retries": 0}, Rules(lost_limit=0, crash_limit=1))
+    job = one({"max_retries": 0}, Rules(lost_limit=0, crash_limit=1))
     pauses = []
     for _ in range(200):
-        effect = retried(driver.give_back("a"))
+        effect = retried(job.give_back("a"))
         assert (effect.retries, effect.lost, effect.crashes) == (0, 0, 0)
-        pauses.append(None if effect.due_at is None else effect.due_at - driver.now)
-        driver.now = max(driver.now, effect.due_at or 0.0)
+        pauses.append(None if effect.due_at is None else effect.due_at - job.now)
+        job.now = max(job.now, effect.due_at or 0.0)
     assert pauses[:100] == [None] * 100
     assert pauses[100:103] == [1.0, 2.0, 3.0]
     assert pauses[160:] == [60.0] * 40
-    driver.done("a")
-    assert driver.state.status == "completed"
+    job.done("a")
+    assert job.state.status == "completed"
 
 
 def test_giving_back_keeps_what_was_spent_before() -> None:
-    driver = one({"max_retries": 2}, Rules(lost_limit=5))
-    driver.fail("a")
-    driver.lose("a")
-    effect = retried(driver.give_back("a"))
+    job = one({"max_retries": 2}, Rules(lost_limit=5))
+    job.fail("a")
+    job.lose("a")
+    effect = retried(job.give_back("a"))
     assert (effect.retries, effect.lost, effect.suspect) == (1, 1, True)
 
 
 def test_every_attempt_is_a_new_epoch_invariant_2() -> None:
-    driver = one({"max_retries": 5})
-    epochs = [driver.queue[("a", -1)].epoch]
-    for again in (driver.fail, driver.lose, driver.give_back, driver.fail):
+    job = one({"max_retries": 5})
+    epochs = [job.queue[("a", -1)]["epoch"]]
+    for again in (job.fail, job.lose, job.give_back, job.fail):
         again("a")
-        epochs.append(driver.queue[("a", -1)].epoch)
+        epochs.append(job.queue[("a", -1)]["epoch"])
     assert epochs == [1, 2, 3, 4, 5]
 
 
 def test_failed_lost_and_given_back_attempts_are_recorded_and_told() -> None:
-    driver = one({"max_retries": 1})
-    effects = driver.fail("a") + driver.lose("a") + driver.give_back("a") + driver.fail("a")
+    job = one({"max_retries": 1})
+    effects = job.fail("a") + job.lose("a") + job.give_back("a") + job.fail("a")
     recorded = [e for e in effects if isinstance(e, RecordAttempt)]
     assert [(e.attempt, e.epoch, e.outcome) for e in recorded] == [
         (1, 1, "failed"), (2, 2, "lost"), (3, 3, "given_back"), (4, 4, "failed"),
     ]  # fmt: skip
-    assert driver.events_of("a") == [
+    assert job.events_of("a") == [
         "node_ready", "node_dispatched", "node_retry_scheduled", "worker_lost", "node_retry_scheduled",
         "node_retry_scheduled", "node_failed",
     ]  # fmt: skip
@@ -349,9 +349,9 @@ def test_a_quiet_success_is_told_by_its_task_row_alone_and_a_talking_one_is_reco
 
 
 def test_the_event_of_a_retry_says_when_and_why() -> None:
-    driver = one()
-    driver.fail("a", message="no disk", code="DISK")
-    event = driver.event("node_retry_scheduled")
+    job = one()
+    job.fail("a", message="no disk", code="DISK")
+    event = job.event("node_retry_scheduled")
     assert event.attempt == 1
     assert event.data == {
         "outcome": "failed", "retry_at": START + 10, "worker": "w", "code": "DISK", "message": "no disk",
@@ -362,132 +362,132 @@ def test_items_of_a_fan_out_have_budgets_of_their_own() -> None:
     flow = Workflow("w")
     retry = {"max_retries": 1, "backoff": "fixed", "initial_delay_seconds": 1, "jitter": "none"}
     flow.fan_out("f", source="{{ [1, 2] }}", handler="h", retry=retry)
-    driver = Driver(flow)
-    driver.submit()
-    driver.fail("f", 0)
-    driver.lose("f", 1)
-    driver.fail("f", 1)
-    assert (driver.tasks[("f", 0)].retries, driver.tasks[("f", 0)].lost) == (1, 0)
-    assert (driver.tasks[("f", 1)].retries, driver.tasks[("f", 1)].lost) == (1, 1)
-    driver.done("f", 0)
-    (finished,) = (e for e in driver.fail("f", 1) if isinstance(e, FinishTask))
+    job = OneJob(flow)
+    job.submit()
+    job.fail("f", 0)
+    job.lose("f", 1)
+    job.fail("f", 1)
+    assert (job.tasks[("f", 0)]["retries"], job.tasks[("f", 0)]["lost"]) == (1, 0)
+    assert (job.tasks[("f", 1)]["retries"], job.tasks[("f", 1)]["lost"]) == (1, 1)
+    job.done("f", 0)
+    (finished,) = (e for e in job.fail("f", 1) if isinstance(e, FinishTask))
     assert finished.status is Status.FAILED
-    assert driver.events_of("f").count("task_retry_scheduled") == 3
+    assert job.events_of("f").count("task_retry_scheduled") == 3
 
 
 def test_a_retried_item_is_told_as_an_item_and_leaves_its_node_running() -> None:
     flow = Workflow("w")
     flow.fan_out("f", source="{{ [1] }}", handler="h")
-    driver = Driver(flow)
-    driver.submit()
-    driver.read(driver.hand_in("f", 0, Outcome.GIVEN_BACK))
-    assert driver.status_of("f") == "running"
-    assert driver.event("task_retry_scheduled").item == 0
+    job = OneJob(flow)
+    job.submit()
+    job.read(job.hand_in("f", 0, Outcome.GIVEN_BACK))
+    assert job.status_of("f") == "running"
+    assert job.event("task_retry_scheduled").item == 0
 
 
 # Codes
 
 
 def test_a_code_that_is_not_named_is_not_retried() -> None:
-    driver = one({"max_retries": 3, "retry_on": ["BUSY"]})
-    driver.fail("a", code="BUSY")
-    assert driver.status_of("a") == "ready"
-    driver.fail("a", code="GONE")
-    assert (driver.state.status, driver.tasks[("a", -1)].retries) == ("failed", 1)
+    job = one({"max_retries": 3, "retry_on": ["BUSY"]})
+    job.fail("a", code="BUSY")
+    assert job.status_of("a") == "ready"
+    job.fail("a", code="GONE")
+    assert (job.state.status, job.tasks[("a", -1)]["retries"]) == ("failed", 1)
 
 
 # Repeated failures
 
 
-def wide(items: int, **rules: int) -> Driver:
+def wide(items: int, **rules: int) -> OneJob:
     flow = Workflow("w", inputs={"items": {"type": "array"}})
     retry = {"max_retries": 2, "backoff": "fixed", "initial_delay_seconds": 1, "jitter": "none"}
     flow.fan_out("f", source="{{ inputs['items'] }}", handler="h", retry=retry)
-    driver = Driver(flow, {"items": list(range(items))}, Rules(**rules))
-    driver.submit()
-    return driver
+    job = OneJob(flow, {"items": list(range(items))}, Rules(**rules))
+    job.submit()
+    return job
 
 
-def spend(driver: Driver, items: Iterable[int], attempts: int = 3) -> None:
+def spend(job: OneJob, items: Iterable[int], attempts: int = 3) -> None:
     for item in items:
         for _ in range(attempts):
-            driver.now += 1
-            driver.fail("f", item, message=f"item {item} cannot be read")
+            job.now += 1
+            job.fail("f", item, message=f"item {item} cannot be read")
 
 
 def test_when_many_items_spent_their_budget_on_one_bug_the_others_get_one_attempt_invariant_9() -> None:
-    driver = wide(9, repeat_limit=5)
-    spend(driver, range(4))
-    driver.now += 1
-    driver.fail("f", 8, message="item 8 cannot be read")
-    assert driver.tasks[("f", 8)].status == "ready"
-    spend(driver, [4])
-    spend(driver, range(5, 9), attempts=1)
-    assert [driver.tasks[("f", item)].retries for item in range(9)] == [2, 2, 2, 2, 2, 0, 0, 0, 1]
-    told = [e for e in driver.events if e.event == "task_failed" and e.data and "reason" in e.data]
+    job = wide(9, repeat_limit=5)
+    spend(job, range(4))
+    job.now += 1
+    job.fail("f", 8, message="item 8 cannot be read")
+    assert job.tasks[("f", 8)]["status"] == "ready"
+    spend(job, [4])
+    spend(job, range(5, 9), attempts=1)
+    assert [job.tasks[("f", item)]["retries"] for item in range(9)] == [2, 2, 2, 2, 2, 0, 0, 0, 1]
+    told = [e for e in job.events if e.event == "task_failed" and e.data and "reason" in e.data]
     assert [(e.item, e.data["reason"]) for e in told if e.data] == [(n, "REPEATED_FAILURE") for n in range(5, 9)]
-    assert driver.state.status == "failed"
-    error = driver.tasks[("f", 7)].error
+    assert job.state.status == "failed"
+    error = job.tasks[("f", 7)]["error"]
     assert error is not None
     assert (error["code"], error["class"]) == ("HANDLER_ERROR", "transient")
     assert error["hint"] == "Not retried: 5 items failed in the same way and none has completed."
 
 
 def test_one_completed_item_shows_that_it_is_no_common_bug() -> None:
-    driver = wide(5, repeat_limit=2)
-    spend(driver, range(2))
-    driver.done("f", 2)
-    assert driver.node("f").spent == {}
-    spend(driver, [3])
-    assert driver.tasks[("f", 3)].retries == 2
+    job = wide(5, repeat_limit=2)
+    spend(job, range(2))
+    job.done("f", 2)
+    assert job.node("f").spent == {}
+    spend(job, [3])
+    assert job.tasks[("f", 3)]["retries"] == 2
 
 
 def test_different_failures_do_not_add_up() -> None:
-    driver = wide(4, repeat_limit=2)
+    job = wide(4, repeat_limit=2)
     for item, bug in enumerate(("one", "two", "one")):
         for _ in range(3):
-            driver.fail("f", item, message=bug)
-    driver.fail("f", 3, message="two")
-    assert driver.tasks[("f", 3)].status == "ready"
+            job.fail("f", item, message=bug)
+    job.fail("f", 3, message="two")
+    assert job.tasks[("f", 3)]["status"] == "ready"
 
 
 def test_only_so_many_kinds_of_failures_are_kept_in_mind() -> None:
-    driver = wide(FINGERPRINTS_LIMIT + 10, repeat_limit=2)
+    job = wide(FINGERPRINTS_LIMIT + 10, repeat_limit=2)
     for item in range(FINGERPRINTS_LIMIT + 9):
-        driver.fail("f", item, message="x" * (item + 1), permanent=True)
-    assert len(driver.node("f").spent) == FINGERPRINTS_LIMIT
+        job.fail("f", item, message="x" * (item + 1), permanent=True)
+    assert len(job.node("f").spent) == FINGERPRINTS_LIMIT
 
 
 # Dependencies that are down
 
 
 def test_a_task_behind_an_open_breaker_waits_and_spends_nothing_invariant_9() -> None:
-    driver = one({"max_retries": 0})
-    report = driver.hand_in("a", -1, fails=Fails("no answer", code="GW_5XX"))._replace(held_by="gateway")
-    effect = retried(driver.read(report))
+    job = one({"max_retries": 0})
+    report = job.hand_in("a", -1, fails=Fails("no answer", code="GW_5XX"))._replace(held_by="gateway")
+    effect = retried(job.read(report))
     assert (effect.due_at, effect.retries, effect.epoch) == (None, 0, 2)
-    told = driver.events[-1]
+    told = job.events[-1]
     assert told.event == "node_retry_scheduled"
     assert told.data is not None
     assert (told.data["reason"], told.data["breaker"]) == ("DEPENDENCY_DOWN", "gateway")
 
 
 def test_a_dependency_that_a_handler_calls_down_is_waited_for_and_spends_nothing_invariant_9() -> None:
-    driver = one({"max_retries": 0})
-    effect = retried(driver.fail("a", code="DEPENDENCY_DOWN"))
+    job = one({"max_retries": 0})
+    effect = retried(job.fail("a", code="DEPENDENCY_DOWN"))
     assert (effect.due_at, effect.retries) == (START + DEFAULT_COOLDOWN_SECONDS, 0)
 
 
 def test_a_permanent_failure_is_final_even_behind_an_open_breaker() -> None:
-    driver = one({"max_retries": 3})
-    report = driver.hand_in("a", -1, fails=Fails("no", permanent=True))._replace(held_by="gateway")
-    driver.read(report)
-    assert driver.state.status == "failed"
+    job = one({"max_retries": 3})
+    report = job.hand_in("a", -1, fails=Fails("no", permanent=True))._replace(held_by="gateway")
+    job.read(report)
+    assert job.state.status == "failed"
 
 
 def test_a_stopping_job_holds_nothing() -> None:
-    driver = one({"max_retries": 3})
-    report = driver.hand_in("a", -1, fails=Fails("no"))._replace(held_by="gateway")
-    driver.send(CancelRequested(None, "someone", "enough"))
-    driver.read(report)
-    assert driver.state.status == "cancelled"
+    job = one({"max_retries": 3})
+    report = job.hand_in("a", -1, fails=Fails("no"))._replace(held_by="gateway")
+    job.send(CancelRequested(None, "someone", "enough"))
+    job.read(report)
+    assert job.state.status == "cancelled"

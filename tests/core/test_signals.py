@@ -8,6 +8,7 @@ from itertools import product
 import pytest
 
 from holdfast.core.effects import EnqueueTasks, RetryTask
+from holdfast.core.failing import failure
 from holdfast.core.signals import (
     ItemsAggregated,
     JobSubmitted,
@@ -19,12 +20,12 @@ from holdfast.core.signals import (
 )
 from holdfast.core.states import Rules
 from holdfast.define.workflow import Workflow
-from tests.core.driver import Driver, Fails
+from tests.core.one_job import Fails, OneJob
 
 RULES = Rules(grace_seconds=30, drain_seconds=600, chunk_size=3, window_size=2, lost_limit=2, crash_limit=2)
 
 
-def new(timeout_seconds: float | None = None) -> Driver:
+def new(timeout_seconds: float | None = None) -> OneJob:
     """A task, a fan-out of five items in chunks of three, and what follows them."""
     flow = Workflow("w", timeout_seconds=timeout_seconds, inputs={"items": {"type": "array"}})
     flow.task("a", handler="h", retry={"max_retries": 1})
@@ -32,73 +33,73 @@ def new(timeout_seconds: float | None = None) -> Driver:
     flow.fan_out("f", source="{{ inputs['items'] }}", handler="h", importance="optional")
     flow.fan_in("g", after="f", importance="important")
     flow.task("c", handler="h", after=["a"])
-    return Driver(flow, {"items": [1, 2, 3, 4, 5]}, RULES)
+    return OneJob(flow, {"items": [1, 2, 3, 4, 5]}, RULES)
 
 
-def submitted() -> Driver:
-    driver = new()
-    driver.submit()
-    return driver
+def submitted() -> OneJob:
+    job = new()
+    job.submit()
+    return job
 
 
-def retrying() -> Driver:
-    driver = submitted()
-    driver.fail("a")
-    driver.lose("f", 0)
-    return driver
+def retrying() -> OneJob:
+    job = submitted()
+    job.fail("a")
+    job.lose("f", 0)
+    return job
 
 
-def gathering() -> Driver:
-    driver = submitted()
-    while driver.status_of("f") != "completed":
-        driver.continue_work()
-        for node, item in [key for key in driver.queue if key[0] == "f"]:
-            driver.done(node, item)
-    assert driver.status_of("g") == "running"
-    return driver
+def gathering() -> OneJob:
+    job = submitted()
+    while job.status_of("f") != "completed":
+        job.continue_work()
+        for node, item in [key for key in job.queue if key[0] == "f"]:
+            job.done(node, item)
+    assert job.status_of("g") == "running"
+    return job
 
 
-def draining() -> Driver:
-    driver = submitted()
-    driver.claim("b")
-    driver.claim("f", 0)
-    driver.fail("a", permanent=True)
-    return driver
+def draining() -> OneJob:
+    job = submitted()
+    job.claim("b")
+    job.claim("f", 0)
+    job.fail("a", permanent=True)
+    return job
 
 
-def cancelling() -> Driver:
-    driver = submitted()
-    driver.claim("a")
-    driver.claim("f", 1)
-    driver.cancel()
-    return driver
+def cancelling() -> OneJob:
+    job = submitted()
+    job.claim("a")
+    job.claim("f", 1)
+    job.cancel()
+    return job
 
 
-def timed_out() -> Driver:
+def timed_out() -> OneJob:
     """Its timeout has come, but one report was handed in before and is still unread."""
-    driver = new(timeout_seconds=1000)
-    driver.submit()
-    driver.unread.append(driver.hand_in("b"))
-    driver.pass_time(1000)
-    assert not driver.state.is_terminal
-    return driver
+    job = new(timeout_seconds=1000)
+    job.submit()
+    job.hand_in("b")
+    job.pass_time(1000)
+    assert not job.state.is_terminal
+    return job
 
 
-def ended(status: str) -> Callable[[], Driver]:
-    def make() -> Driver:
-        driver = new()
+def ended(status: str) -> Callable[[], OneJob]:
+    def make() -> OneJob:
+        job = new()
         if status == "cancelled":
-            driver.cancel()
+            job.cancel()
         else:
             bad = {"failed": "a", "partial": "b"}.get(status)
-            driver.run(lambda node, *_: Fails(permanent=True) if node == bad else {"of": node})
-        assert driver.state.status == status
-        return driver
+            job.run(lambda node, *_: Fails(permanent=True) if node == bad else {"of": node})
+        assert job.state.status == status
+        return job
 
     return make
 
 
-SITUATIONS: dict[str, Callable[[], Driver]] = {
+SITUATIONS: dict[str, Callable[[], OneJob]] = {
     "pending": new,
     "running": submitted,
     "retrying": retrying,
@@ -110,22 +111,22 @@ SITUATIONS: dict[str, Callable[[], Driver]] = {
 }
 
 
-def report(outcome: Outcome, node: str, item: int) -> Callable[[Driver], None]:
+def report(outcome: Outcome, node: str, item: int) -> Callable[[OneJob], None]:
     """A report of that task's lease, if it has one; else of a lease that it had."""
 
-    def send(driver: Driver) -> None:
+    def send(job: OneJob) -> None:
         key = (node, item)
-        if key in driver.queue:
+        if key in job.queue:
             fails = Fails("no") if outcome is Outcome.FAILED else None
-            driver.read(driver.hand_in(node, item, outcome, fails=fails))
+            job.read(job.hand_in(node, item, outcome, fails=fails))
         else:
             elsewhere = submitted().hand_in("a")
-            driver.read(elsewhere._replace(node=node, item=item, outcome=outcome, epoch=99))
+            job.read(elsewhere._replace(node=node, item=item, outcome=outcome, epoch=99, signal_id=None))
 
     return send
 
 
-SIGNALS: dict[str, Callable[[Driver], object]] = {
+SIGNALS: dict[str, Callable[[OneJob], object]] = {
     "submitted": lambda d: d.send(JobSubmitted()),
     "owner changed": lambda d: d.send(OwnerChanged("o2", "o1")),
     "report rejected": lambda d: d.send(ReportRejected("f", 0, 1, "w")),
@@ -136,7 +137,7 @@ SIGNALS: dict[str, Callable[[Driver], object]] = {
     "work continued": lambda d: d.send(WorkContinued()),
     "items aggregated": lambda d: d.send(ItemsAggregated("g", {"results": [], "count": 0})),
     "aggregation failed": lambda d: d.send(
-        ItemsAggregated("g", error={"code": "E", "message": "m", "class": "permanent"})
+        ItemsAggregated("g", error=failure("E", "m", permanent=True, at=d.now, node="g"))
     ),
     **{f"{o} of a task": report(o, "a", -1) for o in Outcome},
     **{f"{o} of an item": report(o, "f", 0) for o in Outcome},
@@ -145,25 +146,25 @@ SIGNALS: dict[str, Callable[[Driver], object]] = {
 
 @pytest.mark.parametrize(("situation", "signal"), list(product(SITUATIONS, SIGNALS)))
 def test_every_signal_is_heard_in_every_situation_invariants_4_5_8_11(situation: str, signal: str) -> None:
-    driver = SITUATIONS[situation]()
-    was_terminal, was_stopping = driver.state.is_terminal, driver.state.stop is not None
-    status, result, heard = driver.state.status, driver.state.result, len(driver.effects)
-    SIGNALS[signal](driver)
-    driver.check()
+    job = SITUATIONS[situation]()
+    was_terminal, was_stopping = job.state.is_terminal, job.state.stop is not None
+    status, result, before = job.row["status"], job.row["result"], len(job.effects)
+    SIGNALS[signal](job)
+    job.check()
     if was_terminal:
-        assert (driver.state.status, driver.state.result) == (status, result)
+        assert (job.row["status"], job.row["result"]) == (status, result)
     if was_terminal or was_stopping:
-        assert not [e for e in driver.effects[heard:] if isinstance(e, EnqueueTasks | RetryTask)]
+        assert not [e for e in job.effects[before:] if isinstance(e, EnqueueTasks | RetryTask)]
 
 
 @pytest.mark.parametrize(("situation", "signal"), list(product(SITUATIONS, SIGNALS)))
 def test_no_signal_leaves_a_job_stuck_invariant_7(situation: str, signal: str) -> None:
     """Whatever was heard: when everything that is queued, owed and unread has been done, the job has ended."""
-    driver = SITUATIONS[situation]()
-    SIGNALS[signal](driver)
-    if driver.state.status == "pending":
-        driver.submit()
-    for unread in driver.unread:
-        driver.read(unread)
-    driver.run(lambda node, *_: {"of": node})
-    assert driver.state.is_terminal
+    job = SITUATIONS[situation]()
+    SIGNALS[signal](job)
+    if job.state.status == "pending":
+        job.submit()
+    for unread in job.unread:
+        job.read(unread)
+    job.run(lambda node, *_: {"of": node})
+    assert job.state.is_terminal

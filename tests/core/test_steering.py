@@ -11,7 +11,7 @@ from holdfast.core.signals import CancelRequested, PauseRequested, Signal
 from holdfast.core.states import JobStatus, Rules, Status, StopCause
 from holdfast.core.steering import OpenJob, OpenNode, Steering, SteeringVerb, make_steering, open_job, steering_id
 from holdfast.define.workflow import Workflow
-from tests.core.driver import Driver
+from tests.core.one_job import OneJob
 
 CANCEL, PAUSE, UNPAUSE = SteeringVerb
 RUNNING = OpenJob("j", 1, JobStatus.RUNNING)
@@ -23,52 +23,52 @@ NODES = [
 ]
 
 
-def job() -> Driver:
+def running() -> OneJob:
     flow = Workflow("w", timeout_seconds=60)
     flow.task("a", handler="h", retry={"max_retries": 0})
     flow.task("b", handler="h")
-    driver = Driver(flow, rules=Rules(grace_seconds=30, drain_seconds=600))
-    driver.submit()
-    return driver
+    job = OneJob(flow, rules=Rules(grace_seconds=30, drain_seconds=600))
+    job.submit()
+    return job
 
 
-def paused() -> Driver:
-    driver = job()
-    driver.send(PauseRequested(1, "ann", "", is_paused=True))
-    return driver
+def paused() -> OneJob:
+    job = running()
+    job.send(PauseRequested(1, "ann", "", is_paused=True))
+    return job
 
 
-def failing() -> Driver:
-    driver = job()
-    driver.claim("b")
-    driver.fail("a", permanent=True)
-    return driver
+def failing() -> OneJob:
+    job = running()
+    job.claim("b")
+    job.fail("a", permanent=True)
+    return job
 
 
-def stopping() -> Driver:
-    driver = job()
-    driver.claim("b")
-    driver.cancel()
-    return driver
+def stopping() -> OneJob:
+    job = running()
+    job.claim("b")
+    job.cancel()
+    return job
 
 
-def completed() -> Driver:
-    driver = job()
-    driver.done("a")
-    driver.done("b")
-    return driver
+def completed() -> OneJob:
+    job = running()
+    job.done("a")
+    job.done("b")
+    return job
 
 
-def failed() -> Driver:
-    driver = failing()
-    driver.done("b")
-    return driver
+def failed() -> OneJob:
+    job = failing()
+    job.done("b")
+    return job
 
 
-def timed_out() -> Driver:
-    driver = job()
-    driver.pass_time(61)
-    return driver
+def timed_out() -> OneJob:
+    job = running()
+    job.pass_time(61)
+    return job
 
 
 def signal(verb: SteeringVerb, plan_id: str | None = None) -> Signal:
@@ -78,16 +78,16 @@ def signal(verb: SteeringVerb, plan_id: str | None = None) -> Signal:
 
 
 @pytest.mark.parametrize("verb", SteeringVerb)
-@pytest.mark.parametrize("made", [job, paused, failing, stopping, completed, failed, timed_out])
+@pytest.mark.parametrize("made", [running, paused, failing, stopping, completed, failed, timed_out])
 def test_a_plan_is_refused_where_the_owner_refuses_and_for_the_same_reason(
-    made: Callable[[], Driver], verb: SteeringVerb
+    made: Callable[[], OneJob], verb: SteeringVerb
 ) -> None:
-    driver = made()
-    plan = make_steering(open_job(driver.state), [], verb)
-    driver.send(signal(verb))
-    if not driver.answers or driver.answers[-1].signal_id != 99:
-        driver.pass_time(driver.state.rules.grace_seconds)  # What runs does not finish within the grace.
-    told = driver.answers[-1]
+    job = made()
+    plan = make_steering(open_job(job.state), [], verb)
+    job.send(signal(verb))
+    if not job.answers or job.answers[-1].signal_id != 99:
+        job.pass_time(job.state.rules.grace_seconds)  # What runs does not finish within the grace.
+    told = job.answers[-1]
     assert told.signal_id == 99
     assert told.applied == isinstance(plan, Steering)
     if isinstance(plan, Refusal):
@@ -95,42 +95,42 @@ def test_a_plan_is_refused_where_the_owner_refuses_and_for_the_same_reason(
         assert "holdfast" in plan.remedy and "JOB" in plan.remedy
 
 
-def is_paused(driver: Driver) -> None:
-    driver.send(PauseRequested(1, "cleo", "", is_paused=True))
+def is_paused(job: OneJob) -> None:
+    job.send(PauseRequested(1, "cleo", "", is_paused=True))
 
 
-def is_paused_anew(driver: Driver) -> None:
-    driver.send(PauseRequested(1, "cleo", "", is_paused=False))
-    driver.now += 1
-    is_paused(driver)
+def is_paused_anew(job: OneJob) -> None:
+    job.send(PauseRequested(1, "cleo", "", is_paused=False))
+    job.now += 1
+    is_paused(job)
 
 
-def is_recovered(driver: Driver) -> None:
-    assert driver.recover("clear", "a").applied
+def is_recovered(job: OneJob) -> None:
+    assert job.recover("clear", "a").applied
 
 
 @pytest.mark.parametrize(
     ("verb", "made", "moves"),
     [
-        (CANCEL, job, is_paused),
-        (CANCEL, job, is_recovered),
-        (PAUSE, job, is_recovered),
+        (CANCEL, running, is_paused),
+        (CANCEL, running, is_recovered),
+        (PAUSE, running, is_recovered),
         (UNPAUSE, paused, is_paused_anew),
     ],
 )
 def test_a_plan_that_the_job_has_outrun_is_refused_by_its_owner_invariant_12(
-    verb: SteeringVerb, made: Callable[[], Driver], moves: Callable[[Driver], None]
+    verb: SteeringVerb, made: Callable[[], OneJob], moves: Callable[[OneJob], None]
 ) -> None:
-    driver = made()
-    shown = steering_id(open_job(driver.state), verb)
-    moves(driver)
-    before = len(driver.events)
-    driver.send(signal(verb, shown))
-    told = driver.answers[-1]
-    assert (told.applied, told.reason) == (False, "the job has changed since this plan was made")
-    assert len(driver.events) == before
-    driver.send(signal(verb, steering_id(open_job(driver.state), verb)))
-    assert driver.answers[-1].applied
+    job = made()
+    shown = steering_id(open_job(job.state), verb)
+    moves(job)
+    before = len(job.events)
+    job.send(signal(verb, shown))
+    told = job.answers[-1]
+    assert (told.applied, told.reason) == (False, "it has moved since the plan was made")
+    assert len(job.events) == before
+    job.send(signal(verb, steering_id(open_job(job.state), verb)))
+    assert job.answers[-1].applied
 
 
 def steps(verb: SteeringVerb) -> list[tuple[str, str, int]]:

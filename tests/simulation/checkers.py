@@ -73,6 +73,8 @@ class Checkers:
         self._attempts: dict[Key, tuple[int, int]] = {}
         self._end_events: dict[str, _EndEvents] = {}
         self._has_gone_back = False
+        self.stale: set[tuple[str, str]] = set()
+        """Nodes that a verb keeps although it runs what is above them again; the simulation sends no such verb."""
 
     def memory(self) -> dict[str, Any]:
         """A copy of what the checkers remember, for the case that the database goes back to this moment."""
@@ -122,6 +124,7 @@ class Checkers:
                     for name in data["rerun"]:
                         named.add((job_id, name))
                         self._final_nodes.pop((job_id, name), None)
+                        self.stale.discard((job_id, name))
             self._events_seen[job_id] = len(events)
         for key in self.db.history.resets[self._resets_seen :]:
             assert key[:2] in named, f"12: {key} was reset, and no plan had named its node"
@@ -273,7 +276,7 @@ class Checkers:
                 assert self._final_nodes[key] == now, f"4: node {key} was {self._final_nodes[key]} and is now {now}"
             elif node.status in TERMINAL:
                 self._final_nodes[key] = now
-            if node.status == "pending" or node.reason in ("by_person", "set_by_person"):
+            if node.status == "pending" or node.reason in ("by_person", "set_by_person") or key in self.stale:
                 continue
             # A recovery leaves nodes that would end in the same way again, although their sources run again.
             is_left = job["generation"] > 1 and node.status in ("cancelled", "skipped")
@@ -344,10 +347,14 @@ class Checkers:
         assert set(nodes) == set(program.graph.order), f"13: {job_id} ended before all its nodes had ended"
         assert all(n.status in TERMINAL for n in nodes.values()), f"13: {job_id} ended before all its nodes had ended"
         expected = self._expected_status(nodes, program)
-        if program.result is not None and expected in ("completed", "partial"):
-            expected = "failed"  # The simulation draws only results that read a missing value.
+        if expected in ("completed", "partial") and self.result_fails(job, program):
+            expected = "failed"
         assert job["status"] == expected, f"13: {job_id} is {job['status']}"
         assert not any(key[0] == job_id for key in self.db.queue), f"11: {job_id} ended and still has queued tasks"
+
+    def result_fails(self, job: dict[str, Any], program: Program) -> bool:
+        """Whether the job fails in its result: every result that the simulation draws reads a missing value."""
+        return program.result is not None
 
     def _check_advice(self, job_id: str, program: Program) -> None:
         """22: the owner accepts every verb that is advised for an ended job. There is advice for every job that is not

@@ -35,7 +35,7 @@ def lease_ready(db: Database, request: Handover, *, gated: bool = True) -> list[
         lane = db.queue[key]["lane"]
         if gates.of(lane) and (not gated or not gates.lets_through(lane)):
             continue
-        leases.append(_lease(db, request.worker, key))
+        leases.append(lease(db, wish.worker, key))
     return leases
 
 
@@ -52,7 +52,7 @@ def _ready(db: Database, request: Handover) -> list[Key]:
     return [key for *_, key in sorted(ready)]
 
 
-def _lease(db: Database, worker: WorkerIdentity, key: Key) -> Lease:
+def lease(db: Database, worker: WorkerIdentity, key: Key) -> Lease:
     row = db.queue[key]
     row |= {
         "state": "leased",

@@ -1,0 +1,274 @@
+"""One job, signal by signal: the core decides, and the simulation's model of the store applies the effects.
+
+Each signal is a commit of its own. The rows are checked after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from holdfast.core.advance import advance, owed_results, owed_rows
+from holdfast.core.effects import (
+    OWN_TASK,
+    AnswerSignal,
+    Effect,
+    Emit,
+    EnqueueTasks,
+    EnqueueWaiting,
+    FinishTask,
+    RetryTask,
+    WithdrawTasks,
+)
+from holdfast.core.failing import failure
+from holdfast.core.gathering import Gathering
+from holdfast.core.planning import batches_asked, make_plan
+from holdfast.core.plans import Action, Plan, Refusal
+from holdfast.core.signals import (
+    CancelRequested,
+    InconsistencyFound,
+    ItemsAggregated,
+    JobSubmitted,
+    Outcome,
+    RecoveryRequested,
+    Request,
+    Selected,
+    Signal,
+    TaskReported,
+    TasksWithdrawn,
+    TimePassed,
+    Verb,
+    WorkContinued,
+)
+from holdfast.core.states import NodeState, Rules
+from holdfast.define.definition import Definition
+from holdfast.define.node import Aggregation
+from holdfast.define.workflow import Workflow
+from holdfast.orchestrator.commit import add_states
+from holdfast.store.interface import Batch
+from tests.core.stored_job import JOB_ID, START, Fails, StoredJob
+from tests.simulation.examination import examined
+from tests.simulation.selection import select
+from tests.simulation.writes import apply_batch, apply_withdrawal, withdrawn
+
+__all__ = ["START", "Fails", "OneJob", "aggregate"]
+
+OWNER = 1
+Handler = Callable[[str, int, int, Any], Any]
+"""Gets the node, the item, the attempt and the params; returns an output, an Outcome or Fails."""
+
+
+class OneJob(StoredJob):
+    """A job, its owner, and the people who send verbs."""
+
+    def __init__(
+        self, flow: Definition | Workflow, inputs: dict[str, Any] | None = None, rules: Rules | None = None
+    ) -> None:
+        super().__init__(flow.definition() if isinstance(flow, Workflow) else flow, inputs or {}, rules or Rules())
+        self.effects: list[Effect] = []
+        self.events: list[Emit] = []
+        self.answers: list[AnswerSignal] = []
+        self.written = Batch()
+        """The last writes, with the rows of the job and of its nodes."""
+
+    # What its owner remembers
+
+    def node(self, name: str) -> NodeState:
+        return self.state.nodes[name]
+
+    def status_of(self, name: str) -> str:
+        return str(self.state.nodes[name].status)
+
+    def statuses(self) -> dict[str, str]:
+        return {name: str(node.status) for name, node in self.state.nodes.items()}
+
+    def event_names(self) -> list[str]:
+        """The events, without those of start and end nodes."""
+        borders = {name for name, node in self.state.program.nodes.items() if node.node.type in ("start", "end")}
+        return [event.event for event in self.events if event.node not in borders]
+
+    def events_of(self, name: str) -> list[str]:
+        return [event.event for event in self.events if event.node == name]
+
+    def event(self, name: str) -> Emit:
+        """The one event of that name."""
+        (event,) = (event for event in self.events if event.event == name)
+        return event
+
+    # What its owner does
+
+    def send(self, signal: Signal) -> list[Effect]:
+        """Commit what the core decides on one signal, as a cycle does; returns the effects."""
+        before = len(self.effects)
+        self.db.history.decided_at = self.now
+        batch = Batch(handled=[row for row in self.db.inbox if self._handles(signal, row)])
+        while withdrawals := batch.add(self._decide(signal)):
+            apply_batch(self.db, OWNER, batch)
+            batch.clear()
+            signal = self._withdraw(withdrawals)
+        add_states(batch, self.state, OWNER)
+        apply_batch(self.db, OWNER, batch)
+        self.written = batch
+        self.check()
+        return self.effects[before:]
+
+    def _handles(self, signal: Signal, signal_id: int) -> bool:
+        if isinstance(signal, JobSubmitted):
+            return bool(self.db.inbox[signal_id]["kind"] == "submitted")
+        return isinstance(signal, TaskReported) and signal.signal_id == signal_id
+
+    def _decide(self, signal: Signal) -> list[Effect]:
+        was_stopped = self.state.stop is not None
+        effects = advance(self.state, signal, self.now)
+        _check_queued(effects, is_stopped=was_stopped)
+        self._check_epochs(effects)
+        self.effects += effects
+        self.events += [effect for effect in effects if isinstance(effect, Emit)]
+        self.answers += [effect for effect in effects if isinstance(effect, AnswerSignal)]
+        return effects
+
+    def _check_epochs(self, effects: Iterable[Effect]) -> None:
+        """The model passes over writes that come too late, as Postgres does. The core must not ask for any."""
+        for effect in effects:
+            if isinstance(effect, RetryTask | FinishTask):
+                task = self.tasks[(effect.node, effect.item)]
+                assert task["status"] == "ready", f"4: {effect} comes after the end of its task"
+                if isinstance(effect, RetryTask):
+                    assert effect.epoch > task["epoch"], f"2: {effect} does not raise epoch {task['epoch']}"
+                else:
+                    assert effect.epoch == task["epoch"], f"1: {effect} ends a task of epoch {task['epoch']}"
+
+    def _withdraw(self, withdrawals: Sequence[WithdrawTasks]) -> TasksWithdrawn:
+        items: dict[str, list[int]] = {}
+        for withdrawal in withdrawals:
+            keys = withdrawn(self.db, withdrawal)
+            apply_withdrawal(self.db, withdrawal, keys)
+            for _, node, item in keys:
+                items.setdefault(node, []).append(item)
+        return TasksWithdrawn(items, any(withdrawal.leases_too for withdrawal in withdrawals))
+
+    def submit(self) -> list[Effect]:
+        return self.send(JobSubmitted())
+
+    def continue_work(self) -> list[Effect]:
+        return self.send(WorkContinued())
+
+    def pass_time(self, seconds: float = 0.0) -> list[Effect]:
+        self.now += seconds
+        return self.send(TimePassed())
+
+    def doubt(self, duty: str = "stuck_tasks", reason: str = "as the test says") -> list[Effect]:
+        """The janitor doubts the job: its owner reads and examines the rows."""
+        self.state = self.load()
+        rows = examined(self.db, JOB_ID, self.db.inbox.values())
+        return self.send(InconsistencyFound(duty, reason, rows.counts, tuple(rows.unqueued), rows.ended))
+
+    def gather(self) -> None:
+        """Aggregate the results that fan-ins wait for."""
+        for name in owed_results(self.state):
+            fan_out = self.state.program.graph.fan_out_of[name]
+            source = name if self.state.nodes[name].batch_size is not None else fan_out
+            rows = sorted((item, node, task) for (node, item), task in self.tasks.items() if item >= 0)
+            outputs = [task["output"] for _, node, task in rows if (node, task["status"]) == (source, "completed")]
+            left_out = {
+                status: [item for item, node, task in rows if (node, task["status"]) == (fan_out, status)]
+                for status in ("failed", "skipped")
+            }
+            try:
+                output = aggregate(self.state.program.nodes[name].node.aggregation, outputs, left_out)
+                self.send(ItemsAggregated(name, output))
+            except ValueError as problem:
+                error = failure("CONTRACT_VIOLATION", str(problem), permanent=True, at=self.now, node=name)
+                self.send(ItemsAggregated(name, error=error))
+
+    def read(self, report: TaskReported) -> list[Effect]:
+        """Read a report beside the task's row as it is now."""
+        return self.send(report._replace(task=self.task_view(report.node, report.item)))
+
+    # What people do
+
+    def cancel(self, signal_id: int | None = 7, actor: str = "ann", reason: str = "enough") -> list[Effect]:
+        return self.send(CancelRequested(signal_id, actor, reason))
+
+    def plan(self, verb: str, node: str | None = None, **more: Any) -> Plan | Refusal:
+        request = Request(Verb(verb), node, **more)
+        return make_plan(self.state, request, self._select(request), self.now)
+
+    def recover(self, verb: str, node: str | None = None, **more: Any) -> AnswerSignal:
+        """Send a verb that runs a part of the job again; returns the owner's answer."""
+        request, plan = Request(Verb(verb), node, **more), self.plan(verb, node, **more)
+        if isinstance(plan, Plan):
+            self.checkers.stale |= {(JOB_ID, step.node) for step in plan.steps if step.action is Action.STALE}
+        self.send(RecoveryRequested(9, "ann", "mended", request, self._select(request)))
+        return self.answers[-1]
+
+    def _select(self, request: Request) -> dict[str, Selected]:
+        node = self.state.nodes.get(request.node or "")
+        enqueued = node.enqueued if node is not None else 0
+        return select(self.db, JOB_ID, request, enqueued, batches_asked(self.state, request))
+
+    # Attempts from their claim to the owner's decision
+
+    def done(self, node: str, item: int = OWN_TASK, output: Any = None) -> list[Effect]:
+        return self.read(self.hand_in(node, item, output=output))
+
+    def fail(self, node: str, item: int = OWN_TASK, **fails: Any) -> list[Effect]:
+        return self.read(self.hand_in(node, item, fails=Fails(**fails)))
+
+    def lose(self, node: str, item: int = OWN_TASK, *, alone: bool = False, message: str = "") -> list[Effect]:
+        error = failure("WORKER_LOST", message, permanent=False, at=self.now) if message else None
+        return self.read(self.hand_in(node, item, Outcome.LOST, alone=alone)._replace(error=error))
+
+    def give_back(self, node: str, item: int = OWN_TASK) -> list[Effect]:
+        return self.read(self.hand_in(node, item, Outcome.GIVEN_BACK))
+
+    def run(self, handler: Handler | None = None, *, limit: int = 100_000) -> OneJob:
+        """Run the job to its end, one attempt after the other."""
+        if not self.events:
+            self.submit()
+        for _ in range(limit):
+            if owed_rows(self.state):
+                self.continue_work()
+            elif owed_results(self.state):
+                self.gather()
+            elif self.state.is_terminal:
+                return self
+            else:
+                self.run_attempt(handler)
+        raise AssertionError(f"still {self.state.status} after {limit} steps")
+
+    def run_attempt(self, handler: Handler | None) -> None:
+        """Run the attempt that is due first."""
+        queue = self.queue
+        assert queue, f"7: the job is {self.state.status} and nothing is queued"
+        key = min(queue, key=lambda key: (queue[key]["due_at"] or 0.0, key))
+        self.now = max(self.now, queue[key]["due_at"] or 0.0)
+        answer = handler(*key, queue[key]["attempt"], self.tasks[key]["params"]) if handler else None
+        if isinstance(answer, Fails):
+            self.read(self.hand_in(*key, fails=answer))
+        elif isinstance(answer, Outcome):
+            self.read(self.hand_in(*key, answer))
+        else:
+            self.read(self.hand_in(*key, output=answer))
+
+
+def _check_queued(effects: Iterable[Effect], *, is_stopped: bool) -> None:
+    for effect in effects:
+        if isinstance(effect, WithdrawTasks) and effect.node is None:
+            is_stopped = True
+        elif isinstance(effect, Emit) and effect.event == "job_recovered":
+            is_stopped = False
+        elif isinstance(effect, EnqueueTasks | EnqueueWaiting | RetryTask):
+            assert not is_stopped, f"11: {effect.node} was queued after the stop"
+
+
+def aggregate(
+    mode: Aggregation, outputs: Iterable[Any], left_out: Mapping[str, list[int]], limit_bytes: int = 1 << 30
+) -> Any:
+    """Gather outputs one by one."""
+    gathering = Gathering(mode, limit_bytes)
+    for output in outputs:
+        gathering.add(output, len(orjson.dumps(output)))
+    return gathering.answer(left_out)
