@@ -57,7 +57,7 @@ class StoredJob:
         self.state = self.load()
 
     def load(self) -> JobState:
-        """The state that the rows tell of."""
+        """The state of the job, read from its rows."""
         job, nodes = ModelCycle(self.db, 0).looked_at(JOB_ID)
         program = compile_pinned(job.definition_hash, self.db.definitions[job.definition_hash])
         return job_state(job, nodes, program, self.rules)

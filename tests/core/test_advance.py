@@ -1,4 +1,4 @@
-"""Whole jobs, signal by signal: traces, branches, templates, roots and ends."""
+"""Whole jobs, signal by signal: events, branches, templates, roots and ends."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def echo() -> OneJob:
     return OneJob(load_text(ECHO), {"message": "hi", "count": 2})
 
 
-def test_the_echo_test_gives_the_trace_of_the_contract() -> None:
+def test_the_echo_workflow_emits_the_events_of_the_contract() -> None:
     job = echo().run(lambda node, item, attempt, params: {"echoed": params["message"]})
     # job_created is written by the submission itself, as event 1.
     assert job.event_names() == ["node_ready", "node_dispatched", "job_started", "node_completed", "job_completed"]
@@ -61,7 +61,7 @@ def test_a_dispatch_makes_one_row_queues_it_and_starts_the_job() -> None:
     assert job.state.started_at == job.node("echo_handler").started_at == START
 
 
-def test_the_event_that_ends_an_attempt_says_which_who_and_when() -> None:
+def test_the_event_at_the_end_of_an_attempt_names_its_number_its_worker_and_its_start() -> None:
     job = echo()
     job.submit()
     job.now += 5
@@ -72,7 +72,7 @@ def test_the_event_that_ends_an_attempt_says_which_who_and_when() -> None:
     assert job.state.finished_at == START + 5
 
 
-def test_only_what_changed_is_marked_to_be_written() -> None:
+def test_only_changed_rows_are_written() -> None:
     flow = Workflow("w")
     flow.task("a", handler="h")
     flow.task("b", handler="h")
@@ -98,18 +98,18 @@ def test_a_job_that_is_submitted_twice_begins_once() -> None:
     assert job.submit() == []
 
 
-def test_a_change_of_owner_is_told_and_changes_nothing_else() -> None:
+def test_a_change_of_owner_is_an_event_and_changes_nothing_else() -> None:
     job = echo()
     job.submit()
     before = job.statuses()
-    (told,) = job.send(OwnerChanged("o2", "o1"))
-    assert isinstance(told, Emit)
-    assert (told.event, told.data) == ("owner_changed", {"owner": "o2", "previous": "o1"})
+    (event,) = job.send(OwnerChanged("o2", "o1"))
+    assert isinstance(event, Emit)
+    assert (event.event, event.data) == ("owner_changed", {"owner": "o2", "previous": "o1"})
     assert job.statuses() == before
 
 
 @pytest.mark.parametrize("signal", [TimePassed(), WorkContinued(), JobSubmitted()])
-def test_a_finished_job_hears_nothing_of_time_and_work_invariant_4(signal: Any) -> None:
+def test_a_finished_job_ignores_time_and_work_invariant_4(signal: Any) -> None:
     job = echo().run()
     assert job.send(signal) == []
     assert job.state.status == "completed"
@@ -153,7 +153,7 @@ def test_a_job_with_no_tasks_at_all_completes_when_it_is_submitted() -> None:
     assert not job.tasks
 
 
-def test_a_start_alone_is_a_job_too() -> None:
+def test_a_job_of_a_start_and_an_end_completes() -> None:
     flow = Workflow("w")
     flow.start(next="end")
     flow.end()
@@ -193,8 +193,8 @@ SPELLINGS: dict[str, dict[str, Any]] = {
             {"default": True, "next": "low"},
         ]
     },
-    "a map of branches": {"condition": "{{ inputs.n > 5 }}", "branches": {True: "high", "default": "low"}},
-    "a map of values": {"condition": "{{ inputs.n }}", "branches": {9: "high", 1: "low"}},
+    "an object of branches": {"condition": "{{ inputs.n > 5 }}", "branches": {True: "high", "default": "low"}},
+    "an object of values": {"condition": "{{ inputs.n }}", "branches": {9: "high", 1: "low"}},
     "a field compared": {
         "condition_field": "inputs.n",
         "branches": [{"condition": "> 5", "next": "high"}, {"default": True, "next": "low"}],
@@ -239,7 +239,7 @@ def test_a_branch_may_have_several_targets() -> None:
     }  # fmt: skip
 
 
-def test_no_branch_and_no_default_fails_for_good() -> None:
+def test_a_conditional_without_a_true_branch_or_a_default_fails_permanently() -> None:
     branches = [{"condition": "{{ inputs.n }} > 5", "next": "high"}, {"condition": "{{ inputs.n }} > 3", "next": "low"}]
     job = OneJob(choose(branches=branches), {"n": 1}).run()
     error = job.node("choose").error
@@ -250,7 +250,7 @@ def test_no_branch_and_no_default_fails_for_good() -> None:
     assert job.state.status == "failed"
 
 
-def test_a_condition_that_cannot_be_evaluated_fails_for_good() -> None:
+def test_a_condition_that_cannot_be_evaluated_fails_permanently() -> None:
     flow = choose(condition="{{ nodes.first.output.missing.deeper }} > 5", on_true="high", on_false="low")
     job = OneJob(flow, {"n": 1}).run(lambda *_: {})
     error = job.node("choose").error
@@ -262,7 +262,7 @@ def test_a_condition_that_cannot_be_evaluated_fails_for_good() -> None:
 # Templates
 
 
-def test_a_template_error_is_permanent_names_its_expression_and_leaves_nothing_behind() -> None:
+def test_a_template_error_is_permanent_names_its_expression_and_makes_no_task() -> None:
     flow = Workflow("w")
     flow.task("a", handler="h")
     flow.task(
@@ -299,7 +299,7 @@ def test_a_root_that_is_refused_stops_the_roots_that_were_queued_beside_it() -> 
     assert job.state.status == "failed"
 
 
-def test_params_keep_the_types_of_what_they_show() -> None:
+def test_params_keep_the_types_of_their_values() -> None:
     flow = Workflow("w", inputs={"n": {"type": "any"}})
     flow.task(
         "a",

@@ -1,4 +1,4 @@
-"""Advice: only what would be taken, and something wherever something is missing."""
+"""Advice: only verbs that the owner accepts, and at least one wherever something is missing."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tests.core.one_job import Fails, OneJob
 
 
 def advised(job: OneJob) -> list[str]:
-    """The words of all that would be taken."""
-    found = []
+    """The commands of all verbs that the owner would accept."""
+    commands = []
     for group in candidates(job.state):
         plans = [(one, job.plan(**one._asdict())) for one in group]
-        taken = next(((one, plan) for one, plan in plans if isinstance(plan, Plan)), None)
-        if taken is not None:
-            found.append(Advice(*taken).words("JOB"))
-    return found
+        accepted = next(((one, plan) for one, plan in plans if isinstance(plan, Plan)), None)
+        if accepted is not None:
+            commands.append(Advice(*accepted).words("JOB"))
+    return commands
 
 
 def ended(flow: Workflow, *bad: str, inputs: dict[str, Any] | None = None) -> OneJob:
@@ -48,15 +48,15 @@ def test_nothing_is_advised_for_a_job_that_completed_or_that_runs() -> None:
     assert advised(job) == []
 
 
-def test_what_runs_again_what_had_completed_says_that_it_is_meant_invariant_22() -> None:
+def test_advice_that_runs_completed_tasks_again_contains_yes_invariant_22() -> None:
     assert advised(ended(chain(), "a")) == ["resume JOB --yes", "retry JOB a --yes"]
 
 
-def test_where_what_follows_may_never_run_again_the_stage_alone_is_advised_invariant_22() -> None:
+def test_a_retry_of_the_stage_alone_is_advised_if_a_later_one_may_never_run_again_invariant_22() -> None:
     assert advised(ended(chain(rerun={"safe": "never"}), "a")) == ["retry JOB a --only"]
 
 
-def test_where_nothing_of_a_stage_can_run_again_the_job_can_go_on_without_it_invariant_22() -> None:
+def test_a_skip_is_advised_if_nothing_of_the_stage_can_run_again_invariant_22() -> None:
     flow = Workflow("w", inputs={"items": {"type": "array"}})
     flow.fan_out("each", source="{{ inputs['items'] }}", handler="h", params={"n": "{{ item.number }}"})
     flow.task("after", handler="h", after="each")
@@ -65,7 +65,7 @@ def test_where_nothing_of_a_stage_can_run_again_the_job_can_go_on_without_it_inv
     assert job.recover("skip", "each").applied
 
 
-def test_what_a_person_has_skipped_is_not_missed() -> None:
+def test_nothing_is_advised_for_a_node_that_a_person_has_skipped() -> None:
     flow = Workflow("w")
     flow.task("a", handler="h")
     job = ended(flow, "a")

@@ -1,4 +1,4 @@
-"""Fan-ins that take their items in batches: fixed pages, run in parallel, then one task behind them all."""
+"""Fan-ins with batches: fixed pages of items that run in parallel, and one last task after all of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def stacks(
     rules: Rules = RULES,
     **more: Any,
 ) -> OneJob:
-    """Stack each, register them in batches, tell."""
+    """Stack each item, register them in batches, report."""
     flow = Workflow("w", inputs={"items": {"type": "array"}, "size": {"type": "any"}, "none": {"type": "any"}})
     flow.fan_out(
         "stack", source="{{ inputs['items'] }}", handler="h", params={"n": "{{ item }}"}, tolerate=tolerate,
@@ -40,7 +40,7 @@ def stacks(
         "register", after="stack", handler=handler, batch={"handler": "batch", "size": size}, importance="important",
         retry={"max_retries": 0}, **more,
     )  # fmt: skip
-    flow.task("tell", handler="h", after=["register"], importance="optional")
+    flow.task("notify", handler="h", after=["register"], importance="optional")
     job = OneJob(flow, {"items": list(range(items)), "size": 4}, rules)
     job.submit()
     return job
@@ -55,13 +55,13 @@ def go_until(job: OneJob, reached: Callable[[], bool], work: Any = None) -> None
 
 
 def begun(job: OneJob, work: Any = None) -> OneJob:
-    """All its batches are queued."""
+    """Run until all batches are queued."""
     go_until(job, lambda: job.status_of("register") == "running", work)
     return job
 
 
-def overtaken(job: OneJob, item: int) -> Any:
-    """A report of a lease that is still held; it is read after the lease has died."""
+def late_report(job: OneJob, item: int) -> Any:
+    """A report that its worker sends too late, of a lease that is held now."""
     job.claim("register", item)
     return job.report("register", item)
 
@@ -78,7 +78,7 @@ def test_auto_makes_as_many_batches_as_the_table_says(items: int, expected: int)
     assert -(-items // automatic_size(items)) == expected
 
 
-def test_the_batches_run_side_by_side_and_the_last_task_when_all_have_completed_invariant_8() -> None:
+def test_the_batches_run_in_parallel_and_the_last_task_after_all_have_completed_invariant_8() -> None:
     job = begun(stacks())
     assert sorted(job.queue) == [("register", k) for k in range(4)]
     pages = [job.tasks[("register", k)]["params"]["page"] for k in range(4)]
@@ -96,7 +96,7 @@ def test_the_batches_run_side_by_side_and_the_last_task_when_all_have_completed_
     assert job.run().state.status == "completed"
 
 
-def test_more_batches_than_the_window_come_in_chunks_and_through_the_window() -> None:
+def test_more_batches_than_the_window_are_made_in_chunks_and_queued_through_the_window() -> None:
     job = stacks(items=23, size=1)
     assert batches(run(job)) == [*range(23), -1]
     assert job.most_queued <= RULES.window_size
@@ -107,7 +107,7 @@ def test_the_size_may_be_a_template() -> None:
 
 
 @pytest.mark.parametrize("size", ["{{ inputs['items'] }}", "{{ inputs.size - 4 }}", "{{ inputs.none }}"])
-def test_a_size_that_is_no_number_fails_the_node_at_once_and_permanently(size: str) -> None:
+def test_a_size_that_is_no_number_fails_the_node_permanently(size: str) -> None:
     job = stacks(size=size)
     ran = run(job)
     assert batches(ran) == []
@@ -122,7 +122,7 @@ def test_params_of_the_last_task_that_cannot_be_rendered_are_refused_before_any_
     assert (job.node("register").error or {})["code"] == "TEMPLATE_ERROR"
 
 
-def test_a_fan_out_of_nothing_has_no_batches_and_its_last_task_runs() -> None:
+def test_an_empty_fan_out_has_no_batches_and_the_last_task_runs() -> None:
     assert batches(run(stacks(items=0))) == [-1]
 
 
@@ -136,7 +136,9 @@ def test_without_a_handler_a_plan_counts_the_batches_alone() -> None:
     job = stacks(handler=None, tolerate={"failures": 1})
     run(job, ("register", 1), ("stack", 9))
     assert actions(job.plan("retry", "register"))["register"] == "rerun 1"
-    assert actions(job.plan("resume"))["register"] == "rerun 2", "the one that failed, and that of the healed item"
+    assert actions(job.plan("resume"))["register"] == "rerun 2", (
+        "the one that failed, and that of the item that runs again"
+    )
     assert job.recover("resume").applied
     assert batches(run(job)) == [1, 3]
     assert job.node("register").output["count"] == 4
@@ -153,13 +155,13 @@ def test_a_failed_batch_fails_the_node_and_the_last_task_does_not_run() -> None:
 def test_a_failed_batch_is_retried_alone_invariant_4() -> None:
     job = stacks()
     run(job, ("register", 1))
-    assert actions(job.plan("retry", "register")) == {"register": "rerun 2", "tell": "rerun 1"}
+    assert actions(job.plan("retry", "register")) == {"register": "rerun 2", "notify": "rerun 1"}
     assert job.recover("retry", "register").applied
     assert batches(run(job)) == [1, -1]
     assert job.state.status == "completed"
 
 
-def test_a_batch_within_its_budget_is_tried_again_as_what_it_is() -> None:
+def test_a_batch_is_retried_with_its_own_handler_and_queue() -> None:
     flow = Workflow("w", inputs={"items": {"type": "array"}})
     flow.fan_out("stack", source="{{ inputs['items'] }}", handler="h")
     batch = {"handler": "batch", "size": 2, "queue": "heavy", "retry": {"max_retries": 1, "backoff": "fixed"}}
@@ -176,7 +178,7 @@ def test_a_last_task_that_failed_is_retried_alone_with_a_new_epoch_invariant_2()
     job = stacks()
     run(job, LAST)
     before = dict(job.tasks[LAST])
-    assert actions(job.plan("resume")) == {"register": "rerun 1", "tell": "rerun 1"}
+    assert actions(job.plan("resume")) == {"register": "rerun 1", "notify": "rerun 1"}
     assert job.recover("resume").applied
     assert job.tasks[LAST]["epoch"] > before["epoch"]
     assert job.tasks[LAST]["attempt"] >= before["attempt"]
@@ -184,35 +186,35 @@ def test_a_last_task_that_failed_is_retried_alone_with_a_new_epoch_invariant_2()
     assert job.state.status == "completed"
 
 
-def test_a_healed_item_reruns_its_own_batch_and_the_last_task_invariant_4() -> None:
+def test_an_item_that_runs_again_reruns_its_batch_and_the_last_task_invariant_4() -> None:
     job = stacks(tolerate={"failures": 2})
     run(job, ("stack", 4), ("stack", 7))
     assert (job.state.status, job.node("register").completed) == ("partial", 5)
     planned = actions(job.plan("clear", "stack", items=(4,)))
-    assert planned == {"stack": "rerun 1", "register": "rerun 2", "tell": "rerun 1"}
+    assert planned == {"stack": "rerun 1", "register": "rerun 2", "notify": "rerun 1"}
     assert job.recover("clear", "stack", items=(4,)).applied
     assert (job.status_of("register"), job.node("register").waiting) == ("pending", 1)
-    assert run(job) == [("stack", 4), ("register", 1), LAST, ("tell", -1)]
+    assert run(job) == [("stack", 4), ("register", 1), LAST, ("notify", -1)]
     assert job.recover("resume").applied
-    assert run(job) == [("stack", 7), ("register", 2), LAST, ("tell", -1)]
+    assert run(job) == [("stack", 7), ("register", 2), LAST, ("notify", -1)]
     assert job.state.status == "completed"
 
 
-def test_a_fan_in_that_goes_on_keeps_the_size_of_its_batches() -> None:
+def test_a_resumed_fan_in_keeps_the_size_of_its_batches() -> None:
     job = stacks(items=150, size="auto", tolerate={"failures": 1}, rules=Rules())
     run(job, ("stack", 149))
     assert (job.node("register").width, job.node("register").batch_size) == (5, 30)
     assert job.recover("resume").applied
-    assert run(job) == [("stack", 149), ("register", 4), LAST, ("tell", -1)]
+    assert run(job) == [("stack", 149), ("register", 4), LAST, ("notify", -1)]
     assert job.tasks[("register", 4)]["params"]["page"] == {"node": "stack", "offset": 120, "limit": 30}
     assert job.recover("clear", "stack", items=(120,)).applied
-    assert run(job) == [("stack", 120), ("register", 4), LAST, ("tell", -1)]
+    assert run(job) == [("stack", 120), ("register", 4), LAST, ("notify", -1)]
 
 
-def test_an_item_healed_while_batches_run_keeps_what_is_done_and_ends_the_leases() -> None:
+def test_clearing_an_item_while_batches_run_keeps_completed_batches_and_ends_leases() -> None:
     job = begun(stacks(tolerate={"failures": 2}), Work(("stack", 4)))
     job.done("register", 0)
-    late = overtaken(job, 2)
+    late = late_report(job, 2)
     assert job.recover("clear", "stack", items=(4,)).applied
     assert [item for node, item in job.queue if node == "register"] == []
     job.read(late)
@@ -221,13 +223,13 @@ def test_an_item_healed_while_batches_run_keeps_what_is_done_and_ends_the_leases
     assert job.state.status == "completed"
 
 
-def test_a_plan_says_how_many_batches_a_fan_in_will_have_that_was_never_reached() -> None:
+def test_a_plan_counts_the_batches_of_a_fan_in_that_was_never_reached() -> None:
     job = stacks(items=10, size=3)
     run(job, ("stack", 4))
-    assert actions(job.plan("resume")) == {"stack": "rerun 1", "register": "rerun 5", "tell": "rerun 1"}
+    assert actions(job.plan("resume")) == {"stack": "rerun 1", "register": "rerun 5", "notify": "rerun 1"}
 
 
-def test_a_fan_out_that_fails_again_ends_the_batches_that_wait_and_a_resume_goes_on_from_there() -> None:
+def test_a_fan_out_that_fails_again_cancels_waiting_batches_and_a_resume_runs_them() -> None:
     job = stacks(importance="important")
     run(job)
     assert job.recover("clear", "stack", items=(4,)).applied
@@ -236,11 +238,11 @@ def test_a_fan_out_that_fails_again_ends_the_batches_that_wait_and_a_resume_goes
     assert (node.status, node.reason, node.completed, node.cancelled) == ("cancelled", "upstream_failed", 3, 1)
     assert job.state.status == "partial"
     assert job.recover("resume").applied
-    assert run(job) == [("stack", 4), ("register", 1), LAST, ("tell", -1)]
+    assert run(job) == [("stack", 4), ("register", 1), LAST, ("notify", -1)]
     assert job.state.status == "completed"
 
 
-def test_a_failure_that_stops_the_job_ends_the_batches_that_wait_and_a_resume_runs_the_last_task_invariant_8() -> None:
+def test_a_failure_that_stops_the_job_cancels_waiting_batches_and_a_resume_runs_them_invariant_8() -> None:
     job = stacks()
     run(job)
     assert job.recover("clear", "stack", items=(4,)).applied
@@ -249,21 +251,21 @@ def test_a_failure_that_stops_the_job_ends_the_batches_that_wait_and_a_resume_ru
     assert (node.status, node.completed, node.cancelled, node.open_tasks) == ("cancelled", 3, 1, 0)
     assert job.state.status == "failed"
     assert job.recover("resume").applied
-    assert run(job) == [("stack", 4), ("register", 1), LAST, ("tell", -1)]
+    assert run(job) == [("stack", 4), ("register", 1), LAST, ("notify", -1)]
     assert (job.state.status, node.cancelled) == ("completed", 0)
 
 
-def test_a_job_that_is_cancelled_while_batches_wait_for_the_fan_out_ends_them_all() -> None:
+def test_a_cancel_while_batches_wait_for_the_fan_out_cancels_them() -> None:
     job = stacks(tolerate={"failures": 1})
     run(job)
     assert job.recover("clear", "stack", items=(4,)).applied
     job.cancel()
     assert (job.state.status, job.node("register").cancelled) == ("cancelled", 1)
     assert job.recover("resume").applied
-    assert run(job) == [("stack", 4), ("register", 1), LAST, ("tell", -1)]
+    assert run(job) == [("stack", 4), ("register", 1), LAST, ("notify", -1)]
 
 
-def test_a_cancel_between_the_batches_and_a_resume_run_what_is_missing() -> None:
+def test_a_resume_after_a_cancel_between_batches_runs_the_missing_ones() -> None:
     job = begun(stacks())
     job.done("register", 0)
     job.claim("register", 1)
@@ -288,13 +290,13 @@ def test_a_cancel_when_all_batches_are_done_leaves_only_the_last_task_to_run() -
 def test_clear_names_batches_and_the_last_task_follows_them() -> None:
     job = stacks()
     run(job)
-    assert actions(job.plan("clear", "register", items=(2,))) == {"register": "rerun 2", "tell": "rerun 1"}
+    assert actions(job.plan("clear", "register", items=(2,))) == {"register": "rerun 2", "notify": "rerun 1"}
     assert job.recover("clear", "register", items=(2,)).applied
     assert RestartNode("job", "register", own_only=True) in job.effects
     assert batches(run(job)) == [2, -1]
 
 
-def test_clear_by_a_code_means_the_last_task_only_if_that_is_what_failed_so() -> None:
+def test_clear_by_code_selects_the_last_task_only_if_it_failed_with_that_code() -> None:
     job = stacks()
     run(job, LAST)
     assert isinstance(job.plan("clear", "register", code="OTHER"), Refusal)
@@ -304,14 +306,14 @@ def test_clear_by_a_code_means_the_last_task_only_if_that_is_what_failed_so() ->
 def test_clear_while_the_last_task_runs_ends_its_lease_and_runs_it_after_the_batch() -> None:
     job = stacks()
     go_until(job, lambda: LAST in job.queue)
-    late = overtaken(job, -1)
+    late = late_report(job, -1)
     assert job.recover("clear", "register", items=(1,)).applied
     job.read(late)
     assert "report_rejected" in job.events_of("register")
     assert batches(run(job)) == [1, -1]
 
 
-def test_a_rerun_of_the_fan_out_makes_all_batches_anew() -> None:
+def test_a_rerun_of_the_fan_out_makes_all_batches_again() -> None:
     job = stacks()
     run(job)
     assert job.recover("rerun", "stack").applied
@@ -319,17 +321,17 @@ def test_a_rerun_of_the_fan_out_makes_all_batches_anew() -> None:
     assert batches(run(job)) == [0, 1, 2, 3, -1]
 
 
-def test_a_skip_of_the_fan_in_lets_the_job_go_on_and_its_batches_stay_as_they_are() -> None:
+def test_a_skip_of_the_fan_in_continues_the_job_and_keeps_completed_batches() -> None:
     job = stacks()
     run(job, ("register", 1))
     assert job.recover("skip", "register").applied
-    assert run(job) == [("tell", -1)]
+    assert run(job) == [("notify", -1)]
     node = job.node("register")
     assert (node.status, node.completed, node.skipped, job.state.status) == ("skipped", 3, 1, "partial")
     assert isinstance(job.plan("retry", "register"), Refusal)
 
 
-def test_a_result_that_a_person_gives_stands_for_the_batches() -> None:
+def test_a_result_set_by_a_person_replaces_the_batches() -> None:
     job = stacks()
     run(job, ("register", 1))
     assert job.recover("set", "register", output={"by": "hand"}).applied
@@ -337,7 +339,7 @@ def test_a_result_that_a_person_gives_stands_for_the_batches() -> None:
     assert (job.node("register").output, job.state.status) == ({"by": "hand"}, "completed")
 
 
-def test_a_job_that_runs_out_of_time_between_the_batches_fails_with_them() -> None:
+def test_a_timeout_between_batches_fails_the_open_ones_and_the_job() -> None:
     flow = Workflow("w", inputs={"items": {"type": "array"}}, timeout_seconds=50)
     flow.fan_out("stack", source="{{ inputs['items'] }}", handler="h")
     flow.fan_in("register", after="stack", handler="finalize", batch={"handler": "batch", "size": 1})
@@ -351,16 +353,16 @@ def test_a_job_that_runs_out_of_time_between_the_batches_fails_with_them() -> No
     assert (job.state.status, (job.state.error or {})["code"]) == ("failed", "JOB_TIMEOUT")
 
 
-def test_a_doubt_changes_nothing_at_a_fan_in_with_batches_whatever_it_is_doing() -> None:
+def test_a_recheck_never_changes_a_sound_fan_in_with_batches() -> None:
     job = stacks(tolerate={"failures": 2})
 
-    def looked_at(work: Any) -> None:
+    def run_with_rechecks(work: Any) -> None:
         while not job.state.is_terminal:
             job.doubt()
             assert "janitor_acted" not in job.event_names()
             job.continue_work() if owed_rows(job.state) else job.run_attempt(work)
 
-    looked_at(Work(("stack", 4)))
+    run_with_rechecks(Work(("stack", 4)))
     assert job.recover("clear", "stack", items=(4,)).applied
-    looked_at(Work())
+    run_with_rechecks(Work())
     assert job.state.status == "completed"

@@ -1,4 +1,4 @@
-"""What the engine builds of data is bounded before it is written, however often it names one large value."""
+"""Values that the engine builds have a size limit, which is checked before they are serialized."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def one_task(params: Any, result: Any = None) -> Workflow:
 
 
 def refused(job: OneJob) -> str:
-    """What a job says that has failed at once and for good because something was too large."""
+    """The message of a job that has failed permanently because a value was too large."""
     error = job.state.error
     assert job.state.status == "failed" and error is not None
     assert (error["code"], error["class"]) == ("PAYLOAD_REFUSED", "permanent")
@@ -49,7 +49,7 @@ def refused(job: OneJob) -> str:
         {"v": {"w": ["{{ [inputs.s] + [inputs.s] }}"] * 50}},
     ],
 )
-def test_a_large_value_that_is_named_a_hundred_times_is_refused_before_it_is_written(value: Any) -> None:
+def test_a_large_value_used_a_hundred_times_is_refused_before_it_is_serialized(value: Any) -> None:
     tracemalloc.start()
     try:
         params = OneJob(one_task({"v": value}), {"s": MEGABYTE})
@@ -63,7 +63,7 @@ def test_a_large_value_that_is_named_a_hundred_times_is_refused_before_it_is_wri
     assert peak < 40 << 20
 
 
-def test_what_would_become_a_text_is_refused_before_it_is_written() -> None:
+def test_a_large_text_is_refused_before_it_is_built() -> None:
     job = OneJob(one_task({"v": "{{ [" + "inputs.s," * 300 + "] | tojson }}"}), {"s": MEGABYTE})
     tracemalloc.start()
     try:
@@ -76,14 +76,14 @@ def test_what_would_become_a_text_is_refused_before_it_is_written() -> None:
     assert peak < 20 << 20
 
 
-def test_what_escapes_make_too_large_is_refused_as_well() -> None:
+def test_a_value_that_is_too_large_once_escaped_is_refused() -> None:
     flow, rules = one_task({"v": "{{ inputs.s }}"}), Rules(payload_limit_bytes=100)
     job = OneJob(flow, {"s": "\n" * 60}, rules)
     job.submit()
     assert "the params are larger than 100 bytes" in refused(job)
 
 
-def test_the_items_of_a_fan_out_are_bounded_together() -> None:
+def test_the_source_of_a_fan_out_has_a_size_limit() -> None:
     flow = Workflow("w", inputs={"s": {"type": "any"}})
     flow.fan_out("f", source="{{ [" + "inputs.s," * 20 + "] }}", handler="h", params={"v": "{{ item }}"})
     job = OneJob(flow, {"s": MEGABYTE})
@@ -91,7 +91,7 @@ def test_the_items_of_a_fan_out_are_bounded_together() -> None:
     assert refused(job) == "the source of fan-out f is larger than 16,777,216 bytes; no more can be fanned out"
 
 
-def test_a_chunk_ends_when_its_params_have_so_many_bytes_however_few_rows_it_has() -> None:
+def test_a_chunk_ends_at_its_limit_of_bytes_even_with_few_rows() -> None:
     flow = Workflow("w", inputs={"s": {"type": "any"}})
     for name in ("f", "g"):
         params = {"item": "{{ item }}", "s": "{{ inputs.s }}"}
@@ -113,7 +113,7 @@ def many(count: int = 10) -> OneJob:
     return OneJob(flow, {"s": "x" * 1000}, Rules(chunk_bytes=2500))
 
 
-def test_nodes_that_become_ready_together_are_dispatched_so_many_bytes_at_a_time() -> None:
+def test_nodes_that_become_ready_together_are_dispatched_within_the_limit_of_bytes() -> None:
     job = many()
     chunks = [job.submit()]
     while owed_rows(job.state):
@@ -122,7 +122,7 @@ def test_nodes_that_become_ready_together_are_dispatched_so_many_bytes_at_a_time
     assert job.run(lambda *_: 1).state.status == "completed"
 
 
-def test_what_waits_to_be_dispatched_ends_with_its_job() -> None:
+def test_nodes_that_wait_for_their_dispatch_are_cancelled_with_the_job() -> None:
     job = many()
     job.submit()
     assert job.statuses()["n9"] == "ready" and owed_rows(job.state)
@@ -131,8 +131,8 @@ def test_what_waits_to_be_dispatched_ends_with_its_job() -> None:
     assert set(job.statuses().values()) == {"cancelled"} and len(job.tasks) == 3
 
 
-def test_what_waits_to_be_dispatched_ends_with_the_last_task_that_fails_its_job() -> None:
-    """Nothing is queued or leased any more: nobody else speaks of the node that was put off."""
+def test_nodes_that_wait_for_their_dispatch_are_cancelled_when_the_last_task_fails_the_job() -> None:
+    """Nothing is queued or leased then, so no later report brings the job to the waiting node."""
     flow = Workflow("w", inputs={"s": {"type": "any"}})
     for name in ("a", "b"):
         flow.task(name, handler="h", params={"s": "{{ inputs.s }}"}, retry={"max_retries": 0})
@@ -143,7 +143,7 @@ def test_what_waits_to_be_dispatched_ends_with_the_last_task_that_fails_its_job(
     assert (job.state.status, job.statuses()) == ("failed", {"a": "failed", "b": "cancelled"})
 
 
-def test_one_item_that_is_larger_than_a_chunk_is_a_chunk() -> None:
+def test_an_item_that_is_larger_than_a_chunk_is_a_chunk_of_its_own() -> None:
     flow = Workflow("w", inputs={"s": {"type": "any"}})
     flow.fan_out("f", source="{{ [1, 2] }}", handler="h", params={"s": "{{ inputs.s }}"})
     job = OneJob(flow, {"s": "x" * 1000}, Rules(chunk_bytes=10))
@@ -152,8 +152,8 @@ def test_one_item_that_is_larger_than_a_chunk_is_a_chunk() -> None:
     assert job.run(lambda *_: 1).state.status == "completed"
 
 
-def test_what_would_be_nested_too_deeply_to_be_written_fails_for_good() -> None:
-    """An output that could be written may be too deep for what holds it."""
+def test_a_value_that_is_nested_too_deeply_fails_permanently() -> None:
+    """An output at the limit is too deep for the value that contains it."""
     deep = nested(MAX_BUILT_DEPTH)
     flow = Workflow("w")
     flow.task("a", handler="h")
@@ -173,7 +173,7 @@ def test_what_would_be_nested_too_deeply_to_be_written_fails_for_good() -> None:
 
 
 @pytest.mark.parametrize(("size", "shown"), [(0, "not 0"), (MAX_ITEMS + 1, "not 2,147,483,648"), ("x", "not a string")])
-def test_a_size_of_batches_that_no_column_holds_fails_its_node(size: Any, shown: str) -> None:
+def test_a_batch_size_out_of_range_fails_its_node(size: Any, shown: str) -> None:
     flow = Workflow("w", inputs={"n": {"type": "any"}})
     flow.fan_out("f", source="{{ [1, 2] }}", handler="h")
     flow.fan_in("g", after="f", batch={"handler": "h", "size": "{{ inputs.n }}"})

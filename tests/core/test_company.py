@@ -1,18 +1,18 @@
-"""Who must make room for whom: large batches where they hurt nobody, small ones where somebody waits."""
+"""A wide job makes room for small ones: its batches are large while it is alone, and small while others wait."""
 
 from __future__ import annotations
 
 from holdfast.core.company import MEMORY_SECONDS, WIDE_FROM, Company
 
 
-def test_a_wide_job_alone_makes_room_for_nobody() -> None:
+def test_a_wide_job_alone_does_not_make_room() -> None:
     company = Company()
     for moment in range(10):
         company.saw({"wide": WIDE_FROM * 10}, float(moment))
         assert company.wide_job(float(moment)) is None
 
 
-def test_many_small_jobs_without_a_wide_one_make_room_for_nobody() -> None:
+def test_many_small_jobs_without_a_wide_one_do_not_make_room() -> None:
     company = Company()
     company.saw({f"small-{number}": 2 for number in range(500)}, 0.0)
     assert company.wide_job(0.0) is None
@@ -25,7 +25,7 @@ def test_a_wide_job_makes_room_once_another_is_seen_beside_it() -> None:
     assert company.wide_job(0.5) == "wide"
 
 
-def test_it_is_forgotten_when_nobody_else_comes() -> None:
+def test_a_wide_job_is_forgotten_when_no_other_job_follows() -> None:
     company = Company()
     company.saw({"wide": WIDE_FROM, "small": 1}, 0.0)
     company.saw({"wide": WIDE_FROM}, MEMORY_SECONDS)
@@ -41,7 +41,7 @@ def test_a_wide_job_is_not_its_own_neighbour_while_it_is_young() -> None:
     assert company.wide_job(0.2) is None
 
 
-def test_nothing_seen_changes_nothing() -> None:
+def test_a_cycle_without_signals_changes_nothing() -> None:
     company = Company()
     company.saw({}, 0.0)
     assert company.wide_job(0.0) is None

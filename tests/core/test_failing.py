@@ -53,7 +53,7 @@ def test_no_number_makes_a_difference(one: int, other: int) -> None:
 
 
 @given(st.text())
-def test_a_message_is_one_bounded_line_whatever_was_raised(message: str) -> None:
+def test_a_message_is_always_one_line_of_limited_length(message: str) -> None:
     error = failure("HANDLER_ERROR", message, permanent=False, at=1.0)
     assert error["message"]
     assert len(error["message"]) <= MESSAGE_LIMIT
@@ -87,7 +87,7 @@ def test_a_nodes_own_task_has_no_index() -> None:
 
 
 @pytest.mark.parametrize("code", [Code.TEMPLATE_ERROR, Code.CONTRACT_VIOLATION, Code.LEASE_LOST, Code.QUARANTINED])
-def test_known_codes_bring_a_hint_what_to_do(code: Code) -> None:
+def test_known_codes_come_with_a_hint(code: Code) -> None:
     assert failure(code, "m", permanent=True, at=0.0)["hint"]
     assert failure(code, "m", permanent=True, at=0.0, hint="mine")["hint"] == "mine"
 
@@ -99,7 +99,7 @@ def test_only_the_class_makes_a_failure_permanent() -> None:
     assert not is_permanent({"code": "E"})
 
 
-def test_a_lone_surrogate_in_a_message_is_no_reason_to_fall_over() -> None:
+def test_a_message_with_a_lone_surrogate_has_a_fingerprint() -> None:
     assert fingerprint("E", "bad \ud800 text")
 
 
@@ -115,5 +115,5 @@ def test_a_lone_surrogate_in_a_message_is_no_reason_to_fall_over() -> None:
         ("in /var/lib/app/: gone", "in …/: gone"),
     ],
 )
-def test_a_message_does_not_tell_where_things_lie_on_a_server(message: str, seen: str) -> None:
+def test_a_message_hides_the_folders_of_a_server(message: str, seen: str) -> None:
     assert failure("E", message, permanent=False, at=0.0)["message"] == seen

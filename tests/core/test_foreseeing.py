@@ -1,4 +1,4 @@
-"""Plans: they count what will run, say what cannot be known yet, and promise nothing that does not happen."""
+"""Plans count the tasks that will run, say which numbers are unknown, and list nothing that does not run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def reasons(plan: Plan | Refusal) -> dict[str, str]:
 
 
 def run(job: OneJob, *bad: Any, outputs: dict[str, Any] | None = None) -> list[str]:
-    """To its end; gives back which tasks ran."""
+    """Run the job to its end; returns the nodes of the tasks that ran."""
     ran = []
 
     def work(node: str, item: int, attempt: int, params: Any) -> Any:
@@ -40,14 +40,14 @@ def run(job: OneJob, *bad: Any, outputs: dict[str, Any] | None = None) -> list[s
 
 
 def two_fans() -> OneJob:
-    """A list, a fan-out over it, a fan-in, a fan-out over what that gathered, a fan-in with batches, a task."""
+    """A list, a fan-out over it, a fan-in, a fan-out over its results, a fan-in with batches, a task."""
     flow = Workflow("w")
     flow.task("list", handler="h")
     flow.fan_out("one", source="{{ nodes.list.output.items }}", handler="h", after="list")
     flow.fan_in("gathered", after="one")
     flow.fan_out("two", source="{{ nodes.gathered.output.results }}", handler="h", after="gathered")
     flow.fan_in("all", after="two", batch={"handler": "h", "size": 2}, handler="h")
-    flow.task("tell", handler="h", after="all")
+    flow.task("notify", handler="h", after="all")
     job = OneJob(flow)
     job.submit()
     return job
@@ -56,11 +56,11 @@ def two_fans() -> OneJob:
 LISTED = {"list": {"items": list(range(10))}}
 
 
-def test_what_was_never_reached_and_depends_on_what_runs_is_unknown_invariant_22() -> None:
+def test_the_width_of_a_fan_out_that_depends_on_a_rerun_is_unknown_invariant_22() -> None:
     job = two_fans()
     run(job, ("one", 2), ("one", 7), outputs=LISTED)
     plan = job.plan("resume")
-    assert planned(plan) == {"one": 2, "gathered": 0, "two": None, "all": None, "tell": 1}
+    assert planned(plan) == {"one": 2, "gathered": 0, "two": None, "all": None, "notify": 1}
     assert isinstance(plan, Plan)
     assert plan.tasks == 3 and [str(step.unknown) for step in plan.unknown] == [
         "fan-out of unknown width", "fan-in of unknown width",
@@ -69,7 +69,7 @@ def test_what_was_never_reached_and_depends_on_what_runs_is_unknown_invariant_22
     assert len(run(job, outputs=LISTED)) == 2 + 10 + 5 + 1 + 1
 
 
-def test_a_failed_inventory_says_that_the_width_behind_it_is_unknown_invariant_22() -> None:
+def test_the_width_after_a_failed_inventory_is_unknown_invariant_22() -> None:
     job = two_fans()
     run(job, "list")
     assert planned(job.plan("resume")) == {
@@ -78,21 +78,21 @@ def test_a_failed_inventory_says_that_the_width_behind_it_is_unknown_invariant_2
         "gathered": 0,
         "two": None,
         "all": None,
-        "tell": 1,
+        "notify": 1,
     }
 
 
-def test_what_is_kept_above_a_fan_out_fixes_its_width_invariant_22() -> None:
+def test_a_kept_source_fixes_the_width_of_its_fan_out_invariant_22() -> None:
     job = two_fans()
-    run(job, "tell", outputs=LISTED)
-    assert planned(job.plan("rerun", "one")) == {"one": 10, "gathered": 0, "two": None, "all": None, "tell": 1}
-    assert planned(job.plan("rerun", "two")) == {"two": 10, "all": 6, "tell": 1}
-    assert planned(job.plan("rerun", "all")) == {"all": 6, "tell": 1}
+    run(job, "notify", outputs=LISTED)
+    assert planned(job.plan("rerun", "one")) == {"one": 10, "gathered": 0, "two": None, "all": None, "notify": 1}
+    assert planned(job.plan("rerun", "two")) == {"two": 10, "all": 6, "notify": 1}
+    assert planned(job.plan("rerun", "all")) == {"all": 6, "notify": 1}
     assert planned(job.plan("rerun", "list"))["one"] is None
 
 
 @pytest.mark.parametrize("width", [0, 3])
-def test_a_fan_out_over_the_inputs_is_known_before_it_was_ever_reached_invariant_22(width: int) -> None:
+def test_the_width_of_a_fan_out_over_the_inputs_is_known_before_it_begins_invariant_22(width: int) -> None:
     flow = Workflow("w", inputs={"items": {"type": "array"}})
     flow.task("a", handler="h")
     flow.fan_out("each", source="{{ inputs['items'] }}", handler="h", after="a")
@@ -106,14 +106,14 @@ def test_a_fan_out_over_the_inputs_is_known_before_it_was_ever_reached_invariant
     assert len(run(job)) == sum(wanted.values())
 
 
-def test_an_empty_fan_out_that_has_completed_counts_as_nothing_invariant_22() -> None:
+def test_a_completed_fan_out_without_items_counts_no_tasks_invariant_22() -> None:
     job = two_fans()
-    run(job, "tell", outputs={"list": {"items": []}})
+    run(job, "notify", outputs={"list": {"items": []}})
     assert planned(job.plan("rerun", "one"))["one"] == 0
-    assert planned(job.plan("rerun", "two")) == {"two": 0, "all": 1, "tell": 1}
+    assert planned(job.plan("rerun", "two")) == {"two": 0, "all": 1, "notify": 1}
 
 
-def test_what_waits_for_something_that_stays_cancelled_is_not_promised_invariant_22() -> None:
+def test_a_plan_leaves_out_nodes_after_one_that_stays_cancelled_invariant_22() -> None:
     """`x` fails at once while `s` runs; `q` comes after `s`, and `r` after `p` and `q`."""
     flow = Workflow("w")
     for name in ("x", "s", "p"):
@@ -135,7 +135,7 @@ def test_what_waits_for_something_that_stays_cancelled_is_not_promised_invariant
     assert run(job) == ["p"]
 
 
-def test_what_a_conditional_decides_is_not_promised_invariant_22() -> None:
+def test_a_plan_counts_the_branches_of_a_conditional_that_runs_again_as_unknown_invariant_22() -> None:
     flow = Workflow("w")
     flow.task("ask", handler="h")
     flow.conditional("which", condition="{{ nodes.ask.output.left }}", on_true="left", on_false="right", after=["ask"])
@@ -155,9 +155,9 @@ def test_what_a_conditional_decides_is_not_promised_invariant_22() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verb", "said"), [("skip", "b is skipped"), ("set", "the result of b is given"), ("retry", "b runs again")]
+    ("verb", "reason"), [("skip", "b is skipped"), ("set", "the result of b is given"), ("retry", "b runs again")]
 )
-def test_the_reason_of_what_follows_names_its_true_cause(verb: str, said: str) -> None:
+def test_the_reason_of_each_step_names_its_direct_cause(verb: str, reason: str) -> None:
     flow = Workflow("w")
     flow.task("a", handler="h")
     flow.task("b", handler="h", after="a")
@@ -166,13 +166,13 @@ def test_the_reason_of_what_follows_names_its_true_cause(verb: str, said: str) -
     job = OneJob(flow)
     job.submit()
     run(job, "b")
-    told = reasons(job.plan(verb, "b", **({"output": 1} if verb == "set" else {})))
-    assert (told["c"], told["d"]) == (said, "c runs again")
+    reason_of = reasons(job.plan(verb, "b", **({"output": 1} if verb == "set" else {})))
+    assert (reason_of["c"], reason_of["d"]) == (reason, "c runs again")
 
 
 @pytest.mark.parametrize("first", range(0, 240, 60))
-def test_exactly_that_runs_which_the_plan_of_any_verb_on_any_job_has_counted_invariant_22(first: int) -> None:
-    """Where everything that runs succeeds, as a plan takes it to."""
+def test_the_tasks_that_run_are_those_that_the_plan_counts_for_any_verb_and_any_job_invariant_22(first: int) -> None:
+    """A plan assumes that each task succeeds, so here each does."""
     for seed in range(first, first + 60):
         chance = random.Random(seed)
         inputs = {"n": chance.randint(0, 10), "items": [{"deep": i} for i in range(chance.choice([0, 1, 3, 8]))]}
@@ -180,7 +180,7 @@ def test_exactly_that_runs_which_the_plan_of_any_verb_on_any_job_has_counted_inv
         job.submit()
         bad = [node for node in job.state.nodes if chance.random() < 0.2]
         some = [(node, item) for node in job.state.nodes for item in range(3) if chance.random() < 0.1]
-        job.run(cut_short(job, chance, {*bad, *some}))
+        job.run(fail_or_cancel(job, chance, {*bad, *some}))
         for _ in range(3):
             verb = chance.choice(["resume", "retry", "rerun", "clear", "skip", "set"])
             node = None if verb == "resume" else chance.choice(list(job.state.nodes))
@@ -193,12 +193,12 @@ def test_exactly_that_runs_which_the_plan_of_any_verb_on_any_job_has_counted_inv
             ran = Counter(run(job))
             certain = {step.node: step.items for step in plan.reruns if step.items}
             unknown = {step.node for step in plan.unknown}
-            found = {name: number for name, number in ran.items() if name not in unknown}
-            assert found == certain, f"seed {seed}: {verb} {node} {more}: {plan}"
+            counted = {name: number for name, number in ran.items() if name not in unknown}
+            assert counted == certain, f"seed {seed}: {verb} {node} {more}: {plan}"
 
 
-def cut_short(job: OneJob, chance: random.Random, bad: set[Any]) -> Any:
-    """Some tasks fail, and now and then a person cancels in between."""
+def fail_or_cancel(job: OneJob, chance: random.Random, bad: set[Any]) -> Any:
+    """A handler: some tasks fail, and sometimes a person cancels in between."""
     cancel_at = chance.choice([None, None, chance.randrange(10)])
     ran = 0
 
@@ -214,7 +214,7 @@ def cut_short(job: OneJob, chance: random.Random, bad: set[Any]) -> Any:
     return work
 
 
-def test_batches_behind_a_fan_out_that_will_not_complete_are_not_promised_invariant_22() -> None:
+def test_a_plan_leaves_out_batches_after_a_fan_out_that_will_not_complete_invariant_22() -> None:
     flow = Workflow("w")
     flow.fan_out("each", source="{{ [0, 1, 2, 3] }}", handler="h", tolerate={"failures": 1})
     flow.fan_in("all", after="each", batch={"handler": "h", "size": 2}, handler="h")
@@ -234,8 +234,8 @@ def test_batches_behind_a_fan_out_that_will_not_complete_are_not_promised_invari
     assert job.state.status == "completed"
 
 
-def test_what_may_never_run_again_is_not_given_up_either() -> None:
-    """Found by the simulation: its result went, and then nothing kept it from running again."""
+def test_a_result_whose_node_may_never_run_again_is_not_dropped() -> None:
+    """Found by the simulation: the result was dropped, and after that the guard let its node run again."""
     flow = Workflow("w")
     flow.fan_out("each", source="{{ [0, 1] }}", handler="h")
     flow.task("send", handler="h", after="each", rerun={"safe": "never"})
@@ -247,7 +247,7 @@ def test_what_may_never_run_again_is_not_given_up_either() -> None:
     assert isinstance(refusal, Refusal) and "may never run again" in refusal.reason
 
 
-# Where only the result is missing
+# Only the result is missing
 
 
 def without_result() -> OneJob:
@@ -259,7 +259,7 @@ def without_result() -> OneJob:
     return job
 
 
-def test_a_job_that_failed_in_its_own_result_can_be_resumed_and_runs_nothing_invariant_22() -> None:
+def test_a_resume_of_a_job_that_failed_in_its_result_runs_no_task_invariant_22() -> None:
     job = without_result()
     assert (job.state.status, job.status_of("a")) == ("failed", "completed")
     plan = job.plan("resume")
@@ -279,7 +279,7 @@ def test_only_a_resume_evaluates_the_result_again() -> None:
         assert isinstance(job.plan(verb, "a"), Refusal)
 
 
-def test_a_job_that_lacks_more_than_its_result_runs_that_first() -> None:
+def test_a_resume_runs_missing_nodes_before_the_result_is_evaluated() -> None:
     flow = Workflow("w", result={"v": "{{ nodes.a.output.missing }}"})
     flow.task("a", handler="h")
     flow.task("b", handler="h", importance="important")
@@ -291,7 +291,7 @@ def test_a_job_that_lacks_more_than_its_result_runs_that_first() -> None:
     assert isinstance(plan, Plan) and not plan.evaluates_result
 
 
-# What a retry takes along
+# What a retry runs too
 
 
 def stopped(rules: Rules | None = None) -> OneJob:
@@ -310,7 +310,7 @@ def stopped(rules: Rules | None = None) -> OneJob:
     return job
 
 
-def test_a_retry_takes_along_what_the_stop_that_its_failure_caused_had_cancelled() -> None:
+def test_a_retry_also_runs_what_the_failure_of_its_node_had_stopped() -> None:
     job = stopped()
     plan = job.plan("retry", "x")
     assert planned(plan) == {"x": 1, "s": 1, "each": 2, "q": 1, "r": 1}
@@ -320,12 +320,12 @@ def test_a_retry_takes_along_what_the_stop_that_its_failure_caused_had_cancelled
     assert job.state.status == "completed"
 
 
-def test_with_only_a_retry_leaves_what_its_failure_had_stopped() -> None:
+def test_a_retry_with_only_leaves_what_the_failure_had_stopped() -> None:
     job = stopped()
     assert planned(job.plan("retry", "x", only=True)) == {"x": 1}
     assert job.recover("retry", "x", only=True).applied
     assert run(job) == ["x"]
-    assert job.state.status == "failed", "what the stop had cancelled is missing as before"
+    assert job.state.status == "failed", "the nodes that the stop had cancelled are still missing"
 
 
 def test_a_retry_of_a_node_that_failed_later_leaves_what_an_earlier_failure_had_stopped() -> None:

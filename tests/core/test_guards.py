@@ -1,4 +1,4 @@
-"""What a node says about running again what it has completed: always, after a confirmation, for a while, or never."""
+"""Guards: completed tasks of a node may run again always, after a confirmation, within some hours, or never."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ OVER = "what register has completed may run again for 24 hours, and these are ov
 
 
 def pipeline(register: dict[str, Any] | None = None, stack: dict[str, Any] | None = None, **batched: Any) -> OneJob:
-    """Stack five items, of which some may fail, register them, tell of it."""
+    """Stack five items, of which some may fail, register them, report."""
     flow = Workflow("floods")
     flow.fan_out(
         "stack", source="{{ [0, 1, 2, 3, 4] }}", handler="h", tolerate={"failures": 5}, rerun=stack
     )  # fmt: skip
     flow.fan_in("register", after="stack", handler="h", rerun=register, **batched)
-    flow.task("tell", handler="h", after="register", importance="important")
+    flow.task("notify", handler="h", after="register", importance="important")
     job = OneJob(flow)
     job.submit()
     return job
@@ -49,21 +49,21 @@ def asking(plan: Plan | Refusal) -> dict[str, tuple[bool, bool]]:
     return {step.node: (step.confirm, step.redone) for step in plan.reruns}
 
 
-def test_what_completed_runs_again_after_a_confirmation_unless_its_node_says_that_it_is_always_safe() -> None:
+def test_completed_tasks_run_again_after_a_confirmation_unless_their_node_is_always_safe() -> None:
     job = pipeline(register={"safe": "always"})
     run(job)
     assert asking(job.plan("rerun", "stack")) == {
         "stack": (True, True),
         "register": (False, True),
-        "tell": (True, True),
+        "notify": (True, True),
     }
 
 
-def test_what_completed_may_run_again_for_a_while_and_the_owner_looks_at_the_time_as_well() -> None:
+def test_completed_tasks_may_run_again_within_their_hours_and_the_owner_checks_the_time_too() -> None:
     job = pipeline(register={"within_hours": 24})
     run(job)
     job.now += 24 * HOUR
-    assert asking(job.plan("rerun", "register")) == {"register": (True, True), "tell": (True, True)}
+    assert asking(job.plan("rerun", "register")) == {"register": (True, True), "notify": (True, True)}
     job.now += 1
     reason, remedy = refusal(job.plan("rerun", "register"))
     assert (reason, remedy) == (OVER, "Begin a new job with its inputs: holdfast submit floods --force")
@@ -72,15 +72,15 @@ def test_what_completed_may_run_again_for_a_while_and_the_owner_looks_at_the_tim
     assert OVER in answer.reason
 
 
-def test_what_failed_may_always_run_again() -> None:
+def test_failed_tasks_may_always_run_again() -> None:
     job = pipeline(register={"safe": "never"}, stack={"safe": "never"})
     run(job, ("stack", 3), "register")
     job.now += 1000 * HOUR
     assert job.recover("retry", "register").applied
-    assert run(job) == [("register", -1), ("tell", -1)]
+    assert run(job) == [("register", -1), ("notify", -1)]
 
 
-def test_a_guarded_node_behind_the_one_that_runs_again_is_refused_too_and_the_way_around_works() -> None:
+def test_a_rerun_that_reaches_a_guarded_node_is_refused_and_its_remedy_works() -> None:
     job = pipeline(register={"safe": "never"})
     run(job, ("stack", 3))
     reason, remedy = refusal(job.plan("resume"))
@@ -92,7 +92,7 @@ def test_a_guarded_node_behind_the_one_that_runs_again_is_refused_too_and_the_wa
     assert (job.status_of("register"), job.state.status) == ("completed", "completed")
 
 
-def test_of_a_node_that_may_not_run_again_as_a_whole_what_failed_still_may() -> None:
+def test_failed_items_may_run_again_although_their_whole_node_may_not() -> None:
     job = pipeline(stack={"within_hours": 1})
     run(job, ("stack", 3))
     job.now += 2 * HOUR
@@ -100,10 +100,10 @@ def test_of_a_node_that_may_not_run_again_as_a_whole_what_failed_still_may() -> 
     assert reason == "what stack has completed may run again for 1 hour, and these are over"
     assert remedy == "Run only what has not completed of it: holdfast retry JOB stack"
     assert job.recover("retry", "stack").applied
-    assert run(job) == [("stack", 3), ("register", -1), ("tell", -1)]
+    assert run(job) == [("stack", 3), ("register", -1), ("notify", -1)]
 
 
-def test_the_time_of_an_item_counts_and_not_that_of_its_node() -> None:
+def test_the_guard_looks_at_the_time_of_the_item_and_not_of_its_node() -> None:
     job = pipeline(stack={"within_hours": 1})
     run(job, ("stack", 3))
     job.now += 2 * HOUR
@@ -116,13 +116,13 @@ def test_the_time_of_an_item_counts_and_not_that_of_its_node() -> None:
     assert "over" in refusal(job.plan("rerun", "stack"))[0]
 
 
-def test_of_batches_those_count_that_would_run_again_and_the_task_behind_them() -> None:
+def test_the_guard_looks_at_the_batches_that_would_run_again_and_at_the_last_task() -> None:
     job = pipeline(register={"within_hours": 1}, batch={"handler": "h", "size": 2})
     run(job, ("stack", 4), ("register", 1))
     job.now += 2 * HOUR
     assert asking(job.plan("retry", "register"))["register"] == (False, False)
     job.recover("retry", "register")
-    assert run(job) == [("register", 1), ("register", -1), ("tell", -1)]
+    assert run(job) == [("register", 1), ("register", -1), ("notify", -1)]
     job.now += HOUR / 2
     assert asking(job.plan("clear", "stack", items=(2,)))["register"] == (True, True), "its batch is half an hour old"
     assert "register" in refusal(job.plan("clear", "stack", items=(4,)))[0], "its batch is older"
@@ -130,7 +130,7 @@ def test_of_batches_those_count_that_would_run_again_and_the_task_behind_them() 
     assert "register" in refusal(job.plan("clear", "stack", items=(2,)))[0]
 
 
-def test_what_completed_before_a_person_gave_the_result_stays_guarded() -> None:
+def test_tasks_that_completed_before_a_person_set_the_result_stay_guarded() -> None:
     job = pipeline(register={"safe": "never"}, batch={"handler": "h", "size": 2})
     run(job, ("register", 1))
     assert job.recover("set", "register", output={}).applied
@@ -139,7 +139,7 @@ def test_what_completed_before_a_person_gave_the_result_stays_guarded() -> None:
     assert reason == "what register has completed may never run again"
 
 
-def test_the_time_since_a_person_gave_the_result_counts() -> None:
+def test_the_guard_looks_at_the_time_since_a_person_set_the_result() -> None:
     job = pipeline(register={"within_hours": 1}, batch={"handler": "h", "size": 2})
     run(job, ("register", 1))
     job.recover("set", "register", output={})
@@ -151,11 +151,11 @@ def test_the_time_since_a_person_gave_the_result_counts() -> None:
 
 
 @pytest.mark.parametrize("verb", ["skip", "set"])
-def test_what_is_ended_by_hand_does_not_bring_a_guarded_node_to_run_again(verb: str) -> None:
+def test_a_skip_or_a_set_does_not_run_a_guarded_node_again(verb: str) -> None:
     flow = Workflow("w")
     flow.task("split", handler="h", importance="important")
-    flow.task("tell", handler="h", importance="important")
-    flow.task("all", handler="h", after_any=["split", "tell"], rerun={"safe": "never"})
+    flow.task("notify", handler="h", importance="important")
+    flow.task("all", handler="h", after_any=["split", "notify"], rerun={"safe": "never"})
     job = OneJob(flow)
     run(job, "split")
     reason, remedy = refusal(job.plan(verb, "split"))

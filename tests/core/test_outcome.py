@@ -1,4 +1,4 @@
-"""What a job is called and what it gives back: pure functions of its nodes, compared with a second opinion."""
+"""The status and the result of a job: pure functions of its nodes, compared with the rule written a second time."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_the_status_follows_the_rule_for_every_mix_of_three_nodes_invariant_13()
 
 
 @pytest.mark.parametrize("cause", [None, *StopCause])
-def test_how_the_job_was_stopped_has_no_word_beside_its_nodes_invariant_13(cause: StopCause | None) -> None:
+def test_the_cause_of_a_stop_does_not_change_the_status_invariant_13(cause: StopCause | None) -> None:
     for node in EVERY_NODE:
         assert job_status(ended(node, stop=cause)) == expected((node,))
 
@@ -100,7 +100,7 @@ def test_tolerated_failed_items_of_an_optional_node_leave_the_job_completed() ->
     assert job_status(ended((Importance.IMPORTANT, ENDS[1]), (Importance.CRITICAL, ENDS[0]))) == "partial"
 
 
-# The error that speaks for the job
+# The error of the job
 
 
 def failed_at(state: JobState, name: str, moment: float, status: Status = Status.FAILED) -> None:
@@ -124,14 +124,14 @@ def test_the_first_error_is_the_earliest_of_the_most_important() -> None:
     assert first_error(state) == {"code": names[Importance.CRITICAL][0]}
 
 
-def test_a_failed_node_explains_the_job_before_a_cancelled_one() -> None:
+def test_the_error_of_a_failed_node_comes_before_that_of_a_cancelled_one() -> None:
     state = ended((Importance.CRITICAL, ENDS[0]), (Importance.CRITICAL, ENDS[0]))
     failed_at(state, "n0", 1.0, Status.CANCELLED)
     failed_at(state, "n1", 2.0)
     assert first_error(state) == {"code": "n1"}
 
 
-def test_two_failures_at_the_same_moment_are_told_in_the_order_of_the_graph() -> None:
+def test_of_two_failures_at_the_same_moment_the_first_in_the_graph_counts() -> None:
     state = ended((Importance.CRITICAL, ENDS[0]), (Importance.CRITICAL, ENDS[0]))
     failed_at(state, "n1", 2.0)
     failed_at(state, "n0", 2.0)
@@ -174,14 +174,14 @@ def test_without_result_the_output_of_the_one_last_node_is_the_result() -> None:
     assert OneJob(flow).run(outputs).state.result == {"of": "b"}
 
 
-def test_without_an_end_the_node_that_nobody_follows_gives_the_result() -> None:
+def test_without_an_end_the_output_of_the_node_without_dependents_is_the_result() -> None:
     flow = Workflow("w")
     flow.task("a", handler="h")
     flow.task("b", handler="h", after="a")
     assert OneJob(flow).run(outputs).state.result == {"of": "b"}
 
 
-def test_several_last_nodes_give_a_map_by_name() -> None:
+def test_the_result_of_several_last_nodes_is_an_object_by_name() -> None:
     flow = Workflow("w")
     flow.task("a", handler="h", next="end")
     flow.task("b", handler="h", next="end")
@@ -200,7 +200,7 @@ def conditional_end() -> Workflow:
     return flow
 
 
-def test_a_conditional_before_the_end_gives_no_result_of_its_own() -> None:
+def test_a_conditional_before_the_end_adds_nothing_to_the_result() -> None:
     assert OneJob(conditional_end(), {"n": 9}).run(outputs).state.result == {"of": "high"}
     job = OneJob(conditional_end(), {"n": 1}).run(outputs)
     assert job.state.result is None
@@ -208,7 +208,7 @@ def test_a_conditional_before_the_end_gives_no_result_of_its_own() -> None:
     assert job.state.status == "completed"
 
 
-def test_a_result_template_is_rendered_with_all_nodes_in_view() -> None:
+def test_a_result_template_sees_all_nodes() -> None:
     flow = Workflow(
         "w",
         inputs={"n": {"type": "integer"}},
@@ -243,7 +243,7 @@ def test_a_result_that_cannot_be_rendered_fails_the_job_permanently() -> None:
     assert job.status_of("a") == "completed"
 
 
-def test_a_partial_job_gives_back_what_there_is() -> None:
+def test_the_result_of_a_partial_job_has_the_outputs_that_exist() -> None:
     flow = Workflow("w")
     flow.task("a", handler="h", importance="important")
     flow.task("b", handler="h")

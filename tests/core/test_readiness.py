@@ -1,4 +1,4 @@
-"""When a node may run: every row of the table of what dependents see, and the rules over them (invariant 6)."""
+"""When a node may run: every row of the table that says how dependents see a node, and the rules (invariant 6)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.define.program import Program, compile_definition
 from holdfast.define.workflow import Workflow
 from tests.core.one_job import Fails, OneJob
 
-# What a dependency may be at its end: (status, reason, importance) and what its dependents see of it.
+# How a dependency may end: its status, reason and importance, and how its dependents see it.
 ENDS: dict[str, tuple[Status, str | None, Importance, View]] = {
     "completed": (Status.COMPLETED, None, Importance.CRITICAL, View.OK),
     "completed important": (Status.COMPLETED, None, Importance.IMPORTANT, View.OK),
@@ -50,7 +50,7 @@ def program(
 
 
 def waiting(all_of: dict[str, str], any_of: dict[str, str]) -> JobState:
-    """A job with one pending node `n` after sources that ended as said."""
+    """A job with one pending node `n`, whose dependencies have ended in these ways."""
     ends = {**all_of, **any_of}
     importances = tuple((name, ENDS[end][2]) for name, end in ends.items())
     state = JobState("job", program(importances, tuple(all_of), tuple(any_of)), {}, 0.0)
@@ -73,7 +73,7 @@ def expected_any_of(ends: tuple[str, ...]) -> Verdict:
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_dependents_see_of_a_finished_node_what_the_table_says_invariant_6(end: str) -> None:
+def test_dependents_see_a_finished_node_as_the_table_says_invariant_6(end: str) -> None:
     assert view(waiting({"a": end}, {}), "a", "n") is ENDS[end][3]
 
 
@@ -96,7 +96,7 @@ def test_any_of_runs_if_one_is_ok_even_beside_bad_ones_invariant_6(count: int) -
         assert decide(state, "n") is expected_any_of(ends), ends
 
 
-def test_with_both_given_both_must_hold_invariant_6() -> None:
+def test_all_of_and_any_of_must_both_hold_invariant_6() -> None:
     order = [Verdict.READY, Verdict.SKIPPED, Verdict.CANCELLED]
     for one, two, three in product(ENDS, repeat=3):
         state = waiting({"a": one}, {"b": two, "c": three})
@@ -257,7 +257,7 @@ def test_a_join_after_a_skipped_branch_runs_with_the_one_that_was_taken(
     assert job.state.status == "completed"
 
 
-def test_skipping_goes_down_as_far_as_nothing_else_is_there() -> None:
+def test_a_node_is_skipped_if_all_its_dependencies_are_skipped() -> None:
     flow = branches({"after": ["higher"]})
     job = OneJob(flow, {"n": 1}).run()
     assert job.statuses() == {

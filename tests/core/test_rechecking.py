@@ -1,4 +1,4 @@
-"""A job that the janitor doubts: what is missing is done, and what is there stays as it is."""
+"""A job that the janitor doubts: the owner repairs what is missing, and changes nothing else."""
 
 from __future__ import annotations
 
@@ -39,27 +39,27 @@ def spread() -> OneJob:
     return job
 
 
-def told(job: OneJob) -> dict[str, object]:
+def event_data(job: OneJob) -> dict[str, object]:
     data = job.event("janitor_acted").data
     assert data is not None
     return data
 
 
 def end_without_its_node(job: OneJob, node: str, item: int = -1, output: Any = None) -> None:
-    """Complete a task by its report, in the task's row alone."""
+    """Complete a task, but leave its node as if the report had never been read."""
     report = job.hand_in(node, item, output=output)
     assert report.signal_id is not None
     del job.db.inbox[report.signal_id]
     job.tasks[(node, item)] |= {"status": "completed", "attempt": 1, "output": output, "finished_at": job.now}
 
 
-def test_a_job_that_is_as_it_should_be_stays_as_it_is() -> None:
+def test_a_sound_job_is_not_changed() -> None:
     situations: list[Callable[[], OneJob]] = [begun, spread]
     for situation in situations:
         assert situation().doubt() == []
 
 
-def test_a_report_that_nobody_has_read_is_not_a_lost_task() -> None:
+def test_a_task_with_an_unread_report_is_not_lost() -> None:
     job = begun()
     report = job.hand_in("a")
     assert job.doubt() == []
@@ -73,11 +73,11 @@ def test_a_task_without_a_queue_row_is_queued_as_a_new_epoch_and_spends_nothing(
     again, _ = job.doubt()
     assert isinstance(again, RetryTask)
     assert (again.epoch, again.attempt, again.retries, again.lost, again.due_at) == (2, 1, 0, 0, None)
-    assert told(job) == {"duty": "stuck_tasks", "reason": "as the test says", "requeued": {"a": []}}
+    assert event_data(job) == {"duty": "stuck_tasks", "reason": "as the test says", "requeued": {"a": []}}
     assert job.run().state.status == "completed"
 
 
-def test_a_report_of_the_epoch_that_had_vanished_changes_nothing() -> None:
+def test_a_report_of_an_epoch_whose_queue_row_was_lost_changes_nothing() -> None:
     job = begun()
     job.claim("a")
     late = job.report("a", output="late")
@@ -88,7 +88,7 @@ def test_a_report_of_the_epoch_that_had_vanished_changes_nothing() -> None:
     assert job.events[-1].event == "report_rejected"
 
 
-def test_a_retry_that_had_vanished_does_not_come_before_its_time() -> None:
+def test_a_lost_retry_is_queued_for_its_own_time() -> None:
     job = begun()
     job.chance = 0.5
     job.fail("a")
@@ -102,7 +102,7 @@ def test_a_retry_that_had_vanished_does_not_come_before_its_time() -> None:
     assert items.queue[("f", 1)]["due_at"] == items.now + 60
 
 
-def test_a_retry_that_had_vanished_does_not_wait_for_a_clock_that_has_stepped_back() -> None:
+def test_a_lost_retry_does_not_wait_for_a_clock_that_has_stepped_back() -> None:
     job = begun()
     job.chance = 0.5
     job.fail("a")
@@ -112,18 +112,18 @@ def test_a_retry_that_had_vanished_does_not_wait_for_a_clock_that_has_stepped_ba
     assert job.queue[("a", -1)]["due_at"] == job.now + 60
 
 
-def test_lost_items_are_told_as_ranges() -> None:
+def test_the_event_lists_lost_items_as_ranges() -> None:
     job = spread()
     for item in (0, 1, 3):
         job.remove_from_queue("f", item)
     job.doubt()
-    assert told(job)["requeued"] == {"f": [[0, 1], [3, 3]]}
+    assert event_data(job)["requeued"] == {"f": [[0, 1], [3, 3]]}
     assert job.run().state.status == "completed"
 
 
 @pytest.mark.parametrize("counter", ["completed", "failed", "cancelled", "expanded", "enqueued"])
 @pytest.mark.parametrize("by", [-1, 1])
-def test_counters_are_what_the_tasks_say(counter: str, by: int) -> None:
+def test_wrong_counters_are_corrected_from_the_tasks(counter: str, by: int) -> None:
     job = spread()
     job.done("f", 0)
     row = job.node_rows["f"]
@@ -132,7 +132,7 @@ def test_counters_are_what_the_tasks_say(counter: str, by: int) -> None:
     job.doubt("counters")
     recounted = {name: getattr(job.node("f"), name) for name in right}
     if counter == "enqueued" and by > 0:
-        # What was never queued is taken for lost, which comes to the same.
+        # An item that was never queued counts as lost and is queued: the effect is the same.
         right["enqueued"] = recounted["enqueued"]
     assert recounted == right
     assert job.run().state.status == "completed"
@@ -158,11 +158,11 @@ def test_a_node_whose_dependencies_have_ended_begins() -> None:
     job.db.queue.clear()
     job.doubt("stages")
     assert job.status_of("f") == "running"
-    assert told(job)["duty"] == "stages"
+    assert event_data(job)["duty"] == "stages"
     assert job.run().state.status == "completed"
 
 
-def test_a_job_whose_submission_was_never_heard_begins() -> None:
+def test_a_job_whose_submission_was_lost_begins() -> None:
     job = new(timeout_seconds=100)
     job.db.inbox.clear()
     job.doubt("idle_jobs")
@@ -170,7 +170,7 @@ def test_a_job_whose_submission_was_never_heard_begins() -> None:
     assert job.state.deadline_at == job.now + 100
 
 
-def test_a_job_whose_deadline_nobody_heard_times_out() -> None:
+def test_a_job_whose_deadline_was_missed_times_out() -> None:
     job = new(timeout_seconds=100)
     job.submit()
     job.now += 101
@@ -181,7 +181,7 @@ def test_a_job_whose_deadline_nobody_heard_times_out() -> None:
     assert "janitor_acted" in [e.event for e in job.events]
 
 
-def test_a_job_that_completed_with_counters_that_its_rows_deny_is_marked_once_and_stays_as_it_is() -> None:
+def test_a_completed_job_whose_rows_contradict_its_counters_is_marked_once_and_not_changed() -> None:
     job = spread().run(lambda node, item, attempt, params: 1)
     job.doubt()
     assert job.state.error is None, "nothing is wrong yet"
@@ -192,13 +192,13 @@ def test_a_job_that_completed_with_counters_that_its_rows_deny_is_marked_once_an
     (marked,) = [effect for effect in job.effects if isinstance(effect, MarkJob)]
     assert (marked.error["code"], marked.error["node"]) == ("COUNTERS_DISAGREE", "f")
     assert marked.error["message"].startswith("f completed with 6 of 6 tasks done, but its rows tell of 5 of 5")
-    assert told(job)["disagreeing"] == ["f"]
+    assert event_data(job)["disagreeing"] == ["f"]
     job.doubt("ended_jobs")
     assert [effect for effect in job.effects if isinstance(effect, MarkJob)] == [marked]
     assert (job.row["status"], job.row["finished_at"], job.statuses()) == before
 
 
-def test_a_stopping_job_takes_nothing_back_invariant_11() -> None:
+def test_a_stopping_job_queues_no_lost_task_invariant_11() -> None:
     job = spread()
     job.claim("f", 2)
     job.cancel()
@@ -214,7 +214,7 @@ def test_a_node_whose_task_has_ended_ends_with_it() -> None:
     end_without_its_node(job, "a", output={"it": "was done"})
     job.doubt("counters")
     assert (job.status_of("a"), job.node("a").output) == ("completed", {"it": "was done"})
-    assert told(job)["recounted"] == told(job)["ended"] == ["a"]
+    assert event_data(job)["recounted"] == event_data(job)["ended"] == ["a"]
     assert job.status_of("f") == "running"
 
 
@@ -226,7 +226,7 @@ def test_rows_of_a_node_that_has_not_begun_are_left_for_a_person() -> None:
     assert job.status_of("c") == "pending"
 
 
-def test_a_finished_job_stays_finished_and_what_is_queued_in_its_name_is_withdrawn_invariant_4() -> None:
+def test_a_finished_job_stays_finished_and_its_queued_tasks_are_withdrawn_invariant_4() -> None:
     job = begun()
     job.run()
     before = job.state.seq
@@ -235,7 +235,7 @@ def test_a_finished_job_stays_finished_and_what_is_queued_in_its_name_is_withdra
     assert (job.state.status, job.state.seq) == ("completed", before)
 
 
-def test_tasks_that_wait_after_a_reset_are_counted_anew_and_queued() -> None:
+def test_tasks_that_wait_after_a_reset_are_counted_again_and_queued() -> None:
     job = spread()
     for item in range(4):
         job.fail("f", item, permanent=True)
@@ -245,5 +245,5 @@ def test_tasks_that_wait_after_a_reset_are_counted_anew_and_queued() -> None:
     assert row.waiting == 2, "the others are in the window"
     job.node_rows["f"] = row._replace(waiting=0)
     job.doubt()
-    assert told(job)["recounted"] == ["f"]
+    assert event_data(job)["recounted"] == ["f"]
     assert job.run().state.status == "completed"

@@ -1,4 +1,4 @@
-"""When a failed attempt is tried again, and which budget it spends (invariants 9 and 10)."""
+"""When a failed attempt is retried, and which budget it spends (invariants 9 and 10)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_exponential_delays_double_until_the_bound() -> None:
     assert delays(retry, 7) == [1, 2, 4, 8, 16, 30, 30]
 
 
-def test_a_schedule_is_followed_and_its_last_step_serves_all_beyond() -> None:
+def test_a_schedule_repeats_its_last_delay() -> None:
     retry = Retry(backoff=Backoff.SCHEDULE, schedule=(60, 5, 900), max_delay_seconds=10, jitter=NONE)
     assert delays(retry, 5) == [60, 5, 900, 900, 900]
 
@@ -119,13 +119,13 @@ def test_the_ten_thousandth_delay_does_not_overflow() -> None:
         assert delay_seconds(retry, 10_000, 0.0) == 1e9
 
 
-def test_five_seconds_doubled_and_up_to_five_more() -> None:
+def test_jitter_in_a_range_is_added_to_the_delay() -> None:
     retry = Retry(initial_delay_seconds=5, jitter=Jitter.RANGE, jitter_seconds=(0, 5))
     assert delays(retry, 3, chance=0.0) == [5, 10, 20]
     assert delays(retry, 3, chance=0.5) == [7.5, 12.5, 22.5]
 
 
-def test_one_five_and_fifteen_minutes() -> None:
+def test_a_schedule_of_one_five_and_fifteen_minutes() -> None:
     retry = Retry(backoff=Backoff.SCHEDULE, jitter=NONE, schedule=(60, 300, 900))
     assert delays(retry, 4) == [60, 300, 900, 900]
 
@@ -143,8 +143,8 @@ def one(retry: dict[str, Any] | None = None, rules: Rules | None = None, **more:
 
 
 def retried(effects: list[Any]) -> RetryTask:
-    (found,) = (e for e in effects if isinstance(e, RetryTask))
-    return found
+    (retry,) = (e for e in effects if isinstance(e, RetryTask))
+    return retry
 
 
 @pytest.mark.parametrize("retries", [0, 1, 3, 7])
@@ -259,7 +259,7 @@ def test_a_task_that_kills_its_worker_while_alone_is_quarantined_invariant_9() -
     assert job.tasks[("a", -1)]["crashes"] == 2
 
 
-def test_what_killed_the_process_is_told_with_the_crash_and_with_the_quarantine_invariant_9() -> None:
+def test_the_signal_that_killed_the_process_is_in_the_events_of_crash_and_quarantine_invariant_9() -> None:
     job = one({"max_retries": 0}, Rules(lost_limit=100, crash_limit=2))
     died = "the handler's process was killed by signal 11 (SIGSEGV)"
     effects = job.lose("a", alone=True, message=died)
@@ -276,7 +276,7 @@ def test_what_killed_the_process_is_told_with_the_crash_and_with_the_quarantine_
     assert (job.event("node_failed").data or {})["message"] == error["message"]
 
 
-def test_losses_in_company_are_no_crashes_of_the_task_invariant_9() -> None:
+def test_losses_beside_other_tasks_are_no_crashes_of_the_task_invariant_9() -> None:
     job = one(rules=Rules(lost_limit=100, crash_limit=2))
     for _ in range(20):
         assert retried(job.lose("a")).crashes == 0
@@ -295,7 +295,7 @@ def test_an_attempt_given_back_spends_nothing_invariant_9() -> None:
     assert job.state.status == "completed"
 
 
-def test_a_task_that_is_given_back_without_end_waits_longer_and_longer_but_is_never_given_up() -> None:
+def test_a_task_that_is_given_back_again_and_again_waits_longer_each_time_and_never_fails() -> None:
     job = one({"max_retries": 0}, Rules(lost_limit=0, crash_limit=1))
     pauses = []
     for _ in range(200):
@@ -327,7 +327,7 @@ def test_every_attempt_is_a_new_epoch_invariant_2() -> None:
     assert epochs == [1, 2, 3, 4, 5]
 
 
-def test_failed_lost_and_given_back_attempts_are_recorded_and_told() -> None:
+def test_failed_lost_and_given_back_attempts_have_rows_and_events() -> None:
     job = one({"max_retries": 1})
     effects = job.fail("a") + job.lose("a") + job.give_back("a") + job.fail("a")
     recorded = [e for e in effects if isinstance(e, RecordAttempt)]
@@ -340,7 +340,7 @@ def test_failed_lost_and_given_back_attempts_are_recorded_and_told() -> None:
     ]  # fmt: skip
 
 
-def test_a_quiet_success_is_told_by_its_task_row_alone_and_a_talking_one_is_recorded() -> None:
+def test_a_success_has_a_row_of_its_own_only_if_it_printed_something() -> None:
     quiet = one()
     assert not [e for e in quiet.done("a") if isinstance(e, RecordAttempt)]
     talking = one()
@@ -375,7 +375,7 @@ def test_items_of_a_fan_out_have_budgets_of_their_own() -> None:
     assert job.events_of("f").count("task_retry_scheduled") == 3
 
 
-def test_a_retried_item_is_told_as_an_item_and_leaves_its_node_running() -> None:
+def test_the_event_of_a_retried_item_names_it_and_its_node_stays_running() -> None:
     flow = Workflow("w")
     flow.fan_out("f", source="{{ [1] }}", handler="h")
     job = OneJob(flow)
@@ -424,8 +424,8 @@ def test_when_many_items_spent_their_budget_on_one_bug_the_others_get_one_attemp
     spend(job, [4])
     spend(job, range(5, 9), attempts=1)
     assert [job.tasks[("f", item)]["retries"] for item in range(9)] == [2, 2, 2, 2, 2, 0, 0, 0, 1]
-    told = [e for e in job.events if e.event == "task_failed" and e.data and "reason" in e.data]
-    assert [(e.item, e.data["reason"]) for e in told if e.data] == [(n, "REPEATED_FAILURE") for n in range(5, 9)]
+    events = [e for e in job.events if e.event == "task_failed" and e.data and "reason" in e.data]
+    assert [(e.item, e.data["reason"]) for e in events if e.data] == [(n, "REPEATED_FAILURE") for n in range(5, 9)]
     assert job.state.status == "failed"
     error = job.tasks[("f", 7)]["error"]
     assert error is not None
@@ -433,7 +433,7 @@ def test_when_many_items_spent_their_budget_on_one_bug_the_others_get_one_attemp
     assert error["hint"] == "Not retried: 5 items failed in the same way and none has completed."
 
 
-def test_one_completed_item_shows_that_it_is_no_common_bug() -> None:
+def test_one_completed_item_resets_the_count_of_repeated_failures() -> None:
     job = wide(5, repeat_limit=2)
     spend(job, range(2))
     job.done("f", 2)
@@ -451,7 +451,7 @@ def test_different_failures_do_not_add_up() -> None:
     assert job.tasks[("f", 3)]["status"] == "ready"
 
 
-def test_only_so_many_kinds_of_failures_are_kept_in_mind() -> None:
+def test_the_number_of_remembered_fingerprints_is_limited() -> None:
     job = wide(FINGERPRINTS_LIMIT + 10, repeat_limit=2)
     for item in range(FINGERPRINTS_LIMIT + 9):
         job.fail("f", item, message="x" * (item + 1), permanent=True)
@@ -466,13 +466,13 @@ def test_a_task_behind_an_open_breaker_waits_and_spends_nothing_invariant_9() ->
     report = job.hand_in("a", -1, fails=Fails("no answer", code="GW_5XX"))._replace(held_by="gateway")
     effect = retried(job.read(report))
     assert (effect.due_at, effect.retries, effect.epoch) == (None, 0, 2)
-    told = job.events[-1]
-    assert told.event == "node_retry_scheduled"
-    assert told.data is not None
-    assert (told.data["reason"], told.data["breaker"]) == ("DEPENDENCY_DOWN", "gateway")
+    event = job.events[-1]
+    assert event.event == "node_retry_scheduled"
+    assert event.data is not None
+    assert (event.data["reason"], event.data["breaker"]) == ("DEPENDENCY_DOWN", "gateway")
 
 
-def test_a_dependency_that_a_handler_calls_down_is_waited_for_and_spends_nothing_invariant_9() -> None:
+def test_a_task_whose_handler_says_that_a_dependency_is_down_waits_and_spends_nothing_invariant_9() -> None:
     job = one({"max_retries": 0})
     effect = retried(job.fail("a", code="DEPENDENCY_DOWN"))
     assert (effect.due_at, effect.retries) == (START + DEFAULT_COOLDOWN_SECONDS, 0)
@@ -485,7 +485,7 @@ def test_a_permanent_failure_is_final_even_behind_an_open_breaker() -> None:
     assert job.state.status == "failed"
 
 
-def test_a_stopping_job_holds_nothing() -> None:
+def test_a_held_task_of_a_stopping_job_is_cancelled() -> None:
     job = one({"max_retries": 3})
     report = job.hand_in("a", -1, fails=Fails("no"))._replace(held_by="gateway")
     job.send(CancelRequested(None, "someone", "enough"))

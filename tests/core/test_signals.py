@@ -1,4 +1,4 @@
-"""Every signal in every situation of a job: nothing falls over, counters stay right, and what has ended stays ended."""
+"""Every signal in every situation of a job: none crashes the core, and a job that has ended stays ended."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RULES = Rules(grace_seconds=30, drain_seconds=600, chunk_size=3, window_size=2, 
 
 
 def new(timeout_seconds: float | None = None) -> OneJob:
-    """A task, a fan-out of five items in chunks of three, and what follows them."""
+    """Two tasks, a fan-out of five items in chunks of three with its fan-in, and a task at the end."""
     flow = Workflow("w", timeout_seconds=timeout_seconds, inputs={"items": {"type": "array"}})
     flow.task("a", handler="h", retry={"max_retries": 1})
     flow.task("b", handler="h", importance="important", retry={"max_retries": 1})
@@ -76,7 +76,7 @@ def cancelling() -> OneJob:
 
 
 def timed_out() -> OneJob:
-    """Its timeout has come, but one report was handed in before and is still unread."""
+    """The timeout is over, and one report of before is still unread."""
     job = new(timeout_seconds=1000)
     job.submit()
     job.hand_in("b")
@@ -112,7 +112,7 @@ SITUATIONS: dict[str, Callable[[], OneJob]] = {
 
 
 def report(outcome: Outcome, node: str, item: int) -> Callable[[OneJob], None]:
-    """A report of that task's lease, if it has one; else of a lease that it had."""
+    """A report of the task that is queued; if it is not, a report of an epoch that the job does not know."""
 
     def send(job: OneJob) -> None:
         key = (node, item)
@@ -145,7 +145,7 @@ SIGNALS: dict[str, Callable[[OneJob], object]] = {
 
 
 @pytest.mark.parametrize(("situation", "signal"), list(product(SITUATIONS, SIGNALS)))
-def test_every_signal_is_heard_in_every_situation_invariants_4_5_8_11(situation: str, signal: str) -> None:
+def test_every_signal_can_come_in_every_situation_invariants_4_5_8_11(situation: str, signal: str) -> None:
     job = SITUATIONS[situation]()
     was_terminal, was_stopping = job.state.is_terminal, job.state.stop is not None
     status, result, before = job.row["status"], job.row["result"], len(job.effects)
@@ -159,7 +159,7 @@ def test_every_signal_is_heard_in_every_situation_invariants_4_5_8_11(situation:
 
 @pytest.mark.parametrize(("situation", "signal"), list(product(SITUATIONS, SIGNALS)))
 def test_no_signal_leaves_a_job_stuck_invariant_7(situation: str, signal: str) -> None:
-    """Whatever was heard: when everything that is queued, owed and unread has been done, the job has ended."""
+    """After any signal: the job ends once everything that is queued, owed and unread is done."""
     job = SITUATIONS[situation]()
     SIGNALS[signal](job)
     if job.state.status == "pending":

@@ -1,4 +1,4 @@
-"""The table of transitions is the whole truth: what is not in it is our bug."""
+"""The table of transitions is complete: a transition that is not in it is a bug."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def test_every_pair_of_job_statuses_follows_the_table_or_is_a_bug(status: JobSta
         assert not state.job_touched
 
 
-def test_terminal_statuses_of_nodes_are_left_by_a_person_alone_invariant_4() -> None:
+def test_only_a_person_moves_a_node_out_of_a_terminal_status_invariant_4() -> None:
     assert {s.value for s in TERMINAL} == {"completed", "failed", "skipped", "cancelled"}
     by_a_person = {Trigger.RESTARTED, Trigger.TASK_RESET, Trigger.ITEMS_RESET, Trigger.SKIPPED, Trigger.SET}
     assert {trigger for status, trigger in NODE_TRANSITIONS if status in TERMINAL} == by_a_person
 
 
-def test_terminal_statuses_of_jobs_are_left_by_a_person_alone_invariant_4() -> None:
+def test_only_a_person_moves_a_job_out_of_a_terminal_status_invariant_4() -> None:
     assert {s.value for s in JOB_TERMINAL} == {"completed", "partial", "failed", "cancelled"}
     assert all(JOB_TRANSITIONS[status] == {JobStatus.RUNNING} for status in JOB_TERMINAL), "by a person alone"
 
@@ -145,7 +145,7 @@ def test_rank_counts_what_the_job_has_in_the_queue() -> None:
     assert state.queued_now == 1
 
 
-def test_the_next_deadline_is_that_of_the_job_then_that_of_its_stop_then_none() -> None:
+def test_the_next_deadline_is_the_jobs_then_the_stops_then_none() -> None:
     state = job(JobStatus.RUNNING)
     assert state.next_deadline() is None
     state.deadline_at = 50.0

@@ -1,4 +1,4 @@
-"""What a cancel, a pause and an unpause would do, and that they are refused exactly where the owner refuses them."""
+"""Plans of a cancel, a pause and an unpause, which are refused exactly where the owner refuses the verb."""
 
 from __future__ import annotations
 
@@ -79,19 +79,19 @@ def signal(verb: SteeringVerb, plan_id: str | None = None) -> Signal:
 
 @pytest.mark.parametrize("verb", SteeringVerb)
 @pytest.mark.parametrize("made", [running, paused, failing, stopping, completed, failed, timed_out])
-def test_a_plan_is_refused_where_the_owner_refuses_and_for_the_same_reason(
+def test_a_plan_is_refused_exactly_if_the_owner_refuses_and_for_the_same_reason(
     made: Callable[[], OneJob], verb: SteeringVerb
 ) -> None:
     job = made()
     plan = make_steering(open_job(job.state), [], verb)
     job.send(signal(verb))
     if not job.answers or job.answers[-1].signal_id != 99:
-        job.pass_time(job.state.rules.grace_seconds)  # What runs does not finish within the grace.
-    told = job.answers[-1]
-    assert told.signal_id == 99
-    assert told.applied == isinstance(plan, Steering)
+        job.pass_time(job.state.rules.grace_seconds)  # The running tasks do not finish within the grace period.
+    answer = job.answers[-1]
+    assert answer.signal_id == 99
+    assert answer.applied == isinstance(plan, Steering)
     if isinstance(plan, Refusal):
-        assert told.reason == plan.reason
+        assert answer.reason == plan.reason
         assert "holdfast" in plan.remedy and "JOB" in plan.remedy
 
 
@@ -99,7 +99,7 @@ def is_paused(job: OneJob) -> None:
     job.send(PauseRequested(1, "cleo", "", is_paused=True))
 
 
-def is_paused_anew(job: OneJob) -> None:
+def is_paused_again(job: OneJob) -> None:
     job.send(PauseRequested(1, "cleo", "", is_paused=False))
     job.now += 1
     is_paused(job)
@@ -115,10 +115,10 @@ def is_recovered(job: OneJob) -> None:
         (CANCEL, running, is_paused),
         (CANCEL, running, is_recovered),
         (PAUSE, running, is_recovered),
-        (UNPAUSE, paused, is_paused_anew),
+        (UNPAUSE, paused, is_paused_again),
     ],
 )
-def test_a_plan_that_the_job_has_outrun_is_refused_by_its_owner_invariant_12(
+def test_an_owner_refuses_an_outdated_plan_invariant_12(
     verb: SteeringVerb, made: Callable[[], OneJob], moves: Callable[[OneJob], None]
 ) -> None:
     job = made()
@@ -126,8 +126,8 @@ def test_a_plan_that_the_job_has_outrun_is_refused_by_its_owner_invariant_12(
     moves(job)
     before = len(job.events)
     job.send(signal(verb, shown))
-    told = job.answers[-1]
-    assert (told.applied, told.reason) == (False, "it has moved since the plan was made")
+    answer = job.answers[-1]
+    assert (answer.applied, answer.reason) == (False, "it has moved since the plan was made")
     assert len(job.events) == before
     job.send(signal(verb, steering_id(open_job(job.state), verb)))
     assert job.answers[-1].applied
@@ -140,7 +140,7 @@ def steps(verb: SteeringVerb) -> list[tuple[str, str, int]]:
     return [(step.node, str(step.action), step.items) for step in plan.steps]
 
 
-def test_a_cancel_archives_what_is_queued_and_leaves_what_runs_its_grace() -> None:
+def test_a_cancel_cancels_queued_tasks_and_keeps_running_ones() -> None:
     assert steps(CANCEL) == [
         ("a", "keep", 1),
         ("b", "cancel", 5),
@@ -150,11 +150,11 @@ def test_a_cancel_archives_what_is_queued_and_leaves_what_runs_its_grace() -> No
     ]
 
 
-def test_a_pause_holds_what_is_queued_and_what_has_not_begun() -> None:
+def test_a_pause_holds_queued_tasks_and_nodes_that_have_not_begun() -> None:
     assert steps(PAUSE) == [("a", "keep", 1), ("b", "hold", 5), ("b", "keep", 3), ("c", "keep", 1), ("d", "hold", 0)]
 
 
-def test_an_unpause_lets_go_on_what_was_held() -> None:
+def test_an_unpause_releases_what_the_pause_held() -> None:
     assert steps(UNPAUSE) == [
         ("a", "keep", 1),
         ("b", "release", 5),
@@ -164,14 +164,14 @@ def test_an_unpause_lets_go_on_what_was_held() -> None:
     ]
 
 
-def test_only_a_cancel_has_to_be_meant() -> None:
+def test_only_a_cancel_needs_a_confirmation() -> None:
     plans = [make_steering(RUNNING, NODES, CANCEL), make_steering(RUNNING, NODES, PAUSE)]
     asks = [any(step.confirm for step in plan.steps) for plan in plans if isinstance(plan, Steering)]
     assert asks == [True, False]
 
 
-def test_progress_does_not_spoil_a_plan_and_what_people_do_does() -> None:
-    """A job that has begun is the same job; another generation, a stop or a pause is not."""
+def test_a_verb_outdates_a_plan_and_progress_does_not() -> None:
+    """A plan survives the start of its job, but no other generation, stop or pause."""
     mine = steering_id(RUNNING, CANCEL)
     assert steering_id(RUNNING._replace(status=JobStatus.PENDING), CANCEL) == mine
     others = [

@@ -1,4 +1,4 @@
-"""How a job ends early: what stops it, what may still finish, what is told, and what changes nothing any more."""
+"""How a job ends early: what stops it, which tasks may still finish, and which reports come too late."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_important_and_optional_failures_stop_nothing(importance: str) -> None:
 
 
 @pytest.mark.parametrize("importance", ["critical", "important", "optional"])
-def test_what_is_cancelled_because_of_a_failure_above_it_counts_as_that_failure(importance: str) -> None:
+def test_a_node_that_is_cancelled_after_a_failure_counts_with_the_importance_of_that_failure(importance: str) -> None:
     flow = Workflow("w")
     flow.task("a", handler="h", importance="important")
     flow.task("b", handler="h", after="a", importance=importance)
@@ -122,7 +122,7 @@ def test_a_task_that_waits_for_its_retry_is_withdrawn_too_invariant_11() -> None
 
 
 def stopping() -> OneJob:
-    """`a` has failed, `b` is held by a worker."""
+    """`a` has failed, and a worker holds `b`."""
     job = side_by_side()
     job.claim("b")
     job.fail("a", permanent=True)
@@ -176,7 +176,7 @@ def test_when_the_drain_is_over_the_leases_end_invariant_11() -> None:
     assert job.state.stop.leases_ended
 
 
-def test_the_leases_are_asked_for_once_even_if_a_report_is_still_unread() -> None:
+def test_the_leases_are_withdrawn_once_even_if_a_report_is_still_unread() -> None:
     job = stopping()
     unread = job.hand_in("b", output=5)
     assert withdrawals(job.pass_time(600))
@@ -229,7 +229,7 @@ def test_cancelling_a_job_that_has_not_begun_ends_it_at_once() -> None:
     assert not job.tasks
 
 
-def test_cancelling_a_running_job_ends_what_waits_and_gives_the_rest_its_grace() -> None:
+def test_cancelling_a_running_job_cancels_queued_tasks_and_leaves_running_ones_the_grace_period() -> None:
     job = side_by_side()
     job.claim("a")
     (asked,) = withdrawals(job.cancel())
@@ -245,7 +245,7 @@ def test_cancelling_a_running_job_ends_what_waits_and_gives_the_rest_its_grace()
     assert job.state.error["message"] == "cancelled by ann: enough"
 
 
-def test_when_the_grace_is_over_a_cancelled_job_is_terminal_invariant_11() -> None:
+def test_a_cancelled_job_is_terminal_after_the_grace_period_invariant_11() -> None:
     job = side_by_side()
     job.claim_all()
     job.cancel()
@@ -255,7 +255,7 @@ def test_when_the_grace_is_over_a_cancelled_job_is_terminal_invariant_11() -> No
     assert job.state.status == "cancelled"
 
 
-def test_a_cancel_without_an_id_is_applied_and_answers_nobody() -> None:
+def test_a_cancel_without_an_id_is_applied_without_an_answer() -> None:
     job = side_by_side()
     job.cancel(signal_id=None)
     assert job.answers == []
@@ -263,7 +263,7 @@ def test_a_cancel_without_an_id_is_applied_and_answers_nobody() -> None:
 
 
 def last_one_runs(*, borders: bool = True) -> OneJob:
-    """`a` has completed, and `b`, the last, is held by a worker; perhaps an end is behind it."""
+    """`a` has completed, and a worker holds `b`, the last task; `borders` adds a start and an end node."""
     flow = Workflow("w")
     if borders:
         flow.start("start", next="a")
@@ -279,12 +279,12 @@ def last_one_runs(*, borders: bool = True) -> OneJob:
 
 
 @pytest.mark.parametrize("borders", [True, False])
-def test_a_cancel_whose_last_tasks_finish_within_the_grace_came_too_late_and_the_job_is_completed(
+def test_a_cancel_is_too_late_if_the_last_tasks_finish_within_the_grace_period(
     borders: bool,
 ) -> None:
     job = last_one_runs(borders=borders)
     job.cancel()
-    assert job.answers == [], "whether it ends anything is not known yet"
+    assert job.answers == [], "the job may still complete within the grace period"
     assert job.state.stop == Stop(StopCause.CANCELLED, START + 30, signal_id=7)
     job.done("b", output=5)
     reason = "too late: its last tasks have finished, and it is completed"
@@ -293,7 +293,7 @@ def test_a_cancel_whose_last_tasks_finish_within_the_grace_came_too_late_and_the
     assert (job.state.status, job.state.result, job.state.error) == ("completed", 5, None)
 
 
-def test_a_cancel_whose_last_task_does_not_finish_within_the_grace_is_carried_out() -> None:
+def test_a_cancel_is_applied_if_the_last_task_does_not_finish_within_the_grace_period() -> None:
     job = last_one_runs()
     job.cancel()
     job.pass_time(30)
@@ -302,7 +302,7 @@ def test_a_cancel_whose_last_task_does_not_finish_within_the_grace_is_carried_ou
     assert job.state.status == "cancelled"
 
 
-def test_a_cancel_whose_last_task_fails_within_the_grace_came_too_late_and_the_job_is_failed() -> None:
+def test_a_cancel_is_too_late_if_the_last_task_fails_within_the_grace_period() -> None:
     job = last_one_runs()
     job.cancel()
     job.fail("b", message="no luck", permanent=True)
@@ -349,7 +349,7 @@ def test_cancelling_twice_is_refused_the_second_time() -> None:
     assert job.state.stop == Stop(StopCause.CANCELLED, START + 30)
 
 
-def test_a_cancel_cuts_the_drain_of_a_failure_short_and_names_the_job() -> None:
+def test_a_cancel_shortens_the_drain_after_a_failure_and_makes_the_job_cancelled() -> None:
     job = stopping()
     job.cancel()
     assert job.state.stop == Stop(StopCause.CANCELLED, START + 30, signal_id=7)
@@ -357,7 +357,7 @@ def test_a_cancel_cuts_the_drain_of_a_failure_short_and_names_the_job() -> None:
     assert job.state.status == "cancelled"
 
 
-def test_a_failure_that_only_the_cancel_keeps_from_its_retry_leaves_the_job_cancelled() -> None:
+def test_a_failure_that_is_not_retried_because_of_the_cancel_leaves_the_job_cancelled() -> None:
     job = last_one_runs()
     job.cancel()
     job.fail("b")
@@ -418,7 +418,7 @@ def test_a_job_without_a_timeout_has_no_deadline() -> None:
     assert job.pass_time(1e9) == []
 
 
-def test_a_timeout_cuts_the_drain_of_a_failure_short() -> None:
+def test_a_timeout_shortens_the_drain_after_a_failure() -> None:
     job = side_by_side(timeout_seconds=50)
     job.claim("b")
     job.fail("a", permanent=True)
@@ -468,7 +468,7 @@ def test_rows_that_were_never_queued_are_withdrawn_and_items_without_a_row_never
     assert job.state.status == "failed"
 
 
-def test_items_in_the_window_that_are_leased_leave_ranges_with_holes() -> None:
+def test_the_ranges_of_cancelled_items_leave_out_leased_ones() -> None:
     flow = Workflow("w", inputs={"items": {"type": "array"}})
     flow.fan_out("f", source="{{ inputs['items'] }}", handler="h")
     job = OneJob(flow, {"items": list(range(8))}, RULES.__class__(grace_seconds=30))
@@ -496,7 +496,7 @@ def test_an_item_that_was_lost_during_the_drain_is_cancelled_by_itself() -> None
     assert (job.node("f").completed, job.node("f").cancelled) == (1, 1)
 
 
-def test_a_fan_out_with_a_failed_item_that_a_stop_cuts_short_has_failed_by_that_item() -> None:
+def test_a_stopped_fan_out_with_a_failed_item_has_the_error_of_that_item() -> None:
     job = with_fan_out()
     job.fail("f", 0, permanent=True, code="DISK", message="no disk")
     job.cancel()
@@ -581,7 +581,7 @@ def test_late_report_after_cancel_changes_nothing_invariant_1() -> None:
 
 
 @pytest.mark.parametrize("outcome", list(Outcome))
-def test_a_report_of_an_older_epoch_changes_nothing_and_is_told_invariant_1(outcome: Outcome) -> None:
+def test_a_report_of_an_older_epoch_changes_nothing_and_has_an_event_invariant_1(outcome: Outcome) -> None:
     job = side_by_side()
     old = job.hand_in("a", outcome=Outcome.LOST)
     job.read(old)
@@ -623,7 +623,7 @@ def test_the_same_report_read_twice_counts_once_invariant_1() -> None:
     assert job.node("f").completed == 1
 
 
-def test_a_rejection_by_the_store_is_told_with_its_item() -> None:
+def test_the_event_of_a_report_that_the_store_rejected_names_its_item() -> None:
     job = with_fan_out()
     job.send(ReportRejected("f", 1, 3, "w9"))
     event = job.event("report_rejected")
@@ -632,7 +632,7 @@ def test_a_rejection_by_the_store_is_told_with_its_item() -> None:
     assert job.events[-1].item is None
 
 
-def test_an_empty_withdrawal_of_leases_is_remembered() -> None:
+def test_a_withdrawal_without_leases_is_written() -> None:
     job = stopping()
     job.hand_in("b")
     job.send(TasksWithdrawn({}, leases_too=True))
@@ -667,7 +667,7 @@ def test_a_retry_is_due_by_the_clock_that_has_stepped_back() -> None:
 def test_no_deadline_is_further_away_than_its_own_time_once_the_clock_has_stepped_back() -> None:
     job = side_by_side(timeout_seconds=100)
     bound_deadlines(job.state, START + 40)
-    assert job.state.deadline_at == START + 100, "as long as the clock goes on, it stays as it is"
+    assert job.state.deadline_at == START + 100, "the deadline does not move while the clock goes forward"
     bound_deadlines(job.state, START - 600)
     assert job.state.deadline_at == START - 500
     job.claim("b")
