@@ -240,7 +240,7 @@ def test_an_outdated_plan_is_refused_and_progress_elsewhere_does_not_outdate_it_
     job.done("each", 1)
     assert job.recover("clear", "split", plan_id=shown).applied
     answer = job.recover("clear", "split", plan_id=shown)
-    assert not answer.applied and "moved" in answer.reason
+    assert not answer.applied and "has changed" in answer.reason
 
 
 def test_a_job_that_is_recovered_during_a_pause_has_its_whole_time_after_the_pause() -> None:

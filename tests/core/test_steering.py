@@ -127,7 +127,7 @@ def test_an_owner_refuses_an_outdated_plan_invariant_12(
     before = len(job.events)
     job.send(signal(verb, shown))
     answer = job.answers[-1]
-    assert (answer.applied, answer.reason) == (False, "it has moved since the plan was made")
+    assert (answer.applied, answer.reason) == (False, "the job has changed since this plan was made")
     assert len(job.events) == before
     job.send(signal(verb, steering_id(open_job(job.state), verb)))
     assert job.answers[-1].applied

@@ -35,7 +35,7 @@ def lease_ready(db: Database, request: Handover, *, gated: bool = True) -> list[
         lane = db.queue[key]["lane"]
         if gates.of(lane) and (not gated or not gates.lets_through(lane)):
             continue
-        leases.append(lease(db, wish.worker, key))
+        leases.append(lease(db, request.worker, key))
     return leases
 
 
