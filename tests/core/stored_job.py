@@ -58,7 +58,7 @@ class StoredJob:
 
     def load(self) -> JobState:
         """The state of the job, read from its rows."""
-        job, nodes = ModelCycle(self.db, 0).looked_at(JOB_ID)
+        job, nodes = ModelCycle(self.db, 0).committed_rows(JOB_ID)
         program = compile_pinned(job.definition_hash, self.db.definitions[job.definition_hash])
         return job_state(job, nodes, program, self.rules)
 
