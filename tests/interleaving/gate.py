@@ -13,8 +13,9 @@ from holdfast.orchestrator.loop import KILLS
 from holdfast.store.connection import SYNC, Answer, Connections, Statement
 from holdfast.store.interface import Lease, Report, WorkerIdentity
 from holdfast.store.lanes import LaneIds
-from holdfast.store.postgres import OnLocked, PostgresStore
+from holdfast.store.postgres import PostgresStore
 from holdfast.store.queries import query
+from holdfast.worker.ports import OnLocked
 from tests.interleaving.observer import SEARCH_PATH
 
 if TYPE_CHECKING:

@@ -1,0 +1,76 @@
+"""A store's way to Postgres: statements by name, and the wake-ups that follow a commit."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from typing import Any
+
+import psycopg
+
+from holdfast import failpoint
+from holdfast.store.columns import by_name
+from holdfast.store.connection import Answer, Connections, Statement
+from holdfast.store.lanes import LaneIds
+from holdfast.store.listener import SIGNAL
+from holdfast.store.outage import unreachable
+from holdfast.store.payloads import LIMIT_BYTES, Payloads
+from holdfast.store.queries import query
+
+
+class PostgresSession:
+    """What the parts of the store share. One per process; safe within one event loop."""
+
+    def __init__(
+        self,
+        url: str,
+        name: str = "holdfast",
+        lease_seconds: float | None = None,
+        payloads: Payloads | None = None,
+    ) -> None:
+        """Without `payloads` every value stays in its row, and those that do not are out of reach."""
+        self.payloads = payloads
+        self.connections = Connections(url, name, lease_seconds)
+        self._lanes = LaneIds(self.connections)
+
+    async def close(self) -> None:
+        await self.connections.close()
+
+    @property
+    def payload_limit_bytes(self) -> int:
+        """How large a value may be at most."""
+        return self.payloads.limit_bytes if self.payloads is not None else LIMIT_BYTES
+
+    def _draw_id(self) -> int:
+        """An id that no other process has, nor had in what a failover or a restore has lost; exact in every JSON."""
+        return 1 + secrets.randbelow(2**48)
+
+    # Wake-ups go out after the commit that they announce; polling covers a lost one.
+
+    async def notify_orchestrators(self) -> None:
+        """All of them, when it is not known whose signals these are."""
+        await self._exchange("main", signalled([]))
+
+    async def notify_workers(self) -> None:
+        await failpoint.hit("notify.before")
+        await self._exchange("main", (b"notify holdfast_task", {}))
+
+    async def _fetch(self, statement: str, /, **parameters: Any) -> list[dict[str, Any]]:
+        return by_name(await self._answer(statement, **parameters))
+
+    async def _answer(self, statement: str, /, **parameters: Any) -> Answer:
+        return (await self._exchange("main", (query(statement), parameters)))[0]
+
+    async def _execute(self, statement: str, /, **parameters: Any) -> int:
+        return (await self._exchange("main", (query(statement), parameters)))[0].row_count
+
+    async def _exchange(self, role: str, *statements: Statement | None) -> list[Answer]:
+        try:
+            return await self.connections.exchange(role, *statements)
+        except psycopg.OperationalError as error:
+            raise unreachable(self.connections.url, error) from None
+
+
+def signalled(owners: Iterable[int]) -> Statement:
+    """Wakes those orchestrators; none named: all of them. Each that wakes in vain costs two round trips."""
+    return query("notify"), {"channel": SIGNAL, "payload": ",".join(map(str, sorted(owners)))}

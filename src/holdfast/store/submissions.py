@@ -1,0 +1,166 @@
+"""Submissions of jobs, and signals of people to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from holdfast import failpoint
+from holdfast.errors import BacklogFull, NotFound
+from holdfast.store.arrays import jsons, plain, texts
+from holdfast.store.columns import records
+from holdfast.store.connection import SYNC
+from holdfast.store.interface import (
+    NewJob,
+    SignalAnswer,
+    SubmitAnswer,
+)
+from holdfast.store.listener import ANYBODY
+from holdfast.store.payloads import value_or_name
+from holdfast.store.queries import query
+from holdfast.store.session import PostgresSession, signalled
+
+
+class PostgresSubmissions(PostgresSession):
+    """Keeps the promises of `interface.SubmissionStore`."""
+
+    async def submit(self, jobs: Sequence[NewJob]) -> list[SubmitAnswer]:
+        """Insert jobs whose identity is free, and forced ones; an equal submission answers with the newest job."""
+        runs: dict[str, int] = {}
+        known: dict[tuple[str, str], dict[str, Any]] = {}
+        left = jobs
+        while left:
+            runs |= await self._insert_jobs(left)
+            left = [job for job in left if job.job_id not in runs]
+            found = await self._jobs_by_identity(left)
+            known |= found
+            left = [job for job in left if _is_open(job, found.get((job.tenant, job.identity)))]
+            if left:
+                # Else the limit was lifted, the job was pruned, or its number was taken, in between.
+                await self._refuse_if_full(left[0].tenant)
+        return [await self._submit_answer(job, runs.get(job.job_id), known) for job in jobs]
+
+    async def _insert_jobs(self, jobs: Sequence[NewJob]) -> dict[str, int]:
+        """The jobs that could be made, each with its run."""
+        definitions = {
+            "definition_hash": plain(j.definition_hash for j in jobs),
+            "tenant": texts(j.tenant for j in jobs),
+            "workflow_id": texts(j.workflow_id for j in jobs),
+            "version": texts(j.version for j in jobs),
+            "definition": jsons(j.definition for j in jobs),
+        }
+        rows = {
+            "job_id": plain(j.job_id for j in jobs),
+            "tenant": definitions["tenant"],
+            "workflow_id": definitions["workflow_id"],
+            "version": definitions["version"],
+            "definition_hash": definitions["definition_hash"],
+            "identity": plain(j.identity for j in jobs),
+            "body_hash": plain(j.body_hash for j in jobs),
+            "inputs": jsons(j.inputs for j in jobs),
+            "priority": plain(j.priority for j in jobs),
+            "force": plain(j.force for j in jobs),
+        }
+        if len({j.definition_hash for j in jobs}) == 1:
+            definitions = {**definitions, **_first_definition(jobs[0])}
+        await failpoint.hit("submit.before")
+        *_, submitted, _ = await self._exchange(
+            "submit",
+            (query("register_definitions"), definitions),
+            (query("take_backlog_turn"), {"tenant": rows["tenant"]}),
+            (query("submit_jobs"), rows),
+            SYNC,
+            signalled([ANYBODY]),
+        )
+        await failpoint.hit("submit.after_commit")
+        return dict(submitted.rows)
+
+    async def _refuse_if_full(self, tenant: str) -> None:
+        for row in await self._fetch("backlog_of", tenant=tenant):
+            backlog, open_jobs = row["backlog"], row["open_jobs"]
+            if open_jobs < backlog:
+                continue
+            raise BacklogFull(
+                f"The backlog of tenant {tenant} is full: {_jobs(open_jobs)} open, and {backlog:,} may be.",
+                remedy="Submit again when some of them have ended, or allow more with: "
+                f"holdfast limits set tenant --tenant {tenant} --backlog {2 * backlog}",
+                instance=tenant,
+            )
+
+    async def _jobs_by_identity(self, jobs: Sequence[NewJob]) -> dict[tuple[str, str], dict[str, Any]]:
+        if not jobs:
+            return {}
+        parameters = {"tenant": texts(j.tenant for j in jobs), "identity": plain(j.identity for j in jobs)}
+        rows = await self._fetch("jobs_by_identity", **parameters)
+        return {(row["tenant"], row["identity"]): row for row in rows}
+
+    async def _submit_answer(
+        self, job: NewJob, made: int | None, known: dict[tuple[str, str], dict[str, Any]]
+    ) -> SubmitAnswer:
+        if made is not None:
+            return SubmitAnswer(job.job_id, True, True, "pending", made, None, job.version)
+        row = known[(job.tenant, job.identity)]
+        result = orjson.loads(row["result"]) if row["result"] is not None else None
+        if row["result_ref"] is not None:
+            result = await value_or_name(self.payloads, row["job_id"], row["result_ref"])
+        is_same = row["body_hash"] == job.body_hash
+        return SubmitAnswer(row["job_id"], False, is_same, row["status"], row["run"], result, row["version"])
+
+    async def definition(self, definition_hash: str) -> bytes:
+        """The canonical JSON of a definition that some job has pinned."""
+        rows = await self._fetch("definition", hash=definition_hash)
+        if not rows:
+            raise NotFound(f"There is no definition {definition_hash[:12]} in the database.")
+        return bytes(rows[0]["definition"].encode())
+
+    async def newest_definition(self, tenant: str, workflow_id: str) -> bytes | None:
+        """The definition of that id that was registered last, or None."""
+        rows = await self._fetch("newest_definition", tenant=tenant, workflow_id=workflow_id)
+        return rows[0]["definition"].encode() if rows else None
+
+    async def send(
+        self,
+        job_id: str,
+        kind: str,
+        actor: str,
+        reason: str,
+        data: dict[str, Any] | None = None,
+        *,
+        tenant: str | None = None,
+    ) -> int:
+        """Put a person's signal into the inbox of a job, of that tenant if one is named; returns the signal's id."""
+        given = orjson.dumps(data).decode() if data is not None else None
+        rows = await self._fetch(
+            "send_signal", job=job_id, kind=kind, actor=actor, reason=reason, data=given, tenant=tenant
+        )
+        if not rows:
+            raise NotFound(f"There is no job {job_id}.", remedy="List the jobs with: holdfast status")
+        await self._exchange("main", signalled([rows[0]["owner"]]))
+        return int(rows[0]["id"])
+
+    async def answer(self, signal_id: int, *, tenant: str | None = None) -> SignalAnswer | None:
+        """What the owner answered to a signal, of that tenant if one is named; None while it has not."""
+        answers = records(SignalAnswer, await self._answer("answer", signal_id=signal_id, tenant=tenant))
+        return answers[0] if answers else None
+
+
+def _first_definition(job: NewJob) -> dict[str, str]:
+    """Many jobs of one definition send it once."""
+    return {
+        "definition_hash": plain([job.definition_hash]),
+        "tenant": texts([job.tenant]),
+        "workflow_id": texts([job.workflow_id]),
+        "version": texts([job.version]),
+        "definition": jsons([job.definition]),
+    }
+
+
+def _is_open(job: NewJob, found: dict[str, Any] | None) -> bool:
+    """Whether a job that was not made has no answer yet: none is there, or it is forced and may have the next run."""
+    return found is None or (job.force and found["body_hash"] == job.body_hash)
+
+
+def _jobs(number: int) -> str:
+    return "1 job is" if number == 1 else f"{number:,} jobs are"
