@@ -46,7 +46,7 @@ def _make_logins_cheap(connection: psycopg.Connection) -> None:
 
 
 class Observer:
-    """An own connection to the database. It acts while all processes wait at their gates."""
+    """A connection of its own to the database. It acts while all processes wait at their gates."""
 
     def __init__(self, url: str) -> None:
         self.url = url

@@ -158,7 +158,7 @@ class Checkers:
                 assert due_at <= now, f"10: {key} was leased {due_at - now:.3f} s before its time"
             row = self.db.queue.get(key)
             if row is not None:
-                if "lane" in row:  # In a mirror of a real database it is a number.
+                if "lane" in row:  # A mirror of a real database has only lane ids.
                     self._check_gates(key, row["lane"])
                 self._check_attempt(key, epoch, row["attempt"])
             assert key not in self._never_again, f"12: {key} ran again, and that is never safe"
@@ -358,7 +358,7 @@ class Checkers:
 
     def _check_advice(self, job_id: str, program: Program) -> None:
         """22: the owner accepts every verb that is advised for an ended job. There is advice for every job that is not
-        completed, unless a guard forbids to run completed tasks again."""
+        completed, unless a guard forbids running completed tasks again."""
         rows = ModelCycle(self.db, 0).committed_rows(job_id)
         state = job_state(*rows, program, Rules())
         advised, refused = advise(self.db, job_id, state)
@@ -571,5 +571,5 @@ class Checkers:
         return was_cut_short or not codes.isdisjoint(("LEASE_LOST", "TIMEOUT", "JOB_TIMEOUT"))
 
     def ran_to_its_end(self, job_id: str) -> bool:
-        """Whether no failure stopped the job. Of a stopped job only the status can be compared."""
+        """Whether nothing stopped the job. Of a stopped job only the status can be compared."""
         return self.db.jobs[job_id]["stop_cause"] is None

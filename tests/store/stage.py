@@ -48,7 +48,7 @@ class Backstage(Protocol):
 
     async def lose_orchestrator(self, orchestrator_id: int) -> None: ...
 
-    async def end_without_farewell(self, orchestrator_id: int) -> None: ...
+    async def end_suddenly(self, orchestrator_id: int) -> None: ...
 
     async def pass_deadline(self, lease: Lease) -> None: ...
 
@@ -113,7 +113,7 @@ class PostgresBackstage:
     async def lose_orchestrator(self, orchestrator_id: int) -> None:
         await self._run(b"delete from orchestrators where orchestrator_id = %s", orchestrator_id)
 
-    async def end_without_farewell(self, orchestrator_id: int) -> None:
+    async def end_suddenly(self, orchestrator_id: int) -> None:
         await self._run(b"update orchestrators set ended_at = now() where orchestrator_id = %s", orchestrator_id)
 
     async def pass_deadline(self, lease: Lease) -> None:
@@ -222,7 +222,7 @@ class ModelBackstage:
     async def lose_orchestrator(self, orchestrator_id: int) -> None:
         del self._db.orchestrators[orchestrator_id]
 
-    async def end_without_farewell(self, orchestrator_id: int) -> None:
+    async def end_suddenly(self, orchestrator_id: int) -> None:
         self._db.orchestrators[orchestrator_id]["ended"] = True
 
     async def pass_deadline(self, lease: Lease) -> None:

@@ -114,11 +114,11 @@ async def test_a_lost_connection_does_not_disturb_the_one_that_reuses_its_socket
     socket = connections._lines["lost"]._socket
     assert kill_connections(database_url, "line lost") == 1
     await eventually(lambda: the_loss_was_noticed(connections, "lost"), 5)
-    await connections.exchange("heir", ONE)
-    assert connections._lines["heir"]._socket == socket
+    await connections.exchange("successor", ONE)
+    assert connections._lines["successor"]._socket == socket
     await connections.exchange("lost", ONE)
     async with asyncio.timeout(5):
-        assert (await connections.exchange("heir", ONE))[0].rows == [(1,)]
+        assert (await connections.exchange("successor", ONE))[0].rows == [(1,)]
 
 
 async def test_a_process_with_a_lease_does_not_wait_for_ever_on_a_dead_connection(database_url: str) -> None:

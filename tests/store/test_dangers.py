@@ -14,7 +14,7 @@ PATIENCE_SECONDS = 1000.0
 async def die(stage: Stage, *job_ids: str) -> None:
     me = await stage.orchestrator()
     await stage.store.note_open_cycle(me, job_ids)
-    await stage.behind.end_without_farewell(me)
+    await stage.behind.end_suddenly(me)
 
 
 async def test_no_job_is_a_suspect_while_orchestrators_live_or_leave_in_good_order(stage: Stage) -> None:
@@ -66,5 +66,5 @@ async def test_a_commit_that_advanced_a_suspect_alone_clears_it_and_closes_its_c
     assert (await stage.store.dangers(PATIENCE_SECONDS)).suspects == [job_id]
     await stage.store.note_open_cycle(me, [job_id])
     await stage.commit(me, Batch(survived=[job_id], closes_cycle=True))
-    await stage.behind.end_without_farewell(me)
+    await stage.behind.end_suddenly(me)
     assert (await stage.store.dangers(PATIENCE_SECONDS)).deaths == {}

@@ -32,8 +32,8 @@ async def test_an_orchestrator_for_one_job_neither_claims_nor_takes_over_others(
     driver = await stage.store.register_orchestrator("run", 60.0, mine)
     assert [row.job_id for row in (await stage.own(driver)).claimed] == [mine]
     assert await stage.store.take_over(driver, 100) == {}
-    heir = await stage.store.register_orchestrator("run", 60.0, orphans[1])
-    assert set(await stage.store.take_over(heir, 100)) == {orphans[1]}
+    successor = await stage.store.register_orchestrator("run", 60.0, orphans[1])
+    assert set(await stage.store.take_over(successor, 100)) == {orphans[1]}
     assert [row.job_id for row in (await stage.own(await stage.orchestrator())).claimed] == [other]
 
 
@@ -55,7 +55,7 @@ async def test_a_rollback_gives_the_job_back(stage: Stage) -> None:
     assert [row.job_id for row in opened.claimed] == [job_id]
 
 
-async def test_an_open_undoes_what_the_cycle_had_not_committed(stage: Stage) -> None:
+async def test_opening_a_cycle_undoes_its_uncommitted_writes(stage: Stage) -> None:
     me = await stage.orchestrator()
     job_id = await stage.owned_job(me)
     cycle = stage.store.cycle(me)

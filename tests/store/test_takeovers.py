@@ -51,22 +51,22 @@ async def test_invariant_2_a_takeover_raises_the_epoch_of_the_job(stage: Stage) 
 
 
 async def test_a_takeover_returns_the_previous_owner_of_each_job(stage: Stage) -> None:
-    first, second, heir = [await stage.orchestrator(name) for name in ("first", "second", "heir")]
+    first, second, successor = [await stage.orchestrator(name) for name in ("first", "second", "successor")]
     owned = {await stage.owned_job(first): "first", await stage.owned_job(second): "second"}
     await stage.store.end_orchestrator(first)
     await stage.behind.lapse_orchestrator(second)
-    assert await stage.store.take_over(heir, 10) == owned
+    assert await stage.store.take_over(successor, 10) == owned
 
 
 async def test_the_jobs_of_an_owner_whose_row_was_deleted_are_taken_over(stage: Stage) -> None:
-    former, heir = await stage.orchestrator("former"), await stage.orchestrator("heir")
+    former, successor = await stage.orchestrator("former"), await stage.orchestrator("successor")
     job_id = await stage.owned_job(former)
-    assert await stage.store.take_over(heir, 10) == {}
+    assert await stage.store.take_over(successor, 10) == {}
     await stage.behind.delete_orchestrator(former)
     assert not await stage.store.renew_orchestrator(former, LEASE_SECONDS)
     with pytest.raises(Fenced):
         await stage.store.cycle(former).open(1, 1)
-    assert await stage.store.take_over(heir, 10) == {job_id: f"orchestrator {former}"}
+    assert await stage.store.take_over(successor, 10) == {job_id: f"orchestrator {former}"}
 
 
 async def test_a_takeover_takes_no_more_than_its_limit(stage: Stage) -> None:
