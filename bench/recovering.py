@@ -6,8 +6,8 @@ import time
 
 from bench.workloads import fan, jobs_of
 from holdfast.client import Client
-from holdfast.core.signals import Request, Verb
 from holdfast.core.states import Rules
+from holdfast.operations.verbs import Verb, VerbRequest
 from holdfast.orchestrator.owner import Owner
 from holdfast.store.postgres import PostgresStore
 
@@ -22,7 +22,7 @@ async def cancel_and_resume(store: PostgresStore, tasks: int) -> tuple[float, fl
     took = []
     await client.cancel(job.job_id)
     took.append(await _settle(owner))
-    await client.recover(job.job_id, Request(Verb.RESUME))
+    await client.send(job.job_id, VerbRequest(Verb.RESUME))
     took.append(await _settle(owner))
     await client.cancel(job.job_id)
     await _settle(owner)

@@ -20,7 +20,9 @@ from holdfast.define.registry import Registry, describe, discover
 from holdfast.settings import Settings
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.reading import Reader
-from holdfast.views.jobs import event_json, status_json
+from holdfast.views.encoding import to_json
+from holdfast.views.history import event_view
+from holdfast.views.jobs import job_view
 from holdfast.worker import builtin
 from tests.conftest import eventually
 
@@ -75,13 +77,14 @@ class Engine:
         return await self.finished(await self.submit(workflow, inputs))
 
     async def status(self, job_id: str) -> dict[str, Any]:
-        return status_json(await self.reader.snapshot(job_id))
+        status: dict[str, Any] = to_json(job_view(await self.reader.snapshot(job_id)))
+        return status
 
     async def node(self, job_id: str, name: str) -> dict[str, Any]:
         return nodes(await self.status(job_id))[name]
 
     async def events(self, job_id: str) -> list[dict[str, Any]]:
-        return [event_json(event) async for event in self.reader.events(job_id)]
+        return [to_json(event_view(event)) async for event in self.reader.events(job_id)]
 
     async def outputs(self, job_id: str) -> dict[str, Any]:
         return await self.reader.outputs(job_id)

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from holdfast.client import Client
-from holdfast.core.signals import Request, Verb
-from holdfast.core.steering import SteeringVerb
 from holdfast.define.load import load_text
 from holdfast.errors import InvalidInput, NotFound, Permanent, Refused
 from holdfast.operations.scope import Scope
 from holdfast.operations.submitting import Submission, new_job
+from holdfast.operations.verbs import Verb, VerbRequest
 from holdfast.store.postgres import PostgresStore
 from tests.conftest import eventually
 from tests.running import client_of, registry, running
@@ -169,17 +168,17 @@ def site() -> Worksite:
     return Worksite()
 
 
-async def test_a_failed_job_tells_its_stages_in_the_order_of_the_file(database_url: str, site: Worksite) -> None:
+async def test_a_failed_job_names_its_stages_in_the_order_of_the_file(database_url: str, site: Worksite) -> None:
     definition = load_text(STAGES)
     async with running(database_url, registry(work=site.work)) as engine:
         job_id = (await engine.run(definition))["job_id"]
         other_id = (await engine.run("workflow_id: fine\nnodes: {a: {handler: echo}}"))["job_id"]
         fine = new_job(load_text("workflow_id: fine\nnodes: {a: {handler: echo}}"), {})
         answers = await engine.client.submit_many([new_job(definition, {}), fine])
-    told = answers[0].to_json()
-    assert (told["answer"], told["job_id"], told["status"]) == ("previously_failed", job_id, "failed")
-    assert (told["failed_stage"], told["completed_stages"]) == ("work", ["zebra", "ape", "pick"])
-    assert told["hint"].endswith(f"holdfast resume {job_id}")
+    failed = answers[0].to_json()
+    assert (failed["answer"], failed["job_id"], failed["status"]) == ("previously_failed", job_id, "failed")
+    assert (failed["failed_stage"], failed["completed_stages"]) == ("work", ["zebra", "ape", "pick"])
+    assert failed["hint"].endswith(f"holdfast resume {job_id}")
     assert (answers[1].answer, answers[1].job_id, answers[1].completed_stages) == ("already_completed", other_id, ())
 
 
@@ -216,10 +215,10 @@ async def test_many_that_resume_a_job_at_once_resume_it_once(database_url: str, 
         for answer in answers:
             assert answer.signal_id is not None
             await eventually(partial(engine.store.answer, answer.signal_id))
-        told = [await engine.store.answer(answer.signal_id or 0) for answer in answers]
-        assert sorted(one[0] for one in told if one is not None) == [False, False, False, True]
+        replies = [await engine.store.answer(answer.signal_id or 0) for answer in answers]
+        assert sorted(one[0] for one in replies if one is not None) == [False, False, False, True]
         assert (await engine.finished(job_id))["generation"] == 2
-    assert site.calls == 2, "it failed again, and nobody resumed it a second time"
+    assert site.calls == 2, "it failed again, and no client resumed it a second time"
 
 
 async def test_a_resume_that_comes_late_does_not_run_what_failed_again_meanwhile(
@@ -274,7 +273,7 @@ async def test_a_job_of_which_nothing_would_run_is_not_resumed(client: Client, s
 
 
 @pytest.mark.parametrize("status", ["pending", "completed", "failed"])
-async def test_force_makes_a_new_job_whatever_became_of_the_one_before(
+async def test_force_makes_a_new_job_however_the_one_before_ended(
     client: Client, store: PostgresStore, status: str
 ) -> None:
     first = await client.submit(REGION, {"region": "CIV"}, force=True)
@@ -366,14 +365,14 @@ async def test_a_priority_goes_with_the_job(client: Client, store: PostgresStore
 
 
 async def test_the_definition_submitted_last_is_found_by_its_id(client: Client) -> None:
-    with pytest.raises(NotFound, match="There is no workflow 'maps'"):
+    with pytest.raises(NotFound, match="has no workflow 'maps'"):
         await client.definition("maps")
     await client.submit(REGION, {"region": "CIV"})
     await client.submit(NEWER, {"region": "GHA"})
     assert (await client.definition("maps")).canonical_bytes() == NEWER.canonical_bytes()
 
 
-async def test_a_cancel_of_a_job_that_is_not_there_is_told(client: Client) -> None:
+async def test_a_cancel_of_a_job_that_does_not_exist_is_refused(client: Client) -> None:
     with pytest.raises(NotFound, match="There is no job"):
         await client.cancel("00000000-0000-7000-8000-000000000000")
 
@@ -466,9 +465,9 @@ async def test_a_tenant_neither_plans_nor_changes_the_jobs_of_another(database_u
     for attempt in (
         lambda: theirs.cancel(job.job_id),
         lambda: theirs.pause(job.job_id),
-        lambda: theirs.recover(job.job_id, Request(Verb.RESUME)),
-        lambda: theirs.plan(job.job_id, Request(Verb.RESUME)),
-        lambda: theirs.plan_steering(job.job_id, SteeringVerb.CANCEL),
+        lambda: theirs.send(job.job_id, VerbRequest(Verb.RESUME)),
+        lambda: theirs.plan(job.job_id, VerbRequest(Verb.RESUME)),
+        lambda: theirs.plan(job.job_id, VerbRequest(Verb.CANCEL)),
     ):
         with pytest.raises(NotFound):
             await attempt()

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.signals import Request, Verb
 from holdfast.define.registry import Registry
+from holdfast.operations.verbs import Verb, VerbRequest
 from holdfast.worker import known_jobs
 from holdfast.worker.context import AsyncContext
 from tests.conftest import eventually
@@ -130,7 +130,7 @@ async def test_a_recovered_task_is_checked_like_the_first_time(database_url: str
         for wanted in ("failed", "failed"):
             assert (await engine.finished(job_id))["status"] == wanted
             left = len(gives)
-            await engine.client.recover(job_id, Request(Verb.RESUME))
+            await engine.client.send(job_id, VerbRequest(Verb.RESUME))
 
             async def ran_again(left: int = left) -> bool:
                 return len(gives) < left

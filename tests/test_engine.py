@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from holdfast.client import Client
-from holdfast.core.steering import SteeringVerb
 from holdfast.define.load import load_file, load_text
 from holdfast.errors import Permanent, Transient
 from holdfast.operations.scope import Scope
+from holdfast.operations.verbs import Verb, VerbRequest
 from holdfast.worker.context import AsyncContext, Context
 from tests.conftest import eventually
 from tests.running import client_of, nodes, registry, running, statuses
@@ -498,7 +498,7 @@ async def test_an_owner_refuses_a_cancel_whose_plan_is_outdated_invariant_12(
 
             return await eventually(answered)
 
-        shown = await engine.client.plan_steering(job_id, SteeringVerb.CANCEL)
+        shown = await engine.client.plan(job_id, VerbRequest(Verb.CANCEL))
         assert (await answer(await engine.client.pause(job_id)))[0]
         refusal = await answer(await engine.client.cancel(job_id, plan_id=shown.plan_id))
         assert refusal == (
@@ -506,7 +506,7 @@ async def test_an_owner_refuses_a_cancel_whose_plan_is_outdated_invariant_12(
             "the job has changed since this plan was made",
             "Look at the plan again, and use its new id.",
         )
-        shown = await engine.client.plan_steering(job_id, SteeringVerb.CANCEL)
+        shown = await engine.client.plan(job_id, VerbRequest(Verb.CANCEL))
         assert (await answer(await engine.client.cancel(job_id, plan_id=shown.plan_id)))[0]
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from holdfast.core.signals import Request, Verb
 from holdfast.define.registry import Result
 from holdfast.errors import PayloadRefused, Permanent
+from holdfast.operations.verbs import Verb, VerbRequest
 from holdfast.worker.context import AsyncContext
 from tests.conftest import eventually
 from tests.running import Engine, client_of, nodes, registry, running
@@ -66,7 +67,7 @@ async def test_a_node_that_failed_after_1924_items_is_retried_alone_and_nothing_
         assert status["outcome"]["stages"]["2"]["success_count"] == ITEMS
         assert (status["outcome"]["resumable"], status["outcome"]["resume_from"]) == (True, "register")
         is_open[0] = True
-        signal_id = await engine.client.recover(job_id, Request(Verb.RETRY, "register"), reason="it was opened")
+        signal_id = await engine.client.send(job_id, VerbRequest(Verb.RETRY, "register"), reason="it was opened")
 
         async def is_answered() -> bool:
             return await engine.store.answer(signal_id) == (True, "generation 2", None)
@@ -93,7 +94,7 @@ nodes:
 """
     async with running(database_url, registry(register=register)) as engine:
         job_id = await engine.submit(flow)
-        await engine.client.recover(job_id, Request(Verb.SET, "ask", output=output))
+        await engine.client.send(job_id, VerbRequest(Verb.SET, "ask", output=output))
         status = await engine.finished(job_id)
     assert (status["status"], status["result"]) == ("completed", [output])
 
@@ -102,7 +103,7 @@ async def test_a_result_that_is_too_large_is_refused_with_its_size(database_url:
     async with client_of(database_url) as engine:
         job_id = await engine.submit("workflow_id: w\nnodes: {a: {handler: echo}}")
         with pytest.raises(PayloadRefused, match="16,777,224 bytes"):
-            await engine.client.recover(job_id, Request(Verb.SET, "a", output={"x": "y" * (16 * 1024 * 1024)}))
+            await engine.client.send(job_id, VerbRequest(Verb.SET, "a", output={"x": "y" * (16 * 1024 * 1024)}))
 
 
 async def test_a_plan_is_carried_out_on_a_job_with_large_params_and_outputs(database_url: str) -> None:
@@ -128,9 +129,9 @@ nodes:
         job_id = await engine.submit(flow, {"text": large})
         assert (await engine.finished(job_id))["status"] == "failed"
         is_open[0] = True
-        plan = await engine.client.plan(job_id, Request(Verb.RERUN, "make"))
-        assert plan.plan.tasks == 2
-        await engine.client.recover(job_id, plan.request._replace(plan_id=plan.plan_id))
+        plan = await engine.client.plan(job_id, VerbRequest(Verb.RERUN, "make"))
+        assert plan.tasks == 2
+        await engine.client.send(job_id, replace(plan.request, plan_id=plan.plan_id))
 
         async def is_completed() -> bool:
             return bool((await engine.status(job_id))["status"] == "completed")
@@ -195,14 +196,14 @@ async def test_1924_items_are_registered_in_20_batches_and_only_failed_ones_run_
         assert done == Counter({"stack": ITEMS, **{f"batch {batch}": 1 for batch in range(20)}})
 
         closed.clear()
-        status = await recovered(engine, job_id, Request(Verb.RETRY, "register"))
+        status = await recovered(engine, job_id, VerbRequest(Verb.RETRY, "register"))
         assert status["result"] == {"batches": 20, "registered": ITEMS - 1, "stacked": ITEMS - 1}
         assert (status["status"], done["stack"], done["batch 3"], done["finalize"]) == ("partial", ITEMS, 2, 1)
 
         broken.clear()
-        plan = await engine.client.plan(job_id, Request(Verb.RESUME))
-        assert {step.node: step.items for step in plan.plan.reruns} == {"stack": 1, "register": 2}
-        status = await recovered(engine, job_id, plan.request._replace(plan_id=plan.plan_id))
+        plan = await engine.client.plan(job_id, VerbRequest(Verb.RESUME))
+        assert {step.node: step.items for step in plan.steps if step.action == "rerun"} == {"stack": 1, "register": 2}
+        status = await recovered(engine, job_id, replace(plan.request, plan_id=plan.plan_id))
         assert (status["status"], status["result"]["registered"]) == ("completed", ITEMS)
         assert nodes(status)["register"]["counts"]["completed"] == 21
     expected = Counter({f"batch {batch}": 1 for batch in range(20)})
@@ -210,9 +211,9 @@ async def test_1924_items_are_registered_in_20_batches_and_only_failed_ones_run_
     assert done == expected
 
 
-async def recovered(engine: Engine, job_id: str, request: Request) -> dict[str, Any]:
+async def recovered(engine: Engine, job_id: str, request: VerbRequest) -> dict[str, Any]:
     """Carry out a verb; returns the status of the job at its end."""
-    signal_id = await engine.client.recover(job_id, request)
+    signal_id = await engine.client.send(job_id, request)
 
     async def is_applied() -> bool:
         answer = await engine.store.answer(signal_id)

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     )
     from holdfast.operations.scope import Scope
     from holdfast.operations.submitting import Submission
+    from holdfast.sync_client import SyncClient
+    from holdfast.views.encoding import to_json
+    from holdfast.views.verbs import Verb, VerbRequest
     from holdfast.worker.context import AsyncContext, Context
 
 
@@ -59,13 +62,17 @@ __all__ = [
     "RetryAfter",
     "Scope",
     "Submission",
+    "SyncClient",
     "Transient",
     "Unreachable",
+    "Verb",
+    "VerbRequest",
     "Workflow",
     "__version__",
     "handler",
     "load_file",
     "load_text",
+    "to_json",
     "workflow",
 ]
 
@@ -94,6 +101,9 @@ _HOMES = {
     ),
     "operations.scope": ("Scope",),
     "operations.submitting": ("Submission",),
+    "sync_client": ("SyncClient",),
+    "views.encoding": ("to_json",),
+    "views.verbs": ("Verb", "VerbRequest"),
     "worker.context": ("AsyncContext", "Context"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

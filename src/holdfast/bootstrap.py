@@ -10,11 +10,13 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 
+from holdfast.client import Client
 from holdfast.core.company import Company
 from holdfast.core.states import Rules
 from holdfast.define.registry import Registry
 from holdfast.embedded.server import use_embedded
 from holdfast.janitor.service import Janitor
+from holdfast.operations.scope import Scope
 from holdfast.orchestrator.loop import Orchestrator
 from holdfast.settings import Settings
 from holdfast.store.connection import check_url
@@ -65,6 +67,13 @@ async def open_store(settings: Settings, *, create: bool = False) -> AsyncIterat
             yield store
         finally:
             await store.close()
+
+
+@asynccontextmanager
+async def open_client(settings: Settings, *, create: bool = False) -> AsyncIterator[Client]:
+    """A client for the configured tenant, on a database as `open_store` prepares it."""
+    async with open_store(settings, create=create) as store:
+        yield Client(store, Scope(settings.tenant))
 
 
 def _tune_garbage_collection() -> None:

@@ -1,30 +1,220 @@
-"""Jobs for programs: every operation as a method, for one tenant and one actor."""
+"""Holdfast for programs: every operation as a method, for one tenant and one actor.
+
+`Client` is asynchronous. `SyncClient` in `sync_client.py` has the same methods for programs without an event loop.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Any
 
-from holdfast.core.signals import Request
-from holdfast.core.steering import SteeringVerb
 from holdfast.define.definition import Definition
-from holdfast.operations import gates, recovering, submitting
+from holdfast.errors import Unreachable
+from holdfast.operations import gates, reading, submitting, upkeep, verbs, watching
+from holdfast.operations.gates import BreakerVerb
 from holdfast.operations.scope import Scope
 from holdfast.operations.submitting import Submission
-from holdfast.store.gates import BreakerView, LimitView
+from holdfast.operations.verbs import ANSWER_SECONDS, Plan, Verb, VerbRequest, VerbResult
 from holdfast.store.interface import NewJob, SignalAnswer
 from holdfast.store.migrate import ensure_schema
 from holdfast.store.postgres import PostgresStore
-from holdfast.views.plans import JobPlan, SteeringPlan
+from holdfast.views.fleet import Fleet
+from holdfast.views.gates import Breaker, Limit
+from holdfast.views.history import Artifact, Attempt, Event, FailedGroup, Task
+from holdfast.views.jobs import Job, JobPage, Statistics
+from holdfast.views.upkeep import JanitorLog, JanitorPass, Pruned
+from holdfast.views.why import Why
 
 
-class Client:
-    """An asynchronous client of one database: `async with Client.connect(url) as client: …`."""
+class _Bound:
+    """A store and the scope in which it is used."""
 
     def __init__(self, store: PostgresStore, scope: Scope | None = None) -> None:
         self._store = store
         self._scope = scope or Scope()
+
+    @property
+    def scope(self) -> Scope:
+        return self._scope
+
+    @property
+    def database_url(self) -> str:
+        return self._store.connections.url
+
+
+class _Reads(_Bound):
+    """What can be read."""
+
+    async def find_job(self, text: str) -> str:
+        """The id of a job, from its id or from an ending that no other job has."""
+        return await reading.find_job(self._scope, self._store, text)
+
+    async def job(self, job_id: str, *, whole: bool = True) -> Job:
+        """A job with its nodes and its outcome; without `whole` inputs, result and advice are left out."""
+        return await reading.job(self._scope, self._store, job_id, whole=whole)
+
+    async def jobs(
+        self,
+        *,
+        status: str | Sequence[str] | None = None,
+        workflow_id: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        key: str | None = None,
+        limit: int = reading.PAGE_LENGTH,
+        after: str | None = None,
+    ) -> JobPage:
+        """One page of jobs, newest first; `after` is the cursor of the page before. A `key` needs a workflow."""
+        return await reading.jobs(
+            self._scope, self._store, status=status, workflow_id=workflow_id, since=since, until=until, key=key,
+            limit=limit, after=after,
+        )  # fmt: skip
+
+    async def tasks(
+        self,
+        job_id: str,
+        *,
+        node: str | None = None,
+        status: str | None = None,
+        limit: int = reading.LONGEST_PAGE,
+        after: tuple[str, int | None] | None = None,
+    ) -> list[Task]:
+        """One page of a job's tasks; `after` is node and index of the last task of the page before."""
+        return await reading.tasks(
+            self._scope, self._store, job_id, node=node, status=status, limit=limit, after=after
+        )  # fmt: skip
+
+    async def attempts(
+        self, job_id: str, *, node: str | None = None, index: int | None = None, limit: int = reading.LONGEST_PAGE
+    ) -> list[Attempt]:
+        """Attempts that failed or printed something, in the order in which they ended."""
+        return await reading.attempts(self._scope, self._store, job_id, node=node, index=index, limit=limit)
+
+    async def failures(self, job_id: str, node: str) -> list[FailedGroup]:
+        """The failed items of a fan-out, those that failed in the same way together."""
+        return await reading.failures(self._scope, self._store, job_id, node)
+
+    async def retries(self, job_id: str) -> int:
+        """How many attempts failed or were lost and were followed by another."""
+        return await reading.retries(self._scope, self._store, job_id)
+
+    async def outputs(self, job_id: str, nodes: Sequence[str] | None = None) -> dict[str, Any]:
+        """The outputs of these nodes, or of all that have begun, by name."""
+        return await reading.outputs(self._scope, self._store, job_id, nodes)
+
+    async def artifacts(self, job_id: str) -> list[Artifact]:
+        """The files that a job's tasks have published."""
+        return await reading.artifacts(self._scope, self._store, job_id)
+
+    def events(
+        self, job_id: str, *, after: int = 0, node: str | None = None, follow: bool = False
+    ) -> AsyncIterator[Event]:
+        """The events of a job in order, from the number `after` on; with `follow` until the job has ended."""
+        read = watching.follow_events if follow else reading.events
+        return read(self._scope, self._store, job_id, after=after, node=node)
+
+    def watch(
+        self,
+        job_id: str,
+        *,
+        whole: bool = True,
+        every_look: bool = False,
+        wake: asyncio.Event | None = None,
+        on_outage: Callable[[Unreachable], None] = lambda reason: None,
+    ) -> AsyncIterator[Job]:
+        """The job as it is now, then whenever it has changed, until it has ended."""
+        return watching.watch(
+            self._scope, self._store, job_id, whole=whole, every_look=every_look, wake=wake, on_outage=on_outage
+        )
+
+    async def why(self, job_id: str) -> Why:
+        """Why a job is not finished, or why it ended as it did."""
+        return await reading.why(self._scope, self._store, job_id)
+
+    async def fleet(self) -> Fleet:
+        """The processes that serve the database, for all tenants, and the work that none of them serves."""
+        return await reading.fleet(self._store)
+
+    async def is_served(self, job_id: str | None = None) -> bool:
+        """Whether a live orchestrator would drive this job, or any job."""
+        return await reading.is_served(self._store, job_id)
+
+    async def statistics(self, *, since: datetime | None = None) -> Statistics:
+        """How many jobs there are by status and by workflow, and how many tasks wait and run."""
+        return await reading.statistics(self._scope, self._store, since=since)
+
+
+class _Gates(_Bound):
+    """What holds tasks back, and the care of the database."""
+
+    async def breakers(self) -> list[Breaker]:
+        """All breakers that workflows have declared, by name."""
+        return await gates.breakers(self._store)
+
+    async def change_breaker(self, name: str, verb: BreakerVerb, *, reason: str = "") -> Breaker:
+        """Open a breaker until a person closes it, close it, or close it with an empty window."""
+        return await gates.change_breaker(self._scope, self._store, name, verb, reason=reason)
+
+    async def limits(self) -> list[Limit]:
+        """All limits: those that workflows have declared, and those that people have set."""
+        return await gates.limits(self._store)
+
+    async def set_limit(
+        self,
+        name: str,
+        *,
+        tenant: str | None = None,
+        concurrency: int | None = None,
+        rate: tuple[int, float] | None = None,
+        backlog: int | None = None,
+    ) -> Limit:
+        """Limit a queue (`queue:NAME`), a tenant (`tenant`), or a node or a key otherwise than its workflow does.
+
+        `rate` is how many tasks may start in how many seconds; `backlog` is how many jobs of a tenant may be open.
+        """
+        return await gates.set_limit(
+            self._scope, self._store, name, tenant=tenant, concurrency=concurrency, rate=rate, backlog=backlog
+        )
+
+    async def drop_limit(self, name: str, *, tenant: str | None = None) -> Limit:
+        """Remove a limit that a person has set; returns it as it was."""
+        return await gates.drop_limit(self._scope, self._store, name, tenant=tenant)
+
+    async def prune(
+        self,
+        older_than_seconds: float,
+        *,
+        statuses: Sequence[str] = (),
+        dry_run: bool = False,
+        on_batch: Callable[[int], None] = lambda jobs: None,
+    ) -> Pruned:
+        """Delete the jobs of all tenants that finished that long ago; with `dry_run` nothing is deleted."""
+        return await upkeep.prune(
+            self._store, older_than_seconds, statuses=statuses, dry_run=dry_run, on_batch=on_batch
+        )  # fmt: skip
+
+    async def janitor_log(self, *, limit: int = upkeep.LOG_LENGTH) -> JanitorLog:
+        """Which process does the janitor's work, and what was done last, newest first."""
+        return await upkeep.janitor_log(self._store, limit=limit)
+
+    async def run_janitor(
+        self,
+        *,
+        dry_run: bool = False,
+        lease_seconds: float = upkeep.JANITOR_LEASE_SECONDS,
+        retention_days: float | None = None,
+    ) -> JanitorPass:
+        """Look at everything once and have it repaired; with `dry_run` nothing is changed."""
+        return await upkeep.run_janitor(
+            self._scope, self._store, dry_run=dry_run, lease_seconds=lease_seconds, retention_days=retention_days
+        )
+
+
+class Client(_Reads, _Gates):
+    """An asynchronous client of one database: `async with Client.connect(url) as client: …`."""
 
     @classmethod
     @asynccontextmanager
@@ -60,73 +250,52 @@ class Client:
         """Many submissions in one transaction."""
         return await submitting.submit_many(self._store, jobs)
 
+    async def settle_submission(self, submission: Submission, *, seconds: float = ANSWER_SECONDS) -> Submission:
+        """A submission that resumes its job, once the owner has answered; others, and after that time, as they are."""
+        return await submitting.settle(self._scope, self._store, submission, seconds=seconds)
+
     async def definition(self, workflow_id: str) -> Definition:
         """The definition of that id that was submitted last."""
         return await submitting.newest_definition(self._scope, self._store, workflow_id)
+
+    async def plan(self, job_id: str, request: VerbRequest) -> Plan:
+        """What a verb would do now. Changes nothing. Refused where the verb would be refused."""
+        return await verbs.plan(self._scope, self._store, job_id, request)
+
+    async def carry_out(
+        self, plan: Plan, *, reason: str = "", exactly: bool = False, seconds: float = ANSWER_SECONDS
+    ) -> VerbResult:
+        """Send the verb of a plan and wait that long for the owner's answer; Refused if the owner refuses.
+
+        With `exactly` the owner refuses unless it would do exactly what is planned.
+        """
+        return await verbs.carry_out(
+            self._scope, self._store, plan, reason=reason, exactly=exactly, seconds=seconds
+        )  # fmt: skip
+
+    async def settle(self, result: VerbResult, *, seconds: float | None = ANSWER_SECONDS) -> VerbResult:
+        """The same result once the owner has answered, or after that time; Refused if the owner refuses."""
+        return await verbs.settle(self._scope, self._store, result, seconds=seconds)
+
+    async def send(self, job_id: str, request: VerbRequest, *, reason: str = "") -> int:
+        """Ask the job's owner to apply a verb; returns the id of the signal that the owner answers."""
+        return await verbs.send(self._scope, self._store, job_id, request, reason=reason)
 
     async def cancel(self, job_id: str, *, reason: str = "", plan_id: str | None = None) -> int:
         """Ask the job's owner to stop it; returns the id of the signal that the owner answers.
 
         With the id of a plan the owner does exactly that, or refuses because the job has changed.
         """
-        return await self._steer(job_id, SteeringVerb.CANCEL, reason, plan_id)
+        return await self.send(job_id, VerbRequest(Verb.CANCEL, plan_id=plan_id), reason=reason)
 
     async def pause(self, job_id: str, *, reason: str = "", plan_id: str | None = None) -> int:
-        """Ask the job's owner to begin nothing new of it; returns the signal's id."""
-        return await self._steer(job_id, SteeringVerb.PAUSE, reason, plan_id)
+        """Ask the job's owner to start no more of its tasks; returns the signal's id."""
+        return await self.send(job_id, VerbRequest(Verb.PAUSE, plan_id=plan_id), reason=reason)
 
     async def unpause(self, job_id: str, *, reason: str = "", plan_id: str | None = None) -> int:
         """Ask the job's owner to let it continue; returns the signal's id."""
-        return await self._steer(job_id, SteeringVerb.UNPAUSE, reason, plan_id)
+        return await self.send(job_id, VerbRequest(Verb.UNPAUSE, plan_id=plan_id), reason=reason)
 
-    async def _steer(self, job_id: str, verb: SteeringVerb, reason: str, plan_id: str | None) -> int:
-        return await recovering.steer(self._scope, self._store, job_id, verb, reason=reason, plan_id=plan_id)
-
-    async def plan(self, job_id: str, request: Request) -> JobPlan:
-        """What a verb would keep and run again now. Changes nothing. Refused where the verb would be."""
-        return await recovering.plan(self._scope, self._store, job_id, request)
-
-    async def plan_steering(self, job_id: str, verb: SteeringVerb) -> SteeringPlan:
-        """What a cancel, a pause or an unpause would do now. Changes nothing. Refused where the verb would be."""
-        return await recovering.plan_steering(self._scope, self._store, job_id, verb)
-
-    async def recover(self, job_id: str, request: Request, *, reason: str = "") -> int:
-        """Ask the job's owner to apply a verb; returns the id of the signal that the owner answers."""
-        return await recovering.recover(self._scope, self._store, job_id, request, reason=reason)
-
-    async def answer(self, signal_id: int, *, seconds: float = recovering.ANSWER_SECONDS) -> SignalAnswer | None:
+    async def answer(self, signal_id: int, *, seconds: float | None = ANSWER_SECONDS) -> SignalAnswer | None:
         """What the owner answers to a signal; None if it does not answer in that time."""
-        return await recovering.answer(self._scope, self._store, signal_id, seconds=seconds)
-
-    async def breakers(self) -> list[BreakerView]:
-        """All breakers that workflows have declared, by name."""
-        return await gates.breakers(self._store)
-
-    async def change_breaker(self, name: str, verb: gates.BreakerVerb, *, reason: str = "") -> BreakerView:
-        """Open a breaker until a person closes it, close it, or close it with an empty window. Who and why is kept."""
-        return await gates.change_breaker(self._scope, self._store, name, verb, reason=reason)
-
-    async def limits(self) -> list[LimitView]:
-        """All limits: those that workflows have declared, and those that people have set."""
-        return await gates.limits(self._store)
-
-    async def set_limit(
-        self,
-        name: str,
-        *,
-        tenant: str | None = None,
-        concurrency: int | None = None,
-        rate: tuple[int, float] | None = None,
-        backlog: int | None = None,
-    ) -> LimitView:
-        """Limit a queue (`queue:NAME`), a tenant (`tenant`), or a node or a key otherwise than its workflow does.
-
-        `rate` is how many tasks may begin in how many seconds; `backlog` is how many jobs of a tenant may be open.
-        """
-        return await gates.set_limit(
-            self._scope, self._store, name, tenant=tenant, concurrency=concurrency, rate=rate, backlog=backlog
-        )
-
-    async def drop_limit(self, name: str, *, tenant: str | None = None) -> LimitView:
-        """Remove a limit that a person has set; returns it as it was."""
-        return await gates.drop_limit(self._scope, self._store, name, tenant=tenant)
+        return await verbs.answer(self._scope, self._store, signal_id, seconds=seconds)

@@ -1,4 +1,4 @@
-"""Run a workflow inside your own test, on a real Postgres that needs no set-up.
+"""Run a workflow inside your own test, against a real Postgres that needs no set-up.
 
     from holdfast.testing import run_workflow
 
@@ -44,7 +44,9 @@ from holdfast.store.migrate import ensure_schema
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.reading import Reader
 from holdfast.store.scratch import create_scratch, drop_scratch
-from holdfast.views.jobs import event_json, status_json
+from holdfast.views.encoding import to_json
+from holdfast.views.history import event_view
+from holdfast.views.jobs import job_view
 
 Handlers = Mapping[str, Callable[..., Any]] | Iterable[Callable[..., Any]]
 
@@ -54,7 +56,7 @@ LOOK_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """An ended job: its status and result, its nodes and their outputs by name, and its events."""
+    """A job that has ended: its status and result, its nodes by name, their outputs, and its events."""
 
     job_id: str
     status: str
@@ -75,7 +77,7 @@ def run_workflow(
     concurrency: int = 16,
     database_url: str | None = None,
 ) -> JobResult:
-    """Run a workflow to its end and return the result of its job. A failed job is a result, not an exception.
+    """Run a workflow to its end; a failed job is a result, not an exception.
 
     `handlers` are added to the installed handlers, and replace installed ones of the same name, so that a test can
     use stand-ins. With `instant_retries`, failed attempts are tried again at once; a `RetryAfter` still waits. If the
@@ -146,8 +148,7 @@ async def _run(
 
 
 async def _until_over(reader: Reader, job_id: str, finished: asyncio.Event) -> None:
-    """Wait until the job ends. The orchestrator of this process sets `finished`; in a shared database another one may
-    own the job, so that this function also polls.
+    """The orchestrator here says when it ends; another one may drive it in a shared database.
 
     The first read comes at once: it opens its connection while the services open theirs.
     """
@@ -158,13 +159,13 @@ async def _until_over(reader: Reader, job_id: str, finished: asyncio.Event) -> N
 
 
 async def _where_it_is(reader: Reader, job_id: str, timeout: float) -> str:
-    status = status_json(await reader.snapshot(job_id, whole=False))
+    status = to_json(job_view(await reader.snapshot(job_id, whole=False)))
     open_nodes = [f"{n['node']} is {n['status']}" for n in status["nodes"] if n["finished_at"] is None]
     return f"the workflow {status['workflow_id']} did not end within {timeout:g} s: {', '.join(open_nodes)}"
 
 
 async def _result(reader: Reader, job_id: str) -> JobResult:
-    status = status_json(await reader.snapshot(job_id))
+    status = to_json(job_view(await reader.snapshot(job_id)))
     return JobResult(
         job_id=job_id,
         status=status["status"],
@@ -172,7 +173,7 @@ async def _result(reader: Reader, job_id: str) -> JobResult:
         error=status["error"],
         nodes={node["node"]: node for node in status["nodes"]},
         outputs=await reader.outputs(job_id),
-        events=[event_json(event) async for event in reader.events(job_id)],
+        events=[to_json(event_view(event)) async for event in reader.events(job_id)],
     )
 
 
@@ -183,16 +184,16 @@ def _definition(workflow: Definition | Workflow | Path | str) -> Definition:
 
 
 def _registry(workflow: Definition | Workflow | Path | str, handlers: Handlers) -> Registry:
-    """Installed handlers, then those of the workflow's own functions, then `handlers`; the last of a name wins."""
+    """Installed handlers, then those of the workflow's own functions, then those of the caller; the last one wins."""
     installed = _installed()
-    found = [handler for name in installed.names if (handler := installed.get(name)) is not None]
+    known = [handler for name in installed.names if (handler := installed.get(name)) is not None]
     if isinstance(workflow, Workflow):
-        found += [_described(function) for function in workflow.handlers.values()]
+        known += [_described(function) for function in workflow.handlers.values()]
     if isinstance(handlers, Mapping):
-        found += [describe(function, name) for name, function in handlers.items()]
+        known += [describe(function, name) for name, function in handlers.items()]
     else:
-        found += [_described(function) for function in handlers]
-    return Registry(found)
+        known += [_described(function) for function in handlers]
+    return Registry(known)
 
 
 @cache
@@ -202,9 +203,9 @@ def _installed() -> Registry:
 
 
 def _described(function: Callable[..., Any]) -> Handler:
-    """The handler of a function: named by its decorator, or else by the function's name."""
-    known = getattr(function, ATTRIBUTE, None)
-    return known if isinstance(known, Handler) else describe(function, function.__name__)
+    """A decorated function under its own name; a plain one under the function's."""
+    handler = getattr(function, ATTRIBUTE, None)
+    return handler if isinstance(handler, Handler) else describe(function, function.__name__)
 
 
 def _refuse_unknown_handlers(definition: Definition, registry: Registry) -> None:
@@ -216,7 +217,7 @@ def _refuse_unknown_handlers(definition: Definition, registry: Registry) -> None
     ]
     if problems:
         raise InvalidInput(
-            f"The workflow {definition.workflow_id} needs handlers that were not given: {_listed(problems)}",
+            f"The workflow {definition.workflow_id} needs handlers that are missing: {_listed(problems)}",
             errors=problems,
             remedy="Give them with handlers=[…].",
         )
@@ -260,7 +261,7 @@ def _streams_kept() -> Iterator[None]:
 
 @asynccontextmanager
 async def _database(url: str | None) -> AsyncIterator[str]:
-    """The database at `url`, or one on our own server: a later run reuses it, unless this one raises an error."""
+    """The named database, or one of ours: used again unless its job raised, then dropped."""
     if url is not None:
         await ensure_schema(url, create=True, upgrade=True)
         yield url

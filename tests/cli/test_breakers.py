@@ -180,7 +180,7 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(
     assert (again.code, again.problem["detail"]) == (4, "Breaker gateway is held open already.")
 
 
-def test_an_unknown_name_is_told_with_those_that_are_known(database: Command, started: Start) -> None:
+def test_an_unknown_name_is_refused_with_those_that_are_known(database: Command, started: Start) -> None:
     declared(database, started)
     problem = database("breakers", "open", "gatway", "--yes", "--json")
     assert problem.code == 5

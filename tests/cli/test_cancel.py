@@ -10,7 +10,7 @@ import pytest
 from tests.cli.conftest import Command, finished, line_that_has, spawn
 
 
-def test_with_nobody_alive_the_command_drives_the_job_to_its_end(database: Command) -> None:
+def test_without_an_orchestrator_the_command_drives_the_job_to_its_end(database: Command) -> None:
     job_id = database("submit", "slow.yaml", "--json").json["job_id"]
     answer = database("cancel", job_id, "--yes", "--reason", "too slow", "--json")
     assert answer.code == 0
@@ -75,7 +75,7 @@ def test_a_job_whose_definition_cannot_be_read_is_left_to_those_who_can(database
         connection.execute("update holdfast.workflows set definition = (definition::jsonb - 'has_result')::json")
     answer = database("cancel", job_id, "--yes")
     assert answer.code == 4
-    assert "was not cancelled" in answer.err and "cannot be read by Holdfast" in answer.err
+    assert "was not changed by cancel" in answer.err and "cannot be read by Holdfast" in answer.err
     assert "Another version wrote it" in answer.err
     recorded = database("cancel", job_id, "--yes", "--detach")
     assert recorded.code == 0

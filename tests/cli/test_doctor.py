@@ -18,7 +18,7 @@ def grades(answer: object) -> dict[str, str]:
     return {finding["check"]: finding["grade"] for finding in answer["findings"]}  # type: ignore[index]
 
 
-def test_a_quiet_installation_is_told_as_it_is(database: Command) -> None:
+def test_a_quiet_installation_has_only_good_findings(database: Command) -> None:
     answer = database("doctor", "--json")
     assert answer.code == 0
     assert grades(answer.json) == {
@@ -29,7 +29,9 @@ def test_a_quiet_installation_is_told_as_it_is(database: Command) -> None:
     assert "holdfast up" in database("doctor").out
 
 
-def test_a_kernel_that_cannot_close_folders_is_told_with_what_stays_in_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_cannot_close_folders_is_a_warning_that_names_what_stays_in_reach(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(network, "is_enforced", lambda: True)
     monkeypatch.setattr(landlock, "version", lambda: 0)
     found = _isolation()
@@ -38,17 +40,17 @@ def test_a_kernel_that_cannot_close_folders_is_told_with_what_stays_in_reach(mon
     assert _isolation().grade == "warn"
 
 
-def test_work_that_nobody_takes_is_named(database: Command, tmp_path: Path) -> None:
-    (tmp_path / "orphan.yaml").write_text("workflow_id: orphan\nnodes: {a: {handler: nobody.has.it, queue: heavy}}\n")
+def test_work_that_no_worker_takes_is_named(database: Command, tmp_path: Path) -> None:
+    (tmp_path / "orphan.yaml").write_text("workflow_id: orphan\nnodes: {a: {handler: missing.handler, queue: heavy}}\n")
     job_id = database("submit", "orphan.yaml", "--json").json["job_id"]
     serving = spawn("up")
     following = spawn("watch", job_id)
     assert following.stderr is not None
     line_that_has(following.stderr, "a: dispatched")
     findings = database("doctor", "--json").json["findings"]
-    told = next(f for f in findings if f["check"] == "queue")
-    assert "nobody.has.it" in told["message"]
-    assert "heavy" in told["message"]
+    finding = next(f for f in findings if f["check"] == "queue")
+    assert "missing.handler" in finding["message"]
+    assert "heavy" in finding["message"]
     assert any(f["check"] == "orchestrator" and "owns 1 job" in f["message"] for f in findings)
     for process in (serving, following):
         process.terminate()
@@ -69,7 +71,7 @@ def test_bad_settings_are_exit_2(command: Command, monkeypatch: pytest.MonkeyPat
     assert grades(answer.json)["settings"] == "fail"
 
 
-def test_a_database_without_our_schema_is_told_how_to_get_it(command: Command, empty_database_url: str) -> None:
+def test_a_database_without_our_schema_says_how_to_get_it(command: Command, empty_database_url: str) -> None:
     answer = command("doctor", "--database-url", empty_database_url, "--json")
     assert answer.code == 6
     assert grades(answer.json)["schema"] == "fail"

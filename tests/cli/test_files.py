@@ -9,13 +9,13 @@ import pytest
 from tests.cli.conftest import Command, finished, spawn
 
 
-def test_right_files_are_told_on_stdout(command: Command) -> None:
+def test_right_files_are_listed_on_stdout(command: Command) -> None:
     answer = command("validate", "flow.yaml", "slow.yaml")
     assert (answer.code, answer.err) == (0, "")
     assert [line.split(":")[1].strip() for line in answer.out.splitlines()] == ["flow.yaml", "slow.yaml"]
 
 
-def test_all_errors_of_all_files_are_told_with_their_places(command: Command, tmp_path: Path) -> None:
+def test_all_errors_of_all_files_are_listed_with_their_places(command: Command, tmp_path: Path) -> None:
     (tmp_path / "one.yaml").write_text("workflow_id: one\nnodes:\n  a: {handlr: echo}\n  b: {handler: echo, nxt: a}\n")
     (tmp_path / "two.yaml").write_text("workflow_id: two\nnodes:\n  a: {handler: echo, next: zzz}\n")
     answer = command("validate", "one.yaml", "flow.yaml", "two.yaml")

@@ -1,4 +1,4 @@
-"""Who owns what since when, and what nobody takes care of: `status` and `doctor`, with real processes."""
+"""Who owns what since when, and what no process serves: `status` and `doctor`, with real processes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def node_of(database: Command, job_id: str, name: str) -> dict[str, Any]:
     return next(node for node in status_of(database, job_id)["nodes"] if node["node"] == name)
 
 
-def test_status_and_doctor_tell_who_serves_the_database(database: Command, started: Start) -> None:
+def test_status_and_doctor_name_the_processes_that_serve_the_database(database: Command, started: Start) -> None:
     job_id = database("submit", "slow.yaml", "--json").json["job_id"]
     started("orchestrator")
     started("worker", "--queue", "default", "--concurrency", "3")
@@ -81,9 +81,9 @@ def test_status_and_doctor_tell_who_serves_the_database(database: Command, start
     assert (serving["queues"], serving["concurrency"], serving["tasks"]) == (["default"], 3, 1)
     assert "echo" in serving["handlers"]
     assert (fleet["without_owner"], fleet["unserved"]) == ([], [])
-    told = database("doctor", "--json").json
-    assert list(told) == ["ok", "findings", "orchestrators", "workers", "without_owner", "unserved"]
-    assert [one["id"] for one in told["workers"]] == [serving["id"]]
+    report = database("doctor", "--json").json
+    assert list(report) == ["ok", "findings", "orchestrators", "workers", "without_owner", "unserved"]
+    assert [one["id"] for one in report["workers"]] == [serving["id"]]
     for text in (database("status").out, database("doctor").out):
         line = " ".join(text.split())
         assert f"{owners[0]['name']} (id {owners[0]['id']}) owns 1 job, the oldest {job_id[-8:]} made" in line
@@ -91,7 +91,7 @@ def test_status_and_doctor_tell_who_serves_the_database(database: Command, start
         assert f"{serving['name']} serves default with {handlers}, holds 1 task in 3 slots; started" in line
 
 
-def test_status_of_a_job_tells_its_owner_and_since_when(database: Command, started: Start) -> None:
+def test_status_of_a_job_names_its_owner_and_since_when(database: Command, started: Start) -> None:
     job_id = database("submit", "slow.yaml", "--json").json["job_id"]
     assert status_of(database, job_id)["owner"] is None
     before = datetime.now(UTC)
@@ -114,15 +114,15 @@ def test_a_job_whose_owner_died_says_what_to_start_and_changes_hands(database: C
         owner["name"], owner["id"], 1, job_id,
     )  # fmt: skip
     card = database("status", job_id).out
-    assert "it is gone" in card
+    assert "it has ended" in card
     assert "holdfast up" in card
     assert "holdfast watch" not in card
     assert "holdfast orchestrator" in database("status").out
     started("orchestrator", **SHORT_LEASES)
     heir = until(lambda: (found := status_of(database, job_id)["owner"])["alive"] and found)
     assert heir["since"] > owner["since"]
-    told = until(lambda: [e for e in database("events", job_id, "--json").lines if e["event"] == "owner_changed"])
-    assert told[0]["data"] == {"owner": heir["name"], "previous": owner["name"]}
+    changes = until(lambda: [e for e in database("events", job_id, "--json").lines if e["event"] == "owner_changed"])
+    assert changes[0]["data"] == {"owner": heir["name"], "previous": owner["name"]}
     assert database("status", "--json").json["without_owner"] == []
 
 

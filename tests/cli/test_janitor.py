@@ -13,7 +13,7 @@ def lose_the_signal(database_url: str) -> None:
 
 
 def test_a_dry_run_shows_what_it_would_do_and_once_does_it(database: Command, database_url: str) -> None:
-    assert database("janitor", "--once").out == "Everything is as it should be: nothing was found.\n"
+    assert database("janitor", "--once").out == "Nothing was found: everything is in order.\n"
     job_id = database("submit", "flow.yaml", "--json").json["job_id"]
     lose_the_signal(database_url)
     looked = database("janitor", "--dry-run", "--json").json
@@ -31,7 +31,7 @@ def test_a_dry_run_shows_what_it_would_do_and_once_does_it(database: Command, da
     assert (action["duty"], action["before"]) == ("idle_jobs", {"status": "pending", "reason": None})
     shown = database("janitor")
     assert "idle_jobs" in shown.out and job_id[-8:] in shown.out
-    assert "Nobody looks after this database now." in shown.err
+    assert "No process looks after this database now." in shown.err
 
 
 def test_without_a_database_nothing_is_set_up(command: Command) -> None:

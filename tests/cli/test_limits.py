@@ -96,7 +96,7 @@ def test_a_full_backlog_is_exit_code_4_with_what_to_do(database: Command) -> Non
     assert database("submit", "wide.yaml", "--key", "one", "--json").json["answer"] == "already_processing"
 
 
-def test_mistakes_are_told_and_change_nothing(database: Command) -> None:
+def test_mistakes_are_refused_and_change_nothing(database: Command) -> None:
     assert database("limits", "set").code == 2
     assert database("limits", "drop").code == 2
     assert database("limits", "set", "queue:default").code == 2

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.conftest import Answer, Command, finished, spawn
 from tests.cli.test_fleet import Start, started, until
-from tests.cli.test_recover import HANDLERS, REPAIRABLE, failed
+from tests.cli.test_verbs import HANDLERS, REPAIRABLE, failed
 
 __all__ = ["failed", "started"]
 
@@ -41,7 +41,7 @@ KEYS = [
 
 @pytest.fixture
 def wide(database: Command, started: Start) -> str:
-    """A job of which two items run and five are queued; somebody is up."""
+    """A job of which two items run and five are queued; an orchestrator is up."""
     Path("wide.yaml").write_text(WIDE)
     started("up", HOLDFAST_GRACE_SECONDS="0.1")
     job_id = str(database("submit", "wide.yaml", "--json").json["job_id"])
@@ -60,8 +60,8 @@ def named(plan: Answer) -> list[str]:
 
 
 def status(database: Command, job_id: str) -> dict[str, Any]:
-    told: dict[str, Any] = database("status", job_id, "--json").json
-    return told
+    answer: dict[str, Any] = database("status", job_id, "--json").json
+    return answer
 
 
 @pytest.mark.parametrize("asked", [("plan", "JOB", "cancel"), ("cancel", "JOB", "--plan")])
@@ -90,15 +90,15 @@ def test_the_plans_of_pause_and_unpause_say_what_is_held_and_what_goes_on(databa
     assert (list(pause.json), pause.json["tasks"]) == (KEYS, 5)
     assert steps(pause) == [("first", "keep", 1), ("each", "hold", 5), ("each", "keep", 2), ("gather", "hold", 0)]
     shown = database("pause", wide, "--plan")
-    assert "5 tasks would be held back, and 2 tasks that run would go on to their end." in shown.out
+    assert "5 tasks would be held back, and 2 tasks that run would continue to their end." in shown.out
     assert status(database, wide)["held"] is None
     assert database(*named(shown)).code == 0
     assert status(database, wide)["held"]["by"] == "pause"
     unpause = database("plan", wide, "unpause", "--json")
     assert steps(unpause) == [("first", "keep", 1), ("each", "release", 5), ("each", "keep", 2), ("gather", "keep", 0)]
-    told = database("unpause", wide, "--plan")
-    assert "5 tasks that were held back would go on, beside 2 tasks that run." in told.out
-    assert database(*named(told), "--yes", "--reason", "back").code == 0
+    unpaused = database("unpause", wide, "--plan")
+    assert "5 tasks that were held back would continue, beside 2 tasks that run." in unpaused.out
+    assert database(*named(unpaused), "--yes", "--reason", "back").code == 0
     assert status(database, wide)["held"] is None
 
 
@@ -114,7 +114,7 @@ def test_progress_of_the_job_does_not_spoil_the_plan_of_a_cancel(database: Comma
 
 
 @pytest.mark.parametrize("verb", ["cancel", "unpause"])
-def test_a_plan_is_stale_once_somebody_has_paused_the_job_anew(database: Command, verb: str) -> None:
+def test_a_plan_is_stale_once_the_job_was_paused_again(database: Command, verb: str) -> None:
     job_id = str(database("submit", "slow.yaml", "--json").json["job_id"])
     assert database("pause", job_id).code == 0
     plan = database("plan", job_id, verb, "--json").json["plan_id"]
@@ -122,7 +122,7 @@ def test_a_plan_is_stale_once_somebody_has_paused_the_job_anew(database: Command
     assert database("pause", job_id).code == 0
     stale = database(verb, job_id, "--plan-id", plan, "--yes", "--json")
     assert stale.code == 4
-    assert "moved since the plan was made" in stale.problem["detail"]
+    assert "changed since this plan was made" in stale.problem["detail"]
     assert f"{verb} {job_id[-8:]} --plan" in stale.problem["remedy"]
     assert status(database, job_id)["held"]["by"] == "pause"
 
@@ -135,7 +135,7 @@ def test_a_plan_of_an_earlier_generation_is_stale(database: Command) -> None:
     resumed = spawn("resume", job_id)
     until(lambda: status(database, job_id)["counts"]["running"] == 1)
     stale = database("cancel", job_id, "--yes", "--plan-id", plan)
-    assert stale.code == 4 and "moved since the plan was made" in stale.err
+    assert stale.code == 4 and "changed since this plan was made" in stale.err
     resumed.kill()
 
 
@@ -150,11 +150,13 @@ def test_the_command_of_a_plan_brings_the_handlers_that_were_given(database: Com
     assert ended.code == 0, ended.err
 
 
-def test_where_nobody_is_up_a_plan_says_that_its_command_needs_the_handlers(database: Command, failed: str) -> None:
+def test_without_an_orchestrator_a_plan_says_that_its_command_needs_the_handlers(
+    database: Command, failed: str
+) -> None:
     shown = database("plan", failed, "retry", "2")
     words = named(shown)
     assert words[-2:] == ["--handlers", "MODULE"]
-    assert "No orchestrator is alive" in shown.err and "has repairable.work" in shown.err
+    assert "No orchestrator is running" in shown.err and "has repairable.work" in shown.err
     Path("mended").touch()
     ended = finished(spawn(*words[:-1], "repairable"))
     assert ended.code == 0, ended.err
@@ -163,7 +165,7 @@ def test_where_nobody_is_up_a_plan_says_that_its_command_needs_the_handlers(data
     assert "--handlers" not in plain.err and "No orchestrator" not in plain.err
 
 
-def test_where_somebody_is_up_the_command_of_a_plan_needs_nothing(
+def test_with_an_orchestrator_the_command_of_a_plan_needs_nothing(
     database: Command, failed: str, started: Start
 ) -> None:
     Path("mended").touch()

@@ -106,7 +106,7 @@ def test_on_a_terminal_it_shows_what_goes_and_asks(
     answers(False)
     refused = database("prune")
     assert (refused.code, refused.out) == (4, "")
-    assert "large" in refused.err and "Nothing was pruned." in refused.err
+    assert "large" in refused.err and "nothing was pruned." in refused.err
     assert database("status", old_job).code == 0
     answers(True)
     assert database("prune", "--json").json["jobs"] == 1
@@ -132,6 +132,6 @@ def test_what_a_killed_prune_left_is_finished_by_the_next(
 
 
 def test_without_a_database_nothing_is_set_up(command: Command, tmp_path: Path) -> None:
-    assert command("prune").out == "There is no database yet, and so nothing to prune.\n"
+    assert command("prune").out == "There is no database yet, so there is nothing to prune.\n"
     assert command("prune", "--dry-run", "--json").json["pruned"] == []
     assert not (tmp_path / ".holdfast").exists()

@@ -103,16 +103,16 @@ def refused(database: Command, words: str, job_id: str) -> tuple[Answer, dict[st
     """The refusal in words and as the problem object; both say the same, and nothing was changed by either."""
     typed = [job_id if word == "JOB" else word for word in words.split()]
     before = database("events", job_id).out
-    told, problem = database(*typed), database(*typed, "--json")
+    shown, problem = database(*typed), database(*typed, "--json")
     assert database("events", job_id).out == before
-    assert (told.out, problem.out) == ("", "")
-    assert problem.code == told.code
+    assert (shown.out, problem.out) == ("", "")
+    assert problem.code == shown.code
     found = problem.problem
     assert list(found) == ["type", "title", "status", "detail", "instance", "code", "remedy", "errors"]
-    assert told.err.splitlines()[0] == f"error: {found['detail']}"
-    assert told.err.splitlines()[-1] == f"  → {found['remedy']}"
-    assert "JOB" not in told.err or "holdfast plan JOB" in words or told.code == 2
-    return told, found
+    assert shown.err.splitlines()[0] == f"error: {found['detail']}"
+    assert shown.err.splitlines()[-1] == f"  → {found['remedy']}"
+    assert "JOB" not in shown.err or "holdfast plan JOB" in words or shown.code == 2
+    return shown, found
 
 
 CASES = [
@@ -131,12 +131,12 @@ CASES = [
     ("none", "plan JOB cancel", 5, "There is no job", "holdfast status"),
     ("none", "resume fff", 2, "too short", "last 6 characters"),
     # a node that is not there
-    ("failed", "retry JOB nobody", 5, "it has no node 'nobody'", "split, each, gather, choose, tell"),
+    ("failed", "retry JOB missing", 5, "it has no node 'missing'", "split, each, gather, choose, tell"),
     ("failed", "retry-stage JOB 9", 5, "it has no node '9'", "split, each, gather, choose, tell"),
-    ("failed", "clear JOB nobody", 5, "it has no node 'nobody'", "split, each, gather, choose, tell"),
-    ("failed", "rerun JOB --from nobody", 5, "it has no node 'nobody'", "split, each, gather, choose, tell"),
-    ("failed", "skip JOB nobody", 5, "it has no node 'nobody'", "split, each, gather, choose, tell"),
-    ("failed", "set JOB nobody --output given.json", 5, "it has no node 'nobody'", "split, each, gather"),
+    ("failed", "clear JOB missing", 5, "it has no node 'missing'", "split, each, gather, choose, tell"),
+    ("failed", "rerun JOB --from missing", 5, "it has no node 'missing'", "split, each, gather, choose, tell"),
+    ("failed", "skip JOB missing", 5, "it has no node 'missing'", "split, each, gather, choose, tell"),
+    ("failed", "set JOB missing --output given.json", 5, "it has no node 'missing'", "split, each, gather"),
     # an item that is not there
     ("failed", "clear JOB each --item 99999", 5, "no item 99999. each has 3 items, 0 to 2.", "holdfast status"),
     ("failed", "clear JOB 2 --item 3", 5, "no item 3. each has 3 items, 0 to 2.", "holdfast status"),
@@ -147,8 +147,8 @@ CASES = [
     ("failed", "clear JOB each --item two", 2, "'two' is not the number of an item. each has 3 items", "--item 0"),
     ("failed", "clear JOB 2 --item 1_0", 2, "'1_0' is not the number of an item. each has 3 items", "--item 0"),
     ("failed", "plan JOB clear each --item two", 2, "each has 3 items, 0 to 2.", "--item 0"),
-    ("failed", "clear JOB split --item 0", 5, "split has one task, and no items", "clear JOB split"),
-    ("failed", "clear JOB nobody --item two", 5, "it has no node 'nobody'", "split, each"),
+    ("failed", "clear JOB split --item 0", 5, "split has one task and no items", "clear JOB split"),
+    ("failed", "clear JOB missing --item two", 5, "it has no node 'missing'", "split, each"),
     ("failed", "clear JOB tell --item 0", 4, "tell was never reached", "holdfast retry"),
     ("failed", "clear JOB split --item two", 2, "'two' is not the number of an item. split has no items.", "--item 0"),
     ("single", "clear JOB each --item 1", 5, "each has 1 item, 0.", "holdfast status"),
@@ -185,20 +185,20 @@ CASES = [
     ("stopping", "plan JOB resume", 4, "it is still stopping", "holdfast watch JOB"),
     ("stopping", "clear JOB long --yes", 4, "it is still stopping", "holdfast watch JOB"),
     # a plan of something else
-    ("failed", "resume JOB --plan-id 0123456789abcdef", 4, "moved since the plan", "resume SHORT --plan"),
-    ("failed", "retry JOB each --plan-id 0123456789abcdef", 4, "moved since the plan", "retry SHORT each --plan"),
-    ("failed", "clear JOB each --item 1 --plan-id 01", 4, "moved since the plan", "clear SHORT each --item 1 --plan"),
-    ("failed", "rerun JOB --from each --plan-id 01", 4, "moved since the plan", "rerun SHORT --from each --plan"),
-    ("failed", "skip JOB each --yes --plan-id 01", 4, "moved since the plan", "skip SHORT each --plan"),
-    ("failed", "set JOB gather --output given.json --plan-id 01", 4, "moved", "gather --output given.json --plan"),
-    ("open", "cancel JOB --yes --plan-id 01", 4, "moved since the plan", "cancel SHORT --plan"),
-    ("open", "pause JOB --plan-id 01", 4, "moved since the plan", "pause SHORT --plan"),
-    ("paused", "unpause JOB --plan-id 01", 4, "moved since the plan", "unpause SHORT --plan"),
-    # what nobody has confirmed
+    ("failed", "resume JOB --plan-id 0123456789abcdef", 4, "has changed since", "resume SHORT --plan"),
+    ("failed", "retry JOB each --plan-id 0123456789abcdef", 4, "has changed since", "retry SHORT each --plan"),
+    ("failed", "clear JOB each --item 1 --plan-id 01", 4, "has changed since", "clear SHORT each --item 1 --plan"),
+    ("failed", "rerun JOB --from each --plan-id 01", 4, "has changed since", "rerun SHORT --from each --plan"),
+    ("failed", "skip JOB each --yes --plan-id 01", 4, "has changed since", "skip SHORT each --plan"),
+    ("failed", "set JOB gather --output given.json --plan-id 01", 4, "changed", "gather --output given.json --plan"),
+    ("open", "cancel JOB --yes --plan-id 01", 4, "has changed since", "cancel SHORT --plan"),
+    ("open", "pause JOB --plan-id 01", 4, "has changed since", "pause SHORT --plan"),
+    ("paused", "unpause JOB --plan-id 01", 4, "has changed since", "unpause SHORT --plan"),
+    # what was not confirmed
     ("failed", "clear JOB split", 4, "1 task of split had completed and would run again", "--yes"),
     ("failed", "rerun JOB --from split", 4, "1 task of split had completed and would run again", "--yes"),
     ("failed", "skip JOB each", 4, "each would be skipped", "--yes"),
-    ("failed", "set JOB gather --output given.json", 4, "would be the one that you give", "--yes"),
+    ("failed", "set JOB gather --output given.json", 4, "set to the contents of given.json", "--yes"),
     ("open", "cancel JOB", 4, "no terminal to ask on", "--yes"),
     # what completed and may not run again, or no longer
     ("guarded", "rerun JOB --from tell", 4, "what tell has completed may never run again", "submit guarded --force"),
@@ -207,14 +207,14 @@ CASES = [
     ("old", "rerun JOB --from each --only --yes", 4, "may run again for 24 hours, and these are over", "--force"),
     ("old", "clear JOB each --item 1 --only", 4, "may run again for 24 hours, and these are over", "--force"),
     # what makes no sense
-    ("failed", "plan JOB retry", 2, "Which node is to retry?", "plan JOB retry NODE"),
-    ("failed", "plan JOB rerun", 2, "Which node is to rerun?", "plan JOB rerun --from NODE"),
-    ("failed", "plan JOB set gather", 2, "What is the result to be?", "--output FILE"),
-    ("failed", "plan JOB skip each --output given.json", 2, "--output is not for skip", "holdfast set JOB"),
+    ("failed", "plan JOB retry", 2, "`retry` needs a node", "plan JOB retry NODE"),
+    ("failed", "plan JOB rerun", 2, "`rerun` needs a node", "plan JOB rerun --from NODE"),
+    ("failed", "plan JOB set gather", 2, "`set` needs an output", "--output FILE"),
+    ("failed", "plan JOB skip each --output given.json", 2, "skip takes no --output", "holdfast set JOB"),
     ("failed", "plan JOB resume each", 2, "resume is about the whole job", "holdfast clear JOB NODE"),
     ("failed", "plan JOB cancel each", 2, "cancel is about the whole job", "holdfast clear JOB NODE"),
-    ("failed", "plan JOB retry each --item 1", 2, "retry takes the node whole", "holdfast clear JOB NODE --item N"),
-    ("failed", "plan JOB skip each --only", 2, "--only is not for skip", "leave it out"),
+    ("failed", "plan JOB retry each --item 1", 2, "retry is about the whole node", "holdfast clear JOB NODE --item N"),
+    ("failed", "plan JOB skip each --only", 2, "skip takes no --only", "leave it out"),
     ("failed", "plan JOB explode", 2, "explode", "holdfast plan --help"),
     ("failed", "rerun JOB", 2, "--from", "holdfast rerun --help"),
     ("failed", "set JOB gather", 2, "--output", "holdfast set --help"),
@@ -227,8 +227,8 @@ def test_a_refusal_says_why_and_what_else_can_be_done(
     database: Command, job: Job, state: str, words: str, code: int, why: str, remedy: str
 ) -> None:
     job_id = job(state)
-    told, problem = refused(database, words, job_id)
-    assert told.code == code, told.err
+    shown, problem = refused(database, words, job_id)
+    assert shown.code == code, shown.err
     assert why in problem["detail"]
     wanted = remedy.replace("SHORT", job_id[-8:])
     wanted = wanted if code == 2 else wanted.replace("JOB", job_id)
@@ -247,17 +247,17 @@ def test_an_ending_that_several_jobs_have_is_refused_with_their_names(database: 
     assert first in answer.err and twin in answer.err and "more characters" in answer.err
 
 
-def test_a_job_whose_tasks_nobody_could_run_is_not_taken_up(database: Command, job: Job) -> None:
-    Path("holds.yaml").write_text(HOLDS.replace("long: {handler: stubborn.hold}", "long: {handler: nobody.has}"))
+def test_a_job_whose_tasks_no_process_can_run_is_not_driven(database: Command, job: Job) -> None:
+    Path("holds.yaml").write_text(HOLDS.replace("long: {handler: stubborn.hold}", "long: {handler: missing.handler}"))
     job_id = database("submit", "holds.yaml", "--json").json["job_id"]
     assert database("cancel", job_id, "--yes").code == 0
-    told, problem = refused(database, "resume JOB", job_id)
-    assert told.code == 2
-    assert "no handler 'nobody.has'" in problem["errors"][0]["message"]
+    shown, problem = refused(database, "resume JOB", job_id)
+    assert shown.code == 2
+    assert "no handler 'missing.handler'" in problem["errors"][0]["message"]
     assert "--handlers MODULE" in problem["remedy"]
 
 
-def test_a_person_who_says_no_is_told_that_nothing_was_done(
+def test_a_person_who_says_no_reads_that_nothing_was_done(
     database: Command, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job_id = job("failed")
@@ -265,10 +265,10 @@ def test_a_person_who_says_no_is_told_that_nothing_was_done(
     monkeypatch.setattr("typer.confirm", lambda *question, **options: False)
     answer = database("skip", job_id, "each")
     assert answer.code == 4
-    assert "was not changed: you did not say yes" in answer.err and "--plan" in answer.err
+    assert f"Not confirmed; job {job_id} is unchanged" in answer.err and "--plan" in answer.err
 
 
-def test_what_the_owner_refuses_is_told_with_what_else_can_be_done(database: Command, job: Job) -> None:
+def test_what_the_owner_refuses_comes_with_what_else_can_be_done(database: Command, job: Job) -> None:
     """What was looked at has been overtaken by a signal that comes first; the owner reads both in one cycle."""
     job_id = job("failed")
     assert database("resume", job_id, "--detach", "--json").json["answer"] == "pending"

@@ -58,19 +58,19 @@ def test_every_run_is_a_new_job(database: Command) -> None:
     assert first != second
 
 
-def test_a_failed_run_tells_the_error_and_where_to_look(database: Command) -> None:
+def test_a_failed_run_shows_the_error_and_where_to_look(database: Command) -> None:
     answer = database("run", "failing.yaml")
     assert "HANDLER_ERROR in second: no luck" in answer.out
     assert "--node second" in answer.out
 
 
-def test_alike_failures_of_items_are_told_once(database: Command) -> None:
+def test_alike_failures_of_items_are_shown_once(database: Command) -> None:
     answer = database("run", "items.yaml")
     assert answer.code == 1
-    assert "each, 3 items, the first is 0: HANDLER_ERROR: item 1 is bad" in answer.out
+    assert "each: 3 items failed (0, 1, 2): HANDLER_ERROR: item 1 is bad" in answer.out
 
 
-def test_a_handler_that_nobody_has_is_refused_before_a_job_is_made(database: Command, tmp_path: Path) -> None:
+def test_a_handler_that_does_not_exist_is_refused_before_a_job_is_made(database: Command, tmp_path: Path) -> None:
     (tmp_path / "unknown.yaml").write_text("workflow_id: u\nnodes: {a: {handler: ecko}}\n")
     answer = database("run", "unknown.yaml")
     assert answer.code == 2
@@ -125,7 +125,7 @@ def test_a_handler_that_calls_sys_exit_fails_and_run_ends_as_its_job_does(url: s
     assert nodes["last"]["error"]["message"] == "SystemExit: 0"
 
 
-def test_a_module_of_handlers_that_calls_sys_exit_is_told(database: Command, tmp_path: Path) -> None:
+def test_a_module_of_handlers_that_calls_sys_exit_is_refused(database: Command, tmp_path: Path) -> None:
     (tmp_path / "gone_handlers.py").write_text("raise SystemExit(0)\n")
     answer = database("run", "flow.yaml", "--handlers", "gone_handlers")
     assert answer.code == 2
@@ -178,7 +178,7 @@ def test_ctrl_c_leaves_the_job_and_says_how_to_go_on(url: str) -> None:
     assert "holdfast cancel" in answer.err
 
 
-def test_the_job_of_an_interrupted_run_is_nobodys_and_its_task_went_back(url: str, database: Command) -> None:
+def test_the_job_of_an_interrupted_run_has_no_owner_and_its_task_went_back(url: str, database: Command) -> None:
     process = spawn("run", "slow.yaml", HOLDFAST_GRACE_SECONDS="0.1")
     assert process.stderr is not None
     line_that_has(process.stderr, "nap: running")

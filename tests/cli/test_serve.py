@@ -24,9 +24,7 @@ def test_an_orchestrator_and_a_worker_do_together_what_up_does_alone(database: C
 
 @pytest.mark.parametrize("service", ["up", "worker", "orchestrator"])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_a_service_ends_well_when_it_is_told_to(
-    database: Command, service: str, number: signal.Signals, code: int
-) -> None:
+def test_a_service_ends_well_on_a_signal(database: Command, service: str, number: signal.Signals, code: int) -> None:
     process = spawn(service, "--json")
     assert process.stdout is not None
     ready = json.loads(process.stdout.readline())
@@ -69,7 +67,7 @@ def test_a_second_signal_ends_a_service_at_once_and_says_what_it_left_behind(
     ended = finished(serving)
     assert ended.code == code
     left = "up ended at once and left 1 task and 1 job behind"
-    assert ended.err == f"{left}; others take over by themselves when the lease ends, within 10 s.\n"
+    assert ended.err == f"{left}; other processes take over when the lease ends, within 10 s.\n"
     watching.kill()
     finished(watching)
     status = database("status", job_id, "--json").json
@@ -92,6 +90,6 @@ def test_what_a_worker_left_behind_at_once_goes_on_elsewhere(database: Command) 
         process.terminate()
         finished(process)
     assert (left.code, watched.code) == (143, 0)
-    assert "left 1 task behind; others take over by themselves when the lease ends, within 1.0 s" in left.err
-    told = [event["event"] for event in database("events", job_id, "--json").lines]
-    assert "worker_lost" in told
+    assert "left 1 task behind; other processes take over when the lease ends, within 1.0 s" in left.err
+    events = [event["event"] for event in database("events", job_id, "--json").lines]
+    assert "worker_lost" in events

@@ -43,7 +43,7 @@ SLOWLY = ("--input", "seconds=600")
 
 @pytest.fixture
 def failed(database: Command) -> str:
-    """A job that failed, in a directory with its handlers; nobody is up any more."""
+    """A job that failed, in a directory with its handlers; no process is up any more."""
     return failed_job(database)
 
 
@@ -84,7 +84,7 @@ def test_a_workflow_that_was_submitted_before_is_known_by_its_id(database: Comma
     database("submit", "flow.yaml")
     answer = database("submit", "flow", "--input", "name=Ada", "--json")
     assert answer.json["answer"] == "created"
-    assert database("submit", "nobody_knows_it").code == 5
+    assert database("submit", "unknown_workflow").code == 5
 
 
 def test_without_an_orchestrator_it_is_recorded_and_says_what_to_start(database: Command) -> None:
@@ -115,12 +115,14 @@ def test_tasks_of_a_higher_priority_are_taken_first(database: Command, database_
     assert database("submit", "flow.yaml", "--priority", "5000").code == 2
 
 
-def test_a_submission_that_failed_before_tells_how_far_it_came_and_how_to_go_on(database: Command, failed: str) -> None:
-    told = database("submit", "mendable.yaml", "--json")
-    assert (told.code, list(told.json)) == (0, KEYS)
-    assert (told.json["answer"], told.json["job_id"], told.json["status"]) == ("previously_failed", failed, "failed")
-    assert (told.json["failed_stage"], told.json["completed_stages"]) == ("second", ["first"])
-    assert told.json["hint"].endswith(f"holdfast resume {failed}")
+def test_a_submission_that_failed_before_shows_how_far_it_came_and_how_to_continue(
+    database: Command, failed: str
+) -> None:
+    reply = database("submit", "mendable.yaml", "--json")
+    assert (reply.code, list(reply.json)) == (0, KEYS)
+    assert (reply.json["answer"], reply.json["job_id"], reply.json["status"]) == ("previously_failed", failed, "failed")
+    assert (reply.json["failed_stage"], reply.json["completed_stages"]) == ("second", ["first"])
+    assert reply.json["hint"].endswith(f"holdfast resume {failed}")
     shown = database("submit", "mendable.yaml")
     assert "ended failed" in shown.out and "Failed:    second\nCompleted: first\n" in shown.out
     assert f"holdfast resume {failed[-8:]} --handlers MODULE" in shown.err and "--force" in shown.err
@@ -129,10 +131,10 @@ def test_a_submission_that_failed_before_tells_how_far_it_came_and_how_to_go_on(
 def test_resume_without_an_orchestrator_is_recorded_and_says_what_to_start(
     database: Command, failed: str, started: Start
 ) -> None:
-    told = database("submit", "mendable.yaml", "--resume", "--json")
-    assert (told.code, told.json["answer"], told.json["job_id"], told.json["run"]) == (0, "resumed", failed, 1)
-    assert "holdfast up --handlers MODULE" in told.err
-    assert "watch" in told.json["hint"]
+    reply = database("submit", "mendable.yaml", "--resume", "--json")
+    assert (reply.code, reply.json["answer"], reply.json["job_id"], reply.json["run"]) == (0, "resumed", failed, 1)
+    assert "holdfast up --handlers MODULE" in reply.err
+    assert "watch" in reply.json["hint"]
     Path("mended").touch()
     started("up", "--handlers", "mendable")
     until(lambda: database("status", failed, "--json").json["status"] == "completed")
@@ -150,8 +152,8 @@ def test_resume_and_wait_follow_the_job_to_its_new_end(database: Command, failed
     ended = finished(spawn("submit", "mendable.yaml", "--resume", "--wait", "--json"))
     assert (ended.code, ended.json["status"], ended.json["generation"]) == (0, "completed", 3), ended.err
     assert ended.json["job_id"] == failed
-    told = database("submit", "mendable.yaml", "--resume", "--json").json
-    assert (told["answer"], told["result"] is None) == ("already_completed", False)
+    reply = database("submit", "mendable.yaml", "--resume", "--json").json
+    assert (reply["answer"], reply["result"] is None) == ("already_completed", False)
 
 
 def unread_signals() -> int:
@@ -165,10 +167,10 @@ def test_several_that_resume_at_once_resume_it_once(database: Command, started: 
     Path("mended").touch()
     started("up", "--handlers", "mendable")
     trying = [spawn("submit", "mendable.yaml", *SLOWLY, "--resume", "--json") for _ in range(3)]
-    told = [finished(one) for one in trying]
-    assert [one.code for one in told] == [0, 0, 0], [one.err for one in told]
-    assert {one.json["job_id"] for one in told} == {job_id}
-    assert "resumed" in {one.json["answer"] for one in told} <= {"resumed", "already_processing"}
+    replies = [finished(one) for one in trying]
+    assert [one.code for one in replies] == [0, 0, 0], [one.err for one in replies]
+    assert {one.json["job_id"] for one in replies} == {job_id}
+    assert "resumed" in {one.json["answer"] for one in replies} <= {"resumed", "already_processing"}
     until(lambda: database("status", job_id, "--json").json["generation"] == 2)
 
 
@@ -206,9 +208,9 @@ def test_force_without_a_job_before_creates_one(database: Command) -> None:
 
 def test_processes_that_force_at_once_make_a_job_each(database: Command) -> None:
     database("submit", "flow.yaml")
-    told = [finished(one) for one in [spawn("submit", "flow.yaml", "--force", "--json") for _ in range(4)]]
-    assert [one.code for one in told] == [0] * 4, [one.err for one in told]
-    assert sorted(one.json["run"] for one in told) == [2, 3, 4, 5]
+    replies = [finished(one) for one in [spawn("submit", "flow.yaml", "--force", "--json") for _ in range(4)]]
+    assert [one.code for one in replies] == [0] * 4, [one.err for one in replies]
+    assert sorted(one.json["run"] for one in replies) == [2, 3, 4, 5]
 
 
 def test_force_and_wait_follow_the_new_job(database: Command, started: Start) -> None:

@@ -66,7 +66,7 @@ def test_json_on_stdin_may_be_as_large_as_in_a_file(database: Command, monkeypat
 
 
 @pytest.mark.parametrize("stdout", [">&-", ">/dev/full"])
-def test_an_answer_that_cannot_be_written_is_told_on_stderr(stdout: str) -> None:
+def test_an_answer_that_cannot_be_written_is_reported_on_stderr(stdout: str) -> None:
     ended = shell(f'"$H" validate flow.yaml {stdout}; echo "code $?" >&2')
     assert "error: The answer cannot be written to stdout" in ended.err
     assert ended.err.splitlines()[-1] == "code 6"
@@ -100,12 +100,12 @@ def test_a_working_directory_that_is_gone_is_said_to_be_gone(
     assert "The working directory is gone." in ended.err
 
 
-def test_a_home_whose_links_lead_in_a_circle_is_refused(command: Command) -> None:
+def test_a_home_whose_links_form_a_loop_is_refused(command: Command) -> None:
     Path(".holdfast").symlink_to(".holdfast")
     for words in (["status"], ["run", "flow.yaml"], ["stac", "list"]):
         ended = command(*words)
         assert ended.code == 6
-        assert "lead in a circle" in ended.err
+        assert "form a loop" in ended.err
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "x/" * 5000])

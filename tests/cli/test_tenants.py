@@ -13,7 +13,7 @@ BESIDE_THE_JOB = {
     "read_nodes", "read_queue", "read_deliverables", "unserved_nodes", "why_job", "why_windows", "why_queue",
     "why_locks",
 }  # fmt: skip
-"""Read in one transaction with read_job, which finds nothing of another tenant; then nobody sees the rest."""
+"""Read in one transaction with read_job, which finds nothing of another tenant; then the rest is not shown."""
 OF_THE_INSTALLATION = {
     "live_orchestrators", "live_workers", "jobs_without_owner", "unserved_lanes", "unread_signals", "long_transactions",
     "lock_holders", "server_facts",
@@ -59,3 +59,23 @@ def test_a_tenant_without_a_name_is_refused(database: Command, monkeypatch: pyte
     monkeypatch.setenv("HOLDFAST_TENANT", "a\x1bb")
     answer = database("status", "--json")
     assert (answer.code, answer.problem["code"]) == (2, "INVALID_INPUT")
+
+
+def test_the_flag_names_the_tenant_and_wins_over_the_variable(
+    database: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_TENANT", "other")
+    job = database("run", "failing.yaml", "--tenant", "acme", "--json").json
+    assert job["tenant"] == "acme"
+    submitted = database("submit", "flow.yaml", "--tenant", "acme")
+    assert "--tenant acme" in submitted.err and "holdfast up --tenant" not in submitted.err
+    assert len(database("status", "--tenant", "acme", "--json").json["jobs"]) == 2
+    assert database("status", "--json").json["jobs"] == []
+    for line in ("status JOB", "watch JOB", "events JOB", "logs JOB", "why JOB", "plan JOB", "resume JOB --detach"):
+        words = [job["job_id"] if word == "JOB" else word for word in line.split()]
+        assert database(*words).code == 5, line
+        assert database(*words, "--tenant", "acme").code in (0, 1), line
+    assert "holdfast resume" in (card := database("status", job["job_id"], "--tenant", "acme").out)
+    assert "--tenant acme" in card
+    for verb in ("cancel", "pause", "unpause", "retry", "clear", "rerun", "skip", "set"):
+        assert "--tenant" in database(verb, "--help").out, verb

@@ -21,7 +21,7 @@ def test_what_turns_the_direction_of_text_is_neutralised_as_escapes_are() -> Non
     assert harmless("naïve \u05d0\u05d1 \u200fok\tc\n") == "naïve \u05d0\u05d1 \u200fok\tc\n"
 
 
-def test_a_file_with_a_hostile_name_is_told_without_it_having_an_effect(command: Command) -> None:
+def test_a_file_with_a_hostile_name_is_shown_without_effect(command: Command) -> None:
     for name in (f"good{STEERING}.yaml", f"bad{STEERING}.yaml"):
         Path(name).write_text(Path("flow.yaml").read_text() if name.startswith("good") else "no: workflow\n")
         for words in (["validate"], ["graph"], ["run", "flow.yaml", "--inputs"]):
@@ -29,7 +29,7 @@ def test_a_file_with_a_hostile_name_is_told_without_it_having_an_effect(command:
             assert not STEERS.search(ended.out + ended.err)
 
 
-def test_a_project_in_a_directory_with_a_hostile_name_is_told_without_it_having_an_effect(command: Command) -> None:
+def test_a_project_in_a_directory_with_a_hostile_name_is_shown_without_effect(command: Command) -> None:
     ended = command("init", f"new{STEERING}")
     assert ended.code == 0
     assert not STEERS.search(ended.out + ended.err)

@@ -293,7 +293,7 @@ def install(monkeypatch: pytest.MonkeyPatch, *points: EntryPoint) -> None:
         ("app = 'no app'", ("is not a typer.Typer", "")),
     ],
 )
-def test_an_app_that_cannot_be_loaded_says_so_and_is_in_nobodys_way(
+def test_an_app_that_cannot_be_loaded_says_so_and_breaks_no_other_command(
     command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, module: str, said: tuple[str, str]
 ) -> None:
     (tmp_path / "tides.py").write_text(module)
@@ -304,9 +304,9 @@ def test_an_app_that_cannot_be_loaded_says_so_and_is_in_nobodys_way(
     assert (listed.code, listed.err) == (0, "")
     assert re.search(r"^  tides +Not available", listed.out, re.M)
     for arguments in (["tides"], ["tides", "high", "--at", "noon"], ["tides", "--help"]):
-        told = command(*arguments)
-        assert (told.code, told.out) == (2, "")
-        assert said[0] in told.err and said[1] in told.err
+        answer = command(*arguments)
+        assert (answer.code, answer.out) == (2, "")
+        assert said[0] in answer.err and said[1] in answer.err
 
 
 def test_only_the_app_that_is_asked_for_is_imported(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,6 +338,6 @@ def test_only_the_app_that_is_asked_for_is_imported(command: Command, monkeypatc
     ],
 )
 def test_help_names_arguments_as_the_documentation_does(command: Command, name: str, usage: str) -> None:
-    told = command(name, "--help").out
-    assert told.splitlines()[0] == f"Usage: {usage}"
-    assert not re.search(r"<(str|path|list|int)|\[required\]|[{}]", told)
+    help_text = command(name, "--help").out
+    assert help_text.splitlines()[0] == f"Usage: {usage}"
+    assert not re.search(r"<(str|path|list|int)|\[required\]|[{}]", help_text)

@@ -71,11 +71,11 @@ def test_no_orchestrator_is_alive(database: Command) -> None:
     assert (then["cause"], then["details"], then["command"]) == ("waiting_for_nodes", {"nodes": ["nap"]}, None)
     assert last["details"] == {"nodes": ["then"]}
     text = database("why", job_id[-8:]).out
-    assert f"Job {job_id[-8:]} of chain is pending, because:\n  no orchestrator is alive" in text
+    assert f"Job {job_id[-8:]} of chain is pending, because:\n  no orchestrator is running" in text
     assert "    → holdfast up\n  then waits for nap\n  last waits for then\n" in text
 
 
-def test_running_tells_where_since_when_and_how_far(database: Command, started: Start) -> None:
+def test_running_says_where_since_when_and_how_far(database: Command, started: Start) -> None:
     job_id = submitted(database, "chain", CHAIN)
     started("up")
     until(lambda: node_of(database, job_id, "nap")["status"] == "running")
@@ -89,7 +89,7 @@ def test_running_tells_where_since_when_and_how_far(database: Command, started: 
     assert f"on {worker}, attempt 1" in database("why", job_id).out
 
 
-def test_a_retry_tells_when_and_after_which_error(database: Command, started: Start) -> None:
+def test_a_retry_says_when_and_after_which_error(database: Command, started: Start) -> None:
     job_id = submitted(database, "again", AGAIN)
     started("up")
     (reason,) = until(lambda: [r for r in why(database, job_id) if r["cause"] == "retry_scheduled"])
@@ -126,7 +126,7 @@ def test_all_slots_are_taken(database: Command, started: Start) -> None:
     assert waits["command"] == "holdfast worker --queue default"
 
 
-def test_a_breaker_tells_who_holds_it_open_or_when_it_is_tried(
+def test_a_breaker_says_who_holds_it_open_or_when_it_is_tried(
     database: Command, database_url: str, started: Start
 ) -> None:
     job_id = submitted(database, "behind", BEHIND)
@@ -150,7 +150,7 @@ def test_a_breaker_tells_who_holds_it_open_or_when_it_is_tried(
     assert "its probe finds out when it is well again" in " ".join(database("why", job_id).out.split())
 
 
-def test_a_limit_tells_how_many_run_and_on_whom(database: Command, started: Start) -> None:
+def test_a_limit_says_how_many_run_and_on_whom(database: Command, started: Start) -> None:
     limited = WIDE.replace("workflow_id: wide", "workflow_id: limited").replace(
         "task: {", "task: {concurrency: {limit: 1}, "
     )
@@ -166,7 +166,7 @@ def test_a_limit_tells_how_many_run_and_on_whom(database: Command, started: Star
     assert f"1 of 1 run, on {waits['details']['workers'][0]}" in " ".join(database("why", job_id).out.split())
 
 
-def test_a_rate_tells_when_the_next_may_begin(database: Command, started: Start) -> None:
+def test_a_rate_says_when_the_next_may_begin(database: Command, started: Start) -> None:
     slow = WIDE.replace("workflow_id: wide", "workflow_id: slow_rate")
     slow = slow.replace("task: {", "task: {rate: {limit: 2, per_seconds: 7200}, ")
     job_id = submitted(database, "slow_rate", slow, "--input", "items=[1, 2, 3, 4]")
@@ -270,7 +270,7 @@ def test_a_hundred_thousand_items_are_a_few_lines(database: Command, started: St
 def test_a_job_that_ended_says_how_and_why(database: Command) -> None:
     done = database("run", "flow.yaml", "--json").json["job_id"]
     assert why(database, done) == []
-    assert "is completed, after" in database("why", done).out
+    assert "completed after" in database("why", done).out
     failed = database("run", "failing.yaml", "--json").json["job_id"]
     (reason,) = why(database, failed)
     assert (reason["cause"], reason["details"]["error"]["code"]) == ("failed", "HANDLER_ERROR")
@@ -319,7 +319,7 @@ def test_the_session_that_keeps_a_row_of_the_job_locked_is_named_with_what_ends_
         ending = f"select pg_terminate_backend({pid})"
         until(lambda: (None, "locked") in causes(database, job_id))
         (reason,) = [one for one in why(database, job_id) if one["cause"] == "locked"]
-        told = database("why", job_id).out
+        text = database("why", job_id).out
         findings = database("doctor", "--json").json["findings"]
     assert reason["command"] == ending
     assert reason["details"] == {
@@ -330,12 +330,21 @@ def test_the_session_that_keeps_a_row_of_the_job_locked_is_named_with_what_ends_
         "query": "select '…', '…' from holdfast.jobs where job_id = '…' for update",
         "tables": ["jobs"],
     }
-    assert "forgetful (pid" in told
-    assert "keeps rows of jobs locked" in " ".join(told.split())
-    assert ending in told
+    assert "forgetful (pid" in text
+    assert "keeps rows of jobs locked" in " ".join(text.split())
+    assert ending in text
     (finding,) = [one for one in findings if one["check"] == "locks"]
     assert finding["grade"] == "warn"
     assert "forgetful (pid" in finding["message"]
     assert finding["remedy"].endswith(ending)
-    assert "hunter" not in str((reason, told, finding))
+    assert "hunter" not in str((reason, text, finding))
     assert (None, "locked") not in causes(database, job_id)
+
+
+def test_a_job_that_is_partial_because_failures_are_tolerated_says_so(database: Command, tmp_path: Path) -> None:
+    task = "task: {handler: fail, params: {error_message: bad, permanent: true}}"
+    node = f'{{type: fan_out, source: "{{{{ [1, 2] }}}}", tolerate: {{failures: 2}}, {task}}}'
+    (tmp_path / "tolerant.yaml").write_text(f"workflow_id: tolerant\nnodes:\n  each: {node}\n")
+    job = database("run", "tolerant.yaml", "--json").json
+    assert (job["status"], job["error"]) == ("partial", None)
+    assert "2 of 2 items of each failed, and the workflow tolerates that" in database("why", job["job_id"]).out

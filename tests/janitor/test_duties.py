@@ -15,9 +15,9 @@ import pytest
 
 from holdfast.bootstrap import new_janitor
 from holdfast.client import Client
-from holdfast.core.signals import Request, Verb
 from holdfast.janitor.service import Janitor
 from holdfast.operations.scope import Scope
+from holdfast.operations.verbs import Verb, VerbRequest
 from holdfast.settings import Settings
 from holdfast.store.payloads import Folder, Payloads, digest_of
 from holdfast.store.postgres import PostgresStore
@@ -199,7 +199,7 @@ async def test_a_completed_job_with_wrong_counters_gets_an_error_and_a_remedy(sc
     assert status["outcome"]["recovery"][0]["command"] == f"holdfast rerun {job_id} --from spread --yes"
     assert await janitor.run_once() == [], "the janitor should report it only once"
     assert (await scene.engine.status(sound))["error"] is None
-    await scene.engine.client.recover(job_id, Request(Verb.RERUN, "spread"))
+    await scene.engine.client.send(job_id, VerbRequest(Verb.RERUN, "spread"))
     await scene.queued(job_id, 3)
     assert (await finish(scene, job_id))["error"] is None
 

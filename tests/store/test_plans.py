@@ -216,6 +216,20 @@ def test_pruning_finds_the_rows_of_a_job_by_an_index(crowded: Planner) -> None:
     assert set(re.findall(r"Seq Scan on (\w+)", plan)) <= {"inbox", "answers"}, plan
 
 
+LISTS: dict[str, dict[str, Any]] = {
+    "newest_jobs": {"before": str(uuid.UUID(int=2**128 - 1)), "walk": 3},
+    "jobs_of_identity": {"before": str(uuid.UUID(int=2**128 - 1)), "identity": "i", "tenant": "default", "limit": 3},
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_page_of_a_list_reads_no_more_rows_than_it_has(crowded: Planner, name: str) -> None:
+    plan = crowded.plan_of(name, LISTS[name])
+    scans = re.findall(r"(\w+ ?\w*) Scan.* on (\w+)[^(]*\([^)]*\) \(actual rows=([\d.]+) loops=(\d+)", plan)
+    assert scans and "Seq Scan" not in plan, plan
+    assert all(float(rows) * int(loops) <= 3 for _, _, rows, loops in scans), plan
+
+
 MOST_ROWS = {
     "claim": 2500,
     "report": NUMBER,

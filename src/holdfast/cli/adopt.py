@@ -1,4 +1,4 @@
-"""`holdfast adopt`: from now on, the database in this home is trusted."""
+"""`holdfast adopt`: trust the database in this home from now on."""
 
 from __future__ import annotations
 

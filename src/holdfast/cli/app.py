@@ -1,4 +1,4 @@
-"""The command line: all its commands in one, run with what was typed; an exit code comes out."""
+"""The command line: all commands together. Runs one and returns its exit code."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from holdfast.cli.commands import gating, installing, looking, recovering, running, writing
-from holdfast.cli.grammar import APPS, GroupedCommands
+from holdfast.cli.commands import files, gates, installation, reading, run, verbs
+from holdfast.cli.options import APPS, GroupedCommands
 from holdfast.cli.problems import report
 from holdfast.cli.streams import answer, close_streams, open_streams
 from holdfast.errors import ExitCode, InvalidInput
@@ -29,7 +29,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for part in (running, looking, recovering, gating, writing, installing):
+for part in (run, reading, verbs, gates, files, installation):
     # In the order in which the help lists them.
     app.registered_commands += part.commands.registered_commands
 
@@ -51,11 +51,11 @@ def holdfast(
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and end the process with its exit code."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     open_streams()
-    code = execute(given)
+    code = execute(words)
     close_streams()
-    # The interpreter would wait for a thread that a handler has left behind, and for a handler that ignores its end.
+    # The interpreter would wait for threads that handlers have left running.
     if any(not thread.daemon and thread is not threading.main_thread() for thread in threading.enumerate()):
         logging.shutdown()
         os._exit(code)
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def execute(arguments: list[str]) -> int:
-    """Run one command; whatever it raises is told on stderr and becomes an exit code."""
+    """Run one command. An exception becomes a message on stderr and an exit code."""
     try:
         for argument in arguments:
             _refuse_broken_text(argument)
@@ -75,7 +75,7 @@ def execute(arguments: list[str]) -> int:
 
 
 def add_apps(arguments: list[str]) -> None:
-    """Sub-commands of installed apps; looked for only when the command may be one of them."""
+    """Add the sub-commands of installed apps, but only if the command may be one of them: looking for them is slow."""
     own = {
         command.name or (command.callback.__name__ if command.callback else "") for command in app.registered_commands
     }
@@ -85,15 +85,15 @@ def add_apps(arguments: list[str]) -> None:
     from holdfast.cli.apps import Unavailable, installed_apps
 
     known = own | {group.name for group in app.registered_groups}
-    for name, found in installed_apps(wanted):
+    for name, installed in installed_apps(wanted):
         if name in known:
             continue
-        if isinstance(found, Unavailable):
+        if isinstance(installed, Unavailable):
             options = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
-            command = app.command(name, help=found.help, rich_help_panel=APPS, context_settings=options)
-            command(found.tell)
+            command = app.command(name, help=installed.help, rich_help_panel=APPS, context_settings=options)
+            command(installed.fail)
         else:
-            app.add_typer(found, name=name, rich_help_panel=APPS)
+            app.add_typer(installed, name=name, rich_help_panel=APPS)
 
 
 def _refuse_broken_text(argument: str) -> None:

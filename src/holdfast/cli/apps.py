@@ -1,4 +1,4 @@
-"""The sub-commands that installed apps bring, by the entry point group `holdfast.cli`: found late, never in the way."""
+"""The sub-commands that installed apps bring, by the entry point group `holdfast.cli`: loaded only when needed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENTRY_POINT_GROUP = "holdfast.cli"
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """An app that cannot be imported, or is none."""
+    """An app that cannot be imported, or that is not an app."""
 
     problem: HoldfastError
 
@@ -24,14 +24,14 @@ class Unavailable:
     def help(self) -> str:
         return f"Not available. {self.problem.remedy or ''}".strip()
 
-    def tell(self) -> NoReturn:
+    def fail(self) -> NoReturn:
         raise self.problem
 
 
 def installed_apps(wanted: str | None) -> Iterator[tuple[str, typer.Typer | Unavailable]]:
-    """The app of the wanted name, or all of them if it is no app's.
+    """The app of that name, or all apps if there is none.
 
-    One that cannot be imported is among them: its name stays known, and it stands in nobody's way.
+    An app that cannot be imported is among them: its name stays known, and it breaks no other command.
     """
     points = sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name)
     for point in [point for point in points if point.name == wanted] or points:
@@ -42,7 +42,7 @@ def _load(point: EntryPoint) -> typer.Typer | Unavailable:
     try:
         loaded = point.load()
     except Exception as error:
-        # Whatever an app's module raises while it is imported is the app's fault, not that of the command line.
+        # A module may raise anything while it is imported; that is the fault of the app.
         return Unavailable(_problem(point, error))
     if isinstance(loaded, typer.Typer):
         return loaded

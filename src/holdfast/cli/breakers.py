@@ -1,4 +1,4 @@
-"""`holdfast breakers`: which dependencies are held to be down, and a person's word on them."""
+"""`holdfast breakers`: which breakers are open and why, and opening and closing them by hand."""
 
 from __future__ import annotations
 
@@ -8,73 +8,72 @@ from collections.abc import Sequence
 import typer
 from rich.table import Table
 
+from holdfast.bootstrap import open_client
 from holdfast.cli.gates import begin_on_gate, list_gates
-from holdfast.cli.session import client_of, command, drive, open_database
+from holdfast.cli.session import Target, drive
 from holdfast.cli.streams import answer, answer_json, harmless, say, show
 from holdfast.cli.words import counted, cut, day_and_clock
 from holdfast.client import Client
 from holdfast.errors import ExitCode, InvalidInput, Refused
-from holdfast.moments import moment
 from holdfast.operations.gates import BreakerVerb
 from holdfast.settings import Settings
-from holdfast.store.gates import BreakerView
-from holdfast.views.gates import breaker_json
+from holdfast.views.encoding import to_json
+from holdfast.views.gates import Breaker
 
 DONE_WORDS = {"open": "is held open", "close": "is closed", "reset": "is closed and has forgotten its failures"}
 
 
-def list_breakers(*, as_json: bool, database_url: str | None) -> int:
-    return list_gates(
-        Client.breakers, lambda found: _tell(found, as_json=as_json, database_url=database_url), database_url
-    )
+def list_breakers(*, as_json: bool, target: Target) -> int:
+    return list_gates(Client.breakers, lambda rows: _show(rows, as_json=as_json, target=target), target)
 
 
 def change_breaker(
-    verb: BreakerVerb, name: str | None, *, reason: str, yes: bool, as_json: bool, database_url: str | None
+    verb: BreakerVerb, name: str | None, *, reason: str, yes: bool, as_json: bool, target: Target
 ) -> int:
     if name is None:
         raise InvalidInput(
-            f"Which breaker is to {verb}?", remedy=f"Name it: {command(f'breakers {verb} NAME', database_url)}"
+            f"`breakers {verb}` needs the name of a breaker.",
+            remedy=f"Name it: {target.command(f'breakers {verb} NAME')}",
         )
-    settings = begin_on_gate("breaker", name, database_url)
+    settings = begin_on_gate("breaker", name, target)
     if not yes:
         _confirm(verb, name)
-    return drive(_change(settings, verb, name, reason, as_json=as_json, database_url=database_url))
+    return drive(_change(settings, verb, name, reason, as_json=as_json, target=target))
 
 
 def _confirm(verb: BreakerVerb, name: str) -> None:
     if not sys.stdin.isatty():
         raise Refused(
             f"Breaker {name} was not changed: there is no terminal to ask on.",
-            remedy="Say that you mean it with: --yes",
+            remedy="Confirm with --yes.",
             instance=name,
         )
-    effect = "Its tasks wait until you close it" if verb == "open" else "The tasks behind it go on at once"
+    effect = "Its tasks wait until you close it" if verb == "open" else "The tasks behind it continue at once"
     if not typer.confirm(f"{verb.capitalize()} breaker {harmless(name)}? {effect}", default=False, err=True):
-        raise Refused(f"Breaker {name} was not changed.", instance=name)
+        raise Refused(f"Not confirmed; breaker {name} is unchanged.", instance=name)
 
 
 async def _change(
-    settings: Settings, verb: BreakerVerb, name: str, reason: str, *, as_json: bool, database_url: str | None
+    settings: Settings, verb: BreakerVerb, name: str, reason: str, *, as_json: bool, target: Target
 ) -> int:
-    async with open_database(settings) as store:
-        changed = await client_of(store, settings).change_breaker(name, verb, reason=reason)
+    async with open_client(settings) as client:
+        changed = await client.change_breaker(name, verb, reason=reason)
     if as_json:
-        answer_json({"verb": verb, "breaker": breaker_json(changed)})
+        answer_json({"verb": verb, "breaker": to_json(changed)})
         return ExitCode.DONE
     waiting = f"; {counted(changed.waiting, 'task')} behind it" if changed.waiting else ""
     answer(f"Breaker {name} {DONE_WORDS[verb]}{waiting}.")
     if verb == "open":
-        say(f"  → Close it with: {command(f'breakers close {name}', database_url)}")
+        say(f"  → Close it with: {target.command(f'breakers close {name}')}")
     return ExitCode.DONE
 
 
-def _tell(breakers: Sequence[BreakerView], *, as_json: bool, database_url: str | None) -> None:
+def _show(breakers: Sequence[Breaker], *, as_json: bool, target: Target) -> None:
     if as_json:
-        answer_json({"breakers": [breaker_json(one) for one in breakers]})
+        answer_json({"breakers": to_json(breakers)})
         return
     if not breakers:
-        answer("There are no breakers: no job of a workflow that declares one has begun.")
+        answer("There are no breakers: no job of a workflow that declares one has started.")
         return
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
     for heading in ("breaker", "state", "since", "failed", "waiting"):
@@ -85,22 +84,22 @@ def _tell(breakers: Sequence[BreakerView], *, as_json: bool, database_url: str |
         table.add_row(
             cut(one.name, 30),
             one.state.replace("_", " "),
-            day_and_clock(moment(one.since)),
+            day_and_clock(one.since),
             window,
             f"{one.waiting:,}" if one.waiting else "",
             cut(why_text(one), 300),
         )
     show(table)
-    held = [one.name for one in breakers if one.held]
+    held = [one.name for one in breakers if one.held_by is not None]
     if held:
-        say(f"  → Let its tasks go on with: {command(f'breakers close {held[0]}', database_url)}")
+        say(f"  → Let its tasks continue with: {target.command(f'breakers close {held[0]}')}")
 
 
-def why_text(one: BreakerView) -> str:
+def why_text(one: Breaker) -> str:
     """`10 of the last 20 calls failed; tried again at 12:03:41`, `held by ann@server: maintenance`"""
     reason = one.reason or ""
-    if one.held:
-        return f"held by {one.actor}: {reason}"
+    if one.held_by is not None:
+        return f"held by {one.held_by}: {reason}"
     if one.actor is not None:
         reason += f" (by {one.actor})"
     if one.state == "half_open":
@@ -108,7 +107,7 @@ def why_text(one: BreakerView) -> str:
     return f"{reason}; {tried_again(one)}" if one.state == "open" else reason
 
 
-def tried_again(one: BreakerView) -> str:
+def tried_again(one: Breaker) -> str:
     if one.has_probe:
         return "waits for its probe"
-    return f"tried again at {day_and_clock(moment(one.until))[-8:]}" if one.until else "is not tried again"
+    return f"tried again at {day_and_clock(one.until)[-8:]}" if one.until else "is not tried again"

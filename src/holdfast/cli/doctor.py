@@ -9,9 +9,8 @@ from __future__ import annotations
 import platform
 import shutil
 import tempfile
-import time
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
@@ -28,27 +27,21 @@ from holdfast.cli.fleet import (
     without_owner_text,
     worker_text,
 )
-from holdfast.cli.session import begin, command, drive, has_database
+from holdfast.cli.session import Target, begin, drive, has_database
 from holdfast.cli.streams import answer_json, harmless, show
 from holdfast.cli.words import age, counted, duration
 from holdfast.errors import ExitCode, HoldfastError, Unreachable
-from holdfast.moments import moment
+from holdfast.operations.installation import check, foreign_schema
 from holdfast.settings import Settings
-from holdfast.store.connection import Connection, Connections, connect
-from holdfast.store.fleet import NO_FLEET, Fleet
-from holdfast.store.migrate import SchemaStatus, foreign_schema
-from holdfast.store.migrate import status as schema_status
-from holdfast.store.reading import Reader, ServerFacts
-from holdfast.store.usable import refuse_shared_sessions, try_to_write
 from holdfast.version import __version__
-from holdfast.views.fleet import fleet_json
+from holdfast.views.encoding import to_json
+from holdfast.views.fleet import Fleet
+from holdfast.views.installation import Delays, SchemaState, Server
 from holdfast.worker import landlock, network
 
 OLDEST_POSTGRES = 15
 SKEW_SECONDS = 2.0
 FREE_GIGABYTES = 1.0
-UNREAD_SECONDS = 10.0
-TRANSACTION_SECONDS = 60.0
 
 
 class Grade(StrEnum):
@@ -65,27 +58,27 @@ class Finding:
     remedy: str | None = None
 
 
-def examine(*, as_json: bool, database_url: str | None) -> int:
-    return drive(_examine(as_json=as_json, database_url=database_url))
+def examine(*, as_json: bool, target: Target) -> int:
+    return drive(_examine(as_json=as_json, target=target))
 
 
-async def _examine(*, as_json: bool, database_url: str | None) -> int:
+async def _examine(*, as_json: bool, target: Target) -> int:
     findings: list[Finding] = [_versions()]
-    fleet = NO_FLEET
+    fleet = Fleet()
     code = ExitCode.DONE
     try:
-        settings = begin(database_url)
+        settings = begin(target)
     except HoldfastError as error:
         findings.append(_failed("settings", error))
         code = ExitCode.BAD_USAGE
     else:
-        findings += [*_settings(settings, database_url), _isolation()]
-        fleet = await _database(settings, database_url, findings)
+        findings += [*_settings(settings, target), _isolation()]
+        fleet = await _database(settings, target, findings)
         if any(f.grade is Grade.FAIL for f in findings):
             code = ExitCode.UNREACHABLE
     if as_json:
-        told = {"ok": code == ExitCode.DONE, "findings": [asdict(f) for f in findings]}
-        answer_json(told | fleet_json(fleet))
+        report = {"ok": code == ExitCode.DONE, "findings": to_json(findings)}
+        answer_json(report | to_json(fleet))
     else:
         for finding in findings:
             _show(finding)
@@ -115,7 +108,7 @@ def _versions() -> Finding:
 def _isolation() -> Finding:
     if not network.is_enforced():
         text = f"network=False takes nothing from a handler on {platform.system()} ({platform.machine()})"
-        return Finding("isolation", Grade.WARN, text, "Run handlers that open what strangers have made on Linux.")
+        return Finding("isolation", Grade.WARN, text, "Run handlers that open untrusted files on Linux.")
     if not landlock.version():
         text = "this kernel has no Landlock: handlers with network=False can read HOLDFAST_HOME, its password too"
         remedy = "Use Linux 5.19 or newer with Landlock, or a server of your own in HOLDFAST_DATABASE_URL."
@@ -124,7 +117,7 @@ def _isolation() -> Finding:
     return Finding("isolation", Grade.OK, text)
 
 
-def _settings(settings: Settings, database_url: str | None) -> Iterator[Finding]:
+def _settings(settings: Settings, target: Target) -> Iterator[Finding]:
     if settings.renew_seconds * 2 > settings.lease_seconds:
         yield Finding(
             "settings",
@@ -134,7 +127,7 @@ def _settings(settings: Settings, database_url: str | None) -> Iterator[Finding]
         )
     else:
         where = "HOLDFAST_DATABASE_URL" if settings.database_url is not None else f"our own Postgres in {settings.home}"
-        if database_url is not None:
+        if target.database_url is not None:
             where = "--database-url"
         yield Finding("settings", Grade.OK, f"database from {where}, {settings.concurrency} tasks at a time")
     place = _existing(settings.home.resolve())
@@ -147,7 +140,7 @@ def _settings(settings: Settings, database_url: str | None) -> Iterator[Finding]
 
 
 def _home(place: Path) -> Iterator[Finding]:
-    """Payloads, files and working directories lie at home, wherever the database is."""
+    """Payloads, files and working directories are at home, wherever the database is."""
     try:
         tempfile.TemporaryFile(dir=place).close()
     except OSError as error:
@@ -160,123 +153,104 @@ def _existing(path: Path) -> Path:
     return next(parent for parent in (path, *path.parents) if parent.exists())
 
 
-async def _database(settings: Settings, database_url: str | None, findings: list[Finding]) -> Fleet:
-    """Adds what there is to say about the database; returns who serves it."""
+async def _database(settings: Settings, target: Target, findings: list[Finding]) -> Fleet:
+    """Add the findings about the database; returns the processes that serve it."""
     if not has_database(settings):
         findings.append(Finding("database", Grade.OK, "none yet; the first command that needs one sets it up"))
-        return NO_FLEET
+        return Fleet()
     try:
         with database(settings) as url:
-            async with await connect(url, "holdfast doctor") as connection:
-                await refuse_shared_sessions(connection, url)
-            connections = Connections(url, "holdfast doctor")
-            try:
-                return await _server(connections, database_url, findings)
-            finally:
-                await connections.close()
+            checked = await check(url)
     except Unreachable as error:
         findings.append(_failed("database", error))
-        return NO_FLEET
+        return Fleet()
+    server = checked.server
+    findings += [_server_version(server), _clock(server), _durability(server), _room(server)]
+    findings += [_writing(checked.write_problem), _schema(checked.schema)]
+    if checked.fleet is not None:
+        findings += _fleet(checked.fleet, target)
+    if checked.delays is not None:
+        findings += _delays(checked.delays)
+    return checked.fleet or Fleet()
 
 
-async def _server(connections: Connections, database_url: str | None, findings: list[Finding]) -> Fleet:
-    reader = Reader(connections)
-    asked = time.time()
-    facts = await reader.server_facts()
-    findings += [_server_version(facts), _clock(facts, (asked + time.time()) / 2), _durability(facts), _room(facts)]
-    async with connections.use("reading") as connection:
-        findings.append(await _writing(connection, connections.url))
-        found = await schema_status(connection)
-    findings.append(_schema(found))
-    if not found.is_current:
-        return NO_FLEET
-    fleet = await reader.fleet()
-    findings += _fleet(fleet, database_url)
-    findings += [finding async for finding in _delays(reader)]
-    return fleet
-
-
-async def _writing(connection: Connection, url: str) -> Finding:
-    try:
-        await try_to_write(connection, url)
-    except Unreachable as error:
-        return Finding("writing", Grade.FAIL, error.message, "Until it takes writes again, every process waits for it.")
+def _writing(problem: str | None) -> Finding:
+    if problem is not None:
+        return Finding("writing", Grade.FAIL, problem, "Until it takes writes again, every process waits for it.")
     return Finding("writing", Grade.OK, "the database takes writes")
 
 
-def _schema(found: SchemaStatus) -> Finding:
-    if found.is_foreign:
+def _schema(state: SchemaState) -> Finding:
+    if state.is_foreign:
         return _failed("schema", foreign_schema())
-    if found.is_current:
-        return Finding("schema", Grade.OK, f"up to date ({counted(len(found.applied), 'migration')})")
-    unknown, missing = list(found.unknown), list(found.missing)
+    if state.is_current:
+        return Finding("schema", Grade.OK, f"up to date ({counted(len(state.applied), 'migration')})")
+    unknown, missing = list(state.unknown), list(state.missing)
     what = f"unknown migrations {unknown}" if unknown else f"missing migrations {missing}"
-    remedy = "Install the version that made them." if found.unknown else "Apply them with: holdfast migrate"
-    return Finding("schema", Grade.FAIL, what if found.applied else "there is none of ours in this database", remedy)
+    remedy = "Install the version that made them." if unknown else "Apply them with: holdfast migrate"
+    return Finding("schema", Grade.FAIL, what if state.applied else "this database has no schema of ours", remedy)
 
 
-def _server_version(facts: ServerFacts) -> Finding:
-    text = f"Postgres {facts.version}, database {facts.database}, {facts.size_bytes / 1e6:,.0f} MB"
-    if facts.version_number // 10_000 < OLDEST_POSTGRES:
+def _server_version(server: Server) -> Finding:
+    text = f"Postgres {server.version}, database {server.database}, {server.size_bytes / 1e6:,.0f} MB"
+    if server.version_number // 10_000 < OLDEST_POSTGRES:
         return Finding("database", Grade.FAIL, text, f"Use Postgres {OLDEST_POSTGRES} or newer.")
     return Finding("database", Grade.OK, text)
 
 
-def _clock(facts: ServerFacts, here: float) -> Finding:
-    skew = facts.now - here
+def _clock(server: Server) -> Finding:
+    skew = server.clock_skew_seconds
     if abs(skew) > SKEW_SECONDS:
         text = f"the database's clock is {duration(abs(skew))} {'ahead' if skew > 0 else 'behind'}"
         return Finding("clock", Grade.WARN, text, "Times on both machines should come from the same source (NTP).")
     return Finding("clock", Grade.OK, f"{abs(skew) * 1000:.0f} ms between this machine and the database")
 
 
-def _durability(facts: ServerFacts) -> Finding:
-    off = [name for name in ("fsync", "synchronous_commit") if getattr(facts, name) == "off"]
+def _durability(server: Server) -> Finding:
+    off = [name for name in ("fsync", "synchronous_commit") if getattr(server, name) == "off"]
     if off:
         text = f"{' and '.join(off)} off: a crash of the server may lose what was acknowledged"
         return Finding("durability", Grade.WARN, text, "Set them to on, unless this is a test.")
     return Finding("durability", Grade.OK, "commits are on disk before they are acknowledged")
 
 
-def _room(facts: ServerFacts) -> Finding:
-    text = f"{facts.connections} of {facts.max_connections} connections are used"
-    if facts.connections > 0.8 * facts.max_connections:
-        return Finding("connections", Grade.WARN, text, "Raise max_connections, or find out who holds them.")
+def _room(server: Server) -> Finding:
+    text = f"{server.connections} of {server.max_connections} connections are used"
+    if server.connections > 0.8 * server.max_connections:
+        return Finding("connections", Grade.WARN, text, "Raise max_connections, or find out which programs hold them.")
     return Finding("connections", Grade.OK, text)
 
 
-def _fleet(fleet: Fleet, database_url: str | None) -> Iterator[Finding]:
+def _fleet(fleet: Fleet, target: Target) -> Iterator[Finding]:
     for one in fleet.orchestrators:
         yield Finding("orchestrator", Grade.OK, orchestrator_text(one))
     if not fleet.orchestrators:
-        remedy = f"Start one with: {command('up', database_url)}"
-        yield Finding("orchestrator", Grade.WARN, "none is alive: submitted jobs wait", remedy)
+        remedy = f"Start one with: {target.command('up')}"
+        yield Finding("orchestrator", Grade.WARN, "none is running: submitted jobs wait", remedy)
     for worker in fleet.workers:
         yield Finding("worker", Grade.OK, worker_text(worker))
     if not fleet.workers:
-        remedy = f"Start one with: {start('up', [one.handler for one in fleet.unserved], database_url)}"
-        yield Finding("worker", Grade.WARN, "none is alive: tasks wait", remedy)
+        remedy = f"Start one with: {start('up', [one.handler for one in fleet.unserved], target)}"
+        yield Finding("worker", Grade.WARN, "none is running: tasks wait", remedy)
     for jobs in fleet.without_owner:
-        yield Finding("jobs", Grade.WARN, without_owner_text(jobs), without_owner_remedy(fleet, database_url))
+        yield Finding("jobs", Grade.WARN, without_owner_text(jobs), without_owner_remedy(fleet, target))
     for tasks in fleet.unserved:
-        yield Finding("queue", Grade.WARN, unserved_text(tasks), unserved_remedy(tasks, database_url))
+        yield Finding("queue", Grade.WARN, unserved_text(tasks), unserved_remedy(tasks, target))
 
 
-async def _delays(reader: Reader) -> AsyncIterator[Finding]:
-    unread, since = await reader.unread_signals(UNREAD_SECONDS)
-    if unread:
-        text = f"{counted(unread, 'signal')} unread, the oldest since {age(moment(since))}"
-        yield Finding("inbox", Grade.WARN, text, "Look whether an orchestrator is alive, and at its log.")
+def _delays(delays: Delays) -> Iterator[Finding]:
+    if delays.unread_signals:
+        text = f"{counted(delays.unread_signals, 'signal')} unread, the oldest since {age(delays.unread_since)}"
+        yield Finding("inbox", Grade.WARN, text, "Check that an orchestrator is running, and look at its log.")
     else:
         yield Finding("inbox", Grade.OK, "no signal waits")
-    holders = await reader.lock_holders()
-    for holder in holders:
-        began = age(moment(holder.since)) or "some time ago"
+    for holder in delays.locks:
+        began = age(holder.since) or "some time ago"
         text = f"{holder.name} (pid {holder.pid}, {holder.state}) keeps rows of {', '.join(holder.tables)} locked; its"
-        text += f" transaction began {began}: {holder.shown_query}"
+        text += f" transaction began {began}: {holder.query}"
         yield Finding("locks", Grade.WARN, text, f"What needs these rows waits; end it with: {holder.ending}")
-    for one in await reader.long_transactions(TRANSACTION_SECONDS):
-        if one.pid in {holder.pid for holder in holders}:
+    for one in delays.transactions:
+        if one.pid in {holder.pid for holder in delays.locks}:
             continue
         name = one.application or "unnamed"
         text = f"{name} (pid {one.pid}, {one.state}) has a transaction open for {duration(one.seconds)}"

@@ -1,4 +1,4 @@
-"""Workflow files without a database: are they right, what do they look like, what may stand in them."""
+"""Workflow files, without a database: checking them, drawing them, and their schema."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.cli.given import load_definition
+from holdfast.cli.data_files import load_definition
 from holdfast.cli.streams import answer, answer_json, say
 from holdfast.define.definition import Definition
 from holdfast.define.document import schema
@@ -19,13 +19,13 @@ from holdfast.errors import Detail, ExitCode, InvalidDefinition, NotFound
 
 
 def validate_files(files: Sequence[Path], *, handlers: Sequence[str], as_json: bool) -> int:
-    """Check every file and tell everything that is wrong with any of them."""
+    """Check every file and show everything that is wrong with any of them."""
     known = discover(handlers) if handlers else None
     problems: list[Detail] = []
     checked: list[dict[str, Any]] = []
     for file in files:
-        definition, found = _check(file, known)
-        problems += found
+        definition, details = _check(file, known)
+        problems += details
         if definition is not None:
             checked.append(_described(file, definition))
     if problems and as_json:

@@ -1,11 +1,12 @@
-"""What breakers and limits share on the command line: how they are listed, and that one must be named and be there."""
+"""What the commands about breakers and limits share: listing them, and refusing one that does not exist."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from holdfast.cli.session import begin, client_of, drive, has_database, open_database
+from holdfast.bootstrap import open_client
+from holdfast.cli.session import Target, begin, drive, has_database
 from holdfast.client import Client
 from holdfast.errors import ExitCode, NotFound
 from holdfast.settings import Settings
@@ -14,29 +15,29 @@ Gate = TypeVar("Gate")
 
 
 def list_gates(
-    read: Callable[[Client], Awaitable[list[Gate]]], tell: Callable[[list[Gate]], None], database_url: str | None
+    read: Callable[[Client], Awaitable[list[Gate]]], show: Callable[[list[Gate]], None], target: Target
 ) -> int:
-    """Tell all that there are; where there is no database yet, there are none."""
-    settings = begin(database_url)
+    """Show all of them; without a database there are none."""
+    settings = begin(target)
 
     async def work() -> int:
-        async with open_database(settings) as store:
-            tell(await read(client_of(store, settings)))
+        async with open_client(settings) as client:
+            show(await read(client))
         return ExitCode.DONE
 
     if has_database(settings):
         return drive(work())
-    tell([])
+    show([])
     return ExitCode.DONE
 
 
-def begin_on_gate(kind: str, name: str, database_url: str | None) -> Settings:
-    """The settings of a command about one of them; where there is no database yet, there is no such one."""
-    settings = begin(database_url)
+def begin_on_gate(kind: str, name: str, target: Target) -> Settings:
+    """The settings of a command about one of them; without a database there is none."""
+    settings = begin(target)
     if not has_database(settings):
         raise NotFound(
             f"There is no {kind} '{name}': there is no database yet.",
-            remedy="One is made by the first: holdfast run FILE, or holdfast up",
+            remedy="Make one with: holdfast run FILE, or: holdfast up",
             instance=name,
         )
     return settings

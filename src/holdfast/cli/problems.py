@@ -1,4 +1,4 @@
-"""What went wrong, told in a line or two, and the exit code that says it."""
+"""How errors are shown: a message, a remedy, an exit code."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from holdfast.environment import variable
 from holdfast.errors import ExitCode, HoldfastError, InvalidInput, Unreachable, Unusable
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
-"""What the parser raises for a wrong flag or argument; typer does not export it under its own name."""
+"""What the parser raises for a wrong flag or argument; typer does not export it by name."""
 
 
 class Interrupted(Exception):
-    """Ctrl-C. The text, if any, says what became of what was going on."""
+    """Ctrl-C. The text, if any, says how the command ended."""
 
 
 def report(error: BaseException, *, as_json: bool) -> int:
-    """Tell a failure on stderr; returns the exit code."""
+    """Show a failure on stderr; returns the exit code."""
     if isinstance(error, OutputClosed):
         return ExitCode.DONE
     if isinstance(error, KeyboardInterrupt | Interrupted | typer.Abort):
@@ -36,7 +36,7 @@ def report(error: BaseException, *, as_json: bool) -> int:
     if as_json:
         say_json(problem.to_problem())
     else:
-        _tell(problem)
+        _show(problem)
     return problem.exit_code
 
 
@@ -49,7 +49,7 @@ def _as_problem(error: BaseException) -> HoldfastError | None:
         # The store turns lost connections into Unreachable; what is left is a refusal, for example of rights.
         return Unreachable(
             f"The database refused: {' '.join(str(error).split())}",
-            remedy="Look at the whole installation with: holdfast doctor",
+            remedy="Check the installation with: holdfast doctor",
         )
     if isinstance(error, OSError) and error.strerror:
         return _refusal(error)
@@ -57,16 +57,16 @@ def _as_problem(error: BaseException) -> HoldfastError | None:
 
 
 def _refusal(error: OSError) -> HoldfastError:
-    """What a file, a folder or a stream refuses is no mistake of ours, and nothing that was typed is wrong."""
+    """A file, a folder or a stream that cannot be used: neither a bug nor a wrong argument."""
     try:
         Path.cwd()
     except OSError:
-        return Unusable("The working directory is gone.", remedy="Change to a directory that is there.")
+        return Unusable("The working directory is gone.", remedy="Change to a directory that exists.")
     what = f"{shown_name(error.filename)} cannot be used" if error.filename is not None else "The system refuses"
-    return Unusable(f"{what}: {error.strerror}.", remedy="Look at the directory, its rights and the disk.")
+    return Unusable(f"{what}: {error.strerror}.", remedy="Check the directory, its permissions and the disk.")
 
 
-def _tell(problem: HoldfastError) -> None:
+def _show(problem: HoldfastError) -> None:
     say(f"error: {problem.message}")
     for detail in problem.errors:
         say(f"  {detail}")
@@ -75,7 +75,7 @@ def _tell(problem: HoldfastError) -> None:
 
 
 def _usage_problem(error: Exception) -> HoldfastError:
-    """A wrong flag or command in one line, with what was probably meant."""
+    """A wrong flag or command in one line, with a suggestion."""
     context: Any = getattr(error, "ctx", None)
     message = " ".join(str(getattr(error, "message", "") or error).split())
     option = getattr(error, "option_name", None)

@@ -1,9 +1,9 @@
-"""How a job looks in a terminal: its nodes as a table, its end as a summary, its failures with what to do."""
+"""How a job looks in a terminal: its nodes as a table, its end as a summary, its failures with the next command."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,10 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.cli.streams import harmless
-from holdfast.cli.words import clock, counted, cut, day_and_clock, duration, elapsed, parsed, short, value
+from holdfast.cli.words import clock, counted, cut, day_and_clock, duration, elapsed, short, value
 from holdfast.define.definition import UNREADABLE_REMEDY
 from holdfast.errors import Code
-from holdfast.store.reading import FailedItems
+from holdfast.views.fleet import UnservedTasks
+from holdfast.views.history import Attempt, Event, FailedGroup
+from holdfast.views.jobs import Counts, Held, Job, JobSummary, NodeState, Owner
+from holdfast.views.outcome import Deliverable
 
 STYLES = {
     "completed": "green",
@@ -44,34 +47,33 @@ DOUBTED = ("⚠", STYLES["partial"])
 """Completed, and its rows contradict each other."""
 _URGENCY = ("running", "failed", "ready", "dispatched", "cancelled", "completed", "skipped", "pending")
 _LABEL = 10
-SET_ASIDE = "orchestrator_error: "
 
 Command = Callable[[str], str]
 """Makes the whole command line of a command to type next."""
 
 
-def job_mark(job: dict[str, Any]) -> tuple[str, str]:
+def job_mark(job: Job | JobSummary) -> tuple[str, str]:
     """The symbol of a job and its style. One that completed with an error is in doubt."""
-    state = job["status"]
-    return DOUBTED if state == "completed" and job["error"] else (SYMBOLS[state], STYLES[state])
+    state = job.status
+    return DOUBTED if job.is_in_doubt else (SYMBOLS[state], STYLES[state])
 
 
-def job_title(status: dict[str, Any]) -> Text:
+def job_title(job: Job) -> Text:
     """`✔ demo completed in 6.3 s   job 1a2b3c4d`"""
-    state = status["status"]
-    symbol, style = job_mark(status)
+    state = job.status
+    symbol, style = job_mark(job)
     text = Text(f"{symbol} ", style=style)
-    text.append(cut(status["workflow_id"], 60), style="bold")
+    text.append(cut(job.workflow_id, 60), style="bold")
     text.append(f" {state}", style=style)
-    took = elapsed(status["started_at"] or status["created_at"], status["finished_at"])
-    text.append(f" in {took}" if status["finished_at"] else f" for {took}" if status["started_at"] else "")
-    text.append(f"   job {status['job_id']}", style="dim")
+    took = elapsed(job.started_at or job.created_at, job.finished_at)
+    text.append(f" in {took}" if job.finished_at else f" for {took}" if job.started_at else "")
+    text.append(f"   job {job.job_id}", style="dim")
     return text
 
 
-def node_table(status: dict[str, Any], *, rows: int | None = None, bar_width: int = 20) -> RenderableType:
+def node_table(job: Job, *, rows: int | None = None, bar_width: int = 20) -> RenderableType:
     """One line per node, in the order of the file; with `rows` only the most urgent ones."""
-    nodes = steps(status)
+    nodes = steps(job)
     shown = _most_urgent(nodes, rows) if rows is not None else nodes
     table = Table(box=None, show_header=False, padding=(0, 1), pad_edge=False)
     for justify in ("left", "left", "left", "left", "right"):
@@ -79,42 +81,41 @@ def node_table(status: dict[str, Any], *, rows: int | None = None, bar_width: in
     now = datetime.now(UTC)
     for node in shown:
         table.add_row(*_node_cells(node, now, bar_width))
-        if node["unserved"] is not None:
-            table.add_row("", "", "", Text(f"↳ {unserved_note(node['unserved'], now)}", style="yellow"), "")
-        elif node["held"] is not None and not node["counts"]["running"]:
-            table.add_row("", "", "", Text(f"↳ {held_note(node['held'], now)}", style="yellow"), "")
-    left_out = Counter(node["status"] for node in nodes) - Counter(node["status"] for node in shown)
+        if node.unserved is not None:
+            table.add_row("", "", "", Text(f"↳ {unserved_note(node.unserved, now)}", style="yellow"), "")
+        elif node.held is not None and not node.counts.running:
+            table.add_row("", "", "", Text(f"↳ {held_note(node.held, now)}", style="yellow"), "")
+    left_out = Counter(node.status for node in nodes) - Counter(node.status for node in shown)
     if not left_out:
         return table
     rest = ", ".join(f"{count} {state}" for state, count in left_out.items())
     return Group(table, Text(f"  and {left_out.total()} more nodes: {rest}", style="dim"))
 
 
-def steps(status: dict[str, Any]) -> list[dict[str, Any]]:
+def steps(job: Job) -> list[NodeState]:
     """The nodes without start and end; all that are known if the definition cannot be read."""
-    return [node for node in status["nodes"] if node["stage"] is not None or status["unreadable"]]
+    return [node for node in job.nodes if node.stage is not None or job.unreadable]
 
 
-def _most_urgent(nodes: list[dict[str, Any]], rows: int) -> list[dict[str, Any]]:
+def _most_urgent(nodes: list[NodeState], rows: int) -> list[NodeState]:
     if len(nodes) <= rows:
         return nodes
-    chosen = sorted(range(len(nodes)), key=lambda i: (_URGENCY.index(nodes[i]["status"]), _lateness(nodes[i]), i))
+    chosen = sorted(range(len(nodes)), key=lambda i: (_URGENCY.index(nodes[i].status), _lateness(nodes[i]), i))
     return [nodes[i] for i in sorted(chosen[: max(1, rows)])]
 
 
-def _lateness(node: dict[str, Any]) -> float:
+def _lateness(node: NodeState) -> float:
     """What ended last is shown first."""
-    finished = parsed(node["finished_at"])
-    return -finished.timestamp() if finished is not None else 0.0
+    return -node.finished_at.timestamp() if node.finished_at is not None else 0.0
 
 
-def _node_cells(node: dict[str, Any], now: datetime, bar_width: int) -> list[RenderableType]:
-    state = node["status"]
-    is_doubted = state == "completed" and (node["error"] or {}).get("code") == Code.COUNTERS_DISAGREE
+def _node_cells(node: NodeState, now: datetime, bar_width: int) -> list[RenderableType]:
+    state = node.status
+    is_doubted = state == "completed" and node.error is not None and node.error.code == Code.COUNTERS_DISAGREE
     symbol, style = DOUBTED if is_doubted else (SYMBOLS[state], STYLES[state])
-    took = elapsed(node["started_at"], node["finished_at"], now) if state not in ("pending", "skipped") else ""
+    took = elapsed(node.started_at, node.finished_at, now) if state not in ("pending", "skipped") else ""
     return [
-        Text(f"{symbol} {cut(node['node'], 32)}", style=style if state in ("pending", "skipped") else ""),
+        Text(f"{symbol} {cut(node.node, 32)}", style=style if state in ("pending", "skipped") else ""),
         Text(state, style=style),
         _bar(node, bar_width),
         Text(", ".join(_notes(node, now))),
@@ -122,53 +123,54 @@ def _node_cells(node: dict[str, Any], now: datetime, bar_width: int) -> list[Ren
     ]
 
 
-def _bar(node: dict[str, Any], width: int) -> RenderableType:
-    """How far it is: for fan-outs always, for single tasks while they tell."""
-    progress = node["progress"]
+def _bar(node: NodeState, width: int) -> RenderableType:
+    """How far it is: for fan-outs always, for single tasks if they report progress."""
+    progress = node.progress
     if not isinstance(progress, dict) or not width:
         return Text("")
     done, total = progress.get("done"), progress.get("total")
     if not isinstance(done, int | float) or not isinstance(total, int | float) or total <= 0:
         return Text("")
-    style = STYLES["failed"] if node["counts"]["failed"] else STYLES["completed"]
+    style = STYLES["failed"] if node.counts.failed else STYLES["completed"]
     return ProgressBar(total=total, completed=min(done, total), width=width, complete_style=style, finished_style=style)
 
 
-def _notes(node: dict[str, Any], now: datetime) -> Iterator[str]:
-    counts, progress = node["counts"], node["progress"]
+def _notes(node: NodeState, now: datetime) -> Iterator[str]:
+    counts, progress = node.counts, node.progress
     if isinstance(progress, dict) and "done" in progress:
         yield f"{_number(progress['done'])}/{_number(progress.get('total'))}"
         if progress.get("text"):
             yield cut(str(progress["text"]), 30)
-    if node["type"] == "fan_out" and counts["failed"]:
-        yield f"{counts['failed']:,} failed"
-    if node["retrying"]:
-        yield f"{node['retrying']:,} retrying" if node["type"] == "fan_out" else _retry_note(node, now)
-    if node["type"] != "fan_out" and (node["attempt"] or 0) > 1:
-        yield f"attempt {node['attempt']}"
+    if node.type == "fan_out" and counts.failed:
+        yield f"{counts.failed:,} failed"
+    if node.retrying:
+        yield f"{node.retrying:,} retrying" if node.type == "fan_out" else _retry_note(node, now)
+    if node.type != "fan_out" and (node.attempt or 0) > 1:
+        yield f"attempt {node.attempt}"
 
 
-def _retry_note(node: dict[str, Any], now: datetime) -> str:
-    at = parsed(node["retry_at"])
-    return f"again in {duration((at - now).total_seconds())}" if at is not None else "will be tried again"
+def _retry_note(node: NodeState, now: datetime) -> str:
+    if node.retry_at is None:
+        return "will be tried again"
+    return f"again in {duration((node.retry_at - now).total_seconds())}"
 
 
-def unserved_note(unserved: dict[str, Any], now: datetime) -> str:
+def unserved_note(unserved: UnservedTasks, now: datetime) -> str:
     """In few words, for the line below the node: what it waits for, and since when."""
-    lacks = f"serves '{cut(unserved['queue'], 30)}'"
-    if unserved["cause"] == "no_worker_for_handler":
-        lacks = f"has '{cut(unserved['handler'], 30)}'"
-    return f"no worker {lacks}, for {elapsed(unserved['since'], None, now)}"
+    lacks = f"serves '{cut(unserved.queue, 30)}'"
+    if unserved.cause == "no_worker_for_handler":
+        lacks = f"has '{cut(unserved.handler, 30)}'"
+    return f"no worker {lacks}, for {elapsed(unserved.since, None, now)}"
 
 
-def held_note(held: dict[str, Any], now: datetime) -> str:
-    return f"held by {held['by']} {cut(held['name'], 30)}, for {elapsed(held['since'], None, now)}"
+def held_note(held: Held, now: datetime) -> str:
+    return f"held by {held.by} {cut(held.name, 30)}, for {elapsed(held.since, None, now)}"
 
 
-def held_text(held: dict[str, Any]) -> str:
+def held_text(held: Held) -> str:
     """`by breaker gateway since 12:03:11, tried again at 12:03:41`"""
-    text = f"by {held['by']} {held['name']} since {clock(held['since'])}"
-    return f"{text}, tried again at {clock(held['until'])}" if held["until"] else text
+    text = f"by {held.by} {held.name} since {clock(held.since)}"
+    return f"{text}, tried again at {clock(held.until)}" if held.until else text
 
 
 def _number(number: Any) -> str:
@@ -176,10 +178,10 @@ def _number(number: Any) -> str:
 
 
 def job_card(
-    status: dict[str, Any],
+    job: Job,
     *,
     retries: int,
-    failed: dict[str, Sequence[FailedItems]],
+    failed: Mapping[str, Sequence[FailedGroup]],
     command: Command,
     revive: str | None,
     advised: Sequence[tuple[str, str]],
@@ -188,106 +190,110 @@ def job_card(
 ) -> RenderableType:
     """The whole job: what ran, how it ended, what is wrong, and what to type next.
 
-    `revive` is the command without which an open job stands still; None if somebody drives it.
+    `revive` is the command without which an open job makes no progress; None if an orchestrator drives it.
     """
-    parts: list[RenderableType] = [job_title(status), Text("")]
-    parts.append(node_table(status, bar_width=20 if width >= 100 else 10))
+    parts: list[RenderableType] = [job_title(job), Text("")]
+    parts.append(node_table(job, bar_width=20 if width >= 100 else 10))
     parts.append(Text(""))
-    parts.append(_line("Tasks", task_summary(status["counts"], retries)))
-    if status["inputs"]:
-        parts.append(_line("Inputs", value(status["inputs"], width - _LABEL)))
-    if status["result"] is not None:
-        parts.append(_line("Result", value(status["result"], 3 * (width - _LABEL))))
-    for name, found in status["outcome"]["deliverables"].items():
-        parts.append(_line("Delivered", cut(f"{name}: {_delivered(found)}", width - _LABEL)))
-    if status["finished_at"] is None:
-        parts.append(_line("Created", day_and_clock(status["created_at"])))
-        parts.append(_line("Owner", owner_text(status["owner"])))
-    if status["held"] is not None:
-        parts.append(_line("Held", held_text(status["held"])))
-    if (status["reason"] or "").startswith(SET_ASIDE):
-        parts.append(_line("Set aside", status["reason"].removeprefix(SET_ASIDE)))
-        parts.append(
-            _line("", "Its orchestrator cannot advance it and tries again by itself; its log has the details.")
-        )
-    if status["unreadable"]:
-        parts.append(_line("Workflow", f"{status['unreadable']} Only nodes that have begun are known."))
+    parts.append(_line("Tasks", task_summary(job.counts, retries)))
+    if job.inputs:
+        parts.append(_line("Inputs", value(job.inputs, width - _LABEL)))
+    if job.result is not None:
+        parts.append(_line("Result", value(job.result, 3 * (width - _LABEL))))
+    for name, deliverable in job.outcome.deliverables.items():
+        parts.append(_line("Delivered", cut(f"{name}: {_delivered(deliverable)}", width - _LABEL)))
+    if job.finished_at is None:
+        parts.append(_line("Created", day_and_clock(job.created_at)))
+        parts.append(_line("Owner", owner_text(job.owner)))
+    if job.held is not None:
+        parts.append(_line("Held", held_text(job.held)))
+    if job.problem is not None:
+        parts.append(_line("Set aside", job.problem))
+        parts.append(_line("", "Its orchestrator cannot advance it and tries again; its log has the details."))
+    if job.unreadable:
+        parts.append(_line("Workflow", f"{job.unreadable} Only nodes that have begun are known."))
         parts.append(_line("", UNREADABLE_REMEDY))
-    parts += _failures(status, failed, width)
-    parts += _next_commands(status, command, revive, advised, plan)
+    parts += _failures(job, failed, width)
+    parts += _next_commands(job, command, revive, advised, plan)
     return Group(*parts)
 
 
-def _delivered(found: dict[str, Any]) -> str:
-    if not found["usable"]:
+def _delivered(deliverable: Deliverable) -> str:
+    if not deliverable.usable:
         return "nothing so far"
-    at = f" in {found['location']}" if found["location"] else ""
-    return f"{found['count']:,}{at}"
+    at = f" in {deliverable.location}" if deliverable.location else ""
+    return f"{deliverable.count:,}{at}"
 
 
-def task_summary(counts: dict[str, int], retries: int) -> str:
+def task_summary(counts: Counts, retries: int) -> str:
     """`303 done, 2 failed, 4 running; 47 attempts failed and were tried again`"""
     words = {"completed": "done", "failed": "failed", "skipped": "skipped", "cancelled": "cancelled"}
     words |= {"running": "running", "queued": "queued"}
-    parts = [f"{counts[key]:,} {word}" for key, word in words.items() if counts[key] or key == "completed"]
-    text = ", ".join(parts)
+    numbers = {word: getattr(counts, key) for key, word in words.items()}
+    text = ", ".join(f"{number:,} {word}" for word, number in numbers.items() if number or word == "done")
     if retries:
         text += f"; {counted(retries, 'attempt')} failed and {'was' if retries == 1 else 'were'} tried again"
     return text
 
 
-def owner_text(owner: dict[str, Any] | None) -> str:
+def owner_text(owner: Owner | None) -> str:
     """`laptop:4711 (id 3) since 10:41:03`, or that there is none."""
     if owner is None:
-        return "nobody yet"
-    since = f" since {day_and_clock(owner['since'])}" if owner["since"] else ""
-    return f"{owner['name']} (id {owner['id']}){since}" + ("" if owner["alive"] else "; it is gone")
+        return "none yet"
+    since = f" since {day_and_clock(owner.since)}" if owner.since else ""
+    return f"{owner.name} (id {owner.id}){since}" + ("" if owner.alive else "; it has ended")
 
 
-def _failures(status: dict[str, Any], failed: dict[str, Sequence[FailedItems]], width: int) -> Iterator[RenderableType]:
-    error = status["error"]
+def _failures(job: Job, failed: Mapping[str, Sequence[FailedGroup]], width: int) -> Iterator[RenderableType]:
+    error = job.error
     if error is not None:
-        where = f" in {error['node']}" if error.get("node") else ""
-        yield _line("Error", f"{error['code']}{where}: {error['message']}", style=STYLES["failed"])
-        if error.get("hint"):
-            yield _line("", error["hint"])
-    for node in status["nodes"]:
-        groups = failed.get(node["node"], ())
+        where = f" in {error.node}" if error.node else ""
+        yield _line("Error", f"{error.code}{where}: {error.message}", style=STYLES["failed"])
+        if error.hint:
+            yield _line("", error.hint)
+    for node in job.nodes:
+        groups = failed.get(node.node, ())
         for group in groups:
-            items = (
-                f"item {group.first}" if group.number == 1 else f"{group.number:,} items, the first is {group.first}"
-            )
-            yield _line("", cut(f"{node['node']}, {items}: {group.code}: {group.message}", width - _LABEL))
-        if node["error"] is not None and not groups and node["error"] != error and node["status"] == "failed":
-            text = f"{node['error']['code']}: {node['error']['message']}"
-            yield _line("", cut(f"{node['node']}: {text}", width - _LABEL))
+            text = f"{_failed_items(group)}: {group.code}: {group.message}"
+            yield _line("", cut(f"{node.node}: {text}", width - _LABEL))
+        if node.error is not None and not groups and node.error != error and node.status == "failed":
+            text = f"{node.error.code}: {node.error.message}"
+            yield _line("", cut(f"{node.node}: {text}", width - _LABEL))
+
+
+def _failed_items(group: FailedGroup) -> str:
+    """`item 7 failed`, `12 items failed (7, 19, 20, …)`"""
+    if group.number == 1:
+        return f"item {group.items[0]} failed"
+    more = ", …" if group.number > len(group.items) else ""
+    return f"{group.number:,} items failed ({', '.join(map(str, group.items))}{more})"
 
 
 def _next_commands(
-    status: dict[str, Any], command: Command, revive: str | None, advised: Sequence[tuple[str, str]], plan: str
+    job: Job, command: Command, revive: str | None, advised: Sequence[tuple[str, str]], plan: str
 ) -> Iterator[RenderableType]:
-    job = short(status["job_id"])
+    job_name = short(job.job_id)
     yield Text("")
-    if status["unreadable"]:
-        yield _line("Next", command(f"events {job}"), note="everything that happened, in order")
+    if job.unreadable:
+        yield _line("Next", command(f"events {job_name}"), note="everything that happened, in order")
         return
     if revive is not None:
-        yield _line("Next", revive, note="nobody drives it: it goes on when this runs")
+        yield _line("Next", revive, note="no orchestrator drives it; it continues when this runs")
         return
-    if status["finished_at"] is None:
-        yield _line("Next", command(f"watch {job}"), note="follow it to its end")
+    if job.finished_at is None:
+        yield _line("Next", command(f"watch {job_name}"), note="follow it to its end")
         return
-    bad = status["outcome"]["resume_from"]
+    bad = job.outcome.resume_from
     for number, (text, note) in enumerate(advised):
         yield _line("" if number else "Next", text, note=note)
-    if status["outcome"]["resumable"]:
+    if job.outcome.resumable:
         yield _line("", plan, note="what that would do")
         if bad is not None:
-            yield _line("", command(f"events {job} --node {bad}"), note=f"what happened in {bad}")
+            yield _line("", command(f"events {job_name} --node {bad}"), note=f"what happened in {bad}")
     elif advised:
-        yield _line("", command(f"events {job}"), note="everything that happened, in order")
+        yield _line("", command(f"events {job_name}"), note="everything that happened, in order")
     else:
-        yield _line("Next", command(f"events {job}"), note="everything that happened, in order")
+        yield _line("Next", command(f"events {job_name}"), note="everything that happened, in order")
         yield _line("", command("status"), note="this job and others")
 
 
@@ -303,49 +309,49 @@ def _line(label: str, text: str, *, style: str = "", note: str = "") -> Table:
     return table
 
 
-def job_list(jobs: Sequence[dict[str, Any]]) -> Table:
+def job_list(jobs: Sequence[JobSummary]) -> Table:
     """The newest jobs, one line each."""
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
     for name in ("job", "workflow", "status", "tasks", "created", "took"):
         table.add_column(name, no_wrap=True, overflow="ellipsis")
     for job in jobs:
-        counts = job["counts"]
-        failed = f", {counts['failed']:,} failed" if counts["failed"] else ""
+        counts = job.counts
+        failed = f", {counts.failed:,} failed" if counts.failed else ""
         table.add_row(
-            short(job["job_id"]),
-            cut(job["workflow_id"], 40),
-            Text(f"{job_mark(job)[0]} {job['status']}", style=job_mark(job)[1]),
-            f"{counts['completed']:,}/{counts['total']:,}{failed}",
-            day_and_clock(job["created_at"]),
-            elapsed(job["started_at"], job["finished_at"]),
+            short(job.job_id),
+            cut(job.workflow_id, 40),
+            Text(f"{job_mark(job)[0]} {job.status}", style=job_mark(job)[1]),
+            f"{counts.completed:,}/{counts.total:,}{failed}",
+            day_and_clock(job.created_at),
+            elapsed(job.started_at, job.finished_at),
         )
     return table
 
 
-def attempt_text(attempt: dict[str, Any]) -> str:
+def attempt_text(attempt: Attempt) -> str:
     """A heading for the attempt and, indented below it, why it failed and what its handler printed."""
-    where = attempt["node"] if attempt["index"] is None else f"{attempt['node']}[{attempt['index']}]"
-    lines = [f"{where}  attempt {attempt['attempt']}  {attempt['outcome']}  {attempt['worker'] or ''}".rstrip()]
-    if attempt["error"] is not None:
-        lines.append(f"  {attempt['error']['code']}: {attempt['error']['message']}")
-    lines += [f"  | {line}" for line in (attempt["log"] or "").splitlines()]
-    lines += [f"  warning: {warning}" for warning in (attempt["extra"] or {}).get("warnings", [])]
+    where = attempt.node if attempt.index is None else f"{attempt.node}[{attempt.index}]"
+    lines = [f"{where}  attempt {attempt.attempt}  {attempt.outcome}  {attempt.worker or ''}".rstrip()]
+    if attempt.error is not None:
+        lines.append(f"  {attempt.error.code}: {attempt.error.message}")
+    lines += [f"  | {line}" for line in (attempt.log or "").splitlines()]
+    lines += [f"  warning: {warning}" for warning in (attempt.extra or {}).get("warnings", [])]
     return "\n".join(harmless(line) for line in lines)
 
 
-def event_line(event: dict[str, Any], clock_text: str) -> Text:
+def event_line(event: Event) -> Text:
     """`   12  10:41:03.123  node_completed  inventory  attempt 1  worker vm:123`"""
-    name = event["event"]
+    name = event.event
     state = name.rpartition("_")[2]
-    where = event["node"] or ""
-    if event["index"] is not None:
-        where += f"[{event['index']}]"
-    text = Text(f"{event['seq']:>6}  ", style="dim")
-    text.append(f"{clock_text}  ", style="dim")
+    where = event.node or ""
+    if event.index is not None:
+        where += f"[{event.index}]"
+    text = Text(f"{event.seq:>6}  ", style="dim")
+    text.append(f"{clock(event.at)}  ", style="dim")
     text.append(f"{name:<20}", style=STYLES.get(state, "yellow" if state == "scheduled" else ""))
     text.append(f"  {where:<20}")
-    details = [f"attempt {event['attempt']}"] if event["attempt"] is not None else []
-    details += [f"{key} {value(data, 200)}" for key, data in (event["data"] or {}).items() if data is not None]
+    details = [f"attempt {event.attempt}"] if event.attempt is not None else []
+    details += [f"{key} {value(data, 200)}" for key, data in (event.data or {}).items() if data is not None]
     text.append("  " + ", ".join(details))
     text.rstrip()
     return text

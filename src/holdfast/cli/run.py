@@ -8,21 +8,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.bootstrap import Services
+from holdfast.bootstrap import Services, open_client
+from holdfast.cli.data_files import handlers_of, load_definition, read_inputs
 from holdfast.cli.ending import end_with
 from holdfast.cli.fleet import start
-from holdfast.cli.given import handlers_of, load_definition, read_inputs
 from holdfast.cli.problems import Interrupted
 from holdfast.cli.progress import follow, make_view
-from holdfast.cli.session import begin, client_of, command, drive, open_database, reader_of
+from holdfast.cli.session import Target, begin, drive
 from holdfast.cli.streams import say
 from holdfast.cli.words import duration, short
+from holdfast.client import Client
 from holdfast.define.definition import Definition
 from holdfast.define.registry import Registry, discover
 from holdfast.define.source import did_you_mean
 from holdfast.errors import Detail, InvalidInput
 from holdfast.settings import Settings
-from holdfast.store.reading import Reader
 
 
 def run_file(
@@ -33,13 +33,13 @@ def run_file(
     handlers: Sequence[str],
     concurrency: int | None,
     as_json: bool,
-    database_url: str | None,
+    target: Target,
 ) -> int:
-    settings = begin(database_url, concurrency=concurrency)
+    settings = begin(target, concurrency=concurrency)
     definition = load_definition(file)
     registry = discover(handlers)
     inputs = read_inputs(definition, assignments, inputs_file)
-    return drive(_run(settings, definition, registry, inputs, handlers, as_json=as_json, database_url=database_url))
+    return drive(_run(settings, definition, registry, inputs, handlers, as_json=as_json, target=target))
 
 
 async def _run(
@@ -50,18 +50,17 @@ async def _run(
     handlers: Sequence[str],
     *,
     as_json: bool,
-    database_url: str | None,
+    target: Target,
 ) -> int:
-    async with open_database(settings, create=True) as store:
-        reader = reader_of(store, settings)
-        await refuse_unknown_handlers(definition, registry, reader)
+    async with open_client(settings, create=True) as client:
+        await refuse_unknown_handlers(definition, registry, client)
         job_id = ""
         finished = asyncio.Event()
         try:
-            await _name_others(reader, database_url)
-            job_id = (await client_of(store, settings).submit(definition, inputs, key=f"run {uuid.uuid4()}")).job_id
+            await _name_others(client, target)
+            job_id = (await client.submit(definition, inputs, key=f"run {uuid.uuid4()}")).job_id
             services = Services(
-                store.connections.url,
+                client.database_url,
                 settings,
                 registry=registry,
                 pulse=True,
@@ -69,28 +68,29 @@ async def _run(
                 only_job=job_id,
             )
             async with services:
-                await follow_served(reader, job_id, services, finished, settings, as_json=as_json)
+                await follow_served(client, job_id, services, finished, settings, as_json=as_json)
         except asyncio.CancelledError:
-            raise Interrupted(_what_now(job_id, definition, database_url)) from None
-        return await end_with(reader, job_id, as_json=as_json, database_url=database_url, handlers=handlers)
+            raise Interrupted(_what_now(job_id, definition, target)) from None
+        return await end_with(client, job_id, as_json=as_json, target=target, handlers=handlers)
 
 
-async def _name_others(reader: Reader, database_url: str | None) -> None:
-    """What was left unfinished here is not driven along: a person decides when it goes on."""
-    others = (await reader.fleet()).without_owner
-    if others and not await reader.orchestrators():
+async def _name_others(client: Client, target: Target) -> None:
+    """Other unfinished jobs are not driven by this command: a person decides when they continue."""
+    others = (await client.fleet()).without_owner
+    if others and not await client.is_served():
         number = sum(one.jobs for one in others)
         are = "another job is" if number == 1 else f"{number:,} other jobs are"
-        say(f"Note: {are} unfinished, and stay so while this one runs; the oldest is {short(others[0].oldest_job)}.")
-        say(f"  → Let them go on with: {command('up', database_url)}")
+        oldest = short(others[0].oldest_job)
+        say(f"Note: {are} unfinished, and do not continue while this one runs; the oldest is {oldest}.")
+        say(f"  → Let them continue with: {target.command('up')}")
 
 
 async def follow_served(
-    reader: Reader, job_id: str, services: Services, finished: asyncio.Event, settings: Settings, *, as_json: bool
+    client: Client, job_id: str, services: Services, finished: asyncio.Event, settings: Settings, *, as_json: bool
 ) -> None:
     """Until the job ends; a service that ends before it is our bug, and raises it."""
-    view = make_view(as_json=as_json, footer="Ctrl-C stops the work; the job stays and can go on later.")
-    following = asyncio.create_task(follow(reader, job_id, view, finished=finished))
+    view = make_view(as_json=as_json, footer="Ctrl-C stops the work; the job stays and can continue later.")
+    following = asyncio.create_task(follow(client, job_id, view, finished=finished))
     serving = asyncio.create_task(services.wait())
     try:
         await asyncio.wait({following, serving}, return_when=asyncio.FIRST_COMPLETED)
@@ -100,7 +100,7 @@ async def follow_served(
     except asyncio.CancelledError:
         view.close()
         grace = duration(settings.grace_seconds)
-        say(f"Stopping: giving tasks back, waiting up to {grace} for those that run. Ctrl-C again ends at once.")
+        say(f"Stopping: tasks go back to the queue, running ones have {grace} to finish. Ctrl-C again ends at once.")
         raise
     finally:
         view.close()
@@ -109,23 +109,23 @@ async def follow_served(
         await asyncio.gather(following, serving, return_exceptions=True)
 
 
-def _what_now(job_id: str, definition: Definition, database_url: str | None) -> str:
+def _what_now(job_id: str, definition: Definition, target: Target) -> str:
     if not job_id:
-        return "Interrupted before the job was made."
+        return "Interrupted before the job was created."
     return (
         f"Interrupted. Job {job_id} stays as it is; nothing that it finished is lost.\n"
-        f"  → Continue it with: {start('up', handlers_of(definition), database_url)}\n"
-        f"  → Look at it with: {command(f'status {short(job_id)}', database_url)}\n"
-        f"  → Stop it for good with: {command(f'cancel {short(job_id)}', database_url)}"
+        f"  → Continue it with: {start('up', handlers_of(definition), target)}\n"
+        f"  → Look at it with: {target.command(f'status {short(job_id)}')}\n"
+        f"  → Stop it for good with: {target.command(f'cancel {short(job_id)}')}"
     )
 
 
-async def refuse_unknown_handlers(definition: Definition, registry: Registry, reader: Reader) -> None:
-    """A task that neither this process nor any live worker can run would wait forever in silence."""
+async def refuse_unknown_handlers(definition: Definition, registry: Registry, client: Client) -> None:
+    """Refuse a workflow with a task that neither this process nor a live worker can run: it would wait for ever."""
     missing = {name: queues for name, queues in handlers_of(definition).items() if name not in registry}
     if not missing:
         return
-    workers = await reader.workers()
+    workers = (await client.fleet()).workers
     problems = []
     for name, queues in missing.items():
         for queue in queues:
@@ -137,7 +137,7 @@ async def refuse_unknown_handlers(definition: Definition, registry: Registry, re
                 break
     if problems:
         raise InvalidInput(
-            f"Nobody could run {'a task' if len(problems) == 1 else 'tasks'} of the workflow {definition.workflow_id}.",
+            f"No process has the handlers that the workflow {definition.workflow_id} needs.",
             errors=problems,
             remedy="Name the module that has the handler: --handlers MODULE",
         )

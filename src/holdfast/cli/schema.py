@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from holdfast.bootstrap import database
-from holdfast.cli.session import begin, drive
+from holdfast.cli.session import Target, begin, drive
 from holdfast.cli.streams import answer, answer_json
 from holdfast.errors import ExitCode
+from holdfast.operations.installation import ddl, migrate
 from holdfast.settings import Settings
-from holdfast.store.migrate import ddl, migrate
 
 
 def print_ddl(*, as_json: bool) -> int:
@@ -18,8 +18,8 @@ def print_ddl(*, as_json: bool) -> int:
     return ExitCode.DONE
 
 
-def apply_migrations(*, as_json: bool, database_url: str | None) -> int:
-    return drive(_apply(begin(database_url), as_json))
+def apply_migrations(*, as_json: bool, target: Target) -> int:
+    return drive(_apply(begin(target), as_json))
 
 
 async def _apply(settings: Settings, as_json: bool) -> int:

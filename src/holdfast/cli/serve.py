@@ -1,13 +1,13 @@
-"""`up`, `worker`, `orchestrator`: services that run until they are told to stop, and then hand over what they hold."""
+"""`up`, `worker`, `orchestrator`: services that run until a signal ends them, and then hand over what they hold."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
 
-from holdfast.bootstrap import Services, process_name
+from holdfast.bootstrap import Services, open_client, process_name
 from holdfast.cli.problems import Interrupted
-from holdfast.cli.session import begin, draining, drive, open_database
+from holdfast.cli.session import Target, begin, draining, drive
 from holdfast.cli.streams import answer_json, say
 from holdfast.cli.words import counted, duration
 from holdfast.define.bounds import checked_queue
@@ -23,11 +23,11 @@ def serve(
     queues: Sequence[str],
     concurrency: int | None,
     as_json: bool,
-    database_url: str | None,
+    target: Target,
 ) -> int:
     for queue in queues:
         checked_queue(queue)
-    settings = begin(database_url, concurrency=concurrency)
+    settings = begin(target, concurrency=concurrency)
     registry = discover(handlers) if service != "orchestrator" else None
     return drive(_serve(service, settings, registry, list(queues) or None, as_json=as_json))
 
@@ -35,9 +35,9 @@ def serve(
 async def _serve(
     service: str, settings: Settings, registry: Registry | None, queues: list[str] | None, *, as_json: bool
 ) -> int:
-    async with open_database(settings, create=True) as store:
+    async with open_client(settings, create=True) as client:
         services = Services(
-            store.connections.url,
+            client.database_url,
             settings,
             registry=registry,
             orchestrate=service != "worker",
@@ -46,35 +46,35 @@ async def _serve(
         )
 
         def stop() -> None:
-            _tell_stopping(settings, registry, as_json=as_json)
+            _say_stopping(settings, registry, as_json=as_json)
             services.request_stop()
 
         def left_behind() -> str:
             return "" if as_json else _left_behind(service, services, settings)
 
         async with draining(stop, left_behind) as drain, services:
-            _tell_ready(service, settings, registry, queues, as_json=as_json)
+            _say_ready(service, settings, registry, queues, as_json=as_json)
             await services.wait()
-    told = "" if as_json else f"{service} has stopped."
+    farewell = "" if as_json else f"{service} has stopped."
     if drain.asked_by == signal.SIGINT:
-        raise Interrupted(told)
-    if told:
-        say(told)
+        raise Interrupted(farewell)
+    if farewell:
+        say(farewell)
     return ExitCode.DONE
 
 
 def _left_behind(service: str, services: Services, settings: Settings) -> str:
-    """What a service that ends at once leaves to the others: nothing is lost, it only takes as long as the leases."""
+    """What a service that ends at once leaves to others. Nothing is lost: they wait until its leases end."""
     holdings = ((services.tasks, "task", settings.lease_seconds), (services.jobs, "job", settings.owner_lease_seconds))
     held = [(counted(number, noun), seconds) for number, noun, seconds in holdings if number]
     if not held:
         return f"{service} ended at once; it held nothing.\n"
     what, lease = " and ".join(text for text, _ in held), duration(max(seconds for _, seconds in held))
     ended = f"{service} ended at once and left {what} behind"
-    return f"{ended}; others take over by themselves when the lease ends, within {lease}.\n"
+    return f"{ended}; other processes take over when the lease ends, within {lease}.\n"
 
 
-def _tell_ready(
+def _say_ready(
     service: str, settings: Settings, registry: Registry | None, queues: list[str] | None, *, as_json: bool
 ) -> None:
     names = registry.names if registry is not None else []
@@ -96,7 +96,7 @@ def _tell_ready(
     say(f"{what}. Ctrl-C stops it.")
 
 
-def _tell_stopping(settings: Settings, registry: Registry | None, *, as_json: bool) -> None:
+def _say_stopping(settings: Settings, registry: Registry | None, *, as_json: bool) -> None:
     if registry is not None and not as_json:
         grace = duration(settings.grace_seconds)
-        say(f"Stopping: tasks that run may finish for up to {grace}, the others go back. A second signal ends at once.")
+        say(f"Stopping: tasks go back to the queue, running ones have {grace} to finish. A second signal ends at once.")

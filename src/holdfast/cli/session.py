@@ -1,9 +1,10 @@
-"""One command's stay: its settings, its database, and how Ctrl-C and SIGTERM end it."""
+"""Set-up and tear-down of one command: its settings, its database, and how Ctrl-C and SIGTERM end it."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -13,22 +14,35 @@ from types import FrameType
 from typing import Any
 
 from holdfast import failpoint
-from holdfast.bootstrap import open_store
 from holdfast.cli.logs import configure_logging
 from holdfast.cli.problems import Interrupted
-from holdfast.client import Client
 from holdfast.define.named_file import shown_name
 from holdfast.embedded.cluster import place_of_data
-from holdfast.errors import Bug, ExitCode, Unusable
-from holdfast.operations.scope import Scope
+from holdfast.errors import Bug, ExitCode, NotFound, Unusable
 from holdfast.settings import Settings, load_settings
-from holdfast.store.postgres import PostgresStore
-from holdfast.store.reading import Reader, no_such_job
+
+OF_ALL_TENANTS = {"breakers", "doctor", "janitor", "migrate", "orchestrator", "prune", "up", "worker"}
+"""Commands that take no tenant: they are about the whole database."""
 
 
-def begin(database_url: str | None = None, **overrides: Any) -> Settings:
-    """The settings of this command, with its flags on top; logging follows them."""
-    settings = load_settings(database_url=database_url, **overrides)
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The database and the tenant that the flags of a command name."""
+
+    database_url: str | None = None
+    tenant: str | None = None
+
+    def command(self, text: str) -> str:
+        """A command to type next. It must name again what flags have named; a URL may hold a password."""
+        url = " --database-url …" if self.database_url is not None else ""
+        names_tenant = self.tenant is not None and text.partition(" ")[0] not in OF_ALL_TENANTS
+        tenant = f" --tenant {shlex.quote(self.tenant or '')}" if names_tenant else ""
+        return f"holdfast {text}{tenant}{url}"
+
+
+def begin(target: Target = Target(), **overrides: Any) -> Settings:  # noqa: B008
+    """The settings of this command: its flags win over the environment. Logging follows them."""
+    settings = load_settings(database_url=target.database_url, tenant=target.tenant, **overrides)
     configure_logging(settings)
     _check_home(settings)
     failpoint.arm(settings.failpoint, settings.failpoint_once)
@@ -42,7 +56,7 @@ def _check_home(settings: Settings) -> None:
     except RuntimeError:
         # Python reports a loop of links by this, and not by an error of the system.
         raise Unusable(
-            f"The directory {shown_name(settings.home)} cannot be used: its links lead in a circle.",
+            f"The directory {shown_name(settings.home)} cannot be used: its links form a loop.",
             remedy="Remove the link, or set HOLDFAST_HOME to another directory.",
         ) from None
 
@@ -53,11 +67,11 @@ def drive(work: Coroutine[Any, Any, int]) -> int:
         return asyncio.run(_driven(work))
     except SystemExit as left:
         # Its code would be read as how the job ended.
-        raise Bug(f"SystemExit: {left} reached the event loop, perhaps from a callback of a handler's") from left
+        raise Bug(f"SystemExit: {left} reached the event loop, perhaps from a callback of a handler") from left
 
 
 class _Threads(ThreadPoolExecutor):
-    """For `asyncio.to_thread`: the end of a command waits for no thread that a handler has left in it."""
+    """For `asyncio.to_thread`: a command does not wait for threads that a handler has left running."""
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         super().shutdown(wait=False, cancel_futures=cancel_futures)
@@ -114,7 +128,7 @@ async def draining(stop: Callable[[], None], left_behind: Callable[[], str]) -> 
 
 @dataclass(slots=True)
 class Drain:
-    """By which signal a service was asked to end, if by any."""
+    """The signal that asked a service to end, if one did."""
 
     asked_by: int | None = None
 
@@ -124,30 +138,9 @@ def has_database(settings: Settings) -> bool:
     return settings.database_url is not None or (place_of_data(settings.home.resolve()) / "PG_VERSION").exists()
 
 
-def begin_on(job: str, database_url: str | None) -> Settings:
-    """The settings of a command about a job; where there is no database yet, there is no such job."""
-    settings = begin(database_url)
+def begin_on(job: str, target: Target) -> Settings:
+    """The settings of a command about a job. Without a database there is no job."""
+    settings = begin(target)
     if not has_database(settings):
-        raise no_such_job(job)
+        raise NotFound(f"There is no job '{job}'.", remedy="List the jobs with: holdfast status", instance=job)
     return settings
-
-
-@asynccontextmanager
-async def open_database(settings: Settings, *, create: bool = False) -> AsyncIterator[PostgresStore]:
-    """The database of this command. Looking changes nothing: `create` is for those who bring work."""
-    async with open_store(settings, create=create) as store:
-        yield store
-
-
-def client_of(store: PostgresStore, settings: Settings) -> Client:
-    return Client(store, Scope(settings.tenant))
-
-
-def reader_of(store: PostgresStore, settings: Settings) -> Reader:
-    """Sees the jobs of the command's tenant alone."""
-    return Reader(store.connections, store.payloads, settings.tenant)
-
-
-def command(text: str, database_url: str | None) -> str:
-    """A command to type next; a database that was named by a flag has to be named again."""
-    return f"holdfast {text}" + (" --database-url …" if database_url is not None else "")

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""What steers a terminal: control characters, and marks that change the direction in which text is shown."""
+"""Control characters, and marks that change the direction of text: they can rewrite what a terminal shows."""
 _RAW_IN_JSON = re.compile(r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Those of them that JSON allows as they are."""
+"""Those of them that JSON does not escape."""
 
 
 class OutputClosed(Exception):
-    """Whoever read our answer has gone, as `head` does: there is nobody to tell anything."""
+    """The reader of our answer has closed the pipe, as `head` does."""
 
 
 class _Outlet(io.TextIOBase):
@@ -58,7 +58,7 @@ class _Outlet(io.TextIOBase):
             if self._name == "stdout":
                 raise Unusable(
                     f"The answer cannot be written to stdout: {error.strerror}.",
-                    remedy="Nothing was undone. Let stdout lead to something that can be written.",
+                    remedy="Nothing was undone. Redirect stdout to a file or a pipe that can be written.",
                 ) from None
 
     def isatty(self) -> bool:

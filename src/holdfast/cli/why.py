@@ -3,105 +3,117 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from rich.text import Text
 
+from holdfast.bootstrap import open_client
+from holdfast.cli.data_files import handlers_of
 from holdfast.cli.fleet import start
-from holdfast.cli.given import handlers_of
-from holdfast.cli.session import begin_on, command, drive, open_database, reader_of
+from holdfast.cli.session import Target, begin_on, drive
 from holdfast.cli.streams import answer_json, harmless, show
 from holdfast.cli.words import age, clock, counted, cut, elapsed, short
-from holdfast.core.states import JOB_TERMINAL
 from holdfast.errors import ExitCode
-from holdfast.moments import moment
-from holdfast.settings import Settings
-from holdfast.store.reading import Standing
-from holdfast.views.why import Cause, Reason, reasons, why_json
+from holdfast.views.encoding import to_json
+from holdfast.views.why import Cause, Reason, Why
 
 SHOWN_NODES = 5
 WIDTH = 400
+_ENDED = {
+    "completed": "completed",
+    "partial": "ended partial",
+    "failed": "failed",
+    "cancelled": "was cancelled",
+}
 
 
-def explain(job: str, *, as_json: bool, database_url: str | None) -> int:
-    return drive(_explain(begin_on(job, database_url), job, as_json=as_json, database_url=database_url))
+def explain(job: str, *, as_json: bool, target: Target) -> int:
+    settings = begin_on(job, target)
 
-
-async def _explain(settings: Settings, job: str, *, as_json: bool, database_url: str | None) -> int:
-    async with open_database(settings) as store:
-        reader = reader_of(store, settings)
-        standing = await reader.standing(await reader.find_job(job))
-    if as_json:
-        answer_json(why_json(standing, lambda reason: _command(standing, reason, database_url)))
+    async def work() -> int:
+        async with open_client(settings) as client:
+            answer = await client.why(await client.find_job(job))
+        reasons = tuple(replace(reason, command=_command(answer, reason, target)) for reason in answer.reasons)
+        why = replace(answer, reasons=reasons)
+        if as_json:
+            answer_json(to_json(why))
+        else:
+            for line in _lines(why):
+                show(Text(harmless(line)))
         return ExitCode.DONE
-    for line in _lines(standing, database_url):
-        show(Text(harmless(line)))
-    return ExitCode.DONE
+
+    return drive(work())
 
 
-def _lines(standing: Standing, database_url: str | None) -> Iterator[str]:
-    job = standing.snapshot.job
-    took = elapsed(moment(job.started_at), moment(job.finished_at))
-    if job.status in JOB_TERMINAL:
-        yield f"Job {short(job.job_id)} of {job.workflow_id} is {job.status}" + (f", after {took}." if took else ".")
+def _lines(why: Why) -> Iterator[str]:
+    took = elapsed(why.started_at, why.finished_at)
+    name = f"Job {short(why.job_id)} of {why.workflow_id}"
+    paused = next((one for one in why.reasons if one.cause is Cause.PAUSED and one.node is None), None)
+    if why.is_terminal:
+        yield f"{name} {_ENDED[why.status]}" + (f" after {took}." if took else ".")
+    elif paused is not None and why.stop_cause is None:
+        yield f"{name} is paused, by {paused.details['by']} {age(paused.since)}."
     else:
-        stopping = f", and is stopping ({standing.stop_cause})" if standing.stop_cause is not None else ""
-        yield f"Job {short(job.job_id)} of {job.workflow_id} is {job.status}{stopping}, because:"
+        stopping = f", and is stopping ({why.stop_cause})" if why.stop_cause is not None else ""
+        yield f"{name} is {why.status}{stopping}, because:"
     last = None
-    for reason in reasons(standing):
-        yield f"  {cut(_sentence(reason), WIDTH)}"
-        helps = _command(standing, reason, database_url)
-        if helps is not None and helps != last:
-            yield f"    → {helps}"
-        last = helps
+    for reason in why.reasons:
+        if why.is_terminal and reason.details.get("error") is None:
+            yield f"  {cut(_without_error(why, reason), WIDTH)}"
+        elif reason is not paused or why.stop_cause is not None:
+            yield f"  {cut(_sentence(reason), WIDTH)}"
+        if reason.command is not None and reason.command != last:
+            yield f"    → {reason.command}"
+        last = reason.command
 
 
-def _command(standing: Standing, reason: Reason, database_url: str | None) -> str | None:
+def _command(why: Why, reason: Reason, target: Target) -> str | None:
     """What would help; None where waiting is all that there is to do."""
-    job = short(standing.snapshot.job.job_id)
+    job = short(why.job_id)
     node = f" --node {reason.node}" if reason.node is not None else ""
     match reason.cause:
         case Cause.RETRY_SCHEDULED:
-            return command(f"logs {job}{node}", database_url)
+            return target.command(f"logs {job}{node}")
         case Cause.RUNNING:
-            return command(f"watch {job}", database_url)
+            return target.command(f"watch {job}")
         case Cause.NO_WORKER_FOR_QUEUE | Cause.NO_WORKER_FOR_HANDLER:
             queue, handler = reason.details["queue"], reason.details["handler"]
-            return start("worker", [handler], database_url, queue=queue)
+            return start("worker", [handler], target, queue=queue)
         case Cause.BREAKER_OPEN if reason.details["held_by"] is not None:
-            return command(f"breakers close {reason.details['breaker']}", database_url)
+            return target.command(f"breakers close {reason.details['breaker']}")
         case Cause.LIMIT_REACHED if reason.details["limit"] == "slots":
             queue, handler = reason.details["queue"], reason.details["handler"]
             is_full = reason.details["busy"] >= reason.details["slots"]
-            return start("worker", [handler], database_url, queue=queue) if is_full else None
+            return start("worker", [handler], target, queue=queue) if is_full else None
         case Cause.NO_ORCHESTRATOR if not reason.details["orchestrators"]:
-            return start("up", handlers_of(standing.snapshot.definition), database_url)
+            return start("up", handlers_of(why.definition), target)
         case Cause.SET_ASIDE:
-            return command("doctor", database_url)
+            return target.command("doctor")
         case Cause.LOCKED:
             return f"select pg_terminate_backend({reason.details['pid']})"
         case Cause.INCONSISTENT:
-            return command("janitor --once", database_url)
+            return target.command("janitor --once")
         case Cause.PAUSED:
-            return command(f"unpause {job}", database_url) if standing.stop_cause is None else None
+            return target.command(f"unpause {job}") if why.stop_cause is None else None
         case Cause.PARTIAL | Cause.FAILED if reason.node is not None:
-            return command(f"logs {job}{node}", database_url)
+            return target.command(f"logs {job}{node}")
         case Cause.PARTIAL | Cause.FAILED | Cause.CANCELLED | Cause.COMPLETED:
-            handlers = handlers_of(standing.snapshot.definition) if not standing.orchestrators else []
-            best = next(iter(standing.snapshot.advice), None)
-            return start(best.words(job), handlers, database_url) if best is not None else None
+            handlers = handlers_of(why.definition) if not why.orchestrators else []
+            best = next(iter(why.recovery), None)
+            return start(best.words(job), handlers, target) if best is not None else None
         case _:
             return None
 
 
 def _sentence(reason: Reason) -> str:
     subject = reason.node or "it"
-    since = age(moment(reason.since))
+    since = age(reason.since)
     details = reason.details
     match reason.cause:
         case Cause.WAITING_FOR_NODES:
             return f"{subject} waits for {_some(details['nodes'])}"
         case Cause.RETRY_SCHEDULED:
-            until = moment(reason.until)
+            until = reason.until
             when = f" at {clock(until)}" if until is not None else ""
             return f"{_tasks(reason)} tried again{when}, attempt {details['attempt']}{_after(details.get('error'))}"
         case Cause.PAUSED if reason.node is None:
@@ -111,20 +123,20 @@ def _sentence(reason: Reason) -> str:
         case Cause.RUNNING:
             return _running(reason, since)
         case Cause.NO_WORKER_FOR_QUEUE:
-            return f"{_tasks(reason)} queued {since}, but no live worker serves the queue '{details['queue']}'"
+            return f"{_queued(reason)}, but no live worker serves the queue '{details['queue']}'"
         case Cause.NO_WORKER_FOR_HANDLER:
-            return f"{_tasks(reason)} queued {since}, but no live worker has the handler '{details['handler']}'"
+            return f"{_queued(reason)}, but no live worker has the handler '{details['handler']}'"
         case Cause.BREAKER_OPEN:
             return f"{_tasks(reason)} held by breaker {details['breaker']}, {_breaker(reason, since)}"
         case Cause.LIMIT_REACHED if "tenant" in details:
             return f"{_tasks(reason)} held by limit {details['limit']}: {_limit(reason)}"
         case Cause.LIMIT_REACHED:
-            return _limited(reason, since)
+            return _limited(reason)
         case Cause.NO_ORCHESTRATOR if details["orchestrators"]:
-            return f"nobody has taken it yet; {counted(details['orchestrators'], 'orchestrator')} will, within seconds"
+            return f"no orchestrator owns it yet; one of {details['orchestrators']} takes it within seconds"
         case Cause.NO_ORCHESTRATOR:
-            gone = _went(reason, since) if "owner" in details else f"it was handed in {since}"
-            return f"no orchestrator is alive; {gone}"
+            gone = _went(reason, since) if "owner" in details else f"it was submitted {since}"
+            return f"no orchestrator is running; {gone}"
         case Cause.OWNER_GONE:
             return f"{_went(reason, since)}; another orchestrator takes it within seconds"
         case Cause.SET_ASIDE:
@@ -134,12 +146,20 @@ def _sentence(reason: Reason) -> str:
             what = f"{who} (pid {details['pid']}) keeps rows of {_some(details['tables'])} locked"
             return f"{what}; its transaction began {since or 'some time ago'}: {details['query']}"
         case Cause.INCONSISTENT:
-            return f"{subject} does not go on: {details['problem']}; the janitor repairs that"
+            return f"{subject} makes no progress: {details['problem']}; the janitor repairs that"
         case Cause.COMPLETED | Cause.PARTIAL | Cause.FAILED | Cause.CANCELLED:
-            error = details["error"] or {"code": "", "message": "no error was kept"}
+            error = details["error"]
             at = f"{reason.node}{_item(reason)}: " if reason.node is not None else ""
             hint = f" {error['hint']}" if error.get("hint") else ""
             return f"{at}{error['code']}: {error['message']}.{hint}"
+
+
+def _without_error(why: Why, reason: Reason) -> str:
+    """Why a job ended as it did if no error says so."""
+    tolerated = [f"{one.failed:,} of {one.items:,} items of {one.node} failed" for one in why.tolerated]
+    if reason.node is None and tolerated:
+        return f"{'; '.join(tolerated)}, and the workflow tolerates that"
+    return f"{reason.node or 'the job'} ended {why.status}, and no error is stored"
 
 
 def _went(reason: Reason, since: str) -> str:
@@ -165,46 +185,52 @@ def _running(reason: Reason, since: str) -> str:
 
 
 def _breaker(reason: Reason, since: str) -> str:
-    details, until = reason.details, moment(reason.until)
+    details, until = reason.details, reason.until
     why = f": {details['reason']}" if details["reason"] else ""
     if details["held_by"] is not None:
         return f"which {details['held_by']} opened {since}{why}"
     if details["state"] == "half_open":
-        return f"which lets a few through since {clock(moment(reason.since) or '')}, to see whether it is well again"
+        return f"which opened {since} and lets a few tasks through now, to test the dependency"
     if details["has_probe"]:
         return f"which opened {since}{why}; its probe finds out when it is well again"
     return f"which opened {since}{why}" + (f"; it is tried again at {clock(until)}" if until is not None else "")
 
 
 def _limit(reason: Reason) -> str:
-    details, until = reason.details, moment(reason.until)
+    details, until = reason.details, reason.until
     if until is not None:
         return f"{details['burst']} may begin in {details['burst'] / details['rate']:g} s, the next at {clock(until)}"
     return f"{details['running']} of {details['concurrency']} run, on {_some(details['workers'])}"
 
 
-def _limited(reason: Reason, since: str) -> str:
+def _limited(reason: Reason) -> str:
     details = reason.details
     if details["limit"] == "window":
         number = counted(details["tasks"], "item")
         return f"{reason.node}: {number} from {details['first'][0]} on wait until those before them are done"
     if details["busy"] >= details["slots"]:
         slots = counted(details["slots"], "slot")
-        return f"{_tasks(reason)} queued {since}; all {slots} of {_some(details['workers'])} are taken"
-    return f"{_tasks(reason)} queued {since} and next for {_some(details['workers'])}"
+        return f"{_queued(reason)}; all {slots} of {_some(details['workers'])} are taken"
+    return f"{_queued(reason)} and next for {_some(details['workers'])}"
 
 
-def _tasks(reason: Reason) -> str:
+def _queued(reason: Reason) -> str:
+    """`resize has been queued for 6.0 s`"""
+    return f"{_tasks(reason, 'has been', 'have been')} queued for {elapsed(reason.since, None)}"
+
+
+def _tasks(reason: Reason, one: str = "is", several: str = "are") -> str:
     """`resize is`, `resize[3] is`, `resize: 12 items are`; with their first numbers where there are several."""
     number = reason.details["tasks"]
     if number == 1:
-        return f"{reason.node}{_item(reason)} is"
+        return f"{reason.node}{_item(reason)} {one}"
     first = ", ".join(map(str, reason.details["first"]))
-    return f"{reason.node}: {number:,} items ({first}{', …' if number > len(reason.details['first']) else ''}) are"
+    more = ", …" if number > len(reason.details["first"]) else ""
+    return f"{reason.node}: {number:,} items ({first}{more}) {several}"
 
 
 def _item(reason: Reason) -> str:
-    return f"[{reason.item}]" if reason.item is not None else ""
+    return f"[{reason.index}]" if reason.index is not None else ""
 
 
 def _after(error: dict[str, str] | None) -> str:

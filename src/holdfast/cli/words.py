@@ -1,4 +1,4 @@
-"""How numbers, times and values are written for people, and by them."""
+"""How people read and write numbers, times and values."""
 
 from __future__ import annotations
 
@@ -53,29 +53,24 @@ def _two(large: int, large_unit: str, small: int, small_unit: str) -> str:
     return f"{large} {large_unit} {small} {small_unit}" if small else f"{large} {large_unit}"
 
 
-def parsed(moment: str | None) -> datetime | None:
-    return datetime.fromisoformat(moment) if moment is not None else None
+def elapsed(begin: datetime | None, end: datetime | None, now: datetime | None = None) -> str:
+    """From one time to another, or to now; nothing if it has not begun."""
+    until = end or now or datetime.now(UTC)
+    return duration((until - begin).total_seconds()) if begin is not None else ""
 
 
-def elapsed(begin: str | None, end: str | None, now: datetime | None = None) -> str:
-    """From one RFC 3339 time to another, or to now; nothing if it has not begun."""
-    since, until = parsed(begin), parsed(end) or now or datetime.now(UTC)
-    return duration((until - since).total_seconds()) if since is not None else ""
-
-
-def age(moment: str | None) -> str:
+def age(moment: datetime | None) -> str:
     return f"{elapsed(moment, None)} ago" if moment is not None else ""
 
 
-def clock(moment: str) -> str:
-    """The time of day, here."""
-    at = datetime.fromisoformat(moment).astimezone()
+def clock(moment: datetime) -> str:
+    """The local time of day."""
+    at = moment.astimezone()
     return f"{at:%H:%M:%S}.{at.microsecond // 1000:03d}"
 
 
-def day_and_clock(moment: str | None) -> str:
-    at = parsed(moment)
-    return f"{at.astimezone():%Y-%m-%d %H:%M:%S}" if at is not None else ""
+def day_and_clock(moment: datetime | None) -> str:
+    return f"{moment.astimezone():%Y-%m-%d %H:%M:%S}" if moment is not None else ""
 
 
 def counted(number: int, noun: str) -> str:

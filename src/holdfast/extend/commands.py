@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from holdfast.cli.grammar import DatabaseUrl, Json, PlainCommand
+from holdfast.cli.options import DatabaseUrl, Json, PlainCommand
 from holdfast.cli.streams import answer, answer_json, harmless, say, show
 from holdfast.cli.words import counted, parse_duration, size
 from holdfast.errors import NotFound
@@ -40,9 +40,9 @@ def use_database(database_url: str | None) -> Iterator[str]:
     and creates none.
     """
     from holdfast.bootstrap import database
-    from holdfast.cli.session import begin, has_database
+    from holdfast.cli.session import Target, begin, has_database
 
-    settings = begin(database_url)
+    settings = begin(Target(database_url))
     if not has_database(settings):
         raise NotFound(
             f"There is no database in {settings.home} yet.", remedy="Run a workflow first: holdfast run FILE"

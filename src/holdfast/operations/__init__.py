@@ -1,4 +1,4 @@
-"""What can be asked of Holdfast and done with it: the same for the command line, for programs and for a service.
+"""Everything that Holdfast can be asked to show or do: the same for the command line, for programs and for a service.
 
-An operation that depends on who acts takes a `Scope` first. Knows no terminal, no arguments of commands and no HTTP.
+An operation on jobs takes a `Scope` first: the tenant and the actor. Knows no terminal, no command arguments, no HTTP.
 """

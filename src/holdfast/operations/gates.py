@@ -1,16 +1,17 @@
-"""What holds tasks back: breakers and limits, as people see and change them."""
+"""Breakers and limits, as people see and change them."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from holdfast.core.breaking import Breaker, BreakerState, close_breaker, open_breaker
+from holdfast.core import breaking
 from holdfast.define.bounds import MAX_NAME_LENGTH, MAX_SECONDS, checked_queue
 from holdfast.define.named_file import shown_name
 from holdfast.errors import InvalidInput, Refused
 from holdfast.operations.scope import DEFAULT_TENANT, Scope
-from holdfast.store.gates import BreakerView, Gates, LimitView
+from holdfast.store.gates import Gates
 from holdfast.store.postgres import PostgresStore
+from holdfast.views.gates import Breaker, Limit, breaker_view, limit_view
 
 MAX_LIMIT = 2_147_483_647
 MIN_RATE_SECONDS = 0.001
@@ -18,25 +19,25 @@ MIN_RATE_SECONDS = 0.001
 BreakerVerb = Literal["open", "close", "reset"]
 
 
-async def breakers(store: PostgresStore) -> list[BreakerView]:
+async def breakers(store: PostgresStore) -> list[Breaker]:
     """All breakers that workflows have declared, by name."""
-    return await Gates(store).breakers()
+    return [breaker_view(row) for row in await Gates(store).breakers()]
 
 
 async def change_breaker(
     scope: Scope, store: PostgresStore, name: str, verb: BreakerVerb, *, reason: str = ""
-) -> BreakerView:
+) -> Breaker:
     """Open a breaker until a person closes it, close it, or close it with an empty window. Who and why is kept."""
 
-    def change(breaker: Breaker, now: float) -> None:
+    def change(breaker: breaking.Breaker, now: float) -> None:
         _change(breaker, verb, now, reason)
 
-    return await Gates(store).change_breaker(name, change, scope.actor)
+    return breaker_view(await Gates(store).change_breaker(name, change, scope.actor))
 
 
-async def limits(store: PostgresStore) -> list[LimitView]:
+async def limits(store: PostgresStore) -> list[Limit]:
     """All limits: those that workflows have declared, and those that people have set."""
-    return await Gates(store).limits()
+    return [limit_view(row) for row in await Gates(store).limits()]
 
 
 async def set_limit(
@@ -48,7 +49,7 @@ async def set_limit(
     concurrency: int | None = None,
     rate: tuple[int, float] | None = None,
     backlog: int | None = None,
-) -> LimitView:
+) -> Limit:
     """Limit a queue (`queue:NAME`), a tenant (`tenant`), or a node or a key otherwise than its workflow does.
 
     `rate` is how many tasks may begin in how many seconds; `backlog` is how many jobs of a tenant may be open.
@@ -56,7 +57,7 @@ async def set_limit(
     check_limit(name, tenant, concurrency=concurrency, rate=rate, backlog=backlog)
     owner = _tenant_of_limit(name, tenant, scope.tenant)
     burst, seconds = rate or (None, None)
-    return await Gates(store).set_limit(
+    changed = await Gates(store).set_limit(
         owner,
         name,
         scope.actor,
@@ -65,11 +66,12 @@ async def set_limit(
         burst=burst,
         backlog=backlog,
     )
+    return limit_view(changed)
 
 
-async def drop_limit(scope: Scope, store: PostgresStore, name: str, *, tenant: str | None = None) -> LimitView:
+async def drop_limit(scope: Scope, store: PostgresStore, name: str, *, tenant: str | None = None) -> Limit:
     """Remove a limit that a person has set; returns it as it was."""
-    return await Gates(store).drop_limit(_tenant_of_limit(name, tenant, scope.tenant), name)
+    return limit_view(await Gates(store).drop_limit(_tenant_of_limit(name, tenant, scope.tenant), name))
 
 
 def check_limit(
@@ -80,12 +82,10 @@ def check_limit(
     rate: tuple[int, float] | None = None,
     backlog: int | None = None,
 ) -> None:
-    """Refuse what no limit can be."""
+    """Refuse values that no limit can have."""
     _tenant_of_limit(name, tenant, DEFAULT_TENANT)
     if concurrency is None and rate is None and backlog is None:
-        raise InvalidInput(
-            f"No value is given for the limit {name}.", remedy="Give a concurrency, a rate or a backlog."
-        )
+        raise InvalidInput(f"No value given for limit {name}.", remedy="Give a concurrency, a rate or a backlog.")
     if backlog is not None and name != "tenant":
         raise InvalidInput(
             f"The limit {name} has no backlog: only a tenant's jobs are counted.",
@@ -95,20 +95,20 @@ def check_limit(
     if any(number is not None and number <= 0 for number in (concurrency, burst, seconds, backlog)):
         raise InvalidInput(
             f"The limit {name} must be above zero.",
-            remedy="Hold everything back with a breaker: holdfast breakers open NAME",
+            remedy="To hold back all tasks, open a breaker: holdfast breakers open NAME",
         )
     if any(number is not None and number > MAX_LIMIT for number in (concurrency, burst, backlog)):
         raise InvalidInput(f"The limit {name} is too large.", remedy=f"Give at most {MAX_LIMIT:,}, or no limit.")
-    # Written so that NaN, which is neither, is refused too.
+    # Written so that NaN is refused too.
     if seconds is not None and not MIN_RATE_SECONDS <= seconds <= MAX_SECONDS:
         raise InvalidInput(
-            f"The rate of the limit {name} is not over a time that can be measured.",
+            f"The rate of limit {name} is over a time that cannot be measured.",
             remedy=f"Give between {MIN_RATE_SECONDS:g} and {MAX_SECONDS:,} seconds: 100/60",
         )
 
 
 def _tenant_of_limit(name: str, tenant: str | None, default: str) -> str:
-    """Whose limit it is; a queue belongs to no tenant."""
+    """The tenant that the limit belongs to; a queue belongs to none."""
     if tenant is not None and not (0 < len(tenant) <= MAX_NAME_LENGTH and tenant.isprintable()):
         raise InvalidInput(
             f"'{shown_name(tenant)}' is not the name of a tenant.",
@@ -118,7 +118,7 @@ def _tenant_of_limit(name: str, tenant: str | None, default: str) -> str:
     if kind == "queue" and rest:
         checked_queue(rest)
         if tenant is not None:
-            raise InvalidInput(f"The limit {name} is one for all tenants.", remedy="Leave the tenant out.")
+            raise InvalidInput(f"The limit {name} is for all tenants.", remedy="Leave the tenant out.")
         return ""
     if name == "tenant" or (kind in ("node", "key") and rest):
         return tenant or default
@@ -128,7 +128,7 @@ def _tenant_of_limit(name: str, tenant: str | None, default: str) -> str:
     )
 
 
-def _change(breaker: Breaker, verb: BreakerVerb, now: float, reason: str) -> None:
+def _change(breaker: breaking.Breaker, verb: BreakerVerb, now: float, reason: str) -> None:
     if verb == "open":
         if breaker.held:
             raise Refused(
@@ -136,12 +136,12 @@ def _change(breaker: Breaker, verb: BreakerVerb, now: float, reason: str) -> Non
                 remedy=f"Close it with: holdfast breakers close {breaker.name}",
                 instance=breaker.name,
             )
-        open_breaker(breaker, now, reason or "opened by hand", held=True)
+        breaking.open_breaker(breaker, now, reason or "opened by hand", held=True)
         return
-    if verb == "close" and breaker.state is BreakerState.CLOSED:
+    if verb == "close" and breaker.state is breaking.BreakerState.CLOSED:
         raise Refused(
             f"Breaker {breaker.name} is closed already.",
-            remedy=f"Make it forget the failures that it has counted with: holdfast breakers reset {breaker.name}",
+            remedy=f"Clear the failures that it has counted with: holdfast breakers reset {breaker.name}",
             instance=breaker.name,
         )
-    close_breaker(breaker, now, reason or ("closed by hand" if verb == "close" else "reset by hand"))
+    breaking.close_breaker(breaker, now, reason or ("closed by hand" if verb == "close" else "reset by hand"))

@@ -1,34 +1,35 @@
-"""Handing jobs in: what a submission is, and what came of it."""
+"""Submitting jobs: when two submissions are the same, and what a submission leads to."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
 import uuid_utils
 
-from holdfast.core.advising import Advice
-from holdfast.core.signals import Request, Verb
 from holdfast.core.states import JOB_TERMINAL, JobStatus
 from holdfast.define.definition import Definition, read_pinned
 from holdfast.define.inputs import check_inputs
 from holdfast.errors import InvalidInput, NotFound, PayloadRefused, Refused
-from holdfast.operations.recovering import plan, recover
 from holdfast.operations.scope import DEFAULT_TENANT, Scope
+from holdfast.operations.verbs import ANSWER_SECONDS, Verb, VerbRequest, answer, plan, send
 from holdfast.store.interface import NewJob, SubmitAnswer
 from holdfast.store.payloads import LIMIT_BYTES
 from holdfast.store.postgres import PostgresStore
-from holdfast.store.reading import Reader, Stages
+from holdfast.store.read_rows import Stages
+from holdfast.store.reading import Reader
+from holdfast.views.encoding import HIDDEN, VERBATIM, to_json
+from holdfast.views.outcome import Recovery, recovery_view
 
 MAX_KEY_LENGTH = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What became of a submission, in the words of the contract."""
+    """What a submission has led to: a new job, or the job that the same submission made before."""
 
     job_id: str
     answer: str
@@ -37,36 +38,30 @@ class Submission:
     version: str
     identity: str
     run: int
-    result: Any = None
+    result: Any = field(default=None, metadata=VERBATIM)
     failed_stage: str | None = None
     completed_stages: tuple[str, ...] = ()
-    signal_id: int | None = None
-    """The signal that resumes the job, whose answer tells what came of it."""
-    advice: Advice | None = None
+    signal_id: int | None = field(default=None, metadata=HIDDEN)
+    """The signal that resumes the job; its owner answers it."""
+    advice: Recovery | None = field(default=None, metadata=HIDDEN)
     """What would continue a job that failed, if anything does."""
+    submitted: NewJob | None = field(default=None, repr=False, metadata=HIDDEN)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the job runs, or will."""
+        return self.answer in ("created", "already_processing", "resumed", "forced")
 
     @property
     def hint(self) -> str:
         if self.answer == "previously_failed" and self.advice is not None:
-            return f"It ended {self.status}. Go on where it stopped with: holdfast {self.advice.words(self.job_id)}"
+            return f"It ended {self.status}. Continue it with: holdfast {self.advice.words(self.job_id)}"
         if self.answer == "previously_failed":
             return f"It ended {self.status}. See how it ended with: holdfast status {self.job_id}"
         return f"Follow it with: holdfast watch {self.job_id}"
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "job_id": self.job_id,
-            "answer": self.answer,
-            "status": self.status,
-            "workflow_id": self.workflow_id,
-            "version": self.version,
-            "identity": self.identity,
-            "run": self.run,
-            "result": self.result,
-            "failed_stage": self.failed_stage,
-            "completed_stages": list(self.completed_stages),
-            "hint": self.hint,
-        }
+        return {**to_json(self), "hint": self.hint}
 
 
 def new_job(
@@ -85,13 +80,12 @@ def new_job(
     if len(written) > limit_bytes:
         raise PayloadRefused(
             f"The inputs of workflow {definition.workflow_id} have {len(written):,} bytes; "
-            f"at most {limit_bytes:,} are taken.",
+            f"the limit is {limit_bytes:,}.",
             remedy="Put the data into a file or a store that the handlers can read, and pass its name; "
             "or raise HOLDFAST_PAYLOAD_LIMIT_BYTES.",
         )
     body = b"[%b,%b]" % (orjson.dumps(definition.workflow_id), written)
     body_hash = hashlib.sha256(body).hexdigest()
-    named = f"key\n{key}" if key is not None else f"body\n{body_hash}"
     return NewJob(
         job_id=str(uuid_utils.uuid7()),
         tenant=tenant,
@@ -99,12 +93,23 @@ def new_job(
         version=definition.version,
         definition_hash=definition.hash(),
         definition=definition.canonical_bytes(),
-        identity=hashlib.sha256(f"{tenant}\n{definition.workflow_id}\n{named}".encode()).hexdigest(),
+        identity=identity_of_key(tenant, definition.workflow_id, key)
+        if key is not None
+        else _identity(tenant, definition.workflow_id, f"body\n{body_hash}"),
         body_hash=body_hash,
         inputs=checked,
         priority=priority,
         force=force,
     )
+
+
+def identity_of_key(tenant: str, workflow_id: str, key: str) -> str:
+    """What the jobs that one key has made have in common."""
+    return _identity(tenant, workflow_id, f"key\n{key}")
+
+
+def _identity(tenant: str, workflow_id: str, name: str) -> str:
+    return hashlib.sha256(f"{tenant}\n{workflow_id}\n{name}".encode()).hexdigest()
 
 
 async def submit(
@@ -141,7 +146,7 @@ async def submit(
     if not resume or submission.answer != "previously_failed":
         return submission
     try:
-        return await _resume(scope, store, submission)
+        return await _resume(scope, store, replace(submission, submitted=job))
     except (NotFound, Refused):
         # Another client may have resumed or pruned it in between.
         (again,) = await submit_many(store, [job])
@@ -152,17 +157,38 @@ async def submit(
 
 async def _resume(scope: Scope, store: PostgresStore, submission: Submission) -> Submission:
     """Exactly what was planned: of several clients that do this at once, one succeeds."""
-    planned = await plan(scope, store, submission.job_id, Request(Verb.RESUME))
+    planned = await plan(scope, store, submission.job_id, VerbRequest(Verb.RESUME))
     if planned.asks:
-        redone = ", ".join(step.node for step in planned.plan.steps if step.confirm)
+        redone = ", ".join(step.node for step in planned.steps if step.confirm)
         raise Refused(
             f"Job {planned.job_id} was not resumed: {redone} had completed and would run again.",
             remedy=f"Confirm with: holdfast resume {planned.job_id} --yes",
             instance=planned.job_id,
         )
-    exactly = planned.request._replace(plan_id=planned.plan_id)
-    signal_id = await recover(scope, store, planned.job_id, exactly, reason="submitted again")
+    exactly = replace(planned.request, plan_id=planned.plan_id)
+    signal_id = await send(scope, store, planned.job_id, exactly, reason="submitted again")
     return replace(submission, answer="resumed", signal_id=signal_id)
+
+
+async def settle(
+    scope: Scope, store: PostgresStore, submission: Submission, *, seconds: float = ANSWER_SECONDS
+) -> Submission:
+    """A submission that resumes its job, once the owner has answered; others, and after that time, as they are.
+
+    If the owner refuses because another client was faster, the answer is the job as it is now.
+    """
+    if submission.signal_id is None or submission.submitted is None:
+        return submission
+    reply = await answer(scope, store, submission.signal_id, seconds=seconds)
+    if reply is None:
+        return submission
+    if reply.applied:
+        snapshot = await Reader(store.connections, tenant=scope.tenant).snapshot(submission.job_id, whole=False)
+        return replace(submission, status=snapshot.job.status, signal_id=None, submitted=None)
+    (again,) = await submit_many(store, [submission.submitted])
+    if again.answer == "previously_failed":
+        raise Refused(f"Job {again.job_id} was not resumed: {reply.reason}.", instance=again.job_id)
+    return again
 
 
 async def submit_many(store: PostgresStore, jobs: Sequence[NewJob]) -> list[Submission]:
@@ -174,7 +200,7 @@ async def submit_many(store: PostgresStore, jobs: Sequence[NewJob]) -> list[Subm
         return submissions
     reader = Reader(store.connections)
     stages = await reader.stages(sorted(failed))
-    advice = {job_id: next(iter(await reader.advice(job_id)), None) for job_id in stages}
+    advice = {job_id: await _best_advice(reader, job_id) for job_id in stages}
     return [
         _with_stages(one, stages[one.job_id], advice[one.job_id]) if one.job_id in stages else one
         for one in submissions
@@ -183,13 +209,13 @@ async def submit_many(store: PostgresStore, jobs: Sequence[NewJob]) -> list[Subm
 
 async def newest_definition(scope: Scope, store: PostgresStore, workflow_id: str) -> Definition:
     """The definition of that id that was submitted last."""
-    found = await store.newest_definition(scope.tenant, workflow_id)
-    if found is None:
+    stored = await store.newest_definition(scope.tenant, workflow_id)
+    if stored is None:
         raise NotFound(
-            f"There is no workflow '{workflow_id}' in this database and no file of that name.",
+            f"This database has no workflow '{workflow_id}', and there is no file of that name.",
             remedy="Submit its file once, for example: holdfast submit workflow.yaml",
         )
-    return read_pinned(found)
+    return read_pinned(stored)
 
 
 def _submission(job: NewJob, answer: SubmitAnswer) -> Submission:
@@ -219,5 +245,10 @@ def _submission(job: NewJob, answer: SubmitAnswer) -> Submission:
     )
 
 
-def _with_stages(submission: Submission, stages: Stages, advice: Advice | None) -> Submission:
+async def _best_advice(reader: Reader, job_id: str) -> Recovery | None:
+    best = next(iter(await reader.advice(job_id)), None)
+    return recovery_view(job_id, best) if best is not None else None
+
+
+def _with_stages(submission: Submission, stages: Stages, advice: Recovery | None) -> Submission:
     return replace(submission, failed_stage=stages.failed, completed_stages=stages.completed, advice=advice)

@@ -1,4 +1,4 @@
-"""Where a job delivers what its nodes declare, as far as that can be told. Pure; what it needs was read before."""
+"""The locations of a job's deliverables, as far as they are known. Pure: the rows were read before."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Locations:
         """The nodes whose outputs they are made of."""
 
     def render(self, scope: Mapping[str, Any]) -> dict[str, str | None]:
-        """What is not known yet, and what cannot be rendered, is None: whoever looks at a job gets to see it."""
+        """A location that is not known yet or cannot be rendered is None: looking at a job must not fail."""
         return {name: _rendered(template, scope) for name, template in self._templates.items()}
 
 

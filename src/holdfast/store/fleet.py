@@ -1,4 +1,4 @@
-"""The processes that serve a database, what they hold, and the work that nobody takes. Plain data; reads nothing."""
+"""Rows about the processes that serve a database and the work that none of them serves. Plain data; reads nothing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class WorkerView(NamedTuple):
 
 
 class JobsWithoutOwner(NamedTuple):
-    """Open jobs that nobody drives: their owner is gone since then, or (without a name) nobody has claimed them."""
+    """Open jobs whose owner has ended since then or, without an owner, that no orchestrator has claimed."""
 
     owner_id: int | None
     owner: str | None

@@ -1,4 +1,4 @@
-"""Breakers and limits as people see and change them. How they hold tasks back is the claim's business."""
+"""Breakers and limits as people see and change them. Claims enforce them, elsewhere."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class LimitView(NamedTuple):
 
 
 class Gates:
-    """A person's part of what holds tasks back."""
+    """What people do with breakers and limits."""
 
     def __init__(self, store: PostgresStore) -> None:
         self._store = store
@@ -101,20 +101,20 @@ class Gates:
         burst: int | None = None,
         backlog: int | None = None,
     ) -> LimitView:
-        """Set what is given of a limit; one that workflows declare must be known by now."""
+        """Set a limit; values that are None stay. A limit that workflows declare must exist already."""
         if name.startswith(DECLARED):
             await self._limit(tenant, name)
-        given = {"concurrency": concurrency, "rate": rate, "burst": burst, "backlog": backlog}
-        await self._execute("set_limit", tenant=tenant, name=name, actor=actor, **given)
+        values = {"concurrency": concurrency, "rate": rate, "burst": burst, "backlog": backlog}
+        await self._execute("set_limit", tenant=tenant, name=name, actor=actor, **values)
         await self._store.notify_workers()
         return await self._limit(tenant, name)
 
     async def drop_limit(self, tenant: str, name: str) -> LimitView:
-        """Take a person's limit away; one that a workflow declares stays, and the workflow has the word again."""
+        """Remove the limit that a person has set; if a workflow declares it, the workflow decides again."""
         found = await self._limit(tenant, name)
         if found.is_declared and found.actor is None:
             raise Refused(
-                f"Limit {name} is declared by a workflow, and nobody has set it otherwise.",
+                f"Limit {name} is declared by a workflow, and no person has changed it.",
                 remedy=f"Set it with: holdfast limits set {name} --concurrency N",
                 instance=name,
             )

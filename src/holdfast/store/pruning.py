@@ -1,7 +1,7 @@
 """Deletes finished jobs with all their rows and objects. Knows nothing of what is unfinished: it never touches it.
 
 Rows go first, in one transaction for each batch, and with them comes a line in `discarded`; then the objects go, then
-that line. Whoever is killed in between leaves lines, and the next one removes what they speak of.
+that line. A process that is killed in between leaves lines, and the next prune removes their objects.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ logger = logging.getLogger("holdfast.store")
 
 BATCH_JOBS = 200
 BATCH_TASKS = 10_000
-"""How much goes in one transaction: so many jobs, so many tasks. A job is never cut in two; a wider one goes alone."""
+"""The most jobs and tasks of one transaction. A job is never split; a wider one has a transaction of its own."""
 EVERY_STATUS = tuple(sorted(JOB_TERMINAL))
 FIRST_JOB = str(uuid.UUID(int=0))
 
@@ -84,7 +84,7 @@ class Pruning:
     ) -> list[Pruned]:
         """Delete what may go, oldest first, and finish what others have left; returns what was deleted.
 
-        No batch begins after `within_seconds`. `on_batch` hears how many jobs have gone so far.
+        No batch begins after `within_seconds`. `on_batch` is called with the number of jobs deleted so far.
         """
         until = time.monotonic() + within_seconds if within_seconds is not None else None
         await self.finish_leftovers()
@@ -104,7 +104,7 @@ class Pruning:
         return _summary(gone)
 
     async def leftovers(self, age_seconds: float = 0.0) -> int:
-        """Of how many jobs the objects are still to be removed, so long after their rows have gone."""
+        """How many jobs have objects left, that long after their rows were deleted."""
         if self._objects is None:
             return 0
         return int((await self._fetch("count_discarded", age=age_seconds))[0][0])
@@ -128,7 +128,7 @@ class Pruning:
         return len(removed)
 
     async def _remove(self, job_id: str, turns: asyncio.Semaphore) -> str | None:
-        """What cannot be removed now keeps its line, and is tried again by whoever comes next."""
+        """Returns the job's id; None if its objects cannot be removed now: the line stays for the next prune."""
         assert self._objects is not None
         try:
             async with turns:

@@ -1,4 +1,4 @@
-"""Reads what people look at: jobs, nodes, events, and the state of the installation. Never writes.
+"""Reads jobs, nodes, events and the state of the installation, for people. Never writes.
 
 A look at a job is a few small statements in one snapshot; it never reads all tasks of a fan-out.
 """
@@ -9,7 +9,8 @@ import re
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import orjson
 
@@ -23,249 +24,44 @@ from holdfast.errors import InvalidInput, NotFound, Refused
 from holdfast.store.arrays import plain, texts
 from holdfast.store.connection import Connections
 from holdfast.store.delivering import Locations, scope_of
-from holdfast.store.fleet import Fleet, JobsWithoutOwner, OrchestratorView, UnservedTasks, WorkerView
+from holdfast.store.fleet import UnservedTasks, WorkerView
+from holdfast.store.installation import InstallationReader
 from holdfast.store.locks import HELD_SECONDS, LockHolder
-from holdfast.store.payloads import Payloads, value_or_name
-from holdfast.store.planning import looking_at
+from holdfast.store.payloads import value_or_name
+from holdfast.store.plan_inputs import looking_at
 from holdfast.store.queries import query
+from holdfast.store.read_rows import (
+    ArtifactView,
+    AttemptView,
+    Deliverable,
+    EventView,
+    FailedItems,
+    Hold,
+    JobDiagnosis,
+    JobLine,
+    JobView,
+    NodeView,
+    QueuedTasks,
+    QueueView,
+    Snapshot,
+    Stages,
+    TaskRow,
+)
 
 PAGE_SIZE = 1000
 MIN_ENDING = 6
+FIRST_JOB, LAST_JOB = str(uuid.UUID(int=0)), str(uuid.UUID(int=2**128 - 1))
+CLOCK_SECONDS = 86_400
+"""How far the clock of a submitting machine may be off that of the database."""
+WALK_LENGTH = 1000
+"""How many jobs a list looks at in one statement, after those that fill a page if all of them fit."""
+KEPT_DEFINITIONS = 500
+_definitions: WeakKeyDictionary[Connections, dict[str, tuple[Definition, Graph]]] = WeakKeyDictionary()
+"""The definitions of each database by their hash: they never change."""
 
 
-class AttemptView(NamedTuple):
-    """One try at a task that failed or printed something."""
-
-    node: str
-    item: int
-    attempt: int
-    outcome: str
-    worker: str | None
-    started_at: datetime | None
-    finished_at: datetime
-    error: dict[str, Any] | None
-    log: str | None
-    extra: dict[str, Any] | None
-
-
-class JobView(NamedTuple):
-    job_id: str
-    workflow_id: str
-    status: str
-    reason: str | None
-    version: str
-    run: int
-    generation: int
-    tenant: str
-    definition_hash: str
-    inputs: Any
-    result: Any
-    error: dict[str, Any] | None
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
-    owner_id: int | None
-    owner: str | None
-    owned_since: datetime | None
-    owner_is_alive: bool
-    pause: dict[str, Any] | None = None
-
-
-class NodeView(NamedTuple):
-    node: str
-    status: str
-    reason: str | None
-    attempt: int
-    width: int
-    completed: int
-    failed: int
-    skipped: int
-    cancelled: int
-    retry_at: datetime | None
-    error: dict[str, Any] | None
-    started_at: datetime | None
-    finished_at: datetime | None
-    expanded: int = 0
-    batch_size: int | None = None
-
-    @property
-    def total(self) -> int:
-        """All its tasks, with the one behind its batches once that is there."""
-        return max(self.width, self.expanded)
-
-
-class QueueView(NamedTuple):
-    """What of one node is in the queue: leased, claimable, and waiting for its time."""
-
-    node: str
-    running: int
-    ready: int
-    waiting: int
-    due_at: datetime | None
-    progress: dict[str, Any] | None
-    claimed_at: datetime | None
-    attempt: int
-
-
-class Hold(NamedTuple):
-    """What holds back all that is ready of one node: a breaker, or a limit."""
-
-    node: str
-    tasks: int
-    by: str
-    name: str
-    since: datetime
-    until: datetime | None
-    details: dict[str, Any]
-
-
-class Deliverable(NamedTuple):
-    """What tasks that completed have delivered under one name, and the places of the first and the last of them."""
-
-    name: str
-    number: int
-    first: str
-    last: str
-
-
-class Snapshot(NamedTuple):
-    """A job at one moment. If its definition is `unreadable`, for that reason, the nodes that have begun stand in."""
-
-    job: JobView
-    definition: Definition
-    graph: Graph
-    unreadable: Refused | None
-    nodes: dict[str, NodeView]
-    queue: dict[str, QueueView]
-    unserved: dict[str, UnservedTasks]
-    holds: dict[str, Hold]
-    deliverables: list[Deliverable]
-    locations: dict[str, str | None]
-    """Where the deliverables lie that the definition declares, by their names; nothing if inputs were left out."""
-    advice: tuple[Advice, ...] = ()
-    """What would continue a job that has not completed, the best first; not looked for if inputs were left out."""
-
-
-class Stages(NamedTuple):
-    """How far a job came, by the names of its nodes in the order of the file."""
-
-    failed: str | None = None
-    completed: tuple[str, ...] = ()
-
-
-class QueuedTasks(NamedTuple):
-    """Tasks of one node that wait, or run, for the same reason. `error` is that of the attempt before a retry."""
-
-    node: str
-    state: str
-    queue: str
-    handler: str
-    tasks: int
-    first: list[int]
-    queued_at: datetime
-    claimed_at: datetime | None
-    due_at: datetime | None
-    attempt: int
-    workers: list[str] | None
-    worker_is_alive: bool | None
-    lease_until: datetime | None
-    progress: dict[str, Any] | None
-    error: dict[str, Any] | None
-
-
-class Standing(NamedTuple):
-    """A job at one moment, with everything that may keep it from going on."""
-
-    snapshot: Snapshot
-    epoch: int
-    stop_cause: str | None
-    stop_until: datetime | None
-    owner_gone_at: datetime | None
-    orchestrators: int
-    unread: int
-    unread_since: datetime | None
-    enqueued: dict[str, int]
-    """How many rows of a node were queued, by now or before."""
-    queued: list[QueuedTasks]
-    workers: list[WorkerView]
-    locks: Sequence[LockHolder] = ()
-
-
-class JobLine(NamedTuple):
-    job_id: str
-    workflow_id: str
-    status: str
-    reason: str | None
-    version: str
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
-    total: int
-    completed: int
-    failed: int
-    error: str | None
-
-
-class EventView(NamedTuple):
-    seq: int
-    job_id: str
-    event: str
-    node: str | None
-    item: int | None
-    attempt: int | None
-    at: datetime
-    data: dict[str, Any] | None
-
-
-class ArtifactView(NamedTuple):
-    """A file that a task has published; item -1 is a node's own task."""
-
-    node: str
-    item: int
-    name: str
-    digest: str
-    bytes: int
-    attempt: int
-    published_at: datetime
-
-
-class FailedItems(NamedTuple):
-    """Items of a fan-out that failed in the same way."""
-
-    number: int
-    first: int
-    code: str | None
-    message: str | None
-
-
-class LongTransaction(NamedTuple):
-    pid: int
-    application: str
-    state: str | None
-    seconds: float
-
-
-class ServerFacts(NamedTuple):
-    version_number: int
-    version: str
-    now: float
-    fsync: str
-    synchronous_commit: str
-    max_connections: int
-    connections: int
-    database: str
-    size_bytes: int
-
-
-class Reader:
-    """Looks at one database. Definitions are read once: they never change."""
-
-    def __init__(self, connections: Connections, payloads: Payloads | None = None, tenant: str | None = None) -> None:
-        """Without `payloads` large values are shown by their names. With a tenant only its jobs are found."""
-        self._connections = connections
-        self._payloads = payloads
-        self._tenant = tenant
-        self._definitions: dict[str, tuple[Definition, Graph]] = {}
+class Reader(InstallationReader):
+    """Reads the jobs of one database."""
 
     async def find_job(self, text: str) -> str:
         """The id of the job that is meant: its id, or an ending of it that no other job has."""
@@ -309,23 +105,23 @@ class Reader:
 
     async def stages(self, job_ids: Sequence[str]) -> dict[str, Stages]:
         """The first stage that failed, and those that completed, of each job whose definition can be read."""
-        told: dict[str, Stages] = {}
+        stages: dict[str, Stages] = {}
         for job_id, definition_hash, statuses in await self._fetch("node_statuses", jobs=plain(job_ids)):
             try:
                 _, graph = await self._readable(definition_hash)
             except Refused:
                 continue
-            told[job_id] = _stages(graph, _parsed(statuses))
-        return told
+            stages[job_id] = _stages(graph, _parsed(statuses))
+        return stages
 
-    async def standing(self, job_id: str) -> Standing:
-        """The job as it is now, with all that may keep it from going on."""
+    async def diagnosis(self, job_id: str) -> JobDiagnosis:
+        """The job as it is now, with everything that may keep it from continuing."""
         looks = ("why_job", "why_windows", "why_queue", "live_workers", "why_locks")
-        found = await self._look_at(job_id, *looks, whole=False)
-        snapshot = await self._with_advice(await self._snapshot(found))
-        job, windows, queued, workers, locks = found[6:]
+        rows = await self._look_at(job_id, *looks, whole=False)
+        snapshot = await self._with_advice(await self._snapshot(rows))
+        job, windows, queued, workers, locks = rows[6:]
         epoch, stop_cause, stop_until, owner_gone_at, orchestrators, unread, unread_since = job[0]
-        return Standing(
+        return JobDiagnosis(
             snapshot,
             epoch,
             stop_cause,
@@ -357,13 +153,13 @@ class Reader:
                 await connection.execute("begin isolation level repeatable read read only")
                 cursors = [await connection.execute(query(s), parameters, prepare=True) for s in statements]
                 await connection.execute("commit")
-            found = [await cursor.fetchall() for cursor in cursors]
-        if not found[0]:
+            rows = [await cursor.fetchall() for cursor in cursors]
+        if not rows[0]:
             raise no_such_job(job_id)
-        return found
+        return rows
 
-    async def _snapshot(self, found: Sequence[Sequence[tuple[Any, ...]]]) -> Snapshot:
-        (row,), nodes, queue, unserved, holds, deliverables = found[:6]
+    async def _snapshot(self, rows: Sequence[Sequence[tuple[Any, ...]]]) -> Snapshot:
+        (row,), nodes, queue, unserved, holds, deliverables = rows[:6]
         *columns, reference = row
         job = JobView._make((*columns[:9], *map(_parsed, columns[9:12]), *columns[12:-1], _parsed(columns[-1])))
         if reference is not None:
@@ -403,9 +199,58 @@ class Reader:
         seen = [(name, view.status, outputs.get(name)) for name, view in ended.items()]
         return locations.render(scope_of(facts, job.inputs, seen))
 
-    async def jobs(self, limit: int) -> list[JobLine]:
-        """The newest jobs, newest first."""
-        return [JobLine._make(row) for row in await self._fetch("list_jobs", limit=limit)]
+    async def jobs(
+        self,
+        limit: int,
+        *,
+        before: str | None = None,
+        statuses: Sequence[str] | None = None,
+        workflow_id: str | None = None,
+        identity: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> list[JobLine]:
+        """The newest jobs, newest first: those older than the job `before`, and those that fit the filters."""
+        wanted = texts(statuses) if statuses is not None else None
+        filters = {"statuses": wanted, "since": since, "until": until}
+        start = before or LAST_JOB
+        if identity is not None:
+            rows = await self._fetch("jobs_of_identity", identity=identity, before=start, limit=limit, **filters)
+            ids = [row[0] for row in rows]
+        else:
+            first = _first_job_since(since) if since is not None else FIRST_JOB
+            ids = await self._walk(start, first, limit, filters | {"workflow": workflow_id})
+        lines = await self._fetch("job_lines", jobs=plain(ids)) if ids else []
+        return [JobLine._make(row) for row in lines]
+
+    async def _walk(self, before: str, first: str, limit: int, filters: dict[str, Any]) -> list[str]:
+        """The newest jobs that fit, from the job before `before` back to `first`."""
+        ids: list[str] = []
+        length = limit
+        while len(ids) < limit:
+            rows = await self._fetch("newest_jobs", before=before, walk=length, **filters)
+            ids += [row[0] for row in rows if row[1]]
+            if len(rows) < length or rows[-1][0] < first:
+                break
+            before, length = rows[-1][0], WALK_LENGTH
+        return ids[:limit]
+
+    async def tasks(
+        self, job_id: str, *, node: str | None, status: str | None, after: tuple[str, int], limit: int
+    ) -> list[TaskRow]:
+        """One page of a job's tasks after that node and item."""
+        place = {"after_node": after[0], "after_item": after[1]}
+        rows = await self._fetch("read_tasks", job=job_id, node=node, status=status, limit=limit, **place)
+        return [TaskRow._make((*row[:7], _parsed(row[7]))) for row in rows]
+
+    async def count_jobs(self, since: datetime | None) -> list[tuple[str, str, int]]:
+        """How many jobs there are of each workflow with each status."""
+        return [(row[0], row[1], row[2]) for row in await self._fetch("count_jobs", since=since)]
+
+    async def count_queue(self) -> tuple[int, int]:
+        """How many tasks wait in the queue, and how many run."""
+        row = (await self._fetch("count_queue"))[0]
+        return row[0], row[1]
 
     async def events(self, job_id: str, after: int = 0, node: str | None = None) -> AsyncIterator[EventView]:
         """The events of a job that have happened so far, page by page."""
@@ -440,43 +285,6 @@ class Reader:
         """The files that the job's tasks have published, by node, item and name."""
         return [ArtifactView._make(row) for row in await self._fetch("read_artifacts", job=job_id)]
 
-    async def orchestrators(self, job_id: str | None = None, *, everyone: bool = False) -> list[OrchestratorView]:
-        """Those whose lease is running and who would drive this job, or any; or everyone."""
-        rows = await self._fetch("live_orchestrators", job=job_id, everyone=everyone)
-        return [OrchestratorView._make(row) for row in rows]
-
-    async def workers(self) -> list[WorkerView]:
-        """Those whose lease is running."""
-        return [WorkerView._make(row) for row in await self._fetch("live_workers")]
-
-    async def fleet(self) -> Fleet:
-        """Who serves this database, and what nobody takes care of."""
-        return Fleet(
-            await self.orchestrators(everyone=True),
-            await self.workers(),
-            [JobsWithoutOwner._make(row) for row in await self._fetch("jobs_without_owner")],
-            [UnservedTasks._make(row) for row in await self._fetch("unserved_lanes")],
-        )
-
-    async def unread_signals(self, seconds: float) -> tuple[int, datetime | None]:
-        """How many signals have waited longer than that, and since when the oldest."""
-        row = (await self._fetch("unread_signals", seconds=seconds))[0]
-        return int(row[0]), row[1]
-
-    async def long_transactions(self, seconds: float) -> list[LongTransaction]:
-        return [LongTransaction._make(row) for row in await self._fetch("long_transactions", seconds=seconds)]
-
-    async def lock_holders(self) -> list[LockHolder]:
-        """Sessions that keep rows of our tables locked."""
-        return [LockHolder._make(row) for row in await self._fetch("lock_holders", held_seconds=HELD_SECONDS)]
-
-    async def now(self) -> float:
-        """By the database's clock."""
-        return float((await self._fetch("clock"))[0][0])
-
-    async def server_facts(self) -> ServerFacts:
-        return ServerFacts._make((await self._fetch("server_facts"))[0])
-
     async def _definition(self, job: JobView, begun: Sequence[str]) -> tuple[Definition, Graph, Refused | None]:
         try:
             return *await self._readable(job.definition_hash), None
@@ -486,17 +294,20 @@ class Reader:
 
     async def _readable(self, definition_hash: str) -> tuple[Definition, Graph]:
         """Refused if another version wrote it in a way that this one does not know."""
-        if definition_hash not in self._definitions:
+        known = _definitions.setdefault(self._connections, {})
+        if definition_hash not in known:
             rows = await self._fetch("definition", hash=definition_hash)
             definition = read_pinned(rows[0][0])
-            self._definitions[definition_hash] = (definition, build_graph(definition))
-        return self._definitions[definition_hash]
+            if len(known) >= KEPT_DEFINITIONS:
+                known.clear()
+            known[definition_hash] = (definition, build_graph(definition))
+        return known[definition_hash]
 
-    async def _fetch(self, statement: str, /, **parameters: Any) -> Sequence[tuple[Any, ...]]:
-        async with self._connections.use("reading") as connection:
-            given = {"tenant": self._tenant} | parameters
-            cursor = await connection.execute(query(statement), given, prepare=True)
-            return await cursor.fetchall()
+
+def _first_job_since(since: datetime) -> str:
+    """The lowest id of a job that was made then. Ids have the time of the machine that submitted it."""
+    milliseconds = round((since.timestamp() - CLOCK_SECONDS) * 1000)
+    return str(uuid.UUID(int=min(max(0, milliseconds), 2**48 - 1) << 80))
 
 
 def no_such_job(text: str) -> NotFound:

@@ -1,4 +1,4 @@
-"""What the janitor sees and writes: findings, signals, its leader's lease, and a line for everything that it does."""
+"""The store of the janitor: its findings, its signals, the lease of its leader, and its log."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Tidying:
     # Who leads
 
     async def lead(self, holder: str, lease_seconds: float) -> bool:
-        """Take or keep the lead; False while somebody else has it."""
+        """Take or keep the lead; False while another process has it."""
         return bool(await self._fetch("lead", role=ROLE, me=holder, lease=lease_seconds))
 
     async def resign(self, holder: str) -> None:
@@ -90,13 +90,13 @@ class Tidying:
     # What is wrong
 
     async def patrol(self, after: str, jobs: int, tasks: int) -> list[str]:
-        """The open jobs that come next: at most so many, or so many tasks."""
+        """The next open jobs: at most `jobs` of them, or as many as have `tasks` tasks."""
         return [row[0] for row in await self._fetch("patrol", after=after, jobs=jobs, tasks=tasks)]
 
     async def completed(
         self, after: tuple[datetime, str], jobs: int, tasks: int, patience: float
     ) -> list[tuple[str, datetime]]:
-        """The jobs that completed lately and come next, at most so many, or so many tasks: each with when it ended."""
+        """The next jobs that completed lately, at most `jobs` or as many as have `tasks` tasks, each with its end."""
         since, job_id = after
         rows = await self._fetch(
             "patrol_completed", since=since, after=job_id, jobs=jobs, tasks=tasks, patience=patience
@@ -111,7 +111,7 @@ class Tidying:
         return [Fact(row[0], row[1], row[2], orjson.loads(row[3])) for row in rows]
 
     async def nodes_of(self, jobs: Sequence[str]) -> list[tuple[str, Graph, dict[str, str]]]:
-        """How far these jobs have come, of those that go on: the graph of each, and the status of each node."""
+        """The graph of each of these jobs that is still open, and the status of each node."""
         rows = await self._fetch("nodes_of_open_jobs", jobs=plain(jobs))
         return [(row[0], await self._graph(row[1]), orjson.loads(row[2])) for row in rows]
 
@@ -124,7 +124,7 @@ class Tidying:
     # What is done
 
     async def tried(self, jobs: Iterable[str]) -> dict[tuple[str, str, str | None], int]:
-        """How often owners were made to look at these jobs lately: by duty, job and node."""
+        """How often owners had to recheck these jobs lately: by duty, job and node."""
         rows = await self._fetch("rechecks_tried", jobs=plain(set(jobs)))
         return {(row[0], row[1], row[2]): row[3] for row in rows}
 
@@ -140,7 +140,7 @@ class Tidying:
         return sent
 
     async def alert(self, run: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
-        """Keep what needs a person; returns what was not told within the last hour."""
+        """Store what needs a person; returns what was not reported within the last hour."""
         return await self._act("write_alerts", run, findings)
 
     async def expire(self) -> int:

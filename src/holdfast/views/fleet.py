@@ -1,62 +1,112 @@
-"""Who serves a database, and what no process serves."""
+"""The processes that serve a database, and the work that none of them serves."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
+from datetime import datetime
 
-from holdfast.moments import moment
-from holdfast.store.fleet import Fleet, UnservedTasks
-
-
-def fleet_json(fleet: Fleet) -> dict[str, Any]:
-    """Four lists, each key documented in the reference."""
-    return {
-        "orchestrators": [
-            {
-                "id": one.orchestrator_id,
-                "name": one.name,
-                "version": one.version,
-                "started_at": moment(one.started_at),
-                "lease_seconds": round(one.lease_seconds, 3),
-                "jobs": one.jobs,
-                "oldest_job": one.oldest_job,
-                "oldest_created_at": moment(one.oldest_created_at),
-            }
-            for one in fleet.orchestrators
-        ],
-        "workers": [
-            {
-                "id": one.worker_id,
-                "name": one.name,
-                "version": one.version,
-                "queues": one.queues,
-                "handlers": one.handlers,
-                "concurrency": one.concurrency,
-                "tasks": one.tasks,
-                "lease_seconds": round(one.lease_seconds, 3),
-                "started_at": moment(one.started_at),
-            }
-            for one in fleet.workers
-        ],
-        "without_owner": [
-            {
-                "owner_id": one.owner_id,
-                "owner": one.owner,
-                "since": moment(one.since),
-                "jobs": one.jobs,
-                "oldest_job": one.oldest_job,
-            }
-            for one in fleet.without_owner
-        ],
-        "unserved": [unserved_json(one) for one in fleet.unserved],
-    }
+from holdfast.store import fleet as rows
+from holdfast.views.encoding import HIDDEN
 
 
-def unserved_json(one: UnservedTasks) -> dict[str, Any]:
-    return {
-        "cause": one.cause,
-        "queue": one.queue,
-        "handler": one.handler,
-        "tasks": one.tasks,
-        "since": moment(one.since),
-    }
+@dataclass(frozen=True, slots=True)
+class Orchestrator:
+    """A live orchestrator and the open jobs that it owns."""
+
+    id: int
+    name: str
+    version: str
+    started_at: datetime
+    lease_seconds: float
+    jobs: int
+    oldest_job: str | None
+    oldest_created_at: datetime | None
+    only_job: str | None = field(default=None, metadata=HIDDEN)
+    """The one job that it drives; it takes no other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A live worker. `tasks` counts its leases, also those that it has not started yet."""
+
+    id: int
+    name: str
+    version: str
+    queues: tuple[str, ...] | None
+    """The queues that it serves; None: all of them."""
+    handlers: tuple[str, ...]
+    concurrency: int
+    tasks: int
+    lease_seconds: float
+    started_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class JobsWithoutOwner:
+    """Open jobs that no live orchestrator owns. Without an owner, none has claimed them yet."""
+
+    owner_id: int | None
+    owner: str | None
+    since: datetime
+    jobs: int
+    oldest_job: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnservedTasks:
+    """Queued tasks that no live worker takes; `since` is when the oldest of them was queued."""
+
+    cause: str
+    queue: str
+    handler: str
+    tasks: int
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    orchestrators: tuple[Orchestrator, ...] = ()
+    workers: tuple[Worker, ...] = ()
+    without_owner: tuple[JobsWithoutOwner, ...] = ()
+    unserved: tuple[UnservedTasks, ...] = ()
+
+
+def fleet_view(fleet: rows.Fleet) -> Fleet:
+    return Fleet(
+        tuple(_orchestrator(row) for row in fleet.orchestrators),
+        tuple(worker_view(row) for row in fleet.workers),
+        tuple(JobsWithoutOwner(*row) for row in fleet.without_owner),
+        tuple(unserved_view(row) for row in fleet.unserved),
+    )
+
+
+def worker_view(row: rows.WorkerView) -> Worker:
+    return Worker(
+        row.worker_id,
+        row.name,
+        row.version,
+        tuple(row.queues) if row.queues is not None else None,
+        tuple(row.handlers),
+        row.concurrency,
+        row.tasks,
+        round(row.lease_seconds, 3),
+        row.started_at,
+    )
+
+
+def unserved_view(row: rows.UnservedTasks) -> UnservedTasks:
+    return UnservedTasks(row.cause, row.queue, row.handler, row.tasks, row.since)
+
+
+def _orchestrator(row: rows.OrchestratorView) -> Orchestrator:
+    return Orchestrator(
+        row.orchestrator_id,
+        row.name,
+        row.version,
+        row.started_at,
+        round(row.lease_seconds, 3),
+        row.jobs,
+        row.oldest_job,
+        row.oldest_created_at,
+        row.only_job,
+    )

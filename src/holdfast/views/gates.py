@@ -1,42 +1,91 @@
-"""Breakers and limits."""
+"""Breakers and limits: what holds tasks back."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
+from datetime import datetime
 
-from holdfast.moments import moment
 from holdfast.store.gates import BreakerView, LimitView
+from holdfast.views.encoding import HIDDEN
 
 
-def breaker_json(one: BreakerView) -> dict[str, Any]:
-    return {
-        "name": one.name,
-        "state": one.state,
-        "held_by": one.actor if one.held else None,
-        "since": moment(one.since),
-        "until": moment(one.until),
-        "has_probe": one.has_probe,
-        "calls": one.calls,
-        "failed": one.failed,
-        "window_calls": one.window_calls,
-        "successes": one.successes,
-        "waiting": one.waiting,
-        "running": one.running,
-        "reason": one.reason,
-        "actor": one.actor,
-    }
+@dataclass(frozen=True, slots=True)
+class Breaker:
+    """A breaker at one moment. `calls` and `failed` are of its window; `waiting` and `running` are tasks behind it."""
+
+    name: str
+    state: str
+    held_by: str | None
+    """The person who holds it open, if one does."""
+    since: datetime
+    until: datetime | None
+    has_probe: bool
+    calls: int
+    failed: int
+    window_calls: int
+    successes: int
+    waiting: int
+    running: int
+    reason: str | None
+    actor: str | None
 
 
-def limit_json(one: LimitView) -> dict[str, Any]:
-    return {
-        "name": one.name,
-        "tenant": one.tenant or None,
-        "concurrency": one.concurrency,
-        "rate": {"limit": one.burst, "per_seconds": round(one.burst / one.rate, 6)} if one.burst and one.rate else None,
-        "backlog": one.backlog,
-        "running": one.running,
-        "waiting": one.waiting,
-        "open_jobs": one.open_jobs,
-        "changed_at": moment(one.changed_at),
-        "actor": one.actor,
-    }
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How many tasks may start in how many seconds."""
+
+    limit: int
+    per_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A limit at one moment. Its `actor` is the person who set it; None: its workflow declares it."""
+
+    name: str
+    tenant: str | None
+    concurrency: int | None
+    rate: Rate | None
+    backlog: int | None
+    running: int
+    waiting: int
+    open_jobs: int | None
+    changed_at: datetime
+    actor: str | None
+    is_declared: bool = field(default=False, metadata=HIDDEN)
+    """Whether its name is one that workflows declare."""
+
+
+def breaker_view(row: BreakerView) -> Breaker:
+    return Breaker(
+        row.name,
+        row.state,
+        row.actor if row.held else None,
+        row.since,
+        row.until,
+        row.has_probe,
+        row.calls,
+        row.failed,
+        row.window_calls,
+        row.successes,
+        row.waiting,
+        row.running,
+        row.reason,
+        row.actor,
+    )
+
+
+def limit_view(row: LimitView) -> Limit:
+    return Limit(
+        row.name,
+        row.tenant or None,
+        row.concurrency,
+        Rate(row.burst, round(row.burst / row.rate, 6)) if row.burst and row.rate else None,
+        row.backlog,
+        row.running,
+        row.waiting,
+        row.open_jobs,
+        row.changed_at,
+        row.actor,
+        row.is_declared,
+    )

@@ -1,60 +1,123 @@
-"""What the janitor found and did, and what was pruned."""
+"""The findings and actions of the janitor, and what a prune deletes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
-from holdfast.moments import moment
-from holdfast.store.pruning import OldestLeft, Pruned
-from holdfast.store.tidying import ActionView, Finding, LeaderView
+from holdfast.store import pruning, tidying
+from holdfast.views.encoding import VERBATIM
 
 
-def finding_json(finding: Finding) -> dict[str, Any]:
-    return {
-        "duty": finding.duty,
-        "action": finding.action,
-        "job_id": finding.job_id,
-        "node": finding.node,
-        "index": finding.item,
-        "reason": finding.reason,
-        "before": finding.before,
-        "after": finding.after,
-    }
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is wrong, and what the janitor does about it: `recheck`, `expire`, `delete` or `alert`."""
+
+    duty: str
+    action: str
+    job_id: str | None
+    node: str | None
+    index: int | None
+    reason: str
+    before: dict[str, Any] | None = field(metadata=VERBATIM)
+    after: dict[str, Any] | None = field(metadata=VERBATIM)
 
 
-def action_json(action: ActionView) -> dict[str, Any]:
-    return {
-        "run": action.run,
-        "duty": action.duty,
-        "action": action.action,
-        "job_id": action.job_id,
-        "node": action.node,
-        "index": action.item,
-        "reason": action.reason,
-        "before": action.before,
-        "after": action.after,
-        "at": moment(action.at),
-    }
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A line of the janitor's log."""
+
+    run: str
+    duty: str
+    action: str
+    job_id: str | None
+    node: str | None
+    index: int | None
+    reason: str
+    before: dict[str, Any] | None = field(metadata=VERBATIM)
+    after: dict[str, Any] | None = field(metadata=VERBATIM)
+    at: datetime
 
 
-def leader_json(leader: LeaderView | None) -> dict[str, Any] | None:
-    if leader is None:
-        return None
-    return {
-        "holder": leader.holder,
-        "since": moment(leader.since),
-        "lease_seconds": round(leader.lease_seconds, 3),
-    }
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """The process that does the janitor's work now."""
+
+    holder: str
+    since: datetime
+    lease_seconds: float
 
 
-def pruned_json(pruned: Sequence[Pruned], left: OldestLeft | None, leftovers: int, *, dry_run: bool) -> dict[str, Any]:
-    return {
-        "dry_run": dry_run,
-        "jobs": sum(one.jobs for one in pruned),
-        "tasks": sum(one.tasks for one in pruned),
-        "bytes": sum(one.bytes for one in pruned),
-        "pruned": [one._asdict() | {"oldest": moment(one.oldest)} for one in pruned],
-        "oldest_left": left._asdict() | {"finished_at": moment(left.finished_at)} if left is not None else None,
-        "leftovers": leftovers,
-    }
+@dataclass(frozen=True, slots=True)
+class JanitorLog:
+    leader: Leader | None = None
+    actions: tuple[Action, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JanitorPass:
+    """One look at everything. With `dry_run` nothing was done about the findings."""
+
+    dry_run: bool
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PrunedJobs:
+    """Jobs of one workflow with one status that were deleted, or would be."""
+
+    workflow_id: str
+    status: str
+    jobs: int
+    tasks: int
+    bytes: int
+    oldest: datetime
+    """When the first of them ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class OldestLeft:
+    """The oldest finished job that stays."""
+
+    job_id: str
+    workflow_id: str
+    finished_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What a prune has deleted or, with `dry_run`, would delete."""
+
+    dry_run: bool
+    jobs: int = 0
+    tasks: int = 0
+    bytes: int = 0
+    pruned: tuple[PrunedJobs, ...] = ()
+    oldest_left: OldestLeft | None = None
+    leftovers: int = 0
+    """Deleted jobs whose objects are still there."""
+
+
+def finding_view(row: tidying.Finding) -> Finding:
+    return Finding(row.duty, row.action, row.job_id, row.node, row.item, row.reason, row.before, row.after)
+
+
+def log_view(leader: tidying.LeaderView | None, actions: Sequence[tidying.ActionView]) -> JanitorLog:
+    shown = Leader(leader.holder, leader.since, round(leader.lease_seconds, 3)) if leader is not None else None
+    return JanitorLog(shown, tuple(Action(*row) for row in actions))
+
+
+def pruned_view(
+    rows: Sequence[pruning.Pruned], left: pruning.OldestLeft | None, leftovers: int, *, dry_run: bool
+) -> Pruned:
+    return Pruned(
+        dry_run,
+        sum(row.jobs for row in rows),
+        sum(row.tasks for row in rows),
+        sum(row.bytes for row in rows),
+        tuple(PrunedJobs(*row) for row in rows),
+        OldestLeft(*left) if left is not None else None,
+        leftovers,
+    )

@@ -15,8 +15,8 @@ from holdfast.apps.catalog.interface import all_items
 from holdfast.apps.catalog.postgres import PostgresCatalog
 from holdfast.apps.catalog.validating import check_item
 from holdfast.apps.flood.generate import DEFECTS, generate
-from holdfast.core.signals import Request, Verb
 from holdfast.define.registry import Registry
+from holdfast.operations.verbs import Verb, VerbRequest
 from tests.apps.flood.test_registering import load_text_with
 from tests.conftest import eventually
 from tests.running import Engine, nodes, running
@@ -105,7 +105,7 @@ async def test_a_region_with_every_defect_is_usable_and_completes_when_its_files
 
     make_region(storage)
     failed = {attempt.item for attempt in failures}
-    await engine.client.recover(job_id, Request(Verb.RESUME))
+    await engine.client.send(job_id, VerbRequest(Verb.RESUME))
 
     async def is_completed() -> bool:
         return bool((await engine.status(job_id))["status"] == "completed")

@@ -19,8 +19,8 @@ from holdfast.apps.catalog.interface import all_items
 from holdfast.apps.catalog.postgres import PostgresCatalog
 from holdfast.apps.catalog.validating import check_item
 from holdfast.apps.flood.registering import finish, item_id
-from holdfast.core.signals import Request, Verb
 from holdfast.define.registry import Registry
+from holdfast.operations.verbs import Verb, VerbRequest
 from tests.conftest import eventually
 from tests.running import Engine, nodes, running
 
@@ -87,9 +87,9 @@ async def test_a_refused_registration_leaves_usable_stacks_and_is_retried_alone(
     made = {path: path.stat().st_mtime_ns for path in (home / "storage/silver").rglob("*.tif")}
     execute(database_url, THAW)
 
-    plan = await engine.client.plan(job_id, Request(Verb.RETRY, "register"))
-    assert {step.node: step.items for step in plan.plan.reruns if step.items} == {"register": 4}
-    await engine.client.recover(job_id, plan.request)
+    plan = await engine.client.plan(job_id, VerbRequest(Verb.RETRY, "register"))
+    assert {step.node: step.items for step in plan.steps if step.action == "rerun" and step.items} == {"register": 4}
+    await engine.client.send(job_id, plan.request)
 
     async def is_completed() -> bool:
         return bool((await engine.status(job_id))["status"] == "completed")
@@ -112,8 +112,8 @@ async def test_a_repaired_stack_is_registered_by_its_own_batch_alone(
     assert nodes(status)["stack"]["counts"]["failed"] == 1
 
     bad.write_bytes(whole)
-    assert not (await engine.client.plan(job_id, Request(Verb.RESUME))).asks, "the plan should need no confirmation"
-    await engine.client.recover(job_id, Request(Verb.RESUME))
+    assert not (await engine.client.plan(job_id, VerbRequest(Verb.RESUME))).asks, "nothing of it is worth a question"
+    await engine.client.send(job_id, VerbRequest(Verb.RESUME))
 
     async def is_completed() -> bool:
         return bool((await engine.status(job_id))["status"] == "completed")

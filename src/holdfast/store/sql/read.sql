@@ -1,4 +1,4 @@
--- What people read: jobs, nodes, events, and the state of the installation. No statement here writes.
+-- Reads for people: jobs, their nodes, their events, and the state of the installation. Nothing here writes.
 
 -- name: read_job
 -- One job with its owner. Large columns are read only on request: a progress display reads five times a second.
@@ -38,8 +38,31 @@ cross join lateral jsonb_each_text(a.extra -> 'deliverables') as d
 where %(whole)s and a.job_id = %(job)s and jsonb_typeof(a.extra -> 'deliverables') = 'object' and t.status = 'completed'
 group by d.key order by d.key;
 
--- name: list_jobs
--- The newest jobs with the sums of their counters. Job ids are in the order of time.
+-- name: newest_jobs
+-- The next ids of jobs, newest first, and whether each fits the filters. Ids are made in the order of time, so the primary
+-- key is walked backwards; filters beside the walk would make the planner sort all jobs.
+with walked as materialized (
+    select j.job_id, j.tenant, j.status, j.workflow_id, j.created_at from jobs j
+    where j.job_id < %(before)s::uuid order by j.job_id desc limit %(walk)s
+)
+select w.job_id::text, w.tenant = coalesce(%(tenant)s, w.tenant)
+    and (%(statuses)s::text[] is null or w.status = any(%(statuses)s::text[]))
+    and (%(workflow)s::text is null or w.workflow_id = %(workflow)s)
+    and (%(since)s::timestamptz is null or w.created_at >= %(since)s)
+    and (%(until)s::timestamptz is null or w.created_at < %(until)s)
+from walked w order by w.job_id desc;
+
+-- name: jobs_of_identity
+-- The same for the jobs that one submission has made; they are few.
+select j.job_id::text from jobs j
+where j.tenant = %(tenant)s and j.identity = %(identity)s and j.job_id < %(before)s::uuid
+    and (%(statuses)s::text[] is null or j.status = any(%(statuses)s::text[]))
+    and (%(since)s::timestamptz is null or j.created_at >= %(since)s)
+    and (%(until)s::timestamptz is null or j.created_at < %(until)s)
+order by j.job_id desc limit %(limit)s;
+
+-- name: job_lines
+-- These jobs with the sums of their counters, newest first.
 select j.job_id::text, j.workflow_id, j.status, j.reason, j.version, j.created_at, j.started_at, j.finished_at,
     n.total, n.completed, n.failed, j.error->>'message'
 from jobs j
@@ -47,8 +70,29 @@ left join lateral (
     select coalesce(sum(greatest(n.width, n.expanded_count)), 0), coalesce(sum(n.completed_count), 0), coalesce(sum(n.failed_count), 0)
     from nodes n where n.job_id = j.job_id
 ) as n (total, completed, failed) on true
-where j.tenant = coalesce(%(tenant)s, j.tenant)
-order by j.job_id desc limit %(limit)s;
+where j.job_id = any(%(jobs)s::uuid[]) and j.tenant = coalesce(%(tenant)s, j.tenant)
+order by j.job_id desc;
+
+-- name: count_jobs
+-- Jobs by workflow and status.
+select j.workflow_id, j.status, count(*) from jobs j
+where j.tenant = coalesce(%(tenant)s, j.tenant) and (%(since)s::timestamptz is null or j.created_at >= %(since)s)
+group by j.workflow_id, j.status order by j.workflow_id, j.status;
+
+-- name: count_queue
+-- Tasks in the queue, those that run apart.
+select count(*) filter (where q.state <> 'leased'), count(*) filter (where q.state = 'leased')
+from queue q join lanes l on l.lane_id = q.lane_id
+where l.tenant = coalesce(%(tenant)s, l.tenant);
+
+-- name: read_tasks
+-- One page of a job's tasks, by node and item.
+select t.node, t.item, t.status, t.attempt, t.worker, t.started_at, t.finished_at, t.error::text
+from tasks t
+where t.job_id = %(job)s and (t.node, t.item) > (%(after_node)s, %(after_item)s)
+    and (%(node)s::text is null or t.node = %(node)s) and (%(status)s::text is null or t.status = %(status)s)
+    and exists (select 1 from jobs j where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenant))
+order by t.node, t.item limit %(limit)s;
 
 -- name: jobs_ending_with
 -- A few jobs are enough to show that the ending is not unique.
@@ -89,7 +133,7 @@ with failed as (
         and exists (select 1 from jobs j where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenant))
     order by t.item limit 1000
 )
-select count(*), min(f.item), (array_agg(f.error->>'code' order by f.item))[1],
+select count(*), (array_agg(f.item order by f.item))[1:3], (array_agg(f.error->>'code' order by f.item))[1],
     (array_agg(f.error->>'message' order by f.item))[1]
 from failed f group by f.error->>'fingerprint' order by count(*) desc, min(f.item) limit 5;
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.cli.given import read_data
+from holdfast.cli.data_files import read_data
 from holdfast.define.yaml import MAX_BYTES
 from holdfast.errors import InvalidInput
 

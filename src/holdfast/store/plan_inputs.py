@@ -1,4 +1,4 @@
-"""What a plan is made of, read in one look: a job, its nodes, and the tasks that a verb names."""
+"""Reads what a plan needs in one snapshot: a job, its nodes, and the tasks that a verb names."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Look:
         self.now = now
 
     async def plan(self, request: Request) -> Plan | Refusal:
-        """What its owner would make of the verb now."""
+        """The plan that the owner would make of the verb now."""
         return make_plan(self.state, request, await self._select(request), self.now)
 
     async def advice(self) -> tuple[Advice, ...]:
-        """What would be taken if somebody asked for it now."""
+        """The verbs that the owner would accept now."""
         found = []
         for group in candidates(self.state):
             for request in group:

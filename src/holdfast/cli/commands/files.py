@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.grammar import WRITE, Handlers, Json, PlainCommand, UnusedDatabaseUrl, WorkflowFile
+from holdfast.cli.options import WRITE, Handlers, Json, PlainCommand, UnusedDatabaseUrl, WorkflowFile
 
 commands = typer.Typer()
 

@@ -1,4 +1,4 @@
-"""What commands share: how their help looks, and the arguments and flags that mean the same everywhere."""
+"""The arguments and flags that commands share, and how their help looks."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ RUN, LOOK, STEER, WRITE, INSTALL, APPS = (
 
 
 MAX_NUMBER = 2_147_483_647
-"""Of whatever is counted: more does not fit into a row."""
+"""The largest count that fits into a row."""
 
 
 class PlainCommand(TyperCommand):
-    """Arguments stand in the help under the names of the documentation, without braces and Python's types."""
+    """The help shows arguments under the names of the documentation, without braces and Python's types."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         arguments = [parameter for parameter in self.get_params(ctx) if parameter.param_type_name == "argument"]
@@ -38,14 +38,14 @@ class PlainCommand(TyperCommand):
                 is_argument = parameter.param_type_name == "argument"
                 name = str(parameter.metavar) if is_argument else record[0]
                 rows[parameter.param_type_name].append((name, record[1].removesuffix("  [required]")))
-        for kind, found in rows.items():
-            if found:
+        for kind, entries in rows.items():
+            if entries:
                 with formatter.section(f"{kind.capitalize()}s"):
-                    formatter.write_dl(found)
+                    formatter.write_dl(entries)
 
 
 class GroupedCommands(TyperGroup):
-    """Lists the commands by what one wants to do. Plain text: formatted help takes half a second to import."""
+    """Lists the commands by purpose. Plain text: formatted help takes half a second to import."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for panel in (RUN, LOOK, STEER, WRITE, INSTALL, APPS):
@@ -64,6 +64,10 @@ DatabaseUrl = Annotated[
     str | None,
     typer.Option("--database-url", metavar="URL", help="Postgres to use, else HOLDFAST_DATABASE_URL, else our own."),
 ]
+Tenant = Annotated[
+    str | None,
+    typer.Option("--tenant", metavar="TENANT", help="Tenant whose jobs are meant, else HOLDFAST_TENANT, else default."),
+]
 UnusedDatabaseUrl = Annotated[str | None, typer.Option("--database-url", metavar="URL", hidden=True)]
 Handlers = Annotated[
     list[str], typer.Option("--handlers", metavar="MODULE", help="Module with handlers; may be repeated.")
@@ -75,10 +79,10 @@ FailureCode = Annotated[str | None, typer.Option("--code", metavar="CODE", help=
 Fingerprint = Annotated[
     str | None, typer.Option("--fingerprint", metavar="F", help="Only tasks that failed in this way.")
 ]
-Only = Annotated[bool, typer.Option("--only", help="Leave what follows as it is, although it is stale then.")]
+Only = Annotated[bool, typer.Option("--only", help="Leave what follows as it is, although it becomes stale.")]
 ShowPlan = Annotated[bool, typer.Option("--plan", help="Show what would be done, and do nothing.")]
 PlanId = Annotated[str | None, typer.Option("--plan-id", metavar="ID", help="Do exactly this plan, or nothing.")]
-Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it is kept with the job.")]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it is stored with the job.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Detach = Annotated[bool, typer.Option("--detach", help="Only record it; do not wait for the answer.")]
 Inputs = Annotated[

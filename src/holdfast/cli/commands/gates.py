@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.grammar import MAX_NUMBER, STEER, DatabaseUrl, Json, PlainCommand
+from holdfast.cli.options import MAX_NUMBER, STEER, DatabaseUrl, Json, PlainCommand
 
 commands = typer.Typer()
 
@@ -32,17 +32,19 @@ def breakers(
         ),
     ] = None,
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Breaker to change.")] = None,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it is kept with the breaker.")] = "",
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it is stored with the breaker.")] = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: Json = False,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Show which dependencies are held to be down; open and close breakers by hand."""
+    """Show the breakers and which of them are open; open and close them by hand."""
     from holdfast.cli.breakers import change_breaker, list_breakers
+    from holdfast.cli.session import Target
 
+    target = Target(database_url)
     if verb is None:
-        return list_breakers(as_json=as_json, database_url=database_url)
-    return change_breaker(verb.value, name, reason=reason, yes=yes, as_json=as_json, database_url=database_url)
+        return list_breakers(as_json=as_json, target=target)
+    return change_breaker(verb.value, name, reason=reason, yes=yes, as_json=as_json, target=target)
 
 
 @commands.command(cls=PlainCommand, rich_help_panel=STEER)
@@ -60,7 +62,7 @@ def limits(
         typer.Option("--concurrency", metavar="N", min=1, max=MAX_NUMBER, help="Tasks that may run at once."),
     ] = None,
     rate: Annotated[
-        str | None, typer.Option("--rate", metavar="N/SECONDS", help="Tasks that may begin in so many seconds.")
+        str | None, typer.Option("--rate", metavar="N/SECONDS", help="How many tasks may start in how many seconds.")
     ] = None,
     backlog: Annotated[
         int | None,
@@ -74,11 +76,13 @@ def limits(
 ) -> int:
     """Show how many tasks may run, and what waits for that; set limits by hand."""
     from holdfast.cli.limits import drop_limit, list_limits, set_limit
+    from holdfast.cli.session import Target
 
+    target = Target(database_url)
     if verb is None:
-        return list_limits(as_json=as_json, database_url=database_url)
+        return list_limits(as_json=as_json, target=target)
     if verb is LimitVerb.DROP:
-        return drop_limit(name, tenant=tenant, as_json=as_json, database_url=database_url)
+        return drop_limit(name, tenant=tenant, as_json=as_json, target=target)
     return set_limit(
         name,
         tenant=tenant,
@@ -86,5 +90,5 @@ def limits(
         rate=rate,
         backlog=backlog,
         as_json=as_json,
-        database_url=database_url,
+        target=target,
     )

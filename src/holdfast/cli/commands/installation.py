@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.grammar import INSTALL, DatabaseUrl, Json, PlainCommand, UnusedDatabaseUrl
+from holdfast.cli.options import INSTALL, DatabaseUrl, Json, PlainCommand, UnusedDatabaseUrl
 
 commands = typer.Typer()
 
@@ -23,8 +23,9 @@ class FinishedStatus(StrEnum):
 def doctor(as_json: Json = False, database_url: DatabaseUrl = None) -> int:
     """Check the installation and say what to do about what is wrong."""
     from holdfast.cli.doctor import examine
+    from holdfast.cli.session import Target
 
-    return examine(as_json=as_json, database_url=database_url)
+    return examine(as_json=as_json, target=Target(database_url))
 
 
 @commands.command(cls=PlainCommand, rich_help_panel=INSTALL)
@@ -42,28 +43,30 @@ def janitor(
     as_json: Json = False,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Show what was found wrong and repaired; look now with --once."""
+    """Show what the janitor found and repaired; look now with --once."""
     from holdfast.cli.janitor import tidy
+    from holdfast.cli.session import Target
 
-    return tidy(once=once, dry_run=dry_run, as_json=as_json, database_url=database_url)
+    return tidy(once=once, dry_run=dry_run, as_json=as_json, target=Target(database_url))
 
 
 @commands.command(cls=PlainCommand, rich_help_panel=INSTALL)
 def prune(
     older_than: Annotated[
-        str, typer.Option("--older-than", metavar="AGE", help="Jobs that finished so long ago: 90s, 12h, 30d, 4w.")
+        str, typer.Option("--older-than", metavar="AGE", help="Jobs that finished that long ago: 90s, 12h, 30d, 4w.")
     ] = "30d",
     status: Annotated[
         list[FinishedStatus],
-        typer.Option("--status", metavar="STATUS", help="Only jobs that ended so; may be repeated. Default: all."),
+        typer.Option("--status", metavar="STATUS", help="Only jobs with this status; may be repeated. Default: all."),
     ] = [],  # noqa: B006
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would go and delete nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted and delete nothing.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: Json = False,
     database_url: DatabaseUrl = None,
 ) -> int:
     """Delete finished jobs that are old, with their payloads."""
     from holdfast.cli.prune import prune_jobs
+    from holdfast.cli.session import Target
 
     return prune_jobs(
         older_than,
@@ -71,7 +74,7 @@ def prune(
         dry_run=dry_run,
         yes=yes,
         as_json=as_json,
-        database_url=database_url,
+        target=Target(database_url),
     )
 
 
@@ -83,5 +86,6 @@ def migrate(
 ) -> int:
     """Bring the database's schema up to date."""
     from holdfast.cli.schema import apply_migrations, print_ddl
+    from holdfast.cli.session import Target
 
-    return print_ddl(as_json=as_json) if ddl else apply_migrations(as_json=as_json, database_url=database_url)
+    return print_ddl(as_json=as_json) if ddl else apply_migrations(as_json=as_json, target=Target(database_url))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.grammar import LOOK, MAX_NUMBER, DatabaseUrl, JobName, Json, PlainCommand
+from holdfast.cli.options import LOOK, MAX_NUMBER, DatabaseUrl, JobName, Json, PlainCommand, Tenant
 
 commands = typer.Typer()
 
@@ -16,46 +16,57 @@ def status(
     job: Annotated[
         str | None, typer.Argument(metavar="JOB", help="Job id, or its last 6 characters or more. Default: list.")
     ] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many jobs to list.")] = 20,
+    after: Annotated[
+        str | None, typer.Option("--after", metavar="CURSOR", help="Continue a list where it ended.")
+    ] = None,
     as_json: Json = False,
+    tenant: Tenant = None,
     database_url: DatabaseUrl = None,
 ) -> int:
     """Show one job, or list the newest ones."""
-    from holdfast.cli.show import show_status
+    from holdfast.cli.jobs import show_status
+    from holdfast.cli.session import Target
 
-    return show_status(job, as_json=as_json, database_url=database_url)
+    return show_status(job, limit=limit, after=after, as_json=as_json, target=Target(database_url, tenant))
 
 
 @commands.command(cls=PlainCommand, rich_help_panel=LOOK)
-def watch(job: JobName, as_json: Json = False, database_url: DatabaseUrl = None) -> int:
-    """Follow a job to its end; the exit code tells how it ended."""
-    from holdfast.cli.show import watch_job
+def watch(job: JobName, as_json: Json = False, tenant: Tenant = None, database_url: DatabaseUrl = None) -> int:
+    """Follow a job to its end; the exit code says how it ended."""
+    from holdfast.cli.jobs import watch_job
+    from holdfast.cli.session import Target
 
-    return watch_job(job, as_json=as_json, database_url=database_url)
+    return watch_job(job, as_json=as_json, target=Target(database_url, tenant))
 
 
 @commands.command(cls=PlainCommand, rich_help_panel=LOOK)
 def events(
     job: JobName,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until the job ends.")] = False,
     after: Annotated[
         int, typer.Option("--after", metavar="SEQ", min=0, max=MAX_NUMBER, help="Only events after this number.")
     ] = 0,
     node: Annotated[str | None, typer.Option("--node", metavar="NODE", help="Only events of this node.")] = None,
     as_json: Json = False,
+    tenant: Tenant = None,
     database_url: DatabaseUrl = None,
 ) -> int:
     """Show everything that happened to a job, in order."""
-    from holdfast.cli.show import show_events
+    from holdfast.cli.jobs import show_events
+    from holdfast.cli.session import Target
 
-    return show_events(job, follow=follow, after=after, node=node, as_json=as_json, database_url=database_url)
+    target = Target(database_url, tenant)
+    return show_events(job, follow=follow, after=after, node=node, as_json=as_json, target=target)
 
 
 @commands.command(cls=PlainCommand, rich_help_panel=LOOK)
-def why(job: JobName, as_json: Json = False, database_url: DatabaseUrl = None) -> int:
+def why(job: JobName, as_json: Json = False, tenant: Tenant = None, database_url: DatabaseUrl = None) -> int:
     """Say why a job is not finished, or why it ended as it did, and what helps."""
+    from holdfast.cli.session import Target
     from holdfast.cli.why import explain
 
-    return explain(job, as_json=as_json, database_url=database_url)
+    return explain(job, as_json=as_json, target=Target(database_url, tenant))
 
 
 @commands.command(cls=PlainCommand, rich_help_panel=LOOK)
@@ -66,9 +77,11 @@ def logs(
         int | None, typer.Option("--item", metavar="N", min=0, max=MAX_NUMBER, help="Only this item of a fan-out.")
     ] = None,
     as_json: Json = False,
+    tenant: Tenant = None,
     database_url: DatabaseUrl = None,
 ) -> int:
     """Show what handlers printed and how attempts failed, attempt by attempt."""
-    from holdfast.cli.show import show_logs
+    from holdfast.cli.jobs import show_logs
+    from holdfast.cli.session import Target
 
-    return show_logs(job, node=node, item=item, as_json=as_json, database_url=database_url)
+    return show_logs(job, node=node, item=item, as_json=as_json, target=Target(database_url, tenant))

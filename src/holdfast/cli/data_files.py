@@ -1,4 +1,4 @@
-"""What a command was given: workflow files, inputs and handlers; everything wrong is refused before work begins."""
+"""Reads the files that commands name: workflows, inputs, outputs. Everything wrong is refused before work starts."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from holdfast.errors import Detail, InvalidInput, NotFound
 from holdfast.settings import load_settings
 
 LARGEST_BYTES = 64 << 20
-"""What a file or stdin may have: more is not read."""
+"""The most that is read of a file or stdin."""
 
 
 def load_definition(path: Path) -> Definition:
-    """The definition in a file; a file that is not there is bad usage."""
+    """The definition in a file; a missing file is bad usage."""
     try:
         definition, problems = check_file(path)
     except NotFound:
@@ -32,22 +32,22 @@ def load_definition(path: Path) -> Definition:
 
 
 def read_inputs(definition: Definition, assignments: Sequence[str], file: Path | None) -> dict[str, Any]:
-    """The inputs of the file with those of the flags on top, checked against the workflow's own."""
-    given = _read_file(file) if file is not None else {}
-    given |= parse_assignments(definition, assignments)
-    check_inputs(definition, given)
-    return given
+    """The inputs of the file and of the flags, which win, checked against what the workflow declares."""
+    inputs = _read_file(file) if file is not None else {}
+    inputs |= parse_assignments(definition, assignments)
+    check_inputs(definition, inputs)
+    return inputs
 
 
 def _read_file(path: Path) -> dict[str, Any]:
     data = read_data(path, "inputs file")
     if not isinstance(data, dict):
-        raise InvalidInput(f"The inputs file {_name(path)} must hold an object, a value for each name.")
+        raise InvalidInput(f"The inputs file {_name(path)} must hold an object: a value for each name.")
     return data
 
 
 def read_data(path: Path, what: str) -> Any:
-    """What a file of JSON or YAML holds; - is stdin."""
+    """The content of a JSON or YAML file; - is stdin."""
     name, limit = _name(path), _limit_bytes()
     try:
         is_stdin = str(path) == "-"
@@ -66,7 +66,7 @@ def read_data(path: Path, what: str) -> Any:
     try:
         return parse_json(text)
     except ValueError as error:
-        # A stream has no ending that says what it is: what is no JSON at all may be YAML.
+        # A stream has no suffix that says what it is: what is not JSON may be YAML.
         if path.suffix != ".json" and isinstance(error, JSONDecodeError) and len(text) <= MAX_BYTES:
             return _parse_yaml(text, name, what)
         raise InvalidInput(f"The {what} {name} is not JSON: {error}.") from None
@@ -77,7 +77,7 @@ def _name(path: Path) -> str:
 
 
 def _limit_bytes() -> int:
-    """Values beyond the payload's limit are refused later, with their size; written for people they may take more."""
+    """Values over the limit of payloads are refused later, with their size; a file may be larger than its value."""
     return max(LARGEST_BYTES, 2 * load_settings().payload_limit_bytes)
 
 

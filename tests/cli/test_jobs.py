@@ -92,7 +92,7 @@ def test_the_outcome_sorts_nodes_by_importance_and_names_where_to_resume(databas
     assert half["secondary"][0]["error"]["message"] == "no luck"
 
 
-def test_status_tells_what_is_declared_to_be_delivered(database: Command, tmp_path: Path) -> None:
+def test_status_shows_what_is_declared_to_be_delivered(database: Command, tmp_path: Path) -> None:
     (tmp_path / "maps.yaml").write_text("""
 workflow_id: maps
 inputs: {region: {type: string, default: CIV}}
@@ -111,12 +111,12 @@ nodes:
         "maps": {"count": 3, "location": "civ/", "usable": True},
         "index": {"count": 0, "location": None, "usable": False},
     }
-    told = database("status", ended["job_id"]).out
-    assert "Delivered maps: 3 in civ/" in told
-    assert "Delivered index: nothing so far" in told
+    shown = database("status", ended["job_id"]).out
+    assert "Delivered maps: 3 in civ/" in shown
+    assert "Delivered index: nothing so far" in shown
 
 
-def test_an_error_tells_its_time_as_rfc_3339(database: Command) -> None:
+def test_an_error_has_its_time_as_rfc_3339(database: Command) -> None:
     error = run(database, "failing.yaml")["error"]
     assert list(error) == ["code", "class", "message", "fingerprint", "node", "index", "attempt", "at", "hint"]
     assert error["at"].endswith("Z")
@@ -138,7 +138,7 @@ def test_looking_sets_up_no_database(command: Command, tmp_path: Path) -> None:
     assert not (tmp_path / ".holdfast").exists()
 
 
-def test_status_of_a_job_that_nobody_drives_says_so(database: Command) -> None:
+def test_status_of_a_job_without_an_orchestrator_says_so(database: Command) -> None:
     job_id = database("submit", "flow.yaml", "--json").json["job_id"]
     answer = database("status", job_id)
     assert answer.code == 0
@@ -160,8 +160,8 @@ def test_events_are_one_object_a_line_in_order(database: Command) -> None:
     assert all(list(line) == EVENT_KEYS for line in lines)
     assert [line["seq"] for line in lines] == list(range(1, len(lines) + 1))
     assert (lines[0]["event"], lines[-1]["event"]) == ("job_created", "job_completed")
-    told = next(line for line in lines if line["event"] == "task_completed")
-    assert told["data"]["started_at"].endswith("Z")
+    event = next(line for line in lines if line["event"] == "task_completed")
+    assert event["data"]["started_at"].endswith("Z")
 
 
 def test_events_can_be_narrowed_by_number_and_node(database: Command) -> None:
@@ -270,7 +270,7 @@ def test_a_job_that_was_set_aside_says_why(database: Command, database_url: str)
 
     asyncio.run(set_aside())
     shown = database("status", job_id).out
-    assert "Set aside" in shown and "KeyError: 'workflow_id'" in shown and "tries again by itself" in shown
+    assert "Set aside" in shown and "KeyError: 'workflow_id'" in shown and "tries again" in shown
     assert database("status", job_id, "--json").json["reason"] == "orchestrator_error: KeyError: 'workflow_id'"
 
 
@@ -320,3 +320,13 @@ def test_a_workflow_whose_definition_cannot_be_read_is_not_submitted_again(
     answer = database("submit", "failing")
     assert answer.code == 4
     assert UNREADABLE in answer.err and "Another version wrote it" in answer.err
+
+
+def test_a_long_list_of_jobs_is_read_page_by_page(database: Command) -> None:
+    made = [database("submit", "slow.yaml", "--key", key, "--json").json["job_id"] for key in "abc"]
+    first = database("status", "--limit", "2", "--json").json
+    assert [job["job_id"] for job in first["jobs"]] == made[:0:-1]
+    last = database("status", "--limit", "2", "--after", first["after"], "--json").json
+    assert ([job["job_id"] for job in last["jobs"]], "after" in last) == (made[:1], False)
+    assert f"holdfast status --limit 2 --after {first['after']}" in database("status", "--limit", "2").err
+    assert database("status", "--after", "nonsense").code == 2

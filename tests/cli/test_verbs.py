@@ -43,7 +43,7 @@ def work(item: int) -> int:
 
 @pytest.fixture
 def failed(database: Command) -> str:
-    """A job of which one item of three has failed, in a directory with its handlers; nobody is up any more."""
+    """A job of which one item of three has failed, in a directory with its handlers; no process is up any more."""
     Path("repairable.yaml").write_text(REPAIRABLE)
     Path("repairable.py").write_text(HANDLERS)
     answer = finished(spawn("run", "repairable.yaml", "--handlers", "repairable", "--json"))
@@ -128,7 +128,7 @@ def test_a_job_that_fails_again_ends_with_its_code_and_can_be_resumed_again(data
     assert database("status", failed, "--json").json["generation"] == 3
 
 
-def test_with_somebody_up_the_owner_does_it_and_the_command_says_so(
+def test_with_an_orchestrator_the_owner_does_it_and_the_command_says_so(
     database: Command, failed: str, started: Start
 ) -> None:
     Path("mended").touch()
@@ -160,7 +160,7 @@ def test_what_had_completed_runs_again_only_if_a_person_says_so(
 def test_a_plans_id_does_exactly_that_or_nothing(database: Command, failed: str) -> None:
     shown = database("plan", failed, "retry", "each", "--json").json["plan_id"]
     wrong = database("retry", failed, "each", "--plan-id", "0123456789abcdef")
-    assert wrong.code == 4 and "moved" in wrong.err and "--plan" in wrong.err
+    assert wrong.code == 4 and "has changed since" in wrong.err and "--plan" in wrong.err
     Path("mended").touch()
     done = finished(spawn("retry", failed, "each", "--plan-id", shown, "--handlers", "repairable"))
     assert done.code == 0, done.err
@@ -244,9 +244,9 @@ def test_of_several_who_resume_a_job_at_once_one_does_and_the_others_are_refused
         started("up", "--handlers", "waiting")
     trying = [spawn("resume", job, "--handlers", "waiting", "--json") for _ in range(3)]
     losers = [one for one in trying if is_served or one is not winner_of(trying)]
-    told = [finished(one) for one in losers]
-    assert sorted(one.code for one in told) == ([0, 4, 4] if is_served else [4, 4]), [one.err for one in told]
-    assert all("it is running" in one.err for one in told if one.code)
+    answers = [finished(one) for one in losers]
+    assert sorted(one.code for one in answers) == ([0, 4, 4] if is_served else [4, 4]), [one.err for one in answers]
+    assert all("it is running" in one.err for one in answers if one.code)
     refused = database("resume", job)
     assert refused.code == 4 and "it is running" in refused.err
     Path("released").touch()
@@ -264,7 +264,7 @@ def winner_of(processes: list[Any]) -> Any:
 def test_a_job_goes_on_without_what_is_skipped_and_ends_partial(database: Command, failed: str) -> None:
     refused = database("skip", failed, "each")
     assert refused.code == 4 and "each would be skipped" in refused.err
-    ended = finished(spawn("skip", failed, "each", "--yes", "--reason", "nobody needs it", "--handlers", "repairable"))
+    ended = finished(spawn("skip", failed, "each", "--yes", "--reason", "not needed", "--handlers", "repairable"))
     assert ended.code == 3, ended.err
     status = database("status", failed, "--json").json
     assert status["status"] == "partial"
@@ -275,7 +275,7 @@ def test_a_job_goes_on_without_what_is_skipped_and_ends_partial(database: Comman
 def test_a_result_that_is_given_by_hand_is_taken_for_the_nodes(database: Command, failed: str) -> None:
     Path("given.json").write_text('{"results": [7], "count": 1}')
     given = ("set", failed, "gather", "--output", "given.json")
-    assert "would be the one that you give" in database(*given).err
+    assert "would be set to the contents of given.json" in database(*given).err
     ended = finished(spawn(*given, "--yes", "--handlers", "repairable", "--json"))
     assert (ended.code, ended.json["status"]) == (1, "failed"), "each is as bad as before"
     gather = next(node for node in ended.json["nodes"] if node["node"] == "gather")
@@ -291,7 +291,7 @@ def test_a_job_that_is_paused_says_so_and_goes_on_when_it_is_let(database: Comma
     status = database("status", job_id, "--json").json
     assert (status["held"]["by"], status["status"]) == ("pause", "running")
     why = database("why", job_id)
-    assert "paused it" in why.out and "holdfast unpause" in why.out + why.err
+    assert "is paused, by" in why.out and "holdfast unpause" in why.out + why.err
     assert database("pause", job_id).code == 4
     started("up")
     until(lambda: database("status", "--json").json["workers"])

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.grammar import (
+from holdfast.cli.options import (
     RUN,
     Concurrency,
     DatabaseUrl,
@@ -16,6 +16,7 @@ from holdfast.cli.grammar import (
     Json,
     PlainCommand,
     Queues,
+    Tenant,
     WorkflowFile,
 )
 
@@ -30,10 +31,12 @@ def run(
     handlers: Handlers = [],  # noqa: B006
     concurrency: Concurrency = None,
     as_json: Json = False,
+    tenant: Tenant = None,
     database_url: DatabaseUrl = None,
 ) -> int:
     """Run a workflow file to its end, here, as a new job."""
     from holdfast.cli.run import run_file
+    from holdfast.cli.session import Target
 
     return run_file(
         file,
@@ -42,7 +45,7 @@ def run(
         handlers=handlers,
         concurrency=concurrency,
         as_json=as_json,
-        database_url=database_url,
+        target=Target(database_url, tenant),
     )
 
 
@@ -56,23 +59,28 @@ def submit(
     key: Annotated[
         str | None,
         typer.Option(
-            "--key", metavar="KEY", help="Name of this submission; of one workflow, the same key is the same job."
+            "--key", metavar="KEY", help="Name of this submission: for one workflow, the same key is the same job."
         ),
     ] = None,
     priority: Annotated[
-        int, typer.Option("--priority", metavar="N", min=-1000, max=1000, help="Tasks of higher ones are taken first.")
+        int,
+        typer.Option(
+            "--priority", metavar="N", min=-1000, max=1000, help="Tasks of jobs with a higher number run first."
+        ),
     ] = 0,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; the exit code tells how it ended.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; the exit code says how it ended.")] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="If the same submission has failed before, go on where it stopped.")
+        bool, typer.Option("--resume", help="If the same submission has failed before, continue that job.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Make a new job although the same submission has made one; that one stays.")
+        bool, typer.Option("--force", help="Make a new job even if the same submission has made one; that one stays.")
     ] = False,
     as_json: Json = False,
+    tenant: Tenant = None,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Hand a job in; the same submission twice is one job."""
+    """Submit a job; submitting the same inputs again returns the existing job."""
+    from holdfast.cli.session import Target
     from holdfast.cli.submit import submit_job
 
     return submit_job(
@@ -85,7 +93,7 @@ def submit(
         resume=resume,
         force=force,
         as_json=as_json,
-        database_url=database_url,
+        target=Target(database_url, tenant),
     )
 
 
@@ -98,11 +106,7 @@ def up(
     database_url: DatabaseUrl = None,
 ) -> int:
     """Serve jobs until stopped: orchestrator and worker in one process."""
-    from holdfast.cli.serve import serve
-
-    return serve(
-        "up", handlers=handlers, queues=queue, concurrency=concurrency, as_json=as_json, database_url=database_url
-    )
+    return _serve("up", handlers, queue, concurrency, as_json, database_url)
 
 
 @commands.command(cls=PlainCommand, rich_help_panel=RUN)
@@ -113,17 +117,26 @@ def worker(
     as_json: Json = False,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Run tasks until stopped; takes only tasks whose handler it has."""
-    from holdfast.cli.serve import serve
-
-    return serve(
-        "worker", handlers=handlers, queues=queue, concurrency=concurrency, as_json=as_json, database_url=database_url
-    )
+    """Run tasks until stopped; it takes only tasks whose handler it has."""
+    return _serve("worker", handlers, queue, concurrency, as_json, database_url)
 
 
 @commands.command(cls=PlainCommand, rich_help_panel=RUN)
 def orchestrator(as_json: Json = False, database_url: DatabaseUrl = None) -> int:
     """Decide what runs next until stopped; runs no tasks itself."""
-    from holdfast.cli.serve import serve
+    return _serve("orchestrator", [], [], None, as_json, database_url)
 
-    return serve("orchestrator", handlers=[], queues=[], concurrency=None, as_json=as_json, database_url=database_url)
+
+def _serve(
+    service: str,
+    handlers: list[str],
+    queues: list[str],
+    concurrency: int | None,
+    as_json: bool,
+    database_url: str | None,
+) -> int:
+    from holdfast.cli.serve import serve
+    from holdfast.cli.session import Target
+
+    target = Target(database_url)
+    return serve(service, handlers=handlers, queues=queues, concurrency=concurrency, as_json=as_json, target=target)

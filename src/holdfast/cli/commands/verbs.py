@@ -1,0 +1,162 @@
+"""The verbs: the commands that stop a job, hold it, or run a part of it again, and the plan of each.
+
+One table: every verb has the same shared flags, and some of its own.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from holdfast.cli.options import (
+    LOOK,
+    STEER,
+    DatabaseUrl,
+    Detach,
+    FailureCode,
+    Fingerprint,
+    Handlers,
+    Items,
+    JobName,
+    Json,
+    NodeName,
+    Only,
+    PlainCommand,
+    PlanId,
+    Reason,
+    ShowPlan,
+    Tenant,
+    Yes,
+)
+
+commands = typer.Typer()
+
+REQUIRED = inspect.Parameter.empty
+FromNode = Annotated[str, typer.Option("--from", metavar="NODE", help="Node or stage number to begin with.")]
+UnusedYes = Annotated[bool, typer.Option("--yes", "-y", help="Every verb takes it; this one asks nothing.")]
+Output = Annotated[
+    Path, typer.Option("--output", metavar="FILE", help="JSON or YAML file with the node's output; - is stdin.")
+]
+ARGUMENTS: dict[str, tuple[Any, Any]] = {
+    "job": (JobName, REQUIRED),
+    "node": (NodeName, REQUIRED),
+    "from_node": (FromNode, REQUIRED),
+    "output": (Output, REQUIRED),
+    "item": (Items, []),
+    "code": (FailureCode, None),
+    "fingerprint": (Fingerprint, None),
+    "only": (Only, False),
+    "show": (ShowPlan, False),
+    "plan_id": (PlanId, None),
+    "reason": (Reason, ""),
+    "handlers": (Handlers, []),
+    "yes": (Yes, False),
+    "unused_yes": (UnusedYes, False),
+    "detach": (Detach, False),
+    "as_json": (Json, False),
+    "tenant": (Tenant, None),
+    "database_url": (DatabaseUrl, None),
+}
+"""All arguments and flags with their defaults."""
+SHARED = ("detach", "as_json", "tenant", "database_url")
+STEERING = ("job", "show", "plan_id", "reason")
+RECOVERY = ("show", "plan_id", "reason", "handlers", "yes", *SHARED)
+VERBS: dict[str, tuple[tuple[str, ...], str]] = {
+    "cancel": ((*STEERING, "yes", *SHARED), "Stop a job; what it has finished is kept."),
+    "resume": (("job", *RECOVERY), "Continue a job that failed, is partial or was cancelled; what completed stays."),
+    "retry": (
+        ("job", "node", "only", *RECOVERY),
+        "Run a failed stage again, by its name or number, and what follows it.",
+    ),
+    "retry-stage": (("job", "node", "only", *RECOVERY), "The same as retry: run a failed stage again."),
+    "clear": (
+        ("job", "node", "item", "code", "fingerprint", "only", *RECOVERY),
+        "Run some tasks of a node again, and what depends on them; also while the job runs.",
+    ),
+    "rerun": (
+        ("job", "from_node", "only", *RECOVERY),
+        "Run a node and everything after it again, however it ended.",
+    ),
+    "skip": (
+        ("job", "node", *RECOVERY),
+        "Continue a job without a node, or without what a fan-out has not completed; it ends partial.",
+    ),
+    "set": (("job", "node", "output", *RECOVERY), "Set a node's result by hand; the history names who did it."),
+    "pause": ((*STEERING, "unused_yes", *SHARED), "Start no more tasks of a job; running ones continue to their end."),
+    "unpause": ((*STEERING, "unused_yes", *SHARED), "Let a paused job continue."),
+}
+"""Each verb with its arguments in the order of its help, and what it does."""
+PlannedVerb = StrEnum("PlannedVerb", {name.upper().replace("-", "_"): name for name in VERBS})  # type: ignore[misc]
+RESUME = PlannedVerb("resume")
+LISTED = "|".join(name for name in VERBS if name != "retry-stage")
+
+
+def _command(name: str, arguments: tuple[str, ...]) -> Callable[..., int]:
+    """A function with the signature that typer reads the options from."""
+
+    def run(**values: Any) -> int:
+        return _run(name, values)
+
+    parameters = [
+        inspect.Parameter(one, inspect.Parameter.KEYWORD_ONLY, default=ARGUMENTS[one][1], annotation=ARGUMENTS[one][0])
+        for one in arguments
+    ]
+    run.__signature__ = inspect.Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
+    run.__annotations__ = {one: ARGUMENTS[one][0] for one in arguments}
+    return run
+
+
+def _run(name: str, values: dict[str, Any]) -> int:
+    from holdfast.cli.session import Target
+    from holdfast.cli.verbs import How, run_verb, typed
+
+    asked = typed(
+        "retry" if name == "retry-stage" else name,
+        values.get("node") or values.get("from_node"),
+        values.get("item", ()),
+        values.get("code"),
+        values.get("fingerprint"),
+        only=values.get("only", False),
+        plan_id=values.get("plan_id"),
+        output=values.get("output"),
+    )
+    how = How(
+        Target(values["database_url"], values["tenant"]),
+        as_json=values["as_json"],
+        only_plan=values["show"],
+        reason=values.get("reason", ""),
+        handlers=values.get("handlers", ()),
+        yes=values.get("yes", False),
+        detach=values.get("detach", False),
+    )
+    return run_verb(values["job"], asked, how)
+
+
+@commands.command(cls=PlainCommand, rich_help_panel=LOOK)
+def plan(
+    job: JobName,
+    verb: Annotated[PlannedVerb, typer.Argument(metavar=LISTED, help="What would be done. Default: resume.")] = RESUME,
+    node: Annotated[str | None, typer.Argument(metavar="NODE", help="Node that the verb is about.")] = None,
+    from_node: Annotated[str | None, typer.Option("--from", metavar="NODE", help="The same, for rerun.")] = None,
+    item: Items = [],  # noqa: B006
+    code: FailureCode = None,
+    fingerprint: Fingerprint = None,
+    only: Only = False,
+    output: Annotated[Path | None, typer.Option("--output", metavar="FILE", help="For set: the node's output.")] = None,
+    handlers: Handlers = [],  # noqa: B006
+    as_json: Json = False,
+    tenant: Tenant = None,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Show what a verb would keep and what it would run again; change nothing."""
+    values = dict(locals())
+    return _run(values.pop("verb").value, values | {"show": True})
+
+
+for _name, (_arguments, _help) in VERBS.items():
+    commands.command(_name, cls=PlainCommand, rich_help_panel=STEER, help=_help)(_command(_name, _arguments))

@@ -1,0 +1,158 @@
+"""`status`, `watch`, `events` and `logs`: looking at jobs. Looking changes nothing and starts nothing."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from holdfast.bootstrap import open_client
+from holdfast.cli.data_files import handlers_of
+from holdfast.cli.ending import end_with, exit_code, say_unreadable, show_card
+from holdfast.cli.fleet import fleet_lines, start, unserved_remedy, unserved_text
+from holdfast.cli.progress import follow, make_view, say_outage
+from holdfast.cli.render import attempt_text, event_line, job_list
+from holdfast.cli.session import Target, begin, begin_on, drive, has_database
+from holdfast.cli.streams import answer, answer_json, answers, say, show
+from holdfast.client import Client
+from holdfast.errors import ExitCode
+from holdfast.settings import Settings
+from holdfast.views.encoding import to_json
+from holdfast.views.fleet import Fleet
+from holdfast.views.history import Event
+from holdfast.views.jobs import Job, JobPage
+
+LOGS_LENGTH = 1000
+
+
+def show_status(job: str | None, *, limit: int, after: str | None, as_json: bool, target: Target) -> int:
+    if job is None:
+        return drive(_list(begin(target), limit, after, as_json=as_json, target=target))
+    return drive(_status(begin_on(job, target), job, as_json=as_json, target=target))
+
+
+async def _list(settings: Settings, limit: int, after: str | None, *, as_json: bool, target: Target) -> int:
+    page, fleet = JobPage(), Fleet()
+    if has_database(settings):
+        async with open_client(settings) as client:
+            page, fleet = await client.jobs(limit=limit, after=after), await client.fleet()
+    if as_json:
+        more = {"after": page.after} if page.after is not None else {}
+        answer_json({"jobs": to_json(page.jobs)} | to_json(fleet) | more)
+        return ExitCode.DONE
+    if page.jobs:
+        show(job_list(page.jobs))
+    else:
+        answer("There are no jobs yet." if after is None else "There are no more jobs.")
+    lines = list(fleet_lines(fleet, target))
+    for line in [Text(""), *lines] if lines else []:
+        show(line)
+    what, text = ("One of them", "status JOB") if page.jobs else ("Run one", "run workflow.yaml")
+    say(f"  → {what}: {target.command(text)}")
+    if page.after is not None:
+        say(f"  → Older ones: {target.command(f'status --limit {limit} --after {page.after}')}")
+    return ExitCode.DONE
+
+
+async def _status(settings: Settings, name: str, *, as_json: bool, target: Target) -> int:
+    async with open_client(settings) as client:
+        job = await client.job(await client.find_job(name))
+        if as_json:
+            answer_json(to_json(job))
+        else:
+            await show_card(client, job, target)
+            if job.unreadable is None:
+                await _say_what_is_missing(client, job, target)
+    return ExitCode.DONE
+
+
+async def _say_what_is_missing(client: Client, job: Job, target: Target) -> None:
+    """Say what an open job lacks: an orchestrator, a worker for its tasks, or a version that can read it."""
+    if job.unreadable is not None:
+        say_unreadable(job)
+        return
+    if job.is_terminal:
+        return
+    if not await client.is_served(job.job_id):
+        how = start("up", handlers_of(job.definition), target)
+        say(f"No orchestrator is running, so this job cannot make progress. Start one with: {how}")
+        return
+    for node in job.nodes:
+        if node.unserved is not None:
+            say(f"{node.node}: {unserved_text(node.unserved)}.")
+            say(f"  → {unserved_remedy(node.unserved, target)}")
+
+
+def watch_job(job: str, *, as_json: bool, target: Target) -> int:
+    return drive(_watch(begin_on(job, target), job, as_json=as_json, target=target))
+
+
+async def _watch(settings: Settings, name: str, *, as_json: bool, target: Target) -> int:
+    async with open_client(settings) as client:
+        job_id = await client.find_job(name)
+        if as_json:
+            return await _watch_as_json(client, job_id)
+        await _say_what_is_missing(client, await client.job(job_id, whole=False), target)
+        view = make_view(as_json=False)
+        try:
+            await follow(client, job_id, view)
+        finally:
+            view.close()
+        return await end_with(client, job_id, as_json=False, target=target)
+
+
+async def _watch_as_json(client: Client, job_id: str) -> int:
+    """One status object a line, whenever it differs from the one before."""
+    status = ""
+    async for job in client.watch(job_id, on_outage=say_outage):
+        status = job.status
+        answer_json(to_json(job))
+    return exit_code(status)
+
+
+def show_events(job: str, *, follow: bool, after: int, node: str | None, as_json: bool, target: Target) -> int:
+    settings = begin_on(job, target)
+
+    async def work() -> int:
+        async with open_client(settings) as client:
+            job_id = await client.find_job(job)
+            say_unreadable(await client.job(job_id, whole=False))
+            async for event in client.events(job_id, after=after, node=node, follow=follow):
+                _print_event(event, as_json=as_json)
+        return ExitCode.DONE
+
+    return drive(work())
+
+
+def show_logs(job: str, *, node: str | None, item: int | None, as_json: bool, target: Target) -> int:
+    return drive(_logs(begin_on(job, target), job, node=node, item=item, as_json=as_json))
+
+
+async def _logs(settings: Settings, name: str, *, node: str | None, item: int | None, as_json: bool) -> int:
+    async with open_client(settings) as client:
+        job = await client.job(await client.find_job(name), whole=False)
+        say_unreadable(job)
+        attempts = await client.attempts(job.job_id, node=node, index=item, limit=LOGS_LENGTH + 1)
+        for attempt in attempts[:LOGS_LENGTH]:
+            if as_json:
+                answer_json(to_json(attempt))
+            else:
+                answer(attempt_text(attempt))
+        if not attempts and not as_json:
+            say(_without_logs(job, node))
+        if len(attempts) > LOGS_LENGTH:
+            say(f"Only the first {LOGS_LENGTH:,} attempts are shown. Narrow them down with --node and --item.")
+    return ExitCode.DONE
+
+
+def _without_logs(job: Job, node: str | None) -> str:
+    running = [one for one in job.nodes if one.counts.running and node in (None, one.node)]
+    if running:
+        attempt = f"Attempt {running[0].attempt} of {running[0].node}" if running[0].attempt else running[0].node
+        return f"{attempt} is running; its output is stored when it ends."
+    return "Nothing was printed and no attempt failed."
+
+
+def _print_event(event: Event, *, as_json: bool) -> None:
+    if as_json:
+        answer_json(to_json(event))
+    else:
+        answers().print(event_line(event), soft_wrap=not answers().is_terminal, no_wrap=True)

@@ -1,0 +1,328 @@
+"""Every verb in one way: understand what was typed, plan, confirm, send, wait for the owner, show.
+
+If no orchestrator runs, the command drives the job itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import typer
+
+from holdfast.bootstrap import Services, open_client
+from holdfast.cli.data_files import handlers_of, read_data
+from holdfast.cli.ending import end_with, naming, say_unreadable
+from holdfast.cli.fleet import start
+from holdfast.cli.planning import plan_table, show_plan
+from holdfast.cli.problems import Interrupted
+from holdfast.cli.run import follow_served, refuse_unknown_handlers
+from holdfast.cli.session import Target, begin_on, drive
+from holdfast.cli.streams import answer, answer_json, say, show
+from holdfast.cli.words import counted, short
+from holdfast.client import Client
+from holdfast.define.definition import UNREADABLE_REMEDY
+from holdfast.define.registry import Registry, discover
+from holdfast.errors import ExitCode, InvalidInput, Refused
+from holdfast.operations.verbs import Plan, Verb, VerbRequest, VerbResult
+from holdfast.settings import Settings
+from holdfast.views.encoding import to_json
+from holdfast.views.jobs import Job
+from holdfast.views.verbs import items_text
+
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A verb as it was typed. Items become numbers when the job is known: an error then says how many there are."""
+
+    request: VerbRequest
+    items: tuple[str, ...] = ()
+    output_file: Path | None = None
+
+    @property
+    def verb(self) -> Verb:
+        return self.request.verb
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """What a command needs that the request does not know: the file with the output."""
+        return () if self.output_file is None else (f"--output {shlex.quote(str(self.output_file))}",)
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """The flags that all verbs share."""
+
+    target: Target
+    as_json: bool = False
+    only_plan: bool = False
+    reason: str = ""
+    handlers: Sequence[str] = ()
+    yes: bool = False
+    detach: bool = False
+
+
+def typed(
+    verb: str,
+    node: str | None = None,
+    items: Sequence[str] = (),
+    code: str | None = None,
+    fingerprint: str | None = None,
+    *,
+    only: bool = False,
+    plan_id: str | None = None,
+    output: Path | None = None,
+) -> Typed:
+    """What was typed, checked as far as that is possible without the job."""
+    known = Verb(verb)
+    if not known.takes_node and (node is not None or items or code or fingerprint or only):
+        raise InvalidInput(
+            f"{verb} is about the whole job: it takes no node and nothing that chooses tasks.",
+            remedy="Run a part of it again with: holdfast clear JOB NODE, or holdfast rerun JOB --from NODE",
+        )
+    if known.takes_node and node is None:
+        name = "--from NODE" if known is Verb.RERUN else "NODE"
+        raise InvalidInput(f"`{verb}` needs a node.", remedy=f"Name it: holdfast plan JOB {verb} {name}")
+    if known is not Verb.CLEAR and (items or code or fingerprint):
+        raise InvalidInput(
+            f"{verb} is about the whole node: it takes no --item, --code or --fingerprint.",
+            remedy="Run some of its tasks again with: holdfast clear JOB NODE --item N",
+        )
+    if known.is_by_hand and only:
+        raise InvalidInput(f"{verb} takes no --only.", remedy="What follows the node is decided again; leave it out.")
+    if (known is Verb.SET) != (output is not None):
+        problem = "`set` needs an output." if output is None else f"{verb} takes no --output."
+        raise InvalidInput(problem, remedy="Set the result of a node with: holdfast set JOB NODE --output FILE")
+    data = read_data(output, "output file") if output is not None else None
+    request = VerbRequest(known, node, (), code, fingerprint, only, plan_id, data)
+    return Typed(request, tuple(items), output)
+
+
+def run_verb(job: str, asked: Typed, how: How) -> int:
+    """Carry a verb out, or only show its plan."""
+    registry = discover(how.handlers) if not how.only_plan and not asked.verb.is_steering else Registry()
+    settings = begin_on(job, how.target)
+
+    async def work() -> int:
+        async with open_client(settings) as client:
+            job_id = await client.find_job(job)
+            if how.only_plan:
+                plan = await _plan(client, job_id, asked)
+                await show_plan(client, plan, asked.flags, how.handlers, as_json=how.as_json, target=how.target)
+                return ExitCode.DONE
+            return await _Verb(client, settings, job_id, asked, how, registry).run()
+
+    return drive(work())
+
+
+async def _plan(client: Client, job_id: str, asked: Typed) -> Plan:
+    wrong = next((text for text in asked.items if not _NUMBER.fullmatch(text)), None)
+    if wrong is None:
+        return await client.plan(job_id, replace(asked.request, items=tuple(map(int, asked.items))))
+    # Other mistakes come first: that there is no such node, or that it was never reached.
+    await client.plan(job_id, asked.request)
+    wanted = asked.request.node
+    job = await client.job(job_id, whole=False)
+    node = next(one for one in job.nodes if wanted in (one.node, str(one.stage)))
+    raise InvalidInput(
+        f"'{wrong}' is not the number of an item. {items_text(node.node, node.width)}",
+        remedy="Give one number: --item 0",
+        instance=job_id,
+    )
+
+
+class _Verb:
+    """One verb on its way to the owner of its job."""
+
+    def __init__(
+        self, client: Client, settings: Settings, job_id: str, asked: Typed, how: How, registry: Registry
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._job_id = job_id
+        self._asked = asked
+        self._how = how
+        self._registry = registry
+
+    async def run(self) -> int:
+        job = await self._client.job(self._job_id, whole=False)
+        if await self._only_needs_a_driver(job):
+            await refuse_unknown_handlers(job.definition, self._registry, self._client)
+            say(f"Job {self._job_id} is {job.status}: driving it to its end from here.")
+            return await self._drive_to_the_end(None)
+        plan = await _plan(self._client, self._job_id, self._asked)
+        self._refuse_stale(plan)
+        is_confirmed = self._confirm(plan, job)
+        is_served = await self._client.is_served(self._job_id)
+        if not is_served and not self._how.detach:
+            await self._refuse_undrivable(plan, job)
+        result = await self._client.carry_out(plan, reason=self._how.reason, exactly=is_confirmed, seconds=0)
+        if not self._how.detach and await self._client.is_served(self._job_id):
+            result = await self._client.settle(result)
+        if not result.is_applied and not self._how.detach and not await self._client.is_served(self._job_id):
+            # No orchestrator was running, or it ended without an answer.
+            if not plan.verb.is_steering:
+                say(f"No orchestrator is running: driving the job from here; {plan.work} to run.")
+                return await self._drive_to_the_end(result)
+            result = await self._drive_until_answered(result)
+        await self._show(plan, result, is_served=is_served)
+        return ExitCode.DONE
+
+    async def _only_needs_a_driver(self, job: Job) -> bool:
+        """A resume of an open job that no orchestrator drives. If one does, the plan is refused."""
+        request = self._asked.request
+        if request.verb is not Verb.RESUME or request.plan_id is not None or self._how.detach or job.is_terminal:
+            return False
+        return not await self._client.is_served(self._job_id)
+
+    def _refuse_stale(self, plan: Plan) -> None:
+        """A quick refusal; the owner compares again, and its answer counts."""
+        if self._asked.request.plan_id in (None, plan.plan_id):
+            return
+        again = " ".join([plan.request.words(short(plan.job_id)), *self._asked.flags, "--plan"])
+        raise Refused(
+            f"Job {plan.job_id} was not changed: the job has changed since this plan was made.",
+            remedy=f"Look at the plan again: {self._how.target.command(again)}",
+            instance=plan.job_id,
+        )
+
+    def _confirm(self, plan: Plan, job: Job) -> bool:
+        """Ask where the plan says so; True if a person has seen this very plan of tasks to run."""
+        if self._how.yes or not (plan.asks or plan.verb is Verb.CANCEL):
+            return False
+        what, question = _question(plan, job, self._asked.output_file)
+        if not sys.stdin.isatty():
+            raise Refused(
+                f"Job {plan.job_id} was not changed: {what}, and there is no terminal to ask on.",
+                remedy="See what would be done with --plan. Confirm with --yes.",
+                instance=plan.job_id,
+            )
+        if plan.verb is not Verb.CANCEL:
+            show(plan_table(plan))
+        if not typer.confirm(question, default=False, err=True):
+            raise Refused(
+                f"Not confirmed; job {plan.job_id} is unchanged.",
+                remedy="See what would be done with: --plan",
+                instance=plan.job_id,
+            )
+        return plan.verb is not Verb.CANCEL
+
+    async def _refuse_undrivable(self, plan: Plan, job: Job) -> None:
+        if job.unreadable is not None:
+            raise Refused(
+                f"Job {plan.job_id} was not changed by {plan.verb}: no orchestrator is running, and this version"
+                f" cannot drive it. {job.unreadable}",
+                remedy=UNREADABLE_REMEDY,
+                instance=plan.job_id,
+            )
+        if not plan.verb.is_steering:
+            await refuse_unknown_handlers(job.definition, self._registry, self._client)
+
+    def _services(self, finished: asyncio.Event) -> Services:
+        url, done = self._client.database_url, lambda ended: finished.set()
+        return Services(url, self._settings, only_job=self._job_id, on_finished=done)
+
+    async def _drive_until_answered(self, result: VerbResult) -> VerbResult:
+        """Be the owner until the verb is answered and, if it is a cancel, until the job has ended."""
+        finished = asyncio.Event()
+        if result.verb is Verb.CANCEL:
+            say("No orchestrator is running: driving the job to its end from here.")
+        async with self._services(finished):
+            result = await self._client.settle(result, seconds=None)
+            if result.verb is Verb.CANCEL:
+                async for job in self._client.watch(self._job_id, whole=False, wake=finished):
+                    result = replace(result, status=job.status)
+        return result
+
+    async def _drive_to_the_end(self, result: VerbResult | None) -> int:
+        """Work on the job here until it has ended, as `run` does. A verb must be answered first, if there is one."""
+        finished = asyncio.Event()
+        settings, how = self._settings, self._how
+        try:
+            async with self._services(finished):
+                # A verb that is refused has started no work that would have to be awaited.
+                if result is not None:
+                    await self._client.settle(result, seconds=None)
+                working = Services(
+                    self._client.database_url, settings, registry=self._registry, orchestrate=False, pulse=True
+                )
+                async with working:
+                    await follow_served(
+                        self._client, self._job_id, working, finished, settings, as_json=how.as_json
+                    )  # fmt: skip
+        except asyncio.CancelledError:
+            again = how.target.command(naming(f"resume {short(self._job_id)}", how.handlers))
+            raise Interrupted(f"Interrupted. Job {self._job_id} stays as it is. Continue it with: {again}") from None
+        return await end_with(self._client, self._job_id, as_json=how.as_json, target=how.target, handlers=how.handlers)
+
+    async def _show(self, plan: Plan, result: VerbResult, *, is_served: bool) -> None:
+        job = await self._client.job(self._job_id, whole=False)
+        if self._how.as_json:
+            answer_json(to_json(result))
+        else:
+            for number, line in enumerate(_answer_lines(plan, result, job)):
+                if number == 0:
+                    answer(line)
+                else:
+                    say(f"  → {self._how.target.command(line) if line.startswith(_COMMANDS) else line}")
+        if not result.is_applied and not is_served and not (self._how.as_json and plan.verb.is_steering):
+            how = start("up", handlers_of(job.definition), self._how.target)
+            say(f"  → No orchestrator is running. Start one with: {how}")
+        if not result.is_applied:
+            say_unreadable(job)
+
+
+_COMMANDS = ("watch ", "unpause ")
+
+
+def _answer_lines(plan: Plan, result: VerbResult, job: Job) -> list[str]:
+    """What the verb has done, then remarks and the next command."""
+    job_id, watch = plan.job_id, f"watch {short(plan.job_id)}"
+    if result.verb is Verb.CANCEL and not result.is_applied and job.is_stopping:
+        return [
+            f"Job {job_id} is stopping: its last tasks run, and have the grace period to finish.",
+            "If they finish, the job completes, and the cancel was too late.",
+            watch,
+        ]
+    if not result.is_applied:
+        return [f"The {result.verb} of job {job_id} is recorded; its owner has not answered yet."]
+    match result.verb:
+        case Verb.CANCEL if job.is_terminal:
+            return [f"Job {job_id} is {job.status}."]
+        case Verb.CANCEL:
+            return [f"Job {job_id} is being cancelled; running tasks may finish within the grace period.", watch]
+        case Verb.PAUSE:
+            return [f"Job {job_id} is paused; running tasks continue to their end.", f"unpause {short(job_id)}"]
+        case Verb.UNPAUSE:
+            return [f"Job {job_id} continues.", watch]
+        case _:
+            return [f"Job {job_id} continues: {plan.work} to run, {result.reason}.", watch]
+
+
+def _question(plan: Plan, job: Job, output: Path | None) -> tuple[str, str]:
+    """What a person must confirm, as a clause and as a question."""
+    node = plan.request.node
+    match plan.verb:
+        case Verb.CANCEL:
+            question = f"Cancel job {plan.job_id} of {job.workflow_id}? What it has finished is kept"
+            return "a cancel must be confirmed", question
+        case Verb.SKIP:
+            return f"{node} would be skipped", f"Skip {node}?"
+        case Verb.SET:
+            source = "stdin" if str(output) == "-" else str(output)
+            what = f"the result of {node} would be set to the contents of {source}"
+            return what, f"Set the result of {node} to the contents of {source}?"
+        case _:
+            redone = [step for step in plan.steps if step.confirm]
+            nodes = ", ".join(step.node for step in redone)
+            number = counted(sum(step.items or 0 for step in redone), "task")
+            is_counted = all(step.items is not None for step in redone)
+            what = f"{number} of {nodes} had completed" if is_counted else f"tasks of {nodes} had completed"
+            return f"{what} and would run again", f"{what[0].upper()}{what[1:]}. Run them again?"

@@ -1,0 +1,179 @@
+"""The verbs: what one would do to a job now, sending it to the job's owner, and the owner's answer."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+
+import orjson
+
+from holdfast.core.plans import Refusal
+from holdfast.core.states import JobStatus, Status, StopCause
+from holdfast.core.steering import OpenJob, OpenNode, SteeringVerb, make_steering
+from holdfast.define.program import Program
+from holdfast.errors import PayloadRefused
+from holdfast.operations.scope import Scope
+from holdfast.store.interface import SignalAnswer
+from holdfast.store.plan_inputs import looking_at
+from holdfast.store.postgres import PostgresStore
+from holdfast.store.read_rows import JobDiagnosis, Snapshot
+from holdfast.store.reading import Reader, no_such_job
+from holdfast.views.verbs import (
+    APPLIED,
+    PENDING,
+    Plan,
+    Verb,
+    VerbRequest,
+    VerbResult,
+    recovery_plan,
+    refused,
+    steering_plan,
+    unknown_items,
+)
+
+__all__ = [
+    "ANSWER_SECONDS",
+    "Plan",
+    "Verb",
+    "VerbRequest",
+    "VerbResult",
+    "answer",
+    "carry_out",
+    "plan",
+    "send",
+    "settle",
+]
+
+LAST_ITEM = 2**31 - 1
+"""The last item that a row can name."""
+ANSWER_SECONDS = 5.0
+LOOK_SECONDS = 0.05
+SEE_STATUS = "See how it is now: holdfast status JOB"
+
+
+async def plan(scope: Scope, store: PostgresStore, job_id: str, request: VerbRequest) -> Plan:
+    """What a verb would do now. Changes nothing. Refused where the verb would be refused."""
+    make = _plan_steering if request.verb.is_steering else _plan_recovery
+    return await make(scope, store, job_id, request)
+
+
+async def send(scope: Scope, store: PostgresStore, job_id: str, request: VerbRequest, *, reason: str = "") -> int:
+    """Ask the job's owner to apply a verb; returns the id of the signal that the owner answers."""
+    if request.verb.is_steering:
+        data = {"plan_id": request.plan_id} if request.plan_id is not None else None
+        return await store.send(job_id, str(request.verb), scope.actor, reason, data, tenant=scope.tenant)
+    arguments = {field: value for field, value in request.to_core()._asdict().items() if value}
+    if request.verb is Verb.SET:
+        arguments["output"] = request.output
+        size, limit = len(orjson.dumps(request.output)), store.payload_limit_bytes
+        if size > limit:
+            raise PayloadRefused(
+                f"The output of {request.node} has {size:,} bytes; the limit is {limit:,}.",
+                remedy="Put the data into a file or a store that the handlers can read, and give its name.",
+                instance=job_id,
+            )
+    return await store.send(job_id, "recover", scope.actor, reason, arguments, tenant=scope.tenant)
+
+
+async def carry_out(
+    scope: Scope,
+    store: PostgresStore,
+    planned: Plan,
+    *,
+    reason: str = "",
+    exactly: bool = False,
+    seconds: float = ANSWER_SECONDS,
+) -> VerbResult:
+    """Send the verb of a plan and wait that long for the owner's answer; Refused if the owner refuses.
+
+    With `exactly` the owner refuses unless it would do exactly what is planned.
+    """
+    wanted = planned.plan_id if exactly else planned.request.plan_id
+    signal_id = await send(scope, store, planned.job_id, replace(planned.request, plan_id=wanted), reason=reason)
+    tasks = None if planned.verb.is_steering else planned.tasks
+    pending = VerbResult(planned.job_id, planned.verb, signal_id, PENDING, None, tasks)
+    return await settle(scope, store, pending, seconds=seconds)
+
+
+async def settle(
+    scope: Scope, store: PostgresStore, result: VerbResult, *, seconds: float | None = ANSWER_SECONDS
+) -> VerbResult:
+    """The same result once the owner has answered, or after that time; None: however long it takes.
+
+    Refused if the owner refuses.
+    """
+    reply = await answer(scope, store, result.signal_id, seconds=seconds)
+    if reply is not None and not reply.applied:
+        raise refused(result.job_id, result.verb, Refusal(reply.reason, reply.remedy or SEE_STATUS))
+    if reply is not None:
+        result = replace(result, answer=APPLIED, reason=reply.reason)
+    if result.verb is Verb.CANCEL:
+        snapshot = await Reader(store.connections, tenant=scope.tenant).snapshot(result.job_id, whole=False)
+        result = replace(result, status=snapshot.job.status)
+    return result
+
+
+async def answer(
+    scope: Scope, store: PostgresStore, signal_id: int, *, seconds: float | None = ANSWER_SECONDS
+) -> SignalAnswer | None:
+    """What the owner answers to a signal; None if it does not answer in that time."""
+    until = time.monotonic() + seconds if seconds is not None else None
+    while True:
+        reply = await store.answer(signal_id, tenant=scope.tenant)
+        if reply is not None or (until is not None and time.monotonic() >= until):
+            return reply
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _plan_recovery(scope: Scope, store: PostgresStore, job_id: str, request: VerbRequest) -> Plan:
+    async with looking_at(store.connections, job_id) as look:
+        if look is None or look.state.tenant != scope.tenant:
+            raise no_such_job(job_id)
+        request = replace(request, node=_node_name(look.state.program, request.node))
+        possible = tuple(item for item in request.items if 0 <= item <= LAST_ITEM)
+        planned = await look.plan(replace(request, items=possible).to_core())
+    problem = unknown_items(look.state, request.node, request.verb, request.items)
+    if problem is not None:
+        raise problem
+    if isinstance(planned, Refusal):
+        raise refused(job_id, request.verb, planned)
+    return recovery_plan(job_id, look.state.generation, look.now, request, planned)
+
+
+async def _plan_steering(scope: Scope, store: PostgresStore, job_id: str, request: VerbRequest) -> Plan:
+    reader = Reader(store.connections, tenant=scope.tenant)
+    diagnosis, now = await reader.diagnosis(job_id), await reader.now()
+    job = _open_job(diagnosis)
+    planned = make_steering(job, _open_nodes(diagnosis.snapshot), SteeringVerb(request.verb))
+    if isinstance(planned, Refusal):
+        raise refused(job_id, request.verb, planned)
+    return replace(steering_plan(job, now, planned), request=request)
+
+
+def _node_name(program: Program, name: str | None) -> str | None:
+    """The number of a stage means its node."""
+    if name is None or not name.isdecimal():
+        return name
+    return next((node for node in program.nodes if program.graph.stage_number(node) == int(name)), name)
+
+
+def _open_job(diagnosis: JobDiagnosis) -> OpenJob:
+    job = diagnosis.snapshot.job
+    stop = StopCause(diagnosis.stop_cause) if diagnosis.stop_cause is not None else None
+    pause = job.pause or {}
+    return OpenJob(job.job_id, job.generation, JobStatus(job.status), stop, pause.get("name"), pause.get("since"))
+
+
+def _open_nodes(snapshot: Snapshot) -> list[OpenNode]:
+    nodes = []
+    for name in snapshot.graph.order:
+        row, queued = snapshot.nodes.get(name), snapshot.queue.get(name)
+        if row is None:
+            nodes.append(OpenNode(name, Status.PENDING))
+            continue
+        running = queued.running if queued is not None else 0
+        settled = row.completed + row.failed + row.skipped + row.cancelled
+        waiting = max(0, row.width - settled - running)
+        nodes.append(OpenNode(name, Status(row.status), row.completed, waiting, running))
+    return nodes

@@ -1,0 +1,82 @@
+"""Following a job until it ends: its state whenever it changes, or its events as they happen."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+
+from holdfast.core.states import JOB_TERMINAL
+from holdfast.errors import Unreachable
+from holdfast.operations.reading import events, reader_of
+from holdfast.operations.scope import Scope
+from holdfast.store.postgres import PostgresStore
+from holdfast.views.history import Event
+from holdfast.views.jobs import Job, job_view
+
+LOOK_SECONDS = 0.2
+PATIENCE_SECONDS = 60.0
+"""How long a database may be out of reach before a watch gives up; the job itself waits for it."""
+
+
+async def watch(
+    scope: Scope,
+    store: PostgresStore,
+    job_id: str,
+    *,
+    whole: bool = True,
+    every_look: bool = False,
+    wake: asyncio.Event | None = None,
+    on_outage: Callable[[Unreachable], None] = lambda reason: None,
+) -> AsyncIterator[Job]:
+    """The job as it is now, then whenever it has changed, until it has ended; with `every_look` also in between.
+
+    `wake` may announce a change before the next look. `on_outage` is called when the database is lost; the watch goes
+    on when it answers again within a minute.
+    """
+    reader = reader_of(scope, store)
+    last: Job | None = None
+    away_since: float | None = None
+    while True:
+        try:
+            job = job_view(await reader.snapshot(job_id, whole=whole))
+        except Unreachable as reason:
+            if away_since is None:
+                away_since = time.monotonic()
+                on_outage(reason)
+            elif time.monotonic() - away_since > PATIENCE_SECONDS:
+                raise
+        else:
+            away_since = None
+            if every_look or job != last:
+                yield job
+            last = job
+            if job.is_terminal:
+                return
+        await _until_next_look(wake)
+
+
+async def follow_events(
+    scope: Scope, store: PostgresStore, job_id: str, *, after: int = 0, node: str | None = None
+) -> AsyncIterator[Event]:
+    """The events of a job so far, and then as they happen, until the job has ended."""
+    reader = reader_of(scope, store)
+    while True:
+        # Looked at before the events: if the job was over by then, they are complete.
+        is_over = (await reader.snapshot(job_id, whole=False)).job.status in JOB_TERMINAL
+        async for event in events(scope, store, job_id, after=after, node=node):
+            after = event.seq
+            yield event
+        if is_over:
+            return
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _until_next_look(wake: asyncio.Event | None) -> None:
+    if wake is None:
+        await asyncio.sleep(LOOK_SECONDS)
+        return
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(wake.wait(), LOOK_SECONDS)
+    wake.clear()

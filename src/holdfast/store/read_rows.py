@@ -1,0 +1,232 @@
+"""What the statements for people return about jobs. Plain data; reads nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from holdfast.core.advising import Advice
+from holdfast.define.definition import Definition
+from holdfast.define.graph import Graph
+from holdfast.errors import Refused
+from holdfast.store.fleet import UnservedTasks, WorkerView
+from holdfast.store.locks import LockHolder
+
+
+class AttemptView(NamedTuple):
+    """One try at a task that failed or printed something."""
+
+    node: str
+    item: int
+    attempt: int
+    outcome: str
+    worker: str | None
+    started_at: datetime | None
+    finished_at: datetime
+    error: dict[str, Any] | None
+    log: str | None
+    extra: dict[str, Any] | None
+
+
+class JobView(NamedTuple):
+    job_id: str
+    workflow_id: str
+    status: str
+    reason: str | None
+    version: str
+    run: int
+    generation: int
+    tenant: str
+    definition_hash: str
+    inputs: Any
+    result: Any
+    error: dict[str, Any] | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    owner_id: int | None
+    owner: str | None
+    owned_since: datetime | None
+    owner_is_alive: bool
+    pause: dict[str, Any] | None = None
+
+
+class NodeView(NamedTuple):
+    node: str
+    status: str
+    reason: str | None
+    attempt: int
+    width: int
+    completed: int
+    failed: int
+    skipped: int
+    cancelled: int
+    retry_at: datetime | None
+    error: dict[str, Any] | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    expanded: int = 0
+    batch_size: int | None = None
+
+    @property
+    def total(self) -> int:
+        """All its tasks, with the one behind its batches once that is there."""
+        return max(self.width, self.expanded)
+
+
+class QueueView(NamedTuple):
+    """What of one node is in the queue: leased, claimable, and waiting for its time."""
+
+    node: str
+    running: int
+    ready: int
+    waiting: int
+    due_at: datetime | None
+    progress: dict[str, Any] | None
+    claimed_at: datetime | None
+    attempt: int
+
+
+class Hold(NamedTuple):
+    """What holds back all that is ready of one node: a breaker, or a limit."""
+
+    node: str
+    tasks: int
+    by: str
+    name: str
+    since: datetime
+    until: datetime | None
+    details: dict[str, Any]
+
+
+class Deliverable(NamedTuple):
+    """What tasks that completed have delivered under one name, and the places of the first and the last of them."""
+
+    name: str
+    number: int
+    first: str
+    last: str
+
+
+class Snapshot(NamedTuple):
+    """A job at one moment. If its definition is `unreadable`, only the nodes that have begun are known."""
+
+    job: JobView
+    definition: Definition
+    graph: Graph
+    unreadable: Refused | None
+    nodes: dict[str, NodeView]
+    queue: dict[str, QueueView]
+    unserved: dict[str, UnservedTasks]
+    holds: dict[str, Hold]
+    deliverables: list[Deliverable]
+    locations: dict[str, str | None]
+    """The locations of the deliverables that the definition declares, by name; empty if inputs were left out."""
+    advice: tuple[Advice, ...] = ()
+    """The verbs that would continue a job that has not completed, the best first; empty if inputs were left out."""
+
+
+class Stages(NamedTuple):
+    """How far a job came, by the names of its nodes in the order of the file."""
+
+    failed: str | None = None
+    completed: tuple[str, ...] = ()
+
+
+class QueuedTasks(NamedTuple):
+    """Tasks of one node that wait, or run, for the same reason. `error` is that of the attempt before a retry."""
+
+    node: str
+    state: str
+    queue: str
+    handler: str
+    tasks: int
+    first: list[int]
+    queued_at: datetime
+    claimed_at: datetime | None
+    due_at: datetime | None
+    attempt: int
+    workers: list[str] | None
+    worker_is_alive: bool | None
+    lease_until: datetime | None
+    progress: dict[str, Any] | None
+    error: dict[str, Any] | None
+
+
+class JobDiagnosis(NamedTuple):
+    """A job at one moment, with everything that may keep it from continuing."""
+
+    snapshot: Snapshot
+    epoch: int
+    stop_cause: str | None
+    stop_until: datetime | None
+    owner_gone_at: datetime | None
+    orchestrators: int
+    unread: int
+    unread_since: datetime | None
+    enqueued: dict[str, int]
+    """How many rows of a node have been queued so far."""
+    queued: list[QueuedTasks]
+    workers: list[WorkerView]
+    locks: Sequence[LockHolder] = ()
+
+
+class JobLine(NamedTuple):
+    job_id: str
+    workflow_id: str
+    status: str
+    reason: str | None
+    version: str
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    total: int
+    completed: int
+    failed: int
+    error: str | None
+
+
+class EventView(NamedTuple):
+    seq: int
+    job_id: str
+    event: str
+    node: str | None
+    item: int | None
+    attempt: int | None
+    at: datetime
+    data: dict[str, Any] | None
+
+
+class TaskRow(NamedTuple):
+    """A task as it is stored; item -1 is a node's own task."""
+
+    node: str
+    item: int
+    status: str
+    attempt: int
+    worker: str | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    error: dict[str, Any] | None
+
+
+class ArtifactView(NamedTuple):
+    """A file that a task has published; item -1 is a node's own task."""
+
+    node: str
+    item: int
+    name: str
+    digest: str
+    bytes: int
+    attempt: int
+    published_at: datetime
+
+
+class FailedItems(NamedTuple):
+    """Items of a fan-out that failed in the same way; `items` are the first of them."""
+
+    number: int
+    items: list[int]
+    code: str | None
+    message: str | None

@@ -1,0 +1,345 @@
+"""`SyncClient`: the methods of `Client` for programs without an event loop of their own.
+
+The calls run on a private event loop in a background thread, so they also work inside of a running event loop, for
+example in a notebook. The caller waits for each of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
+from datetime import datetime
+from typing import Any, TypeVar
+
+from holdfast.client import Client
+from holdfast.define.definition import Definition
+from holdfast.errors import Unreachable
+from holdfast.operations import reading, upkeep
+from holdfast.operations.gates import BreakerVerb
+from holdfast.operations.scope import Scope
+from holdfast.operations.submitting import Submission
+from holdfast.operations.verbs import ANSWER_SECONDS, Plan, VerbRequest, VerbResult
+from holdfast.store.interface import NewJob, SignalAnswer
+from holdfast.views.fleet import Fleet
+from holdfast.views.gates import Breaker, Limit
+from holdfast.views.history import Artifact, Attempt, Event, FailedGroup, Task
+from holdfast.views.jobs import Job, JobPage, Statistics
+from holdfast.views.upkeep import JanitorLog, JanitorPass, Pruned
+from holdfast.views.why import Why
+
+Value = TypeVar("Value")
+
+
+class _Loop:
+    """A private event loop on a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="holdfast client", daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, Value]) -> Value:
+        """Wait for a coroutine. If the wait is interrupted, for example by Ctrl-C, the coroutine is cancelled."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def iterate(self, values: AsyncIterator[Value]) -> Iterator[Value]:
+        """Each value when the caller asks for it. A caller that stops early closes the asynchronous iterator."""
+
+        async def step() -> tuple[Value] | None:
+            try:
+                return (await anext(values),)
+            except StopAsyncIteration:
+                return None
+
+        async def close() -> None:
+            if hasattr(values, "aclose"):
+                await values.aclose()
+
+        try:
+            while (found := self.run(step())) is not None:
+                yield found[0]
+        finally:
+            # An iterator may outlive its client; then the loop has closed the inner one.
+            if not self._loop.is_closed():
+                self.run(close())
+
+    def close(self) -> None:
+        self.run(self._loop.shutdown_asyncgens())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class _Face:
+    """An asynchronous client and the loop that it lives on."""
+
+    def __init__(self, client: Client, loop: _Loop) -> None:
+        self._client = client
+        self._loop = loop
+
+    @property
+    def scope(self) -> Scope:
+        return self._client.scope
+
+    @property
+    def database_url(self) -> str:
+        return self._client.database_url
+
+
+class _Reads(_Face):
+    """What can be read."""
+
+    def find_job(self, text: str) -> str:
+        """The id of a job, from its id or from an ending that no other job has."""
+        return self._loop.run(self._client.find_job(text))
+
+    def job(self, job_id: str, *, whole: bool = True) -> Job:
+        """A job with its nodes and its outcome; without `whole` inputs, result and advice are left out."""
+        return self._loop.run(self._client.job(job_id, whole=whole))
+
+    def jobs(
+        self,
+        *,
+        status: str | Sequence[str] | None = None,
+        workflow_id: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        key: str | None = None,
+        limit: int = reading.PAGE_LENGTH,
+        after: str | None = None,
+    ) -> JobPage:
+        """One page of jobs, newest first; `after` is the cursor of the page before. A `key` needs a workflow."""
+        return self._loop.run(
+            self._client.jobs(
+                status=status, workflow_id=workflow_id, since=since, until=until, key=key, limit=limit, after=after
+            )
+        )
+
+    def tasks(
+        self,
+        job_id: str,
+        *,
+        node: str | None = None,
+        status: str | None = None,
+        limit: int = reading.LONGEST_PAGE,
+        after: tuple[str, int | None] | None = None,
+    ) -> list[Task]:
+        """One page of a job's tasks; `after` is node and index of the last task of the page before."""
+        return self._loop.run(self._client.tasks(job_id, node=node, status=status, limit=limit, after=after))
+
+    def attempts(
+        self, job_id: str, *, node: str | None = None, index: int | None = None, limit: int = reading.LONGEST_PAGE
+    ) -> list[Attempt]:
+        """Attempts that failed or printed something, in the order in which they ended."""
+        return self._loop.run(self._client.attempts(job_id, node=node, index=index, limit=limit))
+
+    def failures(self, job_id: str, node: str) -> list[FailedGroup]:
+        """The failed items of a fan-out, those that failed in the same way together."""
+        return self._loop.run(self._client.failures(job_id, node))
+
+    def retries(self, job_id: str) -> int:
+        """How many attempts failed or were lost and were followed by another."""
+        return self._loop.run(self._client.retries(job_id))
+
+    def outputs(self, job_id: str, nodes: Sequence[str] | None = None) -> dict[str, Any]:
+        """The outputs of these nodes, or of all that have begun, by name."""
+        return self._loop.run(self._client.outputs(job_id, nodes))
+
+    def artifacts(self, job_id: str) -> list[Artifact]:
+        """The files that a job's tasks have published."""
+        return self._loop.run(self._client.artifacts(job_id))
+
+    def events(self, job_id: str, *, after: int = 0, node: str | None = None, follow: bool = False) -> Iterator[Event]:
+        """The events of a job in order, from the number `after` on; with `follow` until the job has ended."""
+        return self._loop.iterate(self._client.events(job_id, after=after, node=node, follow=follow))
+
+    def watch(
+        self,
+        job_id: str,
+        *,
+        whole: bool = True,
+        every_look: bool = False,
+        on_outage: Callable[[Unreachable], None] = lambda reason: None,
+    ) -> Iterator[Job]:
+        """The job as it is now, then whenever it has changed, until it has ended."""
+        looks = self._client.watch(job_id, whole=whole, every_look=every_look, on_outage=on_outage)
+        return self._loop.iterate(looks)
+
+    def why(self, job_id: str) -> Why:
+        """Why a job is not finished, or why it ended as it did."""
+        return self._loop.run(self._client.why(job_id))
+
+    def fleet(self) -> Fleet:
+        """The processes that serve the database, for all tenants, and the work that none of them serves."""
+        return self._loop.run(self._client.fleet())
+
+    def is_served(self, job_id: str | None = None) -> bool:
+        """Whether a live orchestrator would drive this job, or any job."""
+        return self._loop.run(self._client.is_served(job_id))
+
+    def statistics(self, *, since: datetime | None = None) -> Statistics:
+        """How many jobs there are by status and by workflow, and how many tasks wait and run."""
+        return self._loop.run(self._client.statistics(since=since))
+
+
+class _Gates(_Face):
+    """What holds tasks back, and the care of the database."""
+
+    def breakers(self) -> list[Breaker]:
+        """All breakers that workflows have declared, by name."""
+        return self._loop.run(self._client.breakers())
+
+    def change_breaker(self, name: str, verb: BreakerVerb, *, reason: str = "") -> Breaker:
+        """Open a breaker until a person closes it, close it, or close it with an empty window."""
+        return self._loop.run(self._client.change_breaker(name, verb, reason=reason))
+
+    def limits(self) -> list[Limit]:
+        """All limits: those that workflows have declared, and those that people have set."""
+        return self._loop.run(self._client.limits())
+
+    def set_limit(
+        self,
+        name: str,
+        *,
+        tenant: str | None = None,
+        concurrency: int | None = None,
+        rate: tuple[int, float] | None = None,
+        backlog: int | None = None,
+    ) -> Limit:
+        """Limit a queue (`queue:NAME`), a tenant (`tenant`), or a node or a key otherwise than its workflow does.
+
+        `rate` is how many tasks may start in how many seconds; `backlog` is how many jobs of a tenant may be open.
+        """
+        return self._loop.run(
+            self._client.set_limit(name, tenant=tenant, concurrency=concurrency, rate=rate, backlog=backlog)
+        )
+
+    def drop_limit(self, name: str, *, tenant: str | None = None) -> Limit:
+        """Remove a limit that a person has set; returns it as it was."""
+        return self._loop.run(self._client.drop_limit(name, tenant=tenant))
+
+    def prune(
+        self,
+        older_than_seconds: float,
+        *,
+        statuses: Sequence[str] = (),
+        dry_run: bool = False,
+        on_batch: Callable[[int], None] = lambda jobs: None,
+    ) -> Pruned:
+        """Delete the jobs of all tenants that finished that long ago; with `dry_run` nothing is deleted."""
+        return self._loop.run(
+            self._client.prune(older_than_seconds, statuses=statuses, dry_run=dry_run, on_batch=on_batch)
+        )
+
+    def janitor_log(self, *, limit: int = upkeep.LOG_LENGTH) -> JanitorLog:
+        """Which process does the janitor's work, and what was done last, newest first."""
+        return self._loop.run(self._client.janitor_log(limit=limit))
+
+    def run_janitor(
+        self,
+        *,
+        dry_run: bool = False,
+        lease_seconds: float = upkeep.JANITOR_LEASE_SECONDS,
+        retention_days: float | None = None,
+    ) -> JanitorPass:
+        """Look at everything once and have it repaired; with `dry_run` nothing is changed."""
+        return self._loop.run(
+            self._client.run_janitor(dry_run=dry_run, lease_seconds=lease_seconds, retention_days=retention_days)
+        )
+
+
+class SyncClient(_Reads, _Gates):
+    """A synchronous client of one database: `with SyncClient.connect(url) as client: …`."""
+
+    @classmethod
+    @contextmanager
+    def connect(cls, database_url: str, scope: Scope | None = None) -> Iterator[SyncClient]:
+        """A client of the database at that URL, whose schema must be there. Threads may share it."""
+        loop = _Loop()
+        try:
+            opened: AbstractAsyncContextManager[Client] = Client.connect(database_url, scope)
+            client = loop.run(opened.__aenter__())
+            try:
+                yield cls(client, loop)
+            finally:
+                loop.run(opened.__aexit__(None, None, None))
+        finally:
+            loop.close()
+
+    def submit(
+        self,
+        definition: Definition,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        key: str | None = None,
+        priority: int = 0,
+        resume: bool = False,
+        force: bool = False,
+    ) -> Submission:
+        """Make a job, or answer with the newest that the same submission made before.
+
+        With `resume` a job that failed, is partial or was cancelled continues where it stopped. With `force` a new job
+        is made, and the one before stays as it is.
+        """
+        return self._loop.run(
+            self._client.submit(definition, inputs, key=key, priority=priority, resume=resume, force=force)
+        )
+
+    def submit_many(self, jobs: Sequence[NewJob]) -> list[Submission]:
+        """Many submissions in one transaction."""
+        return self._loop.run(self._client.submit_many(jobs))
+
+    def settle_submission(self, submission: Submission, *, seconds: float = ANSWER_SECONDS) -> Submission:
+        """A submission that resumes its job, once the owner has answered; others, and after that time, as they are."""
+        return self._loop.run(self._client.settle_submission(submission, seconds=seconds))
+
+    def definition(self, workflow_id: str) -> Definition:
+        """The definition of that id that was submitted last."""
+        return self._loop.run(self._client.definition(workflow_id))
+
+    def plan(self, job_id: str, request: VerbRequest) -> Plan:
+        """What a verb would do now. Changes nothing. Refused where the verb would be refused."""
+        return self._loop.run(self._client.plan(job_id, request))
+
+    def carry_out(
+        self, plan: Plan, *, reason: str = "", exactly: bool = False, seconds: float = ANSWER_SECONDS
+    ) -> VerbResult:
+        """Send the verb of a plan and wait that long for the owner's answer; Refused if the owner refuses.
+
+        With `exactly` the owner refuses unless it would do exactly what is planned.
+        """
+        return self._loop.run(self._client.carry_out(plan, reason=reason, exactly=exactly, seconds=seconds))
+
+    def settle(self, result: VerbResult, *, seconds: float | None = ANSWER_SECONDS) -> VerbResult:
+        """The same result once the owner has answered, or after that time; Refused if the owner refuses."""
+        return self._loop.run(self._client.settle(result, seconds=seconds))
+
+    def send(self, job_id: str, request: VerbRequest, *, reason: str = "") -> int:
+        """Ask the job's owner to apply a verb; returns the id of the signal that the owner answers."""
+        return self._loop.run(self._client.send(job_id, request, reason=reason))
+
+    def cancel(self, job_id: str, *, reason: str = "", plan_id: str | None = None) -> int:
+        """Ask the job's owner to stop it; returns the id of the signal that the owner answers.
+
+        With the id of a plan the owner does exactly that, or refuses because the job has changed.
+        """
+        return self._loop.run(self._client.cancel(job_id, reason=reason, plan_id=plan_id))
+
+    def pause(self, job_id: str, *, reason: str = "", plan_id: str | None = None) -> int:
+        """Ask the job's owner to start no more of its tasks; returns the signal's id."""
+        return self._loop.run(self._client.pause(job_id, reason=reason, plan_id=plan_id))
+
+    def unpause(self, job_id: str, *, reason: str = "", plan_id: str | None = None) -> int:
+        """Ask the job's owner to let it continue; returns the signal's id."""
+        return self._loop.run(self._client.unpause(job_id, reason=reason, plan_id=plan_id))
+
+    def answer(self, signal_id: int, *, seconds: float | None = ANSWER_SECONDS) -> SignalAnswer | None:
+        """What the owner answers to a signal; None if it does not answer in that time."""
+        return self._loop.run(self._client.answer(signal_id, seconds=seconds))

@@ -1,0 +1,260 @@
+"""The two faces of the operations: what `Client` does, `SyncClient` does too."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from holdfast import Client, SyncClient, Verb, VerbRequest, load_text, to_json
+from holdfast.errors import InvalidInput, NotFound, Permanent, Refused, Unreachable
+from holdfast.operations.scope import Scope
+from tests.running import registry, running
+
+pytestmark = pytest.mark.anyio
+
+MAPS = load_text("workflow_id: maps\ninputs: {region: {type: string}}\nnodes: {draw: {handler: echo}}")
+OTHER = load_text("workflow_id: other\nnodes: {a: {handler: echo}}")
+ITEMS = load_text("""
+workflow_id: items
+nodes:
+  each:
+    type: fan_out
+    source: "{{ [0, 1, 2] }}"
+    task: {handler: work, params: {item: "{{ item }}"}, retry: {max_retries: 0}}
+""")
+
+
+def work(item: int) -> int:
+    if item == 1:
+        raise Permanent("item 1 is bad")
+    return item
+
+
+class Face:
+    """A client of either kind, called in the same way. The synchronous one is called in a thread."""
+
+    def __init__(self, client: Client | SyncClient) -> None:
+        self._client = client
+
+    async def __call__(self, name: str, *arguments: Any, **options: Any) -> Any:
+        method = getattr(self._client, name)
+        if isinstance(self._client, Client):
+            return await method(*arguments, **options)
+        return await asyncio.to_thread(method, *arguments, **options)
+
+    async def all(self, name: str, *arguments: Any, **options: Any) -> list[Any]:
+        """Everything that an iterator gives."""
+        values = getattr(self._client, name)(*arguments, **options)
+        if isinstance(self._client, Client):
+            return [value async for value in values]
+        return await asyncio.to_thread(list, values)
+
+
+@pytest.fixture(params=[Client, SyncClient])
+async def face(request: pytest.FixtureRequest, database_url: str) -> AsyncIterator[Face]:
+    scope = Scope(actor="ann@desk")
+    if request.param is Client:
+        async with Client.connect(database_url, scope) as client:
+            yield Face(client)
+    else:
+        opened = SyncClient.connect(database_url, scope)
+        yield Face(await asyncio.to_thread(opened.__enter__))
+        await asyncio.to_thread(opened.__exit__, None, None, None)
+
+
+def methods(kind: type) -> dict[str, inspect.Signature]:
+    found = inspect.getmembers(kind, inspect.isfunction)
+    return {name: inspect.signature(method) for name, method in found if not name.startswith("_")}
+
+
+def shape(parameter: inspect.Parameter) -> tuple[Any, ...]:
+    """Its name, kind, type and default; functions are compared by what they are, not by which."""
+    default = callable if inspect.isfunction(parameter.default) else parameter.default
+    return parameter.name, parameter.kind, parameter.annotation, default
+
+
+def test_the_synchronous_client_has_every_method_with_the_same_parameters() -> None:
+    ours, theirs = methods(SyncClient), methods(Client)
+    assert set(ours) == set(theirs)
+    for name, signature in theirs.items():
+        # An event of asyncio is of no use outside of its loop.
+        wanted = [shape(one) for one in signature.parameters.values() if one.name != "wake"]
+        assert [shape(one) for one in ours[name].parameters.values()] == wanted, name
+
+
+async def test_jobs_are_listed_page_by_page_newest_first(face: Face) -> None:
+    made = [(await face("submit", MAPS, {"region": str(number)})).job_id for number in range(5)]
+    first = await face("jobs", limit=2)
+    assert [job.job_id for job in first.jobs] == made[:2:-1]
+    second = await face("jobs", limit=2, after=first.after)
+    last = await face("jobs", limit=2, after=second.after)
+    assert [job.job_id for page in (first, second, last) for job in page.jobs] == made[::-1]
+    assert last.after is None
+    assert (await face("jobs", limit=5)).after is None, "there is nothing behind a page that ends the list"
+
+
+async def test_a_list_of_jobs_is_filtered(face: Face) -> None:
+    now = datetime.now(UTC)
+    named = (await face("submit", MAPS, {"region": "CIV"}, key="monday")).job_id
+    maps = (await face("submit", MAPS, {"region": "GHA"})).job_id
+    other = (await face("submit", OTHER)).job_id
+
+    async def listed(**filters: Any) -> list[str]:
+        return [job.job_id for job in (await face("jobs", **filters)).jobs]
+
+    assert await listed(workflow_id="maps") == [maps, named]
+    assert await listed(status="pending") == [other, maps, named]
+    assert await listed(status=["completed", "failed"]) == []
+    assert await listed(workflow_id="maps", key="monday") == [named]
+    assert await listed(workflow_id="maps", key="monday", status="failed") == []
+    assert await listed(workflow_id="other", key="monday") == []
+    assert await listed(since=now - timedelta(hours=1)) == [other, maps, named]
+    assert await listed(since=now + timedelta(hours=1)) == []
+    assert await listed(until=now - timedelta(hours=1)) == []
+
+
+async def test_a_job_that_fits_is_found_behind_many_that_do_not(face: Face, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.store.reading.WALK_LENGTH", 2)
+    other = (await face("submit", OTHER)).job_id
+    for number in range(6):
+        await face("submit", MAPS, {"region": str(number)})
+    page = await face("jobs", workflow_id="other", limit=1)
+    assert ([job.job_id for job in page.jobs], page.after) == ([other], None)
+
+
+@pytest.mark.parametrize(
+    "filters", [{"status": "lost"}, {"limit": 0}, {"limit": 1001}, {"after": "nonsense"}, {"key": "monday"}]
+)
+async def test_a_filter_that_makes_no_sense_is_refused(face: Face, filters: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        await face("jobs", **filters)
+
+
+async def test_a_job_and_all_its_parts_can_be_read(database_url: str, face: Face) -> None:
+    async with running(database_url, registry(work=work)):
+        job_id = (await face("submit", ITEMS)).job_id
+        looks = await face.all("watch", job_id)
+        events = await face.all("events", job_id, follow=True)
+    assert looks[-1].status == "failed"
+    assert all(before != after for before, after in pairwise(looks))
+    assert [event.event for event in events][-1] == "job_failed"
+    assert await face.all("events", job_id, after=events[-2].seq) == events[-1:]
+    job = await face("job", await face("find_job", job_id[-8:]))
+    assert (job.is_terminal, job.counts.completed, job.counts.failed) == (True, 2, 1)
+    assert list(to_json(job))[:3] == ["job_id", "workflow_id", "status"]
+    assert [(task.index, task.status) for task in await face("tasks", job_id)] == [
+        (0, "completed"), (1, "failed"), (2, "completed"),
+    ]  # fmt: skip
+    (bad,) = await face("tasks", job_id, node="each", status="failed")
+    assert bad.error.message == "item 1 is bad"
+    assert [task.index for task in await face("tasks", job_id, after=("each", 1))] == [2]
+    (attempt,) = await face("attempts", job_id)
+    assert (attempt.node, attempt.index, attempt.outcome) == ("each", 1, "failed")
+    (group,) = await face("failures", job_id, "each")
+    assert (group.number, group.items) == (1, (1,))
+    assert (await face("retries", job_id), await face("artifacts", job_id)) == (0, [])
+    assert await face("outputs", job_id) == {"each": None}, "it failed"
+    why = await face("why", job_id)
+    assert (why.reasons[0].cause, why.reasons[0].node) == ("failed", "each")
+    numbers = await face("statistics")
+    assert (numbers.jobs["failed"], numbers.workflows) == (1, {"items": {"failed": 1}})
+    assert (numbers.queued, numbers.running) == (0, 0)
+    with pytest.raises(NotFound, match="no node 'eahc'"):
+        await face("tasks", job_id, node="eahc")
+
+
+async def test_a_verb_is_planned_sent_and_answered(database_url: str, face: Face) -> None:
+    job_id = (await face("submit", ITEMS)).job_id
+    plan = await face("plan", job_id, VerbRequest(Verb.PAUSE))
+    assert (plan.verb, plan.command) == ("pause", f"holdfast pause {job_id} --plan-id {plan.plan_id}")
+    assert not await face("is_served", job_id)
+    pending = await face("carry_out", plan, reason="lunch", exactly=True, seconds=0)
+    assert to_json(pending) == {
+        "job_id": job_id, "verb": "pause", "signal_id": pending.signal_id, "answer": "pending",
+    }  # fmt: skip
+    async with running(database_url, registry(work=work)):
+        assert (await face("settle", pending, seconds=None)).is_applied
+        assert (await face("fleet")).orchestrators
+        with pytest.raises(Refused, match="has paused it already"):
+            await face("plan", job_id, VerbRequest(Verb.PAUSE))
+        with pytest.raises(Refused, match="was not changed by pause"):
+            await face("carry_out", plan, seconds=30)
+        unpause = await face("carry_out", await face("plan", job_id, VerbRequest(Verb.UNPAUSE)), seconds=30)
+        assert unpause.is_applied
+        assert (await face.all("watch", job_id, whole=False))[-1].status == "failed"
+        again = await face("carry_out", await face("plan", job_id, VerbRequest(Verb.RESUME)), seconds=30)
+        assert (again.answer, again.tasks, again.status) == ("applied", 1, None)
+        assert (await face.all("watch", job_id, whole=False))[-1].generation == 2
+
+
+async def test_a_resumed_submission_is_settled(database_url: str, face: Face) -> None:
+    async with running(database_url, registry(work=work)):
+        job_id = (await face("submit", ITEMS)).job_id
+        await face.all("watch", job_id)
+        resumed = await face("submit", ITEMS, resume=True)
+        assert (resumed.answer, resumed.signal_id is None) == ("resumed", False)
+        settled = await face("settle_submission", resumed, seconds=30)
+        assert (settled.answer, settled.signal_id) == ("resumed", None)
+
+
+async def test_gates_and_upkeep_are_reached(face: Face) -> None:
+    limit = await face("set_limit", "queue:default", rate=(5, 1.0))
+    assert (limit.name, limit.rate.limit, limit.actor) == ("queue:default", 5, "ann@desk")
+    assert await face("limits") == [limit]
+    assert (await face("drop_limit", "queue:default")).name == "queue:default"
+    assert await face("breakers") == []
+    with pytest.raises(NotFound):
+        await face("change_breaker", "gateway", "open")
+    assert to_json(await face("prune", 0.0, dry_run=True)) == {
+        "dry_run": True, "jobs": 0, "tasks": 0, "bytes": 0, "pruned": [], "oldest_left": None, "leftovers": 0,
+    }  # fmt: skip
+    with pytest.raises(InvalidInput, match="'running' is not the status of a finished job"):
+        await face("prune", 0.0, statuses=["running"])
+    assert to_json(await face("run_janitor", dry_run=True)) == {"dry_run": True, "findings": []}
+    assert to_json(await face("janitor_log")) == {"leader": None, "actions": []}
+
+
+async def test_a_synchronous_client_works_inside_of_a_running_event_loop(database_url: str) -> None:
+    assert asyncio.get_running_loop().is_running()
+    with SyncClient.connect(database_url, Scope("acme")) as client:
+        job_id = client.submit(OTHER).job_id
+        assert client.job(job_id).tenant == client.scope.tenant == "acme"
+
+
+def threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name == "holdfast client"]
+
+
+@pytest.fixture
+def no_threads() -> Iterator[None]:
+    before = len(threads())
+    yield
+    assert len(threads()) == before
+
+
+@pytest.mark.usefixtures("no_threads")
+def test_a_synchronous_client_leaves_no_thread_behind(database_url: str) -> None:
+    with SyncClient.connect(database_url) as client:
+        job_id = client.submit(OTHER).job_id
+        assert threads()
+        looks = client.watch(job_id)
+        assert next(looks).status == "pending"
+        looks.close()  # type: ignore[attr-defined]
+        unfinished = client.events(job_id, follow=True)
+        assert next(unfinished).event == "job_created"
+
+
+@pytest.mark.usefixtures("no_threads")
+def test_a_database_out_of_reach_is_the_callers_error_and_leaves_no_thread_behind() -> None:
+    with (
+        pytest.raises(Unreachable),
+        SyncClient.connect("postgresql://user@127.0.0.1:1/none"),
+    ):
+        pass
