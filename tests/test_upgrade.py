@@ -8,10 +8,10 @@ import psycopg
 import pytest
 
 from holdfast.client import Client
-from holdfast.core.signals import Request, Verb
+from holdfast.operations.verbs import Verb, VerbRequest
 from holdfast.store import migrate as migrating
 from holdfast.store.migrate import migrate, migrations
-from tests.running import registry, running
+from tests.running import SHORT_LEASES, registry, running
 
 pytestmark = pytest.mark.anyio
 
@@ -26,8 +26,7 @@ async def act(how: str) -> dict[str, str]:
 
 
 async def carry_out(client: Client, job_id: str, verb: Verb, node: str | None = None) -> None:
-    plan = await client.plan(job_id, Request(verb, node))
-    await client.answer(await client.recover(job_id, plan.request))
+    await client.carry_out(await client.plan(job_id, VerbRequest(verb, node)))
 
 
 async def test_open_paused_failed_and_partial_jobs_of_an_older_database_go_on(
@@ -40,7 +39,7 @@ async def test_open_paused_failed_and_partial_jobs_of_an_older_database_go_on(
     with psycopg.connect(empty_database_url) as connection:
         connection.execute(ROWS.encode())
     assert await migrate(empty_database_url) == everything[16:]
-    async with running(empty_database_url, registry(act=act)) as engine:
+    async with running(empty_database_url, registry(act=act), **SHORT_LEASES) as engine:
         before = {name: await engine.status(job_id) for name, job_id in JOBS.items()}
         ended = {"completed": "completed", "failed": "failed", "partial": "partial"}
         assert {name: before[name]["status"] for name in ended} == ended

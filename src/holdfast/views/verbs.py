@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from holdfast.core import recovering, signals, steering
+from holdfast.core import plans, signals, steering
 from holdfast.core.advising import words
 from holdfast.core.states import JobState, Status
 from holdfast.errors import HoldfastError, InvalidInput, NotFound, Refused
@@ -164,7 +164,7 @@ class VerbResult:
         return self.answer == APPLIED
 
 
-def recovery_plan(job_id: str, generation: int, made_at: float, request: VerbRequest, plan: recovering.Plan) -> Plan:
+def recovery_plan(job_id: str, generation: int, made_at: float, request: VerbRequest, plan: plans.Plan) -> Plan:
     steps = tuple(
         PlanStep(
             step.node,
@@ -173,12 +173,12 @@ def recovery_plan(job_id: str, generation: int, made_at: float, request: VerbReq
             step.reason,
             step.confirm,
             step.redone,
-            step.action is recovering.Action.KEEP,
+            step.action is plans.Action.KEEP,
         )
         for step in plan.steps
     )
     return Plan(
-        recovering.plan_id(job_id, generation, request.to_core(), plan),
+        plans.plan_id(job_id, generation, request.to_core(), plan),
         job_id,
         request.verb,
         generation,
@@ -258,7 +258,7 @@ def items_text(node: str, width: int) -> str:
     return f"{node} has {width:,} items, 0 to {width - 1}." if width > 1 else f"{node} has 1 item, 0."
 
 
-def refused(job_id: str, verb: str, refusal: recovering.Refusal) -> NotFound | Refused:
+def refused(job_id: str, verb: str, refusal: plans.Refusal) -> NotFound | Refused:
     """The owner's refusal, or the one that it would give."""
     kind = NotFound if refusal.is_unknown else Refused
     message = f"Job {job_id} was not changed by {verb}: {refusal.reason}."
