@@ -19,9 +19,9 @@ from bench.recovering import cancel_and_resume
 from bench.results import gather
 from bench.workloads import Measured, chain, fan, idle_latencies, jobs_of, measure, one_task, pick, run_jobs
 from holdfast.embedded.server import use_embedded
-from holdfast.store.interface import NewJob
 from holdfast.store.migrate import migrate
 from holdfast.store.postgres import PostgresStore
+from holdfast.store.records import NewJob
 
 GOALS = {"W1": 0.15, "W2b": 0.10, "W3 10,000": 0.25}
 SNAPSHOT_JOBS = 20_000

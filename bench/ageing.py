@@ -12,8 +12,8 @@ import psycopg
 
 from bench.workloads import all_finished, fan, jobs_of, one_task, run_jobs
 from holdfast.client import Client
-from holdfast.store.interface import Lease, Report
 from holdfast.store.postgres import PostgresStore
+from holdfast.store.records import Lease, Report
 
 HANDLER = "bench.noop"
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from bench.fleet import now
 from bench.workloads import all_finished, fan, jobs_of, one_task, pick
 from holdfast.client import Client
-from holdfast.store.interface import NewJob
 from holdfast.store.postgres import PostgresStore
+from holdfast.store.records import NewJob
 
 SMALL_JOBS = 500
 

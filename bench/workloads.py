@@ -16,8 +16,8 @@ from holdfast.client import Client
 from holdfast.define.definition import Definition
 from holdfast.define.workflow import Workflow
 from holdfast.operations.submitting import new_job
-from holdfast.store.interface import NewJob
 from holdfast.store.postgres import PostgresStore
+from holdfast.store.records import NewJob
 
 
 @dataclass(frozen=True, slots=True)

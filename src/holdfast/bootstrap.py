@@ -11,20 +11,21 @@ from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 
 from holdfast.client import Client
-from holdfast.core.company import Company
 from holdfast.core.states import Rules
 from holdfast.define.registry import Registry
 from holdfast.embedded.server import use_embedded
 from holdfast.janitor.service import Janitor
 from holdfast.operations.scope import Scope
 from holdfast.orchestrator.loop import Orchestrator
+from holdfast.pacing import CrowdingMonitor
 from holdfast.settings import Settings
+from holdfast.store.batch import Handover
 from holdfast.store.connection import check_url
-from holdfast.store.interface import Handover, Lease
 from holdfast.store.listener import ANYBODY, SIGNAL, TASK, Listener
 from holdfast.store.migrate import ensure_schema
 from holdfast.store.payloads import Payloads, open_objects
 from holdfast.store.postgres import PostgresStore
+from holdfast.store.records import Lease
 from holdfast.store.renewal import Renewal
 from holdfast.store.tidying import Tidying
 from holdfast.worker.loop import Worker
@@ -160,7 +161,7 @@ class Services:
         self._listener = Listener(url, {SIGNAL: self._signalled, TASK: lambda _: tasks.set()})
         self.orchestrators: list[Orchestrator] = []
         self.worker: Worker | None = None
-        company = Company()
+        crowding = CrowdingMonitor()
         for number in range(1, desks + 1 if orchestrate else 1):
             orchestrator = Orchestrator(
                 self._store(url, "orchestrator", settings.owner_lease_seconds),
@@ -170,7 +171,7 @@ class Services:
                 renew_seconds=settings.owner_renew_seconds,
                 scan_seconds=settings.owner_scan_seconds,
                 poll_seconds=settings.poll_seconds,
-                company=company,
+                crowding=crowding,
                 only_job=only_job,
                 on_enqueued=tasks.set,
                 on_overflow=lambda: self._signalled(str(ANYBODY)),

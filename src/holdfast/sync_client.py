@@ -21,7 +21,7 @@ from holdfast.operations.gates import BreakerVerb
 from holdfast.operations.scope import Scope
 from holdfast.operations.submitting import Submission
 from holdfast.operations.verbs import ANSWER_SECONDS, Plan, VerbRequest, VerbResult
-from holdfast.store.interface import NewJob, SignalAnswer
+from holdfast.store.records import NewJob, SignalAnswer
 from holdfast.views.fleet import Fleet
 from holdfast.views.gates import Breaker, Limit
 from holdfast.views.history import Artifact, Attempt, Event, FailedGroup, Task

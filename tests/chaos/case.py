@@ -14,8 +14,8 @@ from typing import Any
 import psycopg
 
 from holdfast.errors import Unreachable
-from holdfast.store.interface import NewJob
 from holdfast.store.postgres import PostgresStore
+from holdfast.store.records import NewJob
 from tests.chaos import workload
 from tests.chaos.checks import Verdict, judge
 from tests.chaos.fleet import Fleet, OutOfTime, Process, Server, until

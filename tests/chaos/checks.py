@@ -14,7 +14,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from holdfast.core.states import JOB_TERMINAL
-from holdfast.store.interface import NewJob, NodeRow
+from holdfast.store.records import NewJob, NodeRow
 from tests.chaos.workload import expected
 from tests.simulation.checkers import Checkers
 from tests.simulation.database import Database

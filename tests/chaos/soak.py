@@ -24,7 +24,7 @@ from typing import Any
 
 import psycopg
 
-from holdfast.store.interface import NewJob
+from holdfast.store.records import NewJob
 from tests.chaos import workload
 from tests.chaos.case import Case
 from tests.chaos.checks import Verdict, judge

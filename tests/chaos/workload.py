@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from holdfast.define.definition import Definition
 from holdfast.define.load import load_text
 from holdfast.operations.submitting import new_job
-from holdfast.store.interface import NewJob
+from holdfast.store.records import NewJob
 
 CHAIN = """
 workflow_id: chain

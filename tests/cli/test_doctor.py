@@ -149,7 +149,7 @@ def test_migrate_applies_what_is_missing_once(command: Command, empty_database_u
 
 
 def test_the_ddl_is_printed_without_a_database(command: Command) -> None:
-    answer = command("migrate", "--ddl", "--database-url", "postgresql://nobody@127.0.0.1:1/x")
+    answer = command("migrate", "--ddl", "--database-url", "postgresql://someone@127.0.0.1:1/x")
     assert answer.code == 0
     assert "create table jobs" in answer.out
     assert "create table jobs" in command("migrate", "--ddl", "--json").json["ddl"]

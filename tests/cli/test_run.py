@@ -22,7 +22,7 @@ def url(database_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return database_url
 
 
-def test_a_real_process_runs_a_file_to_its_end_and_says_what_became_of_it(url: str) -> None:
+def test_a_real_process_runs_a_file_to_its_end_and_says_how_it_ended(url: str) -> None:
     answer = finished(spawn("run", "flow.yaml", "--input", "name=Ada"))
     assert answer.code == 0
     assert "flow completed" in answer.out

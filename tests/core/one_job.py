@@ -47,7 +47,7 @@ from holdfast.define.definition import Definition
 from holdfast.define.node import Aggregation
 from holdfast.define.workflow import Workflow
 from holdfast.orchestrator.commit import add_states
-from holdfast.store.interface import Batch
+from holdfast.store.batch import Batch
 from tests.core.stored_job import JOB_ID, START, Fails, StoredJob
 from tests.simulation.examination import examined
 from tests.simulation.selection import select

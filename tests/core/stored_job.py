@@ -14,8 +14,8 @@ from holdfast.core.states import JobState, Rules
 from holdfast.define.definition import Definition
 from holdfast.define.program import Program, compile_pinned
 from holdfast.operations.submitting import new_job
-from holdfast.store.interface import NodeRow, Report
 from holdfast.store.loading import job_state
+from holdfast.store.records import NodeRow, Report
 from tests.simulation.checkers import Checkers
 from tests.simulation.cycle import ModelCycle
 from tests.simulation.database import Database

@@ -11,10 +11,10 @@ import psycopg
 from holdfast.errors import Unreachable
 from holdfast.orchestrator.loop import KILLS
 from holdfast.store.connection import SYNC, Answer, Connections, Statement
-from holdfast.store.interface import Lease, Report, WorkerIdentity
 from holdfast.store.lanes import LaneIds
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.queries import query
+from holdfast.store.records import Lease, Report, WorkerIdentity
 from holdfast.worker.ports import OnLocked
 from tests.interleaving.observer import SEARCH_PATH
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from holdfast.store.interface import NodeRow, SignalAnswer
+from holdfast.store.records import NodeRow, SignalAnswer
 from tests.interleaving.observer import Change
 from tests.simulation.database import Database
 

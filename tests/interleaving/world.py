@@ -15,7 +15,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.store.interface import Lease, NewJob, Store
+from holdfast.store.interface import Store
+from holdfast.store.records import Lease, NewJob
 from tests.interleaving.gate import GatedConnections, GatedStore
 from tests.interleaving.mirror import Mirror
 from tests.interleaving.observer import RECORDED, Observer

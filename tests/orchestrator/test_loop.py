@@ -17,8 +17,9 @@ from holdfast.core.states import Rules
 from holdfast.errors import LostRace, Transient, Unreachable
 from holdfast.orchestrator.loop import Orchestrator, _Timer
 from holdfast.orchestrator.owner import CycleResult, Owner
-from holdfast.store.interface import Batch, Committed, Handover
+from holdfast.store.batch import Batch, Handover
 from holdfast.store.postgres import PostgresStore
+from holdfast.store.records import Committed
 from tests.conftest import eventually
 from tests.running import SHORT_LEASES, Engine, client_of, nodes, registry, running, serving, statuses
 from tests.store.stage import PostgresBackstage, Stage, report_of, retry_write

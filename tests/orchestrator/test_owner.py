@@ -12,7 +12,7 @@ from holdfast.core.states import Rules
 from holdfast.define.workflow import Workflow
 from holdfast.operations.submitting import new_job
 from holdfast.orchestrator.owner import Owner
-from holdfast.store.interface import Lease, Report, WorkerIdentity
+from holdfast.store.records import Lease, Report, WorkerIdentity
 from tests.simulation.database import Database
 from tests.simulation.store import ModelStore
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.company import WIDE_FROM
 from holdfast.core.states import Rules
 from holdfast.define.load import load_text
 from holdfast.operations.submitting import new_job
 from holdfast.orchestrator.owner import NARROW_DRAIN_LIMIT, NARROW_SHARE, Owner
-from holdfast.store.interface import NewJob
+from holdfast.pacing import WIDE_FROM
 from holdfast.store.postgres import PostgresStore
+from holdfast.store.records import NewJob
 from tests.store.stage import report_of
 
 pytestmark = pytest.mark.anyio

@@ -16,8 +16,8 @@ from holdfast.core.outcome import counts, is_bad
 from holdfast.core.states import Rules
 from holdfast.define.node import Importance, NodeType, Safe
 from holdfast.define.program import Program, compile_pinned
-from holdfast.store.interface import NewJob, NodeRow
 from holdfast.store.loading import job_state
+from holdfast.store.records import NewJob, NodeRow
 from tests.simulation.cycle import ModelCycle
 from tests.simulation.database import TERMINAL, Database, Key
 from tests.simulation.selection import advise

@@ -17,19 +17,8 @@ from holdfast.core.breaking import Breaker
 from holdfast.core.effects import ResetTasks, RestartNode, SkipTasks, WithdrawTasks
 from holdfast.core.signals import BatchesAsked, Request, Selected
 from holdfast.errors import Fenced, HistoryChanged, LostRace
-from holdfast.store.interface import (
-    GATHERED,
-    Batch,
-    Committed,
-    Examined,
-    Gathered,
-    Handover,
-    JobRow,
-    NodeRow,
-    Opened,
-    SignalRow,
-    Wide,
-)
+from holdfast.store.batch import Batch, Handover
+from holdfast.store.records import GATHERED, Committed, Examined, Gathered, JobRow, NodeRow, Opened, SignalRow, Wide
 from tests.simulation.database import Database, Key, Transaction, step
 from tests.simulation.examination import examined
 from tests.simulation.leases import lease_ready

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.core.breaking import Breaker
-from holdfast.store.interface import NodeRow, SignalAnswer
+from holdfast.store.records import NodeRow, SignalAnswer
 
 Key = tuple[str, str, int]
 IDLE_IN_TRANSACTION_SECONDS = 20.0

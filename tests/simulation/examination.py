@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from holdfast.core.signals import EndedTask, TaskCounts, TaskView, UnqueuedTask
-from holdfast.store.interface import Examined
+from holdfast.store.records import Examined
 from tests.simulation.database import TERMINAL, Database
 
 Place = tuple[str, int]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import orjson
 
-from holdfast.store.interface import Handover, Lease, WorkerIdentity
+from holdfast.store.batch import Handover
+from holdfast.store.records import Lease, WorkerIdentity
 from holdfast.store.work import LEASE_SLACK_SECONDS
 from tests.simulation.database import Database, Key
 from tests.simulation.gates import Gates

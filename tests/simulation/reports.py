@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from holdfast.store.interface import Report, WorkerIdentity
+from holdfast.store.records import Report, WorkerIdentity
 from tests.simulation.database import Database, Key
 from tests.simulation.leases import holds, worker_lives
 

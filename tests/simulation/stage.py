@@ -11,7 +11,7 @@ from holdfast.core.states import Rules
 from holdfast.define.workflow import Workflow
 from holdfast.operations.submitting import new_job
 from holdfast.orchestrator.owner import CycleResult, Owner
-from holdfast.store.interface import Report, WorkerIdentity
+from holdfast.store.records import Report, WorkerIdentity
 from tests.simulation.database import Database
 from tests.simulation.store import ModelStore
 

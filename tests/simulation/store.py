@@ -13,9 +13,9 @@ import orjson
 from holdfast.core.breaking import Breaker, let_try
 from holdfast.define.gates import BreakerRules
 from holdfast.errors import NotFound, Unreachable
+from holdfast.store.batch import Handover
 from holdfast.store.dangers import Dangers
-from holdfast.store.interface import (
-    Handover,
+from holdfast.store.records import (
     ItemResult,
     JobFacts,
     Lease,

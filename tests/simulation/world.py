@@ -24,9 +24,11 @@ from holdfast.operations.submitting import new_job
 from holdfast.orchestrator.deciding import Decider
 from holdfast.orchestrator.loop import KILLS
 from holdfast.orchestrator.owner import Owner
-from holdfast.store.interface import Batch, Handover, Lease, NewJob, Report, Store, WorkerIdentity
+from holdfast.store.batch import Batch, Handover
+from holdfast.store.interface import Store
 from holdfast.store.leases import in_lock_order
 from holdfast.store.loading import job_state
+from holdfast.store.records import Lease, NewJob, Report, WorkerIdentity
 from tests.simulation.checkers import Checkers
 from tests.simulation.cycle import ModelCycle
 from tests.simulation.database import Database, step

@@ -25,7 +25,8 @@ from holdfast.core.effects import (
     SkipTasks,
     WithdrawTasks,
 )
-from holdfast.store.interface import RANK_LIMIT, Batch, JobUpdate, NodeRow, SignalAnswer
+from holdfast.store.batch import Batch, JobUpdate
+from holdfast.store.records import RANK_LIMIT, NodeRow, SignalAnswer
 from tests.simulation.database import Database, Key
 from tests.simulation.gates import declare_limits
 from tests.simulation.selection import can_be_reset, is_selected

@@ -10,21 +10,20 @@ import orjson
 from psycopg import sql
 
 from holdfast.core.effects import CreateTasks, Emit, EnqueueTasks, FinishTask, Lane, RetryTask
-from holdfast.store.interface import (
-    Batch,
+from holdfast.store.batch import Batch, JobUpdate
+from holdfast.store.interface import Store
+from holdfast.store.postgres import PostgresStore
+from holdfast.store.records import (
     JobRow,
-    JobUpdate,
     Lease,
     NewJob,
     NodeRow,
     Opened,
     Report,
     SignalRow,
-    Store,
     SubmitAnswer,
     WorkerIdentity,
 )
-from holdfast.store.postgres import PostgresStore
 from tests.simulation.database import Database
 from tests.simulation.store import ModelStore
 

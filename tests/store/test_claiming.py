@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from holdfast.core.effects import Lane
-from holdfast.store.interface import Batch, JobFacts, Lease
+from holdfast.store.batch import Batch
+from holdfast.store.records import JobFacts, Lease
 from tests.store.stage import Stage, enqueue_write, items_of, new_task
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ import pytest
 from holdfast.core.breaking import Breaker, BreakerState
 from holdfast.core.effects import Lane
 from holdfast.define.gates import BreakerRules, Limit
-from holdfast.store.interface import Batch
+from holdfast.store.batch import Batch
 from holdfast.store.work import LEASE_SLACK_SECONDS
 from tests.store.stage import LEASE_SECONDS, Stage, report_of, retry_write
 

@@ -8,7 +8,7 @@ from holdfast.core.effects import Emit
 from holdfast.errors import Bug
 from holdfast.store.columns import by_name, filled_in, records
 from holdfast.store.connection import Answer
-from holdfast.store.interface import JobFacts, Lease
+from holdfast.store.records import JobFacts, Lease
 
 
 def filled(statement: str) -> str:

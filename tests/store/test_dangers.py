@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.store.interface import Batch
+from holdfast.store.batch import Batch
 from tests.store.stage import Stage
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast.store.interface import Batch
+from holdfast.store.batch import Batch
 from holdfast.store.postgres import PostgresStore
 from tests.conftest import eventually
 from tests.running import Engine, registry, running

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.core.effects import FailTask, WithdrawTasks
 from holdfast.core.states import Status
-from holdfast.store.interface import Batch
+from holdfast.store.batch import Batch
 from holdfast.store.postgres import PostgresStore
 from tests.store.stage import LEASE_SECONDS, PostgresBackstage, Stage, held, new_task, owned
 

@@ -7,8 +7,9 @@ import pytest
 from holdfast.core.breaking import BreakerState
 from holdfast.core.effects import Lane
 from holdfast.define.gates import BreakerRules, Limit
-from holdfast.store.interface import Batch, Handover, WorkerIdentity
+from holdfast.store.batch import Batch, Handover
 from holdfast.store.postgres import PostgresStore
+from holdfast.store.records import WorkerIdentity
 from tests.store.stage import PostgresBackstage, Stage, report_of
 
 pytestmark = pytest.mark.anyio

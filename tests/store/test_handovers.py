@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from holdfast.core.effects import Lane
-from holdfast.store.interface import Batch, Handover, Lease, WorkerIdentity
+from holdfast.store.batch import Batch, Handover
+from holdfast.store.records import Lease, WorkerIdentity
 from tests.store.stage import LANE, Stage, enqueue_write, finish_write, new_task, report_of
 
 pytestmark = pytest.mark.anyio

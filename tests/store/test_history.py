@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from holdfast.errors import Fenced, HistoryChanged, LostRace
-from holdfast.store.interface import Batch, Cycle
+from holdfast.store.batch import Batch
+from holdfast.store.interface import Cycle
 from holdfast.store.postgres import PostgresStore
 from tests.store.stage import Stage, enqueue_write, node_row
 

@@ -12,8 +12,9 @@ import pytest
 from holdfast.core.effects import WithdrawTasks
 from holdfast.core.states import Status
 from holdfast.errors import Fenced, LostRace, Unreachable
-from holdfast.store.interface import Batch, Lease, SignalRow
+from holdfast.store.batch import Batch
 from holdfast.store.postgres import PostgresStore
+from holdfast.store.records import Lease, SignalRow
 from tests.store.stage import (
     PostgresBackstage,
     Stage,

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from holdfast.core.effects import AnswerSignal
-from holdfast.store.interface import Batch, Wide
+from holdfast.store.batch import Batch
+from holdfast.store.records import Wide
 from tests.store.stage import Stage, new_task, owned, report_of
 
 pytestmark = pytest.mark.anyio

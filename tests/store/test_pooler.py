@@ -16,8 +16,8 @@ import psycopg.conninfo
 import pytest
 
 from holdfast.errors import Unreachable
-from holdfast.store.interface import WorkerIdentity
 from holdfast.store.migrate import ensure_schema
+from holdfast.store.records import WorkerIdentity
 from holdfast.store.renewal import Renewal
 from tests.chaos.fleet import HOLDFAST
 from tests.conftest import eventually

@@ -12,8 +12,8 @@ import pytest
 from holdfast.core.effects import WithdrawTasks
 from holdfast.core.states import Status
 from holdfast.errors import LostRace, NotFound, Unreachable
+from holdfast.store.batch import Batch
 from holdfast.store.cycle import ROLE
-from holdfast.store.interface import Batch
 from holdfast.store.postgres import PostgresStore
 from tests.conftest import eventually
 from tests.store.stage import PostgresBackstage, Stage, enqueue_write, held, new_job, new_task, report_of, retry_write

@@ -8,7 +8,9 @@ import orjson
 import pytest
 
 from holdfast.core.signals import EndedTask, TaskCounts, TaskView, UnqueuedTask
-from holdfast.store.interface import Batch, Cycle, Gathered, ItemResult
+from holdfast.store.batch import Batch
+from holdfast.store.interface import Cycle
+from holdfast.store.records import Gathered, ItemResult
 from tests.store.stage import Stage, enqueue_write, finish_write, new_task, node_row, report_of
 
 pytestmark = pytest.mark.anyio

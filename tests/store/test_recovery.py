@@ -13,8 +13,8 @@ from holdfast.define.load import load_text
 from holdfast.define.program import compile_definition
 from holdfast.operations.submitting import new_job
 from holdfast.orchestrator.owner import Owner
-from holdfast.store.interface import Lease, SignalAnswer, WorkerIdentity
 from holdfast.store.loading import job_state
+from holdfast.store.records import Lease, SignalAnswer, WorkerIdentity
 from tests.store.stage import Stage, report_of
 
 pytestmark = pytest.mark.anyio

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.core.effects import RecordAttempt, WithdrawTasks
 from holdfast.core.states import Status
-from holdfast.store.interface import Batch
+from holdfast.store.batch import Batch
 from tests.store.stage import ERROR, Stage, finish_write, held, owned, report_of, retry_write
 
 pytestmark = pytest.mark.anyio

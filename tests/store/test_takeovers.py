@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.errors import Fenced
-from holdfast.store.interface import Batch
+from holdfast.store.batch import Batch
 from tests.store.stage import LEASE_SECONDS, Stage, owned
 
 pytestmark = pytest.mark.anyio

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.core.effects import FailTask
-from holdfast.store.interface import Batch
+from holdfast.store.batch import Batch
 from tests.store.stage import (
     Stage,
     enqueue_write,

@@ -14,8 +14,8 @@ import orjson
 from holdfast.define.gates import BreakerRules
 from holdfast.define.registry import Registry, describe
 from holdfast.errors import ErrorCode
-from holdfast.store.interface import ItemResult, JobFacts, Lease, Report
 from holdfast.store.payloads import Folder, Objects, Payloads
+from holdfast.store.records import ItemResult, JobFacts, Lease, Report
 from holdfast.worker.context import Attempt, CheckpointStore, HandlerServices
 from holdfast.worker.dependencies import SeenBreaker
 from holdfast.worker.execute import Executor, begin

@@ -9,8 +9,8 @@ import orjson
 import psutil
 
 from holdfast.define.registry import Registry
-from holdfast.store.interface import JobFacts, Lease, Report
 from holdfast.store.payloads import Objects
+from holdfast.store.records import JobFacts, Lease, Report
 from holdfast.worker.context import Attempt
 from holdfast.worker.execute import begin
 from tests.conftest import eventually

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from holdfast.define.registry import Registry, describe
-from holdfast.store.interface import SignalRow
 from holdfast.store.payloads import Folder, Payloads
 from holdfast.store.postgres import PostgresStore
+from holdfast.store.records import SignalRow
 from holdfast.worker.loop import Worker
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.workdir import Workplace

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.define.contract import Contract
 from holdfast.define.registry import Registry, Result
-from holdfast.store.interface import Report
+from holdfast.store.records import Report
 from holdfast.worker.context import Context
 from holdfast.worker.execute import begin
 from tests.worker import isolated

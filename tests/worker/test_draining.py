@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.define.registry import Result
-from holdfast.store.interface import Batch
+from holdfast.store.batch import Batch
 from holdfast.store.postgres import PostgresStore
 from holdfast.worker.context import AsyncContext, Attempt, Context
 from tests.conftest import eventually

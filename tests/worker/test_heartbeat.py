@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.core.effects import WithdrawTasks
 from holdfast.core.states import Status
-from holdfast.store.interface import Batch
+from holdfast.store.batch import Batch
 from holdfast.store.postgres import PostgresStore
 from holdfast.worker.context import AsyncContext, Context
 from tests.conftest import eventually

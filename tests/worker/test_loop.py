@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import Unreachable
-from holdfast.store.interface import Batch
+from holdfast.store.batch import Batch
 from holdfast.store.postgres import PostgresStore
 from holdfast.worker.clock import lease_clock
 from holdfast.worker.context import AsyncContext

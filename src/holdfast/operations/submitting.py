@@ -16,11 +16,11 @@ from holdfast.define.inputs import check_inputs
 from holdfast.errors import InvalidInput, NotFound, PayloadRefused, Refused
 from holdfast.operations.scope import DEFAULT_TENANT, Scope
 from holdfast.operations.verbs import ANSWER_SECONDS, Verb, VerbRequest, answer, plan, send
-from holdfast.store.interface import NewJob, SubmitAnswer
 from holdfast.store.payloads import LIMIT_BYTES
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.read_rows import Stages
 from holdfast.store.reading import Reader
+from holdfast.store.records import NewJob, SubmitAnswer
 from holdfast.views.encoding import HIDDEN, VERBATIM, to_json
 from holdfast.views.outcome import Recovery, recovery_view
 

@@ -14,11 +14,11 @@ from holdfast.core.steering import OpenJob, OpenNode, SteeringVerb, make_steerin
 from holdfast.define.program import Program
 from holdfast.errors import PayloadRefused
 from holdfast.operations.scope import Scope
-from holdfast.store.interface import SignalAnswer
 from holdfast.store.plan_inputs import looking_at
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.read_rows import JobDiagnosis, Snapshot
 from holdfast.store.reading import Reader, no_such_job
+from holdfast.store.records import SignalAnswer
 from holdfast.views.verbs import (
     APPLIED,
     PENDING,

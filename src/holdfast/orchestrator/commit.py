@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from holdfast.core.states import JobState, NodeState
-from holdfast.store.interface import Batch, JobUpdate, NodeRow
+from holdfast.store.batch import Batch, JobUpdate
+from holdfast.store.records import NodeRow
 
 
 def add_states(batch: Batch, state: JobState, owner: int) -> None:

@@ -16,7 +16,9 @@ from holdfast.core.signals import ItemsAggregated, RecoveryRequested, Signal, Ta
 from holdfast.core.states import JobState, Rules, Status
 from holdfast.errors import Code, PayloadRefused
 from holdfast.orchestrator.loading import inconsistency, recovery, signal
-from holdfast.store.interface import GATHERED, LEFT_OUT, Batch, Cycle, Examined, SignalRow
+from holdfast.store.batch import Batch
+from holdfast.store.interface import Cycle
+from holdfast.store.records import GATHERED, LEFT_OUT, Examined, SignalRow
 
 RECHECK = "recheck"
 RECOVER = "recover"

@@ -21,7 +21,7 @@ from holdfast.core.signals import (
 )
 from holdfast.define.program import Program
 from holdfast.errors import Bug, FailureClass
-from holdfast.store.interface import Examined, SignalRow
+from holdfast.store.records import Examined, SignalRow
 
 
 def signal(row: SignalRow, now: float, chance: float, program: Program) -> Signal:

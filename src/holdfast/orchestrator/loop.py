@@ -10,11 +10,12 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Iterator
 
-from holdfast.core.company import Company
 from holdfast.core.states import Rules
 from holdfast.errors import Fenced, Locked, LostRace, Unreachable
 from holdfast.orchestrator.owner import CycleResult, Owner
-from holdfast.store.interface import Handover, Store
+from holdfast.pacing import CrowdingMonitor
+from holdfast.store.batch import Handover
+from holdfast.store.interface import OwnerStore
 
 logger = logging.getLogger("holdfast.orchestrator")
 
@@ -35,7 +36,7 @@ class Orchestrator:
 
     def __init__(
         self,
-        store: Store,
+        store: OwnerStore,
         name: str,
         *,
         rules: Rules,
@@ -43,7 +44,7 @@ class Orchestrator:
         renew_seconds: float,
         scan_seconds: float,
         poll_seconds: float,
-        company: Company | None = None,
+        crowding: CrowdingMonitor | None = None,
         only_job: str | None = None,
         on_enqueued: Callable[[], None] = lambda: None,
         on_overflow: Callable[[], None] = lambda: None,
@@ -52,7 +53,7 @@ class Orchestrator:
         self._store = store
         self._name = name
         self._rules = rules
-        self._company = company
+        self._crowding = crowding
         self._only_job = only_job
         self._lease_seconds = lease_seconds
         self._poll_seconds = poll_seconds
@@ -143,7 +144,7 @@ class Orchestrator:
                 await self._store.forget_open_cycle(self._survived)
                 self._survived = None
             orchestrator_id = await self._store.register_orchestrator(self._name, self._lease_seconds, self._only_job)
-            self._owner = Owner(self._store, orchestrator_id, self._name, self._rules, random.random, self._company)
+            self._owner = Owner(self._store, orchestrator_id, self._name, self._rules, random.random, self._crowding)
             self.ready.set()
         await self._inherit(self._owner)
         # Cleared before looking: what is announced while we look makes us look again.

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from holdfast.core.advance import owed_results
-from holdfast.core.company import WIDE_FROM, Company
 from holdfast.core.effects import WithdrawTasks
 from holdfast.core.holding import notice
 from holdfast.core.signals import (
@@ -32,19 +31,12 @@ from holdfast.orchestrator.commit import add_states
 from holdfast.orchestrator.deciding import RECHECK, RECOVER, Decider
 from holdfast.orchestrator.memory import Memory
 from holdfast.orchestrator.turns import Turns
+from holdfast.pacing import WIDE_FROM, CrowdingMonitor
+from holdfast.store.batch import Batch, Handover
 from holdfast.store.dangers import Dangers
-from holdfast.store.interface import (
-    Batch,
-    Cycle,
-    Handover,
-    JobRow,
-    Lease,
-    NodeRow,
-    SignalRow,
-    Store,
-    Wide,
-)
+from holdfast.store.interface import Cycle, OwnerStore
 from holdfast.store.loading import job_state
+from holdfast.store.records import JobRow, Lease, NodeRow, SignalRow, Wide
 
 Work = defaultdict[str, list[SignalRow | Signal]]
 """The signals of each job of a cycle, from its inbox and from its owner."""
@@ -93,15 +85,15 @@ class Owner:
 
     def __init__(
         self,
-        store: Store,
+        store: OwnerStore,
         orchestrator_id: int,
         name: str,
         rules: Rules,
         chance: Callable[[], float],
-        company: Company | None = None,
+        crowding: CrowdingMonitor | None = None,
     ) -> None:
-        """Owners that take turns in one process share their `company`."""
-        self._company = company or Company()
+        """Owners that take turns in one process share their `crowding`."""
+        self._crowding = crowding or CrowdingMonitor()
         self.orchestrator_id = orchestrator_id
         self._name = name
         self._store = store
@@ -206,7 +198,7 @@ class Owner:
 
     async def _run(self, involved: set[str], handover: Handover | None) -> CycleResult:
         turn = self._turns.next(self._now)
-        wide_job = self._company.wide_job(self._now)
+        wide_job = self._crowding.job_to_throttle(self._now)
         wide = Wide(wide_job, NARROW_DRAIN_LIMIT) if wide_job is not None else None
         is_hurried = turn.alone is not None
         opened = await self._cycle.open(CLAIM_LIMIT, DRAIN_LIMIT, turn.waits, handover, wide, is_hurried=is_hurried)
@@ -260,7 +252,7 @@ class Owner:
             return now
         logger.warning("clock_stepped_back: the clock of the database went back by %.1f s", before - now)
         self._doubts_until = now + CLOCK_DOUBT_SECONDS
-        self._company.forget()
+        self._crowding.forget()
         self._turns.follow_clock(now)
         self._memory.follow_clock(now)
         return now
@@ -270,7 +262,7 @@ class Owner:
         work: Work = defaultdict(list)
         for row in signals:
             work[row.job_id].append(row)
-        self._company.saw({job_id: len(rows) for job_id, rows in work.items()}, now)
+        self._crowding.observe({job_id: len(rows) for job_id, rows in work.items()}, now)
         if alone is None:
             self._add_own_work(work, now)
         else:
@@ -289,8 +281,8 @@ class Owner:
         # One wide job at a time makes its chunk, in turn, so that no fan-out stalls its neighbours.
         for job_id in list(memory.owing_rows)[:1]:
             del memory.owing_rows[job_id]
-            self._company.saw({job_id: WIDE_FROM}, now)
-            work[job_id].append(WorkContinued(NARROW_CHUNK if self._company.wide_job(now) else None))
+            self._crowding.observe({job_id: WIDE_FROM}, now)
+            work[job_id].append(WorkContinued(NARROW_CHUNK if self._crowding.job_to_throttle(now) else None))
         for job_id, news in self._breaker_news.items():
             if job_id in self.jobs:
                 work[job_id] += news

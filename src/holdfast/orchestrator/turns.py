@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from holdfast.core.advance import owed_results, owed_rows
 from holdfast.core.states import JobState
 from holdfast.store.dangers import Dangers
-from holdfast.store.interface import JobRow, Opened, SignalRow
+from holdfast.store.records import JobRow, Opened, SignalRow
 
 CANCEL = "cancel"
 ASIDE_SECONDS = (5.0, 300.0)

@@ -37,8 +37,9 @@ from holdfast.core.effects import (
     RetryTask,
 )
 from holdfast.errors import Bug
+from holdfast.store.batch import JobUpdate
 from holdfast.store.connection import Answer
-from holdfast.store.interface import JobRow, JobUpdate, NodeRow
+from holdfast.store.records import JobRow, NodeRow
 
 WORD = "word"
 """A text of our own vocabulary, such as a status: it needs no quotes."""

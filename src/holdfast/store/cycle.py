@@ -27,27 +27,16 @@ from holdfast.core.signals import (
 )
 from holdfast.errors import Fenced, HistoryChanged, LostRace, Unreachable
 from holdfast.store.arrays import jsons, plain, texts
+from holdfast.store.batch import Batch, Handover
 from holdfast.store.breakers import breaker_of
 from holdfast.store.columns import by_name, records
 from holdfast.store.connection import Answer, Connections, Statement
-from holdfast.store.interface import (
-    GATHERED,
-    Batch,
-    Committed,
-    Examined,
-    Gathered,
-    Handover,
-    JobRow,
-    NodeRow,
-    Opened,
-    SignalRow,
-    Wide,
-)
 from holdfast.store.lanes import LaneIds
 from holdfast.store.large import LargeValues
 from holdfast.store.outage import unreachable
 from holdfast.store.payloads import Payloads
 from holdfast.store.queries import query
+from holdfast.store.records import GATHERED, Committed, Examined, Gathered, JobRow, NodeRow, Opened, SignalRow, Wide
 from holdfast.store.selecting import batches_from, selected_from, selecting, selecting_batches
 from holdfast.store.work import accepted_in, claim_statement, leases_of, report_statement
 from holdfast.store.writing import BatchWriter

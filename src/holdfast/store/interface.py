@@ -1,396 +1,38 @@
-"""What the engine asks of a store. Two keep these promises: Postgres, and the simulator's model.
-
-Times are seconds since 1970 by the database's clock. JSON values travel as Python values or, where
-nothing looks into them, as JSON bytes.
-"""
+"""What clients, orchestrators and workers ask of a store. Postgres keeps these promises, and so does the model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
-from holdfast.core.breaking import Breaker, BreakerState
+from holdfast.core.breaking import Breaker
 from holdfast.core.effects import (
-    AnswerSignal,
-    CreateTasks,
-    Effect,
-    Emit,
-    EnqueueTasks,
-    EnqueueWaiting,
-    FailTask,
-    FinishTask,
-    Lane,
-    MarkJob,
-    RecordAttempt,
-    ReleaseTasks,
-    ResetTasks,
-    RestartNode,
-    RetryTask,
-    SkipTasks,
     WithdrawTasks,
 )
-from holdfast.core.signals import BatchesAsked, EndedTask, Request, Selected, TaskCounts, UnqueuedTask
+from holdfast.core.signals import BatchesAsked, Request, Selected
 from holdfast.define.gates import BreakerRules
+from holdfast.store.batch import Batch, Handover
 from holdfast.store.dangers import Dangers
-
-RANK_LIMIT = 100
-"""Beyond this many queued tasks of one job its tasks go by age alone, else the last of a window would never come."""
-
-
-class JobRow(NamedTuple):
-    """A job as its owner loads it."""
-
-    job_id: str
-    tenant: str
-    definition_hash: str
-    status: str
-    priority: int
-    run: int
-    generation: int
-    owner: int | None
-    epoch: int
-    inputs: dict[str, Any]
-    error: dict[str, Any] | None
-    created_at: float
-    started_at: float | None
-    deadline_at: float | None
-    stop_cause: str | None
-    stop_until: float | None
-    stop_leases_ended: bool
-    stop_signal: int | None
-    holds: list[dict[str, Any]]
-    last_seq: int
-
-
-class NodeRow(NamedTuple):
-    """A node of a job; nodes that never began have no row."""
-
-    job_id: str
-    node: str
-    status: str
-    reason: str | None
-    importance: str
-    output: Any
-    error: dict[str, Any] | None
-    attempt: int
-    width: int
-    expanded: int
-    enqueued: int
-    completed: int
-    failed: int
-    skipped: int
-    cancelled: int
-    taken: list[str]
-    retry_at: float | None
-    started_at: float | None
-    finished_at: float | None
-    spent: dict[str, int] | None = None
-    waiting: int = 0
-    base_epoch: int = 0
-    base_attempt: int = 0
-    batch_size: int | None = None
-
-
-class SignalRow(NamedTuple):
-    """A signal as its owner reads it, with what the core needs of the task that it speaks of.
-
-    Of a fan-out's item the output is left where it is; `FinishTask` moves it from the signal to the task. A large
-    output lies elsewhere: `data` says so, and `Cycle.with_full_output` reads it.
-    """
-
-    id: int
-    job_id: str
-    kind: str
-    node: str | None = None
-    item: int | None = None
-    epoch: int | None = None
-    attempt: int | None = None
-    outcome: str | None = None
-    worker: str | None = None
-    alone: bool = False
-    started_at: float | None = None
-    output: Any = None
-    data: dict[str, Any] | None = None
-    actor: str | None = None
-    reason: str | None = None
-    task_status: str | None = None
-    task_epoch: int | None = None
-    task_attempt: int | None = None
-    task_retries: int = 0
-    task_lost: int = 0
-    task_crashes: int = 0
-
-    @property
-    def lacks_its_output(self) -> bool:
-        return self.data is not None and "output_ref" in self.data and self.item == -1
-
-
-class JobUpdate(NamedTuple):
-    """What an owner writes of a job."""
-
-    job_id: str
-    owner: int | None
-    epoch: int
-    status: str
-    reason: str | None
-    generation: int
-    result: Any
-    error: dict[str, Any] | None
-    started_at: float | None
-    finished_at: float | None
-    deadline_at: float | None
-    stop_cause: str | None
-    stop_until: float | None
-    stop_leases_ended: bool
-    stop_signal: int | None
-    holds: list[dict[str, Any]]
-
-
-class SignalAnswer(NamedTuple):
-    """What a job's owner answered to a person's signal."""
-
-    applied: bool
-    reason: str
-    remedy: str | None = None
-    """What else can be done, if the signal was refused; JOB stands for the job's id."""
-
-
-@dataclass(slots=True)
-class Batch:
-    """All that one cycle writes: the core's effects by kind, and the rows of jobs and nodes that it touched.
-
-    A store applies the lists in this order.
-    """
-
-    jobs: list[JobUpdate] = field(default_factory=list)
-    new_nodes: list[NodeRow] = field(default_factory=list)
-    nodes: list[NodeRow] = field(default_factory=list)
-    finished: list[FinishTask] = field(default_factory=list)
-    handled: list[int] = field(default_factory=list)
-    resets: list[ResetTasks] = field(default_factory=list)
-    restarts: list[RestartNode] = field(default_factory=list)
-    skips: list[SkipTasks] = field(default_factory=list)
-    tasks: list[CreateTasks] = field(default_factory=list)
-    failed_tasks: list[FailTask] = field(default_factory=list)
-    enqueued: list[EnqueueTasks] = field(default_factory=list)
-    waiting: list[EnqueueWaiting] = field(default_factory=list)
-    retried: list[RetryTask] = field(default_factory=list)
-    releases: list[ReleaseTasks] = field(default_factory=list)
-    paused: list[str] = field(default_factory=list)
-    marks: list[MarkJob] = field(default_factory=list)
-    attempts: list[RecordAttempt] = field(default_factory=list)
-    events: list[Emit] = field(default_factory=list)
-    answers: list[AnswerSignal] = field(default_factory=list)
-    breakers: list[Breaker] = field(default_factory=list)
-
-    survived: list[str] = field(default_factory=list)
-    closes_cycle: bool = False
-    """Whether the note of this cycle's jobs goes with its commit, and which job was advanced alone by it."""
-    made_work: bool = False
-    made_due: float | None = None
-
-    def add(self, effects: Iterable[Effect]) -> list[WithdrawTasks]:
-        """Put effects into the batch; returns the withdrawals, which wait until the batch is written."""
-        withdrawals = []
-        for effect in effects:
-            if type(effect) is WithdrawTasks:
-                withdrawals.append(effect)
-            else:
-                getattr(self, _FIELD_OF[type(effect)]).append(effect)
-        return withdrawals
-
-    @property
-    def makes_work(self) -> bool:
-        """Whether workers find something new to claim once the cycle is committed."""
-        if (
-            self.made_work
-            or self.enqueued
-            or self.waiting
-            or self.releases
-            or any(row.due_at is None for row in self.retried)
-        ):
-            return True
-        # A breaker that is not shut may let more through than before.
-        return any(row.state is not BreakerState.OPEN for row in self.breakers)
-
-    @property
-    def lanes(self) -> set[Lane]:
-        """Where the cycle puts tasks into the queue."""
-        queued: list[EnqueueTasks | EnqueueWaiting | RetryTask] = [*self.enqueued, *self.waiting, *self.retried]
-        return {row.lane for row in queued}
-
-    def earliest_due(self) -> float | None:
-        """When the first of the cycle's retries may be claimed."""
-        due = [row.due_at for row in self.retried if row.due_at is not None]
-        return min([*due, *([self.made_due] if self.made_due is not None else [])], default=None)
-
-    def clear(self) -> None:
-        """Forget rows that are written but not committed; the workers still have to be woken for them."""
-        self.made_work, self.made_due = self.makes_work, self.earliest_due()
-        for rows in fields(self):
-            if isinstance(written := getattr(self, rows.name), list):
-                written.clear()
-
-
-_FIELD_OF: dict[type, str] = {
-    FinishTask: "finished",
-    ResetTasks: "resets",
-    RestartNode: "restarts",
-    SkipTasks: "skips",
-    CreateTasks: "tasks",
-    FailTask: "failed_tasks",
-    EnqueueTasks: "enqueued",
-    EnqueueWaiting: "waiting",
-    RetryTask: "retried",
-    ReleaseTasks: "releases",
-    MarkJob: "marks",
-    RecordAttempt: "attempts",
-    Emit: "events",
-    AnswerSignal: "answers",
-}
-
-
-class Lease(NamedTuple):
-    """A worker's right to one attempt."""
-
-    job_id: str
-    node: str
-    item: int
-    epoch: int
-    attempt: int
-    handler: str
-    timeout_seconds: float
-    suspect: bool
-    params: Any
-    resume_point: tuple[str, Any] | None
-    checkpoint_seq: int
-    owner: int = 0
-    params_ref: str | None = None
-    """The digest of the params where they are too large for a row; `params` is None until they are read."""
-    has_contract: bool = False
-    """The output must keep the schema that the job's definition has for the node."""
-
-
-class JobFacts(NamedTuple):
-    """What a handler may ask of its job, and where the contracts of the job stand."""
-
-    generation: int
-    inputs: dict[str, Any]
-    definition_hash: str = ""
-
-
-class Report(NamedTuple):
-    """How an attempt ended, as the worker tells it. `output` and `data` are JSON bytes or None."""
-
-    job_id: str
-    node: str
-    item: int
-    epoch: int
-    attempt: int
-    outcome: str
-    started_at: float
-    output: bytes | None = None
-    data: bytes | None = None
-    owner: int = 0
-    """Whom to wake; whose inbox the report goes to is for the store to know."""
-    alone: bool = False
-    """The attempt died in a process of its own: nothing else can have killed it."""
-
-
-class WorkerIdentity(NamedTuple):
-    worker_id: int
-    name: str
-
-
-class Handover(NamedTuple):
-    """A worker's reports for the owner of their jobs in the same process, and what it would like to lease next."""
-
-    worker: WorkerIdentity
-    reports: Sequence[Report]
-    queues: Sequence[str] | None
-    handlers: Sequence[str]
-    limit: int
-    slots: int | None = None
-    """How many could begin at once; None: all. What lies behind a gate is not claimed ahead of its time."""
-
-    def leaves(self, batch: Batch, leases: int) -> bool:
-        """Whether the batch makes work that this many leases did not take: with fewer than it could have had, all
-        that the worker serves is its own by now."""
-        if not batch.makes_work:
-            return False
-        lanes = batch.lanes
-        if batch.made_work or leases >= self.limit or any(row.state is not BreakerState.OPEN for row in batch.breakers):
-            return True
-        return not all(self._serves(lane) and not lane.is_gated for lane in lanes)
-
-    def _serves(self, lane: Lane) -> bool:
-        return lane.handler in self.handlers and (self.queues is None or lane.queue in self.queues)
-
-
-class Wide(NamedTuple):
-    """A wide job that others wait beside: their signals come first, then at most `limit` of its own."""
-
-    job_id: str
-    limit: int
-
-
-LEFT_OUT = ("failed", "skipped")
-GATHERED = ("completed", *LEFT_OUT)
-"""How items may have ended of which a fan-in tells: it lists those that it leaves out."""
-
-
-class Gathered(NamedTuple):
-    """How an item of a fan-out ended; its output and the size of that as JSON."""
-
-    item: int
-    status: str
-    output: Any
-    size_bytes: int
-
-
-class ItemResult(NamedTuple):
-    """The output of a completed item as JSON, or where that is too large, its digest."""
-
-    item: int
-    output: bytes | None
-    output_ref: str | None
-
-
-class OpenedGates(NamedTuple):
-    """Whether workers may find something behind a gate now, and the breakers that are not closed, each until when."""
-
-    may_find: bool
-    shut: dict[str, float | None]
-
-
-class Examined(NamedTuple):
-    """What the rows of a job say, whatever its owner believes."""
-
-    counts: dict[str, TaskCounts]
-    unqueued: list[UnqueuedTask]
-    ended: dict[str, EndedTask]
-
-
-class Opened(NamedTuple):
-    """What an owner finds at the start of a cycle.
-
-    `claimed` are jobs that had no owner, locked until the commit; `signals` are theirs and those of the jobs
-    that are owned already, oldest first; those of a wide job come last.
-    """
-
-    now: float
-    claimed: list[JobRow]
-    signals: list[SignalRow]
-    accepted: frozenset[int] = frozenset()
-    """Which reports of a handover were accepted, by their place."""
-
-
-class Committed(NamedTuple):
-    """What a commit gave to the worker of a handover, and whether it left work for others."""
-
-    leases: list[Lease]
-    work_left: bool
+from holdfast.store.records import (
+    GATHERED,
+    Committed,
+    Examined,
+    Gathered,
+    ItemResult,
+    JobFacts,
+    JobRow,
+    Lease,
+    NewJob,
+    NodeRow,
+    Opened,
+    OpenedGates,
+    Report,
+    SignalAnswer,
+    SignalRow,
+    SubmitAnswer,
+    Wide,
+    WorkerIdentity,
+)
 
 
 class Cycle(Protocol):
@@ -470,37 +112,8 @@ class Cycle(Protocol):
     async def rollback(self) -> None: ...
 
 
-class NewJob(NamedTuple):
-    """A submission that has passed all checks."""
-
-    job_id: str
-    tenant: str
-    workflow_id: str
-    version: str
-    definition_hash: str
-    definition: bytes
-    identity: str
-    body_hash: str
-    inputs: dict[str, Any]
-    priority: int = 0
-    force: bool = False
-    """Make a job although the same submission has made one before; the new one is its next run."""
-
-
-class SubmitAnswer(NamedTuple):
-    """The answer to a submission: the job that now stands for its identity, and whether it is new."""
-
-    job_id: str
-    created: bool
-    same_body: bool
-    status: str
-    run: int
-    result: Any
-    version: str
-
-
-class Store(Protocol):
-    """Everything outside an owner's cycle; each call is one transaction of its own."""
+class SubmissionStore(Protocol):
+    """What clients need: jobs go in, people send signals. Each call is one transaction."""
 
     async def submit(self, jobs: Sequence[NewJob]) -> list[SubmitAnswer]:
         """Insert jobs whose identity is free, and forced ones; an equal submission answers with the newest job.
@@ -512,6 +125,18 @@ class Store(Protocol):
     async def definition(self, definition_hash: str) -> bytes:
         """The canonical JSON of a definition that some job has pinned."""
         ...
+
+    async def send(self, job_id: str, kind: str, actor: str, reason: str, data: dict[str, Any] | None = None) -> int:
+        """Put a person's signal into a job's inbox; returns its id."""
+        ...
+
+    async def answer(self, signal_id: int) -> SignalAnswer | None:
+        """What the owner answered, or None while it has not."""
+        ...
+
+
+class OwnerStore(Protocol):
+    """What orchestrators need outside of a cycle. Each call is one transaction."""
 
     async def register_orchestrator(self, name: str, lease_seconds: float, only_job: str | None = None) -> int:
         """With `only_job` it drives that job and takes no other."""
@@ -592,6 +217,14 @@ class Store(Protocol):
         """Turn leases that ran out, and rows that waited past their limit, into reports; returns how many."""
         ...
 
+    async def definition(self, definition_hash: str) -> bytes:
+        """The canonical JSON of a definition that some job has pinned."""
+        ...
+
+
+class TaskStore(Protocol):
+    """What workers need at least; `worker/ports.py` has all of it."""
+
     async def register_worker(
         self,
         name: str,
@@ -638,10 +271,6 @@ class Store(Protocol):
         """Keep a checkpoint if the lease is still held."""
         ...
 
-    async def send(self, job_id: str, kind: str, actor: str, reason: str, data: dict[str, Any] | None = None) -> int:
-        """Put a person's signal into a job's inbox; returns its id."""
-        ...
 
-    async def answer(self, signal_id: int) -> SignalAnswer | None:
-        """What the owner answered, or None while it has not."""
-        ...
+class Store(SubmissionStore, OwnerStore, TaskStore, Protocol):
+    """All of it, as the simulation's model keeps it too."""

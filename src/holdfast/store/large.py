@@ -16,9 +16,9 @@ from holdfast.core.effects import FinishTask
 from holdfast.errors import PayloadUnavailable
 from holdfast.store.arrays import plain, texts
 from holdfast.store.connection import Statement
-from holdfast.store.interface import SignalRow
 from holdfast.store.payloads import Payloads, digest_of
 from holdfast.store.queries import query
+from holdfast.store.records import SignalRow
 
 
 class LargeValues:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from operator import itemgetter
 
-from holdfast.store.interface import Report
+from holdfast.store.records import Report
 
 Held = tuple[str, str, int, int]
 """A lease by job, node, item and epoch."""

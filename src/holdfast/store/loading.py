@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from holdfast.core.states import Hold, JobState, JobStatus, NodeState, Rules, Status, Stop, StopCause
 from holdfast.define.program import Program
-from holdfast.store.interface import JobRow, NodeRow
+from holdfast.store.records import JobRow, NodeRow
 
 
 def job_state(row: JobRow, nodes: Iterable[NodeRow], program: Program, rules: Rules) -> JobState:

@@ -13,10 +13,8 @@ from holdfast.store.columns import by_name
 from holdfast.store.connection import SYNC
 from holdfast.store.cycle import PostgresCycle
 from holdfast.store.dangers import Dangers
-from holdfast.store.interface import (
-    OpenedGates,
-)
 from holdfast.store.queries import query
+from holdfast.store.records import OpenedGates
 from holdfast.store.session import PostgresSession
 from holdfast.store.work import (
     LEASE_SLACK_SECONDS,

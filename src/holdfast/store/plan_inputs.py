@@ -15,9 +15,9 @@ from holdfast.define.program import compile_pinned
 from holdfast.store.arrays import plain
 from holdfast.store.columns import records
 from holdfast.store.connection import Answer, Connection, Connections, answer_of
-from holdfast.store.interface import JobRow, NodeRow
 from holdfast.store.loading import job_state
 from holdfast.store.queries import query
+from holdfast.store.records import JobRow, NodeRow
 from holdfast.store.selecting import batches_from, selected_from, selecting, selecting_batches
 
 ROLE = "plan"

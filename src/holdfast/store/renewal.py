@@ -8,11 +8,11 @@ from typing import Any
 import psycopg
 
 from holdfast.store.connection import CONNECT_TIMEOUT_SECONDS, LEASE_LOCK_SECONDS, session_settings
-from holdfast.store.interface import WorkerIdentity
 from holdfast.store.leases import Held
 from holdfast.store.listener import SIGNAL
 from holdfast.store.outage import unreachable
 from holdfast.store.queries import query
+from holdfast.store.records import WorkerIdentity
 from holdfast.store.work import held_columns
 
 

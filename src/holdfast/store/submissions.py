@@ -12,14 +12,10 @@ from holdfast.errors import BacklogFull, NotFound
 from holdfast.store.arrays import jsons, plain, texts
 from holdfast.store.columns import records
 from holdfast.store.connection import SYNC
-from holdfast.store.interface import (
-    NewJob,
-    SignalAnswer,
-    SubmitAnswer,
-)
 from holdfast.store.listener import ANYBODY
 from holdfast.store.payloads import value_or_name
 from holdfast.store.queries import query
+from holdfast.store.records import NewJob, SignalAnswer, SubmitAnswer
 from holdfast.store.session import PostgresSession, signalled
 
 

@@ -8,18 +8,12 @@ from holdfast import failpoint
 from holdfast.core.breaking import Breaker
 from holdfast.define.gates import BreakerRules
 from holdfast.store.arrays import jsons, plain, texts
+from holdfast.store.batch import Handover
 from holdfast.store.breakers import breaker_of, rules_of
 from holdfast.store.columns import by_name, records
 from holdfast.store.connection import SYNC, Answer
-from holdfast.store.interface import (
-    Handover,
-    ItemResult,
-    JobFacts,
-    Lease,
-    Report,
-    WorkerIdentity,
-)
 from holdfast.store.leases import Held, in_lock_order
+from holdfast.store.records import ItemResult, JobFacts, Lease, Report, WorkerIdentity
 from holdfast.store.session import PostgresSession, signalled
 from holdfast.store.work import (
     LEASE_SLACK_SECONDS,

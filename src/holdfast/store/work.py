@@ -6,11 +6,12 @@ import time
 from collections.abc import Sequence
 
 from holdfast.store.arrays import jsons, plain, texts
+from holdfast.store.batch import Handover
 from holdfast.store.columns import by_name, records
 from holdfast.store.connection import Answer, Statement
-from holdfast.store.interface import Handover, Lease, Report, WorkerIdentity
 from holdfast.store.leases import Held
 from holdfast.store.queries import query
+from holdfast.store.records import Lease, Report, WorkerIdentity
 
 LEASE_SLACK_SECONDS = 10.0
 """How much longer than its timeout an attempt's lease lives. The worker's own timer, which starts when the handler

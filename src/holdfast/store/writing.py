@@ -7,13 +7,14 @@ from typing import Any
 
 from holdfast.core.effects import CreateTasks, Lane, ResetTasks, RestartNode
 from holdfast.store.arrays import jsons, plain, texts
+from holdfast.store.batch import Batch
 from holdfast.store.breakers import breaker_columns
 from holdfast.store.columns import JSON, MAY_BE_LARGE, TEXT
 from holdfast.store.connection import Statement
-from holdfast.store.interface import RANK_LIMIT, Batch
 from holdfast.store.large import LargeValues
 from holdfast.store.listener import ANYBODY
 from holdfast.store.queries import query
+from holdfast.store.records import RANK_LIMIT
 from holdfast.store.selecting import selection_columns
 
 DENSE = 4

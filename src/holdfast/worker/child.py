@@ -25,8 +25,8 @@ from typing import Any, TextIO, TypeVar
 from holdfast.core.signals import Outcome
 from holdfast.define.registry import ATTRIBUTE, Handler, codes_in, describe, locate
 from holdfast.errors import Code
-from holdfast.store.interface import JobFacts, Lease, Report
 from holdfast.store.payloads import AttemptObjects, open_objects
+from holdfast.store.records import JobFacts, Lease, Report
 from holdfast.worker.confinement import confine
 from holdfast.worker.context import AsyncContext, Attempt, Context, HandlerServices
 from holdfast.worker.execute import arguments, begin, conclude

@@ -13,8 +13,8 @@ import orjson
 
 from holdfast.define.contract import Contract
 from holdfast.errors import Code, Permanent
-from holdfast.store.interface import ItemResult, JobFacts, Lease
 from holdfast.store.payloads import AttemptObjects
+from holdfast.store.records import ItemResult, JobFacts, Lease
 from holdfast.worker.dependencies import AsyncGuard, SeenBreaker, SyncGuard
 from holdfast.worker.values import ARTIFACT_NAME_BYTES, check_name, checkpoint, progress
 from holdfast.worker.workdir import Workplace

@@ -16,8 +16,8 @@ import orjson
 from holdfast import failpoint
 from holdfast.define.registry import PROCESS, Handler, Registry
 from holdfast.errors import Code, ErrorCode, HoldfastError
-from holdfast.store.interface import JobFacts, Lease, Report
 from holdfast.store.payloads import Payloads
+from holdfast.store.records import JobFacts, Lease, Report
 from holdfast.worker.containing import contain_tasks, current
 from holdfast.worker.context import AsyncContext, Attempt, Context, HandlerServices, LeaseLost
 from holdfast.worker.isolation import CannotBeIsolated, Isolation, ProcessDied

@@ -8,8 +8,8 @@ import logging
 import orjson
 
 from holdfast.errors import Unreachable
-from holdfast.store.interface import WorkerIdentity
 from holdfast.store.leases import Held
+from holdfast.store.records import WorkerIdentity
 from holdfast.worker.clock import lease_clock
 from holdfast.worker.context import Attempt
 from holdfast.worker.execute import Executor

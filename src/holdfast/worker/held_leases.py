@@ -6,8 +6,8 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 
-from holdfast.store.interface import Lease
 from holdfast.store.leases import Held
+from holdfast.store.records import Lease
 from holdfast.worker.clock import lease_clock
 from holdfast.worker.context import Attempt
 from holdfast.worker.execute import begin

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from holdfast.define.contract import Contract, Contracts
 from holdfast.define.registry import Registry
-from holdfast.store.interface import JobFacts, Lease
+from holdfast.store.records import JobFacts, Lease
 from holdfast.worker.execute import NO_FACTS
 from holdfast.worker.held_leases import HeldLeases
 from holdfast.worker.ports import TaskSource

@@ -9,12 +9,13 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from holdfast.core.company import Company
 from holdfast.define.registry import Registry
 from holdfast.errors import Unreachable
-from holdfast.store.interface import Handover, Lease, Report, WorkerIdentity
+from holdfast.pacing import CrowdingMonitor
+from holdfast.store.batch import Handover
 from holdfast.store.leases import in_lock_order
 from holdfast.store.payloads import Payloads
+from holdfast.store.records import Lease, Report, WorkerIdentity
 from holdfast.worker.capture import capture_output
 from holdfast.worker.clock import lease_clock
 from holdfast.worker.context import HandlerServices
@@ -64,7 +65,7 @@ class Worker:
         self._workplace = workplace
         self._pulse = pulse
         self._shortcut = shortcut
-        self._company = Company()
+        self._crowding = CrowdingMonitor()
         self._reports = UnsentReports()
         self._leases = HeldLeases(self._reports, pulse, wake)
         self._own_lease = OwnLease(source, registry, options, pulse)
@@ -209,7 +210,7 @@ class Worker:
             return
         accepted_at = lease_clock()
         self._leases.add(leases)
-        self._company.saw(Counter(lease.job_id for lease in leases), time.monotonic())
+        self._crowding.observe(Counter(lease.job_id for lease in leases), time.monotonic())
         try:
             await self._jobs.learn(leases)
         except Unreachable:
@@ -226,7 +227,7 @@ class Worker:
     def _room(self, reported: int) -> int:
         """How many more leases: as many as slots are free, and as many as the slots finish in a moment."""
         batch, concurrency = self._options.claim_batch, self._options.concurrency
-        if self._company.wide_job(time.monotonic()) is not None:
+        if self._crowding.job_to_throttle(time.monotonic()) is not None:
             batch = min(batch, NARROW_BATCH)
         capacity = max(concurrency, min(batch, concurrency + self._slots.ahead()))
         return max(0, min(batch, capacity - self._busy + reported))

@@ -7,8 +7,8 @@ import logging
 
 from holdfast.define.registry import Registry
 from holdfast.errors import Unreachable
-from holdfast.store.interface import Lease, WorkerIdentity
 from holdfast.store.leases import Held
+from holdfast.store.records import Lease, WorkerIdentity
 from holdfast.worker.clock import lease_clock
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.ports import TaskSource

@@ -11,8 +11,9 @@ from typing import Protocol
 
 from holdfast.core.breaking import Breaker
 from holdfast.define.gates import BreakerRules
-from holdfast.store.interface import Handover, ItemResult, JobFacts, Lease, Report, WorkerIdentity
+from holdfast.store.batch import Handover
 from holdfast.store.leases import Held
+from holdfast.store.records import ItemResult, JobFacts, Lease, Report, WorkerIdentity
 
 OnLocked = Callable[[Report], None]
 """Called for each report whose lease another session keeps locked: the worker can send the report again."""

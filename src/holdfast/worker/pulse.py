@@ -29,8 +29,8 @@ from pathlib import Path
 import orjson
 
 from holdfast.errors import Unreachable
-from holdfast.store.interface import WorkerIdentity
 from holdfast.store.leases import Held
+from holdfast.store.records import WorkerIdentity
 from holdfast.worker.clock import lease_clock
 from holdfast.worker.hiding import hide
 from holdfast.worker.ports import LeaseRenewal, OpenRenewal

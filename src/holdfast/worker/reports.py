@@ -14,8 +14,8 @@ from holdfast.define.contract import Contract
 from holdfast.define.registry import ContractViolation, Result
 from holdfast.errors import Code, DependencyDown, ErrorCode, FailureClass, HandlerFailure, RetryAfter
 from holdfast.masking import masked
-from holdfast.store.interface import Report
 from holdfast.store.payloads import LIMIT_BYTES
+from holdfast.store.records import Report
 from holdfast.worker.causes import attribute, causes, waitable
 from holdfast.worker.context import Attempt, LeaseLost
 from holdfast.worker.isolation import ProcessDied

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
-from holdfast.store.interface import Lease
 from holdfast.store.leases import Held
+from holdfast.store.records import Lease
 from holdfast.worker.clock import lease_clock
 from holdfast.worker.context import Attempt
 from holdfast.worker.execute import Executor, begin

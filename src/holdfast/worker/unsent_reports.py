@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from holdfast.store.interface import Report
 from holdfast.store.leases import Held
+from holdfast.store.records import Report
 
 PAUSE_SECONDS = (0.1, 5.0)
 """How long a report waits before it is sent again: at first, and at most. Each pause is twice as long as the last."""

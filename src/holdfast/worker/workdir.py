@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from threading import Lock
 
-from holdfast.store.interface import Lease
+from holdfast.store.records import Lease
 
 LOCK = "lock"
 

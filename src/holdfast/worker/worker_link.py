@@ -24,7 +24,7 @@ from typing import Any
 
 import orjson
 
-from holdfast.store.interface import ItemResult, Lease, Report
+from holdfast.store.records import ItemResult, Lease, Report
 from holdfast.worker.context import Attempt
 from holdfast.worker.dependencies import SeenBreaker
 from holdfast.worker.frames import frame, receive

@@ -16,7 +16,7 @@ from rasterio.errors import NotGeoreferencedWarning
 from rasterio.transform import from_origin
 
 from holdfast import Context
-from holdfast.store.interface import JobFacts, Lease
+from holdfast.store.records import JobFacts, Lease
 from holdfast.worker.execute import begin
 from tests.worker.attempts import lease, services
 

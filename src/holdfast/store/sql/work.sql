@@ -168,14 +168,14 @@ from gone g;
 -- Ends leases and sends the reports to the owners in one fenced statement. Returns which reports were accepted. Reports
 -- whose lease another session has locked are not accepted, and do not delay the others: `reject` finds out which they
 -- are. The reports come in the order of the key, in which a withdrawal locks its rows, too.
-with told as (
+with reported as (
     select * from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[], %(attempt)s::int[],
         %(outcome)s::text[], %(alone)s::boolean[], %(started_at)s::float8[], %(output)s::jsonb[], %(data)s::jsonb[])
         with ordinality
         as r (job_id, node, item, epoch, attempt, outcome, alone, started_at, output, data, number)
 ),
 held as materialized (
-    select r.*, q.ctid as place from told r join queue q
+    select r.*, q.ctid as place from reported r join queue q
         on q.job_id = any(array[r.job_id]) and q.node = r.node and q.item = r.item and q.epoch = r.epoch
     where q.state = 'leased' and q.holder = %(me)s and q.deadline_at > now()
         and exists (select 1 from workers w where w.worker_id = %(me)s and w.ended_at is null and w.lease_until > now())
@@ -201,14 +201,14 @@ select array_agg(number::int - 1) as accepted from taken;
 -- because its answer was lost. Such a report is not late: it is unread, or its task or its attempt ended by it. The
 -- start time distinguishes it from a report that a sweep wrote for the same attempt. Returns the reports whose lease is
 -- held but locked by another session, and the number of rejected reports.
-with told as (
+with reported as (
     select r.*, to_timestamp(r.began) as started_at
     from unnest(%(job_id)s::uuid[], %(node)s::text[], %(item)s::int[], %(epoch)s::int[], %(attempt)s::int[],
         %(outcome)s::text[], %(started_at)s::float8[]) with ordinality
         as r (job_id, node, item, epoch, attempt, outcome, began, number)
 ),
 kept as materialized (
-    select r.number from told r join queue q
+    select r.number from reported r join queue q
         on q.job_id = any(array[r.job_id]) and q.node = r.node and q.item = r.item and q.epoch = r.epoch
     where q.state = 'leased' and q.holder = %(me)s and q.deadline_at > now()
         and exists (select 1 from workers w where w.worker_id = %(me)s and w.ended_at is null and w.lease_until > now())
@@ -220,7 +220,7 @@ unread as materialized (
 noted as (
     insert into inbox (owner, job_id, kind, node, item, epoch, attempt, outcome, worker)
     select coalesce(j.owner, 0), r.job_id, 'rejected', r.node, r.item, r.epoch, r.attempt, r.outcome, %(worker)s
-    from told r
+    from reported r
     join jobs j on j.job_id = any(array[r.job_id])
     where not exists (select 1 from kept k where k.number = r.number)
         and not exists (

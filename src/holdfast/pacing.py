@@ -1,27 +1,27 @@
-"""Whether a wide job has others beside it: large batches are quickest for the one, and make the others wait."""
+"""Whether a wide job crowds others: large steps are quickest for the wide job, and make the others wait."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 WIDE_FROM = 20
-"""A job with so many entries in one batch is a wide one."""
+"""A job with this many entries in one step is a wide one."""
 MEMORY_SECONDS = 2.0
 
 
-class Company:
-    """Remembers who was seen lately. With nobody beside a wide job, or no wide job at all, batches may be large."""
+class CrowdingMonitor:
+    """Remembers which jobs were there in the last seconds. A wide job that is alone may take large steps."""
 
     def __init__(self) -> None:
         self._wide_job = self._other_job = ""
         self._wide_until = self._other_until = float("-inf")
 
     def forget(self) -> None:
-        """The clock has stepped back: what was lately is not known any more."""
+        """The clock has stepped back: what happened in the last seconds is not known any more."""
         self._wide_until = self._other_until = float("-inf")
 
-    def saw(self, entries: Mapping[str, int], now: float) -> None:
-        """A batch, as job -> how much of it was that job's."""
+    def observe(self, entries: Mapping[str, int], now: float) -> None:
+        """One step: how many of its entries belong to each job."""
         if not entries:
             return
         widest = max(entries, key=entries.__getitem__)
@@ -35,6 +35,6 @@ class Company:
             if other is not None:
                 self._other_job, self._other_until = other, now + MEMORY_SECONDS
 
-    def wide_job(self, now: float) -> str | None:
-        """The wide job that should make room for others now; None: there is none, or nobody is beside it."""
+    def job_to_throttle(self, now: float) -> str | None:
+        """The wide job that should make room for others now; None: there is none, or it is alone."""
         return self._wide_job if now < self._wide_until and now < self._other_until else None
