@@ -33,6 +33,7 @@ from enum import StrEnum
 from typing import Any, ClassVar
 
 from holdfast.masking import masked
+from holdfast.remedies import Remedy
 
 CODE_PATTERN = re.compile(r"^[A-Z][A-Z0-9_]{0,99}\Z")
 QUOTED_LENGTH = 100
@@ -148,14 +149,14 @@ class HoldfastError(Exception):
         self,
         message: str,
         *,
-        remedy: str | None = None,
+        remedy: Remedy | str | None = None,
         errors: Sequence[Detail] = (),
         instance: str | None = None,
     ) -> None:
         # Masked once for all readers: the terminal, a log, a job's reason, a program that catches the error.
         self.message = cut(masked(message), SENTENCE_LENGTH)
         super().__init__(self.message)
-        self.remedy = cut(masked(remedy), SENTENCE_LENGTH) if remedy is not None else None
+        self.remedy = cut(masked(str(remedy)), SENTENCE_LENGTH) if remedy is not None else None
         self.errors = tuple(one.masked() for one in errors)
         self.instance = _masked(instance)
 

@@ -41,7 +41,7 @@ def run(job: OneJob, *bad: Any) -> list[tuple[str, int]]:
 
 def refusal(plan: Plan | Refusal) -> tuple[str, str]:
     assert isinstance(plan, Refusal), plan
-    return plan.reason, plan.remedy
+    return plan.reason, str(plan.remedy)
 
 
 def asking(plan: Plan | Refusal) -> dict[str, tuple[bool, bool]]:
@@ -85,7 +85,7 @@ def test_a_rerun_that_reaches_a_guarded_node_is_refused_and_its_remedy_works() -
     run(job, ("stack", 3))
     reason, remedy = refusal(job.plan("resume"))
     assert reason == "what register has completed may never run again"
-    assert remedy == "Leave register as it is: holdfast retry JOB stack --only"
+    assert remedy == "Leave register as it is: holdfast retry job stack --only"
     assert refusal(job.plan("retry", "stack"))[1] == "Leave register as it is, with the same command and --only."
     assert job.recover("retry", "stack", only=True).applied
     assert run(job) == [("stack", 3)]
@@ -98,7 +98,7 @@ def test_failed_items_may_run_again_although_their_whole_node_may_not() -> None:
     job.now += 2 * HOUR
     reason, remedy = refusal(job.plan("rerun", "stack"))
     assert reason == "what stack has completed may run again for 1 hour, and these are over"
-    assert remedy == "Run only what has not completed of it: holdfast retry JOB stack"
+    assert remedy == "Run only what has not completed of it: holdfast retry job stack"
     assert job.recover("retry", "stack").applied
     assert run(job) == [("stack", 3), ("register", -1), ("notify", -1)]
 

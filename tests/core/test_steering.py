@@ -92,7 +92,7 @@ def test_a_plan_is_refused_exactly_if_the_owner_refuses_and_for_the_same_reason(
     assert answer.applied == isinstance(plan, Steering)
     if isinstance(plan, Refusal):
         assert answer.reason == plan.reason
-        assert "holdfast" in plan.remedy and "JOB" in plan.remedy
+        assert plan.remedy.verb is not None and plan.remedy.job == "job"
 
 
 def is_paused(job: OneJob) -> None:

@@ -12,6 +12,7 @@ from holdfast.core.signals import Outcome, PauseRequested, ReportRejected, Tasks
 from holdfast.core.states import JobStatus, Rules, Status, Stop, StopCause
 from holdfast.core.stopping import bound_deadlines
 from holdfast.define.workflow import Workflow
+from holdfast.remedies import Remedy
 from tests.core.one_job import START, OneJob
 
 RULES = Rules(grace_seconds=30, drain_seconds=600, chunk_size=4, window_size=2)
@@ -333,7 +334,7 @@ def test_cancelling_a_finished_job_is_refused_with_the_reason_invariant_4(status
         job.fail("a", permanent=True)
     job.run()
     before = (job.state.error, job.state.stop, len(job.events))
-    remedy = "See how it ended with: holdfast status JOB"
+    remedy = Remedy("See how it ended with", "status", "job")
     assert job.cancel() == [AnswerSignal(7, "job", False, f"too late, it is already {status}", remedy)]
     assert (job.state.error, job.state.stop, len(job.events)) == before
     assert job.state.status == status
@@ -344,7 +345,7 @@ def test_cancelling_twice_is_refused_the_second_time() -> None:
     job.claim_all()
     job.cancel()
     job.now += 10
-    remedy = "Wait until it has ended: holdfast watch JOB"
+    remedy = Remedy("Wait until it has ended", "watch", "job")
     assert job.cancel(8) == [AnswerSignal(8, "job", False, "it is already stopping (cancelled)", remedy)]
     assert job.state.stop == Stop(StopCause.CANCELLED, START + 30)
 

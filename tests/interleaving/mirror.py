@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+from holdfast.store.columns import remedy_of
 from holdfast.store.records import NodeRow, SignalAnswer
 from tests.interleaving.observer import Change
 from tests.simulation.database import Database
@@ -91,7 +92,7 @@ class Mirror:
         log.append(tuple(new[name] for name in ("seq", "event", "node", "item", "attempt", "data")))
 
     def _answers(self, old: dict[str, Any], new: dict[str, Any]) -> None:
-        self.db.answers[new["signal_id"]] = SignalAnswer(new["applied"], new["reason"], new["remedy"])
+        self.db.answers[new["signal_id"]] = SignalAnswer(new["applied"], new["reason"], remedy_of(new["remedy"]))
 
 
 def _key(row: dict[str, Any]) -> tuple[str, str, int]:

@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from holdfast.core.effects import AnswerSignal
+from holdfast.remedies import Remedy
 from holdfast.store.batch import Batch
-from holdfast.store.records import Wide
+from holdfast.store.records import SignalAnswer, Wide
 from tests.store.stage import Stage, new_task, owned, report_of
 
 pytestmark = pytest.mark.anyio
@@ -147,10 +148,11 @@ async def test_a_signal_is_handled_exactly_once(stage: Stage) -> None:
     signal_id = await stage.store.send(job_id, "cancel", "someone", "")
     assert await stage.store.answer(signal_id) is None
     assert [s.id for s in await stage.signals(me)] == [signal_id]
-    answers = [AnswerSignal(signal_id, job_id, False, "it is too late", "See it: holdfast status JOB")]
+    remedy = Remedy("Continue it with", "retry", job_id, 'a "node"', ("--only",))
+    answers = [AnswerSignal(signal_id, job_id, False, "it is too late", remedy)]
     await stage.commit(me, Batch(handled=[signal_id], answers=answers))
     assert await stage.signals(me) == []
-    assert await stage.store.answer(signal_id) == (False, "it is too late", "See it: holdfast status JOB")
+    assert await stage.store.answer(signal_id) == SignalAnswer(False, "it is too late", remedy)
 
 
 async def test_handled_signals_are_deleted_and_those_between_them_stay(stage: Stage) -> None:

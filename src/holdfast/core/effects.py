@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from holdfast.core.signals import Selection
 from holdfast.core.states import Status
 from holdfast.define.gates import Limit
+from holdfast.remedies import Remedy
 
 OWN_TASK = -1
 """The item number of a node's own task; items of a fan-out count from 0."""
@@ -224,7 +225,7 @@ class AnswerSignal(NamedTuple):
     job_id: str
     applied: bool
     reason: str
-    remedy: str | None = None
+    remedy: Remedy | None = None
 
 
 Effect = (

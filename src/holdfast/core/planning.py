@@ -38,6 +38,7 @@ from holdfast.core.states import (
 )
 from holdfast.define.node import Importance, Rerun, Safe
 from holdfast.errors import Code
+from holdfast.remedies import Remedy
 
 
 def make_plan(state: JobState, request: Request, selected: Mapping[str, Selected], now: float) -> Plan | Refusal:
@@ -66,7 +67,8 @@ def make_plan(state: JobState, request: Request, selected: Mapping[str, Selected
         steps.append(step)
     lacks_result = request.verb is Verb.RESUME and _lacks_result(state)
     if not changed and not lacks_result:
-        return Refusal("nothing of it would run again", "Name other tasks, or see what there is: holdfast status JOB")
+        remedy = Remedy("Name other tasks, or see what there is", "status", state.job_id)
+        return Refusal("nothing of it would run again", remedy)
     return Plan(request.verb, tuple(steps), evaluates_result=not changed)
 
 
@@ -96,19 +98,20 @@ def _guarded(guard: Rerun, step: Step, since: float | None, now: float) -> str |
 
 def _way_around(
     state: JobState, request: Request, chosen: Mapping[str, Any], name: str, changed: Mapping[str, Step]
-) -> str:
+) -> Remedy:
     """What can be done where a node may not run again: as much as does not touch it, or a new job."""
     node = state.nodes[name]
     if name in chosen and _lacks_items(node):
-        return f"Run only what has not completed of it: holdfast retry JOB {name}"
+        return Remedy("Run only what has not completed of it", "retry", state.job_id, name)
     if name not in chosen and node.status is Status.COMPLETED and request.verb not in BY_HAND:
         if request.verb is not Verb.RESUME:
-            return f"Leave {name} as it is, with the same command and --only."
+            return Remedy(f"Leave {name} as it is, with the same command and --only.")
         cause = name
         while cause not in chosen:
             cause = next(source for source in state.program.graph.sources[cause] if source in changed)
-        return f"Leave {name} as it is: holdfast retry JOB {cause} --only"
-    return f"Begin a new job with its inputs: holdfast submit {state.program.definition.workflow_id} --force"
+        return Remedy(f"Leave {name} as it is", "retry", state.job_id, cause, ("--only",))
+    workflow_id = state.program.definition.workflow_id
+    return Remedy("Begin a new job with its inputs", "submit", flags=(workflow_id, "--force"))
 
 
 def batches_asked(state: JobState, request: Request) -> list[BatchesAsked]:
@@ -134,41 +137,46 @@ def batches_asked(state: JobState, request: Request) -> list[BatchesAsked]:
 
 def _refusal(state: JobState, request: Request) -> Refusal | None:
     if state.stop is not None and not state.is_terminal:
-        return Refusal("it is still stopping", "Wait until it has ended: holdfast watch JOB")
+        return Refusal("it is still stopping", Remedy("Wait until it has ended", "watch", state.job_id))
     if request.verb is Verb.RESUME:
         if state.status in RESUMABLE:
             return None
         if state.status is JobStatus.COMPLETED:
-            return Refusal("it is completed", "Run a part of it again with: holdfast rerun JOB --from NODE")
-        return Refusal(f"it is {state.status}", "It goes on by itself; see what it waits for: holdfast why JOB")
+            part = Remedy("Run a part of it again with", "rerun", state.job_id, flags=("--from", "NODE"))
+            return Refusal("it is completed", part)
+        look = Remedy("It goes on by itself; see what it waits for", "why", state.job_id)
+        return Refusal(f"it is {state.status}", look)
     node = state.nodes.get(request.node or "")
     if node is None or not counts(state, node.name):
         names = ", ".join(_names(state))
-        return Refusal(f"it has no node '{request.node}'", f"Its nodes are: {names}", is_unknown=True)
+        return Refusal(f"it has no node '{request.node}'", Remedy(f"Its nodes are: {names}"), is_unknown=True)
     if request.verb in BY_HAND:
         return _refusal_by_hand(state, node, request)
     if not _was_reached(node):
         first = next((n.name for n in state.nodes.values() if n.status is Status.FAILED), None)
-        remedy = f"Retry what failed before it: holdfast retry JOB {first}" if first else "Wait until it is reached."
+        wait = Remedy("Wait until it is reached.")
+        remedy = Remedy("Retry what failed before it", "retry", state.job_id, first) if first else wait
         return Refusal(f"{node.name} was never reached", remedy)
     if request.verb is Verb.RETRY and node.status not in (Status.FAILED, Status.CANCELLED) and not _lacks_items(node):
-        remedy = f"Run it again all the same: holdfast rerun JOB --from {node.name}"
+        remedy = Remedy("Run it again all the same", "rerun", state.job_id, flags=("--from", node.name))
         return Refusal(f"{node.name} is {node.status}", remedy)
     return None
 
 
 def _refusal_by_hand(state: JobState, node: NodeState, request: Request) -> Refusal | None:
     if node.status is Status.COMPLETED:
-        return Refusal(f"{node.name} is completed", f"Run it again with: holdfast rerun JOB --from {node.name}")
+        again = Remedy("Run it again with", "rerun", state.job_id, flags=("--from", node.name))
+        return Refusal(f"{node.name} is completed", again)
     if node.status is Status.SKIPPED and node.reason != SKIPPED_BY_PERSON:
-        return Refusal(f"{node.name} is on a branch that was not taken", "Nothing waits for it; leave it as it is.")
+        leave = Remedy("Nothing waits for it; leave it as it is.")
+        return Refusal(f"{node.name} is on a branch that was not taken", leave)
     if node.status is Status.SKIPPED and request.verb is Verb.SKIP:
-        return Refusal(f"{node.name} is skipped already", "See how the job is now: holdfast status JOB")
+        return Refusal(f"{node.name} is skipped already", Remedy("See how the job is now", "status", state.job_id))
     kind = kind_of(state, node.name)
     if kind.cannot_be_skipped is not None:
-        return Refusal(f"{node.name} {kind.cannot_be_skipped}", "Skip what it leads to.")
+        return Refusal(f"{node.name} {kind.cannot_be_skipped}", Remedy("Skip what it leads to."))
     if request.verb is Verb.SET and kind.cannot_be_set is not None:
-        return Refusal(f"{node.name} {kind.cannot_be_set}", "Skip it, or set the fan-in behind it.")
+        return Refusal(f"{node.name} {kind.cannot_be_set}", Remedy("Skip it, or set the fan-in behind it."))
     return None
 
 

@@ -14,6 +14,7 @@ from holdfast.core.states import (
     JobStatus,
     Status,
 )
+from holdfast.remedies import Remedy
 
 RESUMABLE = frozenset({JobStatus.FAILED, JobStatus.PARTIAL, JobStatus.CANCELLED})
 UNFINISHED = (str(Status.FAILED), str(Status.CANCELLED))
@@ -78,15 +79,15 @@ class Plan(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why a verb cannot be carried out, and what else can be done; JOB stands for the job's id."""
+    """Why a verb cannot be carried out, and what else can be done."""
 
     reason: str
-    remedy: str
+    remedy: Remedy
     is_unknown: bool = False
     """It names something that does not exist."""
 
 
-MOVED = Refusal("the job has changed since this plan was made", "Look at the plan again, and use its new id.")
+MOVED = Refusal("the job has changed since this plan was made", Remedy("Look at the plan again, and use its new id."))
 
 
 def plan_id(job_id: str, generation: int, request: Request, plan: Plan) -> str:

@@ -11,6 +11,7 @@ import orjson
 
 from holdfast.core.plans import MOVED, RESUMABLE, Refusal
 from holdfast.core.states import JOB_TERMINAL, TERMINAL, JobState, JobStatus, Status, StopCause
+from holdfast.remedies import Remedy
 
 
 class SteeringVerb(StrEnum):
@@ -105,19 +106,21 @@ def steering_refusal(job: OpenJob, verb: SteeringVerb) -> Refusal | None:
     """Why the verb cannot be carried out, and what else can be done."""
     if job.status in JOB_TERMINAL:
         is_meant_to_go_on = verb is SteeringVerb.UNPAUSE and job.status in RESUMABLE
-        go_on, look = "Continue it with: holdfast resume JOB", "See how it ended with: holdfast status JOB"
+        go_on = Remedy("Continue it with", "resume", job.job_id)
+        look = Remedy("See how it ended with", "status", job.job_id)
         late = "too late, " if verb is SteeringVerb.CANCEL else ""
         return Refusal(f"{late}it is already {job.status}", go_on if is_meant_to_go_on else look)
-    wait = "Wait until it has ended: holdfast watch JOB"
+    wait = Remedy("Wait until it has ended", "watch", job.job_id)
     if verb is SteeringVerb.CANCEL:
         is_ending = job.stop is not None and job.stop is not StopCause.FAILED
         return Refusal(f"it is already stopping ({job.stop})", wait) if is_ending else None
     if job.stop is not None:
         return Refusal(f"it is stopping ({job.stop})", wait)
     if verb is SteeringVerb.PAUSE and job.paused_by is not None:
-        return Refusal(f"{job.paused_by} has paused it already", "Let it go on with: holdfast unpause JOB")
+        go_on = Remedy("Let it go on with", "unpause", job.job_id)
+        return Refusal(f"{job.paused_by} has paused it already", go_on)
     if verb is SteeringVerb.UNPAUSE and job.paused_by is None:
-        return Refusal("it is not paused", "See what it waits for: holdfast why JOB")
+        return Refusal("it is not paused", Remedy("See what it waits for", "why", job.job_id))
     return None
 
 

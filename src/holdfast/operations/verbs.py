@@ -14,6 +14,7 @@ from holdfast.core.steering import OpenJob, OpenNode, SteeringVerb, make_steerin
 from holdfast.define.program import Program
 from holdfast.errors import PayloadRefused
 from holdfast.operations.scope import Scope
+from holdfast.remedies import Remedy
 from holdfast.store.plan_inputs import looking_at
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.read_rows import JobDiagnosis, Snapshot
@@ -49,7 +50,6 @@ LAST_ITEM = 2**31 - 1
 """The last item that a row can name."""
 ANSWER_SECONDS = 5.0
 LOOK_SECONDS = 0.05
-SEE_STATUS = "See how it is now: holdfast status JOB"
 
 
 async def plan(scope: Scope, store: PostgresStore, job_id: str, request: VerbRequest) -> Plan:
@@ -105,7 +105,8 @@ async def settle(
     """
     reply = await answer(scope, store, result.signal_id, seconds=seconds)
     if reply is not None and not reply.applied:
-        raise refused(result.job_id, result.verb, Refusal(reply.reason, reply.remedy or SEE_STATUS))
+        remedy = reply.remedy or Remedy("See how it is now", "status", result.job_id)
+        raise refused(result.job_id, result.verb, Refusal(reply.reason, remedy))
     if reply is not None:
         result = replace(result, answer=APPLIED, reason=reply.reason)
     if result.verb is Verb.CANCEL:

@@ -37,6 +37,7 @@ from holdfast.core.effects import (
     RetryTask,
 )
 from holdfast.errors import Bug
+from holdfast.remedies import Remedy
 from holdfast.store.batch import JobUpdate
 from holdfast.store.connection import Answer
 from holdfast.store.records import JobRow, NodeRow
@@ -219,6 +220,13 @@ def records(kind: Callable[..., R], answer: Answer, prefix: str = "") -> list[R]
     """The rows of an answer as records, by the names of their columns; with a prefix, from those that begin so."""
     read = _reader(kind, answer.columns, prefix)
     return [read(row) for row in answer.rows]
+
+
+def remedy_of(text: Any) -> Remedy | None:
+    """A remedy as it was written; one of an older version is a sentence."""
+    if text is None:
+        return None
+    return Remedy.from_json(orjson.loads(text)) if text.startswith("{") else Remedy(text)
 
 
 def by_name(answer: Answer) -> list[dict[str, Any]]:

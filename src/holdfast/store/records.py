@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from holdfast.core.signals import EndedTask, TaskCounts, UnqueuedTask
+from holdfast.remedies import Remedy
 
 RANK_LIMIT = 100
 """Beyond this many queued tasks of one job its tasks go by age alone, else the last of a window would never come."""
@@ -107,8 +108,8 @@ class SignalAnswer(NamedTuple):
 
     applied: bool
     reason: str
-    remedy: str | None = None
-    """What else can be done, if the signal was refused; JOB stands for the job's id."""
+    remedy: Remedy | None = None
+    """What else can be done, if the signal was refused."""
 
 
 class Lease(NamedTuple):

@@ -10,7 +10,7 @@ import orjson
 from holdfast import failpoint
 from holdfast.errors import BacklogFull, NotFound
 from holdfast.store.arrays import jsons, plain, texts
-from holdfast.store.columns import records
+from holdfast.store.columns import records, remedy_of
 from holdfast.store.connection import SYNC
 from holdfast.store.listener import ANYBODY
 from holdfast.store.payloads import value_or_name
@@ -139,7 +139,7 @@ class PostgresSubmissions(PostgresSession):
     async def answer(self, signal_id: int, *, tenant: str | None = None) -> SignalAnswer | None:
         """What the owner answered to a signal, of that tenant if one is named; None while it has not."""
         answers = records(SignalAnswer, await self._answer("answer", signal_id=signal_id, tenant=tenant))
-        return answers[0] if answers else None
+        return answers[0]._replace(remedy=remedy_of(answers[0].remedy)) if answers else None
 
 
 def _first_definition(job: NewJob) -> dict[str, str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import orjson
+
 from holdfast.core.effects import CreateTasks, Lane, ResetTasks, RestartNode
 from holdfast.store.arrays import jsons, plain, texts
 from holdfast.store.batch import Batch
@@ -93,6 +95,8 @@ class BatchWriter:
                 parameters[field] = jsons(values)
             elif field == "taken":
                 parameters[field] = texts([texts(names) if names else "{}" for names in values])
+            elif field == "remedy":
+                parameters[field] = texts([None if v is None else orjson.dumps(v.to_json()).decode() for v in values])
             elif field in TEXT:
                 parameters[field] = texts(values)
             elif field == "lane":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +15,6 @@ from holdfast.core.states import JobState, Status
 from holdfast.errors import HoldfastError, InvalidInput, NotFound, Refused
 from holdfast.views.encoding import HIDDEN, IF_ANY
 
-_JOB = re.compile(r"(holdfast [a-z-]+ )JOB\b")
 APPLIED, PENDING = "applied", "pending"
 
 
@@ -262,4 +260,4 @@ def refused(job_id: str, verb: str, refusal: plans.Refusal) -> NotFound | Refuse
     """The owner's refusal, or the one that it would give."""
     kind = NotFound if refusal.is_unknown else Refused
     message = f"Job {job_id} was not changed by {verb}: {refusal.reason}."
-    return kind(message, remedy=_JOB.sub(rf"\g<1>{job_id}", refusal.remedy), instance=job_id)
+    return kind(message, remedy=refusal.remedy, instance=job_id)
