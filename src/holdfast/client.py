@@ -69,9 +69,16 @@ class _Reads(_Bound):
     ) -> JobPage:
         """One page of jobs, newest first; `after` is the cursor of the page before. A `key` needs a workflow."""
         return await reading.jobs(
-            self._scope, self._store, status=status, workflow_id=workflow_id, since=since, until=until, key=key,
-            limit=limit, after=after,
-        )  # fmt: skip
+            self._scope,
+            self._store,
+            status=status,
+            workflow_id=workflow_id,
+            since=since,
+            until=until,
+            key=key,
+            limit=limit,
+            after=after,
+        )
 
     async def tasks(
         self,
@@ -83,9 +90,7 @@ class _Reads(_Bound):
         after: tuple[str, int | None] | None = None,
     ) -> list[Task]:
         """One page of a job's tasks; `after` is node and index of the last task of the page before."""
-        return await reading.tasks(
-            self._scope, self._store, job_id, node=node, status=status, limit=limit, after=after
-        )  # fmt: skip
+        return await reading.tasks(self._scope, self._store, job_id, node=node, status=status, limit=limit, after=after)
 
     async def attempts(
         self, job_id: str, *, node: str | None = None, index: int | None = None, limit: int = reading.LONGEST_PAGE
@@ -194,7 +199,7 @@ class _Gates(_Bound):
         """Delete the jobs of all tenants that finished that long ago; with `dry_run` nothing is deleted."""
         return await upkeep.prune(
             self._store, older_than_seconds, statuses=statuses, dry_run=dry_run, on_batch=on_batch
-        )  # fmt: skip
+        )
 
     async def janitor_log(self, *, limit: int = upkeep.LOG_LENGTH) -> JanitorLog:
         """Which process does the janitor's work, and what was done last, newest first."""
@@ -269,9 +274,7 @@ class Client(_Reads, _Gates):
 
         With `exactly` the owner refuses unless it would do exactly what is planned.
         """
-        return await verbs.carry_out(
-            self._scope, self._store, plan, reason=reason, exactly=exactly, seconds=seconds
-        )  # fmt: skip
+        return await verbs.carry_out(self._scope, self._store, plan, reason=reason, exactly=exactly, seconds=seconds)
 
     async def settle(self, result: VerbResult, *, seconds: float | None = ANSWER_SECONDS) -> VerbResult:
         """The same result once the owner has answered, or after that time; Refused if the owner refuses."""

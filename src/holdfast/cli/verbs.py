@@ -254,9 +254,7 @@ class _Verb:
                     self._client.database_url, settings, registry=self._registry, orchestrate=False, pulse=True
                 )
                 async with working:
-                    await follow_served(
-                        self._client, self._job_id, working, finished, settings, as_json=how.as_json
-                    )  # fmt: skip
+                    await follow_served(self._client, self._job_id, working, finished, settings, as_json=how.as_json)
         except asyncio.CancelledError:
             again = how.target.command(naming(f"resume {short(self._job_id)}", how.handlers))
             raise Interrupted(f"Interrupted. Job {self._job_id} stays as it is. Continue it with: {again}") from None
@@ -267,11 +265,12 @@ class _Verb:
         if self._how.as_json:
             answer_json(to_json(result))
         else:
-            for number, line in enumerate(_answer_lines(plan, result, job)):
-                if number == 0:
-                    answer(line)
-                else:
-                    say(f"  → {self._how.target.command(line) if line.startswith(_COMMANDS) else line}")
+            sentence, remark, next_command = _sentences(plan, result, job)
+            answer(sentence)
+            if remark:
+                say(f"  → {remark}")
+            if next_command:
+                say(f"  → {self._how.target.command(next_command)}")
         if not result.is_applied and not is_served and not (self._how.as_json and plan.verb.is_steering):
             how = start("up", handlers_of(job.definition), self._how.target)
             say(f"  → No orchestrator is running. Start one with: {how}")
@@ -279,31 +278,25 @@ class _Verb:
             say_unreadable(job)
 
 
-_COMMANDS = ("watch ", "unpause ")
-
-
-def _answer_lines(plan: Plan, result: VerbResult, job: Job) -> list[str]:
-    """What the verb has done, then remarks and the next command."""
+def _sentences(plan: Plan, result: VerbResult, job: Job) -> tuple[str, str, str]:
+    """What the verb has done, a remark, and the next command; the last two may be empty."""
     job_id, watch = plan.job_id, f"watch {short(plan.job_id)}"
     if result.verb is Verb.CANCEL and not result.is_applied and job.is_stopping:
-        return [
-            f"Job {job_id} is stopping: its last tasks run, and have the grace period to finish.",
-            "If they finish, the job completes, and the cancel was too late.",
-            watch,
-        ]
+        sentence = f"Job {job_id} is stopping: its last tasks run, and have the grace period to finish."
+        return sentence, "If they finish, the job completes, and the cancel was too late.", watch
     if not result.is_applied:
-        return [f"The {result.verb} of job {job_id} is recorded; its owner has not answered yet."]
+        return f"The {result.verb} of job {job_id} is recorded; its owner has not answered yet.", "", ""
     match result.verb:
         case Verb.CANCEL if job.is_terminal:
-            return [f"Job {job_id} is {job.status}."]
+            return f"Job {job_id} is {job.status}.", "", ""
         case Verb.CANCEL:
-            return [f"Job {job_id} is being cancelled; running tasks may finish within the grace period.", watch]
+            return f"Job {job_id} is being cancelled; running tasks may finish within the grace period.", "", watch
         case Verb.PAUSE:
-            return [f"Job {job_id} is paused; running tasks continue to their end.", f"unpause {short(job_id)}"]
+            return f"Job {job_id} is paused; running tasks continue to their end.", "", f"unpause {short(job_id)}"
         case Verb.UNPAUSE:
-            return [f"Job {job_id} continues.", watch]
+            return f"Job {job_id} continues.", "", watch
         case _:
-            return [f"Job {job_id} continues: {plan.work} to run, {result.reason}.", watch]
+            return f"Job {job_id} continues: {plan.work} to run, {result.reason}.", "", watch
 
 
 def _question(plan: Plan, job: Job, output: Path | None) -> tuple[str, str]:

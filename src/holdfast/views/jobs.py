@@ -222,9 +222,7 @@ def held_view(row: Hold | None) -> Held | None:
 
 def _stage_state(node: Node, shown: NodeState) -> StageState:
     counts = shown.counts
-    return StageState(
-        node, shown.stage, shown.status, shown.error, shown.finished_at, counts.total, counts.completed
-    )  # fmt: skip
+    return StageState(node, shown.stage, shown.status, shown.error, shown.finished_at, counts.total, counts.completed)
 
 
 def _sum(counts: list[Counts]) -> Counts:
