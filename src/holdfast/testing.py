@@ -29,7 +29,6 @@ from typing import Any
 
 from holdfast.bootstrap import Services, open_payloads
 from holdfast.client import Client
-from holdfast.core.states import JOB_TERMINAL
 from holdfast.define.definition import Definition
 from holdfast.define.load import load_file
 from holdfast.define.node import Node, TaskSpec
@@ -42,11 +41,8 @@ from holdfast.errors import Detail, InvalidInput
 from holdfast.settings import Settings, load_settings
 from holdfast.store.migrate import ensure_schema
 from holdfast.store.postgres import PostgresStore
-from holdfast.store.reading import Reader
 from holdfast.store.scratch import create_scratch, drop_scratch
 from holdfast.views.encoding import to_json
-from holdfast.views.history import event_view
-from holdfast.views.jobs import job_view
 
 Handlers = Mapping[str, Callable[..., Any]] | Iterable[Callable[..., Any]]
 
@@ -125,7 +121,7 @@ async def _run(
 ) -> JobResult:
     assert settings.database_url is not None
     store = PostgresStore(settings.database_url, "holdfast testing", payloads=open_payloads(settings))
-    reader = Reader(store.connections, store.payloads)
+    client = Client(store)
     finished = asyncio.Event()
     try:
         # One job needs no second orchestrator, and opening connections takes most of the time.
@@ -137,43 +133,43 @@ async def _run(
             desks=1,
             store=store,
         ):
-            job_id = (await Client(store).submit(definition, inputs, key=f"test {uuid.uuid4()}")).job_id
+            job_id = (await client.submit(definition, inputs, key=f"test {uuid.uuid4()}")).job_id
             try:
-                await asyncio.wait_for(_until_over(reader, job_id, finished), timeout)
+                await asyncio.wait_for(_until_over(client, job_id, finished), timeout)
             except TimeoutError:
-                raise TimeoutError(await _where_it_is(reader, job_id, timeout)) from None
-        return await _result(reader, job_id)
+                raise TimeoutError(await _where_it_is(client, job_id, timeout)) from None
+        return await _result(client, job_id)
     finally:
         await store.close()
 
 
-async def _until_over(reader: Reader, job_id: str, finished: asyncio.Event) -> None:
+async def _until_over(client: Client, job_id: str, finished: asyncio.Event) -> None:
     """The orchestrator here says when it ends; another one may drive it in a shared database.
 
     The first read comes at once: it opens its connection while the services open theirs.
     """
-    while (await reader.snapshot(job_id, whole=False)).job.status not in JOB_TERMINAL:
+    while not (await client.job(job_id, whole=False)).is_terminal:
         with suppress(TimeoutError):
             await asyncio.wait_for(finished.wait(), LOOK_SECONDS)
         finished.clear()
 
 
-async def _where_it_is(reader: Reader, job_id: str, timeout: float) -> str:
-    status = to_json(job_view(await reader.snapshot(job_id, whole=False)))
-    open_nodes = [f"{n['node']} is {n['status']}" for n in status["nodes"] if n["finished_at"] is None]
-    return f"the workflow {status['workflow_id']} did not end within {timeout:g} s: {', '.join(open_nodes)}"
+async def _where_it_is(client: Client, job_id: str, timeout: float) -> str:
+    job = await client.job(job_id, whole=False)
+    open_nodes = [f"{node.node} is {node.status}" for node in job.nodes if node.finished_at is None]
+    return f"the workflow {job.workflow_id} did not end within {timeout:g} s: {', '.join(open_nodes)}"
 
 
-async def _result(reader: Reader, job_id: str) -> JobResult:
-    status = to_json(job_view(await reader.snapshot(job_id)))
+async def _result(client: Client, job_id: str) -> JobResult:
+    status = to_json(await client.job(job_id))
     return JobResult(
         job_id=job_id,
         status=status["status"],
         result=status["result"],
         error=status["error"],
         nodes={node["node"]: node for node in status["nodes"]},
-        outputs=await reader.outputs(job_id),
-        events=[to_json(event_view(event)) async for event in reader.events(job_id)],
+        outputs=await client.outputs(job_id),
+        events=[to_json(event) async for event in client.events(job_id)],
     )
 
 
