@@ -48,7 +48,8 @@ from holdfast.define.node import Aggregation
 from holdfast.define.workflow import Workflow
 from holdfast.orchestrator.commit import add_states
 from holdfast.store.batch import Batch
-from tests.core.stored_job import JOB_ID, START, Fails, StoredJob
+from tests.core.stored_job import JOB_ID, START, Fails, Key, StoredJob
+from tests.simulation.database import Database
 from tests.simulation.examination import examined
 from tests.simulation.selection import select
 from tests.simulation.writes import apply_batch, apply_withdrawal, withdrawn
@@ -103,51 +104,25 @@ class OneJob(StoredJob):
         """Commit what the core decides on one signal, as a cycle does; returns the effects."""
         before = len(self.effects)
         self.db.history.decided_at = self.now
-        batch = Batch(handled=[row for row in self.db.inbox if self._handles(signal, row)])
+        batch = Batch(handled=_inbox_ids(self.db, signal))
         while withdrawals := batch.add(self._decide(signal)):
             apply_batch(self.db, OWNER, batch)
             batch.clear()
-            signal = self._withdraw(withdrawals)
+            signal = _withdraw(self.db, withdrawals)
         add_states(batch, self.state, OWNER)
         apply_batch(self.db, OWNER, batch)
         self.written = batch
         self.check()
         return self.effects[before:]
 
-    def _handles(self, signal: Signal, signal_id: int) -> bool:
-        if isinstance(signal, JobSubmitted):
-            return bool(self.db.inbox[signal_id]["kind"] == "submitted")
-        return isinstance(signal, TaskReported) and signal.signal_id == signal_id
-
     def _decide(self, signal: Signal) -> list[Effect]:
         was_stopped = self.state.stop is not None
         effects = advance(self.state, signal, self.now)
-        _check_queued(effects, is_stopped=was_stopped)
-        self._check_epochs(effects)
+        _check_effects(effects, self.tasks, is_stopped=was_stopped)
         self.effects += effects
         self.events += [effect for effect in effects if isinstance(effect, Emit)]
         self.answers += [effect for effect in effects if isinstance(effect, AnswerSignal)]
         return effects
-
-    def _check_epochs(self, effects: Iterable[Effect]) -> None:
-        """The model passes over writes that come too late, as Postgres does. The core must not ask for any."""
-        for effect in effects:
-            if isinstance(effect, RetryTask | FinishTask):
-                task = self.tasks[(effect.node, effect.item)]
-                assert task["status"] == "ready", f"4: {effect} comes after the end of its task"
-                if isinstance(effect, RetryTask):
-                    assert effect.epoch > task["epoch"], f"2: {effect} does not raise epoch {task['epoch']}"
-                else:
-                    assert effect.epoch == task["epoch"], f"1: {effect} ends a task of epoch {task['epoch']}"
-
-    def _withdraw(self, withdrawals: Sequence[WithdrawTasks]) -> TasksWithdrawn:
-        items: dict[str, list[int]] = {}
-        for withdrawal in withdrawals:
-            keys = withdrawn(self.db, withdrawal)
-            apply_withdrawal(self.db, withdrawal, keys)
-            for _, node, item in keys:
-                items.setdefault(node, []).append(item)
-        return TasksWithdrawn(items, any(withdrawal.leases_too for withdrawal in withdrawals))
 
     def submit(self) -> list[Effect]:
         return self.send(JobSubmitted())
@@ -184,7 +159,7 @@ class OneJob(StoredJob):
                 self.send(ItemsAggregated(name, error=error))
 
     def read(self, report: TaskReported) -> list[Effect]:
-        """Read a report beside the task's row as it is now."""
+        """Give a report to the core, with the task's row as it is now."""
         return self.send(report._replace(task=self.task_view(report.node, report.item)))
 
     # What people do
@@ -254,7 +229,25 @@ class OneJob(StoredJob):
             self.read(self.hand_in(*key, output=answer))
 
 
-def _check_queued(effects: Iterable[Effect], *, is_stopped: bool) -> None:
+def _inbox_ids(db: Database, signal: Signal) -> list[int]:
+    """The inbox rows of a signal. The verbs of these tests have none."""
+    if isinstance(signal, JobSubmitted):
+        return [signal_id for signal_id, row in db.inbox.items() if row["kind"] == "submitted"]
+    return [signal.signal_id] if isinstance(signal, TaskReported) and signal.signal_id is not None else []
+
+
+def _withdraw(db: Database, withdrawals: Sequence[WithdrawTasks]) -> TasksWithdrawn:
+    items: dict[str, list[int]] = {}
+    for withdrawal in withdrawals:
+        keys = withdrawn(db, withdrawal)
+        apply_withdrawal(db, withdrawal, keys)
+        for _, node, item in keys:
+            items.setdefault(node, []).append(item)
+    return TasksWithdrawn(items, any(withdrawal.leases_too for withdrawal in withdrawals))
+
+
+def _check_effects(effects: Iterable[Effect], tasks: Mapping[Key, Mapping[str, Any]], *, is_stopped: bool) -> None:
+    """Refuse work after a stop, and writes that come too late, which the model ignores as Postgres does."""
     for effect in effects:
         if isinstance(effect, WithdrawTasks) and effect.node is None:
             is_stopped = True
@@ -262,6 +255,13 @@ def _check_queued(effects: Iterable[Effect], *, is_stopped: bool) -> None:
             is_stopped = False
         elif isinstance(effect, EnqueueTasks | EnqueueWaiting | RetryTask):
             assert not is_stopped, f"11: {effect.node} was queued after the stop"
+        if isinstance(effect, RetryTask | FinishTask):
+            task = tasks[(effect.node, effect.item)]
+            assert task["status"] == "ready", f"4: {effect} comes after the end of its task"
+            if isinstance(effect, RetryTask):
+                assert effect.epoch > task["epoch"], f"2: {effect} does not raise epoch {task['epoch']}"
+            else:
+                assert effect.epoch == task["epoch"], f"1: {effect} ends a task of epoch {task['epoch']}"
 
 
 def aggregate(

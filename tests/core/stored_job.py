@@ -103,7 +103,7 @@ class StoredJob:
         return TaskView(**{name: task[name] for name in TaskView._fields}) if task is not None else None
 
     def remove_from_queue(self, node: str, item: int = OWN_TASK) -> dict[str, Any]:
-        """Delete a queue row, as no part of the engine does; returns the row."""
+        """Lose a queue row, as only a fault can; returns the row."""
         row = self.db.unqueue((JOB_ID, node, item), "vanished")
         assert row is not None
         return row
@@ -130,7 +130,7 @@ class StoredJob:
         fails: Fails | None = None,
         **more: Any,
     ) -> TaskReported:
-        """The report of the queued attempt, before the store has it: the lease stays."""
+        """Build the report of the queued attempt. It is not in the store yet, and the lease stays."""
         row, error = self.queue[(node, item)], None
         if fails is not None:
             outcome = Outcome.FAILED
@@ -174,5 +174,5 @@ class StoredJob:
 
 class _Checkers(Checkers):
     def result_fails(self, job: dict[str, Any], program: Program) -> bool:
-        """A job whose nodes are fine fails by an error that names no node."""
+        """Whether the job has an error that names no node: its result failed, or the job was stopped."""
         return job["error"] is not None and job["error"]["node"] is None

@@ -195,20 +195,20 @@ def test_a_resume_of_items_whose_params_were_refused_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verb", "node", "said"),
+    ("verb", "node", "reason"),
     [
         ("resume", None, "completed"), ("retry", "register", "is completed"), ("retry", "missing", "no node"),
         ("clear", "missing", "no node"), ("rerun", "missing", "no node"),
     ],
 )  # fmt: skip
 def test_a_verb_that_does_not_apply_is_refused_with_a_reason_and_changes_nothing(
-    verb: str, node: str | None, said: str
+    verb: str, node: str | None, reason: str
 ) -> None:
     job = pipeline()
     run(job)
     before = job.state.seq
     answer = job.recover(verb, node)
-    assert not answer.applied and said in answer.reason
+    assert not answer.applied and reason in answer.reason
     assert (job.state.seq, job.state.generation, job.state.status) == (before, 1, "completed")
 
 
@@ -401,14 +401,14 @@ def test_a_node_that_has_not_begun_can_be_skipped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verb", "node", "said"),
+    ("verb", "node", "reason"),
     [("skip", "split", "is completed"), ("set", "split", "is completed"), ("set", "each", "for each item")],
 )
-def test_a_skip_or_a_set_that_does_not_apply_is_refused(verb: str, node: str, said: str) -> None:
+def test_a_skip_or_a_set_that_does_not_apply_is_refused(verb: str, node: str, reason: str) -> None:
     job = pipeline()
     run(job, ("each", 1))
     answer = job.recover(verb, node)
-    assert not answer.applied and said in answer.reason
+    assert not answer.applied and reason in answer.reason
 
 
 def test_the_error_of_a_job_names_a_node_that_stays_cancelled() -> None:
@@ -465,8 +465,14 @@ def test_a_pause_that_does_not_apply_is_refused() -> None:
     job.send(PauseRequested(7, "ben", "", is_paused=True))
     job.cancel()
     job.send(PauseRequested(8, "ann", "", is_paused=False))
-    said = [answer.reason for answer in job.answers]
-    assert said == ["it is not paused", "paused", "ann has paused it already", "cancelled", "it is already cancelled"]
+    reasons = [answer.reason for answer in job.answers]
+    assert reasons == [
+        "it is not paused",
+        "paused",
+        "ann has paused it already",
+        "cancelled",
+        "it is already cancelled",
+    ]
 
 
 def test_a_skip_touches_nothing_that_failed_elsewhere() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -52,8 +53,8 @@ def withdrawals(effects: list[Any]) -> list[WithdrawTasks]:
 def test_a_critical_failure_stops_the_job() -> None:
     job = side_by_side()
     job.claim("b")
-    (asked,) = withdrawals(job.fail("a", permanent=True))
-    assert (asked.status, asked.leases_too) == (Status.CANCELLED, False)
+    (withdrawal,) = withdrawals(job.fail("a", permanent=True))
+    assert (withdrawal.status, withdrawal.leases_too) == (Status.CANCELLED, False)
     assert job.state.stop == Stop(StopCause.FAILED, START + 600)
     assert job.statuses() == {"a": "failed", "b": "dispatched", "c": "cancelled"}
     assert job.node("c").reason == "job_stopped"
@@ -169,8 +170,8 @@ def test_before_the_drain_is_over_time_changes_nothing() -> None:
 
 def test_when_the_drain_is_over_the_leases_end_invariant_11() -> None:
     job = stopping()
-    (asked,) = withdrawals(job.pass_time(600))
-    assert asked.leases_too
+    (withdrawal,) = withdrawals(job.pass_time(600))
+    assert withdrawal.leases_too
     assert job.status_of("b") == "cancelled"
     assert job.state.status == "failed"
     assert job.state.stop is not None
@@ -233,8 +234,8 @@ def test_cancelling_a_job_that_has_not_begun_ends_it_at_once() -> None:
 def test_cancelling_a_running_job_cancels_queued_tasks_and_leaves_running_ones_the_grace_period() -> None:
     job = side_by_side()
     job.claim("a")
-    (asked,) = withdrawals(job.cancel())
-    assert (asked.status, asked.leases_too) == (Status.CANCELLED, False)
+    (withdrawal,) = withdrawals(job.cancel())
+    assert (withdrawal.status, withdrawal.leases_too) == (Status.CANCELLED, False)
     assert job.statuses() == {"a": "dispatched", "b": "cancelled", "c": "cancelled"}
     assert job.state.stop == Stop(StopCause.CANCELLED, START + 30)
     assert job.answers == [AnswerSignal(7, "job", True, "cancelled")]
@@ -388,15 +389,15 @@ def test_a_timeout_fails_everything_that_is_open_at_once() -> None:
     assert job.state.deadline_at == job.state.next_deadline() == START + 50
     job.claim("b")
     assert job.pass_time(49.9) == []
-    (asked,) = withdrawals(job.pass_time(0.1))
-    assert (asked.status, asked.leases_too) == (Status.FAILED, True)
-    assert asked.error["code"] == "JOB_TIMEOUT"
+    (withdrawal,) = withdrawals(job.pass_time(0.1))
+    assert (withdrawal.status, withdrawal.leases_too) == (Status.FAILED, True)
+    assert withdrawal.error["code"] == "JOB_TIMEOUT"
     assert job.statuses() == {"a": "failed", "b": "failed", "c": "cancelled"}
     for name in ("a", "b"):
         error = job.node(name).error
         assert error is not None
         assert (error["code"], error["class"]) == ("JOB_TIMEOUT", "transient")
-        assert job.tasks[(name, -1)]["error"] == asked.error
+        assert job.tasks[(name, -1)]["error"] == withdrawal.error
     assert job.state.status == "failed"
     assert job.state.error is not None
     assert job.state.error["message"] == "the job did not end within 50 s"
@@ -453,8 +454,8 @@ def test_time_changes_nothing_in_a_finished_job_invariant_4() -> None:
 def test_rows_that_were_never_queued_are_withdrawn_and_items_without_a_row_never_get_one() -> None:
     job = with_fan_out()
     job.claim("f", 0)
-    (asked,) = withdrawals(job.fail("a", permanent=True))
-    assert asked.unqueued == (("f", 2, 3),)
+    (withdrawal,) = withdrawals(job.fail("a", permanent=True))
+    assert withdrawal.unqueued == (("f", 2, 3),)
     assert not owed_rows(job.state)
     assert job.continue_work() == []
     assert job.node("f").cancelled == 3
@@ -586,7 +587,7 @@ def test_a_report_of_an_older_epoch_changes_nothing_and_has_an_event_invariant_1
     job = side_by_side()
     old = job.hand_in("a", outcome=Outcome.LOST)
     job.read(old)
-    before = (job.statuses(), job.task_view("a"), job.queue)
+    before = (job.statuses(), job.task_view("a"), deepcopy(job.queue))
     effects = job.read(old._replace(outcome=outcome, output="late"))
     assert rejected(job, effects)
     assert (job.statuses(), job.task_view("a"), job.queue) == before

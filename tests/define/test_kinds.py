@@ -21,6 +21,7 @@ NOT_YET = ("views", "cli", "apps")
 """Folders that still name types. Remove each when it is done, so that the test covers all of the source."""
 ALLOWED = {
     "define/node.py": "declares the types, and that a node is a task by default",
+    "apps/flood/demo.py": "an app sees the JSON of a job, and no node",
 }
 """At most five files outside the folders of the kinds, each with its reason."""
 

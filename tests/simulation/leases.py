@@ -54,6 +54,7 @@ def _ready(db: Database, request: Handover) -> list[Key]:
 
 
 def lease(db: Database, worker: WorkerIdentity, key: Key) -> Lease:
+    """Give one queued task to the worker, whatever its state."""
     row = db.queue[key]
     row |= {
         "state": "leased",

@@ -81,7 +81,7 @@ class Lines:
     def _has_news(self, node: NodeState) -> bool:
         """A fan-out that is still running, has moved, and had no line for a while."""
         return (
-            node.type == "fan_out"
+            node.has_task_per_item
             and node.status == "running"
             and _done(node) != self._done.get(node.node)
             and time.monotonic() - self._spoken.get(node.node, 0.0) >= FAN_OUT_LINE_SECONDS
@@ -97,7 +97,7 @@ def _done(node: NodeState) -> int:
 
 def _node_line(node: NodeState) -> str:
     parts = [f"  {node.node}: {node.status}"]
-    if node.type == "fan_out" and node.counts.total:
+    if node.has_task_per_item and node.counts.total:
         parts.append(f"{_done(node):,}/{node.counts.total:,} items")
         if node.counts.failed:
             parts.append(f"{node.counts.failed:,} failed")

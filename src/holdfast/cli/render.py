@@ -141,11 +141,11 @@ def _notes(node: NodeState, now: datetime) -> Iterator[str]:
         yield f"{_number(progress['done'])}/{_number(progress.get('total'))}"
         if progress.get("text"):
             yield cut(str(progress["text"]), 30)
-    if node.type == "fan_out" and counts.failed:
+    if node.has_task_per_item and counts.failed:
         yield f"{counts.failed:,} failed"
     if node.retrying:
-        yield f"{node.retrying:,} retrying" if node.type == "fan_out" else _retry_note(node, now)
-    if node.type != "fan_out" and (node.attempt or 0) > 1:
+        yield f"{node.retrying:,} retrying" if node.has_task_per_item else _retry_note(node, now)
+    if not node.has_task_per_item and (node.attempt or 0) > 1:
         yield f"attempt {node.attempt}"
 
 

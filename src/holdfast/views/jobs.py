@@ -8,7 +8,8 @@ from typing import Any
 
 from holdfast.core.states import JOB_TERMINAL, JobStatus, Status
 from holdfast.define.definition import Definition
-from holdfast.define.node import Node, NodeType
+from holdfast.define.kinds import kind_of
+from holdfast.define.node import Node
 from holdfast.store.read_rows import Hold, JobLine, JobView, NodeView, QueueView, Snapshot
 from holdfast.views.encoding import HIDDEN, VERBATIM
 from holdfast.views.fleet import UnservedTasks, unserved_view
@@ -18,7 +19,6 @@ from holdfast.views.outcome import Outcome, StageState, outcome_view
 SET_ASIDE = "orchestrator_error: "
 """How the reason of a job begins that its owner cannot advance."""
 STOPPING = "stopping"
-_BORDERS = (NodeType.START, NodeType.END)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,7 @@ class NodeState:
     """How many of its tasks wait for their next attempt."""
     width: int = field(default=0, metadata=HIDDEN)
     """How many items it has, if it is a fan-out."""
+    has_task_per_item: bool = field(default=False, metadata=HIDDEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +240,7 @@ def _node(snapshot: Snapshot, node: Node) -> NodeState:
         snapshot.graph.stage_number(node.name) if is_readable else None,
         str(node.type) if is_readable else None,
         status,
-        str(node.importance) if is_readable and node.type not in _BORDERS else None,
+        str(node.importance) if is_readable and not kind_of(node).is_border else None,
         queued.attempt if queued and status == Status.RUNNING and queued.attempt else _attempt(row),
         _counts(row, queued),
         _progress(node, row, queued),
@@ -250,7 +251,8 @@ def _node(snapshot: Snapshot, node: Node) -> NodeState:
         row.finished_at if row else None,
         unserved_view(unserved) if unserved is not None else None,
         queued.waiting if queued else 0,
-        row.width if row is not None and node.type is NodeType.FAN_OUT else 0,
+        row.width if row is not None and kind_of(node).has_task_per_item else 0,
+        kind_of(node).has_task_per_item,
     )
 
 
@@ -297,7 +299,7 @@ def _counts(row: NodeView | None, queued: QueueView | None) -> Counts:
 
 
 def _progress(node: Node, row: NodeView | None, queued: QueueView | None) -> dict[str, Any] | None:
-    if node.type is NodeType.FAN_OUT or node.batches is not None:
+    if kind_of(node).has_items(node):
         return {"done": min(_settled(row), row.width), "total": row.width} if row else None
     return queued.progress if queued else None
 
@@ -316,7 +318,7 @@ def _retry_at(row: NodeView | None, queued: QueueView | None) -> datetime | None
 def _started_at(node: Node, row: NodeView | None, queued: QueueView | None) -> datetime | None:
     if row is not None and row.started_at is not None:
         return row.started_at
-    return queued.claimed_at if queued is not None and node.type is not NodeType.FAN_OUT else None
+    return queued.claimed_at if queued is not None and not kind_of(node).has_task_per_item else None
 
 
 def _doubt(job: JobView, node: str) -> dict[str, Any] | None:

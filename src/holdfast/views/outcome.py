@@ -11,7 +11,8 @@ from typing import Any
 from holdfast.core.advising import Advice
 from holdfast.core.signals import Verb
 from holdfast.core.states import Status
-from holdfast.define.node import Importance, Node, NodeType
+from holdfast.define.kinds import kind_of
+from holdfast.define.node import Importance, Node
 from holdfast.store.read_rows import Deliverable as DeliverableRow
 from holdfast.store.read_rows import NodeView, Snapshot
 from holdfast.views.encoding import HIDDEN, VERBATIM
@@ -147,7 +148,7 @@ def _details(node: Node, row: NodeView | None) -> str | None:
     """How far the node came, in a few words."""
     if row is None:
         return None
-    if node.type is NodeType.FAN_OUT:
+    if kind_of(node).has_task_per_item:
         return f"{row.completed} of {row.width} items completed"
     if row.batch_size is not None:
         return f"{min(row.completed, row.width)} of {row.width} batches completed"
@@ -167,7 +168,7 @@ def _deliverables(snapshot: Snapshot) -> dict[str, Deliverable]:
 def _declared(node: Node, row: NodeView | None, location: str | None) -> Deliverable:
     count = 0
     if row is not None:
-        count = row.completed if node.type is NodeType.FAN_OUT else int(row.status == Status.COMPLETED)
+        count = row.completed if kind_of(node).has_task_per_item else int(row.status == Status.COMPLETED)
     return Deliverable(count, location, count > 0)
 
 

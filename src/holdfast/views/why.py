@@ -14,7 +14,7 @@ from typing import Any
 
 from holdfast.core.states import JOB_TERMINAL, TERMINAL, JobStatus, Status
 from holdfast.define.definition import Definition
-from holdfast.define.node import NodeType
+from holdfast.define.kinds import kind_of
 from holdfast.moments import moment
 from holdfast.store.fleet import WorkerView
 from holdfast.store.read_rows import JobDiagnosis, NodeView, QueuedTasks
@@ -160,7 +160,7 @@ def _of_the_nodes(diagnosis: JobDiagnosis) -> Iterator[Reason]:
         if view is None or view.status == Status.PENDING:
             yield from _not_begun(diagnosis, node.name)
         elif view.status not in TERMINAL:
-            yield from _begun(diagnosis, node.name, node.type, view)
+            yield from _begun(diagnosis, node.name, kind_of(node).gathers_items, view)
 
 
 def _not_begun(diagnosis: JobDiagnosis, name: str) -> Iterator[Reason]:
@@ -173,7 +173,7 @@ def _not_begun(diagnosis: JobDiagnosis, name: str) -> Iterator[Reason]:
         yield Reason(name, None, Cause.INCONSISTENT, details={"problem": "all that it waits for has ended"})
 
 
-def _begun(diagnosis: JobDiagnosis, name: str, node_type: NodeType, view: NodeView) -> Iterator[Reason]:
+def _begun(diagnosis: JobDiagnosis, name: str, gathers: bool, view: NodeView) -> Iterator[Reason]:
     groups = [group for group in diagnosis.queued if group.node == name]
     for group in groups:
         yield _queued(diagnosis, group)
@@ -182,11 +182,11 @@ def _begun(diagnosis: JobDiagnosis, name: str, node_type: NodeType, view: NodeVi
         details = {"limit": "window", "tasks": view.width - enqueued, "first": [enqueued]}
         yield Reason(name, None, Cause.LIMIT_REACHED, since=view.started_at, details=details)
     elif not groups and not diagnosis.unread:
-        yield _without_tasks(diagnosis, name, node_type, view)
+        yield _without_tasks(diagnosis, name, gathers, view)
 
 
-def _without_tasks(diagnosis: JobDiagnosis, name: str, node_type: NodeType, view: NodeView) -> Reason:
-    if node_type is NodeType.FAN_IN and view.status == Status.RUNNING and view.completed == view.width:
+def _without_tasks(diagnosis: JobDiagnosis, name: str, gathers: bool, view: NodeView) -> Reason:
+    if gathers and view.status == Status.RUNNING and view.completed == view.width:
         details = {"doing": "gathering results", "owner": diagnosis.snapshot.job.owner}
         return Reason(name, None, Cause.RUNNING, since=view.started_at, details=details)
     details = {"problem": "none of its tasks is queued or running, and no report is unread"}
