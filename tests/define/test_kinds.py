@@ -17,8 +17,6 @@ from holdfast.define.node import NodeType
 SOURCE = Path(holdfast.__file__).parent
 KIND_FOLDERS = ("define/kinds", "core/kinds")
 """Files here may name types."""
-NOT_YET = ("views", "cli", "apps")
-"""Folders that still name types. Remove each when it is done, so that the test covers all of the source."""
 ALLOWED = {
     "define/node.py": "declares the types, and that a node is a task by default",
     "apps/flood/demo.py": "an app sees the JSON of a job, and no node",
@@ -72,15 +70,12 @@ def _is_in(place: str, folders: Iterable[str]) -> bool:
 
 
 def test_only_kinds_name_node_types() -> None:
-    places = [place for place in offences() if not _is_in(place, NOT_YET)]
-    assert places == [], "ask the node's kind instead: holdfast.define.kinds.kind_of(node)"
+    assert offences() == [], "ask the node's kind instead: holdfast.define.kinds.kind_of(node)"
 
 
 def test_the_exceptions_are_few_and_needed() -> None:
     assert len(ALLOWED) <= 5
     assert [file for file in ALLOWED if not list(named_types(SOURCE / file))] == []
-    done = [folder for folder in NOT_YET if not any(_is_in(place, [folder]) for place in offences())]
-    assert done == [], "remove these folders from NOT_YET"
 
 
 WAIT = """
