@@ -16,6 +16,7 @@ from holdfast.define.load import load_file, load_text
 from holdfast.errors import Permanent, Transient
 from holdfast.operations.scope import Scope
 from holdfast.operations.verbs import Verb, VerbRequest
+from holdfast.remedies import Remedy
 from holdfast.worker.context import AsyncContext, Context
 from tests.conftest import eventually
 from tests.running import client_of, nodes, registry, running, statuses
@@ -478,7 +479,7 @@ nodes:
         async def answered() -> Any:
             return await engine.store.answer(again)
 
-        remedy = "See how it ended with: holdfast status JOB"
+        remedy = Remedy("See how it ended with", "status", job_id)
         assert await eventually(answered) == (False, "too late, it is already cancelled", remedy)
     assert status["status"] == "cancelled"
     assert status["error"]["message"] == "cancelled by ann: changed my mind"
@@ -504,7 +505,7 @@ async def test_an_owner_refuses_a_cancel_whose_plan_is_outdated_invariant_12(
         assert refusal == (
             False,
             "the job has changed since this plan was made",
-            "Look at the plan again, and use its new id.",
+            Remedy("Look at the plan again, and use its new id."),
         )
         shown = await engine.client.plan(job_id, VerbRequest(Verb.CANCEL))
         assert (await answer(await engine.client.cancel(job_id, plan_id=shown.plan_id)))[0]

@@ -19,7 +19,7 @@ from holdfast.define.registry import Registry, describe
 from holdfast.define.workflow import Workflow
 from holdfast.errors import PayloadRefused
 from holdfast.operations.submitting import new_job
-from holdfast.orchestrator import owner
+from holdfast.orchestrator import turns
 from holdfast.worker.context import AsyncContext, Context
 from tests.conftest import eventually
 from tests.running import HOME, client_of, nodes, registry, running, serving
@@ -127,7 +127,7 @@ async def test_a_job_with_an_unreadable_payload_is_set_aside_and_continues_when_
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The worker's store is not the orchestrator's. Other jobs must continue, and no work may be lost."""
-    monkeypatch.setattr(owner, "ASIDE_SECONDS", (0.1, 0.2))
+    monkeypatch.setattr(turns, "ASIDE_SECONDS", (0.1, 0.2))
     handlers = registry(make=make, use=use)
     async with (
         client_of(database_url) as engine,

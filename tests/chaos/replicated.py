@@ -68,12 +68,24 @@ class ReplicatedServer(Server):
             os.chown(folder, account.uid, account.gid)
         where = ["-h", "127.0.0.1", "-p", str(self.port), "-U", "holdfast", "-D", str(folder)]
         how = account.options(self._lock)
+        began = time.time()
         subprocess.run(
-            [*account.prefix, self._program("pg_basebackup"), *where, "-X", "stream", "-c", "fast", *options],
+            [
+                *account.prefix,
+                self._program("pg_basebackup"),
+                *where,
+                "-X",
+                "stream",
+                "-c",
+                "fast",
+                "--no-sync",
+                *options,
+            ],
             check=True,
             **(how | {"env": how["env"] | {"PGPASSWORD": self._password}}),
         )
-        self._kept_until = time.time() - REPLICATION_SECONDS
+        # Commits during the backup may be in it or not: after its last WAL it still writes files.
+        self._kept_until = began - REPLICATION_SECONDS
         return folder
 
     def restart_at_once(self) -> None:

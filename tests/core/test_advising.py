@@ -7,6 +7,7 @@ from typing import Any
 from holdfast.core.advising import Advice, candidates
 from holdfast.core.plans import Plan
 from holdfast.define.workflow import Workflow
+from holdfast.views.advice import advice_words
 from tests.core.one_job import Fails, OneJob
 
 
@@ -17,7 +18,7 @@ def advised(job: OneJob) -> list[str]:
         plans = [(one, job.plan(**one._asdict())) for one in group]
         accepted = next(((one, plan) for one, plan in plans if isinstance(plan, Plan)), None)
         if accepted is not None:
-            commands.append(Advice(*accepted).words("JOB"))
+            commands.append(advice_words(Advice(*accepted), "JOB"))
     return commands
 
 

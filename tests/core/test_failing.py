@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast.core.failing import MESSAGE_LIMIT, failure, fingerprint, is_permanent
 from holdfast.errors import Code
+from holdfast.remedies import Remedy
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ def test_an_empty_message_says_so(message: str) -> None:
 
 
 def test_a_failure_carries_its_place_its_class_and_its_time() -> None:
-    error = failure("E", "m", permanent=True, at=3.5, node="n", item=4, attempt=2, handler="h", hint="look")
+    error = failure("E", "m", permanent=True, at=3.5, node="n", item=4, attempt=2, handler="h", hint=Remedy("look"))
     assert error == {
         "code": "E", "class": "permanent", "message": "m", "fingerprint": fingerprint("E", "m", "h"), "node": "n",
         "index": 4, "attempt": 2, "at": 3.5, "hint": "look",
@@ -89,7 +90,7 @@ def test_a_nodes_own_task_has_no_index() -> None:
 @pytest.mark.parametrize("code", [Code.TEMPLATE_ERROR, Code.CONTRACT_VIOLATION, Code.LEASE_LOST, Code.QUARANTINED])
 def test_known_codes_come_with_a_hint(code: Code) -> None:
     assert failure(code, "m", permanent=True, at=0.0)["hint"]
-    assert failure(code, "m", permanent=True, at=0.0, hint="mine")["hint"] == "mine"
+    assert failure(code, "m", permanent=True, at=0.0, hint=Remedy("mine"))["hint"] == "mine"
 
 
 def test_only_the_class_makes_a_failure_permanent() -> None:

@@ -47,6 +47,7 @@ from holdfast.core.states import (
 from holdfast.core.steering import SteeringVerb
 from holdfast.core.turn import Turn
 from holdfast.errors import Bug, Code, PayloadRefused, TemplateError
+from holdfast.remedies import Remedy
 
 
 def advance(state: JobState, signal: Signal, now: float) -> list[Effect]:
@@ -328,7 +329,7 @@ def _not_run_again(turn: Turn) -> dict[str, Any] | None:
     if not left:
         return None
     message = f"{', '.join(left[:3])}{' and others' if len(left) > 3 else ''} had been cancelled and did not run again"
-    hint = "Run what is missing with: holdfast resume JOB"
+    hint = Remedy("Run what is missing with", "resume", turn.state.job_id)
     return failure(Code.CANCELLED, message, permanent=False, at=turn.now, hint=hint)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import NamedTuple
 
 from holdfast.core.outcome import counts
@@ -16,35 +15,6 @@ class Advice(NamedTuple):
 
     request: Request
     plan: Plan
-
-    def words(self, job: str) -> str:
-        """As people type it. What asks for a confirmation brings `--yes`: there may be no terminal to ask on."""
-        asks = any(step.confirm for step in self.plan.steps)
-        return f"{words(self.request, job)}{' --yes' if asks else ''}"
-
-    @property
-    def note(self) -> str:
-        """What it is good for."""
-        request = self.request
-        if self.plan.evaluates_result:
-            return "evaluate its result once more; nothing runs"
-        if request.verb is Verb.RESUME:
-            is_redone = any(step.redone for step in self.plan.steps)
-            return f"run what is missing{', and what follows it' if is_redone else '; what completed stays'}"
-        if request.verb is Verb.SKIP:
-            return f"go on without {request.node}"
-        return f"run {request.node} again" + (", and leave what follows as it is" if request.only else "")
-
-
-def words(request: Request, job: str) -> str:
-    """A verb with its arguments as people type it."""
-    parts = [str(request.verb), job]
-    if request.node is not None:
-        parts += ["--from", request.node] if request.verb is Verb.RERUN else [request.node]
-    parts += [f"--item {item}" for item in request.items]
-    parts += ["--code", shlex.quote(request.code)] if request.code else []
-    parts += ["--fingerprint", shlex.quote(request.fingerprint)] if request.fingerprint else []
-    return " ".join([*parts, *(["--only"] if request.only else [])])
 
 
 def candidates(state: JobState) -> list[tuple[Request, ...]]:

@@ -7,22 +7,25 @@ import re
 from typing import Any
 
 from holdfast.errors import FailureClass
+from holdfast.remedies import Remedy
 
 MESSAGE_LIMIT = 2000
 CUT = "… (cut off)"
 
 
 HINTS = {
-    "TEMPLATE_ERROR": "Correct the expression in the workflow, or give the missing value.",
-    "CONTRACT_VIOLATION": "Compare what the workflow declares with what the handler takes and returns.",
-    "PAYLOAD_REFUSED": "Pass a reference instead: publish a file with ctx.publish, or page through ctx.results; "
-    "HOLDFAST_PAYLOAD_LIMIT_BYTES is the limit.",
-    "HANDLER_UNKNOWN": "Start a worker that has this handler: holdfast worker --handlers MODULE",
-    "TIMEOUT": "Raise timeout_seconds of the node, or make the handler quicker.",
-    "DEPENDENCY_DOWN": "See what is down, and since when: holdfast breakers",
-    "QUEUE_TIMEOUT": "Start more workers for the queue, or raise queue_timeout_seconds of the node.",
-    "LEASE_LOST": "Look for workers that stopped or lost the database, then resume the job.",
-    "QUARANTINED": "This task kept killing its worker: look at its input before running it again.",
+    "TEMPLATE_ERROR": Remedy("Correct the expression in the workflow, or give the missing value."),
+    "CONTRACT_VIOLATION": Remedy("Compare what the workflow declares with what the handler takes and returns."),
+    "PAYLOAD_REFUSED": Remedy(
+        "Pass a reference instead: publish a file with ctx.publish, or page through ctx.results; "
+        "HOLDFAST_PAYLOAD_LIMIT_BYTES is the limit."
+    ),
+    "HANDLER_UNKNOWN": Remedy("Start a worker that has this handler", "worker", flags=("--handlers", "MODULE")),
+    "TIMEOUT": Remedy("Raise timeout_seconds of the node, or make the handler quicker."),
+    "DEPENDENCY_DOWN": Remedy("See what is down, and since when", "breakers"),
+    "QUEUE_TIMEOUT": Remedy("Start more workers for the queue, or raise queue_timeout_seconds of the node."),
+    "LEASE_LOST": Remedy("Look for workers that stopped or lost the database, then resume the job."),
+    "QUARANTINED": Remedy("This task kept killing its worker: look at its input before running it again."),
 }
 
 # What differs between two occurrences of one failure: ids, numbers, addresses, quoted values, paths. An apostrophe
@@ -56,12 +59,13 @@ def failure(
     item: int | None = None,
     attempt: int | None = None,
     handler: str = "",
-    hint: str | None = None,
+    hint: Remedy | None = None,
 ) -> dict[str, Any]:
     """An error as it is stored and shown. The message is one line, without a stack trace."""
     text = without_paths(" ".join(message[: 4 * MESSAGE_LIMIT].split())) or "no message"
     if len(text) > MESSAGE_LIMIT:
         text = text[: MESSAGE_LIMIT - len(CUT)] + CUT
+    hint = hint or HINTS.get(code)
     return {
         "code": code,
         "class": str(FailureClass.PERMANENT if permanent else FailureClass.TRANSIENT),
@@ -71,8 +75,16 @@ def failure(
         "index": item if item is not None and item >= 0 else None,
         "attempt": attempt,
         "at": at,
-        "hint": hint or HINTS.get(code),
+        "hint": hint.text if hint is not None else None,
+        **({"remedy": hint.to_json()} if hint is not None and hint.verb is not None else {}),
     }
+
+
+def hint_of(error: dict[str, Any]) -> Remedy | None:
+    """What a stored failure advises."""
+    if error.get("remedy") is not None:
+        return Remedy.from_json(error["remedy"])
+    return Remedy(error["hint"]) if error.get("hint") is not None else None
 
 
 def is_permanent(error: dict[str, Any] | None) -> bool:

@@ -13,13 +13,14 @@ from holdfast.core.batching import Pages
 from holdfast.core.dispatching import dispatch
 from holdfast.core.effects import FailTask, WithdrawTasks
 from holdfast.core.events import EventName
-from holdfast.core.failing import failure
+from holdfast.core.failing import failure, hint_of
 from holdfast.core.queueing import create, enqueue, enqueue_waiting, lane_of
 from holdfast.core.states import JOB_CANCELLED, UPSTREAM_FAILED, JobState, NodeState, Status, StopCause, Trigger
 from holdfast.core.turn import Turn
 from holdfast.define.node import OnItemFailure
 from holdfast.define.plain import Sizes
 from holdfast.errors import Code, PayloadRefused, TemplateError
+from holdfast.remedies import Remedy
 
 TOO_MANY_FAILED = "too_many_failed"
 
@@ -231,7 +232,7 @@ def _items_failed(turn: Turn, node: NodeState) -> dict[str, Any]:
         permanent=first.get("class") == "permanent",
         at=turn.now,
         node=node.name,
-        hint=first.get("hint"),
+        hint=hint_of(first),
     )
     return {
         **error,
@@ -248,7 +249,7 @@ def job_timeout(turn: Turn, node: str | None) -> dict[str, Any]:
         permanent=False,
         at=turn.now,
         node=node,
-        hint="Raise the workflow's timeout, or find out what was slow: holdfast events JOB",
+        hint=Remedy("Raise the workflow's timeout, or find out what was slow", "events", turn.state.job_id),
     )
 
 

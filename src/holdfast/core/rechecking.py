@@ -18,6 +18,7 @@ from holdfast.core.signals import InconsistencyFound, TaskCounts, TasksWithdrawn
 from holdfast.core.states import TERMINAL, JobStatus, NodeState, Status, Trigger
 from holdfast.core.turn import Turn
 from holdfast.errors import Code
+from holdfast.remedies import Remedy
 
 _ENDS = {
     Status.COMPLETED: Trigger.ATTEMPT_COMPLETED,
@@ -60,7 +61,7 @@ def doubt_end(turn: Turn, signal: InconsistencyFound) -> None:
         permanent=True,
         at=turn.moment(),
         node=node.name,
-        hint=f"Run it again with: holdfast rerun JOB --from {node.name}",
+        hint=Remedy("Run it again with", "rerun", turn.state.job_id, flags=("--from", node.name)),
     )
     turn.effects.append(MarkJob(state.job_id, state.error))
     acted = {"duty": signal.duty, "reason": signal.reason, "disagreeing": [one.name for one in wrong]}

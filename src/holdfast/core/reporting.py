@@ -62,7 +62,7 @@ def _failed(turn: Turn, signal: TaskReported, task: TaskView, node: NodeState) -
         return
     if repeated(turn, node, error):
         hint = f"Not retried: {turn.state.rules.repeat_limit} items failed in the same way and none has completed."
-        _finish(turn, signal, task, node, Status.FAILED, {**error, "hint": hint}, event_data={"reason": REPEATED})
+        _finish(turn, signal, task, node, Status.FAILED, error | {"hint": hint}, event_data={"reason": REPEATED})
         return
     delay = delay_seconds(retry, task.retries + 1, signal.chance)
     if signal.retry_after_seconds is not None:

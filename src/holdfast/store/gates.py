@@ -10,6 +10,7 @@ from holdfast import failpoint
 from holdfast.core.breaking import Breaker
 from holdfast.define.source import did_you_mean
 from holdfast.errors import NotFound, Refused
+from holdfast.remedies import Remedy
 from holdfast.store.arrays import texts
 from holdfast.store.breakers import breaker_columns, breaker_of
 from holdfast.store.columns import by_name
@@ -115,7 +116,7 @@ class Gates:
         if found.is_declared and found.actor is None:
             raise Refused(
                 f"Limit {name} is declared by a workflow, and no person has changed it.",
-                remedy=f"Set it with: holdfast limits set {name} --concurrency N",
+                remedy=Remedy("Set it with", "limits", flags=("set", name, "--concurrency", "N")),
                 instance=name,
             )
         await self._execute("give_limit_back" if found.is_declared else "drop_limit", tenant=tenant, name=name)

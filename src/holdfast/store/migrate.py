@@ -8,6 +8,7 @@ from typing import Any
 from psycopg import sql
 
 from holdfast.errors import Refused, SchemaMismatch
+from holdfast.remedies import Remedy
 from holdfast.sql_files import Migration, migrations_in
 from holdfast.store.connection import LOCK_SECONDS, Connection, connect
 from holdfast.store.usable import refuse_shared_sessions
@@ -134,7 +135,7 @@ async def ensure_schema(url: str, *, create: bool, upgrade: bool = False) -> Non
         await refuse_shared_sessions(connection, url)
         if connection.info.server_version < OLDEST_SERVER:
             raise SchemaMismatch(
-                f"The database is Postgres {connection.info.server_version // 10_000}; holdfast needs 15 or newer.",
+                f"The database is Postgres {connection.info.server_version // 10_000}; Holdfast needs 15 or newer.",
                 remedy="Use a newer server, or leave HOLDFAST_DATABASE_URL unset for the embedded one.",
             )
         found = await status(connection)
@@ -143,19 +144,19 @@ async def ensure_schema(url: str, *, create: bool, upgrade: bool = False) -> Non
     if found.unknown:
         raise SchemaMismatch(
             f"The database has migrations that this version does not know: {list(found.unknown)}.",
-            remedy="Install the version of holdfast that made them, or a newer one.",
+            remedy="Install the version of Holdfast that made them, or a newer one.",
         )
     if not found.applied and not create:
         raise SchemaMismatch(
             f"There is no schema {SCHEMA} in this database: Holdfast has not been set up in it.",
-            remedy="Make it with: holdfast migrate",
+            remedy=Remedy("Make it with", "migrate"),
         )
     if found.missing and (upgrade or not found.applied):
         await migrate(url)
     elif found.missing:
         raise SchemaMismatch(
             f"The database lacks migrations {list(found.missing)}.",
-            remedy="Apply them with: holdfast migrate",
+            remedy=Remedy("Apply them with", "migrate"),
         )
 
 

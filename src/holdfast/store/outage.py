@@ -10,6 +10,7 @@ import psycopg
 import psycopg.conninfo
 
 from holdfast.errors import Locked, Unreachable
+from holdfast.remedies import Remedy
 
 LOCK_NOT_AVAILABLE = "55P03"
 
@@ -72,7 +73,7 @@ def unreachable(url: str, error: Exception) -> Unreachable:
     sqlstate = error.sqlstate if isinstance(error, psycopg.Error) else None
     message = f"The database at {where} {words_for(sqlstate) or 'cannot be reached'}: {why}"
     if sqlstate == LOCK_NOT_AVAILABLE:
-        return Locked(message, remedy="Find out which session holds the lock with: holdfast doctor")
+        return Locked(message, remedy=Remedy("Find out which session holds the lock with", "doctor"))
     return Unreachable(
-        message, remedy="Check that it runs and that the URL is right, then look again with: holdfast doctor"
+        message, remedy=Remedy("Check that it runs and that the URL is right, then look again with", "doctor")
     )

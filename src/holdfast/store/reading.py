@@ -21,6 +21,7 @@ from holdfast.define.definition import Definition, read_pinned
 from holdfast.define.graph import Graph, build_graph
 from holdfast.define.node import Node
 from holdfast.errors import InvalidInput, NotFound, Refused
+from holdfast.remedies import Remedy
 from holdfast.store.arrays import plain, texts
 from holdfast.store.connection import Connections
 from holdfast.store.delivering import Locations, scope_of
@@ -73,8 +74,9 @@ class Reader(InstallationReader):
         if len(wanted) < MIN_ENDING:
             raise InvalidInput(
                 f"'{text}' is too short for a job id.",
-                remedy=f"Give the whole id, or its last {MIN_ENDING} characters or more; "
-                "list the jobs with: holdfast status",
+                remedy=Remedy(
+                    f"Give the whole id, or its last {MIN_ENDING} characters or more; list the jobs with", "status"
+                ),
             )
         rows = await self._fetch("jobs_ending_with", ending=wanted) if re.fullmatch("[0-9a-f-]+", wanted) else []
         if not rows:
@@ -311,7 +313,7 @@ def _first_job_since(since: datetime) -> str:
 
 
 def no_such_job(text: str) -> NotFound:
-    return NotFound(f"There is no job '{text}'.", remedy="List the jobs with: holdfast status", instance=text)
+    return NotFound(f"There is no job '{text}'.", remedy=Remedy("List the jobs with", "status"), instance=text)
 
 
 def _stages(graph: Graph, statuses: dict[str, str]) -> Stages:

@@ -9,6 +9,7 @@ import orjson
 
 from holdfast import failpoint
 from holdfast.errors import BacklogFull, NotFound
+from holdfast.remedies import Remedy
 from holdfast.store.arrays import jsons, plain, texts
 from holdfast.store.columns import records, remedy_of
 from holdfast.store.connection import SYNC
@@ -80,8 +81,11 @@ class PostgresSubmissions(PostgresSession):
                 continue
             raise BacklogFull(
                 f"The backlog of tenant {tenant} is full: {_jobs(open_jobs)} open, and {backlog:,} may be.",
-                remedy="Submit again when some of them have ended, or allow more with: "
-                f"holdfast limits set tenant --tenant {tenant} --backlog {2 * backlog}",
+                remedy=Remedy(
+                    "Submit again when some of them have ended, or allow more with",
+                    "limits",
+                    flags=("set", "tenant", "--tenant", tenant, "--backlog", str(2 * backlog)),
+                ),
                 instance=tenant,
             )
 
@@ -132,7 +136,7 @@ class PostgresSubmissions(PostgresSession):
             "send_signal", job=job_id, kind=kind, actor=actor, reason=reason, data=given, tenant=tenant
         )
         if not rows:
-            raise NotFound(f"There is no job {job_id}.", remedy="List the jobs with: holdfast status")
+            raise NotFound(f"There is no job {job_id}.", remedy=Remedy("List the jobs with", "status"))
         await self._exchange("main", signalled([rows[0]["owner"]]))
         return int(rows[0]["id"])
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from holdfast.core.failing import hint_of
 from holdfast.moments import epoch_moment
 from holdfast.store.read_rows import ArtifactView, AttemptView, EventView, FailedItems, TaskRow
 from holdfast.views.encoding import VERBATIM, named
@@ -100,7 +101,7 @@ class Artifact:
 def failure_view(stored: dict[str, Any] | None) -> Failure | None:
     if stored is None:
         return None
-    at = stored.get("at")
+    at, hint = stored.get("at"), hint_of(stored)
     return Failure(
         stored.get("code"),
         stored.get("class"),
@@ -110,7 +111,7 @@ def failure_view(stored: dict[str, Any] | None) -> Failure | None:
         stored.get("index"),
         stored.get("attempt"),
         datetime.fromtimestamp(at, UTC) if isinstance(at, int | float) else at,
-        stored.get("hint"),
+        str(hint) if hint is not None else None,
     )
 
 

@@ -15,6 +15,7 @@ from holdfast.define.kinds import kind_of
 from holdfast.define.node import Importance, Node
 from holdfast.store.read_rows import Deliverable as DeliverableRow
 from holdfast.store.read_rows import NodeView, Snapshot
+from holdfast.views.advice import advice_note, advice_words
 from holdfast.views.encoding import HIDDEN, VERBATIM
 from holdfast.views.history import Failure
 
@@ -74,11 +75,11 @@ class Recovery:
     @property
     def note(self) -> str:
         """What it is good for."""
-        return self.advice.note
+        return advice_note(self.advice)
 
     def words(self, job: str) -> str:
         """The verb with its arguments, as people type it."""
-        return self.advice.words(job)
+        return advice_words(self.advice, job)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ def recovery_view(job_id: str, advice: Advice) -> Recovery:
     body: dict[str, Any] = {"node": request.node} if request.node is not None else {}
     body |= {"only": True} if request.only else {}
     path = f"/api/v1/jobs/{job_id}/{request.verb}"
-    return Recovery(request.node, f"holdfast {advice.words(job_id)}", HttpRequest("POST", path, body), advice)
+    return Recovery(request.node, f"holdfast {advice_words(advice, job_id)}", HttpRequest("POST", path, body), advice)
 
 
 def _stage(state: StageState) -> Stage:

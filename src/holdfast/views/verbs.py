@@ -10,9 +10,9 @@ from enum import StrEnum
 from typing import Any
 
 from holdfast.core import plans, signals, steering
-from holdfast.core.advising import words
 from holdfast.core.states import JobState, Status
 from holdfast.errors import HoldfastError, InvalidInput, NotFound, Refused
+from holdfast.views.advice import request_words
 from holdfast.views.encoding import HIDDEN, IF_ANY
 
 APPLIED, PENDING = "applied", "pending"
@@ -75,7 +75,7 @@ class VerbRequest:
 
     def words(self, job: str) -> str:
         """The verb with its arguments, as people type it."""
-        return f"{self.verb} {job}" if self.verb.is_steering else words(self.to_core(), job)
+        return f"{self.verb} {job}" if self.verb.is_steering else request_words(self.to_core(), job)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from holdfast.core.states import NodeState, Trigger
 from holdfast.core.turn import Turn
 from holdfast.define.node import Node
 from holdfast.errors import Code
+from holdfast.remedies import Remedy
 
 
 class Conditional(Kind):
@@ -27,7 +28,7 @@ class Conditional(Kind):
             permanent=True,
             at=turn.now,
             node=node.name,
-            hint="Add a branch with default: true.",
+            hint=Remedy("Add a branch with default: true."),
         )
         turn.finish_node(node, Trigger.REFUSED, error=error)
 
