@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import time
 
 from holdfast.store.leases import Held
@@ -46,6 +47,10 @@ class Slots:
         """Tasks that ended with an exception, which only a bug of ours can cause."""
         self.mean_seconds: float | None = None
         """How long attempts take, as a moving average; None before the first one has ended."""
+        self._limits: dict[asyncio.Task[None], tuple[float, Attempt]] = {}
+        self._limit: asyncio.TimerHandle | None = None
+        # An attempt may begin as another one ends: it must not get the context variables of that one's handler.
+        self._context = contextvars.copy_context()
 
     def fill(self) -> None:
         """Begin what waits, as far as slots are free."""
@@ -61,9 +66,8 @@ class Slots:
             attempt = begin(lease, self._jobs.facts(lease.job_id))
             if not leases.begin(key, attempt):
                 continue
-            task = asyncio.create_task(self._attempt(key, attempt, accepted_at))
-            running.add(task)
-            task.add_done_callback(self._free)
+            work = self._attempt(key, attempt, accepted_at)
+            running.add(asyncio.create_task(work, context=self._context.copy()))
 
     def ahead(self) -> int:
         """How many tasks may wait for a slot: none without experience, and none for a slot that is busy for longer."""
@@ -73,14 +77,21 @@ class Slots:
         slow = sum(_runs_since(held, since) for held in self._leases.by_key.values())
         return int((self._concurrency - slow) * AHEAD_SECONDS / max(self.mean_seconds, 1e-4))
 
-    def _free(self, task: asyncio.Task[None]) -> None:
-        self.running.discard(task)
-        if not task.cancelled() and task.exception() is not None:
+    async def _attempt(self, key: Held, attempt: Attempt, accepted_at: float) -> None:
+        """One attempt, and then the next one. Done here: a callback of the task would cost a turn of the loop."""
+        task = asyncio.current_task()
+        assert task is not None
+        try:
+            await self._run(key, attempt, accepted_at, task)
+        except Exception:
             self.crashed.append(task)
             self._wake.set()
-        self.fill()
+            raise
+        finally:
+            self.running.discard(task)
+            self.fill()
 
-    async def _attempt(self, key: Held, attempt: Attempt, accepted_at: float) -> None:
+    async def _run(self, key: Held, attempt: Attempt, accepted_at: float, task: asyncio.Task[None]) -> None:
         # It begins late if the event loop stood still: its job may have been paused meanwhile.
         may_begin = lease_clock() - accepted_at <= WAIT_SECONDS or await self._own_lease.begin_late(key)
         if not may_begin or attempt.cancelled or self._leases.by_key.get(key) is not attempt:
@@ -89,18 +100,16 @@ class Slots:
         lease = attempt.lease
         if lease.has_contract:
             attempt.contract = self._jobs.contract(lease)
-        task = asyncio.current_task()
-        assert task is not None
         attempt.cancel_running = task.cancel
         attempt.holds_lease = self._own_lease.is_live
         attempt.limit_seconds = self._executor.time_limit(lease)
-        limit = asyncio.get_running_loop().call_later(attempt.limit_seconds, _time_out, attempt)
+        self._limit_time(task, attempt)
         try:
             report = await self._executor.run(attempt)
         except asyncio.CancelledError:
             report = given_back(attempt) if not attempt.lost else None
         finally:
-            limit.cancel()
+            del self._limits[task]
             attempt.cancel_running = None
         seconds = time.monotonic() - attempt.started_monotonic
         mean = self.mean_seconds if self.mean_seconds is not None else seconds
@@ -113,13 +122,32 @@ class Slots:
         if attempt.has_workdir:
             await self._executor.remove_workdir(attempt)
 
+    def _limit_time(self, task: asyncio.Task[None], attempt: Attempt) -> None:
+        """One timer serves all attempts: it fires for the earliest limit, and usually finds its attempt ended."""
+        loop = asyncio.get_running_loop()
+        due = loop.time() + attempt.limit_seconds
+        self._limits[task] = (due, attempt)
+        if self._limit is None or due < self._limit.when():
+            self._arm(loop, due)
+
+    def _arm(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        if self._limit is not None:
+            self._limit.cancel()
+        self._limit = loop.call_at(due, self._time_out)
+
+    def _time_out(self) -> None:
+        loop, self._limit = asyncio.get_running_loop(), None
+        now = loop.time()
+        for due, attempt in list(self._limits.values()):
+            if due <= now and not attempt.timed_out:
+                attempt.timed_out = attempt.cancelled = True
+                if attempt.cancel_running is not None:
+                    attempt.cancel_running()
+        later = [due for due, attempt in self._limits.values() if not attempt.timed_out]
+        if later:
+            self._arm(loop, min(later))
+
 
 def _runs_since(held: Lease | Attempt, moment: float) -> bool:
     """Whether it is an attempt that began before that moment and has not ended."""
     return isinstance(held, Attempt) and held.cancel_running is not None and held.started_monotonic < moment
-
-
-def _time_out(attempt: Attempt) -> None:
-    attempt.timed_out = attempt.cancelled = True
-    if attempt.cancel_running is not None:
-        attempt.cancel_running()
