@@ -21,13 +21,13 @@ from holdfast.pacing import CrowdingMonitor
 from holdfast.settings import Settings
 from holdfast.store.batch import Handover
 from holdfast.store.connection import check_url
+from holdfast.store.janitor_store import JanitorStore
 from holdfast.store.listener import ANYBODY, SIGNAL, TASK, Listener
 from holdfast.store.migrate import ensure_schema
 from holdfast.store.payloads import Payloads, open_objects
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.records import Lease
 from holdfast.store.renewal import Renewal
-from holdfast.store.tidying import Tidying
 from holdfast.worker.loop import Worker
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.pulse import Pulse
@@ -124,7 +124,7 @@ def _rules(settings: Settings) -> Rules:
 
 def new_janitor(store: PostgresStore, settings: Settings) -> Janitor:
     return Janitor(
-        Tidying(store),
+        JanitorStore(store),
         process_name(),
         lease_seconds=settings.owner_lease_seconds,
         retention_days=settings.retention_days,
@@ -240,8 +240,8 @@ class Services:
             for orchestrator in self.orchestrators
         ]
         if self._janitor is not None:
-            tidying = asyncio.create_task(self._janitor.run(self._stop_orchestrator), name="holdfast janitor")
-            self._orchestrating.append(tidying)
+            store = asyncio.create_task(self._janitor.run(self._stop_orchestrator), name="holdfast janitor")
+            self._orchestrating.append(store)
         if self.worker is not None:
             self._working = asyncio.create_task(self.worker.run(self._stop_worker), name="holdfast worker")
 

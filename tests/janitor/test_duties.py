@@ -19,9 +19,9 @@ from holdfast.janitor.service import Janitor
 from holdfast.operations.scope import Scope
 from holdfast.operations.verbs import Verb, VerbRequest
 from holdfast.settings import Settings
+from holdfast.store.janitor_store import Finding, JanitorStore
 from holdfast.store.payloads import Folder, Payloads, digest_of
 from holdfast.store.postgres import PostgresStore
-from holdfast.store.tidying import Finding, Tidying
 from tests.conftest import eventually
 from tests.running import SHORT_LEASES, Engine, client_of, registry, serving
 
@@ -45,10 +45,10 @@ class Bench:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.tidying = Tidying(engine.store)
+        self.store = JanitorStore(engine.store)
 
     def janitor(self) -> Janitor:
-        return Janitor(self.tidying, "by hand", lease_seconds=10.0)
+        return Janitor(self.store, "by hand", lease_seconds=10.0)
 
     async def tidy(self) -> list[tuple[str, str]]:
         return [(f.duty, f.action) for f in await self.janitor().run_once()]
@@ -366,7 +366,7 @@ async def test_a_problem_that_no_recheck_repairs_raises_an_alert(scene: Bench) -
         await eventually(read)
     assert await scene.tidy() == [("counters", "alert")]
     assert await scene.tidy() == []
-    (alert,) = [a for a in await scene.tidying.actions(10) if a.action == "alert"]
+    (alert,) = [a for a in await scene.store.actions(10) if a.action == "alert"]
     assert alert.reason.endswith("; 3 attempts to repair it failed")
 
 
@@ -412,7 +412,7 @@ async def test_finished_jobs_are_kept_for_the_retention_time(scene: Bench, tmp_p
     assert finding.before == {"jobs": 1, "tasks": 2, "bytes": 0, "workflows": {"echo_test": {"completed": 1}}}
     assert len(await scene.engine.query("select 1 from holdfast.jobs")) == 2
     (done,) = await janitor.run_once()
-    (line,) = await scene.tidying.actions(10)
+    (line,) = await scene.store.actions(10)
     assert (line.duty, line.action, line.reason, line.before) == (done.duty, done.action, finding.reason, done.before)
     assert await janitor.run_once() == []
     assert await scene.engine.query("select job_id::text from holdfast.jobs") == [(young,)]
@@ -423,9 +423,9 @@ async def test_objects_that_a_killed_prune_left_are_removed(scene: Bench, tmp_pa
     await finish(scene, job_id)
     await scene.damage(OLD, job_id)
     Folder(tmp_path).write(job_id, digest_of(b"large"), b"large")
-    await scene.tidying.pruning.prune(0)
+    await scene.store.pruning.prune(0)
     store = PostgresStore(scene.engine.url, payloads=Payloads(Folder(tmp_path)))
-    janitor = Janitor(Tidying(store), "by hand", lease_seconds=10.0)
+    janitor = Janitor(JanitorStore(store), "by hand", lease_seconds=10.0)
     assert await janitor.run_once() == [], "the process that pruned may be about to remove them"
     await scene.damage("update discarded set discarded_at = now() - interval '11 s'")
     (finding,) = await janitor.run_once(dry_run=True)
@@ -434,7 +434,7 @@ async def test_objects_that_a_killed_prune_left_are_removed(scene: Bench, tmp_pa
     assert (done.reason, done.before) == ("objects of jobs that were deleted", {"jobs": 1})
     assert list(tmp_path.iterdir()) == []
     assert await janitor.run_once() == []
-    assert len(await scene.tidying.actions(10)) == 1
+    assert len(await scene.store.actions(10)) == 1
     await store.close()
 
 
@@ -457,7 +457,7 @@ async def test_five_janitors_at_once_act_as_one_invariant_16(database_url: str) 
         await scene.damage("delete from queue where job_id = %s and item < 3", job_id)
         clients = [client_of(database_url) for _ in range(5)]
         stores = [await client.__aenter__() for client in clients]
-        janitors = [Janitor(Tidying(one.store), "one of five", lease_seconds=10.0) for one in stores]
+        janitors = [Janitor(JanitorStore(one.store), "one of five", lease_seconds=10.0) for one in stores]
         done: list[list[Finding]] = await asyncio.gather(*(janitor.run_once() for janitor in janitors))
         assert [len(findings) for findings in done if findings] == [1]
         for client in clients:
@@ -470,18 +470,18 @@ async def test_five_janitors_at_once_act_as_one_invariant_16(database_url: str) 
 
 async def test_one_janitor_leads_and_another_takes_over_when_its_lease_expires(database_url: str) -> None:
     async with client_of(database_url) as engine:
-        tidying = Tidying(engine.store)
-        assert await tidying.lead("first", 60.0)
-        assert not await tidying.lead("second", 60.0)
-        assert await tidying.lead("first", 60.0)
-        leader = await tidying.leader()
+        store = JanitorStore(engine.store)
+        assert await store.lead("first", 60.0)
+        assert not await store.lead("second", 60.0)
+        assert await store.lead("first", 60.0)
+        leader = await store.leader()
         assert leader is not None and leader.holder == "first"
         await engine.query("update holdfast.leaders set lease_until = now() - interval '1 s'")
-        assert await tidying.leader() is None
-        assert await tidying.lead("second", 60.0)
-        assert not await tidying.lead("first", 60.0)
-        await tidying.resign("second")
-        assert await tidying.lead("first", 60.0)
+        assert await store.leader() is None
+        assert await store.lead("second", 60.0)
+        assert not await store.lead("first", 60.0)
+        await store.resign("second")
+        assert await store.lead("first", 60.0)
 
 
 async def test_the_services_run_a_janitor_that_repairs_by_itself(database_url: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.errors import Transient
 from holdfast.janitor.service import Janitor
-from holdfast.store.tidying import Tidying
+from holdfast.store.janitor_store import JanitorStore
 from tests.conftest import eventually
 from tests.running import SHORT_LEASES, Engine, client_of, registry, serving
 
@@ -33,7 +33,7 @@ ITEMS, JOBS = 40, 4
 
 async def tidy_without_end(engine: Engine, findings: Counter[str]) -> None:
     """Do pass after pass, as fast as possible."""
-    janitor = Janitor(Tidying(engine.store), "restless", lease_seconds=10.0)
+    janitor = Janitor(JanitorStore(engine.store), "restless", lease_seconds=10.0)
     while True:
         for finding in await janitor.run_once():
             findings[f"{finding.duty}: {finding.reason}"] += 1
@@ -63,10 +63,10 @@ async def test_the_janitor_does_nothing_to_healthy_jobs_invariant_16(database_ur
     findings: Counter[str] = Counter()
     handlers = registry(shaky=shaky(Counter()))  # type: ignore[arg-type]
     async with client_of(database_url) as engine, client_of(database_url) as other, serving(database_url, handlers):
-        tidying = asyncio.create_task(tidy_without_end(other, findings))
+        store = asyncio.create_task(tidy_without_end(other, findings))
         jobs = [await engine.submit(BUSY, {"items": list(range(ITEMS))}, key=str(n)) for n in range(JOBS)]
         await all_completed(engine, jobs)
-        tidying.cancel()
+        store.cancel()
     assert findings.pop("passes") > 5
     assert findings == {}
 
@@ -77,7 +77,7 @@ async def test_under_kills_no_task_is_doubled_or_lost_invariant_16(database_url:
     tried: Counter[int] = Counter()
     handlers = registry(shaky=shaky(tried))  # type: ignore[arg-type]
     async with client_of(database_url) as engine, client_of(database_url) as other:
-        tidying = asyncio.create_task(tidy_without_end(other, findings))
+        store = asyncio.create_task(tidy_without_end(other, findings))
         jobs = [await engine.submit(BUSY, {"items": list(range(ITEMS))}, key=str(n)) for n in range(JOBS)]
         for lives in range(3):
             async with serving(database_url, handlers, concurrency=2, **SHORT_LEASES):
@@ -93,7 +93,7 @@ async def test_under_kills_no_task_is_doubled_or_lost_invariant_16(database_url:
                 await engine.query("update holdfast.workers set lease_until = now() - interval '1 s'")
         async with serving(database_url, handlers, **SHORT_LEASES):
             await all_completed(engine, jobs)
-        tidying.cancel()
+        store.cancel()
         rows = await engine.query("select count(*), count(distinct (job_id, node, item)) from holdfast.tasks")
         acted = await engine.query("select count(*) from holdfast.events where event = 'janitor_acted'")
     assert rows == [(JOBS * (ITEMS + 2),) * 2]

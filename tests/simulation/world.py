@@ -194,9 +194,9 @@ class World:
         self.seed = seed
         self.chance = random.Random(seed)
         drawn = Mix.draw(self.chance, random.Random(f"fate {seed}"))
-        self.tidying = random.Random(f"janitor {seed}")
-        if self.tidying.random() < 0.4:
-            drawn.doubt, drawn.vanish = self.tidying.choice([0.5, 3.0]), self.tidying.choice([0.0, 0.002, 0.02])
+        self.store = random.Random(f"janitor {seed}")
+        if self.store.random() < 0.4:
+            drawn.doubt, drawn.vanish = self.store.choice([0.5, 3.0]), self.store.choice([0.0, 0.002, 0.02])
         self.helping = random.Random(f"person {seed}")
         if self.helping.random() < 0.5:
             drawn.verbs = self.helping.choice([2.0, 8.0])
@@ -361,7 +361,7 @@ class World:
             return
         process = awake[int(self.chance.random() * len(awake))]
         self.db.now += 0.001
-        if self.troubled and self.mix.vanish and self.tidying.random() < self.mix.vanish:
+        if self.troubled and self.mix.vanish and self.store.random() < self.mix.vanish:
             self._lose_a_row()
         if self.troubled and self.mix.goes_back and self.losing.random() < self.mix.goes_back:
             self._save_or_go_back()
@@ -392,15 +392,15 @@ class World:
 
     def _lose_a_row(self) -> None:
         """Delete a queue row, leased or not, or the row of a process, as something outside the engine could."""
-        if self.tidying.random() < 0.1:
-            processes = self.tidying.choice([self.db.workers, self.db.orchestrators])
+        if self.store.random() < 0.1:
+            processes = self.store.choice([self.db.workers, self.db.orchestrators])
             shared = {transaction.me for transaction in self.db.transactions}
             if ids := sorted(processes.keys() - shared):
-                del processes[self.tidying.choice(ids)]
+                del processes[self.store.choice(ids)]
             return
         keys = sorted(key for key in self.db.queue if not self.db.row_locked(key))
         if keys:
-            key = self.tidying.choice(keys)
+            key = self.store.choice(keys)
             self.db.history.ended[(key, self.db.queue.pop(key)["epoch"])] = "vanished"
             self.db.dirty.add(key[0])
 
@@ -490,7 +490,7 @@ class World:
             await self._sleep(self.mix.doubt)
             for job in self.jobs:
                 row = self.db.jobs.get(job.job_id)
-                if row is not None and (row["finished_at"] is None or self.tidying.random() < 0.1):
+                if row is not None and (row["finished_at"] is None or self.store.random() < 0.1):
                     with contextlib.suppress(Unreachable, NotFound):
                         await store.send(job.job_id, "recheck", "stuck_tasks", "as drawn")
 

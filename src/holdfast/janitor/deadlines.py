@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.janitor.duty import RECHECK, JobDuty
-from holdfast.store.tidying import Finding, Tidying
+from holdfast.store.janitor_store import Finding, JanitorStore
 
 
 class Deadlines(JobDuty):
     name = "deadlines"
 
-    async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
-        facts = await tidying.look("find_missed_deadlines", jobs, patience=self.patience_seconds)
+    async def look(self, store: JanitorStore, jobs: Sequence[str]) -> list[Finding]:
+        facts = await store.look("find_missed_deadlines", jobs, patience=self.patience_seconds)
         return [
             self.finding(
                 RECHECK, fact, f"it should have ended at {fact.seen['stop_until'] or fact.seen['deadline_at']}"

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Sequence
 from typing import ClassVar
 
-from holdfast.store.tidying import Fact, Finding, Tidying
+from holdfast.store.janitor_store import Fact, Finding, JanitorStore
 
 ALERT, DELETE, EXPIRE, RECHECK = "alert", "delete", "expire", "recheck"
 TRIES = 3
@@ -23,10 +23,10 @@ class Duty:
         self.patience_seconds = patience_seconds
         """How late something may be before the janitor acts: one lease."""
 
-    async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
+    async def look(self, store: JanitorStore, jobs: Sequence[str]) -> list[Finding]:
         raise NotImplementedError
 
-    async def act(self, tidying: Tidying, pass_id: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
+    async def act(self, store: JanitorStore, pass_id: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
         """Act on these findings; returns the actions."""
         raise NotImplementedError
 
@@ -37,14 +37,14 @@ class Duty:
 class JobDuty(Duty):
     """A duty for open jobs, some at a time. It repairs by making the owners recheck their jobs."""
 
-    async def act(self, tidying: Tidying, pass_id: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
-        return await make_owners_look(tidying, pass_id, findings)
+    async def act(self, store: JanitorStore, pass_id: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
+        return await make_owners_look(store, pass_id, findings)
 
 
-async def make_owners_look(tidying: Tidying, pass_id: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
+async def make_owners_look(store: JanitorStore, pass_id: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
     """Send a recheck to each owner. A problem that several rechecks did not repair becomes an alert."""
-    tried = await tidying.tried(f.job_id for f in findings if f.job_id is not None)
+    tried = await store.tried(f.job_id for f in findings if f.job_id is not None)
     hopeless = [f for f in findings if tried.get((f.duty, f.job_id or "", f.node), 0) >= TRIES]
-    sent = await tidying.recheck(pass_id, [f for f in findings if f not in hopeless])
+    sent = await store.recheck(pass_id, [f for f in findings if f not in hopeless])
     alerts = [f._replace(action=ALERT, reason=f"{f.reason}; {TRIES} attempts to repair it failed") for f in hopeless]
-    return [*sent, *await tidying.alert(pass_id, alerts)]
+    return [*sent, *await store.alert(pass_id, alerts)]

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 from holdfast.janitor.counters import wrong_counters
 from holdfast.janitor.duty import RECHECK, Duty, make_owners_look
+from holdfast.store.janitor_store import Finding, JanitorStore
 from holdfast.store.pruning import FIRST_JOB
-from holdfast.store.tidying import Finding, Tidying
 
 JOBS = 2_000
 TASKS = 100_000
@@ -23,10 +23,10 @@ class EndedJobs(Duty):
         super().__init__(patience_seconds)
         self._after = (datetime(1970, 1, 1, tzinfo=UTC), FIRST_JOB)
 
-    async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
+    async def look(self, store: JanitorStore, jobs: Sequence[str]) -> list[Finding]:
         """Check each job once. A wrong job is found again until its owner has marked it as doubtful."""
-        ended = await tidying.completed(self._after, JOBS, TASKS, self.patience_seconds)
-        facts = await tidying.look("find_wrong_counters", [job_id for job_id, _ in ended]) if ended else []
+        ended = await store.completed(self._after, JOBS, TASKS, self.patience_seconds)
+        facts = await store.look("find_wrong_counters", [job_id for job_id, _ in ended]) if ended else []
         wrong = {fact.job_id for fact in facts}
         for job_id, finished_at in ended:
             if job_id in wrong:
@@ -34,5 +34,5 @@ class EndedJobs(Duty):
             self._after = (finished_at, job_id)
         return [self.finding(RECHECK, fact, f"it completed, but {wrong_counters(**fact.seen)}") for fact in facts]
 
-    async def act(self, tidying: Tidying, pass_id: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
-        return await make_owners_look(tidying, pass_id, findings)
+    async def act(self, store: JanitorStore, pass_id: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
+        return await make_owners_look(store, pass_id, findings)

@@ -6,18 +6,18 @@ import uuid
 from collections.abc import Sequence
 
 from holdfast.janitor.duty import EXPIRE, Duty
-from holdfast.store.tidying import Fact, Finding, Tidying
+from holdfast.store.janitor_store import Fact, Finding, JanitorStore
 
 
 class ExpiredLeases(Duty):
     name = "expired_leases"
 
-    async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
-        return [self.finding(EXPIRE, fact, _reason(fact)) for fact in await tidying.look("find_expired_leases")]
+    async def look(self, store: JanitorStore, jobs: Sequence[str]) -> list[Finding]:
+        return [self.finding(EXPIRE, fact, _reason(fact)) for fact in await store.look("find_expired_leases")]
 
-    async def act(self, tidying: Tidying, pass_id: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
+    async def act(self, store: JanitorStore, pass_id: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
         """End the leases. The same statement writes the log; if another process was faster, it has done both."""
-        return list(findings) if await tidying.expire() else []
+        return list(findings) if await store.expire() else []
 
 
 def _reason(fact: Fact) -> str:

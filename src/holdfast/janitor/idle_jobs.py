@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.janitor.duty import RECHECK, JobDuty
-from holdfast.store.tidying import Finding, Tidying
+from holdfast.store.janitor_store import Finding, JanitorStore
 
 
 class IdleJobs(JobDuty):
     name = "idle_jobs"
 
-    async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
-        facts = await tidying.look("find_idle_jobs", jobs)
+    async def look(self, store: JanitorStore, jobs: Sequence[str]) -> list[Finding]:
+        facts = await store.look("find_idle_jobs", jobs)
         reason = "it has no queued task, no unread signal, no pending work and no deadline"
         return [self.finding(RECHECK, fact, f"it is {fact.seen['status']}, but {reason}") for fact in facts]

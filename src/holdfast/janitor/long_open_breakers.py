@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Sequence
 
 from holdfast.janitor.duty import ALERT, Duty
-from holdfast.store.tidying import Finding, Tidying
+from holdfast.store.janitor_store import Finding, JanitorStore
 
 COOLDOWNS = 10
 HELD_SECONDS = 24 * 3600.0
@@ -16,12 +16,12 @@ class LongOpenBreakers(Duty):
     name = "long_open_breakers"
     every_seconds = 30.0
 
-    async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
-        facts = await tidying.look("find_long_open_breakers", cooldowns=COOLDOWNS, held_seconds=HELD_SECONDS)
+    async def look(self, store: JanitorStore, jobs: Sequence[str]) -> list[Finding]:
+        facts = await store.look("find_long_open_breakers", cooldowns=COOLDOWNS, held_seconds=HELD_SECONDS)
         return [self.finding(ALERT, fact, _reason(**fact.seen)) for fact in facts]
 
-    async def act(self, tidying: Tidying, pass_id: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
-        return await tidying.alert(pass_id, findings)
+    async def act(self, store: JanitorStore, pass_id: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
+        return await store.alert(pass_id, findings)
 
 
 def _reason(breaker: str, held_by: str | None, open_seconds: float, reason: str | None, waiting: int) -> str:

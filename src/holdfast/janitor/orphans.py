@@ -6,23 +6,23 @@ import uuid
 from collections.abc import Sequence
 
 from holdfast.janitor.duty import DELETE, RECHECK, Duty, make_owners_look
-from holdfast.store.tidying import Fact, Finding, Tidying
+from holdfast.store.janitor_store import Fact, Finding, JanitorStore
 
 
 class Orphans(Duty):
     name = "orphans"
 
-    async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
-        facts = [*await tidying.look("find_orphaned_queue"), *await tidying.look("find_orphaned_inbox")]
-        facts += await tidying.look("find_laneless_queue")
+    async def look(self, store: JanitorStore, jobs: Sequence[str]) -> list[Finding]:
+        facts = [*await store.look("find_orphaned_queue"), *await store.look("find_orphaned_inbox")]
+        facts += await store.look("find_laneless_queue")
         return [self.finding(RECHECK if fact.seen["job"] else DELETE, fact, _reason(fact)) for fact in facts]
 
-    async def act(self, tidying: Tidying, pass_id: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
-        done = await make_owners_look(tidying, pass_id, [f for f in findings if f.action == RECHECK])
+    async def act(self, store: JanitorStore, pass_id: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
+        done = await make_owners_look(store, pass_id, [f for f in findings if f.action == RECHECK])
         if any(f.action == DELETE for f in findings):
-            done += await tidying.delete("delete_orphaned_queue", pass_id, self.name)
-            done += await tidying.delete("delete_orphaned_inbox", pass_id, self.name)
-            done += await tidying.delete("delete_laneless_queue", pass_id, self.name)
+            done += await store.delete("delete_orphaned_queue", pass_id, self.name)
+            done += await store.delete("delete_orphaned_inbox", pass_id, self.name)
+            done += await store.delete("delete_laneless_queue", pass_id, self.name)
         return done
 
 

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Sequence
 
 from holdfast.janitor.duty import ALERT, Duty
-from holdfast.store.tidying import Finding, Tidying
+from holdfast.store.janitor_store import Finding, JanitorStore
 
 FAILURES = 100
 
@@ -15,12 +15,12 @@ class RepeatedFailures(Duty):
     name = "repeated_failures"
     every_seconds = 30.0
 
-    async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
-        facts = await tidying.look("find_repeated_failures", failures=FAILURES)
+    async def look(self, store: JanitorStore, jobs: Sequence[str]) -> list[Finding]:
+        facts = await store.look("find_repeated_failures", failures=FAILURES)
         return [self.finding(ALERT, fact, _reason(**fact.seen)) for fact in facts]
 
-    async def act(self, tidying: Tidying, pass_id: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
-        return await tidying.alert(pass_id, findings)
+    async def act(self, store: JanitorStore, pass_id: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
+        return await store.alert(pass_id, findings)
 
 
 def _reason(workflow_id: str, fingerprint: str, failures: int, jobs: int, code: str, message: str) -> str:

@@ -10,8 +10,8 @@ import orjson
 
 from holdfast.janitor.duty import DELETE, Duty
 from holdfast.moments import moment
+from holdfast.store.janitor_store import Finding, JanitorStore
 from holdfast.store.pruning import Pruned
-from holdfast.store.tidying import Finding, Tidying
 
 LOOK_JOBS = 10_000
 """The most jobs that a look counts: even the first look must end within the lease."""
@@ -28,32 +28,34 @@ class Retention(Duty):
         super().__init__(patience_seconds)
         self._days = retention_days
 
-    async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
-        facts = await tidying.look("find_forgotten")
+    async def look(self, store: JanitorStore, jobs: Sequence[str]) -> list[Finding]:
+        facts = await store.look("find_forgotten")
         findings = [self.finding(DELETE, fact, "rows that ended long ago") for fact in facts]
         if self._days is not None:
-            prunable = await tidying.pruning.find(self._days * DAY_SECONDS, most=LOOK_JOBS)
+            prunable = await store.pruning.find(self._days * DAY_SECONDS, most=LOOK_JOBS)
             if prunable:
                 findings.append(Finding(self.name, DELETE, self._reason, before=summary(prunable)))
-        leftovers = await tidying.pruning.leftovers(self.patience_seconds)
+        leftovers = await store.pruning.leftovers(self.patience_seconds)
         if leftovers:
             findings.append(Finding(self.name, DELETE, OBJECTS, before={"jobs": leftovers}))
         return findings
 
-    async def act(self, tidying: Tidying, pass_id: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
+    async def act(self, store: JanitorStore, pass_id: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
         """Delete for at most half a lease: the other duties wait, and the leader must renew its lease."""
-        done = await tidying.delete("forget", pass_id, self.name)
-        finished = await tidying.pruning.finish_leftovers(self.patience_seconds)
+        done = await store.delete("forget", pass_id, self.name)
+        finished = await store.pruning.finish_leftovers(self.patience_seconds)
         if finished:
-            done += await self._record(tidying, pass_id, OBJECTS, {"jobs": finished})
+            done += await self._record(store, pass_id, OBJECTS, {"jobs": finished})
         if self._days is not None:
-            pruned = await tidying.pruning.prune(self._days * DAY_SECONDS, within_seconds=self.patience_seconds / 2)
+            pruned = await store.pruning.prune(self._days * DAY_SECONDS, within_seconds=self.patience_seconds / 2)
             if pruned:
-                done += await self._record(tidying, pass_id, self._reason, summary(pruned))
+                done += await self._record(store, pass_id, self._reason, summary(pruned))
         return done
 
-    async def _record(self, tidying: Tidying, pass_id: uuid.UUID, reason: str, before: dict[str, Any]) -> list[Finding]:
-        return await tidying.delete(
+    async def _record(
+        self, store: JanitorStore, pass_id: uuid.UUID, reason: str, before: dict[str, Any]
+    ) -> list[Finding]:
+        return await store.delete(
             "write_deletion", pass_id, self.name, reason=reason, before=orjson.dumps(before).decode()
         )
 

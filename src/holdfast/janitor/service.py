@@ -27,8 +27,8 @@ from holdfast.janitor.repeated_failures import RepeatedFailures
 from holdfast.janitor.retention import Retention
 from holdfast.janitor.stuck_tasks import StuckTasks
 from holdfast.janitor.unstarted_nodes import UnstartedNodes
+from holdfast.store.janitor_store import Finding, JanitorStore
 from holdfast.store.pruning import FIRST_JOB
-from holdfast.store.tidying import Finding, Tidying
 
 logger = logging.getLogger("holdfast.janitor")
 
@@ -53,9 +53,9 @@ class Janitor:
     """Runs until `stop` is set, with a pass every half lease. So it finds a problem within two leases."""
 
     def __init__(
-        self, tidying: Tidying, name: str, *, lease_seconds: float, retention_days: float | None = None
+        self, store: JanitorStore, name: str, *, lease_seconds: float, retention_days: float | None = None
     ) -> None:
-        self._tidying = tidying
+        self._store = store
         self._holder = f"{name} {uuid.uuid4().hex[:8]}"
         self._lease_seconds = lease_seconds
         self._duties = [*(duty(lease_seconds) for duty in DUTIES), Retention(lease_seconds, retention_days)]
@@ -73,12 +73,12 @@ class Janitor:
         finally:
             if self.leads:
                 with contextlib.suppress(Unreachable):
-                    await self._tidying.resign(self._holder)
+                    await self._store.resign(self._holder)
 
     async def _lead(self) -> None:
         """Do one pass if this janitor leads. An error in it does not stop the next pass."""
         try:
-            self.leads = await self._tidying.lead(self._holder, self._lease_seconds)
+            self.leads = await self._store.lead(self._holder, self._lease_seconds)
             if self.leads:
                 await self.run_once(everything=False)
         except Unreachable as reason:
@@ -99,7 +99,7 @@ class Janitor:
             if not isinstance(duty, JobDuty):
                 done += await self._perform(duty, pass_id, (), dry_run=dry_run)
         after = FIRST_JOB if everything else self._after
-        while jobs := await self._tidying.patrol(after, PATROL_JOBS, PATROL_TASKS):
+        while jobs := await self._store.patrol(after, PATROL_JOBS, PATROL_TASKS):
             for duty in due:
                 if isinstance(duty, JobDuty):
                     done += await self._perform(duty, pass_id, jobs, dry_run=dry_run)
@@ -120,11 +120,11 @@ class Janitor:
     async def _look_and_act(
         self, duty: Duty, pass_id: uuid.UUID, jobs: Sequence[str], *, dry_run: bool
     ) -> list[Finding]:
-        findings = await duty.look(self._tidying, jobs)
+        findings = await duty.look(self._store, jobs)
         await failpoint.hit("janitor.found")
         if dry_run or not findings:
             return findings
-        done = await duty.act(self._tidying, pass_id, findings)
+        done = await duty.act(self._store, pass_id, findings)
         for finding in done:
             if finding.action == ALERT:
                 raise_alert(finding)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.janitor.duty import RECHECK, JobDuty
-from holdfast.store.tidying import Finding, Tidying
+from holdfast.store.janitor_store import Finding, JanitorStore
 
 
 class StuckTasks(JobDuty):
     name = "stuck_tasks"
 
-    async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
-        facts = await tidying.look("find_stuck_tasks", jobs)
+    async def look(self, store: JanitorStore, jobs: Sequence[str]) -> list[Finding]:
+        facts = await store.look("find_stuck_tasks", jobs)
         return [self.finding(RECHECK, fact, _reason(fact.seen["tasks"])) for fact in facts]
 
 

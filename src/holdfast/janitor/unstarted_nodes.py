@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 from holdfast.core.states import TERMINAL
 from holdfast.janitor.duty import RECHECK, JobDuty
-from holdfast.store.tidying import Fact, Finding, Tidying
+from holdfast.store.janitor_store import Fact, Finding, JanitorStore
 
 
 class UnstartedNodes(JobDuty):
     name = "stages"
     """Programs read this name in the janitor's log, so it keeps its old spelling."""
 
-    async def look(self, tidying: Tidying, jobs: Sequence[str]) -> list[Finding]:
+    async def look(self, store: JanitorStore, jobs: Sequence[str]) -> list[Finding]:
         findings = []
-        for job_id, graph, statuses in await tidying.nodes_of(jobs):
+        for job_id, graph, statuses in await store.nodes_of(jobs):
             for node in graph.order:
                 sources = graph.sources[node]
                 if node not in statuses and all(statuses.get(source) in TERMINAL for source in sources):

@@ -8,9 +8,9 @@ from holdfast.core.states import JOB_TERMINAL
 from holdfast.errors import InvalidInput
 from holdfast.janitor.service import Janitor
 from holdfast.operations.scope import Scope
+from holdfast.store.janitor_store import JanitorStore
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.pruning import EVERY_STATUS, Pruning
-from holdfast.store.tidying import Tidying
 from holdfast.views.upkeep import JanitorLog, JanitorPass, Pruned, finding_view, log_view, pruned_view
 
 LOG_LENGTH = 50
@@ -46,8 +46,8 @@ async def prune(
 
 async def janitor_log(store: PostgresStore, *, limit: int = LOG_LENGTH) -> JanitorLog:
     """Which process does the janitor's work, and what was done last, newest first."""
-    tidying = Tidying(store)
-    return log_view(await tidying.leader(), await tidying.actions(limit))
+    janitor = JanitorStore(store)
+    return log_view(await janitor.leader(), await janitor.actions(limit))
 
 
 async def run_janitor(
@@ -59,6 +59,6 @@ async def run_janitor(
     retention_days: float | None = None,
 ) -> JanitorPass:
     """Look at everything once and have it repaired; with `dry_run` nothing is changed."""
-    janitor = Janitor(Tidying(store), scope.actor, lease_seconds=lease_seconds, retention_days=retention_days)
+    janitor = Janitor(JanitorStore(store), scope.actor, lease_seconds=lease_seconds, retention_days=retention_days)
     findings = await janitor.run_once(dry_run=dry_run)
     return JanitorPass(dry_run, tuple(finding_view(finding) for finding in findings))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from holdfast.store import pruning, tidying
+from holdfast.store import janitor_store, pruning
 from holdfast.views.encoding import VERBATIM
 
 
@@ -100,11 +100,11 @@ class Pruned:
     """Deleted jobs whose objects are still there."""
 
 
-def finding_view(row: tidying.Finding) -> Finding:
+def finding_view(row: janitor_store.Finding) -> Finding:
     return Finding(row.duty, row.action, row.job_id, row.node, row.item, row.reason, row.before, row.after)
 
 
-def log_view(leader: tidying.LeaderView | None, actions: Sequence[tidying.ActionView]) -> JanitorLog:
+def log_view(leader: janitor_store.LeaderView | None, actions: Sequence[janitor_store.ActionView]) -> JanitorLog:
     shown = Leader(leader.holder, leader.since, round(leader.lease_seconds, 3)) if leader is not None else None
     return JanitorLog(shown, tuple(Action(*row) for row in actions))
 

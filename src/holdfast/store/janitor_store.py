@@ -66,7 +66,7 @@ class LeaderView(NamedTuple):
     lease_seconds: float
 
 
-class Tidying:
+class JanitorStore:
     """The janitor's part of the store."""
 
     def __init__(self, store: PostgresStore) -> None:
