@@ -232,14 +232,15 @@ def _size(answer: http.client.HTTPResponse) -> int | None:
 def is_public(address: str) -> bool:
     """Whether an IP address is public. An IPv6 address that contains an IPv4 address counts as that one."""
     ip = ipaddress.ip_address(address.partition("%")[0])
-    if ip in _PROVIDERS or ip.is_multicast or not ip.is_global:
+    if ip in _PROVIDERS or ip.is_multicast:
         return False
     if isinstance(ip, ipaddress.IPv4Address):
-        return True
+        return ip.is_global
+    # Asked first: whether such an address is global itself depends on the version of Python.
     shift = next((shift for network, shift in _CARRIERS if ip in network), None)
     if shift is not None:
         return is_public(str(ipaddress.IPv4Address(int(ip) >> shift & 0xFFFFFFFF)))
-    return not ip.is_site_local
+    return ip.is_global and not ip.is_site_local
 
 
 def _connect(parts: SplitResult, trusted: bool) -> http.client.HTTPConnection:
