@@ -1,13 +1,15 @@
-"""What a type of node does in the core. A type that says nothing else runs a handler."""
+"""What a type of node does in the core."""
 
 from __future__ import annotations
+
+from abc import ABC, abstractmethod
 
 from holdfast.core.states import NodeState
 from holdfast.core.turn import Turn
 from holdfast.define.node import Node
 
 
-class Kind:
+class Kind(ABC):
     """The behaviour of one type of node."""
 
     is_border = False
@@ -19,9 +21,9 @@ class Kind:
     cannot_be_set: str | None = None
     """Why a person cannot give its result."""
 
+    @abstractmethod
     def begin(self, turn: Turn, node: NodeState) -> None:
         """What it depends on holds: do its work, or hand it to the workers. TemplateError and PayloadRefused end it."""
-        raise NotImplementedError
 
     def owes_results(self, node: NodeState) -> bool:
         """Whether it waits for its owner to gather results."""
