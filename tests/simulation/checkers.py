@@ -566,6 +566,8 @@ class Checkers:
         event_data = [data or {} for *_, data in self.db.events[job_id]]
         if any(data.get("reason") == "too_many_failed" or data.get("verb") in ("skip", "set") for data in event_data):
             return True
+        if any(node.expanded < node.width for node in self.db.nodes[job_id].values()):
+            return True  # Too many items failed before the rows of the others were made.
         codes = {(task["error"] or {}).get("code") for task in self.db.tasks[job_id].values()}
         was_cut_short = "CANCELLED" in codes and self.ran_to_its_end(job_id)
         return was_cut_short or not codes.isdisjoint(("LEASE_LOST", "TIMEOUT", "JOB_TIMEOUT"))
