@@ -108,6 +108,7 @@ class Checkers:
                 f"1: the report of {key} epoch {epoch} was accepted, and then rejected"
             )
         self._rejections_seen = len(history.rejections)
+        assert not history.passed_over, f"10: a job began without reading signals {history.passed_over} of people"
         for job_id in self.db.dirty:
             if job_id in self.db.jobs:
                 self._check_job(job_id)

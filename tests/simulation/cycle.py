@@ -18,7 +18,18 @@ from holdfast.core.effects import ResetTasks, RestartNode, SkipTasks, WithdrawTa
 from holdfast.core.signals import BatchesAsked, Request, Selected
 from holdfast.errors import Fenced, HistoryChanged, LostRace
 from holdfast.store.batch import Batch, Handover
-from holdfast.store.records import GATHERED, Committed, Examined, Gathered, JobRow, NodeRow, Opened, SignalRow, Wide
+from holdfast.store.records import (
+    ASKED_KINDS,
+    GATHERED,
+    Committed,
+    Examined,
+    Gathered,
+    JobRow,
+    NodeRow,
+    Opened,
+    SignalRow,
+    Wide,
+)
 from tests.simulation.database import Database, Key, Transaction, step
 from tests.simulation.examination import examined
 from tests.simulation.leases import lease_ready
@@ -28,8 +39,6 @@ from tests.simulation.writes import apply_batch, apply_withdrawal, withdrawn
 
 GATHER_ROWS = 3
 """The rows of one page of results; few, so that gathering takes several pages."""
-ASKING = ("cancel", "pause", "unpause", "recover", "recheck")
-"""Signals of people and the janitor. Owners read them also for jobs that are set aside."""
 Entry = Batch | HandedReport | tuple[WithdrawTasks, list[Key]]
 """One of the writes that wait for the commit."""
 
@@ -58,6 +67,7 @@ class ModelCycle(Transaction):
         self._handed: dict[int, dict[str, Any]] = {}
         self._is_open = False
         self._opened_at = 0.0
+        self._asked: dict[int, str] = {}
         self._mark: int | None = None
         self._reconnects = False
 
@@ -93,11 +103,9 @@ class ModelCycle(Transaction):
         now = self._opened_at = self.db.now
         await self._step()
         accepted = await self._accept(handover) if handover is not None else frozenset()
-        unowned = self._lock_signals(claim_limit, aside)
-        await self._step()
-        self._lock_jobs(unowned)
-        claimed = [self._job_row(job_id) for job_id in sorted(self.locked_jobs)]
-        signals = [self._signal(i) for i in unowned if self.db.inbox[i]["job_id"] in self.locked_jobs]
+        unowned = await self._claim(claim_limit, aside)
+        claimed = [self._job_row(job_id) for job_id in sorted({self.db.inbox[i]["job_id"] for i in unowned})]
+        signals = [self._signal(i) for i in unowned]
         await self._step()
         signals += [self._signal(i) for i in self._drained(drain_limit, aside, wide)]
         return Opened(now, claimed, signals, accepted)
@@ -131,28 +139,25 @@ class ModelCycle(Transaction):
         await self._step()
         return frozenset(accepted)
 
-    def _lock_signals(self, limit: int, aside: Sequence[str]) -> list[int]:
-        """Lock signals of unowned jobs; signals that others have locked are skipped."""
-        locked = {row for t in self.db.transactions for row in t.locked_signals}
+    async def _claim(self, limit: int, aside: Sequence[str]) -> list[int]:
+        """Lock jobs without an owner, then their signals; returns the signals. Skips jobs that others have locked."""
         only = self.db.orchestrators[self.me]["only_job"]
-        readable = {i: r for i, r in sorted(self.db.inbox.items()) if r["job_id"] not in aside or r["kind"] in ASKING}
-        waiting = {i: r for i, r in readable.items() if only in (None, r["job_id"])}
-        unowned = [i for i, r in waiting.items() if r["owner"] == 0 and i not in locked][:limit]
-        self.locked_signals = set(unowned)
-        return unowned
-
-    def _lock_jobs(self, unowned: Sequence[int]) -> None:
-        """Lock the jobs of these signals, unless another transaction has locked or claimed them."""
-        locked = {job for t in self.db.transactions if t is not self for job in t.locked_jobs}
-        for signal_id in unowned:
-            job_id = self.db.inbox[signal_id]["job_id"]
-            if self.db.jobs[job_id]["owner"] is None and job_id not in locked:
-                self.locked_jobs.add(job_id)
+        unowned = {i: r["job_id"] for i, r in sorted(self.db.inbox.items()) if r["owner"] == 0}
+        asking = {i for i in unowned if self.db.inbox[i]["kind"] in ASKED_KINDS}
+        readable = [i for i, job in unowned.items() if only in (None, job) and (job not in aside or i in asking)]
+        await self._step()
+        locked = {job for t in self.db.transactions for job in t.locked_jobs}
+        free = [i for i in readable if unowned[i] not in locked and self.db.jobs[unowned[i]]["owner"] is None][:limit]
+        self.locked_jobs = {unowned[i] for i in free}
+        asked = [i for i in asking if unowned[i] in self.locked_jobs]
+        self._asked = {i: unowned[i] for i in asked}
+        self.locked_signals = {i for i in (*free, *asked) if i in self.db.inbox}
+        return sorted(self.locked_signals)
 
     def _drained(self, limit: int, aside: Sequence[str], wide: Wide | None) -> list[int]:
         """Waiting signals of the jobs that this orchestrator owns; those of a wide job come last."""
         visible = self.db.inbox | self._handed
-        waiting = {i: r for i, r in sorted(visible.items()) if r["job_id"] not in aside or r["kind"] in ASKING}
+        waiting = {i: r for i, r in sorted(visible.items()) if r["job_id"] not in aside or r["kind"] in ASKED_KINDS}
         mine = [i for i, r in waiting.items() if r["owner"] == self.me]
         of_wide = [i for i in mine if wide is not None and waiting[i]["job_id"] == wide.job_id]
         rest = [i for i in mine if i not in set(of_wide)][:limit]
@@ -275,6 +280,7 @@ class ModelCycle(Transaction):
         self.db.history.decided_at = self._opened_at
         for entry in log:
             apply_entry(self.db, self.me, entry)
+        self.db.history.passed_over += [i for i, job in self._asked.items() if self._passed_over(i, job)]
         leases = lease_ready(self.db, handover, gated=False) if handover is not None else []
         mark = self.db.marks[self.me] = self.db.draw()
         if batch.closes_cycle:
@@ -285,6 +291,10 @@ class ModelCycle(Transaction):
             raise LostRace("the connection broke before the commit was acknowledged")
         self._mark, self._reconnects = mark, False
         return Committed(leases, handover.leaves(batch, len(leases)) if handover is not None else batch.makes_work)
+
+    def _passed_over(self, signal_id: int, job_id: str) -> bool:
+        """Whether this cycle has claimed a job and left unread what was asked of it before."""
+        return self.db.jobs[job_id]["owner"] == self.me and signal_id in self.db.inbox
 
     def _waits_for(self, log: Sequence[Entry]) -> bool:
         """Whether others have locked rows that these writes delete from the queue."""

@@ -51,6 +51,8 @@ class History:
     reset: dict[Key, int] = field(default_factory=dict)
     """Tasks that a verb has reset, each with its last epoch before that."""
     resets: list[Key] = field(default_factory=list)
+    passed_over: list[int] = field(default_factory=list)
+    """What people had asked of a job before an owner claimed it, and this owner did not read with the claim."""
     decided_at: float = 0.0
     """When the last committed transaction began: the time at which it decided."""
 

@@ -289,10 +289,10 @@ class Stage:
     async def worker(self, name: str = "worker", handlers: Sequence[str] = ("work",)) -> WorkerIdentity:
         return await self.store.register_worker(name, None, list(handlers), 4, LEASE_SECONDS)
 
-    async def own(self, me: int) -> Opened:
-        """Run one cycle that claims every unowned job and handles every signal."""
+    async def own(self, me: int, claim_limit: int = 100) -> Opened:
+        """Run one cycle that claims unowned jobs and handles all signals that it has read."""
         cycle = self.store.cycle(me)
-        opened = await cycle.open(100, 100)
+        opened = await cycle.open(claim_limit, 100)
         open_jobs = [row for row in opened.claimed if row.status in ("pending", "running")]
         await cycle.commit(Batch(handled=[s.id for s in opened.signals], jobs=[owned(row, me) for row in open_jobs]))
         return opened

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+import psycopg
 import pytest
 
 from holdfast.core.effects import FailTask, WithdrawTasks
@@ -30,13 +31,29 @@ async def test_invariant_2_an_unowned_signal_of_a_job_that_has_an_owner_gives_no
     first, second = await stage.orchestrator(), await stage.orchestrator()
     cycle = stage.store.cycle(first)
     opened = await cycle.open(1, 100)
-    assert [signal.kind for signal in opened.signals] == ["submitted"]
+    assert [signal.kind for signal in opened.signals] == ["submitted", "cancel"]
     await cycle.commit(Batch(handled=[opened.signals[0].id], jobs=[owned(opened.claimed[0], first)]))
     other = stage.store.cycle(second)
     opened = await other.open(100, 100)
     assert (opened.claimed, opened.signals) == ([], [])
     await other.rollback()
     assert (await stage.behind.job_owner(job_id))[0] == first
+
+
+async def test_a_cycle_that_does_not_get_a_job_keeps_none_of_its_signals_from_others(
+    stage: Stage, database_url: str
+) -> None:
+    """Otherwise of two that claim at once, one could get a job, and the other one the pause that was sent before."""
+    job_id = (await stage.submit()).job_id
+    await stage.store.send(job_id, "pause", "ann", "not yet")
+    late = stage.store.cycle(await stage.orchestrator())
+    first = stage.behind.another_store().cycle(await stage.orchestrator())
+    async with await psycopg.AsyncConnection.connect(database_url) as connection:
+        await connection.execute("select 1 from holdfast.jobs for update")
+        assert (await late.open(100, 100)).signals == []
+    assert [signal.kind for signal in (await first.open(100, 100)).signals] == ["submitted", "pause"]
+    await first.rollback()
+    await late.rollback()
 
 
 async def test_invariant_2_a_renewal_does_not_confirm_a_lease_that_another_worker_holds(stage: Stage) -> None:

@@ -93,8 +93,26 @@ async def test_invariant_2_two_signals_of_one_job_do_not_give_it_to_two_owners(s
     assert (second.claimed, second.signals) == ([], [])
     await theirs.rollback()
     await mine.commit(Batch(handled=[s.id for s in first.signals], jobs=[owned(first.claimed[0], me)]))
-    await stage.store.sweep_inbox()
-    assert [s.kind for s in await stage.signals(me)] == ["cancel"]
+    assert await stage.behind.inbox(job_id) == []
+
+
+async def test_a_claim_of_a_job_reads_what_was_asked_of_it_however_many_other_signals_wait(stage: Stage) -> None:
+    jobs = [(await stage.submit()).job_id for _ in range(3)]
+    await stage.store.send(jobs[2], "cancel", "someone", "not needed")
+    await stage.store.send(jobs[0], "pause", "someone", "not yet")
+    cycle = stage.store.cycle(await stage.orchestrator())
+    opened = await cycle.open(1, 100)
+    await cycle.rollback()
+    assert [row.job_id for row in opened.claimed] == [jobs[0]]
+    assert [(row.job_id, row.kind) for row in opened.signals] == [(jobs[0], "submitted"), (jobs[0], "pause")]
+
+
+async def test_a_signal_far_ahead_does_not_hide_the_jobs_before_it(stage: Stage) -> None:
+    jobs = [(await stage.submit()).job_id for _ in range(2)]
+    await stage.store.send(jobs[0], "pause", "someone", "not yet")
+    me = await stage.orchestrator()
+    assert [row.job_id for row in (await stage.own(me, 1)).claimed] == [jobs[0]]
+    assert [row.job_id for row in (await stage.own(me, 1)).claimed] == [jobs[1]]
 
 
 async def test_the_number_of_claims_and_of_drained_signals_is_bounded(stage: Stage) -> None:

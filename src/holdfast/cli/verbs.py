@@ -160,8 +160,7 @@ class _Verb:
         plan = await _plan(self._client, self._job_id, self._asked)
         self._refuse_stale(plan)
         is_confirmed = self._confirm(plan, job)
-        is_served = await self._client.is_served(self._job_id)
-        if not is_served and not self._how.detach:
+        if not self._how.detach and not await self._client.is_served(self._job_id):
             await self._refuse_undrivable(plan, job)
         result = await self._client.carry_out(plan, reason=self._how.reason, exactly=is_confirmed, seconds=0)
         if not self._how.detach and await self._client.is_served(self._job_id):
@@ -172,7 +171,7 @@ class _Verb:
                 say(f"No orchestrator is running: driving the job from here; {plan.work} to run.")
                 return await self._drive_to_the_end(result)
             result = await self._drive_until_answered(result)
-        await self._show(plan, result, is_served=is_served)
+        await self._show(plan, result)
         return ExitCode.DONE
 
     async def _only_needs_a_driver(self, job: Job) -> bool:
@@ -260,7 +259,7 @@ class _Verb:
             raise Interrupted(f"Interrupted. Job {self._job_id} stays as it is. Continue it with: {again}") from None
         return await end_with(self._client, self._job_id, as_json=how.as_json, target=how.target, handlers=how.handlers)
 
-    async def _show(self, plan: Plan, result: VerbResult, *, is_served: bool) -> None:
+    async def _show(self, plan: Plan, result: VerbResult) -> None:
         job = await self._client.job(self._job_id, whole=False)
         if self._how.as_json:
             answer_json(to_json(result))
@@ -271,11 +270,12 @@ class _Verb:
                 say(f"  → {remark}")
             if next_command:
                 say(f"  → {self._how.target.command(next_command)}")
-        if not result.is_applied and not is_served and not (self._how.as_json and plan.verb.is_steering):
+        if result.is_applied:
+            return
+        if not (self._how.as_json and plan.verb.is_steering) and not await self._client.is_served(self._job_id):
             how = start("up", handlers_of(job.definition), self._how.target)
             say(f"  → No orchestrator is running. Start one with: {how}")
-        if not result.is_applied:
-            say_unreadable(job)
+        say_unreadable(job)
 
 
 def _sentences(plan: Plan, result: VerbResult, job: Job) -> tuple[str, str, str]:

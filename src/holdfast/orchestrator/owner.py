@@ -377,8 +377,9 @@ class Owner:
 
 
 def _leave_room(signals: list[SignalRow], wide_job: str | None) -> tuple[list[SignalRow], bool]:
-    """Only a few signals of a wide job in a cycle that others wait for, and whether any stay for the next one."""
-    of_wide = [row for row in signals if row.job_id == wide_job]
-    if len(of_wide) <= NARROW_SHARE or len(of_wide) == len(signals):
+    """Only a few reports of a wide job in a cycle that others wait for, and whether any stay for the next one."""
+    reports = [row for row in signals if row.job_id == wide_job and not row.is_asked]
+    if len(reports) <= NARROW_SHARE or all(row.job_id == wide_job for row in signals):
         return signals, False
-    return [row for row in signals if row.job_id != wide_job] + of_wide[:NARROW_SHARE], True
+    postponed = {row.id for row in reports[NARROW_SHARE:]}
+    return [row for row in signals if row.id not in postponed], True

@@ -112,7 +112,8 @@ class PostgresCycle:
         signals, drained = records(SignalRow, unowned), records(SignalRow, waiting)
         claimed = {job.job_id: job for job in records(JobRow, unowned, prefix="job_")}
         self._writer.unowned = frozenset(signal.id for signal in signals)
-        self._floor_of_new.saw(signals)
+        # What people asked of a claimed job is read from far ahead; other jobs wait before it.
+        self._floor_of_new.saw([signal for signal in signals if not signal.is_asked])
         # What a wide job still has waiting is older than what was drained of the others.
         self._floor.saw([row for row in drained if wide is None or row.job_id == wide.job_id])
         self._large.saw(signals)

@@ -69,6 +69,10 @@ class NodeRow(NamedTuple):
     batch_size: int | None = None
 
 
+ASKED_KINDS = ("cancel", "pause", "unpause", "recover", "recheck")
+"""Signals of people and of the janitor. Owners read them also for jobs that are set aside."""
+
+
 class SignalRow(NamedTuple):
     """A signal as its owner reads it, with what the core needs of the task that it speaks of.
 
@@ -97,6 +101,11 @@ class SignalRow(NamedTuple):
     task_retries: int = 0
     task_lost: int = 0
     task_crashes: int = 0
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether a person or the janitor sent it."""
+        return self.kind in ASKED_KINDS
 
     @property
     def lacks_its_output(self) -> bool:

@@ -1,5 +1,5 @@
--- The statements of an owner's cycle, in the order in which they run. Lock order: the owner's own row, then inbox rows,
--- then jobs, then queue rows. Rows come in as columns: one array per column.
+-- The statements of an owner's cycle, in the order in which they run. Lock order: the owner's own row, then jobs,
+-- then inbox rows, then queue rows. Rows come in as columns: one array per column.
 --
 -- Rows are joined by `job_id = any(array[x.job_id])`, here and in the other files. Postgres makes a plan once per
 -- connection, often while the tables are almost empty. With a plain `=` the plan may walk a whole index for each row
@@ -24,25 +24,44 @@ i.id, i.job_id::text as job_id, i.kind, i.node, i.item, i.epoch, i.attempt, i.ou
     i.data::text as data, i.actor, i.reason, t.status as task_status, t.epoch as task_epoch, t.attempt as task_attempt,
     t.retry_count as task_retries, t.lost_count as task_lost, t.crash_count as task_crashes;
 
+-- name: asked_kinds
+-- What people and the janitor ask of a job.
+array['cancel', 'pause', 'unpause', 'recover', 'recheck'];
+
 -- name: claim_jobs
--- Locks signals of unowned jobs, and these jobs. The first orchestrator to lock a job claims it; jobs that another one
--- has claimed or locked are skipped. For jobs that were set aside, only signals of people and of the janitor are read.
--- An orchestrator for one job claims no other.
-with signal as materialized (
-    select i.* from inbox i
-    where i.owner = 0 and i.id > %(floor)s
-        and (i.job_id <> all(%(aside)s::uuid[]) or i.kind = any(array['cancel', 'pause', 'unpause', 'recover', 'recheck']))
-        and coalesce(i.job_id = (select o.only_job from orchestrators o where o.orchestrator_id = %(me)s), true)
+-- Locks the jobs of signals without an owner, oldest signal first, then these signals. The first orchestrator to lock a
+-- job claims it; jobs that another one has claimed or locked are skipped. The job comes first: the orchestrator that claims it gets
+-- all that people have asked of it, however many signals of other jobs wait before theirs. A job that was cancelled or
+-- paused before its start does not start. For jobs that were set aside, only signals of people and of the janitor are
+-- read. An orchestrator for one job claims no other.
+with claimed as materialized (
+    select i.id as signal_id, j.*
+    from (
+        select i.id, i.job_id from inbox i
+        where i.owner = 0 and i.id > %(floor)s
+            and (i.job_id <> all(%(aside)s::uuid[]) or i.kind = any({{asked_kinds}}))
+            and coalesce(i.job_id = (select o.only_job from orchestrators o where o.orchestrator_id = %(me)s), true)
+        order by i.id
+    ) i
+    cross join lateral (
+        select * from jobs where job_id = i.job_id and owner is null for update skip locked
+    ) j
     order by i.id
     limit %(limit)s
-    for update skip locked
+), asked as materialized (
+    select distinct on (i.id) i.id as asked_id, c.*
+    from claimed c
+    -- `+ 0` leaves only the index by job: the primary key would lead through all signals without an owner.
+    join inbox i on i.job_id = any(array[c.job_id]) and i.owner + 0 = 0 and i.kind = any({{asked_kinds}})
+    where i.id <> all(array(select k.signal_id from claimed k))
+    order by i.id
 )
 select {{signal_columns}}, {{JobRow from j as job_}},
     case when j.epoch = 0 then 1 else (select max(e.seq) from events e where e.job_id = j.job_id) end as job_last_seq
-from signal i
+from (select signal_id as asked_id, c.* from claimed c union all select * from asked) j
 cross join lateral (
-    select * from jobs where job_id = i.job_id and owner is null for update skip locked
-) j
+    select * from inbox where owner = 0 and id = any(array[j.asked_id]) for update skip locked
+) i
 left join tasks t on t.job_id = any(array[i.job_id]) and t.node = i.node and t.item = i.item
 order by i.id;
 
@@ -55,8 +74,7 @@ with waiting as (
     (
         select i.* from inbox i
         where i.owner = %(me)s and i.id > %(floor)s
-            and (i.job_id <> all(%(aside)s::uuid[])
-                or i.kind = any(array['cancel', 'pause', 'unpause', 'recover', 'recheck']))
+            and (i.job_id <> all(%(aside)s::uuid[]) or i.kind = any({{asked_kinds}}))
             and (%(wide)s::uuid is null or i.job_id <> %(wide)s::uuid)
         order by i.id
         limit %(limit)s
@@ -65,8 +83,7 @@ with waiting as (
     (
         select i.* from inbox i
         where %(wide)s::uuid is not null and i.owner = %(me)s and i.id > %(floor)s
-            and (i.job_id <> all(%(aside)s::uuid[])
-                or i.kind = any(array['cancel', 'pause', 'unpause', 'recover', 'recheck']))
+            and (i.job_id <> all(%(aside)s::uuid[]) or i.kind = any({{asked_kinds}}))
             and i.job_id = %(wide)s::uuid
         order by i.id
         limit %(wide_limit)s
