@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -67,7 +67,7 @@ class ModelCycle(Transaction):
         self._handed: dict[int, dict[str, Any]] = {}
         self._is_open = False
         self._opened_at = 0.0
-        self._asked: dict[int, str] = {}
+        self._asked: set[int] = set()
         self._mark: int | None = None
         self._reconnects = False
 
@@ -143,16 +143,23 @@ class ModelCycle(Transaction):
         """Lock jobs without an owner, then their signals; returns the signals. Skips jobs that others have locked."""
         only = self.db.orchestrators[self.me]["only_job"]
         unowned = {i: r["job_id"] for i, r in sorted(self.db.inbox.items()) if r["owner"] == 0}
-        asking = {i for i in unowned if self.db.inbox[i]["kind"] in ASKED_KINDS}
-        readable = [i for i, job in unowned.items() if only in (None, job) and (job not in aside or i in asking)]
+        asked = [i for i, job in unowned.items() if self.db.inbox[i]["kind"] in ASKED_KINDS and only in (None, job)]
+        others = [i for i, job in unowned.items() if i not in asked and job not in aside and only in (None, job)]
         await self._step()
-        locked = {job for t in self.db.transactions for job in t.locked_jobs}
-        free = [i for i in readable if unowned[i] not in locked and self.db.jobs[unowned[i]]["owner"] is None][:limit]
-        self.locked_jobs = {unowned[i] for i in free}
-        asked = [i for i in asking if unowned[i] in self.locked_jobs]
-        self._asked = {i: unowned[i] for i in asked}
-        self.locked_signals = {i for i in (*free, *asked) if i in self.db.inbox}
-        return sorted(self.locked_signals)
+        new = self._lock(others, unowned, limit) if len(asked) < limit else set()
+        await self._step()
+        claimed = sorted(new | self._lock(asked, unowned, limit))
+        self._asked = {i for i in asked if unowned[i] in self.locked_jobs}
+        return claimed
+
+    def _lock(self, signals: Sequence[int], job_of: Mapping[int, str], limit: int) -> set[int]:
+        """Lock the jobs of signals, unless another transaction has locked or claimed them, and these signals."""
+        locked = {job for t in self.db.transactions if t is not self for job in t.locked_jobs}
+        free = [i for i in signals if job_of[i] not in locked and self.db.jobs[job_of[i]]["owner"] is None][:limit]
+        self.locked_jobs |= {job_of[i] for i in free}
+        found = {i for i in free if i in self.db.inbox}
+        self.locked_signals |= found
+        return found
 
     def _drained(self, limit: int, aside: Sequence[str], wide: Wide | None) -> list[int]:
         """Waiting signals of the jobs that this orchestrator owns; those of a wide job come last."""
@@ -280,7 +287,7 @@ class ModelCycle(Transaction):
         self.db.history.decided_at = self._opened_at
         for entry in log:
             apply_entry(self.db, self.me, entry)
-        self.db.history.passed_over += [i for i, job in self._asked.items() if self._passed_over(i, job)]
+        self.db.history.passed_over += [i for i in self._asked if self._passed_over(i)]
         leases = lease_ready(self.db, handover, gated=False) if handover is not None else []
         mark = self.db.marks[self.me] = self.db.draw()
         if batch.closes_cycle:
@@ -292,9 +299,10 @@ class ModelCycle(Transaction):
         self._mark, self._reconnects = mark, False
         return Committed(leases, handover.leaves(batch, len(leases)) if handover is not None else batch.makes_work)
 
-    def _passed_over(self, signal_id: int, job_id: str) -> bool:
+    def _passed_over(self, signal_id: int) -> bool:
         """Whether this cycle has claimed a job and left unread what was asked of it before."""
-        return self.db.jobs[job_id]["owner"] == self.me and signal_id in self.db.inbox
+        row = self.db.inbox.get(signal_id)
+        return row is not None and self.db.jobs[row["job_id"]]["owner"] == self.me
 
     def _waits_for(self, log: Sequence[Entry]) -> bool:
         """Whether others have locked rows that these writes delete from the queue."""

@@ -30,7 +30,7 @@ async def test_invariant_2_an_unowned_signal_of_a_job_that_has_an_owner_gives_no
     await stage.store.send(job_id, "cancel", "ann", "")
     first, second = await stage.orchestrator(), await stage.orchestrator()
     cycle = stage.store.cycle(first)
-    opened = await cycle.open(1, 100)
+    opened = await cycle.open(100, 100)
     assert [signal.kind for signal in opened.signals] == ["submitted", "cancel"]
     await cycle.commit(Batch(handled=[opened.signals[0].id], jobs=[owned(opened.claimed[0], first)]))
     other = stage.store.cycle(second)

@@ -87,7 +87,7 @@ async def test_invariant_2_two_signals_of_one_job_do_not_give_it_to_two_owners(s
     await stage.store.send(job_id, "cancel", "someone", "at once")
     me, other = await stage.orchestrator(), await stage.orchestrator()
     mine, theirs = stage.store.cycle(me), stage.behind.another_store().cycle(other)
-    first = await mine.open(1, 100)
+    first = await mine.open(100, 100)
     assert [row.job_id for row in first.claimed] == [job_id]
     second = await theirs.open(100, 100)
     assert (second.claimed, second.signals) == ([], [])
@@ -97,22 +97,44 @@ async def test_invariant_2_two_signals_of_one_job_do_not_give_it_to_two_owners(s
 
 
 async def test_a_claim_of_a_job_reads_what_was_asked_of_it_however_many_other_signals_wait(stage: Stage) -> None:
-    jobs = [(await stage.submit()).job_id for _ in range(3)]
-    await stage.store.send(jobs[2], "cancel", "someone", "not needed")
+    jobs = [(await stage.submit()).job_id for _ in range(4)]
     await stage.store.send(jobs[0], "pause", "someone", "not yet")
     cycle = stage.store.cycle(await stage.orchestrator())
-    opened = await cycle.open(1, 100)
+    opened = await cycle.open(2, 100)
     await cycle.rollback()
-    assert [row.job_id for row in opened.claimed] == [jobs[0]]
-    assert [(row.job_id, row.kind) for row in opened.signals] == [(jobs[0], "submitted"), (jobs[0], "pause")]
+    assert {row.job_id for row in opened.claimed} == set(jobs[:2])
+    assert [(row.job_id, row.kind) for row in opened.signals] == [
+        (jobs[0], "submitted"), (jobs[1], "submitted"), (jobs[0], "pause"),
+    ]  # fmt: skip
+
+
+async def test_what_is_asked_of_a_job_far_behind_is_read_at_once(stage: Stage) -> None:
+    jobs = [(await stage.submit()).job_id for _ in range(4)]
+    await stage.store.send(jobs[3], "cancel", "someone", "not needed")
+    me = await stage.orchestrator()
+    opened = await stage.own(me, 2)
+    assert sorted(row.job_id for row in opened.claimed) == sorted([jobs[0], jobs[1], jobs[3]])
+    assert [(row.job_id, row.kind) for row in opened.signals][2:] == [(jobs[3], "cancel")]
+
+
+async def test_no_new_job_is_claimed_while_more_is_asked_than_a_cycle_reads(stage: Stage) -> None:
+    jobs = [(await stage.submit()).job_id for _ in range(3)]
+    for job_id in reversed(jobs):
+        await stage.store.send(job_id, "cancel", "someone", "none of them")
+    me = await stage.orchestrator()
+    assert [(row.job_id, row.kind) for row in (await stage.own(me, 2)).signals] == [
+        (jobs[2], "cancel"), (jobs[1], "cancel"),
+    ]  # fmt: skip
+    kinds = [(row.job_id, row.kind) for row in (await stage.own(me, 2)).signals]
+    assert kinds == [(jobs[0], "submitted"), (jobs[0], "cancel")]
 
 
 async def test_a_signal_far_ahead_does_not_hide_the_jobs_before_it(stage: Stage) -> None:
-    jobs = [(await stage.submit()).job_id for _ in range(2)]
+    jobs = [(await stage.submit()).job_id for _ in range(3)]
     await stage.store.send(jobs[0], "pause", "someone", "not yet")
     me = await stage.orchestrator()
-    assert [row.job_id for row in (await stage.own(me, 1)).claimed] == [jobs[0]]
-    assert [row.job_id for row in (await stage.own(me, 1)).claimed] == [jobs[1]]
+    assert {row.job_id for row in (await stage.own(me, 2)).claimed} == set(jobs[:2])
+    assert [row.job_id for row in (await stage.own(me, 2)).claimed] == jobs[2:]
 
 
 async def test_the_number_of_claims_and_of_drained_signals_is_bounded(stage: Stage) -> None:

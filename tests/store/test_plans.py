@@ -21,6 +21,8 @@ from tests.store.test_majors import binaries
 JOBS = [str(uuid.UUID(int=n)) for n in range(1, 6)]
 ITEMS = 10_000
 ENDED_JOBS = 5_000
+UNREAD = 2_000
+"""Signals of jobs without an owner: four times as many as a claim reads."""
 LEASES = 1_500
 """A few more than the table has: other statements claim some."""
 
@@ -104,6 +106,10 @@ def fill(connection: psycopg.Connection) -> None:
         (jobs,),
     )
     connection.execute(
+        "insert into inbox (job_id, kind) select job_id, 'submitted' from jobs where finished_at is not null limit %s",
+        (UNREAD,),
+    )
+    connection.execute(
         "insert into events (job_id, seq, event) select j, i, 'task_completed'"
         " from unnest(%s::uuid[]) j, generate_series(1, 5000) i",
         (jobs,),
@@ -157,6 +163,7 @@ STATEMENTS: dict[str, dict[str, Any]] = {
         "data": "1"},
     "wake_due": {},
     "claim_jobs": {"me": 1, "floor": -1, "limit": 500, "aside": "{}"},
+    "claim_asked": {"me": 1, "limit": 500},
     "raise_floors": {"lanes": "{1,2,3}", "newest": 1_000_000},
     "read_queue": {"job": JOBS[0]},
     "read_holds": {"job": JOBS[0]},
@@ -234,6 +241,8 @@ MOST_ROWS = {
     "claim": 2500,
     "report": NUMBER,
     "drain": 2000,
+    "claim_jobs": 500,
+    "claim_asked": 0,
     "finish_tasks": NUMBER,
     "retry_tasks": NUMBER,
     "still_held": NUMBER,

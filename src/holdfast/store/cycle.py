@@ -91,6 +91,7 @@ class PostgresCycle:
                 query("claim_jobs"),
                 {"me": self._me, "floor": self._floor_of_new.current(), "limit": claim_limit, "aside": without},
             ),
+            (query("claim_asked"), {"me": self._me, "limit": claim_limit}),
             (
                 query("drain"),
                 {
@@ -103,17 +104,17 @@ class PostgresCycle:
                 },
             ),
         )
-        *reported, unowned, waiting = rest[len(hurry) :]
+        *reported, unowned, asked, waiting = rest[len(hurry) :]
         if not fence.rows:
             await self.rollback()
             raise Fenced(f"orchestrator {self._me} was taken over")
         (row,) = by_name(fence)
         await self._compare_histories(knows_our_last_commit=row["knows_last_commit"])
-        signals, drained = records(SignalRow, unowned), records(SignalRow, waiting)
-        claimed = {job.job_id: job for job in records(JobRow, unowned, prefix="job_")}
+        new, drained = records(SignalRow, unowned), records(SignalRow, waiting)
+        claimed = {job.job_id: job for answer in (asked, unowned) for job in records(JobRow, answer, prefix="job_")}
+        signals = sorted([*records(SignalRow, asked), *new]) if asked.rows else new
         self._writer.unowned = frozenset(signal.id for signal in signals)
-        # What people asked of a claimed job is read from far ahead; other jobs wait before it.
-        self._floor_of_new.saw([signal for signal in signals if not signal.is_asked])
+        self._floor_of_new.saw(new)
         # What a wide job still has waiting is older than what was drained of the others.
         self._floor.saw([row for row in drained if wide is None or row.job_id == wide.job_id])
         self._large.saw(signals)

@@ -28,42 +28,43 @@ i.id, i.job_id::text as job_id, i.kind, i.node, i.item, i.epoch, i.attempt, i.ou
 -- What people and the janitor ask of a job.
 array['cancel', 'pause', 'unpause', 'recover', 'recheck'];
 
--- name: claim_jobs
--- Locks the jobs of signals without an owner, oldest signal first, then these signals. The first orchestrator to lock a
--- job claims it; jobs that another one has claimed or locked are skipped. The job comes first: the orchestrator that claims it gets
--- all that people have asked of it, however many signals of other jobs wait before theirs. A job that was cancelled or
--- paused before its start does not start. For jobs that were set aside, only signals of people and of the janitor are
--- read. An orchestrator for one job claims no other.
-with claimed as materialized (
-    select i.id as signal_id, j.*
-    from (
-        select i.id, i.job_id from inbox i
-        where i.owner = 0 and i.id > %(floor)s
-            and (i.job_id <> all(%(aside)s::uuid[]) or i.kind = any({{asked_kinds}}))
-            and coalesce(i.job_id = (select o.only_job from orchestrators o where o.orchestrator_id = %(me)s), true)
-        order by i.id
-    ) i
-    cross join lateral (
-        select * from jobs where job_id = i.job_id and owner is null for update skip locked
-    ) j
-    order by i.id
-    limit %(limit)s
-), asked as materialized (
-    select distinct on (i.id) i.id as asked_id, c.*
-    from claimed c
-    -- `+ 0` leaves only the index by job: the primary key would lead through all signals without an owner.
-    join inbox i on i.job_id = any(array[c.job_id]) and i.owner + 0 = 0 and i.kind = any({{asked_kinds}})
-    where i.id <> all(array(select k.signal_id from claimed k))
-    order by i.id
-)
+-- name: signals_with_free_jobs
+-- Signals without an owner, and their jobs, which it locks. The first orchestrator to lock a job claims it; jobs that
+-- another one has claimed or locked are skipped. An orchestrator for one job claims no other.
 select {{signal_columns}}, {{JobRow from j as job_}},
     case when j.epoch = 0 then 1 else (select max(e.seq) from events e where e.job_id = j.job_id) end as job_last_seq
-from (select signal_id as asked_id, c.* from claimed c union all select * from asked) j
+from inbox i
 cross join lateral (
-    select * from inbox where owner = 0 and id = any(array[j.asked_id]) for update skip locked
-) i
+    select * from jobs where job_id = i.job_id and owner is null for update skip locked
+) j
 left join tasks t on t.job_id = any(array[i.job_id]) and t.node = i.node and t.item = i.item
-order by i.id;
+where coalesce(i.job_id = (select o.only_job from orchestrators o where o.orchestrator_id = %(me)s), true);
+
+-- name: claim_jobs
+-- Claims jobs, oldest signal first, but for those that were set aside. A signal is locked after its job: an
+-- orchestrator that does not get the job must not keep its signals from the one that does. What people ask is left to
+-- claim_asked; while more is asked than that reads at once, no new job is claimed.
+{{signals_with_free_jobs}}
+    and i.owner = 0 and i.id > %(floor)s and i.kind <> all({{asked_kinds}}) and i.job_id <> all(%(aside)s::uuid[])
+    and (
+        select count(*) from (
+            select 1 from inbox a where a.owner + 0 = 0 and a.kind = any({{asked_kinds}}) limit %(limit)s
+        ) asked
+    ) < %(limit)s
+order by i.id
+limit %(limit)s
+for update of i skip locked;
+
+-- name: claim_asked
+-- Claims jobs of which people or the janitor ask something, and reads what they ask of jobs that were just claimed. It
+-- runs after claim_jobs: nothing can be sent to a locked job, so nothing is passed over. A job that was cancelled or
+-- paused before its start does not start, however many jobs wait. `+ 0` keeps the planner from the primary key, which
+-- leads through all signals without an owner.
+{{signals_with_free_jobs}}
+    and i.owner + 0 = 0 and i.kind = any({{asked_kinds}})
+order by i.id
+limit %(limit)s
+for update of i skip locked;
 
 -- name: drain
 -- The owner's waiting signals, oldest first, with the fence and the budgets of their tasks. The signals of a wide job

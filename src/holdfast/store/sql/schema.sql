@@ -272,8 +272,8 @@ create table inbox (
     autovacuum_vacuum_insert_threshold=-1, autovacuum_analyze_threshold=100000000
 );
 
--- What people and the janitor ask, by job: an orchestrator that claims a job reads it first.
-create index inbox_of_people on inbox (job_id)
+-- What people and the janitor ask: orchestrators read it first.
+create index inbox_of_people on inbox (id)
     where kind in ('cancel', 'pause', 'unpause', 'recover', 'recheck');
 
 -- The answers of owners to signals of people, kept for a day.

@@ -1,3 +1,3 @@
--- What people and the janitor ask, by job: an orchestrator that claims a job reads it first.
-create index inbox_of_people on inbox (job_id)
+-- What people and the janitor ask: orchestrators read it first.
+create index inbox_of_people on inbox (id)
     where kind in ('cancel', 'pause', 'unpause', 'recover', 'recheck');
