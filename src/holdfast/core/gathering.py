@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.define.node import Aggregation
-from holdfast.define.plain import OutsizedError, Sizes, kind_of
+from holdfast.define.plain import OutsizedError, Sizes, kind_of, may_be_deep
 from holdfast.errors import PayloadRefused
 
 
@@ -22,10 +22,13 @@ class Gathering:
         self._kept_bytes = 0
         self._total: float | int = 0
         self._count = 0
+        self._largest_bytes = 0
 
     def add(self, output: Any, size_bytes: int) -> None:
         """Raises PayloadRefused as soon as what is kept is too large, ValueError for what cannot be aggregated."""
         self._count += 1
+        if size_bytes > self._largest_bytes:
+            self._largest_bytes = size_bytes
         match self._mode:
             case Aggregation.COLLECT:
                 self._keep([output], size_bytes)
@@ -60,11 +63,12 @@ class Gathering:
             case Aggregation.FIRST | Aggregation.LAST:
                 answer = {"result": self._kept[0] if self._kept else None, "count": self._count}
         answer |= {how: items for how, items in left_out.items() if items}
-        try:
-            # Its bytes were counted one by one.
-            Sizes().bound(answer, sys.maxsize)
-        except OutsizedError as problem:
-            raise PayloadRefused(f"what was gathered is {problem}; no more can be kept in one output") from None
+        if may_be_deep(self._largest_bytes):
+            try:
+                # Its bytes were counted one by one.
+                Sizes().bound(answer, sys.maxsize)
+            except OutsizedError as problem:
+                raise PayloadRefused(f"what was gathered is {problem}; no more can be kept in one output") from None
         return answer
 
 

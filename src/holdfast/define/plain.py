@@ -49,6 +49,14 @@ def is_short(value: Any) -> bool:
     return True
 
 
+def may_be_deep(size_bytes: int) -> bool:
+    """Whether values of at most that size as JSON may be too deep with all that is put around them.
+
+    Each level takes two bytes.
+    """
+    return size_bytes > MAX_BUILT_DEPTH
+
+
 class OutsizedError(ValueError):
     """A value is too large or too deep. The text is the end of a sentence such as 'The output is …'."""
 

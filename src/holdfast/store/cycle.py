@@ -199,15 +199,13 @@ class PostgresCycle:
     ) -> tuple[list[Gathered], bool]:
         asked = {"job": job_id, "node": node, "after": after, "limit": GATHER_ROWS, "bytes": GATHER_BYTES}
         asked["statuses"] = texts(statuses)
-        rows = by_name(await self._fetch("item_results", **asked))
-        page = []
-        for row in rows:
-            text, size = row["output"], row["bytes"]
-            if row["output_ref"] is not None:
-                text = await self._large.text(job_id, row["output_ref"])
-                size = len(text)
-            page.append(Gathered(row["item"], row["status"], _parsed(text), size))
-        return page, len(rows) == GATHER_ROWS or sum(row["bytes"] for row in rows) >= GATHER_BYTES
+        page = records(Gathered, await self._fetch("item_results", **asked))
+        more = len(page) == GATHER_ROWS or sum(row.size_bytes for row in page) >= GATHER_BYTES
+        for place, row in enumerate(page):
+            if row.output_ref is not None:
+                text = await self._large.text(job_id, row.output_ref)
+                page[place] = row._replace(output=orjson.loads(text), size_bytes=len(text))
+        return page, more
 
     async def write(self, batch: Batch) -> None:
         assert self._is_open, "a cycle writes only between open and commit: outside it nothing would be fenced"
@@ -332,5 +330,5 @@ class InboxFloor:
             self._seen.append((now, signals[-1].id))
 
 
-def _parsed(text: str | bytes | None) -> Any:
+def _parsed(text: str | None) -> Any:
     return None if text is None else orjson.loads(text)

@@ -194,6 +194,8 @@ class Gathered(NamedTuple):
     status: str
     output: Any
     size_bytes: int
+    output_ref: str | None = None
+    """The digest of an output that was too large for the row."""
 
 
 class ItemResult(NamedTuple):

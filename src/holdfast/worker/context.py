@@ -81,6 +81,8 @@ class Attempt:
     log_lines: list[str] = field(default_factory=list)
     log_size: int = 0
     checkpoint_seq: int = 0
+    task: asyncio.Task[None] | None = None
+    """The asyncio task that runs it."""
     cancel_running: Callable[[], object] | None = None
     artifacts: dict[str, dict[str, Any]] = field(default_factory=dict)
     has_workdir: bool = False

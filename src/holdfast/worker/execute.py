@@ -71,16 +71,13 @@ class Executor:
     def runs_on_loop(self, lease: Lease) -> bool:
         """Whether the handler is a coroutine in this process, which can be cancelled at once."""
         handler = self._registry.get(lease.handler)
-        return handler is not None and handler.is_async and not self.is_isolated(lease)
+        return handler is not None and handler.is_async and not self._is_isolated(handler, lease)
 
-    def is_isolated(self, lease: Lease) -> bool:
+    def _is_isolated(self, handler: Handler, lease: Lease) -> bool:
         """Whether the task runs in a process: its handler asks for that, or the task may have killed a worker.
 
         A suspect whose function no other process can import still runs here: it may be innocent.
         """
-        handler = self._registry.get(lease.handler)
-        if handler is None:
-            return False
         return handler.isolation == PROCESS or (lease.suspect and self._registry.place(handler) is not None)
 
     async def run(self, attempt: Attempt) -> Report | None:
@@ -93,15 +90,20 @@ class Executor:
             if attempt.lease.params_ref is not None:
                 params = await self._payloads.get(attempt.lease.job_id, attempt.lease.params_ref)
                 attempt.lease = attempt.lease._replace(params=orjson.loads(params))
-            report = await self._run(attempt)
+            lease = attempt.lease
+            handler = self._registry.get(lease.handler)
+            if handler is None:
+                return failed(attempt, Code.HANDLER_UNKNOWN, f"this worker has no handler {lease.handler}")
+            if self._is_isolated(handler, lease):
+                report = await self._run_isolated(handler, attempt)
+            else:
+                await failpoint.hit("run.before")
+                report = await self._call(handler, attempt)
+                await failpoint.hit("run.after")
             if report is not None and attempt.contract is not None:
                 report = held_to_contract(attempt, attempt.contract, report)
-            if report is not None and report.output is not None:
-                size = len(report.output)
-                if size > self._payloads.inline_bytes:
-                    digest = await _despite_handler(attempt, self._payloads.put(report.job_id, report.output))
-                    await failpoint.hit("run.stored")
-                    report = by_reference(report, digest, size)
+            if report is not None and report.output is not None and len(report.output) > self._payloads.inline_bytes:
+                report = await self._stored(attempt, report, report.output)
             return report
         except asyncio.CancelledError:
             return interrupted(attempt)
@@ -110,20 +112,10 @@ class Executor:
             attempt.write(f"{problem}\n")
             return failed(attempt, Code.HANDLER_ERROR, f"{problem} {problem.remedy or ''}")
 
-    async def _run(self, attempt: Attempt) -> Report | None:
-        lease = attempt.lease
-        handler = self._registry.get(lease.handler)
-        if handler is None:
-            return failed(attempt, Code.HANDLER_UNKNOWN, f"this worker has no handler {lease.handler}")
-        try:
-            if self.is_isolated(lease):
-                return await self._run_isolated(handler, attempt)
-            await failpoint.hit("run.before")
-            report = await self._call(handler, attempt)
-            await failpoint.hit("run.after")
-        except asyncio.CancelledError:
-            return interrupted(attempt)
-        return report
+    async def _stored(self, attempt: Attempt, report: Report, output: bytes) -> Report:
+        digest = await _despite_handler(attempt, self._payloads.put(report.job_id, output))
+        await failpoint.hit("run.stored")
+        return by_reference(report, digest, len(output))
 
     async def _run_isolated(self, handler: Handler, attempt: Attempt) -> Report | None:
         try:
@@ -152,7 +144,9 @@ class Executor:
             current.set(attempt)
             report = await concluded(handler, attempt, AsyncContext(attempt, services), codes, limit)
             current.set(None)
-            await _forget_cancels(loop)
+            task = attempt.task or asyncio.current_task(loop)
+            if task is not None and task.cancelling():
+                await _forget_cancels(task)
             return report
 
         def call() -> Any:
@@ -201,11 +195,8 @@ async def concluded(
         return raised(attempt, error, codes)
 
 
-async def _forget_cancels(loop: asyncio.AbstractEventLoop) -> None:
+async def _forget_cancels(task: asyncio.Task[Any]) -> None:
     """Drop cancels that came in the handler's last step, from itself or a time limit: its result counts."""
-    task = asyncio.current_task(loop)
-    if task is None or not task.cancelling():
-        return
     while task.uncancel() > 0:
         pass
     with contextlib.suppress(asyncio.CancelledError):

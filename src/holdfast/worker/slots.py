@@ -49,12 +49,15 @@ class Slots:
         """How long attempts take, as a moving average; None before the first one has ended."""
         self._limits: dict[asyncio.Task[None], tuple[float, Attempt]] = {}
         self._limit: asyncio.TimerHandle | None = None
+        # Asked once: `asyncio.get_running_loop` is a system call, and this is done for every attempt.
+        self._loop: asyncio.AbstractEventLoop | None = None
         # An attempt may begin as another one ends: it must not get the context variables of that one's handler.
         self._context = contextvars.copy_context()
 
     def fill(self) -> None:
         """Begin what waits, as far as slots are free."""
         leases, running = self._leases, self.running
+        loop = self._loop = self._loop or asyncio.get_running_loop()
         while leases.waiting and len(running) < self._concurrency:
             lease, accepted_at = leases.waiting.popleft()
             key = key_of(lease)
@@ -66,8 +69,10 @@ class Slots:
             attempt = begin(lease, self._jobs.facts(lease.job_id))
             if not leases.begin(key, attempt):
                 continue
+            # Not by `create_task`: its factory is for the tasks of handlers.
             work = self._attempt(key, attempt, accepted_at)
-            running.add(asyncio.create_task(work, context=self._context.copy()))
+            attempt.task = asyncio.Task(work, loop=loop, context=self._context.copy())
+            running.add(attempt.task)
 
     def ahead(self) -> int:
         """How many tasks may wait for a slot: none without experience, and none for a slot that is busy for longer."""
@@ -79,16 +84,15 @@ class Slots:
 
     async def _attempt(self, key: Held, attempt: Attempt, accepted_at: float) -> None:
         """One attempt, and then the next one. Done here: a callback of the task would cost a turn of the loop."""
-        task = asyncio.current_task()
-        assert task is not None
+        assert attempt.task is not None
         try:
-            await self._run(key, attempt, accepted_at, task)
+            await self._run(key, attempt, accepted_at, attempt.task)
         except Exception:
-            self.crashed.append(task)
+            self.crashed.append(attempt.task)
             self._wake.set()
             raise
         finally:
-            self.running.discard(task)
+            self.running.discard(attempt.task)
             self.fill()
 
     async def _run(self, key: Held, attempt: Attempt, accepted_at: float, task: asyncio.Task[None]) -> None:
@@ -124,11 +128,11 @@ class Slots:
 
     def _limit_time(self, task: asyncio.Task[None], attempt: Attempt) -> None:
         """One timer serves all attempts: it fires for the earliest limit, and usually finds its attempt ended."""
-        loop = asyncio.get_running_loop()
-        due = loop.time() + attempt.limit_seconds
+        assert self._loop is not None
+        due = self._loop.time() + attempt.limit_seconds
         self._limits[task] = (due, attempt)
         if self._limit is None or due < self._limit.when():
-            self._arm(loop, due)
+            self._arm(self._loop, due)
 
     def _arm(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
         if self._limit is not None:

@@ -159,7 +159,7 @@ where n.job_id = any(%(jobs)s::uuid[]) and n.status in ('ready', 'dispatched', '
 -- name: item_results
 -- The outputs that a fan-in gathers, in item order, and the items that it leaves out. A page ends when it gets large,
 -- but has at least one row if there is one; an output in the object store fills a page.
-select r.item, r.status, r.output, r.output_ref, r.bytes
+select r.item, r.status, r.output, r.bytes as size_bytes, r.output_ref
 from (
     select t.*, sum(t.bytes) over (order by t.item) - t.bytes as bytes_before
     from (
