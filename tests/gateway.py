@@ -63,6 +63,8 @@ class Gateway:
         self.mode: Mode = "ok"
         self.asked: Counter[str] = Counter()
         self.at_once = self.most_at_once = 0
+        self.seconds = 0.0
+        """How long it works on an answer."""
         self._lock = threading.Lock()
         gateway = self
 
@@ -102,18 +104,17 @@ class Gateway:
             mode = self.mode
             self.at_once += 1
             self.most_at_once = max(self.most_at_once, self.at_once)
-        try:
-            if mode == "silent":
-                threading.Event().wait(1.5)
-                return
-            status = {"ok": 200, "bad request": 400, "bad gateway": 502, "busy": 503}[mode]
-            body = f"well: {request.path[1:]}".encode()
-            request.send_response(status)
-            if mode == "busy":
-                request.send_header("Retry-After", "2")
-            request.send_header("Content-Length", str(len(body)))
-            request.end_headers()
-            request.wfile.write(body)
-        finally:
-            with self._lock:
-                self.at_once -= 1
+        # An answer that is written may be followed by the next request before this thread goes on.
+        threading.Event().wait(1.5 if mode == "silent" else self.seconds)
+        with self._lock:
+            self.at_once -= 1
+        if mode == "silent":
+            return
+        status = {"ok": 200, "bad request": 400, "bad gateway": 502, "busy": 503}[mode]
+        body = f"well: {request.path[1:]}".encode()
+        request.send_response(status)
+        if mode == "busy":
+            request.send_header("Retry-After", "2")
+        request.send_header("Content-Length", str(len(body)))
+        request.end_headers()
+        request.wfile.write(body)

@@ -260,6 +260,7 @@ nodes:
     next: all
   all: {type: fan_in}
 """
+    gateway.seconds = 0.02
     jobs = [await engine.submit(workflow, {"count": list(range(20)), "account": "one"}, key=str(n)) for n in range(3)]
     for job_id in jobs:
         assert (await engine.finished(job_id, 60))["status"] == "completed"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +17,7 @@ from holdfast.core.breaking import (
     half_open,
     let_try,
     open_breaker,
+    probed,
 )
 from holdfast.core.failing import failure
 from holdfast.core.holding import consult, notice
@@ -85,6 +88,29 @@ def test_a_breaker_is_half_open_after_its_cooldown_unless_a_person_or_a_probe_de
     open_breaker(breaker, 100.0, "as the test says", held=held)
     assert let_try(breaker, now) == tried
     assert (breaker.state is HALF_OPEN) == tried
+
+
+def test_a_probe_half_opens_a_breaker_or_begins_its_cooldown_again() -> None:
+    breaker = Breaker(BreakerRules("b", cooldown_seconds=30, probe_url="http://x"))
+    open_breaker(breaker, 100.0, "as the test says")
+    assert probed(breaker, "no route " + "x" * 1000, 140.0)
+    assert (breaker.state, breaker.changed_at, breaker.until) == (BreakerState.OPEN, 100.0, 170.0)
+    assert breaker.reason is not None and breaker.reason.startswith("its probe failed: no route x")
+    assert len(breaker.reason) < 400
+    assert probed(breaker, None, 171.0)
+    assert (breaker.state, breaker.changed_at, breaker.until) == (HALF_OPEN, 171.0, None)
+
+
+@pytest.mark.parametrize("problem", [None, "no route"])
+def test_a_probe_changes_nothing_after_a_person_has_decided(problem: str | None) -> None:
+    breaker = Breaker(BreakerRules("b", probe_url="http://x"))
+    open_breaker(breaker, 100.0, "kept open", held=True)
+    before = replace(breaker)
+    assert not probed(breaker, problem, 200.0)
+    assert breaker == before
+    close_breaker(breaker, 200.0, "by hand")
+    assert not probed(breaker, problem, 300.0)
+    assert breaker.state is BreakerState.CLOSED
 
 
 def test_each_success_lets_one_more_task_run_until_the_breaker_closes() -> None:

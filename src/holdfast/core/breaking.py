@@ -14,6 +14,9 @@ from typing import NamedTuple
 
 from holdfast.define.gates import BreakerRules
 
+PROBLEM_LENGTH = 300
+"""How much of the problem that a probe met is kept, in characters."""
+
 
 class BreakerState(StrEnum):
     CLOSED = "closed"
@@ -84,6 +87,21 @@ def let_try(breaker: Breaker, now: float) -> bool:
     if breaker.until is None or breaker.until > now:
         return False
     half_open(breaker, now, "its cooldown is over")
+    return True
+
+
+def probed(breaker: Breaker, problem: str | None, now: float) -> bool:
+    """Take the result of a probe: half open the breaker if nothing is wrong, else let its cooldown begin again.
+
+    Returns whether the result counts: a person may have decided meanwhile.
+    """
+    if breaker.state is not BreakerState.OPEN or breaker.held:
+        return False
+    if problem is None:
+        half_open(breaker, now, "its probe passed")
+    else:
+        breaker.until = now + breaker.rules.cooldown_seconds
+        breaker.reason = f"its probe failed: {problem[:PROBLEM_LENGTH]}"
     return True
 
 

@@ -1,8 +1,9 @@
-"""Breakers as rows."""
+"""Breakers as rows, and their changes outside of an owner's cycle: under their locks, by the rules of the core."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import orjson
@@ -10,6 +11,11 @@ import orjson
 from holdfast.core.breaking import Breaker, BreakerState
 from holdfast.define.gates import BreakerRules
 from holdfast.store.arrays import jsons, plain, texts
+from holdfast.store.columns import by_name
+from holdfast.store.connection import Connection, Connections, answer_of
+from holdfast.store.queries import query
+
+ROLE = "gates"
 
 
 def breaker_of(row: dict[str, Any]) -> Breaker:
@@ -43,3 +49,22 @@ def breaker_columns(breakers: Sequence[Breaker], actor: str | None = None) -> di
         "reason": texts(breaker.reason for breaker in breakers),
         "actor": texts([actor] * len(breakers)),
     }
+
+
+@asynccontextmanager
+async def changing(
+    connections: Connections, names: Sequence[str], change: Callable[[Breaker, float], bool], actor: str | None = None
+) -> AsyncIterator[tuple[Connection, list[Breaker]]]:
+    """Lock these breakers, apply the change and write those that it says it has changed.
+
+    Yields the connection, before the commit, and the breakers that were changed. `actor` is the person who does it.
+    """
+    async with connections.use(ROLE) as connection, connection.transaction():
+        found = await connection.execute(query("load_breakers"), {"names": texts(names)})
+        breakers = [breaker_of(row) for row in by_name(await answer_of(found))]
+        # The time after the wait for the lock, which is not that of the beginning of the transaction.
+        (row,) = by_name(await answer_of(await connection.execute(query("clock"))))
+        changed = [breaker for breaker in breakers if change(breaker, row["now"])]
+        if changed:
+            await connection.execute(query("write_breakers"), breaker_columns(changed, actor))
+        yield connection, changed

@@ -11,14 +11,10 @@ from holdfast.core.breaking import Breaker
 from holdfast.define.source import did_you_mean
 from holdfast.errors import NotFound, Refused
 from holdfast.remedies import Remedy
-from holdfast.store.arrays import texts
-from holdfast.store.breakers import breaker_columns, breaker_of
-from holdfast.store.columns import by_name
-from holdfast.store.connection import answer_of
+from holdfast.store.breakers import ROLE, changing
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.queries import query
 
-ROLE = "gates"
 SHOWN_NAMES = 10
 DECLARED = ("node:", "key:")
 """How the names of limits begin that workflows declare."""
@@ -75,14 +71,14 @@ class Gates:
 
     async def change_breaker(self, name: str, change: Callable[[Breaker, float], None], actor: str) -> BreakerView:
         """Change a breaker under its lock, leave a line that says who and why, and wake the workers."""
-        async with self._store.connections.use(ROLE) as connection, connection.transaction():
-            rows = by_name(await answer_of(await connection.execute(query("load_breakers"), {"names": texts([name])})))
-            if not rows:
-                raise await self._no_such_breaker(name)
-            (now,) = (await (await connection.execute(query("clock"))).fetchall())[0]
-            breaker = breaker_of(rows[0])
+
+        def apply(breaker: Breaker, now: float) -> bool:
             change(breaker, now)
-            await connection.execute(query("write_breakers"), breaker_columns([breaker], actor))
+            return True
+
+        async with changing(self._store.connections, [name], apply, actor) as (connection, changed):
+            if not changed:
+                raise await self._no_such_breaker(name)
             await failpoint.hit("breaker.changed")
             views = await (await connection.execute(query("read_breakers"))).fetchall()
         await self._store.notify_workers()

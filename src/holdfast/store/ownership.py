@@ -7,8 +7,10 @@ from collections.abc import Sequence
 
 import orjson
 
+from holdfast.core.breaking import let_try
 from holdfast.define.gates import BreakerRules
 from holdfast.store.arrays import jsons, plain, texts
+from holdfast.store.breakers import breaker_of, changing
 from holdfast.store.columns import by_name
 from holdfast.store.connection import SYNC
 from holdfast.store.cycle import PostgresCycle
@@ -88,17 +90,17 @@ class PostgresOwnership(PostgresSession):
 
     async def open_gates(self) -> OpenedGates:
         """Let breakers be tried whose cooldown is over."""
-        tried, waits, shut = await self._exchange(
-            "main",
-            (query("let_breakers_try"), {}),
-            SYNC,
-            (query("limited_work_waits"), {}),
-            (query("shut_breakers"), {}),
-        )
-        may_find = tried.row_count > 0 or by_name(waits)[0]["waits"]
+        waits, answer = await self._exchange("main", (query("limited_work_waits"), {}), (query("shut_breakers"), {}))
+        now = {row["name"]: row["now"] for row in by_name(answer)}
+        shut = [breaker_of(row) for row in by_name(answer)]
+        due = [breaker.name for breaker in shut if let_try(breaker, now[breaker.name])]
+        may_find = by_name(waits)[0]["waits"]
+        if due:
+            async with changing(self.connections, due, let_try) as (_, tried):
+                may_find = may_find or bool(tried)
         if may_find:
             await self.notify_workers()
-        return OpenedGates(may_find, dict(shut.rows))
+        return OpenedGates(may_find, {breaker.name: breaker.until for breaker in shut})
 
     async def sweep_inbox(self) -> int:
         """Hand signals whose owner is dead or changed to the right one; returns how many."""

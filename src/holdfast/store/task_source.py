@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from holdfast import failpoint
+from holdfast.core import breaking
 from holdfast.core.breaking import Breaker
 from holdfast.define.gates import BreakerRules
 from holdfast.store.arrays import jsons, plain, texts
 from holdfast.store.batch import Handover
-from holdfast.store.breakers import breaker_of, rules_of
+from holdfast.store.breakers import breaker_of, changing, rules_of
 from holdfast.store.columns import by_name, records
 from holdfast.store.connection import SYNC, Answer
 from holdfast.store.leases import Held, in_lock_order
+from holdfast.store.queries import query
 from holdfast.store.records import ItemResult, JobFacts, Lease, Report, WorkerIdentity
 from holdfast.store.session import PostgresSession, signalled
 from holdfast.store.work import (
@@ -227,6 +229,10 @@ class PostgresTaskSource(PostgresSession):
 
     async def probed(self, name: str, problem: str | None) -> None:
         """The result of a probe: if nothing is wrong the first tasks may try, else the cooldown begins again."""
-        changed = await self._execute("probed", name=name, problem=problem)
+        async with changing(self.connections, [name], lambda breaker, now: breaking.probed(breaker, problem, now)) as (
+            connection,
+            changed,
+        ):
+            await connection.execute(query("end_probe"), {"name": name})
         if changed and problem is None:
             await self.notify_workers()

@@ -19,7 +19,7 @@ order by b.name;
 
 -- name: clock
 -- The current time, not the time at which the transaction began: the transaction may have waited for a lock.
-select extract(epoch from clock_timestamp())::float8;
+select extract(epoch from clock_timestamp())::float8 as now;
 
 -- name: read_holds
 -- The nodes of a job whose ready tasks are all held back, by a breaker that is not closed or else by a full limit. The

@@ -312,23 +312,6 @@ select * from unnest(%(name)s::text[], %(settings)s::jsonb[], %(probes)s::int[])
 on conflict (name) do update set settings = excluded.settings, probes = excluded.probes
 where breakers.settings <> excluded.settings;
 
--- name: let_breakers_try
--- Makes breakers half open after their cooldown, except those that a person opened and those with a probe.
-with due as (
-    select b.name from breakers b
-    where b.state = 'open' and b.until <= now() and not b.held
-        and b.settings ->> 'probe_url' is null and b.settings ->> 'probe_handler' is null
-    for update skip locked
-),
-tried as (
-    update breakers b
-    set state = 'half_open', calls = '[]', successes = 0, changed_at = now(), until = null,
-        reason = 'its cooldown is over', actor = null
-    from due d where b.name = d.name
-    returning b.name, b.state, b.reason
-)
-insert into breaker_changes (name, state, reason) select name, state, reason from tried;
-
 -- name: limited_work_waits
 -- Whether a task is ready behind a limit. Its slots and tokens become free without a signal.
 select exists (
@@ -342,4 +325,5 @@ select exists (
 ) as waits;
 
 -- name: shut_breakers
-select b.name, extract(epoch from b.until)::float8 from breakers b where b.state <> 'closed';
+-- The breakers that are not closed.
+select {{breaker_columns}}, extract(epoch from now())::float8 as now from breakers b where b.state <> 'closed';

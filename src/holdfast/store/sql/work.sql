@@ -274,18 +274,6 @@ update breakers b set probing_until = now() + make_interval(secs => %(seconds)s)
 from due d where b.name = d.name
 returning b.name, b.settings::text as settings;
 
--- name: probed
--- Changes only a breaker that still waits for the probe: a person may have decided meanwhile.
-with found as (
-    update breakers b
-    set state = case when %(problem)s::text is null then 'half_open' else 'open' end, calls = '[]', successes = 0,
-        changed_at = case when %(problem)s::text is null then now() else b.changed_at end,
-        until = case when %(problem)s::text is not null
-            then now() + make_interval(secs => (b.settings ->> 'cooldown_seconds')::float8) end,
-        reason = case when %(problem)s::text is null then 'its probe passed'
-            else 'its probe failed: ' || left(%(problem)s, 300) end,
-        probing_until = null
-    where b.name = %(name)s and b.state = 'open' and not b.held
-    returning b.name, b.state, b.reason
-)
-insert into breaker_changes (name, state, reason) select name, state, reason from found where state = 'half_open';
+-- name: end_probe
+-- The next probe of the breaker need not wait for the end of this worker's reservation.
+update breakers b set probing_until = null where b.name = %(name)s;
