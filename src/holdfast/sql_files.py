@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib import resources
 
 _HEADING = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
+_FUNCTION = re.compile(r"^\{\{function (\w+)\}\}$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +36,19 @@ def statements_in(package: str) -> dict[str, bytes]:
 
 
 def migrations_in(package: str) -> list[Migration]:
-    """The files `NNNN_name.sql` in the folder `migrations` of a package, in order."""
+    """The files `NNNN_name.sql` in the folder `migrations` of a package, in order.
+
+    `{{function x}}` in a migration stands for `functions/x.sql`, where people find the function as it is. A function is
+    never changed: its successor gets another name, so that two versions can share a database.
+    """
+    folder = resources.files(package)
+
+    def function(place: re.Match[str]) -> str:
+        return folder.joinpath("functions").joinpath(f"{place[1]}.sql").read_text(encoding="utf-8").rstrip("\n")
+
     found = []
-    for file in resources.files(package).joinpath("migrations").iterdir():
+    for file in folder.joinpath("migrations").iterdir():
         number, _, name = file.name.removesuffix(".sql").partition("_")
-        found.append(Migration(int(number), name, file.read_text(encoding="utf-8")))
+        text = _FUNCTION.sub(function, file.read_text(encoding="utf-8"))
+        found.append(Migration(int(number), name, text))
     return sorted(found, key=lambda migration: migration.number)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from importlib import resources
+import re
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -18,6 +19,7 @@ from holdfast.store.migrate import ddl, ensure_schema, migrate, migrations, rebu
 
 pytestmark = pytest.mark.anyio
 
+SQL = Path(migrating.__file__).parent / "sql"
 TABLES = {
     "workflows", "jobs", "nodes", "tasks", "attempts", "queue", "inbox", "events", "workers", "orchestrators",
 }  # fmt: skip
@@ -88,15 +90,25 @@ async def test_the_printed_statements_make_the_same_schema(empty_database_url: s
     assert schema_of(empty_database_url) == schema_of(database_url)
 
 
-async def test_schema_sql_is_the_schema_that_the_migrations_make(empty_database_url: str, database_url: str) -> None:
-    text = resources.files("holdfast.store.sql").joinpath("schema.sql").read_text()
+async def test_schema_sql_and_the_functions_are_what_the_migrations_make(
+    empty_database_url: str, database_url: str
+) -> None:
     with psycopg.connect(empty_database_url, autocommit=True) as connection:
         connection.execute("create schema holdfast")
         connection.execute("set search_path = holdfast")
-        connection.execute(text.encode())
-    migrated, readable = schema_of(database_url), schema_of(empty_database_url)
-    del migrated["functions"], readable["functions"]
-    assert readable == migrated
+        for file in (SQL / "schema.sql", *sorted((SQL / "functions").iterdir())):
+            connection.execute(file.read_text(encoding="utf-8").encode())
+    assert schema_of(empty_database_url) == schema_of(database_url)
+
+
+def test_a_function_has_a_file_of_its_own_that_one_migration_names() -> None:
+    files = {path.stem: path.read_text(encoding="utf-8") for path in (SQL / "functions").iterdir()}
+    written = {path: path.read_text(encoding="utf-8") for path in (SQL / "migrations").iterdir()}
+    named = [name for text in written.values() for name in re.findall(r"\{\{function (\w+)\}\}", text)]
+    assert sorted(named) == sorted(files)
+    for name, text in files.items():
+        assert re.findall(r"^create (?:or replace )?function (\w+)", text, re.MULTILINE) == [name]
+    assert not [path.name for path, text in written.items() if re.search(r"\bfunction\s+\w+\s*\(", text)]
 
 
 async def test_a_migration_that_fails_leaves_nothing_behind(
