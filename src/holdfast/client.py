@@ -157,7 +157,7 @@ class _Gates(_Bound):
 
     async def breakers(self) -> list[Breaker]:
         """All breakers that workflows have declared, by name."""
-        return await gates.breakers(self._store)
+        return await gates.breakers(self._scope, self._store)
 
     async def change_breaker(self, name: str, verb: BreakerVerb, *, reason: str = "") -> Breaker:
         """Open a breaker until a person closes it, close it, or close it with an empty window."""

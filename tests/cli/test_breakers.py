@@ -56,8 +56,9 @@ def declared(database: Command, started: Start) -> str:
     return job_id
 
 
-SOON = (datetime.now(UTC) + timedelta(seconds=590)).strftime("%Y-%m-%dT%H:%M:%S.000Z")
-"""When the cooldown is over of a breaker that has opened just now."""
+def soon() -> str:
+    """A time before the end of the cooldown, but not by much."""
+    return (datetime.now(UTC) + timedelta(seconds=590)).strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
 
 def put(url: str, **columns: Any) -> None:
@@ -108,7 +109,7 @@ def test_a_breaker_that_opened_by_itself_says_why_and_when_it_is_tried(
     database: Command, database_url: str, started: Start
 ) -> None:
     declared(database, started)
-    put(database_url, state="open", reason="2 of the last 2 calls failed", until=SOON)
+    put(database_url, state="open", reason="2 of the last 2 calls failed", until=soon())
     assert "2 of the last 2 calls failed; tried again at" in " ".join(database("breakers").out.split())
     put(database_url, settings=json.dumps({"probe_url": "http://localhost/", "window_calls": 4}))
     found = breaker(database)
@@ -122,10 +123,11 @@ def test_a_job_behind_an_open_breaker_is_held_and_says_until_when(
     job_id = declared(database, started)
     status = status_of(database, job_id)
     assert (status["held"], node_of(database, job_id, "call")["held"]) == (None, None)
-    put(database_url, state="open", reason="2 of the last 2 calls failed", until=SOON)
+    in_a_while = soon()
+    put(database_url, state="open", reason="2 of the last 2 calls failed", until=in_a_while)
     status = status_of(database, job_id)
     since = breaker(database)["since"]
-    held = {"by": "breaker", "name": "gateway", "since": since, "until": SOON}
+    held = {"by": "breaker", "name": "gateway", "since": since, "until": in_a_while}
     assert status["held"] == held
     assert list(status["held"]) == list(held)
     assert node_of(database, job_id, "call")["held"] == held

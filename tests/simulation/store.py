@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from holdfast.core.breaking import Breaker, let_try
-from holdfast.define.gates import BreakerRules
+from holdfast.define.gates import BreakerRules, breaker_key
 from holdfast.errors import NotFound, Unreachable
 from holdfast.store.batch import Handover
 from holdfast.store.dangers import Dangers
@@ -199,10 +199,10 @@ class ModelStore:
         self._after()
         return moved
 
-    async def declare_breakers(self, breakers: Sequence[BreakerRules]) -> None:
+    async def declare_breakers(self, tenant: str, breakers: Sequence[BreakerRules]) -> None:
         await self._statement()
         for rules in breakers:
-            breaker = self.db.breakers.setdefault(rules.name, Breaker(rules))
+            breaker = self.db.breakers.setdefault(breaker_key(tenant, rules.name), Breaker(rules, tenant=tenant))
             breaker.rules = rules
         self._after()
 

@@ -259,7 +259,7 @@ def _answer(db: Database, answers: Sequence[AnswerSignal]) -> None:
 
 def _write_breakers(db: Database, breakers: Sequence[Breaker]) -> None:
     for breaker in breakers:
-        db.breakers[breaker.name] = replace(breaker, rules=db.breakers[breaker.name].rules)
+        db.breakers[breaker.key] = replace(breaker, rules=db.breakers[breaker.key].rules)
 
 
 def withdrawn(db: Database, withdrawal: WithdrawTasks) -> list[Key]:

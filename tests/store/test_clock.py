@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.core.breaking import Breaker, BreakerState
 from holdfast.core.effects import Lane
+from holdfast.define.gates import DEFAULT_TENANT as TENANT
 from holdfast.define.gates import BreakerRules, Limit
 from holdfast.store.batch import Batch
 from holdfast.store.work import LEASE_SLACK_SECONDS
@@ -62,7 +63,7 @@ async def test_an_attempt_is_ended_after_its_timeout_at_the_latest(stage: Stage)
 
 
 async def test_a_cooldown_does_not_become_longer(stage: Stage) -> None:
-    await stage.store.declare_breakers([GATEWAY])
+    await stage.store.declare_breakers(TENANT, [GATEWAY])
     me = await stage.orchestrator()
     cycle = stage.store.cycle(me)
     now = (await cycle.open(1, 1)).now

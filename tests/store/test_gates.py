@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.core.breaking import BreakerState
 from holdfast.core.effects import Lane
+from holdfast.define.gates import DEFAULT_TENANT as TENANT
 from holdfast.define.gates import BreakerRules, Limit
 from holdfast.store.batch import Batch, Handover
 from holdfast.store.postgres import PostgresStore
@@ -39,7 +40,7 @@ async def claimed(stage: Stage, worker: WorkerIdentity, limit: int = 100) -> lis
 
 
 async def test_an_open_breaker_lets_nothing_through_and_a_closed_one_everything(stage: Stage) -> None:
-    await stage.store.declare_breakers([GATEWAY])
+    await stage.store.declare_breakers(TENANT, [GATEWAY])
     me, _ = await queued(stage, BEHIND, 3)
     worker = await stage.worker()
     await put(stage, me, BreakerState.OPEN)
@@ -48,13 +49,34 @@ async def test_an_open_breaker_lets_nothing_through_and_a_closed_one_everything(
     assert await claimed(stage, worker) == [0, 1, 2]
 
 
+async def test_each_tenant_has_breakers_of_its_own(stage: Stage) -> None:
+    for tenant in (TENANT, "acme", "a@b"):
+        await stage.store.declare_breakers(tenant, [GATEWAY])
+    me, _ = await queued(stage, BEHIND, 1)
+    job_id = await stage.owned_job(me)
+    await stage.enqueue(me, job_id, "n", range(2), lane=BEHIND._replace(tenant="acme", breaker="gateway@acme"))
+    await put(stage, me, BreakerState.OPEN)
+    opened = await stage.store.open_gates()
+    assert opened.shut == {"gateway": None}
+    await put(stage, me, BreakerState.OPEN)
+    assert await claimed(stage, await stage.worker()) == [0, 1], "those of the other tenant"
+    cycle = stage.store.cycle(me)
+    await cycle.open(1, 1)
+    found = await cycle.breakers(["gateway", "gateway@a@b", "gateway@acme"])
+    await cycle.rollback()
+    assert [(one.tenant, one.name, one.key) for one in found] == [
+        (TENANT, "gateway", "gateway"), ("a@b", "gateway", "gateway@a@b"), ("acme", "gateway", "gateway@acme"),
+    ]  # fmt: skip
+    assert [one.state for one in found] == [BreakerState.OPEN, BreakerState.CLOSED, BreakerState.CLOSED]
+
+
 async def test_an_undeclared_breaker_holds_nothing_back(stage: Stage) -> None:
     await queued(stage, BEHIND, 2)
     assert await claimed(stage, await stage.worker()) == [0, 1]
 
 
 async def test_a_half_open_breaker_lets_as_many_run_at_once_as_it_permits(stage: Stage) -> None:
-    await stage.store.declare_breakers([GATEWAY])
+    await stage.store.declare_breakers(TENANT, [GATEWAY])
     me, _ = await queued(stage, BEHIND, 9)
     first, second = await stage.worker("one"), await stage.worker("two")
     await put(stage, me, BreakerState.HALF_OPEN)
@@ -67,7 +89,7 @@ async def test_a_half_open_breaker_lets_as_many_run_at_once_as_it_permits(stage:
 
 
 async def test_a_breaker_is_tried_again_when_its_cooldown_is_over(stage: Stage) -> None:
-    await stage.store.declare_breakers([GATEWAY])
+    await stage.store.declare_breakers(TENANT, [GATEWAY])
     me, _ = await queued(stage, BEHIND, 4)
     worker = await stage.worker()
     await put(stage, me, BreakerState.OPEN)
@@ -78,7 +100,9 @@ async def test_a_breaker_is_tried_again_when_its_cooldown_is_over(stage: Stage) 
 
 
 async def test_a_breaker_with_a_probe_waits_for_the_probe(stage: Stage) -> None:
-    await stage.store.declare_breakers([BreakerRules("gateway", cooldown_seconds=0.0, probe_url="http://localhost/")])
+    await stage.store.declare_breakers(
+        TENANT, [BreakerRules("gateway", cooldown_seconds=0.0, probe_url="http://localhost/")]
+    )
     me, _ = await queued(stage, BEHIND, 1)
     await put(stage, me, BreakerState.OPEN)
     assert not (await stage.store.open_gates()).may_find
@@ -87,7 +111,7 @@ async def test_a_breaker_with_a_probe_waits_for_the_probe(stage: Stage) -> None:
 
 async def test_a_commit_stores_every_field_of_a_breaker(stage: Stage) -> None:
     rules = BreakerRules("gateway", codes=("BUSY",), probe_handler="check")
-    await stage.store.declare_breakers([rules])
+    await stage.store.declare_breakers(TENANT, [rules])
     me = await stage.orchestrator()
     cycle = stage.store.cycle(me)
     await cycle.open(1, 1)
@@ -102,11 +126,11 @@ async def test_a_commit_stores_every_field_of_a_breaker(stage: Stage) -> None:
 
 
 async def test_declaring_a_breaker_again_changes_its_rules_and_not_its_state(stage: Stage) -> None:
-    await stage.store.declare_breakers([GATEWAY])
+    await stage.store.declare_breakers(TENANT, [GATEWAY])
     me, _ = await queued(stage, BEHIND, 1)
     await put(stage, me, BreakerState.OPEN)
     stricter = BreakerRules("gateway", window_calls=5, cooldown_seconds=60)
-    await stage.store.declare_breakers([stricter])
+    await stage.store.declare_breakers(TENANT, [stricter])
     cycle = stage.store.cycle(me)
     await cycle.open(1, 1)
     (breaker,) = await cycle.breakers(["gateway"])
@@ -176,7 +200,7 @@ async def test_a_handover_leases_no_task_behind_a_gate(stage: Stage) -> None:
 
 async def test_the_queue_timeout_does_not_run_while_a_breaker_holds_a_task_back(store: PostgresStore) -> None:
     stage = Stage(store, PostgresBackstage(store))
-    await store.declare_breakers([GATEWAY])
+    await store.declare_breakers(TENANT, [GATEWAY])
     me = await stage.orchestrator()
     job_id = await stage.owned_job(me)
     await stage.enqueue(me, job_id, "n", range(2), lane=BEHIND, queue_timeout_seconds=60.0)
@@ -196,7 +220,7 @@ async def test_the_queue_timeout_does_not_run_while_a_breaker_holds_a_task_back(
 
 async def test_tasks_behind_a_gate_are_claimed_only_for_free_slots(store: PostgresStore) -> None:
     stage = Stage(store, PostgresBackstage(store))
-    await store.declare_breakers([GATEWAY])
+    await store.declare_breakers(TENANT, [GATEWAY])
     me, job_id = await queued(stage, BEHIND, 5, "gated")
     await stage.enqueue(me, job_id, "free", range(5))
     worker = await stage.worker()

@@ -46,7 +46,7 @@ def services(save: CheckpointStore, results: list[ItemResult] | None = None, hom
             return None
         return [r for r in results if after < r.item < until][:limit]
 
-    async def breaker(name: str) -> SeenBreaker | None:
+    async def breaker(tenant: str, name: str) -> SeenBreaker | None:
         rules = BreakerRules("gateway", codes=("BUSY", "HANDLER_ERROR"))
         return {"gateway": SeenBreaker(rules, is_open=False), "down": SeenBreaker(rules, is_open=True)}.get(name)
 

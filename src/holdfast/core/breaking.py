@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from holdfast.define.gates import BreakerRules
+from holdfast.define.gates import DEFAULT_TENANT, BreakerRules, breaker_key
 
 PROBLEM_LENGTH = 300
 """How much of the problem that a probe met is kept, in characters."""
@@ -44,10 +44,15 @@ class Breaker:
     until: float | None = None
     held: bool = False
     reason: str | None = None
+    tenant: str = DEFAULT_TENANT
 
     @property
     def name(self) -> str:
         return self.rules.name
+
+    @property
+    def key(self) -> str:
+        return breaker_key(self.tenant, self.rules.name)
 
     @property
     def permits(self) -> int | None:

@@ -11,6 +11,7 @@ from holdfast.core.failing import is_permanent
 from holdfast.core.signals import BreakerChanged, BreakerSeen, Outcome, PauseRequested, TaskReported
 from holdfast.core.states import PAUSE, TERMINAL, Hold, JobState
 from holdfast.core.turn import Turn
+from holdfast.define.gates import breaker_name
 from holdfast.errors import Code
 
 SOON_SECONDS = 1.0
@@ -79,12 +80,13 @@ BREAKER = "breaker"
 
 
 def notice(state: JobState, shut: Mapping[str, float | None]) -> list[BreakerSeen]:
-    """What the breakers that are not closed just now, each until some time, mean for a job, where that is news."""
+    """What the breakers that are not closed just now, by key, each until some time, mean for a job, if that is news."""
     held = {hold.name for hold in state.holds if hold.by == BREAKER}
     if state.is_terminal or state.stop is not None or not (shut or held):
         return []
-    news = [BreakerSeen(name, is_shut=False) for name in sorted(held - shut.keys())]
-    for name, until in shut.items():
+    own = {name: until for key, until in shut.items() if (name := breaker_name(state.tenant, key)) is not None}
+    news = [BreakerSeen(name, is_shut=False) for name in sorted(held - own.keys())]
+    for name, until in own.items():
         if name not in held and _waits_behind(state, name):
             news.append(BreakerSeen(name, is_shut=True, until=until))
     return news

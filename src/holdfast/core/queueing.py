@@ -8,7 +8,7 @@ from holdfast.core.effects import CreateTasks, EnqueueTasks, EnqueueWaiting, Lan
 from holdfast.core.signals import TaskView
 from holdfast.core.states import NodeState
 from holdfast.core.turn import Turn
-from holdfast.define.gates import Limit
+from holdfast.define.gates import Limit, breaker_key
 from holdfast.define.template import Template
 from holdfast.errors import TemplateError
 
@@ -17,7 +17,9 @@ MAX_KEY_LENGTH = 200
 
 def lane_of(turn: Turn, name: str, item: int) -> Lane:
     spec = turn.state.program.nodes[name].task_of(item).spec
-    return Lane(spec.queue, spec.handler, turn.state.tenant, spec.breaker or "", limits_of(turn, name, item))
+    tenant = turn.state.tenant
+    breaker = breaker_key(tenant, spec.breaker) if spec.breaker else ""
+    return Lane(spec.queue, spec.handler, tenant, breaker, limits_of(turn, name, item))
 
 
 def create(turn: Turn, node: NodeState, first: int, params: list[bytes]) -> None:

@@ -6,6 +6,18 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 DEFAULT_COOLDOWN_SECONDS = 30.0
+DEFAULT_TENANT = "default"
+
+
+def breaker_key(tenant: str, name: str) -> str:
+    """What identifies a breaker among those of all tenants: each tenant has breakers of its own."""
+    return name if tenant == DEFAULT_TENANT else f"{name}@{tenant}"
+
+
+def breaker_name(tenant: str, key: str) -> str | None:
+    """The name that workflows give to the breaker with this key; None: it is another tenant's."""
+    name, _, owner = key.partition("@")
+    return name if (owner or DEFAULT_TENANT) == tenant else None
 
 
 @dataclass(frozen=True, slots=True)

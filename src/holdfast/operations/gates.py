@@ -6,9 +6,10 @@ from typing import Literal
 
 from holdfast.core import breaking
 from holdfast.define.bounds import MAX_NAME_LENGTH, MAX_SECONDS, checked_queue
+from holdfast.define.gates import DEFAULT_TENANT
 from holdfast.define.named_file import shown_name
 from holdfast.errors import InvalidInput, Refused
-from holdfast.operations.scope import DEFAULT_TENANT, Scope
+from holdfast.operations.scope import Scope
 from holdfast.store.gates import Gates
 from holdfast.store.postgres import PostgresStore
 from holdfast.views.gates import Breaker, Limit, breaker_view, limit_view
@@ -19,9 +20,9 @@ MIN_RATE_SECONDS = 0.001
 BreakerVerb = Literal["open", "close", "reset"]
 
 
-async def breakers(store: PostgresStore) -> list[Breaker]:
-    """All breakers that workflows have declared, by name."""
-    return [breaker_view(row) for row in await Gates(store).breakers()]
+async def breakers(scope: Scope, store: PostgresStore) -> list[Breaker]:
+    """All breakers that workflows of the tenant have declared, by name."""
+    return [breaker_view(row) for row in await Gates(store).breakers(scope.tenant)]
 
 
 async def change_breaker(
@@ -32,7 +33,7 @@ async def change_breaker(
     def change(breaker: breaking.Breaker, now: float) -> None:
         _change(breaker, verb, now, reason)
 
-    return breaker_view(await Gates(store).change_breaker(name, change, scope.actor))
+    return breaker_view(await Gates(store).change_breaker(scope.tenant, name, change, scope.actor))
 
 
 async def limits(store: PostgresStore) -> list[Limit]:

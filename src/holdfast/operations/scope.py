@@ -6,7 +6,7 @@ import getpass
 import socket
 from dataclasses import dataclass, field
 
-DEFAULT_TENANT = "default"
+from holdfast.define.gates import DEFAULT_TENANT
 
 
 def current_actor() -> str:

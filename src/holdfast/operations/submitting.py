@@ -12,9 +12,10 @@ import uuid_utils
 
 from holdfast.core.states import JOB_TERMINAL, JobStatus
 from holdfast.define.definition import Definition, read_pinned
+from holdfast.define.gates import DEFAULT_TENANT
 from holdfast.define.inputs import check_inputs
 from holdfast.errors import InvalidInput, NotFound, PayloadRefused, Refused
-from holdfast.operations.scope import DEFAULT_TENANT, Scope
+from holdfast.operations.scope import Scope
 from holdfast.operations.verbs import ANSWER_SECONDS, Verb, VerbRequest, answer, plan, send
 from holdfast.store.payloads import LIMIT_BYTES
 from holdfast.store.postgres import PostgresStore

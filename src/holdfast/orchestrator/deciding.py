@@ -14,6 +14,7 @@ from holdfast.core.holding import consult, named_by
 from holdfast.core.planning import batches_asked
 from holdfast.core.signals import ItemsAggregated, RecoveryRequested, Signal, TaskReported, TasksWithdrawn
 from holdfast.core.states import JobState, Rules, Status
+from holdfast.define.gates import breaker_key
 from holdfast.errors import Code, PayloadRefused
 from holdfast.orchestrator.loading import inconsistency, recovery, signal
 from holdfast.store.batch import Batch
@@ -54,14 +55,14 @@ class Decider:
     async def breakers(
         self, states: dict[str, JobState], signals_of: Mapping[str, Iterable[Signal]]
     ) -> dict[str, Breaker]:
-        """The breakers that the reports of this cycle concern, locked; usually none."""
-        names: set[str] = set()
+        """The breakers that the reports of this cycle concern, by key, locked; usually none."""
+        keys: set[str] = set()
         for job_id, signals in signals_of.items():
-            program = states[job_id].program
+            program, tenant = states[job_id].program, states[job_id].tenant
             for one in signals:
                 if isinstance(one, TaskReported) and (named := named_by(one, program.breaker_of(one.node, one.item))):
-                    names |= named
-        return {found.name: found for found in await self._cycle.breakers(sorted(names))} if names else {}
+                    keys |= {breaker_key(tenant, name) for name in named}
+        return {found.key: found for found in await self._cycle.breakers(sorted(keys))} if keys else {}
 
     async def advance(
         self,
@@ -74,11 +75,12 @@ class Decider:
     ) -> list[WithdrawTasks]:
         """Run the core with a job's signals, then with the results that were owed before this cycle."""
         withdrawals: list[WithdrawTasks] = []
+        own = {breaker.name: breaker for breaker in breakers.values() if breaker.tenant == state.tenant}
         for received in signals:
             changes: Sequence[Signal] = ()
-            if breakers and isinstance(received, TaskReported):
+            if own and isinstance(received, TaskReported):
                 breaker = state.program.breaker_of(received.node, received.item)
-                received, changes = consult(received, breaker, breakers, now)
+                received, changes = consult(received, breaker, own, now)
             for one in (received, *changes):
                 withdrawals += batch.add(advance(state, one, now))
         for node in owed:

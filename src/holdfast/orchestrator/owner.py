@@ -103,6 +103,8 @@ class Owner:
         self._memory = Memory()
         self._turns = Turns()
         self._programs: dict[str, Program] = {}
+        self._declared: set[tuple[str, str]] = set()
+        """The definitions whose breakers were made known, each for a tenant."""
         self._breaker_news: dict[str, Sequence[Signal]] = {}
         self._now = 0.0
         self._doubts_until = float("inf")
@@ -162,6 +164,7 @@ class Owner:
             logger.warning("memory_dropped: %s; what is known of %d jobs is read again", reason, len(self.jobs))
             self._memory.forget_everything()
             self._programs.clear()
+            self._declared.clear()
             self._breaker_news = {}
             return CycleResult.without_work(self._now, more=True)
         except BaseException as problem:
@@ -348,7 +351,7 @@ class Owner:
             by_job[node.job_id].append(node)
         states = {}
         for row in (*claimed.values(), *loaded):
-            program = await self._program(row.definition_hash)
+            program = await self._program(row.tenant, row.definition_hash)
             state = job_state(row, by_job[row.job_id], program, self._rules)
             bound_deadlines(state, self._now)
             if row.job_id in claimed:
@@ -366,13 +369,14 @@ class Owner:
                 memory.former_owners.pop(job_id, None)
         return states
 
-    async def _program(self, definition_hash: str) -> Program:
+    async def _program(self, tenant: str, definition_hash: str) -> Program:
         program = self._programs.get(definition_hash)
         if program is None:
             program = compile_pinned(definition_hash, await self._store.definition(definition_hash))
-            if program.definition.breakers:
-                await self._store.declare_breakers(program.definition.breakers)
             self._programs[definition_hash] = program
+        if program.definition.breakers and (tenant, definition_hash) not in self._declared:
+            await self._store.declare_breakers(tenant, program.definition.breakers)
+            self._declared.add((tenant, definition_hash))
         return program
 
 

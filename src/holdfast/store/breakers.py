@@ -22,6 +22,7 @@ def breaker_of(row: dict[str, Any]) -> Breaker:
     """From the columns of `load_breakers`."""
     return Breaker(
         rules=rules_of(row),
+        tenant=row["tenant"],
         state=BreakerState(row["state"]),
         window=[(at, failed) for at, failed in orjson.loads(row["calls"])],
         successes=row["successes"],
@@ -33,13 +34,13 @@ def breaker_of(row: dict[str, Any]) -> Breaker:
 
 
 def rules_of(row: dict[str, Any]) -> BreakerRules:
-    return BreakerRules.from_json({**orjson.loads(row["settings"]), "name": row["name"]})
+    return BreakerRules.from_json({"name": row["key"], **orjson.loads(row["settings"])})
 
 
 def breaker_columns(breakers: Sequence[Breaker], actor: str | None = None) -> dict[str, str]:
     """The parameters of `write_breakers`; `actor` is the person who changed them, if one did."""
     return {
-        "name": texts(breaker.name for breaker in breakers),
+        "key": texts(breaker.key for breaker in breakers),
         "state": plain(breaker.state for breaker in breakers),
         "calls": jsons(breaker.window for breaker in breakers),
         "successes": plain(breaker.successes for breaker in breakers),
@@ -53,14 +54,14 @@ def breaker_columns(breakers: Sequence[Breaker], actor: str | None = None) -> di
 
 @asynccontextmanager
 async def changing(
-    connections: Connections, names: Sequence[str], change: Callable[[Breaker, float], bool], actor: str | None = None
+    connections: Connections, keys: Sequence[str], change: Callable[[Breaker, float], bool], actor: str | None = None
 ) -> AsyncIterator[tuple[Connection, list[Breaker]]]:
     """Lock these breakers, apply the change and write those that it says it has changed.
 
     Yields the connection, before the commit, and the breakers that were changed. `actor` is the person who does it.
     """
     async with connections.use(ROLE) as connection, connection.transaction():
-        found = await connection.execute(query("load_breakers"), {"names": texts(names)})
+        found = await connection.execute(query("load_breakers"), {"keys": texts(keys)})
         breakers = [breaker_of(row) for row in by_name(await answer_of(found))]
         # The time after the wait for the lock, which is not that of the beginning of the transaction.
         (row,) = by_name(await answer_of(await connection.execute(query("clock"))))

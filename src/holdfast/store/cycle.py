@@ -156,8 +156,8 @@ class PostgresCycle:
         )
         return records(JobRow, jobs), await self._nodes(nodes)
 
-    async def breakers(self, names: Sequence[str]) -> list[Breaker]:
-        return [breaker_of(row) for row in by_name(await self._fetch("load_breakers", names=texts(names)))]
+    async def breakers(self, keys: Sequence[str]) -> list[Breaker]:
+        return [breaker_of(row) for row in by_name(await self._fetch("load_breakers", keys=texts(keys)))]
 
     async def examine(self, job_ids: Sequence[str]) -> dict[str, Examined]:
         self._lanes.forget()

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from holdfast import failpoint
 from holdfast.core.breaking import Breaker
+from holdfast.define.gates import breaker_key
 from holdfast.define.source import did_you_mean
 from holdfast.errors import NotFound, Refused
 from holdfast.remedies import Remedy
@@ -66,21 +67,26 @@ class Gates:
     def __init__(self, store: PostgresStore) -> None:
         self._store = store
 
-    async def breakers(self) -> list[BreakerView]:
-        return [BreakerView._make(row) for row in await self._fetch("read_breakers")]
+    async def breakers(self, tenant: str) -> list[BreakerView]:
+        return [BreakerView._make(row) for row in await self._fetch("read_breakers", tenant=tenant)]
 
-    async def change_breaker(self, name: str, change: Callable[[Breaker, float], None], actor: str) -> BreakerView:
+    async def change_breaker(
+        self, tenant: str, name: str, change: Callable[[Breaker, float], None], actor: str
+    ) -> BreakerView:
         """Change a breaker under its lock, leave a line that says who and why, and wake the workers."""
 
         def apply(breaker: Breaker, now: float) -> bool:
             change(breaker, now)
             return True
 
-        async with changing(self._store.connections, [name], apply, actor) as (connection, changed):
+        async with changing(self._store.connections, [breaker_key(tenant, name)], apply, actor) as (
+            connection,
+            changed,
+        ):
             if not changed:
-                raise await self._no_such_breaker(name)
+                raise await self._no_such_breaker(tenant, name)
             await failpoint.hit("breaker.changed")
-            views = await (await connection.execute(query("read_breakers"))).fetchall()
+            views = await (await connection.execute(query("read_breakers"), {"tenant": tenant})).fetchall()
         await self._store.notify_workers()
         return next(view for view in map(BreakerView._make, views) if view.name == name)
 
@@ -129,9 +135,10 @@ class Gates:
         remedy = _remedy(name, names, "There are none.")
         raise NotFound(f"There is no limit '{name}'{of}.", remedy=remedy, instance=name)
 
-    async def _no_such_breaker(self, name: str) -> NotFound:
+    async def _no_such_breaker(self, tenant: str, name: str) -> NotFound:
         async with self._store.connections.use("reading") as connection:
-            known = [row[0] for row in await (await connection.execute(query("read_breakers"))).fetchall()]
+            rows = await (await connection.execute(query("read_breakers"), {"tenant": tenant})).fetchall()
+        known = [BreakerView._make(row).name for row in rows]
         remedy = _remedy(name, known, "No job of a workflow with breakers has begun here.")
         return NotFound(f"There is no breaker '{name}'.", remedy=remedy, instance=name)
 

@@ -70,7 +70,7 @@ class Cycle(Protocol):
         """Jobs that belong to the owner, with the nodes that have begun."""
         ...
 
-    async def breakers(self, names: Sequence[str]) -> list[Breaker]:
+    async def breakers(self, keys: Sequence[str]) -> list[Breaker]:
         """Those that are known, locked until the commit."""
         ...
 
@@ -186,8 +186,8 @@ class OwnerStore(Protocol):
 
     def cycle(self, orchestrator_id: int) -> Cycle: ...
 
-    async def declare_breakers(self, breakers: Sequence[BreakerRules]) -> None:
-        """Make breakers known; one that exists keeps its state."""
+    async def declare_breakers(self, tenant: str, breakers: Sequence[BreakerRules]) -> None:
+        """Make breakers of a tenant known; one that exists keeps its state."""
         ...
 
     async def open_gates(self) -> OpenedGates:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import orjson
 
 from holdfast.core.breaking import let_try
-from holdfast.define.gates import BreakerRules
+from holdfast.define.gates import BreakerRules, breaker_key
 from holdfast.store.arrays import jsons, plain, texts
 from holdfast.store.breakers import breaker_of, changing
 from holdfast.store.columns import by_name
@@ -79,11 +79,12 @@ class PostgresOwnership(PostgresSession):
         """Tell people why nothing happens with a job."""
         await self._execute("set_aside", job=job_id, me=orchestrator_id, problem=problem)
 
-    async def declare_breakers(self, breakers: Sequence[BreakerRules]) -> None:
-        """Make breakers known; one that exists keeps its state."""
+    async def declare_breakers(self, tenant: str, breakers: Sequence[BreakerRules]) -> None:
+        """Make breakers of a tenant known; one that exists keeps its state."""
         await self._execute(
             "declare_breakers",
-            name=texts(rules.name for rules in breakers),
+            key=texts(breaker_key(tenant, rules.name) for rules in breakers),
+            tenant=tenant,
             settings=jsons(rules.to_json() for rules in breakers),
             probes=plain(rules.probes for rules in breakers),
         )
@@ -91,16 +92,16 @@ class PostgresOwnership(PostgresSession):
     async def open_gates(self) -> OpenedGates:
         """Let breakers be tried whose cooldown is over."""
         waits, answer = await self._exchange("main", (query("limited_work_waits"), {}), (query("shut_breakers"), {}))
-        now = {row["name"]: row["now"] for row in by_name(answer)}
-        shut = [breaker_of(row) for row in by_name(answer)]
-        due = [breaker.name for breaker in shut if let_try(breaker, now[breaker.name])]
+        rows = by_name(answer)
+        shut = [breaker_of(row) for row in rows]
+        due = [breaker.key for breaker, row in zip(shut, rows, strict=True) if let_try(breaker, row["now"])]
         may_find = by_name(waits)[0]["waits"]
         if due:
             async with changing(self.connections, due, let_try) as (_, tried):
                 may_find = may_find or bool(tried)
         if may_find:
             await self.notify_workers()
-        return OpenedGates(may_find, {breaker.name: breaker.until for breaker in shut})
+        return OpenedGates(may_find, {breaker.key: breaker.until for breaker in shut})
 
     async def sweep_inbox(self) -> int:
         """Hand signals whose owner is dead or changed to the right one; returns how many."""

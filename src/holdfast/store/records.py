@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from holdfast.core.signals import EndedTask, TaskCounts, UnqueuedTask
+from holdfast.define.gates import DEFAULT_TENANT
 from holdfast.remedies import Remedy
 
 RANK_LIMIT = 100
@@ -148,6 +149,7 @@ class JobFacts(NamedTuple):
     generation: int
     inputs: dict[str, Any]
     definition_hash: str = ""
+    tenant: str = DEFAULT_TENANT
 
 
 class Report(NamedTuple):

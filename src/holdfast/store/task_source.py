@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from holdfast import failpoint
 from holdfast.core import breaking
 from holdfast.core.breaking import Breaker
-from holdfast.define.gates import BreakerRules
+from holdfast.define.gates import BreakerRules, breaker_key
 from holdfast.store.arrays import jsons, plain, texts
 from holdfast.store.batch import Handover
 from holdfast.store.breakers import breaker_of, changing, rules_of
@@ -217,22 +217,22 @@ class PostgresTaskSource(PostgresSession):
         await failpoint.hit("checkpoint.after")
         return saved == 1
 
-    async def breaker(self, name: str) -> Breaker | None:
+    async def breaker(self, tenant: str, name: str) -> Breaker | None:
         """A breaker as it is now, for a handler that is about to call its dependency."""
-        rows = await self._fetch("read_breaker", name=name)
+        rows = await self._fetch("read_breaker", key=breaker_key(tenant, name))
         return breaker_of(rows[0]) if rows else None
 
-    async def claim_probe(self, handlers: Sequence[str], seconds: float) -> BreakerRules | None:
-        """A breaker whose probe is due and that no other worker probes; it is ours for this many seconds."""
+    async def claim_probe(self, handlers: Sequence[str], seconds: float) -> tuple[str, BreakerRules] | None:
+        """The key of a breaker whose probe is due and that no other worker probes; it is ours for this many seconds."""
         rows = await self._fetch("claim_probe", handlers=texts(handlers), seconds=seconds)
-        return rules_of(rows[0]) if rows else None
+        return (rows[0]["key"], rules_of(rows[0])) if rows else None
 
-    async def probed(self, name: str, problem: str | None) -> None:
+    async def probed(self, key: str, problem: str | None) -> None:
         """The result of a probe: if nothing is wrong the first tasks may try, else the cooldown begins again."""
-        async with changing(self.connections, [name], lambda breaker, now: breaking.probed(breaker, problem, now)) as (
+        async with changing(self.connections, [key], lambda breaker, now: breaking.probed(breaker, problem, now)) as (
             connection,
             changed,
         ):
-            await connection.execute(query("end_probe"), {"name": name})
+            await connection.execute(query("end_probe"), {"key": key})
         if changed and problem is None:
             await self.notify_workers()

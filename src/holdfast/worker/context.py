@@ -41,9 +41,9 @@ class ResultPages(Protocol):
 
 
 class BreakerLook(Protocol):
-    """Reads a breaker; None: there is none of that name."""
+    """Reads a breaker of a tenant; None: there is none of that name."""
 
-    async def __call__(self, name: str) -> SeenBreaker | None: ...
+    async def __call__(self, tenant: str, name: str) -> SeenBreaker | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ class _ContextBase:
             self._attempt.require_lease(f"checkpoint '{name}'")
 
     async def _look(self, name: str) -> SeenBreaker | None:
-        return await self._services.breaker(name)
+        return await self._services.breaker(self._attempt.facts.tenant, name)
 
     async def _page(self, node: str, after: int, until: int) -> Sequence[ItemResult]:
         page = await self._services.pages(self.job_id, node, after, until, PAGE_ROWS)

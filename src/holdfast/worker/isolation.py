@@ -134,7 +134,7 @@ class Isolation:
         if question.results is not None:
             return await self._results(job_id, question.results, question.range)
         if question.breaker is not None:
-            breaker = await self._services.breaker(question.breaker)
+            breaker = await self._services.breaker(attempt.facts.tenant, question.breaker)
             return breaker.to_json() if breaker is not None else None
         folder = self._services.workplace.of(attempt.lease)
         if question.store is not None:

@@ -111,15 +111,15 @@ class TaskSource(Protocol):
 
     # Breakers
 
-    async def breaker(self, name: str) -> Breaker | None:
-        """A breaker as it is now; None: no workflow declares it."""
+    async def breaker(self, tenant: str, name: str) -> Breaker | None:
+        """A breaker of a tenant as it is now; None: no workflow declares it."""
         ...
 
-    async def claim_probe(self, handlers: Sequence[str], seconds: float) -> BreakerRules | None:
-        """Reserve, for `seconds`, a breaker whose probe is due and that no other worker probes."""
+    async def claim_probe(self, handlers: Sequence[str], seconds: float) -> tuple[str, BreakerRules] | None:
+        """Reserve, for `seconds`, a breaker whose probe is due and that no other worker probes; returns its key too."""
         ...
 
-    async def probed(self, name: str, problem: str | None) -> None:
+    async def probed(self, key: str, problem: str | None) -> None:
         """Record the result of a probe; no problem lets the first tasks through again."""
         ...
 

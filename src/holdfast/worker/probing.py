@@ -25,7 +25,7 @@ class BreakerProbes:
     def __init__(self, source: TaskSource, registry: Registry) -> None:
         self._source = source
         self._registry = registry
-        self._seen: dict[str, tuple[float, SeenBreaker | None]] = {}
+        self._seen: dict[tuple[str, str], tuple[float, SeenBreaker | None]] = {}
         self.running: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
@@ -35,21 +35,22 @@ class BreakerProbes:
 
     async def _probe(self) -> None:
         try:
-            rules = await self._source.claim_probe(self._registry.names, 2 * PROBE_SECONDS)
-            if rules is not None:
+            claimed = await self._source.claim_probe(self._registry.names, 2 * PROBE_SECONDS)
+            if claimed is not None:
+                key, rules = claimed
                 await failpoint.hit("probe.claimed")
                 problem = await probe(rules, self._registry)
                 await failpoint.hit("probe.asked")
-                await self._source.probed(rules.name, problem)
+                await self._source.probed(key, problem)
         except Unreachable as reason:
             logger.warning("probe_failed: %s", reason)
 
-    async def look(self, name: str) -> SeenBreaker | None:
+    async def look(self, tenant: str, name: str) -> SeenBreaker | None:
         """A breaker as it was a second ago at most; None: no workflow declares it."""
-        seen = self._seen.get(name)
+        seen = self._seen.get((tenant, name))
         if seen is not None and time.monotonic() < seen[0]:
             return seen[1]
-        breaker = await self._source.breaker(name)
+        breaker = await self._source.breaker(tenant, name)
         view = SeenBreaker(breaker.rules, breaker.state is BreakerState.OPEN) if breaker is not None else None
-        self._seen[name] = (time.monotonic() + MEMORY_SECONDS, view)
+        self._seen[tenant, name] = (time.monotonic() + MEMORY_SECONDS, view)
         return view

@@ -158,10 +158,10 @@ class WorkerLink:
     ) -> Sequence[ItemResult] | None:
         return _page(self.answer_to({"results": node, "range": (after, until, limit)}))
 
-    async def breaker(self, name: str) -> SeenBreaker | None:
+    async def breaker(self, tenant: str, name: str) -> SeenBreaker | None:
         return SeenBreaker.from_json(await asyncio.wrap_future(self._ask({"breaker": name})))
 
-    async def breaker_and_wait(self, name: str) -> SeenBreaker | None:
+    async def breaker_and_wait(self, tenant: str, name: str) -> SeenBreaker | None:
         return SeenBreaker.from_json(self.answer_to({"breaker": name}))
 
     def _forward_logs(self, level: int) -> None:

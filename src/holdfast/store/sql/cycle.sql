@@ -524,7 +524,7 @@ select c.job_id, c.node, c.item, c.epoch, c.attempt + 1, c.lane_id, c.priority,
 from chosen c;
 
 -- name: breaker_columns
-b.name, b.state, b.settings::text as settings, b.calls::text as calls, b.successes,
+b.name as key, b.tenant, b.state, b.settings::text as settings, b.calls::text as calls, b.successes,
     extract(epoch from b.changed_at)::float8 as changed_at, extract(epoch from b.until)::float8 as until, b.held, b.reason;
 
 -- name: load_breakers
@@ -532,14 +532,14 @@ b.name, b.state, b.settings::text as settings, b.calls::text as calls, b.success
 -- counted.
 select {{breaker_columns}}
 from breakers b
-where b.name = any(%(names)s::text[])
+where b.name = any(%(keys)s::text[])
 order by b.name
 for update;
 
 -- name: write_breakers
 -- Every change of state, and every action of a person, adds a line to the history.
 with wanted as (
-    select * from unnest(%(name)s::text[], %(state)s::text[], %(calls)s::jsonb[], %(successes)s::int[],
+    select * from unnest(%(key)s::text[], %(state)s::text[], %(calls)s::jsonb[], %(successes)s::int[],
         %(changed_at)s::float8[], %(until)s::float8[], %(held)s::boolean[], %(reason)s::text[], %(actor)s::text[])
         as w (name, state, calls, successes, changed_at, until, held, reason, actor)
 ),

@@ -1,20 +1,21 @@
 -- Breakers and limits, for people to see and to change.
 
 -- name: read_breakers
--- All breakers, with the numbers of waiting and running tasks of each.
+-- All breakers of a tenant, with the numbers of waiting and running tasks of each.
 with behind as (
     select l.breaker, count(*) filter (where q.state <> 'leased') as waiting,
         count(*) filter (where q.state = 'leased') as running
     from lanes l join queue q on q.lane_id = l.lane_id
     where l.breaker <> '' group by l.breaker
 )
-select b.name, b.state, b.held, b.changed_at, b.until,
+select coalesce(b.settings ->> 'name', b.name), b.state, b.held, b.changed_at, b.until,
     b.settings ->> 'probe_url' is not null or b.settings ->> 'probe_handler' is not null,
     (select count(*) from jsonb_array_elements(b.calls) c)::int,
     (select count(*) from jsonb_array_elements(b.calls) c where (c ->> 1)::boolean)::int,
     (b.settings ->> 'window_calls')::int, b.successes, coalesce(w.waiting, 0)::int, coalesce(w.running, 0)::int,
     b.reason, b.actor
 from breakers b left join behind w on w.breaker = b.name
+where b.tenant = %(tenant)s
 order by b.name;
 
 -- name: clock
@@ -48,7 +49,7 @@ bound as materialized (
     where exists (select 1 from lane l where 'limit:' || m.tenant || ':' || m.name = any(l.gates))
 ),
 shut as (
-    select l.lane_id, 1 as place, 'breaker' as by, b.name, b.changed_at as since, b.until,
+    select l.lane_id, 1 as place, 'breaker' as by, coalesce(b.settings ->> 'name', b.name) as name, b.changed_at as since, b.until,
         jsonb_build_object('state', b.state, 'reason', b.reason, 'held_by', case when b.held then b.actor end,
             'has_probe', b.settings ->> 'probe_url' is not null or b.settings ->> 'probe_handler' is not null)
             as details

@@ -307,8 +307,9 @@ update workers w set ended_at = now() from lapsed l where w.worker_id = l.worker
 
 -- name: declare_breakers
 -- The settings are those of the workflow that was read last; the state of an existing breaker stays.
-insert into breakers (name, settings, probes)
-select * from unnest(%(name)s::text[], %(settings)s::jsonb[], %(probes)s::int[])
+insert into breakers (name, tenant, settings, probes)
+select r.key, %(tenant)s, r.settings, r.probes
+from unnest(%(key)s::text[], %(settings)s::jsonb[], %(probes)s::int[]) as r (key, settings, probes)
 on conflict (name) do update set settings = excluded.settings, probes = excluded.probes
 where breakers.settings <> excluded.settings;
 

@@ -302,7 +302,8 @@ create table events (
 );
 
 -- Dependencies that may be down. settings are those of the workflow that declared the breaker last; calls is the window
--- of the latest calls, [time, failed]. held: a person opened it, and only a person closes it.
+-- of the latest calls, [time, failed]. held: a person opened it, and only a person closes it. Each tenant has breakers of
+-- its own: name is NAME for the default tenant, and NAME@TENANT for others; settings has the name that workflows give it.
 create table breakers (
     name text not null,
     state text not null default 'closed',
@@ -316,6 +317,7 @@ create table breakers (
     reason text,
     actor text,
     probing_until timestamptz,
+    tenant text not null default 'default',
     primary key (name),
     constraint breaker_state_is_known check (state in ('closed', 'open', 'half_open')),
     constraint only_an_open_breaker_is_held check (not held or state = 'open')

@@ -102,7 +102,8 @@ order by c.priority desc, c.rank, c.id;
 
 -- name: job_facts
 -- The facts of a job that handlers can ask for, and the definition with its contracts; read once per job, not per task.
-select j.job_id::text as job_id, j.generation, j.inputs::text as inputs, j.definition_hash from jobs j where j.job_id = any(%(jobs)s::uuid[]);
+select j.job_id::text as job_id, j.generation, j.inputs::text as inputs, j.definition_hash, j.tenant
+from jobs j where j.job_id = any(%(jobs)s::uuid[]);
 
 -- name: results_page
 -- The outputs of a node's completed items, in item order. A page ends when it gets large, but has at least one row if
@@ -256,7 +257,7 @@ where checkpoints.epoch <= excluded.epoch;
 
 -- name: read_breaker
 select {{breaker_columns}}
-from breakers b where b.name = %(name)s;
+from breakers b where b.name = %(key)s;
 
 -- name: claim_probe
 -- One breaker whose cooldown is over and whose probe this worker can run. If the worker dies, it blocks the probe only
@@ -272,8 +273,8 @@ with due as (
 )
 update breakers b set probing_until = now() + make_interval(secs => %(seconds)s)
 from due d where b.name = d.name
-returning b.name, b.settings::text as settings;
+returning b.name as key, b.settings::text as settings;
 
 -- name: end_probe
 -- The next probe of the breaker need not wait for the end of this worker's reservation.
-update breakers b set probing_until = null where b.name = %(name)s;
+update breakers b set probing_until = null where b.name = %(key)s;
