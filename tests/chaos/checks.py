@@ -17,7 +17,7 @@ from holdfast.core.states import JOB_TERMINAL
 from holdfast.store.records import NewJob, NodeRow
 from tests.chaos.workload import expected
 from tests.simulation.checkers import Checkers
-from tests.simulation.database import Database
+from tests.simulation.database import Database, with_failure
 
 Key = tuple[str, str, int]
 Spell = tuple[float, float]
@@ -136,7 +136,10 @@ def _read(connection: psycopg.Connection[Any]) -> Database:
 
     def rows(statement: str) -> list[dict[str, Any]]:
         return [
-            {name: value.timestamp() if isinstance(value, datetime) else value for name, value in row.items()}
+            {
+                name: value.timestamp() if isinstance(value, datetime) else value
+                for name, value in with_failure(row).items()
+            }
             for row in cursor.execute(statement.encode())
         ]
 

@@ -175,4 +175,4 @@ class StoredJob:
 class _Checkers(Checkers):
     def result_fails(self, job: dict[str, Any], program: Program) -> bool:
         """Whether the job has an error that names no node: its result failed, or the job was stopped."""
-        return job["error"] is not None and job["error"]["node"] is None
+        return job["error"] is not None and job["error"].node is None

@@ -244,8 +244,8 @@ def test_a_conditional_without_a_true_branch_or_a_default_fails_permanently() ->
     job = OneJob(choose(branches=branches), {"n": 1}).run()
     error = job.node("choose").error
     assert error is not None
-    assert (error["code"], error["class"]) == ("CONTRACT_VIOLATION", "permanent")
-    assert "no branch of choose holds" in error["message"]
+    assert (error.code, error.failure_class) == ("CONTRACT_VIOLATION", "permanent")
+    assert "no branch of choose holds" in error.message
     assert job.statuses()["high"] == "cancelled"
     assert job.state.status == "failed"
 
@@ -255,7 +255,7 @@ def test_a_condition_that_cannot_be_evaluated_fails_permanently() -> None:
     job = OneJob(flow, {"n": 1}).run(lambda *_: {})
     error = job.node("choose").error
     assert error is not None
-    assert (error["code"], error["class"]) == ("TEMPLATE_ERROR", "permanent")
+    assert (error.code, error.failure_class) == ("TEMPLATE_ERROR", "permanent")
     assert job.state.status == "failed"
 
 
@@ -271,8 +271,8 @@ def test_a_template_error_is_permanent_names_its_expression_and_makes_no_task() 
     job = OneJob(flow).run(lambda *_: {})
     error = job.node("b").error
     assert error is not None
-    assert (error["code"], error["class"], error["node"]) == ("TEMPLATE_ERROR", "permanent", "b")
-    assert "nodes.a.output.missing" in error["message"]
+    assert (error.code, error.failure_class, error.node) == ("TEMPLATE_ERROR", "permanent", "b")
+    assert "nodes.a.output.missing" in error.message
     assert job.events_of("b") == ["node_ready", "node_failed"]
     assert ("b", -1) not in job.tasks
     assert job.node("b").expanded == job.node("b").width == 0
@@ -392,5 +392,5 @@ def test_params_that_are_too_large_fail_their_node_at_once() -> None:
     job.submit()
     assert job.state.status == "failed" and not job.tasks and not job.queue
     error = job.state.nodes["a"].error
-    assert error is not None and (error["code"], error["class"]) == ("PAYLOAD_REFUSED", "permanent")
-    assert "larger than 100 bytes; no more can be given to a handler" in error["message"]
+    assert error is not None and (error.code, error.failure_class) == ("PAYLOAD_REFUSED", "permanent")
+    assert "larger than 100 bytes; no more can be given to a handler" in error.message

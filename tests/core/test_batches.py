@@ -111,15 +111,16 @@ def test_a_size_that_is_no_number_fails_the_node_permanently(size: str) -> None:
     job = stacks(size=size)
     ran = run(job)
     assert batches(ran) == []
-    error = job.node("register").error or {}
-    assert (job.status_of("register"), error["class"]) == ("failed", "permanent")
+    error = job.node("register").error
+    assert error is not None and (job.status_of("register"), error.failure_class) == ("failed", "permanent")
     assert job.state.status == "partial"
 
 
 def test_params_of_the_last_task_that_cannot_be_rendered_are_refused_before_any_batch_runs() -> None:
     job = stacks(params={"deep": "{{ nodes.stack.output.nothing.here }}"})
     assert batches(run(job)) == []
-    assert (job.node("register").error or {})["code"] == "TEMPLATE_ERROR"
+    error = job.node("register").error
+    assert error is not None and error.code == "TEMPLATE_ERROR"
 
 
 def test_an_empty_fan_out_has_no_batches_and_the_last_task_runs() -> None:
@@ -147,8 +148,8 @@ def test_without_a_handler_a_plan_counts_the_batches_alone() -> None:
 def test_a_failed_batch_fails_the_node_and_the_last_task_does_not_run() -> None:
     job = stacks()
     assert batches(run(job, ("register", 1))) == [0, 1, 2, 3]
-    error = job.node("register").error or {}
-    assert error["message"] == "1 of 4 batches failed; the first: as scripted"
+    error = job.node("register").error
+    assert error is not None and error.message == "1 of 4 batches failed; the first: as scripted"
     assert job.state.status == "partial"
 
 
@@ -350,7 +351,7 @@ def test_a_timeout_between_batches_fails_the_open_ones_and_the_job() -> None:
     job.pass_time(51)
     node = job.node("register")
     assert (node.status, node.completed, node.failed) == ("failed", 1, 1)
-    assert (job.state.status, (job.state.error or {})["code"]) == ("failed", "JOB_TIMEOUT")
+    assert job.state.error is not None and (job.state.status, job.state.error.code) == ("failed", "JOB_TIMEOUT")
 
 
 def test_a_recheck_never_changes_a_sound_fan_in_with_batches() -> None:

@@ -37,8 +37,8 @@ def refused(job: OneJob) -> str:
     """The message of a job that has failed permanently because a value was too large."""
     error = job.state.error
     assert job.state.status == "failed" and error is not None
-    assert (error["code"], error["class"]) == ("PAYLOAD_REFUSED", "permanent")
-    return str(error["message"])
+    assert (error.code, error.failure_class) == ("PAYLOAD_REFUSED", "permanent")
+    return str(error.message)
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,8 @@ def test_a_large_text_is_refused_before_it_is_built() -> None:
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert job.state.error is not None and job.state.error["code"] == "TEMPLATE_ERROR"
-    assert "a list that is larger than 1,048,576 bytes cannot become text" in job.state.error["message"]
+    assert job.state.error is not None and job.state.error.code == "TEMPLATE_ERROR"
+    assert "a list that is larger than 1,048,576 bytes cannot become text" in job.state.error.message
     assert peak < 20 << 20
 
 
@@ -180,8 +180,8 @@ def test_a_batch_size_out_of_range_fails_its_node(size: Any, shown: str) -> None
     job = OneJob(flow, {"n": size}).run(lambda *_: 1)
     error = job.state.nodes["g"].error
     assert job.state.status == "failed" and error is not None
-    assert (error["code"], error["class"]) == ("TEMPLATE_ERROR", "permanent")
-    assert error["message"].endswith(shown)
+    assert (error.code, error.failure_class) == ("TEMPLATE_ERROR", "permanent")
+    assert error.message.endswith(shown)
 
 
 @pytest.mark.parametrize(
@@ -196,6 +196,6 @@ def test_an_error_names_the_key_whose_expression_failed(more: dict[str, Any], pl
     flow.fan_out("f", handler="h", **more)
     job = OneJob(flow, {"s": 1})
     job.submit()
-    assert job.state.error is not None and job.state.error["message"].startswith(place)
+    assert job.state.error is not None and job.state.error.message.startswith(place)
     result = OneJob(one_task({}, result={"v": "{{ inputs.s.x }}"}), {"s": 1}).run(lambda *_: 1)
-    assert result.state.error is not None and result.state.error["message"].startswith("result.v: ")
+    assert result.state.error is not None and result.state.error.message.startswith("result.v: ")

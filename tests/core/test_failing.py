@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.failing import MESSAGE_LIMIT, failure, fingerprint, is_permanent
+from holdfast.core.failing import MESSAGE_LIMIT, Failure, failure, fingerprint
 from holdfast.errors import Code
 from holdfast.remedies import Remedy
 
@@ -56,48 +60,89 @@ def test_no_number_makes_a_difference(one: int, other: int) -> None:
 @given(st.text())
 def test_a_message_is_always_one_line_of_limited_length(message: str) -> None:
     error = failure("HANDLER_ERROR", message, permanent=False, at=1.0)
-    assert error["message"]
-    assert len(error["message"]) <= MESSAGE_LIMIT
-    assert len(error["message"].splitlines()) == 1
-    assert len(error["fingerprint"]) == 16
+    assert error.message
+    assert len(error.message) <= MESSAGE_LIMIT
+    assert len(error.message.splitlines()) == 1
+    assert len(error.fingerprint) == 16
 
 
 def test_lines_and_spaces_are_folded_and_the_rest_is_cut() -> None:
     error = failure("E", "  first\n\tsecond \r\n third " + "x" * 10_000, permanent=False, at=1.0)
-    assert error["message"].startswith("first second third xxx")
-    assert len(error["message"]) == MESSAGE_LIMIT
-    assert error["message"].endswith("xxx… (cut off)")
+    assert error.message.startswith("first second third xxx")
+    assert len(error.message) == MESSAGE_LIMIT
+    assert error.message.endswith("xxx… (cut off)")
 
 
 @pytest.mark.parametrize("message", ["", " \n\t "])
 def test_an_empty_message_says_so(message: str) -> None:
-    assert failure("E", message, permanent=False, at=1.0)["message"] == "no message"
+    assert failure("E", message, permanent=False, at=1.0).message == "no message"
 
 
 def test_a_failure_carries_its_place_its_class_and_its_time() -> None:
     error = failure("E", "m", permanent=True, at=3.5, node="n", item=4, attempt=2, handler="h", hint=Remedy("look"))
-    assert error == {
+    assert list(error.to_json().items()) == list({
         "code": "E", "class": "permanent", "message": "m", "fingerprint": fingerprint("E", "m", "h"), "node": "n",
         "index": 4, "attempt": 2, "at": 3.5, "hint": "look",
-    }  # fmt: skip
+    }.items())  # fmt: skip
 
 
 def test_a_nodes_own_task_has_no_index() -> None:
-    assert failure("E", "m", permanent=False, at=0.0, node="n", item=-1)["index"] is None
-    assert failure("E", "m", permanent=False, at=0.0, node="n", item=0)["index"] == 0
+    assert failure("E", "m", permanent=False, at=0.0, node="n", item=-1).index is None
+    assert failure("E", "m", permanent=False, at=0.0, node="n", item=0).index == 0
 
 
 @pytest.mark.parametrize("code", [Code.TEMPLATE_ERROR, Code.CONTRACT_VIOLATION, Code.LEASE_LOST, Code.QUARANTINED])
 def test_known_codes_come_with_a_hint(code: Code) -> None:
-    assert failure(code, "m", permanent=True, at=0.0)["hint"]
-    assert failure(code, "m", permanent=True, at=0.0, hint=Remedy("mine"))["hint"] == "mine"
+    assert failure(code, "m", permanent=True, at=0.0).hint
+    assert failure(code, "m", permanent=True, at=0.0, hint=Remedy("mine")).hint == "mine"
 
 
 def test_only_the_class_makes_a_failure_permanent() -> None:
-    assert is_permanent(failure("E", "m", permanent=True, at=0.0))
-    assert not is_permanent(failure("E", "m", permanent=False, at=0.0))
-    assert not is_permanent(None)
-    assert not is_permanent({"code": "E"})
+    assert failure("E", "m", permanent=True, at=0.0).is_permanent
+    assert not failure("E", "m", permanent=False, at=0.0).is_permanent
+    assert not Failure.from_json({"code": "E"}).is_permanent
+
+
+STORED = {
+    "code": "E", "class": "permanent", "message": "m", "fingerprint": "f00d", "node": "n", "index": 4, "attempt": 2,
+    "at": 3.5, "hint": "look",
+}  # fmt: skip
+REMEDY = {"text": "look", "verb": "events", "job": "j", "node": None, "flags": ["--follow"]}
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        STORED,
+        STORED | {"remedy": REMEDY},
+        STORED | {"remedy": REMEDY | {"key": "of a later version"}},
+        STORED | {"class": "of a later version"},
+        STORED | {"key": {"of": ["a later version"]}, "another": None},
+    ],
+)
+def test_what_any_version_has_stored_comes_back_unchanged(stored: dict[str, Any]) -> None:
+    assert orjson.loads(orjson.dumps(Failure.from_json(stored).to_json())) == stored
+
+
+def test_a_class_of_a_later_version_counts_as_transient() -> None:
+    assert not Failure.from_json(STORED | {"class": "of a later version"}).is_permanent
+
+
+def test_a_failure_without_most_of_its_keys_can_be_read() -> None:
+    error = Failure.from_json({"code": "E"})
+    assert (error.code, error.message, error.node, error.at, error.next_step) == ("E", "", None, None, None)
+
+
+def test_the_next_step_is_the_remedy_or_else_the_hint() -> None:
+    remedy = Remedy("look", "events", "j", flags=("--follow",))
+    assert Failure.from_json(STORED | {"remedy": REMEDY}).next_step == remedy
+    assert Failure.from_json(STORED).next_step == Remedy("look")
+    assert Failure.from_json(STORED | {"remedy": REMEDY | {"key": 1}}).next_step == Remedy("look")
+
+
+def test_a_failure_cannot_be_changed() -> None:
+    with pytest.raises(FrozenInstanceError):
+        failure("E", "m", permanent=True, at=0.0).code = "F"  # type: ignore[misc]
 
 
 def test_a_message_with_a_lone_surrogate_has_a_fingerprint() -> None:
@@ -117,4 +162,4 @@ def test_a_message_with_a_lone_surrogate_has_a_fingerprint() -> None:
     ],
 )
 def test_a_message_hides_the_folders_of_a_server(message: str, seen: str) -> None:
-    assert failure("E", message, permanent=False, at=0.0)["message"] == seen
+    assert failure("E", message, permanent=False, at=0.0).message == seen

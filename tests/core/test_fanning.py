@@ -225,8 +225,8 @@ def test_failed_items_fail_the_node_after_the_others_have_finished() -> None:
     error = job.node("f").error
     assert job.status_of("f") == "failed"
     assert error is not None
-    assert (error["code"], error["class"], error["index"]) == ("DISK", "permanent", 3)
-    assert error["message"] == "2 of 5 items failed; the first: no disk"
+    assert (error.code, error.failure_class, error.index) == ("DISK", "permanent", 3)
+    assert error.message == "2 of 5 items failed; the first: no disk"
     assert job.node("f").completed == 3
     data = job.event("node_failed").data
     assert data is not None
@@ -274,8 +274,8 @@ def test_a_source_that_is_no_list_fails_permanently_and_the_message_does_not_con
     error = job.node("f").error
     assert job.status_of("f") == "failed"
     assert error is not None
-    assert (error["code"], error["class"]) == ("CONTRACT_VIOLATION", "permanent")
-    assert error["message"].endswith(shown) and "inputs['items']" in error["message"]
+    assert (error.code, error.failure_class) == ("CONTRACT_VIOLATION", "permanent")
+    assert error.message.endswith(shown) and "inputs['items']" in error.message
     assert not job.tasks
     assert job.state.status == "failed"
 
@@ -286,8 +286,8 @@ def test_a_template_error_in_the_source_fails_the_node() -> None:
     error = job.node("f").error
     assert job.status_of("f") == "failed"
     assert error is not None
-    assert (error["code"], error["class"]) == ("TEMPLATE_ERROR", "permanent")
-    assert "missing" in error["message"]
+    assert (error.code, error.failure_class) == ("TEMPLATE_ERROR", "permanent")
+    assert "missing" in error.message
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 100])
@@ -299,8 +299,8 @@ def test_a_template_error_in_an_item_fails_that_item_only(chunk: int, bad: list[
     job.run(value)
     failed = of(FailTask, job.effects)
     assert [e.item for e in failed] == bad
-    assert all((e.error["code"], e.error["class"]) == ("TEMPLATE_ERROR", "permanent") for e in failed)
-    assert [e.error["index"] for e in failed] == bad
+    assert all((e.error.code, e.error.failure_class) == ("TEMPLATE_ERROR", "permanent") for e in failed)
+    assert [e.error.index for e in failed] == bad
     good = [i for i in range(5) if i not in bad]
     assert job.node("f").completed == len(good)
     assert job.node("f").failed == len(bad)
@@ -366,7 +366,7 @@ def test_items_that_cannot_be_aggregated_fail_the_fan_in_permanently() -> None:
     error = job.node("g").error
     assert job.status_of("g") == "failed"
     assert error is not None
-    assert (error["code"], error["class"]) == ("CONTRACT_VIOLATION", "permanent")
+    assert (error.code, error.failure_class) == ("CONTRACT_VIOLATION", "permanent")
     assert job.state.status == "failed"
 
 
@@ -489,9 +489,9 @@ def test_an_item_whose_params_are_too_large_fails_alone() -> None:
     job = OneJob(fan(), {"items": ["a", "b" * 100, "c"]}, rules=rules).run(lambda node, item, *_: item)
     failed = job.tasks[("f", 1)]
     error = failed["error"]
-    assert (failed["status"], error["code"], error["class"]) == ("failed", "PAYLOAD_REFUSED", "permanent")
-    assert "larger than 120 bytes; no more can be given to a handler" in error["message"]
-    assert "HOLDFAST_PAYLOAD_LIMIT_BYTES" in error["hint"]
+    assert (failed["status"], error.code, error.failure_class) == ("failed", "PAYLOAD_REFUSED", "permanent")
+    assert "larger than 120 bytes; no more can be given to a handler" in error.message
+    assert "HOLDFAST_PAYLOAD_LIMIT_BYTES" in error.hint
     assert [job.tasks[("f", i)]["status"] for i in (0, 2)] == ["completed", "completed"]
 
 

@@ -268,7 +268,7 @@ def test_a_resume_of_a_job_that_failed_in_its_result_runs_no_task_invariant_22()
     before = len(job.effects)
     assert job.recover("resume").applied
     assert (job.state.status, job.state.generation) == ("failed", 2)
-    assert job.state.error is not None and "result" in job.state.error["message"]
+    assert job.state.error is not None and "result" in job.state.error.message
     assert {type(effect).__name__ for effect in job.effects[before:]} == {"Emit", "AnswerSignal"}
     assert job.event_names()[-2:] == ["job_recovered", "job_failed"]
 

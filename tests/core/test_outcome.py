@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.core.failing import failure
 from holdfast.core.outcome import default_result, first_error, job_status
 from holdfast.core.readiness import SKIPPED_BY_PERSON
 from holdfast.core.states import JobState, NodeState, Status, Stop, StopCause
@@ -105,7 +106,12 @@ def test_tolerated_failed_items_of_an_optional_node_leave_the_job_completed() ->
 
 def failed_at(state: JobState, name: str, moment: float, status: Status = Status.FAILED) -> None:
     node = state.nodes[name]
-    node.status, node.finished_at, node.error = status, moment, {"code": name}
+    node.status, node.finished_at, node.error = status, moment, failure(name, "", permanent=True, at=moment)
+
+
+def first_code(state: JobState) -> str | None:
+    error = first_error(state)
+    return error.code if error is not None else None
 
 
 def test_the_first_error_is_the_earliest_of_the_most_important() -> None:
@@ -113,29 +119,29 @@ def test_the_first_error_is_the_earliest_of_the_most_important() -> None:
     names = {importance: [f"n{i}", f"n{i + 3}"] for i, importance in enumerate(Importance)}
     assert first_error(state) is None
     failed_at(state, names[Importance.OPTIONAL][0], 1.0)
-    assert first_error(state) == {"code": names[Importance.OPTIONAL][0]}
+    assert first_code(state) == names[Importance.OPTIONAL][0]
     failed_at(state, names[Importance.IMPORTANT][0], 9.0)
-    assert first_error(state) == {"code": names[Importance.IMPORTANT][0]}
+    assert first_code(state) == names[Importance.IMPORTANT][0]
     failed_at(state, names[Importance.IMPORTANT][1], 5.0)
-    assert first_error(state) == {"code": names[Importance.IMPORTANT][1]}
+    assert first_code(state) == names[Importance.IMPORTANT][1]
     failed_at(state, names[Importance.CRITICAL][1], 8.0)
-    assert first_error(state) == {"code": names[Importance.CRITICAL][1]}
+    assert first_code(state) == names[Importance.CRITICAL][1]
     failed_at(state, names[Importance.CRITICAL][0], 7.0)
-    assert first_error(state) == {"code": names[Importance.CRITICAL][0]}
+    assert first_code(state) == names[Importance.CRITICAL][0]
 
 
 def test_the_error_of_a_failed_node_comes_before_that_of_a_cancelled_one() -> None:
     state = ended((Importance.CRITICAL, ENDS[0]), (Importance.CRITICAL, ENDS[0]))
     failed_at(state, "n0", 1.0, Status.CANCELLED)
     failed_at(state, "n1", 2.0)
-    assert first_error(state) == {"code": "n1"}
+    assert first_code(state) == "n1"
 
 
 def test_of_two_failures_at_the_same_moment_the_first_in_the_graph_counts() -> None:
     state = ended((Importance.CRITICAL, ENDS[0]), (Importance.CRITICAL, ENDS[0]))
     failed_at(state, "n1", 2.0)
     failed_at(state, "n0", 2.0)
-    assert first_error(state) == {"code": "n0"}
+    assert first_code(state) == "n0"
 
 
 def test_a_failed_job_carries_the_error_of_the_node_that_stopped_it() -> None:
@@ -145,7 +151,7 @@ def test_a_failed_job_carries_the_error_of_the_node_that_stopped_it() -> None:
     job = OneJob(flow).run(lambda *_: Fails("no disk", permanent=True, code="DISK"))
     assert job.state.status == "failed"
     assert job.state.error is not None
-    assert (job.state.error["code"], job.state.error["node"]) == ("DISK", "a")
+    assert (job.state.error.code, job.state.error.node) == ("DISK", "a")
     assert job.event("job_failed").data == {"code": "DISK", "message": "no disk"}
 
 
@@ -237,9 +243,9 @@ def test_a_result_that_cannot_be_rendered_fails_the_job_permanently() -> None:
     job = OneJob(flow).run(outputs)
     assert job.state.status == "failed"
     assert job.state.error is not None
-    assert job.state.error["code"] == "TEMPLATE_ERROR"
-    assert job.state.error["class"] == "permanent"
-    assert "missing" in job.state.error["message"]
+    assert job.state.error.code == "TEMPLATE_ERROR"
+    assert job.state.error.failure_class == "permanent"
+    assert "missing" in job.state.error.message
     assert job.status_of("a") == "completed"
 
 
@@ -251,7 +257,7 @@ def test_the_result_of_a_partial_job_has_the_outputs_that_exist() -> None:
     assert job.state.status == "partial"
     assert job.state.result == {"of": "b"}
     assert job.state.error is not None
-    assert job.state.error["node"] == "a"
+    assert job.state.error.node == "a"
 
 
 @pytest.mark.parametrize("cause", ["failed", "cancelled"])

@@ -177,7 +177,7 @@ def test_a_job_whose_deadline_was_missed_times_out() -> None:
     job.doubt("deadlines")
     assert job.state.status == "failed"
     assert job.state.nodes["a"].error is not None
-    assert job.state.nodes["a"].error["code"] == "JOB_TIMEOUT"
+    assert job.state.nodes["a"].error.code == "JOB_TIMEOUT"
     assert "janitor_acted" in [e.event for e in job.events]
 
 
@@ -190,8 +190,8 @@ def test_a_completed_job_whose_rows_contradict_its_counters_is_marked_once_and_n
     job.check = lambda: None  # type: ignore[method-assign]
     job.doubt("ended_jobs")
     (marked,) = [effect for effect in job.effects if isinstance(effect, MarkJob)]
-    assert (marked.error["code"], marked.error["node"]) == ("COUNTERS_DISAGREE", "f")
-    assert marked.error["message"].startswith("f completed with 6 of 6 tasks done, but its rows tell of 5 of 5")
+    assert (marked.error.code, marked.error.node) == ("COUNTERS_DISAGREE", "f")
+    assert marked.error.message.startswith("f completed with 6 of 6 tasks done, but its rows tell of 5 of 5")
     assert event_data(job)["disagreeing"] == ["f"]
     job.doubt("ended_jobs")
     assert [effect for effect in job.effects if isinstance(effect, MarkJob)] == [marked]

@@ -120,9 +120,9 @@ def test_a_clear_runs_the_named_items_and_what_depends_on_them() -> None:
 def test_a_clear_can_name_tasks_by_their_error() -> None:
     job = pipeline()
     run(job, ("each", 3))
-    error = job.tasks[("each", 3)]["error"] or {}
+    error = job.tasks[("each", 3)]["error"]
     assert isinstance(job.plan("clear", "each", code="OTHER"), Refusal)
-    for named in ({"code": error["code"]}, {"fingerprint": error["fingerprint"]}):
+    for named in ({"code": error.code}, {"fingerprint": error.fingerprint}):
         assert actions(job.plan("clear", "each", **named))["each"] == "rerun 1"
 
 
@@ -421,7 +421,7 @@ def test_the_error_of_a_job_names_a_node_that_stays_cancelled() -> None:
     assert job.recover("rerun", "a").applied
     job.done("a")
     assert job.state.status == "cancelled"
-    assert "b had been cancelled" in (job.state.error or {})["message"]
+    assert job.state.error is not None and "b had been cancelled" in job.state.error.message
 
 
 def test_a_paused_job_begins_nothing_new_and_continues_afterwards() -> None:

@@ -163,7 +163,7 @@ def test_n_retries_are_n_and_one_attempts_invariant_9(retries: int) -> None:
     assert job.tasks[("a", -1)]["retries"] == retries
     error = job.node("a").error
     assert error is not None
-    assert error["class"] == "transient"
+    assert error.failure_class == "transient"
 
 
 def test_a_retry_waits_its_time_and_the_node_says_until_when_invariant_10() -> None:
@@ -242,7 +242,7 @@ def test_one_lost_lease_more_than_the_limit_is_lease_lost_invariant_9() -> None:
     error = job.node("a").error
     assert job.state.status == "failed"
     assert error is not None
-    assert (error["code"], error["class"]) == ("LEASE_LOST", "transient")
+    assert (error.code, error.failure_class) == ("LEASE_LOST", "transient")
     assert job.tasks[("a", -1)]["lost"] == 3
 
 
@@ -255,7 +255,7 @@ def test_a_task_that_kills_its_worker_while_alone_is_quarantined_invariant_9() -
     error = job.node("a").error
     assert job.state.status == "failed"
     assert error is not None
-    assert (error["code"], error["class"]) == ("QUARANTINED", "permanent")
+    assert (error.code, error.failure_class) == ("QUARANTINED", "permanent")
     assert job.tasks[("a", -1)]["crashes"] == 2
 
 
@@ -265,15 +265,15 @@ def test_the_signal_that_killed_the_process_is_in_the_events_of_crash_and_quaran
     effects = job.lose("a", alone=True, message=died)
     assert (retried(effects).retries, retried(effects).crashes, retried(effects).suspect) == (0, 1, True)
     (recorded,) = (e for e in effects if isinstance(e, RecordAttempt))
-    assert recorded.error is not None and recorded.error["message"] == died
+    assert recorded.error is not None and recorded.error.message == died
     assert (job.event("node_retry_scheduled").data or {})["message"] == died
     assert "worker_lost" not in job.events_of("a")
     job.lose("a", alone=True, message=died)
     error = job.node("a").error
     assert error is not None
-    assert (error["code"], error["class"]) == ("QUARANTINED", "permanent")
-    assert error["message"] == f"{died}; it has crashed 2 times"
-    assert (job.event("node_failed").data or {})["message"] == error["message"]
+    assert (error.code, error.failure_class) == ("QUARANTINED", "permanent")
+    assert error.message == f"{died}; it has crashed 2 times"
+    assert (job.event("node_failed").data or {})["message"] == error.message
 
 
 def test_losses_beside_other_tasks_are_no_crashes_of_the_task_invariant_9() -> None:
@@ -429,8 +429,8 @@ def test_when_many_items_spent_their_budget_on_one_bug_the_others_get_one_attemp
     assert job.state.status == "failed"
     error = job.tasks[("f", 7)]["error"]
     assert error is not None
-    assert (error["code"], error["class"]) == ("HANDLER_ERROR", "transient")
-    assert error["hint"] == "Not retried: 5 items failed in the same way and none has completed."
+    assert (error.code, error.failure_class) == ("HANDLER_ERROR", "transient")
+    assert error.hint == "Not retried: 5 items failed in the same way and none has completed."
 
 
 def test_one_completed_item_resets_the_count_of_repeated_failures() -> None:

@@ -157,7 +157,7 @@ def test_while_the_job_drains_a_lost_or_returned_attempt_is_cancelled_invariant_
     (ended,) = (e for e in effects if isinstance(e, FinishTask))
     assert ended.status is Status.CANCELLED
     assert ended.error is not None
-    assert ended.error["code"] == "CANCELLED"
+    assert ended.error.code == "CANCELLED"
     assert job.status_of("b") == "cancelled"
     assert job.state.status == "failed"
 
@@ -243,8 +243,8 @@ def test_cancelling_a_running_job_cancels_queued_tasks_and_leaves_running_ones_t
     assert job.status_of("a") == "completed"
     assert job.state.status == "cancelled"
     assert job.state.error is not None
-    assert job.state.error["code"] == "CANCELLED"
-    assert job.state.error["message"] == "cancelled by ann: enough"
+    assert job.state.error.code == "CANCELLED"
+    assert job.state.error.message == "cancelled by ann: enough"
 
 
 def test_a_cancelled_job_is_terminal_after_the_grace_period_invariant_11() -> None:
@@ -311,7 +311,7 @@ def test_a_cancel_is_too_late_if_the_last_task_fails_within_the_grace_period() -
     (answer,) = job.answers
     assert not answer.applied and "it is failed" in answer.reason
     assert job.state.status == "failed"
-    assert job.state.error is not None and job.state.error["message"] == "no luck"
+    assert job.state.error is not None and job.state.error.message == "no luck"
 
 
 def test_a_cancel_that_withdraws_items_of_a_fan_out_that_still_runs_is_answered_at_once() -> None:
@@ -391,16 +391,16 @@ def test_a_timeout_fails_everything_that_is_open_at_once() -> None:
     assert job.pass_time(49.9) == []
     (withdrawal,) = withdrawals(job.pass_time(0.1))
     assert (withdrawal.status, withdrawal.leases_too) == (Status.FAILED, True)
-    assert withdrawal.error["code"] == "JOB_TIMEOUT"
+    assert withdrawal.error.code == "JOB_TIMEOUT"
     assert job.statuses() == {"a": "failed", "b": "failed", "c": "cancelled"}
     for name in ("a", "b"):
         error = job.node(name).error
         assert error is not None
-        assert (error["code"], error["class"]) == ("JOB_TIMEOUT", "transient")
+        assert (error.code, error.failure_class) == ("JOB_TIMEOUT", "transient")
         assert job.tasks[(name, -1)]["error"] == withdrawal.error
     assert job.state.status == "failed"
     assert job.state.error is not None
-    assert job.state.error["message"] == "the job did not end within 50 s"
+    assert job.state.error.message == "the job did not end within 50 s"
 
 
 def test_a_report_that_was_unread_at_the_timeout_still_counts() -> None:
@@ -429,7 +429,7 @@ def test_a_timeout_shortens_the_drain_after_a_failure() -> None:
     assert job.statuses() == {"a": "failed", "b": "failed", "c": "cancelled"}
     assert job.state.status == "failed"
     assert job.state.error is not None
-    assert job.state.error["node"] == "a"
+    assert job.state.error.node == "a"
 
 
 def test_a_timeout_does_not_touch_a_job_that_is_being_cancelled() -> None:
@@ -505,7 +505,7 @@ def test_a_stopped_fan_out_with_a_failed_item_has_the_error_of_that_item() -> No
     error = job.node("f").error
     assert job.status_of("f") == "failed"
     assert error is not None
-    assert error["code"] == "DISK"
+    assert error.code == "DISK"
     assert job.state.status == "cancelled"
 
 
@@ -517,7 +517,7 @@ def test_a_timeout_fails_a_fan_out_with_all_its_open_items() -> None:
     error = job.node("f").error
     assert job.status_of("f") == "failed"
     assert error is not None
-    assert error["code"] == "JOB_TIMEOUT"
+    assert error.code == "JOB_TIMEOUT"
     assert (job.node("f").completed, job.node("f").failed, job.node("f").cancelled) == (1, 3, 0)
     event = job.event("task_failed")
     assert event.data == {"items": [[1, 3]], "count": 3, "code": "JOB_TIMEOUT"}

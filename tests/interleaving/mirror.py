@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.store.columns import remedy_of
 from holdfast.store.records import NodeRow, SignalAnswer
 from tests.interleaving.observer import Change
-from tests.simulation.database import Database
+from tests.simulation.database import Database, with_failure
 
 _TIMES = ("_at", "_until")
 _COUNTS = ("expanded", "enqueued", "completed", "failed", "skipped", "cancelled", "waiting")
@@ -103,5 +103,5 @@ def _plain(row: dict[str, Any] | None) -> dict[str, Any]:
     """The row with times as seconds since 1970; empty for None."""
     return {
         name: datetime.fromisoformat(value).timestamp() if value and name.endswith(_TIMES) else value
-        for name, value in (row or {}).items()
+        for name, value in with_failure(row or {}).items()
     }

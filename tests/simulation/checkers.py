@@ -19,7 +19,7 @@ from holdfast.define.program import Program, compile_pinned
 from holdfast.store.loading import job_state
 from holdfast.store.records import NewJob, NodeRow
 from tests.simulation.cycle import ModelCycle
-from tests.simulation.database import TERMINAL, Database, Key
+from tests.simulation.database import TERMINAL, Database, Key, code_of
 from tests.simulation.selection import advise
 
 BAD = ("failed", "cancelled")
@@ -263,7 +263,7 @@ class Checkers:
         death is counted."""
         since = self.db.history.reset.get(key, 0)
         deaths, counted = sum(death > since for death in self.db.history.deaths.get(key, ())), task["crashes"]
-        quarantined = (task["error"] or {}).get("code") == "QUARANTINED"
+        quarantined = code_of(task) == "QUARANTINED"
         assert quarantined == (counted >= self._crash_limit), f"9: {key} died {counted} times and is {task['error']}"
         assert counted <= deaths, f"9: {key} died {deaths} times in its own process, but {counted} were counted"
         if quarantined or task["status"] == "completed":
@@ -342,8 +342,9 @@ class Checkers:
             self._check_advice(job_id, program)
         self._final_jobs[job_id] = job["status"]
         assert job["owner"] is None, f"2: {job_id} is finished and still owned"
-        code = (job["error"] or {}).get("code")
-        assert code != "COUNTERS_DISAGREE", f"16: {job_id} is correct, and was marked as doubtful: {job['error']}"
+        assert code_of(job) != "COUNTERS_DISAGREE", (
+            f"16: {job_id} is correct, and was marked as doubtful: {job['error']}"
+        )
         assert job["finished_at"] >= job["started_at"], f"5: {job_id} ended before it began"
         assert set(nodes) == set(program.graph.order), f"13: {job_id} ended before all its nodes had ended"
         assert all(n.status in TERMINAL for n in nodes.values()), f"13: {job_id} ended before all its nodes had ended"
@@ -468,7 +469,8 @@ class Checkers:
             applied = [self.db.answers[signal_id][0] for signal_id, job in cancels.items() if job == job_id]
             was_cancelled = "job_cancelled" in ends
             assert was_cancelled == any(applied), f"11: cancels of {job_id} applied: {applied}, its ends: {ends}"
-            message = (self.db.jobs[job_id]["error"] or {}).get("message", "")
+            error = self.db.jobs[job_id]["error"]
+            message = error.message if error is not None else ""
             assert any(applied) or "cancelled by" not in message, f"22: {job_id} names a refused cancel as its reason"
 
     def _check_batches(self, job_id: str) -> None:
@@ -531,11 +533,10 @@ class Checkers:
                 continue
             limit = spec.retry.max_retries
             assert task["retries"] <= limit, f"9: {job_id}/{node}[{item}] was retried {task['retries']} times"
-            error = task["error"] or {}
-            given_up = task["status"] == "failed" and error.get("code") == "HANDLER_ERROR"
+            given_up = task["status"] == "failed" and code_of(task) == "HANDLER_ERROR"
             if (
                 given_up
-                and error["class"] == "transient"
+                and not task["error"].is_permanent
                 and job["stop_cause"] is None
                 and job["generation"] == 1  # Later it may have failed before a verb, while the job was stopping.
                 and (node, item) not in repeated
@@ -569,7 +570,7 @@ class Checkers:
             return True
         if any(node.expanded < node.width for node in self.db.nodes[job_id].values()):
             return True  # Too many items failed before the rows of the others were made.
-        codes = {(task["error"] or {}).get("code") for task in self.db.tasks[job_id].values()}
+        codes = {code_of(task) for task in self.db.tasks[job_id].values()}
         was_cut_short = "CANCELLED" in codes and self.ran_to_its_end(job_id)
         return was_cut_short or not codes.isdisjoint(("LEASE_LOST", "TIMEOUT", "JOB_TIMEOUT"))
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.core.breaking import Breaker
+from holdfast.core.failing import Failure
 from holdfast.store.records import NodeRow, SignalAnswer
 
 Key = tuple[str, str, int]
@@ -20,6 +21,17 @@ IDLE_IN_TRANSACTION_SECONDS = 20.0
 TERMINAL = ("completed", "failed", "skipped", "cancelled")
 NO_ROWS = frozenset({"now", "behind", "transactions", "drawn", "commit_outcome", "dirty"})
 """The attributes of a Database that are no tables, and do not go back with them."""
+
+
+def code_of(row: dict[str, Any]) -> str | None:
+    """The code of the error that a job or a task has."""
+    error: Failure | None = row["error"]
+    return error.code if error is not None else None
+
+
+def with_failure(row: dict[str, Any]) -> dict[str, Any]:
+    """The row of a real database with its error in the form that the model has."""
+    return row | {"error": Failure.from_json(row["error"])} if row.get("error") is not None else row
 
 
 @types.coroutine

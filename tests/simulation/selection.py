@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.core.advising import candidates
+from holdfast.core.failing import Failure
 from holdfast.core.planning import batches_asked, make_plan
 from holdfast.core.plans import Refusal
 from holdfast.core.signals import BatchesAsked, RecoveryRequested, Request, Selected, Selection
@@ -16,11 +17,11 @@ from tests.simulation.database import Database
 
 def matches(filters: Any, item: int, task: dict[str, Any]) -> bool:
     """Whether the task matches the items, the code and the fingerprint of a verb; None and an empty list match all."""
-    error = task["error"] or {}
+    error: Failure | None = task["error"]
     return (
         (not filters.items or item in filters.items)
-        and (filters.code is None or error.get("code") == filters.code)
-        and (filters.fingerprint is None or error.get("fingerprint") == filters.fingerprint)
+        and (filters.code is None or (error and error.code) == filters.code)
+        and (filters.fingerprint is None or (error and error.fingerprint) == filters.fingerprint)
     )
 
 

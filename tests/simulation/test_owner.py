@@ -64,8 +64,8 @@ def test_results_that_fit_into_no_output_fail_the_job_and_not_the_cycle(
     stage = fan([[1]])
     to_the_end(stage, "f")
     error = stage.job["error"]
-    assert (stage.job["status"], error["code"], error["class"]) == ("failed", "PAYLOAD_REFUSED", "permanent")
-    assert "what was gathered is nested more than" in error["message"]
+    assert (stage.job["status"], error.code, error.failure_class) == ("failed", "PAYLOAD_REFUSED", "permanent")
+    assert "what was gathered is nested more than" in error.message
 
 
 def test_a_successor_makes_the_chunks_that_its_predecessor_owed() -> None:
@@ -109,7 +109,7 @@ def test_the_owner_applies_the_timeout_of_a_job_by_itself() -> None:
     stage.db.now += 51
     stage.cycle()
     assert stage.job["status"] == "failed"
-    assert stage.job["error"]["code"] == "JOB_TIMEOUT"
+    assert stage.job["error"].code == "JOB_TIMEOUT"
 
 
 def test_a_successor_applies_the_timeout_of_a_job_that_it_took_over() -> None:
@@ -139,7 +139,7 @@ def test_a_deadline_is_not_delayed_when_the_clock_steps_back() -> None:
     assert doubts_clock(stage), "rows may have times in the future"
     stage.db.now += 51
     stage.cycle()
-    assert stage.job["error"]["code"] == "JOB_TIMEOUT"
+    assert stage.job["error"].code == "JOB_TIMEOUT"
 
 
 def test_a_successor_bounds_a_deadline_from_before_the_clock_stepped_back() -> None:
@@ -151,7 +151,7 @@ def test_a_successor_bounds_a_deadline_from_before_the_clock_stepped_back() -> N
     stage.cycle()
     stage.db.now += 51
     stage.cycle()
-    assert stage.job["error"]["code"] == "JOB_TIMEOUT"
+    assert stage.job["error"].code == "JOB_TIMEOUT"
 
 
 def test_the_next_try_of_a_job_set_aside_is_not_delayed_when_the_clock_steps_back() -> None:
@@ -304,7 +304,7 @@ def test_a_report_has_the_code_the_class_and_the_delay_of_a_failure() -> None:
     stage.cycle()
     (row,) = stage.db.queue.values()
     assert (row["state"], row["due_at"], row["epoch"], row["attempt"]) == ("waiting", stage.db.now + 99, 2, 2)
-    assert stage.db.tasks[stage.job_id][("a", -1)]["error"]["code"] == "BUSY"
+    assert stage.db.tasks[stage.job_id][("a", -1)]["error"].code == "BUSY"
 
 
 def test_results_that_cannot_be_aggregated_fail_the_fan_in_and_the_job() -> None:
@@ -317,7 +317,7 @@ def test_results_that_cannot_be_aggregated_fail_the_fan_in_and_the_job() -> None
     queued["params"] = "no number"
     to_the_end(stage, "f")
     assert stage.job["status"] == "failed"
-    assert stage.job["error"]["code"] == "CONTRACT_VIOLATION"
+    assert stage.job["error"].code == "CONTRACT_VIOLATION"
 
 
 def test_a_successor_knows_how_many_items_failed_in_the_same_way() -> None:

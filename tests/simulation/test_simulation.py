@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation.database import code_of
 from tests.simulation.world import World, run_seed
 
 SEEDS = int(os.environ.get("SIMULATION_SEEDS", "200"))
@@ -82,9 +83,7 @@ def test_every_fault_and_outcome_is_common() -> None:
         counts["databases gone back"] += history.gone_back
         counts["deaths alone"] += sum(map(len, history.deaths.values()))
         counts["quarantined"] += sum(
-            (task["error"] or {}).get("code") == "QUARANTINED"
-            for tasks in world.db.tasks.values()
-            for task in tasks.values()
+            code_of(task) == "QUARANTINED" for tasks in world.db.tasks.values() for task in tasks.values()
         )
         counts.update(how for how in history.ended.values())
         counts.update(str(job["status"]) for job in world.db.jobs.values())

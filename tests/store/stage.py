@@ -10,6 +10,7 @@ import orjson
 from psycopg import sql
 
 from holdfast.core.effects import CreateTasks, Emit, EnqueueTasks, FinishTask, Lane, RetryTask
+from holdfast.core.failing import failure
 from holdfast.store.batch import Batch, JobUpdate
 from holdfast.store.interface import Store
 from holdfast.store.postgres import PostgresStore
@@ -24,13 +25,13 @@ from holdfast.store.records import (
     SubmitAnswer,
     WorkerIdentity,
 )
-from tests.simulation.database import Database
+from tests.simulation.database import Database, with_failure
 from tests.simulation.store import ModelStore
 
 LEASE_SECONDS = 60.0
 LANE = Lane("default", "work")
 DEFINITION = b'{"workflow_id": "w"}'
-ERROR = {"code": "CANCELLED", "message": "the job was cancelled"}
+ERROR = failure("CANCELLED", "the job was cancelled", permanent=False, at=1_000_000.0)
 """The error with which the withdrawals of these scenarios end tasks."""
 
 
@@ -168,7 +169,7 @@ class PostgresBackstage:
             item,
         )
         names = ("status", "epoch", "attempt", "output", "error", "retries", "lost", "crashes")
-        return dict(zip(names, rows[0], strict=True))
+        return with_failure(dict(zip(names, rows[0], strict=True)))
 
     async def queue(self, job_id: str) -> list[dict[str, Any]]:
         rows = await self._run(

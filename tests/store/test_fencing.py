@@ -11,7 +11,7 @@ from holdfast.core.effects import FailTask, WithdrawTasks
 from holdfast.core.states import Status
 from holdfast.store.batch import Batch
 from holdfast.store.postgres import PostgresStore
-from tests.store.stage import LEASE_SECONDS, PostgresBackstage, Stage, held, new_task, owned
+from tests.store.stage import ERROR, LEASE_SECONDS, PostgresBackstage, Stage, held, new_task, owned
 
 pytestmark = pytest.mark.anyio
 
@@ -68,13 +68,13 @@ async def test_invariant_2_a_renewal_does_not_confirm_a_lease_that_another_worke
 async def test_invariant_4_a_withdrawal_of_a_range_leaves_the_items_that_have_ended(stage: Stage) -> None:
     me = await stage.orchestrator()
     job_id = await stage.owned_job(me)
-    refused = FailTask(job_id, "f", 1, {"code": "TEMPLATE_ERROR"})
+    refused = FailTask(job_id, "f", 1, ERROR)
     tasks = [new_task(job_id, "f", item, {}) for item in (0, 2, 3)]
     await stage.commit(me, Batch(tasks=tasks, failed_tasks=[refused]))
     cycle = stage.store.cycle(me)
     await cycle.open(100, 100)
     unqueued = (("f", 0, 2),)
-    ended = await cycle.withdraw([WithdrawTasks(job_id, Status.CANCELLED, False, {"code": "CANCELLED"}, unqueued)])
+    ended = await cycle.withdraw([WithdrawTasks(job_id, Status.CANCELLED, False, ERROR, unqueued)])
     await cycle.commit(Batch())
     assert {node: sorted(items) for node, items in ended[job_id].items()} == {"f": [0, 2]}
     statuses = [(await stage.behind.task(job_id, "f", item))["status"] for item in range(4)]

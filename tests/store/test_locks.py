@@ -16,6 +16,7 @@ from holdfast.store.batch import Batch
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.records import Lease, SignalRow
 from tests.store.stage import (
+    ERROR,
     PostgresBackstage,
     Stage,
     finish_write,
@@ -119,9 +120,8 @@ class Owning:
         await cycle.write(batch)
         jobs = [row.job_id for row in opened.claimed]
         if self.rounds % 3 == 0 and jobs:
-            error = {"code": "CANCELLED"}
             unqueued = (("n", 0, WIDTH),)
-            await cycle.withdraw([WithdrawTasks(job, Status.CANCELLED, True, error, unqueued) for job in jobs])
+            await cycle.withdraw([WithdrawTasks(job, Status.CANCELLED, True, ERROR, unqueued) for job in jobs])
         await cycle.commit(Batch())
         if jobs:
             await self.stage.enqueue(self.me, jobs[0], node=f"n{self.rounds}", items=range(WIDTH))
@@ -131,7 +131,7 @@ class Owning:
         if self.rounds % 4 == 0:
             cycle = self.stage.store.cycle(self.me)
             await cycle.open(0, 0)
-            await cycle.withdraw([WithdrawTasks(job_id, Status.CANCELLED, True, {"code": "CANCELLED"}, ())])
+            await cycle.withdraw([WithdrawTasks(job_id, Status.CANCELLED, True, ERROR, ())])
             await cycle.commit(Batch())
 
     async def take_over(self) -> None:
@@ -187,7 +187,7 @@ async def test_a_withdrawal_and_a_report_of_the_same_rows_in_opposite_order_do_n
         cycle = owner.store.cycle(me)
         await cycle.open(0, 0)
         withdrawn, _ = await asyncio.gather(
-            cycle.withdraw([WithdrawTasks(job_id, Status.CANCELLED, True, {"code": "CANCELLED"}, ())]),
+            cycle.withdraw([WithdrawTasks(job_id, Status.CANCELLED, True, ERROR, ())]),
             report_or_lose(working, worker, leases, cycle),
         )
         assert withdrawn is not None

@@ -16,7 +16,17 @@ from holdfast.store.batch import Batch
 from holdfast.store.cycle import ROLE
 from holdfast.store.postgres import PostgresStore
 from tests.conftest import eventually
-from tests.store.stage import PostgresBackstage, Stage, enqueue_write, held, new_job, new_task, report_of, retry_write
+from tests.store.stage import (
+    ERROR,
+    PostgresBackstage,
+    Stage,
+    enqueue_write,
+    held,
+    new_job,
+    new_task,
+    report_of,
+    retry_write,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -71,7 +81,7 @@ async def test_a_connection_that_dies_inside_a_cycle_is_a_lost_race(
     steps: dict[str, Callable[[], Awaitable[object]]] = {
         "load": lambda: cycle.load([job_id]),
         "results": lambda: cycle.results(job_id, "n", -1),
-        "withdraw": lambda: cycle.withdraw([WithdrawTasks(job_id, Status.CANCELLED, True, {}, ())]),
+        "withdraw": lambda: cycle.withdraw([WithdrawTasks(job_id, Status.CANCELLED, True, ERROR, ())]),
         "write": lambda: cycle.write(batch),
         "commit": lambda: cycle.commit(batch),
     }

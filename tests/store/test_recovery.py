@@ -162,7 +162,7 @@ async def test_a_verb_selects_tasks_by_code_and_fingerprint(stage: Stage) -> Non
     error = (await stage.behind.task(play.job_id, "each", 2))["error"]
     assert not (await play.ask("clear", "each", code="OTHER"))[0]
     assert not (await play.ask("clear", "each", fingerprint="other"))[0]
-    assert (await play.ask("clear", "each", items=[0, 1, 2], fingerprint=error["fingerprint"]))[0]
+    assert (await play.ask("clear", "each", items=[0, 1, 2], fingerprint=error.fingerprint))[0]
     assert [row[:2] for row in await play.queued()] == [("each", 0), ("each", 2)]
 
 

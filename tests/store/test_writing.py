@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from holdfast.core.effects import FailTask
+from holdfast.core.failing import failure
 from holdfast.store.batch import Batch
 from tests.store.stage import (
+    ERROR,
     Stage,
     enqueue_write,
     event_write,
@@ -29,14 +33,17 @@ async def test_jobs_and_nodes_come_back_as_they_were_written(stage: Stage) -> No
     await cycle.open(100, 100)
     (row,), nodes = await cycle.load([job_id])
     assert nodes == []
+    error = failure("HANDLER_UNKNOWN", 'ä "b" {c}, \\d', permanent=True, at=7.5, node="n", item=3, attempt=2)
+    assert error.remedy is not None
     written = owned(
-        row, me, status="running", epoch=1, reason="stopping", error={"code": "X", "message": "ä \"b\" {c}, \\d"},
+        row, me, status="running", epoch=1, reason="stopping", error=error,
         started_at=row.created_at + 1, deadline_at=row.created_at + 60.5, stop_cause="failed",
         stop_until=row.created_at + 2, stop_leases_ended=True, stop_signal=77,
     )  # fmt: skip
     node = node_row(
         job_id, "n", status="running", reason="why, \"so\"", importance="important", output={"a": [1, None, "ü"]},
-        error={"code": "Y"}, attempt=2, width=9, expanded=8, enqueued=7, completed=1, failed=2, skipped=1, cancelled=3,
+        error=replace(ERROR, other={"key of a later version": [1]}),
+        attempt=2, width=9, expanded=8, enqueued=7, completed=1, failed=2, skipped=1, cancelled=3,
         taken=["b", "c"], retry_at=1_000_000.5, started_at=1_000_001.25, finished_at=1_000_002.75,
         spent={"f00d": 3},
     )  # fmt: skip
@@ -78,7 +85,7 @@ async def test_refused_items_of_a_range_are_not_queued(stage: Stage) -> None:
     me = await stage.orchestrator()
     job_id = await stage.owned_job(me)
     tasks = [new_task(job_id, "n", item, {"item": item}) for item in (0, 1, 3)]
-    refused = [FailTask(job_id, "n", 2, {"code": "TEMPLATE_ERROR"})]
+    refused = [FailTask(job_id, "n", 2, ERROR)]
     await stage.commit(me, Batch(tasks=tasks, failed_tasks=refused, enqueued=[enqueue_write(job_id, "n", 0, 2)]))
     assert [(row["item"], row["epoch"], row["attempt"]) for row in await stage.behind.queue(job_id)] == [
         (0, 1, 1),
@@ -116,7 +123,7 @@ async def test_invariant_4_a_finished_task_stays_as_it_is(stage: Stage) -> None:
     await stage.store.report(worker, [report_of(lease)])
     (signal,) = await stage.signals(me)
     await stage.commit(me, Batch(handled=[signal.id], finished=[finish_write(signal)]))
-    await stage.commit(me, Batch(finished=[finish_write(signal, "failed", error={"code": "X"})]))
+    await stage.commit(me, Batch(finished=[finish_write(signal, "failed", error=ERROR)]))
     await stage.commit(me, Batch(retried=[retry_write(lease, None)]))
     task = await stage.behind.task(*held(lease)[:3])
     assert (task["status"], task["output"], task["error"], task["epoch"]) == ("completed", 1, None, 1)
@@ -127,12 +134,12 @@ async def test_a_retry_is_a_new_epoch_that_can_be_claimed_at_once(stage: Stage) 
     me, worker = await stage.orchestrator(), await stage.worker()
     lease = await stage.leased(me, await stage.owned_job(me), worker)
     await stage.store.report(worker, [report_of(lease, "failed", None)])
-    retry = retry_write(lease, None, error={"code": "X"}, retries=1, lost=2, crashes=1, suspect=True)
+    retry = retry_write(lease, None, error=ERROR, retries=1, lost=2, crashes=1, suspect=True)
     await stage.commit(me, Batch(handled=[s.id for s in await stage.signals(me)], retried=[retry]))
     (again,) = await stage.claim(worker)
     assert (again.epoch, again.attempt, again.suspect, again.params) == (2, 2, True, lease.params)
     task = await stage.behind.task(*held(lease)[:3])
-    assert (task["status"], task["epoch"], task["attempt"], task["error"]) == ("ready", 2, 1, {"code": "X"})
+    assert (task["status"], task["epoch"], task["attempt"], task["error"]) == ("ready", 2, 1, ERROR)
     assert (task["retries"], task["lost"], task["crashes"]) == (1, 2, 1)
 
 

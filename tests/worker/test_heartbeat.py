@@ -15,7 +15,7 @@ from holdfast.store.batch import Batch
 from holdfast.store.postgres import PostgresStore
 from holdfast.worker.context import AsyncContext, Context
 from tests.conftest import eventually
-from tests.store.stage import Stage, retry_write
+from tests.store.stage import ERROR, Stage, retry_write
 from tests.worker.service import report_lease, reports, serving
 
 pytestmark = pytest.mark.anyio
@@ -41,7 +41,7 @@ async def test_a_lease_that_is_lost_cancels_the_attempt_and_nothing_is_reported(
         await asyncio.wait_for(begun.wait(), 10)
         cycle = stage.store.cycle(me)
         await cycle.open(100, 100)
-        await cycle.withdraw([WithdrawTasks(job_id, Status.CANCELLED, True, {"code": "CANCELLED"}, ())])
+        await cycle.withdraw([WithdrawTasks(job_id, Status.CANCELLED, True, ERROR, ())])
         await cycle.commit(Batch())
         await asyncio.wait_for(cancelled.wait(), 10)
     assert await stage.signals(me) == []

@@ -12,7 +12,7 @@ from holdfast.core import fanning, holding, rechecking, recovering, reporting, s
 from holdfast.core.breaking import BreakerState
 from holdfast.core.effects import AnswerSignal, Effect
 from holdfast.core.events import END_OF_JOB, EventName
-from holdfast.core.failing import failure
+from holdfast.core.failing import Failure, failure
 from holdfast.core.kinds import kind_of
 from holdfast.core.outcome import counts, default_result, first_error, job_status, stops_the_job, was_cancelled
 from holdfast.core.plans import Refusal
@@ -323,7 +323,7 @@ def _result(turn: Turn) -> Any:
     return result
 
 
-def _not_run_again(turn: Turn) -> dict[str, Any] | None:
+def _not_run_again(turn: Turn) -> Failure | None:
     """A person ran some of the job again, and left what had been cancelled as it was."""
     left = [node.name for node in turn.state.nodes.values() if node.status is Status.CANCELLED]
     if not left:
@@ -353,5 +353,5 @@ def _finish_job(turn: Turn) -> None:
     state.move(status)
     state.holds.clear()
     state.finished_at = turn.moment()
-    data = {"code": state.error["code"], "message": state.error["message"]} if state.error else None
+    data = {"code": state.error.code, "message": state.error.message} if state.error else None
     turn.emit(END_OF_JOB[status], data=data)

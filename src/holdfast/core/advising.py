@@ -21,7 +21,7 @@ def candidates(state: JobState) -> list[tuple[Request, ...]]:
     """What may be advised, the best first; of each group the first that would be taken."""
     if state.status is JobStatus.COMPLETED and state.error is not None:
         # It completed, and its rows deny it: what runs the node again that is in doubt.
-        return [(Request(Verb.RERUN, state.error["node"]),)]
+        return [(Request(Verb.RERUN, state.error.node),)]
     if state.status not in RESUMABLE:
         return []
     names = [node.name for node in state.program.definition.nodes]

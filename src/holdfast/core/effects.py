@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from holdfast.core.failing import Failure
 from holdfast.core.signals import Selection
 from holdfast.core.states import Status
 from holdfast.define.gates import Limit
@@ -60,7 +61,7 @@ class FailTask(NamedTuple):
     job_id: str
     node: str
     item: int
-    error: dict[str, Any]
+    error: Failure
     epoch: int = 1
     attempt: int = 0
 
@@ -87,7 +88,7 @@ class RetryTask(NamedTuple):
     item: int
     epoch: int
     attempt: int
-    error: dict[str, Any] | None
+    error: Failure | None
     retries: int
     lost: int
     crashes: int
@@ -151,7 +152,7 @@ class FinishTask(NamedTuple):
     epoch: int
     attempt: int
     signal_id: int | None
-    error: dict[str, Any] | None
+    error: Failure | None
     worker: str | None
     started_at: float | None
     retries: int
@@ -170,7 +171,7 @@ class RecordAttempt(NamedTuple):
     outcome: str
     worker: str | None
     started_at: float | None
-    error: dict[str, Any] | None
+    error: Failure | None
     log: str | None
     extra: dict[str, Any] | None
 
@@ -185,7 +186,7 @@ class WithdrawTasks(NamedTuple):
     job_id: str
     status: Status
     leases_too: bool
-    error: dict[str, Any]
+    error: Failure
     unqueued: tuple[tuple[str, int, int], ...]
     waiting: tuple[str, ...] = ()
     node: str | None = None
@@ -196,7 +197,7 @@ class MarkJob(NamedTuple):
     """Keep an error with a job that is over, and change nothing else of it."""
 
     job_id: str
-    error: dict[str, Any]
+    error: Failure
 
 
 class ReleaseTasks(NamedTuple):

@@ -7,13 +7,14 @@ they have all completed, the fan-in's own task follows.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from holdfast.core.batching import Pages
 from holdfast.core.dispatching import dispatch
 from holdfast.core.effects import FailTask, WithdrawTasks
 from holdfast.core.events import EventName
-from holdfast.core.failing import failure, hint_of
+from holdfast.core.failing import Failure, failure
 from holdfast.core.queueing import create, enqueue, enqueue_waiting, lane_of
 from holdfast.core.states import JOB_CANCELLED, UPSTREAM_FAILED, JobState, NodeState, Status, StopCause, Trigger
 from holdfast.core.turn import Turn
@@ -80,7 +81,7 @@ def expand_chunk(turn: Turn, node: NodeState, items: Sequence[Any], limit: int |
 def _refuse_item(turn: Turn, node: NodeState, index: int, problem: TemplateError | PayloadRefused) -> None:
     error = failure(problem.code, str(problem), permanent=True, at=turn.now, node=node.name, item=index)
     turn.effects.append(FailTask(turn.state.job_id, node.name, index, error, node.base_epoch + 1, node.base_attempt))
-    turn.emit(EventName.TASK_FAILED, node.name, index, data={"code": error["code"], "message": error["message"]})
+    turn.emit(EventName.TASK_FAILED, node.name, index, data={"code": error.code, "message": error.message})
     node.failed += 1
     node.error = node.error or error
 
@@ -219,29 +220,25 @@ def _batches_done(turn: Turn, node: NodeState) -> None:
         dispatch(turn, node)
 
 
-def _items_failed(turn: Turn, node: NodeState) -> dict[str, Any]:
+def _items_failed(turn: Turn, node: NodeState) -> Failure:
     """The error of the first failed item stands for the node, with the number of failed items."""
     stop = turn.state.stop
     if node.error is None and stop is not None and stop.cause is StopCause.TIMEOUT:
         return job_timeout(turn, node.name)
-    first = node.error or {}
-    code, message = first.get("code", str(Code.HANDLER_ERROR)), first.get("message", "an item failed")
+    first = node.error
     error = failure(
-        code,
-        f"{node.failed} of {node.width} {'batches' if node.batch_size else 'items'} failed; the first: {message}",
-        permanent=first.get("class") == "permanent",
+        first.code if first else Code.HANDLER_ERROR,
+        f"{node.failed} of {node.width} {'batches' if node.batch_size else 'items'} failed;"
+        f" the first: {first.message if first else 'an item failed'}",
+        permanent=first is not None and first.is_permanent,
         at=turn.now,
         node=node.name,
-        hint=hint_of(first),
+        hint=first.next_step if first else None,
     )
-    return {
-        **error,
-        "fingerprint": first.get("fingerprint", error["fingerprint"]),
-        "index": first.get("index"),
-    }
+    return replace(error, fingerprint=first.fingerprint, index=first.index) if first else error
 
 
-def job_timeout(turn: Turn, node: str | None) -> dict[str, Any]:
+def job_timeout(turn: Turn, node: str | None) -> Failure:
     limit = turn.state.program.definition.timeout_seconds or 0
     return failure(
         Code.JOB_TIMEOUT,

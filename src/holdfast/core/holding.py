@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from holdfast.core.breaking import Breaker, BreakerState, Call, feed
 from holdfast.core.effects import OWN_TASK, ReleaseTasks
 from holdfast.core.events import EventName
-from holdfast.core.failing import is_permanent
 from holdfast.core.signals import BreakerChanged, BreakerSeen, Outcome, PauseRequested, TaskReported
 from holdfast.core.states import PAUSE, TERMINAL, Hold, JobState
 from holdfast.core.turn import Turn
@@ -53,9 +52,9 @@ def counts(report: TaskReported, breaker: Breaker) -> bool:
     """Whether the attempt failed by the fault of the dependency."""
     if report.outcome is not Outcome.FAILED or report.error is None:
         return False
-    if report.error["code"] == Code.DEPENDENCY_DOWN:
+    if report.error.code == Code.DEPENDENCY_DOWN:
         return True
-    return breaker.rules.counts(report.error["code"], is_permanent=is_permanent(report.error))
+    return breaker.rules.counts(report.error.code, is_permanent=report.error.is_permanent)
 
 
 def _is_of_an_outage(report: TaskReported, breaker: Breaker) -> bool:

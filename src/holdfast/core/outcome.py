@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast.core.failing import Failure
 from holdfast.core.kinds import kind_of
 from holdfast.core.readiness import SKIPPED_BY_PERSON, View, view
 from holdfast.core.states import JOB_CANCELLED, TERMINAL, UPSTREAM_FAILED, JobState, JobStatus, NodeState, Status
@@ -71,7 +72,7 @@ def job_status(state: JobState) -> JobStatus:
     return JobStatus.PARTIAL if partial else JobStatus.COMPLETED
 
 
-def first_error(state: JobState) -> dict[str, Any] | None:
+def first_error(state: JobState) -> Failure | None:
     """The error that explains the job: the earliest failure of the most important bad node."""
     weighed = weights(state)
     candidates = [

@@ -240,7 +240,7 @@ def _has_stopped_the_job(state: JobState, name: str) -> bool:
 
 def _stops_a_job(state: JobState, node: NodeState) -> bool:
     is_critical = state.program.nodes[node.name].node.importance is Importance.CRITICAL
-    was_in_time = (node.error or {}).get("code") != Code.JOB_TIMEOUT
+    was_in_time = node.error is None or node.error.code != Code.JOB_TIMEOUT
     return node.status is Status.FAILED and counts(state, node.name) and is_critical and was_in_time
 
 
@@ -375,12 +375,12 @@ def _never_made(node: NodeState) -> int:
 
 
 def _means_last_task(node: NodeState, selection: Selection) -> bool:
-    error = node.error or {}
+    error = node.error
     return (
         node.status in (Status.FAILED, Status.CANCELLED)
         and selection.items is None
-        and selection.code in (None, error.get("code"))
-        and selection.fingerprint in (None, error.get("fingerprint"))
+        and selection.code in (None, error and error.code)
+        and selection.fingerprint in (None, error and error.fingerprint)
     )
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from holdfast.core.effects import CreateTasks, EnqueueTasks, EnqueueWaiting, Lane, RetryTask
+from holdfast.core.failing import Failure
 from holdfast.core.signals import TaskView
 from holdfast.core.states import NodeState
 from holdfast.core.turn import Turn
@@ -73,7 +72,7 @@ def enqueue_again(
     *,
     attempt: int,
     due_at: float | None,
-    error: dict[str, Any] | None,
+    error: Failure | None,
 ) -> None:
     """Queue a task once more as a new epoch. `task` has its budgets as they are from now on."""
     state, spec = turn.state, turn.state.program.nodes[node].task_of(item).spec

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from holdfast.core import fanning
 from holdfast.core.effects import OWN_TASK, FinishTask, RecordAttempt
 from holdfast.core.events import END_OF_TASK, EventName
-from holdfast.core.failing import failure, is_permanent
+from holdfast.core.failing import Failure, failure
 from holdfast.core.queueing import enqueue_again
 from holdfast.core.retrying import delay_seconds, return_pause_seconds
 from holdfast.core.signals import Outcome, TaskReported, TaskView
@@ -53,8 +54,8 @@ def _failed(turn: Turn, signal: TaskReported, task: TaskView, node: NodeState) -
     if _is_held(signal, error) and turn.state.stop is None:
         _hold(turn, signal, task, node, error)
         return
-    is_retried = retry.retry_on is None or error["code"] in retry.retry_on
-    is_final = is_permanent(error) or not is_retried or task.retries >= retry.max_retries
+    is_retried = retry.retry_on is None or error.code in retry.retry_on
+    is_final = error.is_permanent or not is_retried or task.retries >= retry.max_retries
     if is_final or turn.state.stop is not None:
         _spend(turn, node, signal.item, error)
         cut_by = None if is_final else turn.state.stop_reason
@@ -62,7 +63,7 @@ def _failed(turn: Turn, signal: TaskReported, task: TaskView, node: NodeState) -
         return
     if repeated(turn, node, error):
         hint = f"Not retried: {turn.state.rules.repeat_limit} items failed in the same way and none has completed."
-        _finish(turn, signal, task, node, Status.FAILED, error | {"hint": hint}, event_data={"reason": REPEATED})
+        _finish(turn, signal, task, node, Status.FAILED, replace(error, hint=hint), event_data={"reason": REPEATED})
         return
     delay = delay_seconds(retry, task.retries + 1, signal.chance)
     if signal.retry_after_seconds is not None:
@@ -70,11 +71,11 @@ def _failed(turn: Turn, signal: TaskReported, task: TaskView, node: NodeState) -
     _again(turn, signal, task, node, turn.now + delay, retries=1)
 
 
-def _is_held(signal: TaskReported, error: dict[str, Any]) -> bool:
-    return not is_permanent(error) and (signal.held_by is not None or error["code"] == Code.DEPENDENCY_DOWN)
+def _is_held(signal: TaskReported, error: Failure) -> bool:
+    return not error.is_permanent and (signal.held_by is not None or error.code == Code.DEPENDENCY_DOWN)
 
 
-def _hold(turn: Turn, signal: TaskReported, task: TaskView, node: NodeState, error: dict[str, Any]) -> None:
+def _hold(turn: Turn, signal: TaskReported, task: TaskView, node: NodeState, error: Failure) -> None:
     """Something that the task needs is down: it waits behind the breaker, or for a while, and spends nothing."""
     due_at = signal.held_until
     if signal.held_by is None:
@@ -84,16 +85,16 @@ def _hold(turn: Turn, signal: TaskReported, task: TaskView, node: NodeState, err
     _again(turn, signal, task, node, due_at, event_data=held)
 
 
-def _spend(turn: Turn, node: NodeState, item: int, error: dict[str, Any]) -> None:
+def _spend(turn: Turn, node: NodeState, item: int, error: Failure) -> None:
     """Count an item that failed for good, while none has completed; the rarest make no room for more."""
-    known = error["fingerprint"] in node.spent or len(node.spent) < FINGERPRINTS_LIMIT
+    known = error.fingerprint in node.spent or len(node.spent) < FINGERPRINTS_LIMIT
     if item != OWN_TASK and node.completed == 0 and turn.state.stop is None and known:
-        node.spent[error["fingerprint"]] = node.spent.get(error["fingerprint"], 0) + 1
+        node.spent[error.fingerprint] = node.spent.get(error.fingerprint, 0) + 1
 
 
-def repeated(turn: Turn, node: NodeState, error: dict[str, Any]) -> bool:
+def repeated(turn: Turn, node: NodeState, error: Failure) -> bool:
     """Whether retries are a waste: many items have failed for good in the same way, and none has completed."""
-    return node.completed == 0 and node.spent.get(error["fingerprint"], 0) >= turn.state.rules.repeat_limit
+    return node.completed == 0 and node.spent.get(error.fingerprint, 0) >= turn.state.rules.repeat_limit
 
 
 def _lost(turn: Turn, signal: TaskReported, task: TaskView, node: NodeState) -> None:
@@ -101,7 +102,7 @@ def _lost(turn: Turn, signal: TaskReported, task: TaskView, node: NodeState) -> 
     rules = turn.state.rules
     crashes = task.crashes + (1 if signal.alone else 0)
     if crashes >= rules.crash_limit:
-        last = signal.error["message"] if signal.error else "it killed its worker"
+        last = signal.error.message if signal.error else "it killed its worker"
         times = "once" if crashes == 1 else f"{crashes} times"
         error = _failure(turn, signal, Code.QUARANTINED, f"{last}; it has crashed {times}", permanent=True)
         _finish(turn, signal, task._replace(crashes=crashes), node, Status.FAILED, error)
@@ -112,7 +113,7 @@ def _lost(turn: Turn, signal: TaskReported, task: TaskView, node: NodeState) -> 
         _again(turn, signal, task._replace(lost=task.lost + 1, crashes=crashes), node, None)
 
 
-def _failure(turn: Turn, signal: TaskReported, code: Code, message: str, *, permanent: bool) -> dict[str, Any]:
+def _failure(turn: Turn, signal: TaskReported, code: Code, message: str, *, permanent: bool) -> Failure:
     return failure(
         code,
         message,
@@ -148,7 +149,7 @@ def _again(
     data: dict[str, Any] = {"outcome": str(signal.outcome), "retry_at": due_at, "worker": signal.worker}
     data |= event_data or {}
     if signal.error:
-        data |= {"code": signal.error["code"], "message": signal.error["message"]}
+        data |= {"code": signal.error.code, "message": signal.error.message}
     if signal.outcome is Outcome.LOST and not signal.alone:
         turn.emit(EventName.WORKER_LOST, signal.node, signal.item, signal.attempt, {"worker": signal.worker})
     if signal.item == OWN_TASK:
@@ -160,7 +161,7 @@ def _again(
         turn.emit(EventName.TASK_RETRY_SCHEDULED, node.name, signal.item, signal.attempt, data)
 
 
-def _stopped(turn: Turn, signal: TaskReported) -> dict[str, Any]:
+def _stopped(turn: Turn, signal: TaskReported) -> Failure:
     return _failure(turn, signal, Code.CANCELLED, "it was stopped before it could run again", permanent=False)
 
 
@@ -170,7 +171,7 @@ def _finish(
     task: TaskView,
     node: NodeState,
     status: Status,
-    error: dict[str, Any] | None,
+    error: Failure | None,
     *,
     event_data: dict[str, Any] | None = None,
     cut_by: str | None = None,
@@ -211,7 +212,7 @@ def _finish(
     if cut_by == JOB_CANCELLED:
         node.reason = cut_by
     if error is not None:
-        data |= {"code": error["code"], "message": error["message"]}
+        data |= {"code": error.code, "message": error.message}
         if status is Status.FAILED:
             node.error = node.error or error
     turn.emit(END_OF_TASK[status], node.name, signal.item, signal.attempt, data)

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from holdfast.core.breaking import BreakerState
+from holdfast.core.failing import Failure
 
 
 class Outcome(StrEnum):
@@ -49,7 +50,7 @@ class TaskReported(NamedTuple):
     outcome: Outcome
     task: TaskView | None
     output: Any = None
-    error: dict[str, Any] | None = None
+    error: Failure | None = None
     worker: str | None = None
     started_at: float | None = None
     chance: float = 0.5
@@ -134,7 +135,7 @@ class ItemsAggregated(NamedTuple):
 
     node: str
     output: Any = None
-    error: dict[str, Any] | None = None
+    error: Failure | None = None
 
 
 class TaskCounts(NamedTuple):
@@ -160,7 +161,7 @@ class UnqueuedTask(NamedTuple):
     node: str
     item: int
     task: TaskView
-    error: dict[str, Any] | None = None
+    error: Failure | None = None
 
 
 class EndedTask(NamedTuple):
@@ -169,7 +170,7 @@ class EndedTask(NamedTuple):
     status: str
     attempt: int
     output: Any = None
-    error: dict[str, Any] | None = None
+    error: Failure | None = None
 
 
 class InconsistencyFound(NamedTuple):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from holdfast.core.failing import Failure
 from holdfast.define.program import Program
 from holdfast.errors import Bug
 
@@ -173,7 +174,7 @@ class NodeState:
     status: Status = Status.PENDING
     reason: str | None = None
     output: Any = None
-    error: dict[str, Any] | None = None
+    error: Failure | None = None
     attempt: int = 0
     width: int = 0
     expanded: int = 0
@@ -244,7 +245,7 @@ class JobState:
     finished_at: float | None = None
     deadline_at: float | None = None
     stop: Stop | None = None
-    error: dict[str, Any] | None = None
+    error: Failure | None = None
     result: Any = None
     nodes: dict[str, NodeState] = field(default_factory=dict)
     holds: list[Hold] = field(default_factory=list)

@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.core.effects import WithdrawTasks
 from holdfast.core.events import EventName
-from holdfast.core.failing import failure
+from holdfast.core.failing import Failure, failure
 from holdfast.core.fanning import items_withdrawn, job_timeout, ranges, settle_items
 from holdfast.core.outcome import counts
 from holdfast.core.signals import TasksWithdrawn
@@ -167,7 +167,7 @@ def ended_status(cause: StopCause) -> Status:
     return Status.FAILED if cause is StopCause.TIMEOUT else Status.CANCELLED
 
 
-def ended_error(turn: Turn, cause: StopCause) -> dict[str, Any]:
+def ended_error(turn: Turn, cause: StopCause) -> Failure:
     if cause is StopCause.TIMEOUT:
         return job_timeout(turn, None)
     text = "the job was cancelled" if cause is StopCause.CANCELLED else "another node failed and stopped the job"

@@ -9,6 +9,7 @@ import orjson
 
 from holdfast.core.effects import OWN_TASK, Effect, Emit
 from holdfast.core.events import END_OF_NODE, EventName
+from holdfast.core.failing import Failure
 from holdfast.core.states import JobState, JobStatus, NodeState, Status, Trigger, node_scope
 from holdfast.define.plain import OutsizedError, Sizes, is_short, too_large
 from holdfast.define.template import Template
@@ -56,7 +57,7 @@ class Turn:
         trigger: Trigger,
         *,
         output: Any = None,
-        error: dict[str, Any] | None = None,
+        error: Failure | None = None,
         reason: str | None = None,
         attempt: int | None = None,
         data: dict[str, Any] | None = None,
@@ -73,9 +74,9 @@ class Turn:
         if error is not None:
             data = {
                 **(data or {}),
-                "code": error["code"],
-                "message": error["message"],
-                "class": error["class"],
+                "code": error.code,
+                "message": error.message,
+                "class": error.failure_class.value,
             }
         elif reason is not None:
             data = {**(data or {}), "reason": reason}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.core.classifying import classify, failure_in
-from holdfast.core.failing import failure
+from holdfast.core.failing import Failure, failure
 from holdfast.core.signals import (
     CancelRequested,
     InconsistencyFound,
@@ -94,7 +94,7 @@ def _report(row: SignalRow, now: float, chance: float, program: Program) -> Task
     )
 
 
-def _error(row: SignalRow, data: dict[str, Any], now: float, program: Program) -> dict[str, Any]:
+def _error(row: SignalRow, data: dict[str, Any], now: float, program: Program) -> Failure:
     task = program.spec_of(row.node, row.item) if row.node is not None and row.item is not None else None
     reported = failure_in(data)
     verdict = classify(reported, task.errors if task is not None else ())

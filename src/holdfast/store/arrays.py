@@ -7,6 +7,8 @@ from typing import Any
 
 import orjson
 
+from holdfast.core.failing import Failure
+
 
 def plain(values: Iterable[Any]) -> str:
     """Numbers, booleans, uuids and words that need no quoting; None is null."""
@@ -28,6 +30,11 @@ def texts(values: Iterable[str | None]) -> str:
 def jsons(values: Iterable[Any]) -> str:
     """JSON values; bytes are taken as JSON that is already written, None is null."""
     return "{" + ",".join(["null" if v is None else _quoted(_json(v)) for v in values]) + "}"
+
+
+def failures(values: Iterable[Failure | None]) -> str:
+    """Failures as JSON values; None is null."""
+    return jsons([None if v is None else v.to_json() for v in values])
 
 
 def _json(value: Any) -> str:

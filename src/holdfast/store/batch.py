@@ -26,6 +26,7 @@ from holdfast.core.effects import (
     SkipTasks,
     WithdrawTasks,
 )
+from holdfast.core.failing import Failure
 from holdfast.store.records import NodeRow, Report, WorkerIdentity
 
 
@@ -39,7 +40,7 @@ class JobUpdate(NamedTuple):
     reason: str | None
     generation: int
     result: Any
-    error: dict[str, Any] | None
+    error: Failure | None
     started_at: float | None
     finished_at: float | None
     deadline_at: float | None

@@ -36,6 +36,7 @@ from holdfast.core.effects import (
     ReleaseTasks,
     RetryTask,
 )
+from holdfast.core.failing import Failure
 from holdfast.errors import Bug
 from holdfast.remedies import Remedy
 from holdfast.store.batch import JobUpdate
@@ -229,6 +230,15 @@ def remedy_of(text: Any) -> Remedy | None:
     return Remedy.from_json(orjson.loads(text)) if text.startswith("{") else Remedy(text)
 
 
+def failure_of(text: str) -> Failure:
+    """A failure as any version has written it."""
+    return Failure.from_json(orjson.loads(text))
+
+
+_DECODERS: dict[str, Callable[[str], Any]] = {"error": failure_of}
+"""How a column becomes more than a plain JSON value."""
+
+
 def by_name(answer: Answer) -> list[dict[str, Any]]:
     """The rows of an answer that is no record, each as an object."""
     return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
@@ -241,7 +251,7 @@ def _reader(kind: Any, columns: tuple[str, ...], prefix: str) -> Callable[[tuple
     if missing:
         raise Bug(f"the columns {', '.join(missing)} of {kind.__name__} are not in the answer: {', '.join(columns)}")
     places = [columns.index(prefix + field) for field in fields]
-    parsed = [place for place, field in enumerate(fields) if field in JSON]
+    decoders = [(place, _DECODERS.get(field, orjson.loads)) for place, field in enumerate(fields) if field in JSON]
     is_whole = fields == list(kind._fields) and places == list(range(len(columns)))
     picked: Callable[[tuple[Any, ...]], Iterable[Any]] = tuple if is_whole else itemgetter(*places)
     defaults = [kind._field_defaults[field] for field in kind._fields if field not in fields]
@@ -250,10 +260,10 @@ def _reader(kind: Any, columns: tuple[str, ...], prefix: str) -> Callable[[tuple
 
     def read(row: tuple[Any, ...]) -> Any:
         values = list(picked(row))
-        for place in parsed:
+        for place, decode in decoders:
             value = values[place]
             if value is not None:
-                values[place] = orjson.loads(value)
+                values[place] = decode(value)
         return kind._make(values + defaults)
 
-    return read if parsed or defaults or not is_whole else kind._make
+    return read if decoders or defaults or not is_whole else kind._make

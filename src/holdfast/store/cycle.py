@@ -26,10 +26,10 @@ from holdfast.core.signals import (
     UnqueuedTask,
 )
 from holdfast.errors import Fenced, HistoryChanged, LostRace, Unreachable
-from holdfast.store.arrays import jsons, plain, texts
+from holdfast.store.arrays import failures, plain, texts
 from holdfast.store.batch import Batch, Handover
 from holdfast.store.breakers import breaker_of
-from holdfast.store.columns import by_name, records
+from holdfast.store.columns import by_name, failure_of, records
 from holdfast.store.connection import Answer, Connections, Statement
 from holdfast.store.lanes import LaneIds
 from holdfast.store.large import LargeValues
@@ -168,7 +168,8 @@ class PostgresCycle:
         for row, counts in zip(by_name(counted), records(TaskCounts, counted), strict=True):
             examined[row["job_id"]].counts[row["node"]] = counts
         for row, task in zip(by_name(unqueued), records(TaskView, unqueued), strict=True):
-            lost = UnqueuedTask(row["node"], row["item"], task, _parsed(row["error"]))
+            error = failure_of(row["error"]) if row["error"] is not None else None
+            lost = UnqueuedTask(row["node"], row["item"], task, error)
             examined[row["job_id"]].unqueued.append(lost)
         for row, own_task in zip(by_name(ended), records(EndedTask, ended), strict=True):
             if row["output_ref"] is not None:
@@ -249,7 +250,7 @@ class PostgresCycle:
             "job_id": plain(w.job_id for w in withdrawals),
             "leases_too": plain(w.leases_too for w in withdrawals),
             "status": plain(w.status for w in withdrawals),
-            "error": jsons(w.error for w in withdrawals),
+            "error": failures(w.error for w in withdrawals),
             "node": texts(w.node for w in withdrawals),
         }
         answers = [await self._fetch("withdraw_queued", **queued)]
@@ -261,7 +262,7 @@ class PostgresCycle:
                 "first": plain(r[2] for r in ranges),
                 "last": plain(r[3] for r in ranges),
                 "status": plain(r[0].status for r in ranges),
-                "error": jsons(r[0].error for r in ranges),
+                "error": failures(r[0].error for r in ranges),
             }
             answers.append(await self._fetch("withdraw_unqueued", **unqueued))
         waiting = [(w, node) for w in withdrawals for node in w.waiting]
@@ -270,7 +271,7 @@ class PostgresCycle:
                 "job_id": plain(w.job_id for w, _ in waiting),
                 "node": texts(node for _, node in waiting),
                 "status": plain(w.status for w, _ in waiting),
-                "error": jsons(w.error for w, _ in waiting),
+                "error": failures(w.error for w, _ in waiting),
             }
             answers.append(await self._fetch("withdraw_waiting", **columns))
         ended: dict[str, dict[str, list[int]]] = {w.job_id: {} for w in withdrawals}
@@ -328,7 +329,3 @@ class InboxFloor:
         now = time.monotonic()
         if signals and (not self._seen or now - self._seen[-1][0] > 1.0):
             self._seen.append((now, signals[-1].id))
-
-
-def _parsed(text: str | None) -> Any:
-    return None if text is None else orjson.loads(text)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from holdfast.core.failing import Failure
 from holdfast.core.signals import EndedTask, TaskCounts, UnqueuedTask
 from holdfast.define.gates import DEFAULT_TENANT
 from holdfast.remedies import Remedy
@@ -29,7 +30,7 @@ class JobRow(NamedTuple):
     owner: int | None
     epoch: int
     inputs: dict[str, Any]
-    error: dict[str, Any] | None
+    error: Failure | None
     created_at: float
     started_at: float | None
     deadline_at: float | None
@@ -50,7 +51,7 @@ class NodeRow(NamedTuple):
     reason: str | None
     importance: str
     output: Any
-    error: dict[str, Any] | None
+    error: Failure | None
     attempt: int
     width: int
     expanded: int

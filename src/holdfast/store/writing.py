@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from holdfast.core.effects import CreateTasks, Lane, ResetTasks, RestartNode
-from holdfast.store.arrays import jsons, plain, texts
+from holdfast.store.arrays import failures, jsons, plain, texts
 from holdfast.store.batch import Batch
 from holdfast.store.breakers import breaker_columns
 from holdfast.store.columns import JSON, MAY_BE_LARGE, TEXT
@@ -91,6 +91,8 @@ class BatchWriter:
                     parameters[f"{field}_ref"] = "{}"
             elif field in MAY_BE_LARGE:
                 parameters |= self._values(field, [row.job_id for row in rows], values)
+            elif field == "error":
+                parameters[field] = failures(values)
             elif field in JSON:
                 parameters[field] = jsons(values)
             elif field == "taken":

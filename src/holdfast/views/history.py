@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from holdfast.core.failing import hint_of
+from holdfast.core.failing import Failure as StoredFailure
 from holdfast.moments import epoch_moment
 from holdfast.store.read_rows import ArtifactView, AttemptView, EventView, FailedItems, TaskRow
 from holdfast.views.encoding import VERBATIM, named
@@ -27,7 +27,7 @@ class Failure:
     node: str | None
     index: int | None
     attempt: int | None
-    at: datetime | str | None
+    at: datetime | None
     hint: str | None
 
 
@@ -101,17 +101,17 @@ class Artifact:
 def failure_view(stored: dict[str, Any] | None) -> Failure | None:
     if stored is None:
         return None
-    at, hint = stored.get("at"), hint_of(stored)
+    error = StoredFailure.from_json(stored)
     return Failure(
-        stored.get("code"),
-        stored.get("class"),
-        stored.get("message"),
-        stored.get("fingerprint"),
-        stored.get("node"),
-        stored.get("index"),
-        stored.get("attempt"),
-        datetime.fromtimestamp(at, UTC) if isinstance(at, int | float) else at,
-        str(hint) if hint is not None else None,
+        error.code,
+        error.other.get("class", error.failure_class),
+        error.message,
+        error.fingerprint,
+        error.node,
+        error.index,
+        error.attempt,
+        datetime.fromtimestamp(error.at, UTC) if error.at is not None else None,
+        str(error.next_step) if error.next_step is not None else None,
     )
 
 

@@ -246,7 +246,7 @@ def _node(snapshot: Snapshot, node: Node) -> NodeState:
         _progress(node, row, queued),
         _retry_at(row, queued),
         held_view(snapshot.holds.get(node.name)),
-        failure_view(_doubt(snapshot.job, node.name) or row.error) if row else None,
+        (_doubt(snapshot.job, node.name) or failure_view(row.error)) if row else None,
         _started_at(node, row, queued),
         row.finished_at if row else None,
         unserved_view(unserved) if unserved is not None else None,
@@ -321,6 +321,7 @@ def _started_at(node: Node, row: NodeView | None, queued: QueueView | None) -> d
     return queued.claimed_at if queued is not None and not kind_of(node).has_task_per_item else None
 
 
-def _doubt(job: JobView, node: str) -> dict[str, Any] | None:
+def _doubt(job: JobView, node: str) -> Failure | None:
     """Why a node of a job that completed is in doubt, if it is."""
-    return job.error if job.status == JobStatus.COMPLETED and job.error and job.error["node"] == node else None
+    error = failure_view(job.error) if job.status == JobStatus.COMPLETED else None
+    return error if error is not None and error.node == node else None

@@ -119,9 +119,9 @@ def _of_an_end(diagnosis: JobDiagnosis) -> Iterator[Reason]:
     job, nodes = diagnosis.snapshot.job, diagnosis.snapshot.nodes
     if job.status == JobStatus.COMPLETED and job.error is None:
         return
-    error = _error(job.error) or {}
-    node = error.get("node")
-    yield Reason(node, error.get("index"), Cause(job.status), job.finished_at, details={"error": _error(job.error)})
+    error = failure_view(job.error)
+    node, index = (error.node, error.index) if error is not None else (None, None)
+    yield Reason(node, index, Cause(job.status), job.finished_at, details={"error": to_json(error)})
     for one in diagnosis.snapshot.definition.nodes:
         view = nodes.get(one.name)
         if view is not None and view.status == Status.FAILED and one.name != node:
