@@ -19,7 +19,7 @@ from holdfast.define.load import load_text
 from holdfast.define.registry import Registry, describe, discover
 from holdfast.settings import Settings
 from holdfast.store.postgres import PostgresStore
-from holdfast.store.reading import Reader
+from holdfast.store.reading import PostgresReadStore
 from holdfast.views.encoding import to_json
 from holdfast.views.history import event_view
 from holdfast.views.jobs import job_view
@@ -56,7 +56,7 @@ class Engine:
         self.url = url
         self.store = PostgresStore(url, "holdfast test")
         self.client = Client(self.store)
-        self.reader = Reader(self.store.connections, open_payloads(Settings(home=HOME)))
+        self.reader = PostgresReadStore(self.store.connections, open_payloads(Settings(home=HOME)))
 
     async def submit(
         self, workflow: str | Definition, inputs: Mapping[str, Any] | None = None, key: str | None = None

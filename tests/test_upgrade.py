@@ -10,7 +10,8 @@ import pytest
 from holdfast.client import Client
 from holdfast.operations.verbs import Verb, VerbRequest
 from holdfast.store import migrate as migrating
-from holdfast.store.migrate import migrate, migrations
+from holdfast.store.migrate import migrate
+from holdfast.store.schema import migrations
 from tests.running import SHORT_LEASES, registry, running
 
 pytestmark = pytest.mark.anyio

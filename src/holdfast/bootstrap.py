@@ -21,9 +21,8 @@ from holdfast.pacing import CrowdingMonitor
 from holdfast.settings import Settings
 from holdfast.store.batch import Handover
 from holdfast.store.connection import check_url
-from holdfast.store.janitor_store import JanitorStore
+from holdfast.store.installation import PostgresInstallation
 from holdfast.store.listener import ANYBODY, SIGNAL, TASK, Listener
-from holdfast.store.migrate import ensure_schema
 from holdfast.store.payloads import Payloads, open_objects
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.records import Lease
@@ -62,12 +61,9 @@ async def open_store(settings: Settings, *, create: bool = False) -> AsyncIterat
     """A store on a database whose schema is current; on one of the user's it is made only if `create` says so."""
     with database(settings) as url:
         is_ours = settings.database_url is None
-        await ensure_schema(url, create=create or is_ours, upgrade=is_ours)
-        store = PostgresStore(url, payloads=open_payloads(settings))
-        try:
+        payloads = open_payloads(settings)
+        async with PostgresStore.open(url, payloads=payloads, create=create or is_ours, upgrade=is_ours) as store:
             yield store
-        finally:
-            await store.close()
 
 
 @asynccontextmanager
@@ -75,6 +71,17 @@ async def open_client(settings: Settings, *, create: bool = False) -> AsyncItera
     """A client for the configured tenant, on a database as `open_store` prepares it."""
     async with open_store(settings, create=create) as store:
         yield Client(store, Scope(settings.tenant))
+
+
+@asynccontextmanager
+async def open_installation(settings: Settings) -> AsyncIterator[PostgresInstallation]:
+    """The database itself, as it is: there may be no schema yet."""
+    with database(settings) as url:
+        installation = PostgresInstallation(url)
+        try:
+            yield installation
+        finally:
+            await installation.close()
 
 
 def _tune_garbage_collection() -> None:
@@ -124,7 +131,7 @@ def _rules(settings: Settings) -> Rules:
 
 def new_janitor(store: PostgresStore, settings: Settings) -> Janitor:
     return Janitor(
-        JanitorStore(store),
+        store.janitor(),
         process_name(),
         lease_seconds=settings.owner_lease_seconds,
         retention_days=settings.retention_days,
@@ -149,8 +156,8 @@ class Services:
         store: PostgresStore | None = None,
         only_job: str | None = None,
     ) -> None:
-        """With a `store` of the caller's all services share its connections: less to open, and less to gain from. With
-        `only_job` no other job is driven from here."""
+        """With a `store` of the caller all services share its connections: fewer connections, less parallelism. With
+        `only_job` the orchestrators here drive no other job."""
         self._shared = store
         self._payloads = open_payloads(settings)
         self._stop_worker, self._stop_orchestrator = asyncio.Event(), asyncio.Event()
@@ -240,8 +247,8 @@ class Services:
             for orchestrator in self.orchestrators
         ]
         if self._janitor is not None:
-            store = asyncio.create_task(self._janitor.run(self._stop_orchestrator), name="holdfast janitor")
-            self._orchestrating.append(store)
+            cleaning = asyncio.create_task(self._janitor.run(self._stop_orchestrator), name="holdfast janitor")
+            self._orchestrating.append(cleaning)
         if self.worker is not None:
             self._working = asyncio.create_task(self.worker.run(self._stop_worker), name="holdfast worker")
 

@@ -15,10 +15,10 @@ from holdfast.define.definition import Definition
 from holdfast.errors import Unreachable
 from holdfast.operations import gates, reading, submitting, upkeep, verbs, watching
 from holdfast.operations.gates import BreakerVerb
+from holdfast.operations.ports import OperationsStore
 from holdfast.operations.scope import Scope
 from holdfast.operations.submitting import Submission
 from holdfast.operations.verbs import ANSWER_SECONDS, Plan, Verb, VerbRequest, VerbResult
-from holdfast.store.migrate import ensure_schema
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.records import NewJob, SignalAnswer
 from holdfast.views.fleet import Fleet
@@ -32,7 +32,7 @@ from holdfast.views.why import Why
 class _Bound:
     """A store and the scope in which it is used."""
 
-    def __init__(self, store: PostgresStore, scope: Scope | None = None) -> None:
+    def __init__(self, store: OperationsStore, scope: Scope | None = None) -> None:
         self._store = store
         self._scope = scope or Scope()
 
@@ -42,7 +42,7 @@ class _Bound:
 
     @property
     def database_url(self) -> str:
-        return self._store.connections.url
+        return self._store.url
 
 
 class _Reads(_Bound):
@@ -225,12 +225,8 @@ class Client(_Reads, _Gates):
     @asynccontextmanager
     async def connect(cls, database_url: str, scope: Scope | None = None) -> AsyncIterator[Client]:
         """A client of the database at that URL, whose schema must be there."""
-        await ensure_schema(database_url, create=False)
-        store = PostgresStore(database_url, "holdfast client")
-        try:
+        async with PostgresStore.open(database_url, "holdfast client") as store:
             yield cls(store, scope)
-        finally:
-            await store.close()
 
     async def submit(
         self,

@@ -19,9 +19,9 @@ from holdfast.janitor.service import Janitor
 from holdfast.operations.scope import Scope
 from holdfast.operations.verbs import Verb, VerbRequest
 from holdfast.settings import Settings
-from holdfast.store.janitor_store import Finding, JanitorStore
 from holdfast.store.payloads import Folder, Payloads, digest_of
 from holdfast.store.postgres import PostgresStore
+from holdfast.store.upkeep_rows import Finding
 from tests.conftest import eventually
 from tests.running import SHORT_LEASES, Engine, client_of, registry, serving
 
@@ -45,7 +45,7 @@ class Bench:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.store = JanitorStore(engine.store)
+        self.store = engine.store.janitor()
 
     def janitor(self) -> Janitor:
         return Janitor(self.store, "by hand", lease_seconds=10.0)
@@ -425,7 +425,7 @@ async def test_objects_that_a_killed_prune_left_are_removed(scene: Bench, tmp_pa
     Folder(tmp_path).write(job_id, digest_of(b"large"), b"large")
     await scene.store.pruning.prune(0)
     store = PostgresStore(scene.engine.url, payloads=Payloads(Folder(tmp_path)))
-    janitor = Janitor(JanitorStore(store), "by hand", lease_seconds=10.0)
+    janitor = Janitor(store.janitor(), "by hand", lease_seconds=10.0)
     assert await janitor.run_once() == [], "the process that pruned may be about to remove them"
     await scene.damage("update discarded set discarded_at = now() - interval '11 s'")
     (finding,) = await janitor.run_once(dry_run=True)
@@ -457,7 +457,7 @@ async def test_five_janitors_at_once_act_as_one_invariant_16(database_url: str) 
         await scene.damage("delete from queue where job_id = %s and item < 3", job_id)
         clients = [client_of(database_url) for _ in range(5)]
         stores = [await client.__aenter__() for client in clients]
-        janitors = [Janitor(JanitorStore(one.store), "one of five", lease_seconds=10.0) for one in stores]
+        janitors = [Janitor(one.store.janitor(), "one of five", lease_seconds=10.0) for one in stores]
         done: list[list[Finding]] = await asyncio.gather(*(janitor.run_once() for janitor in janitors))
         assert [len(findings) for findings in done if findings] == [1]
         for client in clients:
@@ -470,7 +470,7 @@ async def test_five_janitors_at_once_act_as_one_invariant_16(database_url: str) 
 
 async def test_one_janitor_leads_and_another_takes_over_when_its_lease_expires(database_url: str) -> None:
     async with client_of(database_url) as engine:
-        store = JanitorStore(engine.store)
+        store = engine.store.janitor()
         assert await store.lead("first", 60.0)
         assert not await store.lead("second", 60.0)
         assert await store.lead("first", 60.0)

@@ -9,7 +9,6 @@ import pytest
 
 from holdfast.errors import Transient
 from holdfast.janitor.service import Janitor
-from holdfast.store.janitor_store import JanitorStore
 from tests.conftest import eventually
 from tests.running import SHORT_LEASES, Engine, client_of, registry, serving
 
@@ -33,7 +32,7 @@ ITEMS, JOBS = 40, 4
 
 async def tidy_without_end(engine: Engine, findings: Counter[str]) -> None:
     """Do pass after pass, as fast as possible."""
-    janitor = Janitor(JanitorStore(engine.store), "restless", lease_seconds=10.0)
+    janitor = Janitor(engine.store.janitor(), "restless", lease_seconds=10.0)
     while True:
         for finding in await janitor.run_once():
             findings[f"{finding.duty}: {finding.reason}"] += 1

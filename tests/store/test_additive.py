@@ -8,7 +8,8 @@ import psycopg
 import pytest
 
 from holdfast.store import migrate as migrating
-from holdfast.store.migrate import migrate, migrations
+from holdfast.store.migrate import migrate
+from holdfast.store.schema import migrations
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,8 @@ from holdfast.errors import Refused, SchemaMismatch
 from holdfast.sql_files import Migration
 from holdfast.store import migrate as migrating
 from holdfast.store.connection import connect
-from holdfast.store.migrate import ddl, ensure_schema, migrate, migrations, rebuild, status, tables
+from holdfast.store.migrate import ensure_schema, migrate, rebuild, status, tables
+from holdfast.store.schema import ddl, migrations
 
 pytestmark = pytest.mark.anyio
 

@@ -17,7 +17,6 @@ from holdfast.store import pruning as pruning_module
 from holdfast.store.arrays import plain
 from holdfast.store.payloads import Folder, Payloads, digest_of
 from holdfast.store.postgres import PostgresStore
-from holdfast.store.pruning import Pruning
 from holdfast.store.queries import query
 from tests.conftest import eventually
 from tests.running import registry, running, serving
@@ -50,7 +49,7 @@ class Past:
         self.url = url
         self.folder = folder
         self.store = PostgresStore(url, payloads=Payloads(Folder(folder)))
-        self.pruning = Pruning(self.store)
+        self.pruning = self.store.pruning()
 
     async def query(self, statement: str, **parameters: Any) -> list[tuple[Any, ...]]:
         async with self.store.connections.use("test") as connection:
@@ -258,8 +257,8 @@ async def test_pruning_remembers_objects_that_it_could_not_delete(past: Past) ->
 async def test_a_prune_without_an_object_store_leaves_objects_to_the_next_prune(past: Past) -> None:
     job = await past.job()
     blind = PostgresStore(past.url)
-    assert [one.jobs for one in await Pruning(blind).prune(30 * DAY)] == [1]
-    assert await Pruning(blind).leftovers() == 0
+    assert [one.jobs for one in await blind.pruning().prune(30 * DAY)] == [1]
+    assert await blind.pruning().leftovers() == 0
     await blind.close()
     assert past.objects() == {job}
     await past.pruning.prune(30 * DAY)

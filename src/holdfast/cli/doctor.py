@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from holdfast.bootstrap import database
+from holdfast.bootstrap import open_installation
 from holdfast.cli.fleet import (
     orchestrator_text,
     start,
@@ -159,8 +159,8 @@ async def _database(settings: Settings, target: Target, findings: list[Finding])
         findings.append(Finding("database", Grade.OK, "none yet; the first command that needs one sets it up"))
         return Fleet()
     try:
-        with database(settings) as url:
-            checked = await check(url)
+        async with open_installation(settings) as installation:
+            checked = await check(installation)
     except Unreachable as error:
         findings.append(_failed("database", error))
         return Fleet()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.bootstrap import database
+from holdfast.bootstrap import open_installation
 from holdfast.cli.session import Target, begin, drive
 from holdfast.cli.streams import answer, answer_json
 from holdfast.errors import ExitCode
@@ -23,8 +23,8 @@ def apply_migrations(*, as_json: bool, target: Target) -> int:
 
 
 async def _apply(settings: Settings, as_json: bool) -> int:
-    with database(settings) as url:
-        applied = await migrate(url)
+    async with open_installation(settings) as installation:
+        applied = await migrate(installation)
     if as_json:
         answer_json({"applied": [{"number": m.number, "name": m.name} for m in applied]})
     elif applied:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from holdfast.store.janitor_store import Finding
+from holdfast.store.upkeep_rows import Finding
 
 logger = logging.getLogger("holdfast.janitor")
 

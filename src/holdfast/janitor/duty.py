@@ -6,7 +6,8 @@ import uuid
 from collections.abc import Sequence
 from typing import ClassVar
 
-from holdfast.store.janitor_store import Fact, Finding, JanitorStore
+from holdfast.janitor.ports import JanitorStore
+from holdfast.store.upkeep_rows import Fact, Finding
 
 ALERT, DELETE, EXPIRE, RECHECK = "alert", "delete", "expire", "recheck"
 TRIES = 3

@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 
 from holdfast.janitor.counters import wrong_counters
 from holdfast.janitor.duty import RECHECK, Duty, make_owners_look
-from holdfast.store.janitor_store import Finding, JanitorStore
-from holdfast.store.pruning import FIRST_JOB
+from holdfast.janitor.ports import JanitorStore
+from holdfast.store.records import FIRST_JOB
+from holdfast.store.upkeep_rows import Finding
 
 JOBS = 2_000
 TASKS = 100_000

@@ -6,7 +6,8 @@ import uuid
 from collections.abc import Sequence
 
 from holdfast.janitor.duty import DELETE, RECHECK, Duty, make_owners_look
-from holdfast.store.janitor_store import Fact, Finding, JanitorStore
+from holdfast.janitor.ports import JanitorStore
+from holdfast.store.upkeep_rows import Fact, Finding
 
 
 class Orphans(Duty):

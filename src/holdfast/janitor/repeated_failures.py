@@ -6,7 +6,8 @@ import uuid
 from collections.abc import Sequence
 
 from holdfast.janitor.duty import ALERT, Duty
-from holdfast.store.janitor_store import Finding, JanitorStore
+from holdfast.janitor.ports import JanitorStore
+from holdfast.store.upkeep_rows import Finding
 
 FAILURES = 100
 

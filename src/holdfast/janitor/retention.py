@@ -9,9 +9,9 @@ from typing import Any
 import orjson
 
 from holdfast.janitor.duty import DELETE, Duty
+from holdfast.janitor.ports import JanitorStore
 from holdfast.moments import moment
-from holdfast.store.janitor_store import Finding, JanitorStore
-from holdfast.store.pruning import Pruned
+from holdfast.store.upkeep_rows import Finding, Pruned
 
 LOOK_JOBS = 10_000
 """The most jobs that a look counts: even the first look must end within the lease."""

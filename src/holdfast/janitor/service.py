@@ -23,12 +23,13 @@ from holdfast.janitor.expired_leases import ExpiredLeases
 from holdfast.janitor.idle_jobs import IdleJobs
 from holdfast.janitor.long_open_breakers import LongOpenBreakers
 from holdfast.janitor.orphans import Orphans
+from holdfast.janitor.ports import JanitorStore
 from holdfast.janitor.repeated_failures import RepeatedFailures
 from holdfast.janitor.retention import Retention
 from holdfast.janitor.stuck_tasks import StuckTasks
 from holdfast.janitor.unstarted_nodes import UnstartedNodes
-from holdfast.store.janitor_store import Finding, JanitorStore
-from holdfast.store.pruning import FIRST_JOB
+from holdfast.store.records import FIRST_JOB
+from holdfast.store.upkeep_rows import Finding
 
 logger = logging.getLogger("holdfast.janitor")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.janitor.duty import RECHECK, JobDuty
-from holdfast.store.janitor_store import Finding, JanitorStore
+from holdfast.janitor.ports import JanitorStore
+from holdfast.store.upkeep_rows import Finding
 
 
 class StuckTasks(JobDuty):

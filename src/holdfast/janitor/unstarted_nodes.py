@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from holdfast.core.states import TERMINAL
 from holdfast.janitor.duty import RECHECK, JobDuty
-from holdfast.store.janitor_store import Fact, Finding, JanitorStore
+from holdfast.janitor.ports import JanitorStore
+from holdfast.store.upkeep_rows import Fact, Finding
 
 
 class UnstartedNodes(JobDuty):

@@ -9,9 +9,8 @@ from holdfast.define.bounds import MAX_NAME_LENGTH, MAX_SECONDS, checked_queue
 from holdfast.define.gates import DEFAULT_TENANT
 from holdfast.define.named_file import shown_name
 from holdfast.errors import InvalidInput, Refused
+from holdfast.operations.ports import OperationsStore
 from holdfast.operations.scope import Scope
-from holdfast.store.gates import Gates
-from holdfast.store.postgres import PostgresStore
 from holdfast.views.gates import Breaker, Limit, breaker_view, limit_view
 
 MAX_LIMIT = 2_147_483_647
@@ -20,30 +19,30 @@ MIN_RATE_SECONDS = 0.001
 BreakerVerb = Literal["open", "close", "reset"]
 
 
-async def breakers(scope: Scope, store: PostgresStore) -> list[Breaker]:
+async def breakers(scope: Scope, store: OperationsStore) -> list[Breaker]:
     """All breakers that workflows of the tenant have declared, by name."""
-    return [breaker_view(row) for row in await Gates(store).breakers(scope.tenant)]
+    return [breaker_view(row) for row in await store.gates().breakers(scope.tenant)]
 
 
 async def change_breaker(
-    scope: Scope, store: PostgresStore, name: str, verb: BreakerVerb, *, reason: str = ""
+    scope: Scope, store: OperationsStore, name: str, verb: BreakerVerb, *, reason: str = ""
 ) -> Breaker:
     """Open a breaker until a person closes it, close it, or close it with an empty window. Who and why is kept."""
 
     def change(breaker: breaking.Breaker, now: float) -> None:
         _change(breaker, verb, now, reason)
 
-    return breaker_view(await Gates(store).change_breaker(scope.tenant, name, change, scope.actor))
+    return breaker_view(await store.gates().change_breaker(scope.tenant, name, change, scope.actor))
 
 
-async def limits(store: PostgresStore) -> list[Limit]:
+async def limits(store: OperationsStore) -> list[Limit]:
     """All limits: those that workflows have declared, and those that people have set."""
-    return [limit_view(row) for row in await Gates(store).limits()]
+    return [limit_view(row) for row in await store.gates().limits()]
 
 
 async def set_limit(
     scope: Scope,
-    store: PostgresStore,
+    store: OperationsStore,
     name: str,
     *,
     tenant: str | None = None,
@@ -58,7 +57,7 @@ async def set_limit(
     check_limit(name, tenant, concurrency=concurrency, rate=rate, backlog=backlog)
     owner = _tenant_of_limit(name, tenant, scope.tenant)
     burst, seconds = rate or (None, None)
-    changed = await Gates(store).set_limit(
+    changed = await store.gates().set_limit(
         owner,
         name,
         scope.actor,
@@ -70,9 +69,9 @@ async def set_limit(
     return limit_view(changed)
 
 
-async def drop_limit(scope: Scope, store: PostgresStore, name: str, *, tenant: str | None = None) -> Limit:
+async def drop_limit(scope: Scope, store: OperationsStore, name: str, *, tenant: str | None = None) -> Limit:
     """Remove a limit that a person has set; returns it as it was."""
-    return limit_view(await Gates(store).drop_limit(_tenant_of_limit(name, tenant, scope.tenant), name))
+    return limit_view(await store.gates().drop_limit(_tenant_of_limit(name, tenant, scope.tenant), name))
 
 
 def check_limit(

@@ -11,10 +11,9 @@ from uuid import UUID
 from holdfast.core.states import JobStatus
 from holdfast.define.source import did_you_mean
 from holdfast.errors import InvalidInput, NotFound
+from holdfast.operations.ports import OperationsStore, ReadStore
 from holdfast.operations.scope import Scope
 from holdfast.operations.submitting import identity_of_key
-from holdfast.store.postgres import PostgresStore
-from holdfast.store.reading import Reader, no_such_job
 from holdfast.views.fleet import Fleet, fleet_view
 from holdfast.views.history import (
     Artifact,
@@ -31,34 +30,24 @@ from holdfast.views.history import (
 from holdfast.views.jobs import Job, JobPage, Statistics, job_view, summary_view
 from holdfast.views.why import Why, why_view
 
-__all__ = [
-    "artifacts", "attempts", "events", "failures", "find_job", "fleet", "is_served", "job", "jobs", "no_such_job",
-    "outputs", "retries", "statistics", "tasks", "why",
-]  # fmt: skip
-
 PAGE_LENGTH = 20
 LONGEST_PAGE = 1000
 SHOWN_NODES = 20
 
 
-def reader_of(scope: Scope, store: PostgresStore) -> Reader:
-    """Sees the jobs of the scope's tenant alone."""
-    return Reader(store.connections, store.payloads, scope.tenant)
-
-
-async def find_job(scope: Scope, store: PostgresStore, text: str) -> str:
+async def find_job(scope: Scope, store: OperationsStore, text: str) -> str:
     """The id of a job, from its id or from an ending that no other job has."""
-    return await reader_of(scope, store).find_job(text)
+    return await store.reads(scope.tenant).find_job(text)
 
 
-async def job(scope: Scope, store: PostgresStore, job_id: str, *, whole: bool = True) -> Job:
+async def job(scope: Scope, store: OperationsStore, job_id: str, *, whole: bool = True) -> Job:
     """A job with its nodes and its outcome as it is now; without `whole` inputs, result and advice are left out."""
-    return job_view(await reader_of(scope, store).snapshot(job_id, whole=whole))
+    return job_view(await store.reads(scope.tenant).snapshot(job_id, whole=whole))
 
 
 async def jobs(
     scope: Scope,
-    store: PostgresStore,
+    store: OperationsStore,
     *,
     status: str | Sequence[str] | None = None,
     workflow_id: str | None = None,
@@ -74,7 +63,7 @@ async def jobs(
     """
     if key is not None and workflow_id is None:
         raise InvalidInput("A key belongs to a workflow.", remedy="Name the workflow whose key it is.")
-    rows = await reader_of(scope, store).jobs(
+    rows = await store.reads(scope.tenant).jobs(
         _checked_limit(limit) + 1,
         before=_job_of_cursor(after) if after is not None else None,
         statuses=_checked_statuses(status) if status is not None else None,
@@ -89,7 +78,7 @@ async def jobs(
 
 async def tasks(
     scope: Scope,
-    store: PostgresStore,
+    store: OperationsStore,
     job_id: str,
     *,
     node: str | None = None,
@@ -98,7 +87,7 @@ async def tasks(
     after: tuple[str, int | None] | None = None,
 ) -> list[Task]:
     """One page of a job's tasks, by node and index; `after` is node and index of the last task of the page before."""
-    reader = reader_of(scope, store)
+    reader = store.reads(scope.tenant)
     await _check_node(reader, job_id, node)
     before = ("", -1) if after is None else (after[0], -1 if after[1] is None else after[1])
     rows = await reader.tasks(job_id, node=node, status=status, after=before, limit=_checked_limit(limit))
@@ -107,7 +96,7 @@ async def tasks(
 
 async def attempts(
     scope: Scope,
-    store: PostgresStore,
+    store: OperationsStore,
     job_id: str,
     *,
     node: str | None = None,
@@ -115,61 +104,61 @@ async def attempts(
     limit: int = LONGEST_PAGE,
 ) -> list[Attempt]:
     """Attempts that failed or printed something, in the order in which they ended."""
-    reader = reader_of(scope, store)
+    reader = store.reads(scope.tenant)
     await _check_node(reader, job_id, node)
     return [attempt_view(row) for row in await reader.attempts(job_id, node, index, limit)]
 
 
-async def failures(scope: Scope, store: PostgresStore, job_id: str, node: str) -> list[FailedGroup]:
+async def failures(scope: Scope, store: OperationsStore, job_id: str, node: str) -> list[FailedGroup]:
     """The failed items of a fan-out, those that failed in the same way together; at most five groups."""
-    return [failed_group(row) for row in await reader_of(scope, store).failed_items(job_id, node)]
+    return [failed_group(row) for row in await store.reads(scope.tenant).failed_items(job_id, node)]
 
 
-async def retries(scope: Scope, store: PostgresStore, job_id: str) -> int:
+async def retries(scope: Scope, store: OperationsStore, job_id: str) -> int:
     """How many attempts failed or were lost and were followed by another."""
-    return await reader_of(scope, store).retries(job_id)
+    return await store.reads(scope.tenant).retries(job_id)
 
 
 async def events(
-    scope: Scope, store: PostgresStore, job_id: str, *, after: int = 0, node: str | None = None
+    scope: Scope, store: OperationsStore, job_id: str, *, after: int = 0, node: str | None = None
 ) -> AsyncIterator[Event]:
     """The events of a job so far, in order, from the number `after` on."""
-    reader = reader_of(scope, store)
+    reader = store.reads(scope.tenant)
     await _check_node(reader, job_id, node)
     async for row in reader.events(job_id, after, node):
         yield event_view(row)
 
 
 async def outputs(
-    scope: Scope, store: PostgresStore, job_id: str, nodes: Sequence[str] | None = None
+    scope: Scope, store: OperationsStore, job_id: str, nodes: Sequence[str] | None = None
 ) -> dict[str, Any]:
     """The outputs of these nodes, or of all that have begun, by name."""
-    return await reader_of(scope, store).outputs(job_id, nodes)
+    return await store.reads(scope.tenant).outputs(job_id, nodes)
 
 
-async def artifacts(scope: Scope, store: PostgresStore, job_id: str) -> list[Artifact]:
+async def artifacts(scope: Scope, store: OperationsStore, job_id: str) -> list[Artifact]:
     """The files that a job's tasks have published, by node, index and name."""
-    return [artifact_view(row) for row in await reader_of(scope, store).artifacts(job_id)]
+    return [artifact_view(row) for row in await store.reads(scope.tenant).artifacts(job_id)]
 
 
-async def why(scope: Scope, store: PostgresStore, job_id: str) -> Why:
+async def why(scope: Scope, store: OperationsStore, job_id: str) -> Why:
     """Why a job is not finished, or why it ended as it did."""
-    return why_view(await reader_of(scope, store).diagnosis(job_id))
+    return why_view(await store.reads(scope.tenant).diagnosis(job_id))
 
 
-async def fleet(store: PostgresStore) -> Fleet:
+async def fleet(store: OperationsStore) -> Fleet:
     """The processes that serve the database, for all tenants, and the work that none of them serves."""
-    return fleet_view(await Reader(store.connections).fleet())
+    return fleet_view(await store.reads().fleet())
 
 
-async def is_served(store: PostgresStore, job_id: str | None = None) -> bool:
+async def is_served(store: OperationsStore, job_id: str | None = None) -> bool:
     """Whether a live orchestrator would drive this job, or any job."""
-    return bool(await Reader(store.connections).orchestrators(job_id))
+    return bool(await store.reads().orchestrators(job_id))
 
 
-async def statistics(scope: Scope, store: PostgresStore, *, since: datetime | None = None) -> Statistics:
+async def statistics(scope: Scope, store: OperationsStore, *, since: datetime | None = None) -> Statistics:
     """How many jobs there are by status and by workflow, and how many tasks wait and run; `since` bounds the jobs."""
-    reader = reader_of(scope, store)
+    reader = store.reads(scope.tenant)
     by_status: Counter[str] = Counter()
     workflows: dict[str, dict[str, int]] = {}
     for workflow_id, status, number in await reader.count_jobs(since):
@@ -179,7 +168,7 @@ async def statistics(scope: Scope, store: PostgresStore, *, since: datetime | No
     return Statistics({str(status): by_status[status] for status in JobStatus}, workflows, queued, running)
 
 
-async def _check_node(reader: Reader, job_id: str, node: str | None) -> None:
+async def _check_node(reader: ReadStore, job_id: str, node: str | None) -> None:
     """Refuse a job that does not exist, and a node that its workflow does not have, if the workflow can be read."""
     snapshot = await reader.snapshot(job_id, whole=False)
     known = [one.name for one in snapshot.definition.nodes]

@@ -15,12 +15,11 @@ from holdfast.define.definition import Definition, read_pinned
 from holdfast.define.gates import DEFAULT_TENANT
 from holdfast.define.inputs import check_inputs
 from holdfast.errors import InvalidInput, NotFound, PayloadRefused, Refused
+from holdfast.operations.ports import OperationsStore, ReadStore
 from holdfast.operations.scope import Scope
 from holdfast.operations.verbs import ANSWER_SECONDS, Verb, VerbRequest, answer, plan, send
 from holdfast.store.payloads import LIMIT_BYTES
-from holdfast.store.postgres import PostgresStore
 from holdfast.store.read_rows import Stages
-from holdfast.store.reading import Reader
 from holdfast.store.records import NewJob, SubmitAnswer
 from holdfast.views.encoding import HIDDEN, VERBATIM, to_json
 from holdfast.views.outcome import Recovery, recovery_view
@@ -115,7 +114,7 @@ def _identity(tenant: str, workflow_id: str, name: str) -> str:
 
 async def submit(
     scope: Scope,
-    store: PostgresStore,
+    store: OperationsStore,
     definition: Definition,
     inputs: Mapping[str, Any],
     *,
@@ -156,7 +155,7 @@ async def submit(
         return again
 
 
-async def _resume(scope: Scope, store: PostgresStore, submission: Submission) -> Submission:
+async def _resume(scope: Scope, store: OperationsStore, submission: Submission) -> Submission:
     """Exactly what was planned: of several clients that do this at once, one succeeds."""
     planned = await plan(scope, store, submission.job_id, VerbRequest(Verb.RESUME))
     if planned.asks:
@@ -172,7 +171,7 @@ async def _resume(scope: Scope, store: PostgresStore, submission: Submission) ->
 
 
 async def settle(
-    scope: Scope, store: PostgresStore, submission: Submission, *, seconds: float = ANSWER_SECONDS
+    scope: Scope, store: OperationsStore, submission: Submission, *, seconds: float = ANSWER_SECONDS
 ) -> Submission:
     """A submission that resumes its job, once the owner has answered; others, and after that time, as they are.
 
@@ -184,7 +183,7 @@ async def settle(
     if reply is None:
         return submission
     if reply.applied:
-        snapshot = await Reader(store.connections, tenant=scope.tenant).snapshot(submission.job_id, whole=False)
+        snapshot = await store.reads(scope.tenant).snapshot(submission.job_id, whole=False)
         return replace(submission, status=snapshot.job.status, signal_id=None, submitted=None)
     (again,) = await submit_many(store, [submission.submitted])
     if again.answer == "previously_failed":
@@ -192,14 +191,14 @@ async def settle(
     return again
 
 
-async def submit_many(store: PostgresStore, jobs: Sequence[NewJob]) -> list[Submission]:
+async def submit_many(store: OperationsStore, jobs: Sequence[NewJob]) -> list[Submission]:
     """Many submissions in one transaction."""
     answers = await store.submit(jobs)
     submissions = [_submission(job, answer) for job, answer in zip(jobs, answers, strict=True)]
     failed = {one.job_id for one in submissions if one.answer == "previously_failed"}
     if not failed:
         return submissions
-    reader = Reader(store.connections)
+    reader = store.reads()
     stages = await reader.stages(sorted(failed))
     advice = {job_id: await _best_advice(reader, job_id) for job_id in stages}
     return [
@@ -208,7 +207,7 @@ async def submit_many(store: PostgresStore, jobs: Sequence[NewJob]) -> list[Subm
     ]
 
 
-async def newest_definition(scope: Scope, store: PostgresStore, workflow_id: str) -> Definition:
+async def newest_definition(scope: Scope, store: OperationsStore, workflow_id: str) -> Definition:
     """The definition of that id that was submitted last."""
     stored = await store.newest_definition(scope.tenant, workflow_id)
     if stored is None:
@@ -246,7 +245,7 @@ def _submission(job: NewJob, answer: SubmitAnswer) -> Submission:
     )
 
 
-async def _best_advice(reader: Reader, job_id: str) -> Recovery | None:
+async def _best_advice(reader: ReadStore, job_id: str) -> Recovery | None:
     best = next(iter(await reader.advice(job_id)), None)
     return recovery_view(job_id, best) if best is not None else None
 

@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from holdfast.core.states import JOB_TERMINAL
 from holdfast.errors import InvalidInput
 from holdfast.janitor.service import Janitor
+from holdfast.operations.ports import OperationsStore
 from holdfast.operations.scope import Scope
-from holdfast.store.janitor_store import JanitorStore
-from holdfast.store.postgres import PostgresStore
-from holdfast.store.pruning import EVERY_STATUS, Pruning
+from holdfast.store.upkeep_rows import EVERY_STATUS
 from holdfast.views.upkeep import JanitorLog, JanitorPass, Pruned, finding_view, log_view, pruned_view
 
 LOG_LENGTH = 50
@@ -18,7 +17,7 @@ JANITOR_LEASE_SECONDS = 10.0
 
 
 async def prune(
-    store: PostgresStore,
+    store: OperationsStore,
     older_than_seconds: float,
     *,
     statuses: Sequence[str] = (),
@@ -35,7 +34,7 @@ async def prune(
         raise InvalidInput(
             f"'{unknown[0]}' is not the status of a finished job.", remedy=f"Use one of: {', '.join(EVERY_STATUS)}"
         )
-    pruning = Pruning(store)
+    pruning = store.pruning()
     if dry_run:
         rows = await pruning.find(older_than_seconds, wanted)
     else:
@@ -44,21 +43,21 @@ async def prune(
     return pruned_view(rows, left, await pruning.leftovers(), dry_run=dry_run)
 
 
-async def janitor_log(store: PostgresStore, *, limit: int = LOG_LENGTH) -> JanitorLog:
+async def janitor_log(store: OperationsStore, *, limit: int = LOG_LENGTH) -> JanitorLog:
     """Which process does the janitor's work, and what was done last, newest first."""
-    janitor = JanitorStore(store)
+    janitor = store.janitor()
     return log_view(await janitor.leader(), await janitor.actions(limit))
 
 
 async def run_janitor(
     scope: Scope,
-    store: PostgresStore,
+    store: OperationsStore,
     *,
     dry_run: bool = False,
     lease_seconds: float = JANITOR_LEASE_SECONDS,
     retention_days: float | None = None,
 ) -> JanitorPass:
     """Look at everything once and have it repaired; with `dry_run` nothing is changed."""
-    janitor = Janitor(JanitorStore(store), scope.actor, lease_seconds=lease_seconds, retention_days=retention_days)
+    janitor = Janitor(store.janitor(), scope.actor, lease_seconds=lease_seconds, retention_days=retention_days)
     findings = await janitor.run_once(dry_run=dry_run)
     return JanitorPass(dry_run, tuple(finding_view(finding) for finding in findings))

@@ -13,12 +13,10 @@ from holdfast.core.states import JobStatus, Status, StopCause
 from holdfast.core.steering import OpenJob, OpenNode, SteeringVerb, make_steering
 from holdfast.define.program import Program
 from holdfast.errors import PayloadRefused
+from holdfast.operations.ports import OperationsStore
 from holdfast.operations.scope import Scope
 from holdfast.remedies import Remedy
-from holdfast.store.plan_inputs import looking_at
-from holdfast.store.postgres import PostgresStore
 from holdfast.store.read_rows import JobDiagnosis, Snapshot
-from holdfast.store.reading import Reader, no_such_job
 from holdfast.store.records import SignalAnswer
 from holdfast.views.verbs import (
     APPLIED,
@@ -52,13 +50,13 @@ ANSWER_SECONDS = 5.0
 LOOK_SECONDS = 0.05
 
 
-async def plan(scope: Scope, store: PostgresStore, job_id: str, request: VerbRequest) -> Plan:
+async def plan(scope: Scope, store: OperationsStore, job_id: str, request: VerbRequest) -> Plan:
     """What a verb would do now. Changes nothing. Refused where the verb would be refused."""
     make = _plan_steering if request.verb.is_steering else _plan_recovery
     return await make(scope, store, job_id, request)
 
 
-async def send(scope: Scope, store: PostgresStore, job_id: str, request: VerbRequest, *, reason: str = "") -> int:
+async def send(scope: Scope, store: OperationsStore, job_id: str, request: VerbRequest, *, reason: str = "") -> int:
     """Ask the job's owner to apply a verb; returns the id of the signal that the owner answers."""
     if request.verb.is_steering:
         data = {"plan_id": request.plan_id} if request.plan_id is not None else None
@@ -78,7 +76,7 @@ async def send(scope: Scope, store: PostgresStore, job_id: str, request: VerbReq
 
 async def carry_out(
     scope: Scope,
-    store: PostgresStore,
+    store: OperationsStore,
     planned: Plan,
     *,
     reason: str = "",
@@ -97,7 +95,7 @@ async def carry_out(
 
 
 async def settle(
-    scope: Scope, store: PostgresStore, result: VerbResult, *, seconds: float | None = ANSWER_SECONDS
+    scope: Scope, store: OperationsStore, result: VerbResult, *, seconds: float | None = ANSWER_SECONDS
 ) -> VerbResult:
     """The same result once the owner has answered, or after that time; None: however long it takes.
 
@@ -110,13 +108,13 @@ async def settle(
     if reply is not None:
         result = replace(result, answer=APPLIED, reason=reply.reason)
     if result.verb is Verb.CANCEL:
-        snapshot = await Reader(store.connections, tenant=scope.tenant).snapshot(result.job_id, whole=False)
+        snapshot = await store.reads(scope.tenant).snapshot(result.job_id, whole=False)
         result = replace(result, status=snapshot.job.status)
     return result
 
 
 async def answer(
-    scope: Scope, store: PostgresStore, signal_id: int, *, seconds: float | None = ANSWER_SECONDS
+    scope: Scope, store: OperationsStore, signal_id: int, *, seconds: float | None = ANSWER_SECONDS
 ) -> SignalAnswer | None:
     """What the owner answers to a signal; None if it does not answer in that time."""
     until = time.monotonic() + seconds if seconds is not None else None
@@ -127,10 +125,8 @@ async def answer(
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def _plan_recovery(scope: Scope, store: PostgresStore, job_id: str, request: VerbRequest) -> Plan:
-    async with looking_at(store.connections, job_id) as look:
-        if look is None or look.state.tenant != scope.tenant:
-            raise no_such_job(job_id)
+async def _plan_recovery(scope: Scope, store: OperationsStore, job_id: str, request: VerbRequest) -> Plan:
+    async with store.reads(scope.tenant).planning(job_id) as look:
         request = replace(request, node=_node_name(look.state.program, request.node))
         possible = tuple(item for item in request.items if 0 <= item <= LAST_ITEM)
         planned = await look.plan(replace(request, items=possible).to_core())
@@ -142,8 +138,8 @@ async def _plan_recovery(scope: Scope, store: PostgresStore, job_id: str, reques
     return recovery_plan(job_id, look.state.generation, look.now, request, planned)
 
 
-async def _plan_steering(scope: Scope, store: PostgresStore, job_id: str, request: VerbRequest) -> Plan:
-    reader = Reader(store.connections, tenant=scope.tenant)
+async def _plan_steering(scope: Scope, store: OperationsStore, job_id: str, request: VerbRequest) -> Plan:
+    reader = store.reads(scope.tenant)
     diagnosis, now = await reader.diagnosis(job_id), await reader.now()
     job = _open_job(diagnosis)
     planned = make_steering(job, _open_nodes(diagnosis.snapshot), SteeringVerb(request.verb))

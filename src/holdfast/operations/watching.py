@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Callable
 
 from holdfast.core.states import JOB_TERMINAL
 from holdfast.errors import Unreachable
-from holdfast.operations.reading import events, reader_of
+from holdfast.operations.ports import OperationsStore
+from holdfast.operations.reading import events
 from holdfast.operations.scope import Scope
-from holdfast.store.postgres import PostgresStore
 from holdfast.views.history import Event
 from holdfast.views.jobs import Job, job_view
 
@@ -22,7 +22,7 @@ PATIENCE_SECONDS = 60.0
 
 async def watch(
     scope: Scope,
-    store: PostgresStore,
+    store: OperationsStore,
     job_id: str,
     *,
     whole: bool = True,
@@ -35,7 +35,7 @@ async def watch(
     `wake` may announce a change before the next look. `on_outage` is called when the database is lost; the watch goes
     on when it answers again within a minute.
     """
-    reader = reader_of(scope, store)
+    reader = store.reads(scope.tenant)
     last: Job | None = None
     away_since: float | None = None
     while True:
@@ -58,10 +58,10 @@ async def watch(
 
 
 async def follow_events(
-    scope: Scope, store: PostgresStore, job_id: str, *, after: int = 0, node: str | None = None
+    scope: Scope, store: OperationsStore, job_id: str, *, after: int = 0, node: str | None = None
 ) -> AsyncIterator[Event]:
     """The events of a job so far, and then as they happen, until the job has ended."""
-    reader = reader_of(scope, store)
+    reader = store.reads(scope.tenant)
     while True:
         # Looked at before the events: if the job was over by then, they are complete.
         is_over = (await reader.snapshot(job_id, whole=False)).job.status in JOB_TERMINAL

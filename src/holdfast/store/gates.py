@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from holdfast import failpoint
 from holdfast.core.breaking import Breaker
@@ -13,58 +12,17 @@ from holdfast.define.source import did_you_mean
 from holdfast.errors import NotFound, Refused
 from holdfast.remedies import Remedy
 from holdfast.store.breakers import ROLE, changing
-from holdfast.store.postgres import PostgresStore
 from holdfast.store.queries import query
+from holdfast.store.read_rows import DECLARED, BreakerView, LimitView
+from holdfast.store.session import PostgresSession
 
 SHOWN_NAMES = 10
-DECLARED = ("node:", "key:")
-"""How the names of limits begin that workflows declare."""
 
 
-class BreakerView(NamedTuple):
-    """A breaker at one moment. `calls` and `failed` are of its window; `waiting` and `running` the tasks behind it."""
+class PostgresGates:
+    """Keeps the promises of `operations.ports.GateStore`."""
 
-    name: str
-    state: str
-    held: bool
-    since: datetime
-    until: datetime | None
-    has_probe: bool
-    calls: int
-    failed: int
-    window_calls: int
-    successes: int
-    waiting: int
-    running: int
-    reason: str | None
-    actor: str | None
-
-
-class LimitView(NamedTuple):
-    """A limit at one moment; `burst` tasks may begin at once, `rate` more each second. A person set it: `actor`."""
-
-    tenant: str
-    name: str
-    concurrency: int | None
-    rate: float | None
-    burst: int | None
-    backlog: int | None
-    running: int
-    waiting: int
-    open_jobs: int | None
-    changed_at: datetime
-    actor: str | None
-
-    @property
-    def is_declared(self) -> bool:
-        """Whether its name is one that workflows give."""
-        return self.name.startswith(DECLARED)
-
-
-class Gates:
-    """What people do with breakers and limits."""
-
-    def __init__(self, store: PostgresStore) -> None:
+    def __init__(self, store: PostgresSession) -> None:
         self._store = store
 
     async def breakers(self, tenant: str) -> list[BreakerView]:

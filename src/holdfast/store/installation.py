@@ -1,39 +1,26 @@
-"""Reads the state of an installation for people: its processes, its signals, its locks, its server. Never writes."""
+"""The state of an installation for people: its processes, its signals, its locks, its server, its schema."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
-from holdfast.store.connection import Connections
+from holdfast.errors import Unreachable
+from holdfast.sql_files import Migration
+from holdfast.store import migrate
+from holdfast.store.connection import Connections, connect
 from holdfast.store.fleet import Fleet, JobsWithoutOwner, OrchestratorView, UnservedTasks, WorkerView
 from holdfast.store.locks import HELD_SECONDS, LockHolder
 from holdfast.store.payloads import Payloads
 from holdfast.store.queries import query
+from holdfast.store.read_rows import LongTransaction, ServerFacts
+from holdfast.store.schema import SchemaStatus
+from holdfast.store.usable import refuse_shared_sessions, try_to_write
 
 
-class LongTransaction(NamedTuple):
-    pid: int
-    application: str
-    state: str | None
-    seconds: float
-
-
-class ServerFacts(NamedTuple):
-    version_number: int
-    version: str
-    now: float
-    fsync: str
-    synchronous_commit: str
-    max_connections: int
-    connections: int
-    database: str
-    size_bytes: int
-
-
-class InstallationReader:
-    """Reads one database, for one tenant or for all."""
+class PostgresInstallationReader:
+    """Reads one database, for one tenant or for all. Never writes."""
 
     def __init__(self, connections: Connections, payloads: Payloads | None = None, tenant: str | None = None) -> None:
         """Without `payloads` large values are shown by their names. With a tenant only its jobs are found."""
@@ -83,3 +70,36 @@ class InstallationReader:
             values = {"tenant": self._tenant} | parameters
             cursor = await connection.execute(query(statement), values, prepare=True)
             return await cursor.fetchall()
+
+
+class PostgresInstallation(PostgresInstallationReader):
+    """Keeps the promises of `operations.ports.Installation`."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(Connections(url, "holdfast doctor"))
+
+    async def close(self) -> None:
+        await self._connections.close()
+
+    async def migrate(self) -> list[Migration]:
+        """Apply the migrations that the database lacks; returns those that were applied now."""
+        return await migrate.migrate(self._connections.url)
+
+    async def refuse_shared_sessions(self) -> None:
+        """Unreachable if the database does not answer, or if a pooler lends our session to others."""
+        url = self._connections.url
+        async with await connect(url, "holdfast doctor") as connection:
+            await refuse_shared_sessions(connection, url)
+
+    async def write_problem(self) -> str | None:
+        """Why nothing can be written now; None if it can. Leaves nothing behind."""
+        async with self._connections.use("reading") as connection:
+            try:
+                await try_to_write(connection, self._connections.url)
+            except Unreachable as error:
+                return error.message
+        return None
+
+    async def schema(self) -> SchemaStatus:
+        async with self._connections.use("reading") as connection:
+            return await migrate.status(connection)

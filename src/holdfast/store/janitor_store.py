@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 import psycopg
@@ -16,62 +16,20 @@ from holdfast.store.arrays import jsons, plain, texts
 from holdfast.store.connection import Rows
 from holdfast.store.listener import SIGNAL
 from holdfast.store.outage import unreachable
-from holdfast.store.postgres import PostgresStore
-from holdfast.store.pruning import Pruning
+from holdfast.store.ownership import PostgresOwnership
+from holdfast.store.pruning import PostgresPruning
 from holdfast.store.queries import query
+from holdfast.store.upkeep_rows import ActionView, Fact, Finding, LeaderView
 
 ROLE = "janitor"
 
 
-class Finding(NamedTuple):
-    """Something that is not as it should be, and what is done about it: `recheck`, `expire`, `delete` or `alert`."""
+class PostgresJanitorStore:
+    """Keeps the promises of `janitor.ports.JanitorStore`."""
 
-    duty: str
-    action: str
-    reason: str
-    job_id: str | None = None
-    node: str | None = None
-    item: int | None = None
-    before: dict[str, Any] | None = None
-    after: dict[str, Any] | None = None
-
-
-class Fact(NamedTuple):
-    """A row of a look: where something is wrong, and what was seen there."""
-
-    job_id: str | None
-    node: str | None
-    item: int | None
-    seen: dict[str, Any]
-
-
-class ActionView(NamedTuple):
-    """A line of the janitor's log."""
-
-    run: str
-    duty: str
-    action: str
-    job_id: str | None
-    node: str | None
-    item: int | None
-    reason: str
-    before: dict[str, Any] | None
-    after: dict[str, Any] | None
-    at: datetime
-
-
-class LeaderView(NamedTuple):
-    holder: str
-    since: datetime
-    lease_seconds: float
-
-
-class JanitorStore:
-    """The janitor's part of the store."""
-
-    def __init__(self, store: PostgresStore) -> None:
+    def __init__(self, store: PostgresOwnership) -> None:
         self._store = store
-        self.pruning = Pruning(store)
+        self.pruning = PostgresPruning(store)
         self._graphs: dict[str, Graph] = {}
 
     # Who leads

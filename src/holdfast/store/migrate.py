@@ -2,56 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from psycopg import sql
 
 from holdfast.errors import Refused, SchemaMismatch
 from holdfast.remedies import Remedy
-from holdfast.sql_files import Migration, migrations_in
+from holdfast.sql_files import Migration
 from holdfast.store.connection import LOCK_SECONDS, Connection, connect
+from holdfast.store.schema import SCHEMA, SchemaStatus, foreign_schema, migrations
 from holdfast.store.usable import refuse_shared_sessions
 
-SCHEMA = "holdfast"
 OLDEST_SERVER = 150_000
 _LOCK_KEY = 0x686F6C64  # "hold"; any number will do as long as it never changes.
-
-
-@dataclass(frozen=True, slots=True)
-class SchemaStatus:
-    """What the database has and what this version wants."""
-
-    applied: tuple[int, ...]
-    missing: tuple[int, ...]
-    unknown: tuple[int, ...]
-    is_foreign: bool = False
-    """Whether there is a schema of our name that somebody else has made."""
-
-    @property
-    def is_current(self) -> bool:
-        return not self.missing and not self.unknown and not self.is_foreign
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "schema": SCHEMA,
-            "applied": list(self.applied),
-            "missing": list(self.missing),
-            "unknown": list(self.unknown),
-            "current": self.is_current,
-        }
-
-
-def migrations() -> list[Migration]:
-    """All migrations of this version, in order."""
-    return migrations_in("holdfast.store.sql")
-
-
-def ddl() -> str:
-    """The whole schema as statements, for those who want to see or run them by hand."""
-    parts = [f"create schema if not exists {SCHEMA};", f"set search_path = {SCHEMA};"]
-    parts += [f"-- {m.number:04d} {m.name}\n{m.text.strip()}" for m in migrations()]
-    return "\n\n".join(parts) + "\n"
 
 
 async def status(connection: Connection) -> SchemaStatus:
@@ -73,13 +36,6 @@ async def status(connection: Connection) -> SchemaStatus:
         return SchemaStatus((), tuple(sorted(known)), (), is_foreign=True)
     missing, unknown = known.keys() - applied.keys(), applied.keys() - known.keys()
     return SchemaStatus(tuple(sorted(applied)), tuple(sorted(missing)), tuple(sorted(unknown)))
-
-
-def foreign_schema() -> SchemaMismatch:
-    return SchemaMismatch(
-        f"The schema {SCHEMA} in this database belongs to another application. Nothing was changed.",
-        remedy="Give Holdfast a database in which no schema of that name exists.",
-    )
 
 
 async def migrate(url: str) -> list[Migration]:

@@ -1,11 +1,55 @@
-"""The store on Postgres: what clients, orchestrators and workers each need of it, in one object."""
+"""The store on Postgres: what clients, orchestrators, workers and the janitor each need of it, in one object."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from holdfast.store.gates import PostgresGates
+from holdfast.store.janitor_store import PostgresJanitorStore
+from holdfast.store.migrate import ensure_schema
 from holdfast.store.ownership import PostgresOwnership
+from holdfast.store.payloads import Payloads
+from holdfast.store.pruning import PostgresPruning
+from holdfast.store.reading import PostgresReadStore
 from holdfast.store.submissions import PostgresSubmissions
 from holdfast.store.task_source import PostgresTaskSource
 
 
 class PostgresStore(PostgresSubmissions, PostgresOwnership, PostgresTaskSource):
-    """Keeps the promises of `interface.Store`. Only the composition root names it."""
+    """Keeps the promises of `interface.Store` and of `operations.ports.OperationsStore`.
+
+    Only the composition root and `Client.connect` name it.
+    """
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        url: str,
+        name: str = "holdfast",
+        *,
+        payloads: Payloads | None = None,
+        create: bool = False,
+        upgrade: bool = False,
+    ) -> AsyncIterator[PostgresStore]:
+        """A store on a database whose schema fits; `ensure_schema` describes `create` and `upgrade`."""
+        await ensure_schema(url, create=create, upgrade=upgrade)
+        store = cls(url, name, payloads=payloads)
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    def reads(self, tenant: str | None = None) -> PostgresReadStore:
+        """What can be read of the jobs of that tenant, or of all."""
+        return PostgresReadStore(self.connections, self.payloads, tenant)
+
+    def gates(self) -> PostgresGates:
+        return PostgresGates(self)
+
+    def pruning(self) -> PostgresPruning:
+        return PostgresPruning(self)
+
+    def janitor(self) -> PostgresJanitorStore:
+        return PostgresJanitorStore(self)

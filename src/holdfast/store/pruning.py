@@ -9,54 +9,33 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-import uuid
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import psycopg
 
 from holdfast import failpoint
-from holdfast.core.states import JOB_TERMINAL
 from holdfast.errors import PayloadUnavailable
 from holdfast.store.arrays import plain
 from holdfast.store.connection import Rows
 from holdfast.store.outage import unreachable
 from holdfast.store.payloads import AT_ONCE
-from holdfast.store.postgres import PostgresStore
 from holdfast.store.queries import query
+from holdfast.store.records import FIRST_JOB
+from holdfast.store.session import PostgresSession
+from holdfast.store.upkeep_rows import EVERY_STATUS, OldestLeft, Pruned
 
 logger = logging.getLogger("holdfast.store")
 
 BATCH_JOBS = 200
 BATCH_TASKS = 10_000
 """The most jobs and tasks of one transaction. A job is never split; a wider one has a transaction of its own."""
-EVERY_STATUS = tuple(sorted(JOB_TERMINAL))
-FIRST_JOB = str(uuid.UUID(int=0))
 
 
-class Pruned(NamedTuple):
-    """Jobs of one workflow with one status that have gone, or may go."""
+class PostgresPruning:
+    """Keeps the promises of `janitor.ports.PruneStore`. Any number may prune at once: each skips what another holds."""
 
-    workflow_id: str
-    status: str
-    jobs: int
-    tasks: int
-    bytes: int
-    oldest: datetime
-    """When the first of them ended."""
-
-
-class OldestLeft(NamedTuple):
-    job_id: str
-    workflow_id: str
-    finished_at: datetime
-
-
-class Pruning:
-    """The part of the store that forgets. Any number may prune at once: what one holds, the others pass over."""
-
-    def __init__(self, store: PostgresStore) -> None:
+    def __init__(self, store: PostgresSession) -> None:
         self._connections = store.connections
         self._objects = store.payloads.objects if store.payloads is not None else None
 

@@ -1,4 +1,4 @@
-"""What the statements for people return about jobs. Plain data; reads nothing."""
+"""What people see of jobs, of breakers and limits, and of the server, as plain records. Reads nothing."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from holdfast.define.graph import Graph
 from holdfast.errors import Refused
 from holdfast.store.fleet import UnservedTasks, WorkerView
 from holdfast.store.locks import LockHolder
+
+DECLARED = ("node:", "key:")
+"""How the names of limits begin that workflows declare."""
 
 
 class AttemptView(NamedTuple):
@@ -230,3 +233,66 @@ class FailedItems(NamedTuple):
     items: list[int]
     code: str | None
     message: str | None
+
+
+class BreakerView(NamedTuple):
+    """A breaker at one moment. `calls` and `failed` are of its window; `waiting` and `running` the tasks behind it."""
+
+    name: str
+    state: str
+    held: bool
+    since: datetime
+    until: datetime | None
+    has_probe: bool
+    calls: int
+    failed: int
+    window_calls: int
+    successes: int
+    waiting: int
+    running: int
+    reason: str | None
+    actor: str | None
+
+
+class LimitView(NamedTuple):
+    """A limit at one moment; `burst` tasks may begin at once, `rate` more each second. A person set it: `actor`."""
+
+    tenant: str
+    name: str
+    concurrency: int | None
+    rate: float | None
+    burst: int | None
+    backlog: int | None
+    running: int
+    waiting: int
+    open_jobs: int | None
+    changed_at: datetime
+    actor: str | None
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether its name is one that workflows give."""
+        return self.name.startswith(DECLARED)
+
+
+class LongTransaction(NamedTuple):
+    """A session whose transaction has been open for long."""
+
+    pid: int
+    application: str
+    state: str | None
+    seconds: float
+
+
+class ServerFacts(NamedTuple):
+    """The Postgres server: its version, its clock, the settings that matter, its connections and its size."""
+
+    version_number: int
+    version: str
+    now: float
+    fsync: str
+    synchronous_commit: str
+    max_connections: int
+    connections: int
+    database: str
+    size_bytes: int

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -26,10 +27,10 @@ from holdfast.store.arrays import plain, texts
 from holdfast.store.connection import Connections
 from holdfast.store.delivering import Locations, scope_of
 from holdfast.store.fleet import UnservedTasks, WorkerView
-from holdfast.store.installation import InstallationReader
+from holdfast.store.installation import PostgresInstallationReader
 from holdfast.store.locks import HELD_SECONDS, LockHolder
 from holdfast.store.payloads import value_or_name
-from holdfast.store.plan_inputs import looking_at
+from holdfast.store.plan_inputs import Look, looking_at
 from holdfast.store.queries import query
 from holdfast.store.read_rows import (
     ArtifactView,
@@ -48,10 +49,11 @@ from holdfast.store.read_rows import (
     Stages,
     TaskRow,
 )
+from holdfast.store.records import FIRST_JOB
 
 PAGE_SIZE = 1000
 MIN_ENDING = 6
-FIRST_JOB, LAST_JOB = str(uuid.UUID(int=0)), str(uuid.UUID(int=2**128 - 1))
+LAST_JOB = str(uuid.UUID(int=2**128 - 1))
 CLOCK_SECONDS = 86_400
 """How far the clock of a submitting machine may be off that of the database."""
 WALK_LENGTH = 1000
@@ -61,8 +63,8 @@ _definitions: WeakKeyDictionary[Connections, dict[str, tuple[Definition, Graph]]
 """The definitions of each database by their hash: they never change."""
 
 
-class Reader(InstallationReader):
-    """Reads the jobs of one database."""
+class PostgresReadStore(PostgresInstallationReader):
+    """Keeps the promises of `operations.ports.ReadStore`."""
 
     async def find_job(self, text: str) -> str:
         """The id of the job that is meant: its id, or an ending of it that no other job has."""
@@ -80,7 +82,7 @@ class Reader(InstallationReader):
             )
         rows = await self._fetch("jobs_ending_with", ending=wanted) if re.fullmatch("[0-9a-f-]+", wanted) else []
         if not rows:
-            raise no_such_job(text)
+            raise _no_such_job(text)
         if len(rows) > 1:
             shown = ", ".join(f"{row[0]} ({row[1]}, {row[2]})" for row in rows[:5])
             raise Refused(
@@ -98,6 +100,14 @@ class Reader(InstallationReader):
         """Which verbs would continue a job that has ended, the best first."""
         async with looking_at(self._connections, job_id) as look:
             return await look.advice() if look is not None else ()
+
+    @asynccontextmanager
+    async def planning(self, job_id: str) -> AsyncIterator[Look]:
+        """A look at the job that can plan verbs for as long as it is open."""
+        async with looking_at(self._connections, job_id) as look:
+            if look is None or (self._tenant is not None and look.state.tenant != self._tenant):
+                raise _no_such_job(job_id)
+            yield look
 
     async def _with_advice(self, snapshot: Snapshot) -> Snapshot:
         is_in_doubt = snapshot.job.status == JobStatus.COMPLETED and snapshot.job.error is not None
@@ -157,7 +167,7 @@ class Reader(InstallationReader):
                 await connection.execute("commit")
             rows = [await cursor.fetchall() for cursor in cursors]
         if not rows[0]:
-            raise no_such_job(job_id)
+            raise _no_such_job(job_id)
         return rows
 
     async def _snapshot(self, rows: Sequence[Sequence[tuple[Any, ...]]]) -> Snapshot:
@@ -312,7 +322,7 @@ def _first_job_since(since: datetime) -> str:
     return str(uuid.UUID(int=min(max(0, milliseconds), 2**48 - 1) << 80))
 
 
-def no_such_job(text: str) -> NotFound:
+def _no_such_job(text: str) -> NotFound:
     return NotFound(f"There is no job '{text}'.", remedy=Remedy("List the jobs with", "status"), instance=text)
 
 

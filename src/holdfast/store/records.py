@@ -6,6 +6,7 @@ them, as JSON bytes.
 
 from __future__ import annotations
 
+import uuid
 from typing import Any, NamedTuple
 
 from holdfast.core.failing import Failure
@@ -13,6 +14,8 @@ from holdfast.core.signals import EndedTask, TaskCounts, UnqueuedTask
 from holdfast.define.gates import DEFAULT_TENANT
 from holdfast.remedies import Remedy
 
+FIRST_JOB = str(uuid.UUID(int=0))
+"""An id before that of every job: where a walk over jobs begins."""
 RANK_LIMIT = 100
 """Beyond this many queued tasks of one job its tasks go by age alone, else the last of a window would never come."""
 

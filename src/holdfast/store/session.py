@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 
 from holdfast import failpoint
+from holdfast.errors import NotFound
 from holdfast.store.columns import by_name
 from holdfast.store.connection import Answer, Connections, Statement
 from holdfast.store.lanes import LaneIds
@@ -37,6 +38,11 @@ class PostgresSession:
         await self.connections.close()
 
     @property
+    def url(self) -> str:
+        """Where the database is."""
+        return self.connections.url
+
+    @property
     def payload_limit_bytes(self) -> int:
         """How large a value may be at most."""
         return self.payloads.limit_bytes if self.payloads is not None else LIMIT_BYTES
@@ -44,6 +50,13 @@ class PostgresSession:
     def _draw_id(self) -> int:
         """An id that no other process has, nor had in what a failover or a restore has lost; exact in every JSON."""
         return 1 + secrets.randbelow(2**48)
+
+    async def definition(self, definition_hash: str) -> bytes:
+        """The canonical JSON of a definition that some job has pinned."""
+        rows = await self._fetch("definition", hash=definition_hash)
+        if not rows:
+            raise NotFound(f"There is no definition {definition_hash[:12]} in the database.")
+        return bytes(rows[0]["definition"].encode())
 
     # Wake-ups go out after the commit that they announce; polling covers a lost one.
 

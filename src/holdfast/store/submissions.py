@@ -108,13 +108,6 @@ class PostgresSubmissions(PostgresSession):
         is_same = row["body_hash"] == job.body_hash
         return SubmitAnswer(row["job_id"], False, is_same, row["status"], row["run"], result, row["version"])
 
-    async def definition(self, definition_hash: str) -> bytes:
-        """The canonical JSON of a definition that some job has pinned."""
-        rows = await self._fetch("definition", hash=definition_hash)
-        if not rows:
-            raise NotFound(f"There is no definition {definition_hash[:12]} in the database.")
-        return bytes(rows[0]["definition"].encode())
-
     async def newest_definition(self, tenant: str, workflow_id: str) -> bytes | None:
         """The definition of that id that was registered last, or None."""
         rows = await self._fetch("newest_definition", tenant=tenant, workflow_id=workflow_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from holdfast.store.gates import BreakerView, LimitView
+from holdfast.store.read_rows import BreakerView, LimitView
 from holdfast.views.encoding import HIDDEN
 
 

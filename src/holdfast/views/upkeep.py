@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from holdfast.store import janitor_store, pruning
+from holdfast.store import upkeep_rows as rows
 from holdfast.views.encoding import VERBATIM
 
 
@@ -100,24 +100,24 @@ class Pruned:
     """Deleted jobs whose objects are still there."""
 
 
-def finding_view(row: janitor_store.Finding) -> Finding:
+def finding_view(row: rows.Finding) -> Finding:
     return Finding(row.duty, row.action, row.job_id, row.node, row.item, row.reason, row.before, row.after)
 
 
-def log_view(leader: janitor_store.LeaderView | None, actions: Sequence[janitor_store.ActionView]) -> JanitorLog:
+def log_view(leader: rows.LeaderView | None, actions: Sequence[rows.ActionView]) -> JanitorLog:
     shown = Leader(leader.holder, leader.since, round(leader.lease_seconds, 3)) if leader is not None else None
     return JanitorLog(shown, tuple(Action(*row) for row in actions))
 
 
 def pruned_view(
-    rows: Sequence[pruning.Pruned], left: pruning.OldestLeft | None, leftovers: int, *, dry_run: bool
+    groups: Sequence[rows.Pruned], left: rows.OldestLeft | None, leftovers: int, *, dry_run: bool
 ) -> Pruned:
     return Pruned(
         dry_run,
-        sum(row.jobs for row in rows),
-        sum(row.tasks for row in rows),
-        sum(row.bytes for row in rows),
-        tuple(PrunedJobs(*row) for row in rows),
+        sum(group.jobs for group in groups),
+        sum(group.tasks for group in groups),
+        sum(group.bytes for group in groups),
+        tuple(PrunedJobs(*group) for group in groups),
         OldestLeft(*left) if left is not None else None,
         leftovers,
     )
