@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -39,7 +39,7 @@ def spread() -> OneJob:
     return job
 
 
-def event_data(job: OneJob) -> dict[str, object]:
+def event_data(job: OneJob) -> Mapping[str, object]:
     data = job.event("janitor_acted").data
     assert data is not None
     return data

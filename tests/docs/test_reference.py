@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from collections import defaultdict
 from importlib.machinery import SourceFileLoader
 from typing import Any
 
@@ -22,6 +23,7 @@ from holdfast.settings import Settings
 from holdfast.worker import builtin
 from holdfast.worker.context import Context
 from tests.docs.pages import ROOT
+from tests.simulation.event_data import SHAPES, Shape
 
 REFERENCE = ROOT / "docs" / "reference"
 _CODE = re.compile(r"`([^`\n]+)`")
@@ -142,6 +144,18 @@ def test_every_attribute_of_the_context_is_explained() -> None:
 def test_every_event_is_explained() -> None:
     names = {cell for cell in cells("events") if re.fullmatch(r"[a-z]+(_[a-z]+)+", cell)}
     assert {str(name) for name in EventName} - names == set()
+
+
+def test_the_data_of_every_event_is_explained() -> None:
+    """Where several events have the same data, one of their rows names each key."""
+    rows = [line.split("|") for line in page("events").splitlines() if line.startswith("| `")]
+    documented = {event: set(_CODE.findall(row[3])) for row in rows for event in _CODE.findall(row[1])}
+    events_of: defaultdict[Shape, set[str]] = defaultdict(set)
+    for event, shapes in SHAPES.items():
+        for shape in shapes:
+            events_of[shape].add(event)
+    for shape, events in events_of.items():
+        assert shape.keys - set().union(*(documented[event] for event in events)) == set(), events
 
 
 def test_events_are_named_in_one_place() -> None:

@@ -28,6 +28,7 @@ from holdfast.core.effects import (
 from holdfast.store.batch import Batch, JobUpdate
 from holdfast.store.records import RANK_LIMIT, NodeRow, SignalAnswer
 from tests.simulation.database import Database, Key
+from tests.simulation.event_data import check_data
 from tests.simulation.gates import declare_limits
 from tests.simulation.selection import can_be_reset, is_selected
 
@@ -249,6 +250,7 @@ def _write_events(db: Database, events: Sequence[Emit]) -> None:
     for event in events:
         log = db.events[event.job_id]
         assert event.seq == log[-1][0] + 1, f"event {event.seq} of {event.job_id} follows {log[-1][0]}"
+        check_data(event.event, event.data)
         log.append(tuple(event[1:]))
 
 

@@ -11,7 +11,7 @@ from typing import Any, assert_never
 from holdfast.core import fanning, holding, rechecking, recovering, reporting, steering, stopping
 from holdfast.core.breaking import BreakerState
 from holdfast.core.effects import AnswerSignal, Effect
-from holdfast.core.events import END_OF_JOB, EventName
+from holdfast.core.events import END_OF_JOB, BreakerMove, EventName, JanitorActed, JobEnded
 from holdfast.core.failing import Failure, failure
 from holdfast.core.kinds import kind_of
 from holdfast.core.outcome import counts, default_result, first_error, job_status, stops_the_job, was_cancelled
@@ -220,9 +220,9 @@ def _aggregated(turn: Turn, signal: ItemsAggregated) -> None:
 
 def _breaker_changed(turn: Turn, signal: BreakerChanged) -> None:
     """A report of this job opened or closed a breaker: its events say so, though it concerns all jobs behind it."""
-    change = {"breaker": signal.name, "reason": signal.reason, "until": signal.until}
     is_shut = signal.state is BreakerState.OPEN
-    turn.emit(EventName.BREAKER_OPENED if is_shut else EventName.BREAKER_CLOSED, data=change)
+    event: BreakerMove = EventName.BREAKER_OPENED if is_shut else EventName.BREAKER_CLOSED
+    turn.emit(event, data={"breaker": signal.name, "reason": signal.reason, "until": signal.until})
     holding.breaker_seen(turn, BreakerSeen(signal.name, is_shut, signal.until))
 
 
@@ -245,7 +245,8 @@ def _recheck(turn: Turn, signal: InconsistencyFound) -> None:
     stopping.time_passed(turn)
     is_over = all(node.status in TERMINAL for node in state.nodes.values())
     if done or turn.effects or is_over:
-        turn.emit(EventName.JANITOR_ACTED, data={"duty": signal.duty, "reason": signal.reason, **done})
+        acted: JanitorActed = {"duty": signal.duty, "reason": signal.reason, **done}
+        turn.emit(EventName.JANITOR_ACTED, data=acted)
     if is_over and not turn.finished:
         _finish_job(turn)
 
@@ -353,5 +354,5 @@ def _finish_job(turn: Turn) -> None:
     state.move(status)
     state.holds.clear()
     state.finished_at = turn.moment()
-    data = {"code": state.error.code, "message": state.error.message} if state.error else None
+    data: JobEnded | None = {"code": state.error.code, "message": state.error.message} if state.error else None
     turn.emit(END_OF_JOB[status], data=data)

@@ -9,6 +9,7 @@ writes those rows once per cycle, however often they changed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from holdfast.core.failing import Failure
@@ -216,7 +217,7 @@ class Emit(NamedTuple):
     node: str | None = None
     item: int | None = None
     attempt: int | None = None
-    data: dict[str, Any] | None = None
+    data: Mapping[str, Any] | None = None
 
 
 class AnswerSignal(NamedTuple):

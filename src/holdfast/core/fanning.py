@@ -13,7 +13,7 @@ from typing import Any
 from holdfast.core.batching import Pages
 from holdfast.core.dispatching import dispatch
 from holdfast.core.effects import FailTask, WithdrawTasks
-from holdfast.core.events import EventName
+from holdfast.core.events import EventName, ItemsFixed, NodeEnded
 from holdfast.core.failing import Failure, failure
 from holdfast.core.queueing import create, enqueue, enqueue_waiting, lane_of
 from holdfast.core.states import JOB_CANCELLED, UPSTREAM_FAILED, JobState, NodeState, Status, StopCause, Trigger
@@ -26,12 +26,12 @@ from holdfast.remedies import Remedy
 TOO_MANY_FAILED = "too_many_failed"
 
 
-def begin_items(turn: Turn, node: NodeState, items: Sequence[Any], event_data: dict[str, Any]) -> None:
+def begin_items(turn: Turn, node: NodeState, items: Sequence[Any], width: ItemsFixed) -> None:
     """The width is fixed: make the rows of the first items."""
     node.move(Trigger.EXPANDED)
     node.started_at = turn.moment()
     turn.state.touch(node)
-    turn.emit(EventName.NODE_DISPATCHED, node.name, data=event_data)
+    turn.emit(EventName.NODE_DISPATCHED, node.name, data=width)
     turn.start_job()
     expand_chunk(turn, node, items)
 
@@ -81,7 +81,7 @@ def expand_chunk(turn: Turn, node: NodeState, items: Sequence[Any], limit: int |
 def _refuse_item(turn: Turn, node: NodeState, index: int, problem: TemplateError | PayloadRefused) -> None:
     error = failure(problem.code, str(problem), permanent=True, at=turn.now, node=node.name, item=index)
     turn.effects.append(FailTask(turn.state.job_id, node.name, index, error, node.base_epoch + 1, node.base_attempt))
-    turn.emit(EventName.TASK_FAILED, node.name, index, data={"code": error.code, "message": error.message})
+    turn.emit(EventName.TASK_FAILED, node.name, index, None, {"code": error.code, "message": error.message})
     node.failed += 1
     node.error = node.error or error
 
@@ -157,11 +157,10 @@ def fill_window(turn: Turn, node: NodeState) -> None:
     if node.waiting:
         count = min(node.waiting, window - node.queued)
         enqueue_waiting(turn, node, count, lane)
-        turn.emit(
-            EventName.TASK_DISPATCHED if program.has_items else EventName.NODE_DISPATCHED,
-            node.name,
-            data={"count": count},
-        )
+        if program.has_items:
+            turn.emit(EventName.TASK_DISPATCHED, node.name, data={"count": count})
+        else:
+            turn.emit(EventName.NODE_DISPATCHED, node.name, data={"count": count})
         node.waiting -= count
         turn.state.touch(node)
     if node.enqueued >= node.expanded or node.queued > window // 2:
@@ -250,7 +249,7 @@ def job_timeout(turn: Turn, node: str | None) -> Failure:
     )
 
 
-def _tally(node: NodeState) -> dict[str, Any]:
+def _tally(node: NodeState) -> NodeEnded:
     return {
         "width": node.width,
         "completed": node.completed,

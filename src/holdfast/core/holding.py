@@ -107,28 +107,27 @@ def breaker_seen(turn: Turn, signal: BreakerSeen) -> None:
         return
     if signal.is_shut and not _waits_behind(state, signal.name):
         return
-    hold_data = {"by": BREAKER, "name": signal.name}
     if hold is None:
         state.holds.append(Hold(BREAKER, signal.name, turn.now, signal.until))
-        turn.emit(EventName.JOB_HELD, data=hold_data | {"until": signal.until})
+        turn.emit(EventName.JOB_HELD, data={"by": BREAKER, "name": signal.name, "until": signal.until})
     else:
         state.holds.remove(hold)
-        turn.emit(EventName.JOB_RELEASED, data=hold_data | {"since": hold.since})
+        turn.emit(EventName.JOB_RELEASED, data={"by": BREAKER, "name": signal.name, "since": hold.since})
     state.job_touched = True
 
 
 def pause(turn: Turn, signal: PauseRequested) -> None:
     """Hold everything back that is queued, or let it go on."""
     state, hold = turn.state, turn.state.pause
-    hold_data = {"by": PAUSE, "name": signal.actor, "reason": signal.reason}
+    by, reason = signal.actor, signal.reason
     if hold is None:
         state.holds.append(Hold(PAUSE, signal.actor, turn.now))
-        turn.emit(EventName.JOB_HELD, data=hold_data | {"until": None})
+        turn.emit(EventName.JOB_HELD, data={"by": PAUSE, "name": by, "reason": reason, "until": None})
     else:
         state.holds.remove(hold)
         seconds = max(0.0, turn.now - hold.since)
         if state.deadline_at is not None:
             state.deadline_at += seconds
         turn.effects.append(ReleaseTasks(state.job_id, seconds))
-        turn.emit(EventName.JOB_RELEASED, data=hold_data | {"since": hold.since})
+        turn.emit(EventName.JOB_RELEASED, data={"by": PAUSE, "name": by, "reason": reason, "since": hold.since})
     state.job_touched = True

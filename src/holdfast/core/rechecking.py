@@ -6,11 +6,10 @@ A sound job stays as it is: a doubt too many does no harm.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
 
 from holdfast.core import fanning, stopping
 from holdfast.core.effects import OWN_TASK, FinishTask, MarkJob
-from holdfast.core.events import EventName
+from holdfast.core.events import EventName, Repairs
 from holdfast.core.failing import failure
 from holdfast.core.queueing import enqueue_again
 from holdfast.core.retrying import delay_seconds
@@ -27,7 +26,7 @@ _ENDS = {
 }
 
 
-def repair(turn: Turn, signal: InconsistencyFound) -> dict[str, Any]:
+def repair(turn: Turn, signal: InconsistencyFound) -> Repairs:
     """Make nodes agree with their tasks and queue again what has left the queue; returns what it did, for the event."""
     nodes = turn.state.nodes
     begun = [node for node in nodes.values() if node.status is not Status.PENDING or node.expanded]
@@ -38,8 +37,14 @@ def repair(turn: Turn, signal: InconsistencyFound) -> dict[str, Any]:
         if turn.state.program.nodes[node.name].has_items and node.status is Status.RUNNING:
             fanning.fill_window(turn, node)
             fanning.settle_items(turn, node)
-    done = {"recounted": recounted, "requeued": requeued, "ended": ended}
-    return {what: names for what, names in done.items() if names}
+    done: Repairs = {}
+    if recounted:
+        done["recounted"] = recounted
+    if requeued:
+        done["requeued"] = requeued
+    if ended:
+        done["ended"] = ended
+    return done
 
 
 def doubt_end(turn: Turn, signal: InconsistencyFound) -> None:
@@ -64,8 +69,8 @@ def doubt_end(turn: Turn, signal: InconsistencyFound) -> None:
         hint=Remedy("Run it again with", "rerun", turn.state.job_id, flags=("--from", node.name)),
     )
     turn.effects.append(MarkJob(state.job_id, state.error))
-    acted = {"duty": signal.duty, "reason": signal.reason, "disagreeing": [one.name for one in wrong]}
-    turn.emit(EventName.JANITOR_ACTED, data=acted)
+    names = [one.name for one in wrong]
+    turn.emit(EventName.JANITOR_ACTED, data={"duty": signal.duty, "reason": signal.reason, "disagreeing": names})
 
 
 def _agrees(node: NodeState, counts: TaskCounts) -> bool:

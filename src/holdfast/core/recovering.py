@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from holdfast.core import fanning
 from holdfast.core.effects import ResetTasks, RestartNode, SkipTasks
-from holdfast.core.events import EventName
+from holdfast.core.events import EventName, JobRecovered, NodeEnded
 from holdfast.core.kinds import kind_of
 from holdfast.core.planning import make_plan
 from holdfast.core.plans import BY_HAND, MOVED, NOTHING_SELECTED, SET_BY_PERSON, Action, Plan, Refusal, plan_id
@@ -66,8 +64,8 @@ def reset(turn: Turn, signal: RecoveryRequested) -> Refusal | None:
     return None
 
 
-def _event_data(state: JobState, signal: RecoveryRequested, plan: Plan, current: str) -> dict[str, Any]:
-    return {
+def _event_data(state: JobState, signal: RecoveryRequested, plan: Plan, current: str) -> JobRecovered:
+    data: JobRecovered = {
         "verb": str(plan.verb),
         "actor": signal.actor,
         "reason": signal.reason,
@@ -75,9 +73,12 @@ def _event_data(state: JobState, signal: RecoveryRequested, plan: Plan, current:
         "plan_id": current,
         "tasks": plan.tasks,
         "rerun": {step.node: step.items for step in plan.steps if step.action in (Action.RERUN, Action.SKIP)},
-        **({"unknown": len(plan.unknown)} if plan.unknown else {}),
-        **({"evaluates_result": True} if plan.evaluates_result else {}),
     }
+    if plan.unknown:
+        data["unknown"] = len(plan.unknown)
+    if plan.evaluates_result:
+        data["evaluates_result"] = True
+    return data
 
 
 def _redo(turn: Turn, node: NodeState, selection: Selection, found: Selected) -> None:
@@ -170,7 +171,7 @@ def _set(turn: Turn, node: NodeState, signal: RecoveryRequested) -> None:
     """The node has completed, by a person's word; what its tasks came to stays in their history."""
     if node.status is not Status.PENDING or node.expanded:
         _restart(turn, node, signal.selected.get(node.name, NOTHING_SELECTED))
-    by = {"by": signal.actor}
+    by: NodeEnded = {"by": signal.actor}
     turn.finish_node(node, Trigger.SET, output=signal.request.output, reason=SET_BY_PERSON, data=by)
 
 
@@ -184,7 +185,7 @@ def _skip(turn: Turn, node: NodeState, actor: str) -> None:
     node.enqueued = node.expanded
     if node.batch_size is None:
         node.width = node.expanded
-    by = {"by": actor}
+    by: NodeEnded = {"by": actor}
     if node.expanded and kind_of(turn.state, node.name).expands:
         output = {"fan_out_count": node.width}
         turn.finish_node(node, Trigger.SET, output=output, reason=SKIPPED_BY_PERSON, data=by)

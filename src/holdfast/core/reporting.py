@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from holdfast.core import fanning
 from holdfast.core.effects import OWN_TASK, FinishTask, RecordAttempt
-from holdfast.core.events import END_OF_TASK, EventName
+from holdfast.core.events import END_OF_TASK, EventName, NodeEnded, RetryScheduled
 from holdfast.core.failing import Failure, failure
 from holdfast.core.queueing import enqueue_again
 from holdfast.core.retrying import delay_seconds, return_pause_seconds
@@ -63,7 +62,7 @@ def _failed(turn: Turn, signal: TaskReported, task: TaskView, node: NodeState) -
         return
     if repeated(turn, node, error):
         hint = f"Not retried: {turn.state.rules.repeat_limit} items failed in the same way and none has completed."
-        _finish(turn, signal, task, node, Status.FAILED, replace(error, hint=hint), event_data={"reason": REPEATED})
+        _finish(turn, signal, task, node, Status.FAILED, replace(error, hint=hint), not_retried=REPEATED)
         return
     delay = delay_seconds(retry, task.retries + 1, signal.chance)
     if signal.retry_after_seconds is not None:
@@ -81,8 +80,7 @@ def _hold(turn: Turn, signal: TaskReported, task: TaskView, node: NodeState, err
     if signal.held_by is None:
         pause = max(DEFAULT_COOLDOWN_SECONDS, signal.retry_after_seconds or 0.0)
         due_at = max(due_at or 0.0, turn.now + pause)
-    held: dict[str, Any] = {"reason": str(Code.DEPENDENCY_DOWN), "breaker": signal.held_by}
-    _again(turn, signal, task, node, due_at, event_data=held)
+    _again(turn, signal, task, node, due_at, is_held=True)
 
 
 def _spend(turn: Turn, node: NodeState, item: int, error: Failure) -> None:
@@ -133,7 +131,7 @@ def _again(
     due_at: float | None,
     *,
     retries: int = 0,
-    event_data: dict[str, Any] | None = None,
+    is_held: bool = False,
 ) -> None:
     """Queue the task once more as a new epoch; a stopping job takes nothing back into the queue.
 
@@ -146,17 +144,18 @@ def _again(
     spent = task._replace(retries=task.retries + retries)
     enqueue_again(turn, node.name, signal.item, spent, attempt=signal.attempt, due_at=due_at, error=signal.error)
     _record(turn, signal)
-    data: dict[str, Any] = {"outcome": str(signal.outcome), "retry_at": due_at, "worker": signal.worker}
-    data |= event_data or {}
+    data: RetryScheduled = {"outcome": str(signal.outcome), "retry_at": due_at, "worker": signal.worker}
+    if is_held:
+        data["reason"], data["breaker"] = str(Code.DEPENDENCY_DOWN), signal.held_by
     if signal.error:
-        data |= {"code": signal.error.code, "message": signal.error.message}
+        data["code"], data["message"] = signal.error.code, signal.error.message
     if signal.outcome is Outcome.LOST and not signal.alone:
         turn.emit(EventName.WORKER_LOST, signal.node, signal.item, signal.attempt, {"worker": signal.worker})
     if signal.item == OWN_TASK:
         node.move(Trigger.RETRY_SCHEDULED)
         node.retry_at, node.attempt, node.error = due_at, signal.attempt, signal.error
         turn.state.touch(node)
-        turn.emit(EventName.NODE_RETRY_SCHEDULED, node.name, None, signal.attempt, data)
+        turn.emit(EventName.NODE_RETRY_SCHEDULED, node.name, OWN_TASK, signal.attempt, data)
     else:
         turn.emit(EventName.TASK_RETRY_SCHEDULED, node.name, signal.item, signal.attempt, data)
 
@@ -173,10 +172,13 @@ def _finish(
     status: Status,
     error: Failure | None,
     *,
-    event_data: dict[str, Any] | None = None,
+    not_retried: str | None = None,
     cut_by: str | None = None,
 ) -> None:
-    """End the task, count it, and end its node if that was the last of it; `cut_by` is what kept it from going on."""
+    """End the task, count it, and end its node if that was the last of it.
+
+    `not_retried` is why it has no retry although it could have one; `cut_by` is what kept it from going on.
+    """
     output = signal.output if status is Status.COMPLETED else None
     turn.effects.append(
         FinishTask(
@@ -199,7 +201,9 @@ def _finish(
         _record(turn, signal)
     _count(node, status)
     turn.state.touch(node)
-    data = {"worker": signal.worker, "started_at": signal.started_at} | (event_data or {})
+    data: NodeEnded = {"worker": signal.worker, "started_at": signal.started_at}
+    if not_retried is not None:
+        data["reason"] = not_retried
     if signal.item == OWN_TASK:
         node.attempt = signal.attempt
         trigger = {
@@ -212,7 +216,7 @@ def _finish(
     if cut_by == JOB_CANCELLED:
         node.reason = cut_by
     if error is not None:
-        data |= {"code": error.code, "message": error.message}
+        data["code"], data["message"] = error.code, error.message
         if status is Status.FAILED:
             node.error = node.error or error
     turn.emit(END_OF_TASK[status], node.name, signal.item, signal.attempt, data)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from holdfast.core.effects import WithdrawTasks
-from holdfast.core.events import EventName
+from holdfast.core.events import EventName, TasksEnded
 from holdfast.core.failing import Failure, failure
 from holdfast.core.fanning import items_withdrawn, job_timeout, ranges, settle_items
 from holdfast.core.outcome import counts
@@ -120,9 +118,11 @@ def tasks_withdrawn(turn: Turn, signal: TasksWithdrawn) -> None:
             node.reason = JOB_CANCELLED
         state.touch(node)
         if items and items[0] >= 0:
-            data: dict[str, Any] = {"items": ranges(items), "count": len(items)}
-            data |= {"code": str(Code.JOB_TIMEOUT)} if timed_out else {"reason": state.stop_reason}
-            turn.emit(EventName.TASK_FAILED if timed_out else EventName.TASK_CANCELLED, name, data=data)
+            data: TasksEnded = {"items": ranges(items), "count": len(items)}
+            if timed_out:
+                turn.emit(EventName.TASK_FAILED, name, data={**data, "code": str(Code.JOB_TIMEOUT)})
+            else:
+                turn.emit(EventName.TASK_CANCELLED, name, data={**data, "reason": state.stop_reason})
     for node in list(state.nodes.values()):
         if node.status is Status.PENDING and not node.open_tasks and not _waits_for_the_last(turn, node):
             turn.finish_node(node, Trigger.JOB_STOPPED, reason=state.stop_reason)

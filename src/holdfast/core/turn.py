@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 
-from holdfast.core.effects import OWN_TASK, Effect, Emit
-from holdfast.core.events import END_OF_NODE, EventName
+from holdfast.core.effects import Effect
+from holdfast.core.events import END_OF_NODE, Emitter, EventName, NodeEnded
 from holdfast.core.failing import Failure
 from holdfast.core.states import JobState, JobStatus, NodeState, Status, Trigger, node_scope
 from holdfast.define.plain import OutsizedError, Sizes, is_short, too_large
@@ -20,7 +20,7 @@ CLOCK_SLACK_SECONDS = 2.0
 
 
 @dataclass(slots=True)
-class Turn:
+class Turn(Emitter):
     state: JobState
     now: float
     effects: list[Effect] = field(default_factory=list)
@@ -38,19 +38,6 @@ class Turn:
         """Whether something of this job has happened at a time that has not come yet."""
         return self.state.latest_at > self.now + CLOCK_SLACK_SECONDS
 
-    def emit(
-        self,
-        event: EventName,
-        node: str | None = None,
-        item: int | None = None,
-        attempt: int | None = None,
-        data: dict[str, Any] | None = None,
-    ) -> None:
-        state = self.state
-        state.seq += 1
-        item = None if item == OWN_TASK else item
-        self.effects.append(Emit(state.job_id, state.seq, str(event), node, item, attempt, data))
-
     def finish_node(
         self,
         node: NodeState,
@@ -60,7 +47,7 @@ class Turn:
         error: Failure | None = None,
         reason: str | None = None,
         attempt: int | None = None,
-        data: dict[str, Any] | None = None,
+        data: NodeEnded | None = None,
     ) -> None:
         """End a node, emit its one terminal event, and remember to look at its dependents."""
         node.move(trigger)
