@@ -27,14 +27,17 @@ from holdfast.store.read_rows import (
     BreakerView,
     EventView,
     FailedItems,
+    JobCount,
     JobDiagnosis,
     JobLine,
     LimitView,
     LongTransaction,
+    QueueCount,
     ServerFacts,
     Snapshot,
     Stages,
     TaskRow,
+    UnreadSignals,
 )
 from holdfast.store.records import SignalAnswer
 from holdfast.store.schema import SchemaStatus
@@ -103,11 +106,11 @@ class ReadStore(Protocol):
         """One page of a job's tasks after that node and item."""
         ...
 
-    async def count_jobs(self, since: datetime | None) -> list[tuple[str, str, int]]:
+    async def count_jobs(self, since: datetime | None) -> list[JobCount]:
         """How many jobs there are of each workflow with each status."""
         ...
 
-    async def count_queue(self) -> tuple[int, int]:
+    async def count_queue(self) -> QueueCount:
         """How many tasks wait in the queue, and how many run."""
         ...
 
@@ -252,7 +255,7 @@ class Installation(Protocol):
         """The processes that serve the database, and the work that none of them serves."""
         ...
 
-    async def unread_signals(self, seconds: float) -> tuple[int, datetime | None]:
+    async def unread_signals(self, seconds: float) -> UnreadSignals:
         """How many signals have waited longer than that, and since when the oldest."""
         ...
 

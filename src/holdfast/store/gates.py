@@ -12,8 +12,8 @@ from holdfast.errors import NotFound, Refused
 from holdfast.remedies import Remedy
 from holdfast.store.arrays import texts
 from holdfast.store.breakers import breaker_columns, breaker_of
-from holdfast.store.columns import by_name
-from holdfast.store.connection import answer_of
+from holdfast.store.columns import by_name, records
+from holdfast.store.connection import Answer, answer_of
 from holdfast.store.queries import query
 from holdfast.store.read_rows import DECLARED, BreakerView, LimitView
 from holdfast.store.session import PostgresSession
@@ -29,7 +29,7 @@ class PostgresGates:
         self._store = store
 
     async def breakers(self) -> list[BreakerView]:
-        return [BreakerView._make(row) for row in await self._fetch("read_breakers")]
+        return records(BreakerView, await self._ask("read_breakers"))
 
     async def change_breaker(self, name: str, change: Callable[[Breaker, float], None], actor: str) -> BreakerView:
         """Change a breaker under its lock, leave a line that says who and why, and wake the workers."""
@@ -37,17 +37,17 @@ class PostgresGates:
             rows = by_name(await answer_of(await connection.execute(query("load_breakers"), {"names": texts([name])})))
             if not rows:
                 raise await self._no_such_breaker(name)
-            (now,) = (await (await connection.execute(query("clock"))).fetchall())[0]
+            (clock,) = by_name(await answer_of(await connection.execute(query("clock"))))
             breaker = breaker_of(rows[0])
-            change(breaker, now)
+            change(breaker, clock["now"])
             await connection.execute(query("write_breakers"), breaker_columns([breaker], actor))
             await failpoint.hit("breaker.changed")
-            views = await (await connection.execute(query("read_breakers"))).fetchall()
+            views = records(BreakerView, await answer_of(await connection.execute(query("read_breakers"))))
         await self._store.notify_workers()
-        return next(view for view in map(BreakerView._make, views) if view.name == name)
+        return next(view for view in views if view.name == name)
 
     async def limits(self) -> list[LimitView]:
-        return [LimitView._make(row) for row in await self._fetch("read_limits")]
+        return records(LimitView, await self._ask("read_limits"))
 
     async def set_limit(
         self,
@@ -93,7 +93,8 @@ class PostgresGates:
 
     async def _no_such_breaker(self, name: str) -> NotFound:
         async with self._store.connections.use("reading") as connection:
-            known = [row[0] for row in await (await connection.execute(query("read_breakers"))).fetchall()]
+            breakers = records(BreakerView, await answer_of(await connection.execute(query("read_breakers"))))
+        known = [breaker.name for breaker in breakers]
         remedy = _remedy(name, known, "No job of a workflow with breakers has begun here.")
         return NotFound(f"There is no breaker '{name}'.", remedy=remedy, instance=name)
 
@@ -101,9 +102,9 @@ class PostgresGates:
         async with self._store.connections.use(ROLE) as connection:
             await connection.execute(query(statement), parameters)
 
-    async def _fetch(self, statement: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
+    async def _ask(self, statement: str, /, **parameters: Any) -> Answer:
         async with self._store.connections.use(ROLE) as connection:
-            return await (await connection.execute(query(statement), parameters)).fetchall()
+            return await answer_of(await connection.execute(query(statement), parameters))
 
 
 def _remedy(name: str, known: list[str], otherwise: str) -> str:

@@ -98,7 +98,7 @@ class PostgresOwnership(PostgresSession):
         may_find = tried.row_count > 0 or by_name(waits)[0]["waits"]
         if may_find:
             await self.notify_workers()
-        return OpenedGates(may_find, dict(shut.rows))
+        return OpenedGates(may_find, {row["name"]: row["until"] for row in by_name(shut)})
 
     async def sweep_inbox(self) -> int:
         """Hand signals whose owner is dead or changed to the right one; returns how many."""

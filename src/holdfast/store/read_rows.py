@@ -53,6 +53,8 @@ class JobView(NamedTuple):
     owned_since: datetime | None
     owner_is_alive: bool
     pause: dict[str, Any] | None = None
+    result_ref: str | None = None
+    """The digest of a result that is too large for its row."""
 
 
 class NodeView(NamedTuple):
@@ -187,7 +189,23 @@ class JobLine(NamedTuple):
     total: int
     completed: int
     failed: int
-    error: str | None
+    message: str | None
+    """Why it failed."""
+
+
+class JobCount(NamedTuple):
+    """How many jobs of one workflow have one status."""
+
+    workflow_id: str
+    status: str
+    jobs: int
+
+
+class QueueCount(NamedTuple):
+    """How many tasks wait in the queue, and how many run."""
+
+    queued: int
+    running: int
 
 
 class EventView(NamedTuple):
@@ -282,6 +300,13 @@ class LongTransaction(NamedTuple):
     application: str
     state: str | None
     seconds: float
+
+
+class UnreadSignals(NamedTuple):
+    """How many signals have waited for long, and since when the oldest."""
+
+    number: int
+    since: datetime | None
 
 
 class ServerFacts(NamedTuple):

@@ -342,4 +342,4 @@ select exists (
 ) as waits;
 
 -- name: shut_breakers
-select b.name, extract(epoch from b.until)::float8 from breakers b where b.state <> 'closed';
+select b.name, extract(epoch from b.until)::float8 as until from breakers b where b.state <> 'closed';
