@@ -60,7 +60,10 @@ class PlanningLook(Protocol):
 
 
 class ReadStore(Protocol):
-    """What can be read of the jobs of one tenant, or of all. A job of another tenant is NotFound. Never writes."""
+    """What can be read of the jobs of one tenant, or of all. Never writes.
+
+    Nothing of another tenant's job is found. Only `advice` does not look at the tenant: ask it for jobs that exist.
+    """
 
     async def find_job(self, text: str) -> str:
         """The id of a job, from its id or from an ending that no other job has."""
