@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from holdfast.core.effects import Emit
 from holdfast.errors import Bug
+from holdfast.store import columns
 from holdfast.store.columns import by_name, filled_in, records
 from holdfast.store.connection import Answer
 from holdfast.store.records import JobFacts, Lease
@@ -54,3 +59,64 @@ def test_a_missing_column_is_a_bug() -> None:
 
 def test_rows_without_a_record_type_are_dictionaries() -> None:
     assert by_name(Answer([(1, "x")], 1, ("id", "owner"))) == [{"id": 1, "owner": "x"}]
+
+
+STORE = Path(columns.__file__).parent
+READS_TUPLES = {
+    *(("columns.py", name) for name in ("records", "by_name", "_reader", "read")),
+    ("connection.py", "answer_of"),
+    # Looks at one column of many rows, whose place it finds by its name.
+    ("cycle.py", "_nodes"),
+}
+"""The functions that may see rows as tuples. All others get records or dictionaries."""
+
+
+def tuples_in(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """The function and the line of each place that gets rows as tuples: from a cursor, or from an answer.
+
+    Whether an answer has rows at all may be asked.
+    """
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        questions = [node.operand for node in ast.walk(function) if isinstance(node, ast.UnaryOp)]
+        questions += [node.test for node in ast.walk(function) if isinstance(node, ast.If | ast.IfExp)]
+        for node in ast.walk(function):
+            if isinstance(node, ast.Attribute) and node.attr == "rows" and node not in questions:
+                yield function.name, node.lineno
+            if isinstance(node, ast.Attribute) and node.attr in ("fetchall", "fetchmany", "fetchone", "_make"):
+                yield function.name, node.lineno
+            if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension) and "execute(" in ast.unparse(node.iter):
+                yield function.name, node.iter.lineno
+
+
+def test_no_row_is_read_by_position() -> None:
+    places = [
+        f"{path.name}:{line}"
+        for path in sorted(STORE.glob("*.py"))
+        for name, line in tuples_in(ast.parse(path.read_text(encoding="utf-8")))
+        if (path.name, name) not in READS_TUPLES
+    ]
+    assert places == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ids = [row[0] for row in answer.rows]",
+        "(answer.rows)[0][0]",
+        "return dict(answer.rows)",
+        "row = await cursor.fetchone()",
+        "ids = [row[0] for row in connection.execute(statement)]",
+        "return [Lease._make(row) for row in rows]",
+    ],
+)
+def test_a_read_by_position_is_noticed(line: str) -> None:
+    assert list(tuples_in(ast.parse(f"async def read():\n    {line}"))) != []
+
+
+@pytest.mark.parametrize(
+    "line", ["if not answer.rows: return", "x = 1 if answer.rows else 2", "records(Lease, answer)"]
+)
+def test_whether_there_are_rows_may_be_asked(line: str) -> None:
+    assert list(tuples_in(ast.parse(f"async def read():\n    {line}"))) == []

@@ -35,7 +35,7 @@ def test_every_part_is_shared(name: str) -> None:
 
 def test_every_statement_that_code_names_exists() -> None:
     names = set(re.findall(r'\bquery\("(\w+)"\)', CODE)) | set(
-        re.findall(r'\b(?:_fetch|_execute|_rows)\(\s*"(\w+)"', CODE)
+        re.findall(r'\b(?:_fetch|_execute|_answer|_ask|_records)\((?:\s*\w+,)?\s*"(\w+)"', CODE)
     )
     assert names
     assert names <= set(NAMES)

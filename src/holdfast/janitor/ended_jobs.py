@@ -27,12 +27,12 @@ class EndedJobs(Duty):
     async def look(self, store: JanitorStore, jobs: Sequence[str]) -> list[Finding]:
         """Check each job once. A wrong job is found again until its owner has marked it as doubtful."""
         ended = await store.completed(self._after, JOBS, TASKS, self.patience_seconds)
-        facts = await store.look("find_wrong_counters", [job_id for job_id, _ in ended]) if ended else []
+        facts = await store.look("find_wrong_counters", [job.job_id for job in ended]) if ended else []
         wrong = {fact.job_id for fact in facts}
-        for job_id, finished_at in ended:
-            if job_id in wrong:
+        for job in ended:
+            if job.job_id in wrong:
                 break
-            self._after = (finished_at, job_id)
+            self._after = (job.finished_at, job.job_id)
         return [self.finding(RECHECK, fact, f"it completed, but {wrong_counters(**fact.seen)}") for fact in facts]
 
     async def act(self, store: JanitorStore, pass_id: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:

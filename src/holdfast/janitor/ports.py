@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
-from holdfast.define.graph import Graph
-from holdfast.store.upkeep_rows import ActionView, Fact, Finding, LeaderView, OldestLeft, Pruned
+from holdfast.store.upkeep_rows import ActionView, CompletedJob, Fact, Finding, LeaderView, OldestLeft, OpenJob, Pruned
 
 Search = Literal[
     "find_expired_leases",
@@ -99,7 +98,7 @@ class JanitorStore(Protocol):
 
     async def completed(
         self, after: tuple[datetime, str], jobs: int, tasks: int, patience: float
-    ) -> list[tuple[str, datetime]]:
+    ) -> list[CompletedJob]:
         """The next jobs that completed lately: at most `jobs` of them, or as many as have `tasks` tasks."""
         ...
 
@@ -107,7 +106,7 @@ class JanitorStore(Protocol):
         """Search for one kind of problem, in these jobs or everywhere."""
         ...
 
-    async def nodes_of(self, jobs: Sequence[str]) -> list[tuple[str, Graph, dict[str, str]]]:
+    async def nodes_of(self, jobs: Sequence[str]) -> list[OpenJob]:
         """Those of these jobs that are still open, with their graphs and the statuses of their nodes."""
         ...
 

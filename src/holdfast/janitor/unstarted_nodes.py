@@ -16,11 +16,11 @@ class UnstartedNodes(JobDuty):
 
     async def look(self, store: JanitorStore, jobs: Sequence[str]) -> list[Finding]:
         findings = []
-        for job_id, graph, statuses in await store.nodes_of(jobs):
-            for node in graph.order:
-                sources = graph.sources[node]
-                if node not in statuses and all(statuses.get(source) in TERMINAL for source in sources):
-                    seen = {source: statuses[source] for source in sources}
+        for job in await store.nodes_of(jobs):
+            for node in job.graph.order:
+                sources = job.graph.sources[node]
+                if node not in job.statuses and all(job.statuses.get(source) in TERMINAL for source in sources):
+                    seen = {source: job.statuses[source] for source in sources}
                     reason = f"{node} has not started although every node that it waits for has ended"
-                    findings.append(self.finding(RECHECK, Fact(job_id, node, None, {"sources": seen}), reason))
+                    findings.append(self.finding(RECHECK, Fact(job.job_id, node, None, {"sources": seen}), reason))
         return findings

@@ -60,13 +60,13 @@ def _server(facts: ServerFacts, skew_seconds: float) -> Server:
 
 
 async def _delays(installation: Installation) -> Delays:
-    unread, since = await installation.unread_signals(UNREAD_SECONDS)
+    unread = await installation.unread_signals(UNREAD_SECONDS)
     return Delays(
-        unread,
-        since,
+        unread.number,
+        unread.since,
         tuple(
             LockHolder(one.pid, one.name, one.state, one.since, one.shown_query, tuple(one.tables), one.ending)
             for one in await installation.lock_holders()
         ),
-        tuple(LongTransaction(*one) for one in await installation.long_transactions(TRANSACTION_SECONDS)),
+        tuple(LongTransaction(**one._asdict()) for one in await installation.long_transactions(TRANSACTION_SECONDS)),
     )

@@ -27,14 +27,17 @@ from holdfast.store.read_rows import (
     BreakerView,
     EventView,
     FailedItems,
+    JobCount,
     JobDiagnosis,
     JobLine,
     LimitView,
     LongTransaction,
+    QueueCount,
     ServerFacts,
     Snapshot,
     Stages,
     TaskRow,
+    UnreadSignals,
 )
 from holdfast.store.records import SignalAnswer
 from holdfast.store.schema import SchemaStatus
@@ -57,7 +60,10 @@ class PlanningLook(Protocol):
 
 
 class ReadStore(Protocol):
-    """What can be read of the jobs of one tenant, or of all. A job of another tenant is NotFound. Never writes."""
+    """What can be read of the jobs of one tenant, or of all. Never writes.
+
+    Nothing of another tenant's job is found. Only `advice` does not look at the tenant: ask it for jobs that exist.
+    """
 
     async def find_job(self, text: str) -> str:
         """The id of a job, from its id or from an ending that no other job has."""
@@ -103,11 +109,11 @@ class ReadStore(Protocol):
         """One page of a job's tasks after that node and item."""
         ...
 
-    async def count_jobs(self, since: datetime | None) -> list[tuple[str, str, int]]:
+    async def count_jobs(self, since: datetime | None) -> list[JobCount]:
         """How many jobs there are of each workflow with each status."""
         ...
 
-    async def count_queue(self) -> tuple[int, int]:
+    async def count_queue(self) -> QueueCount:
         """How many tasks wait in the queue, and how many run."""
         ...
 
@@ -254,7 +260,7 @@ class Installation(Protocol):
         """The processes that serve the database, and the work that none of them serves."""
         ...
 
-    async def unread_signals(self, seconds: float) -> tuple[int, datetime | None]:
+    async def unread_signals(self, seconds: float) -> UnreadSignals:
         """How many signals have waited longer than that, and since when the oldest."""
         ...
 

@@ -161,11 +161,11 @@ async def statistics(scope: Scope, store: OperationsStore, *, since: datetime | 
     reader = store.reads(scope.tenant)
     by_status: Counter[str] = Counter()
     workflows: dict[str, dict[str, int]] = {}
-    for workflow_id, status, number in await reader.count_jobs(since):
-        by_status[status] += number
-        workflows.setdefault(workflow_id, {})[status] = number
-    queued, running = await reader.count_queue()
-    return Statistics({str(status): by_status[status] for status in JobStatus}, workflows, queued, running)
+    for count in await reader.count_jobs(since):
+        by_status[count.status] += count.jobs
+        workflows.setdefault(count.workflow_id, {})[count.status] = count.jobs
+    queue = await reader.count_queue()
+    return Statistics({str(status): by_status[status] for status in JobStatus}, workflows, queue.queued, queue.running)
 
 
 async def _check_node(reader: ReadStore, job_id: str, node: str | None) -> None:

@@ -122,7 +122,11 @@ TYPE_OF = {
 }
 MAY_BE_LARGE = frozenset({"output", "params", "result"})
 """Values that may lie in the object store: the row has their digest then, in the column with `_ref` behind its name."""
-JSON = frozenset({name for name, type_ in TYPE_OF.items() if type_ == "jsonb"} | {"resume_point"})
+JSON = frozenset(
+    {name for name, type_ in TYPE_OF.items() if type_ == "jsonb"}
+    | {"after", "before", "details", "pause", "progress", "resume_point", "seen", "statuses"}
+)
+"""Values that an answer has as JSON text; a record has them as Python values."""
 TEXT = frozenset(name for name, type_ in TYPE_OF.items() if type_ == "text")
 
 _COLUMN_OF = {

@@ -12,6 +12,8 @@ from holdfast.define.source import did_you_mean
 from holdfast.errors import NotFound, Refused
 from holdfast.remedies import Remedy
 from holdfast.store.breakers import ROLE, changing
+from holdfast.store.columns import records
+from holdfast.store.connection import Answer, answer_of
 from holdfast.store.queries import query
 from holdfast.store.read_rows import DECLARED, BreakerView, LimitView
 from holdfast.store.session import PostgresSession
@@ -26,7 +28,7 @@ class PostgresGates:
         self._store = store
 
     async def breakers(self, tenant: str) -> list[BreakerView]:
-        return [BreakerView._make(row) for row in await self._fetch("read_breakers", tenant=tenant)]
+        return records(BreakerView, await self._ask("read_breakers", tenant=tenant))
 
     async def change_breaker(
         self, tenant: str, name: str, change: Callable[[Breaker, float], None], actor: str
@@ -37,19 +39,18 @@ class PostgresGates:
             change(breaker, now)
             return True
 
-        async with changing(self._store.connections, [breaker_key(tenant, name)], apply, actor) as (
-            connection,
-            changed,
-        ):
+        key = breaker_key(tenant, name)
+        async with changing(self._store.connections, [key], apply, actor) as (connection, changed):
             if not changed:
                 raise await self._no_such_breaker(tenant, name)
             await failpoint.hit("breaker.changed")
-            views = await (await connection.execute(query("read_breakers"), {"tenant": tenant})).fetchall()
+            seen = await connection.execute(query("read_breakers"), {"tenant": tenant})
+            views = records(BreakerView, await answer_of(seen))
         await self._store.notify_workers()
-        return next(view for view in map(BreakerView._make, views) if view.name == name)
+        return next(view for view in views if view.name == name)
 
     async def limits(self) -> list[LimitView]:
-        return [LimitView._make(row) for row in await self._fetch("read_limits")]
+        return records(LimitView, await self._ask("read_limits"))
 
     async def set_limit(
         self,
@@ -95,8 +96,8 @@ class PostgresGates:
 
     async def _no_such_breaker(self, tenant: str, name: str) -> NotFound:
         async with self._store.connections.use("reading") as connection:
-            rows = await (await connection.execute(query("read_breakers"), {"tenant": tenant})).fetchall()
-        known = [BreakerView._make(row).name for row in rows]
+            found = await connection.execute(query("read_breakers"), {"tenant": tenant})
+            known = [breaker.name for breaker in records(BreakerView, await answer_of(found))]
         remedy = _remedy(name, known, "No job of a workflow with breakers has begun here.")
         return NotFound(f"There is no breaker '{name}'.", remedy=remedy, instance=name)
 
@@ -104,9 +105,9 @@ class PostgresGates:
         async with self._store.connections.use(ROLE) as connection:
             await connection.execute(query(statement), parameters)
 
-    async def _fetch(self, statement: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
+    async def _ask(self, statement: str, /, **parameters: Any) -> Answer:
         async with self._store.connections.use(ROLE) as connection:
-            return await (await connection.execute(query(statement), parameters)).fetchall()
+            return await answer_of(await connection.execute(query(statement), parameters))
 
 
 def _remedy(name: str, known: list[str], otherwise: str) -> str:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from holdfast.errors import Unreachable
 from holdfast.sql_files import Migration
 from holdfast.store import migrate
-from holdfast.store.connection import Connections, connect
+from holdfast.store.columns import by_name, records
+from holdfast.store.connection import Answer, Connections, answer_of, connect
 from holdfast.store.fleet import Fleet, JobsWithoutOwner, OrchestratorView, UnservedTasks, WorkerView
 from holdfast.store.locks import HELD_SECONDS, LockHolder
 from holdfast.store.payloads import Payloads
 from holdfast.store.queries import query
-from holdfast.store.read_rows import LongTransaction, ServerFacts
+from holdfast.store.read_rows import LongTransaction, ServerFacts, UnreadSignals
 from holdfast.store.schema import SchemaStatus
 from holdfast.store.usable import refuse_shared_sessions, try_to_write
+
+R = TypeVar("R")
 
 
 class PostgresInstallationReader:
@@ -30,46 +32,52 @@ class PostgresInstallationReader:
 
     async def orchestrators(self, job_id: str | None = None, *, everyone: bool = False) -> list[OrchestratorView]:
         """The live orchestrators that would drive this job, or any job; with `everyone` all of them."""
-        rows = await self._fetch("live_orchestrators", job=job_id, everyone=everyone)
-        return [OrchestratorView._make(row) for row in rows]
+        return await self._records(OrchestratorView, "live_orchestrators", job=job_id, everyone=everyone)
 
     async def workers(self) -> list[WorkerView]:
         """The workers whose lease has not run out."""
-        return [WorkerView._make(row) for row in await self._fetch("live_workers")]
+        return await self._records(WorkerView, "live_workers")
 
     async def fleet(self) -> Fleet:
         """The processes that serve this database, and the work that none of them serves."""
         return Fleet(
             await self.orchestrators(everyone=True),
             await self.workers(),
-            [JobsWithoutOwner._make(row) for row in await self._fetch("jobs_without_owner")],
-            [UnservedTasks._make(row) for row in await self._fetch("unserved_lanes")],
+            await self._records(JobsWithoutOwner, "jobs_without_owner"),
+            await self._records(UnservedTasks, "unserved_lanes"),
         )
 
-    async def unread_signals(self, seconds: float) -> tuple[int, datetime | None]:
+    async def unread_signals(self, seconds: float) -> UnreadSignals:
         """How many signals have waited longer than that, and since when the oldest."""
-        row = (await self._fetch("unread_signals", seconds=seconds))[0]
-        return int(row[0]), row[1]
+        (signals,) = await self._records(UnreadSignals, "unread_signals", seconds=seconds)
+        return signals
 
     async def long_transactions(self, seconds: float) -> list[LongTransaction]:
-        return [LongTransaction._make(row) for row in await self._fetch("long_transactions", seconds=seconds)]
+        return await self._records(LongTransaction, "long_transactions", seconds=seconds)
 
     async def lock_holders(self) -> list[LockHolder]:
         """Sessions that keep rows of our tables locked."""
-        return [LockHolder._make(row) for row in await self._fetch("lock_holders", held_seconds=HELD_SECONDS)]
+        return await self._records(LockHolder, "lock_holders", held_seconds=HELD_SECONDS)
 
     async def now(self) -> float:
         """By the database's clock."""
-        return float((await self._fetch("clock"))[0][0])
+        (clock,) = await self._fetch("clock")
+        return float(clock["now"])
 
     async def server_facts(self) -> ServerFacts:
-        return ServerFacts._make((await self._fetch("server_facts"))[0])
+        (facts,) = await self._records(ServerFacts, "server_facts")
+        return facts
 
-    async def _fetch(self, statement: str, /, **parameters: Any) -> Sequence[tuple[Any, ...]]:
+    async def _records(self, kind: Callable[..., R], statement: str, /, **parameters: Any) -> list[R]:
+        return records(kind, await self._answer(statement, **parameters))
+
+    async def _fetch(self, statement: str, /, **parameters: Any) -> list[dict[str, Any]]:
+        return by_name(await self._answer(statement, **parameters))
+
+    async def _answer(self, statement: str, /, **parameters: Any) -> Answer:
         async with self._connections.use("reading") as connection:
             values = {"tenant": self._tenant} | parameters
-            cursor = await connection.execute(query(statement), values, prepare=True)
-            return await cursor.fetchall()
+            return await answer_of(await connection.execute(query(statement), values, prepare=True))
 
 
 class PostgresInstallation(PostgresInstallationReader):

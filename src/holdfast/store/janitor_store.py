@@ -13,13 +13,14 @@ import psycopg
 from holdfast.define.definition import Definition
 from holdfast.define.graph import Graph, build_graph
 from holdfast.store.arrays import jsons, plain, texts
-from holdfast.store.connection import Rows
+from holdfast.store.columns import by_name, records
+from holdfast.store.connection import Answer
 from holdfast.store.listener import SIGNAL
 from holdfast.store.outage import unreachable
 from holdfast.store.ownership import PostgresOwnership
 from holdfast.store.pruning import PostgresPruning
 from holdfast.store.queries import query
-from holdfast.store.upkeep_rows import ActionView, Fact, Finding, LeaderView
+from holdfast.store.upkeep_rows import ActionView, CompletedJob, Fact, Finding, LeaderView, OpenJob
 
 ROLE = "janitor"
 
@@ -36,42 +37,44 @@ class PostgresJanitorStore:
 
     async def lead(self, holder: str, lease_seconds: float) -> bool:
         """Take or keep the lead; False while another process has it."""
-        return bool(await self._fetch("lead", role=ROLE, me=holder, lease=lease_seconds))
+        return (await self._ask("lead", role=ROLE, me=holder, lease=lease_seconds)).row_count == 1
 
     async def resign(self, holder: str) -> None:
-        await self._fetch("resign", role=ROLE, me=holder)
+        await self._ask("resign", role=ROLE, me=holder)
 
     async def leader(self) -> LeaderView | None:
-        rows = await self._fetch("leader", role=ROLE)
-        return LeaderView._make(rows[0]) if rows else None
+        leaders = records(LeaderView, await self._ask("leader", role=ROLE))
+        return leaders[0] if leaders else None
 
     # What is wrong
 
     async def patrol(self, after: str, jobs: int, tasks: int) -> list[str]:
         """The next open jobs: at most `jobs` of them, or as many as have `tasks` tasks."""
-        return [row[0] for row in await self._fetch("patrol", after=after, jobs=jobs, tasks=tasks)]
+        return [row["job_id"] for row in by_name(await self._ask("patrol", after=after, jobs=jobs, tasks=tasks))]
 
     async def completed(
         self, after: tuple[datetime, str], jobs: int, tasks: int, patience: float
-    ) -> list[tuple[str, datetime]]:
-        """The next jobs that completed lately, at most `jobs` or as many as have `tasks` tasks, each with its end."""
+    ) -> list[CompletedJob]:
+        """The next jobs that completed lately: at most `jobs` of them, or as many as have `tasks` tasks."""
         since, job_id = after
-        rows = await self._fetch(
+        answer = await self._ask(
             "patrol_completed", since=since, after=job_id, jobs=jobs, tasks=tasks, patience=patience
         )
-        return [(row[0], row[1]) for row in rows]
+        return records(CompletedJob, answer)
 
     async def look(self, statement: str, /, jobs: Sequence[str] | None = None, **parameters: Any) -> list[Fact]:
         """What one of the looks in `sql/janitor.sql` finds."""
         if jobs is not None:
             parameters["jobs"] = plain(jobs)
-        rows = await self._fetch(statement, **parameters)
-        return [Fact(row[0], row[1], row[2], orjson.loads(row[3])) for row in rows]
+        return records(Fact, await self._ask(statement, **parameters))
 
-    async def nodes_of(self, jobs: Sequence[str]) -> list[tuple[str, Graph, dict[str, str]]]:
-        """The graph of each of these jobs that is still open, and the status of each node."""
-        rows = await self._fetch("nodes_of_open_jobs", jobs=plain(jobs))
-        return [(row[0], await self._graph(row[1]), orjson.loads(row[2])) for row in rows]
+    async def nodes_of(self, jobs: Sequence[str]) -> list[OpenJob]:
+        """Those of these jobs that are still open, with their graphs and the statuses of their nodes."""
+        rows = by_name(await self._ask("nodes_of_open_jobs", jobs=plain(jobs)))
+        return [
+            OpenJob(row["job_id"], await self._graph(row["definition_hash"]), orjson.loads(row["statuses"]))
+            for row in rows
+        ]
 
     async def _graph(self, definition_hash: str) -> Graph:
         if definition_hash not in self._graphs:
@@ -83,8 +86,8 @@ class PostgresJanitorStore:
 
     async def tried(self, jobs: Iterable[str]) -> dict[tuple[str, str, str | None], int]:
         """How often owners had to recheck these jobs lately: by duty, job and node."""
-        rows = await self._fetch("rechecks_tried", jobs=plain(set(jobs)))
-        return {(row[0], row[1], row[2]): row[3] for row in rows}
+        rows = by_name(await self._ask("rechecks_tried", jobs=plain(set(jobs))))
+        return {(row["duty"], row["job_id"], row["node"]): row["rechecks"] for row in rows}
 
     async def recheck(self, run: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
         """Make the owners of these jobs look again; returns what was sent: a job with an unread signal needs no other.
@@ -94,7 +97,7 @@ class PostgresJanitorStore:
         sent = await self._act("send_rechecks", run, findings)
         owners = {str((finding.after or {}).get("sent_to") or 0) for finding in sent}
         if owners:
-            await self._fetch("notify", channel=SIGNAL, payload=",".join(sorted(owners)))
+            await self._ask("notify", channel=SIGNAL, payload=",".join(sorted(owners)))
         return sent
 
     async def alert(self, run: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
@@ -107,7 +110,7 @@ class PostgresJanitorStore:
 
     async def delete(self, statement: str, run: uuid.UUID, duty: str, /, **parameters: Any) -> list[Finding]:
         """Delete what a statement of `sql/janitor.sql` finds; it looks again, and writes its lines itself."""
-        return _findings(await self._fetch(statement, run=run, duty=duty, **parameters))
+        return records(Finding, await self._ask(statement, run=run, duty=duty, **parameters))
 
     async def _act(self, statement: str, run: uuid.UUID, findings: Sequence[Finding]) -> list[Finding]:
         if not findings:
@@ -121,25 +124,16 @@ class PostgresJanitorStore:
             "item": plain(f.item for f in findings),
             "before": jsons(f.before for f in findings),
         }
-        return _findings(await self._fetch(statement, takes_turn=True, **columns))
+        return records(Finding, await self._ask(statement, takes_turn=True, **columns))
 
     async def actions(self, limit: int) -> list[ActionView]:
         """What was done last, newest first."""
-        rows = await self._fetch("read_janitor_actions", limit=limit)
-        return [ActionView._make((*row[:7], _parsed(row[7]), _parsed(row[8]), row[9])) for row in rows]
+        return records(ActionView, await self._ask("read_janitor_actions", limit=limit))
 
-    async def _fetch(self, statement: str, /, *, takes_turn: bool = False, **parameters: Any) -> Rows:
+    async def _ask(self, statement: str, /, *, takes_turn: bool = False, **parameters: Any) -> Answer:
         turn = [(query("take_turn"), {"role": ROLE})] if takes_turn else []
         try:
             answers = await self._store.connections.exchange("main", *turn, (query(statement), parameters))
         except psycopg.OperationalError as error:
             raise unreachable(self._store.connections.url, error) from None
-        return answers[-1].rows
-
-
-def _findings(rows: Rows) -> list[Finding]:
-    return [Finding._make((*row[:6], _parsed(row[6]), _parsed(row[7]))) for row in rows]
-
-
-def _parsed(text: str | None) -> Any:
-    return None if text is None else orjson.loads(text)
+        return answers[-1]

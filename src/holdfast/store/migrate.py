@@ -9,7 +9,8 @@ from psycopg import sql
 from holdfast.errors import Refused, SchemaMismatch
 from holdfast.remedies import Remedy
 from holdfast.sql_files import Migration
-from holdfast.store.connection import LOCK_SECONDS, Connection, connect
+from holdfast.store.columns import by_name
+from holdfast.store.connection import LOCK_SECONDS, Connection, answer_of, connect
 from holdfast.store.schema import SCHEMA, SchemaStatus, foreign_schema, migrations
 from holdfast.store.usable import refuse_shared_sessions
 
@@ -19,18 +20,19 @@ _LOCK_KEY = 0x686F6C64  # "hold"; any number will do as long as it never changes
 
 async def status(connection: Connection) -> SchemaStatus:
     known = {m.number: m.name for m in migrations()}
-    found = await connection.execute(
-        "select c.relname, array_agg(a.attname::text) from pg_class c join pg_namespace n on n.oid = c.relnamespace"
+    relations = await connection.execute(
+        "select c.relname, array_agg(a.attname::text) as columns"
+        " from pg_class c join pg_namespace n on n.oid = c.relnamespace"
         " left join pg_attribute a on a.attrelid = c.oid and a.attnum > 0"
         " where n.nspname = 'holdfast' and c.relkind in ('r', 'p', 'v', 'm', 'f') group by c.oid, c.relname",
         prepare=False,
     )
-    columns = {row[0]: set(row[1]) for row in await found.fetchall()}
+    columns = {row["relname"]: set(row["columns"]) for row in by_name(await answer_of(relations))}
     applied: dict[int, str] = {}
     is_foreign = bool(columns) and not columns.get("migrations", set()) >= {"number", "name"}
     if columns and not is_foreign:
         made = await connection.execute("select number, name from holdfast.migrations", prepare=False)
-        applied = dict(await made.fetchall())
+        applied = {row["number"]: row["name"] for row in by_name(await answer_of(made))}
         is_foreign = known[1] != applied.get(1, known[1])
     if is_foreign:
         return SchemaStatus((), tuple(sorted(known)), (), is_foreign=True)
@@ -120,22 +122,23 @@ async def tables(url: str) -> list[dict[str, Any]]:
     """Every table of the schema with its rows and its size."""
     async with await connect(url) as connection:
         cursor = await connection.execute(
-            "select c.relname, pg_total_relation_size(c.oid) from pg_class c join pg_namespace n"
+            "select c.relname, pg_total_relation_size(c.oid) as bytes from pg_class c join pg_namespace n"
             " on n.oid = c.relnamespace where n.nspname = 'holdfast' and c.relkind = 'r' order by c.relname"
         )
-        answer = []
-        for name, size in await cursor.fetchall():
-            counted = await connection.execute(sql.SQL("select count(*) from {}").format(sql.Identifier(SCHEMA, name)))
-            row = await counted.fetchone()
-            answer.append({"table": name, "rows": row[0] if row else 0, "bytes": size})
-        return answer
+        sizes = []
+        for table in by_name(await answer_of(cursor)):
+            name = sql.Identifier(SCHEMA, table["relname"])
+            counting = await connection.execute(sql.SQL("select count(*) as rows from {}").format(name))
+            (count,) = by_name(await answer_of(counting))
+            sizes.append({"table": table["relname"], "rows": count["rows"], "bytes": table["bytes"]})
+        return sizes
 
 
 async def rebuild(url: str, *, confirm: str) -> None:
     """Drop everything and migrate again; the caller confirms with the database's own name."""
     async with await connect(url) as connection:
-        row = await (await connection.execute("select current_database()")).fetchone()
-        name = row[0] if row else ""
+        (row,) = by_name(await answer_of(await connection.execute("select current_database() as name")))
+        name = row["name"]
         if confirm != name:
             raise Refused(
                 f"A rebuild deletes every job in the database {name}.",

@@ -13,7 +13,7 @@ from holdfast.core.signals import Request, Selected
 from holdfast.core.states import JobState, Rules
 from holdfast.define.program import compile_pinned
 from holdfast.store.arrays import plain
-from holdfast.store.columns import records
+from holdfast.store.columns import by_name, records
 from holdfast.store.connection import Answer, Connection, Connections, answer_of
 from holdfast.store.loading import job_state
 from holdfast.store.queries import query
@@ -75,8 +75,9 @@ async def looking_at(connections: Connections, job_id: str) -> AsyncIterator[Loo
             return
         (job,) = found
         pinned = await connection.execute(query("definition"), {"hash": job.definition_hash})
-        program = compile_pinned(job.definition_hash, (await pinned.fetchall())[0][0].encode())
+        (workflow,) = by_name(await answer_of(pinned))
+        program = compile_pinned(job.definition_hash, workflow["definition"].encode())
         nodes = records(NodeRow, await answer_of(await connection.execute(query("load_nodes"), jobs)))
         nodes = [node._replace(output=None) for node in nodes]
-        (now,) = (await (await connection.execute(query("clock"))).fetchall())[0]
-        yield Look(connection, job_state(job, nodes, program, Rules()), now)
+        (clock,) = by_name(await answer_of(await connection.execute(query("clock"))))
+        yield Look(connection, job_state(job, nodes, program, Rules()), clock["now"])

@@ -17,13 +17,14 @@ import psycopg
 from holdfast import failpoint
 from holdfast.errors import PayloadUnavailable
 from holdfast.store.arrays import plain
-from holdfast.store.connection import Rows
+from holdfast.store.columns import by_name, records
+from holdfast.store.connection import Answer
 from holdfast.store.outage import unreachable
 from holdfast.store.payloads import AT_ONCE
 from holdfast.store.queries import query
 from holdfast.store.records import FIRST_JOB
 from holdfast.store.session import PostgresSession
-from holdfast.store.upkeep_rows import EVERY_STATUS, OldestLeft, Pruned
+from holdfast.store.upkeep_rows import EVERY_STATUS, OldestLeft, Pruned, PrunedJob
 
 logger = logging.getLogger("holdfast.store")
 
@@ -44,14 +45,13 @@ class PostgresPruning:
     ) -> list[Pruned]:
         """What may go, by workflow and status; at most the `most` oldest jobs."""
         cutoff = await self._cutoff(older_than_seconds)
-        rows = await self._fetch("find_prunable", cutoff=cutoff, statuses=plain(statuses), most=most)
-        return [Pruned._make(row) for row in rows]
+        return records(Pruned, await self._ask("find_prunable", cutoff=cutoff, statuses=plain(statuses), most=most))
 
     async def oldest_left(self, older_than_seconds: float, statuses: Sequence[str] = EVERY_STATUS) -> OldestLeft | None:
         """The oldest finished job that stays when all that may go has gone."""
         cutoff = await self._cutoff(older_than_seconds)
-        rows = await self._fetch("oldest_left", cutoff=cutoff, statuses=plain(statuses))
-        return OldestLeft._make(rows[0]) if rows else None
+        left = records(OldestLeft, await self._ask("oldest_left", cutoff=cutoff, statuses=plain(statuses)))
+        return left[0] if left else None
 
     async def prune(
         self,
@@ -69,15 +69,17 @@ class PostgresPruning:
         await self.finish_leftovers()
         cutoff, place = await self._cutoff(older_than_seconds), {"after_time": "-infinity", "after_job": FIRST_JOB}
         terms = {"cutoff": cutoff, "statuses": plain(statuses)}
-        gone: Rows = []
+        gone: list[PrunedJob] = []
         while until is None or time.monotonic() < until:
-            found = await self._fetch("next_prunable", **terms, **place, jobs=BATCH_JOBS, tasks=BATCH_TASKS)
-            if not found:
+            answer = await self._ask("next_prunable", **terms, **place, jobs=BATCH_JOBS, tasks=BATCH_TASKS)
+            batch = by_name(answer)
+            if not batch:
                 break
-            place = {"after_time": found[-1][1], "after_job": found[-1][0]}
-            deleted = await self._fetch("prune_jobs", **terms, jobs=plain(row[0] for row in found))
+            place = {"after_time": batch[-1]["finished_at"], "after_job": batch[-1]["job_id"]}
+            jobs = plain(row["job_id"] for row in batch)
+            deleted = records(PrunedJob, await self._ask("prune_jobs", **terms, jobs=jobs))
             await failpoint.hit("prune.after_commit")
-            await self._remove_objects([row[0] for row in deleted])
+            await self._remove_objects([job.job_id for job in deleted])
             gone += deleted
             on_batch(len(gone))
         return _summary(gone)
@@ -86,14 +88,16 @@ class PostgresPruning:
         """How many jobs have objects left, that long after their rows were deleted."""
         if self._objects is None:
             return 0
-        return int((await self._fetch("count_discarded", age=age_seconds))[0][0])
+        (row,) = by_name(await self._ask("count_discarded", age=age_seconds))
+        return int(row["jobs"])
 
     async def finish_leftovers(self, age_seconds: float = 0.0) -> int:
         """Remove the objects of jobs whose rows have gone; returns of how many jobs that was done."""
         done, after = 0, FIRST_JOB
-        while found := await self._fetch("discarded", after=after, age=age_seconds, limit=BATCH_JOBS):
-            after = found[-1][0]
-            done += await self._remove_objects([row[0] for row in found])
+        while rows := by_name(await self._ask("discarded", after=after, age=age_seconds, limit=BATCH_JOBS)):
+            jobs = [row["job_id"] for row in rows]
+            after = jobs[-1]
+            done += await self._remove_objects(jobs)
         return done
 
     async def _remove_objects(self, jobs: Sequence[str]) -> int:
@@ -103,7 +107,7 @@ class PostgresPruning:
         turns = asyncio.Semaphore(AT_ONCE)
         removed = [job for job in await asyncio.gather(*(self._remove(job, turns) for job in jobs)) if job is not None]
         await failpoint.hit("prune.after_objects")
-        await self._fetch("forget_discarded", jobs=plain(removed))
+        await self._ask("forget_discarded", jobs=plain(removed))
         return len(removed)
 
     async def _remove(self, job_id: str, turns: asyncio.Semaphore) -> str | None:
@@ -118,20 +122,25 @@ class PostgresPruning:
         return job_id
 
     async def _cutoff(self, older_than_seconds: float) -> str:
-        return str((await self._fetch("cutoff", age=older_than_seconds))[0][0])
+        (row,) = by_name(await self._ask("cutoff", age=older_than_seconds))
+        return str(row["cutoff"])
 
-    async def _fetch(self, statement: str, /, **parameters: Any) -> Rows:
+    async def _ask(self, statement: str, /, **parameters: Any) -> Answer:
         try:
-            return (await self._connections.exchange("prune", (query(statement), parameters)))[0].rows
+            return (await self._connections.exchange("prune", (query(statement), parameters)))[0]
         except psycopg.OperationalError as error:
             raise unreachable(self._connections.url, error) from None
 
 
-def _summary(gone: Iterable[tuple[Any, ...]]) -> list[Pruned]:
-    found: dict[tuple[str, str], Pruned] = {}
-    for _, workflow_id, status, tasks, size, finished_at in gone:
-        one = found.get((workflow_id, status), Pruned(workflow_id, status, 0, 0, 0, finished_at))
-        found[(workflow_id, status)] = one._replace(
-            jobs=one.jobs + 1, tasks=one.tasks + tasks, bytes=one.bytes + size, oldest=min(one.oldest, finished_at)
+def _summary(gone: Iterable[PrunedJob]) -> list[Pruned]:
+    groups: dict[tuple[str, str], Pruned] = {}
+    for job in gone:
+        key = (job.workflow_id, job.status)
+        group = groups.get(key, Pruned(job.workflow_id, job.status, 0, 0, 0, job.finished_at))
+        groups[key] = group._replace(
+            jobs=group.jobs + 1,
+            tasks=group.tasks + job.tasks,
+            bytes=group.bytes + job.bytes,
+            oldest=min(group.oldest, job.finished_at),
         )
-    return sorted(found.values())
+    return sorted(groups.values())

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from holdfast.core.advising import Advice
+from holdfast.core.failing import Failure
 from holdfast.define.definition import Definition
 from holdfast.define.graph import Graph
 from holdfast.errors import Refused
@@ -27,7 +28,7 @@ class AttemptView(NamedTuple):
     worker: str | None
     started_at: datetime | None
     finished_at: datetime
-    error: dict[str, Any] | None
+    error: Failure | None
     log: str | None
     extra: dict[str, Any] | None
 
@@ -44,7 +45,7 @@ class JobView(NamedTuple):
     definition_hash: str
     inputs: Any
     result: Any
-    error: dict[str, Any] | None
+    error: Failure | None
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
@@ -53,6 +54,8 @@ class JobView(NamedTuple):
     owned_since: datetime | None
     owner_is_alive: bool
     pause: dict[str, Any] | None = None
+    result_ref: str | None = None
+    """The digest of a result that is too large for its row."""
 
 
 class NodeView(NamedTuple):
@@ -66,7 +69,7 @@ class NodeView(NamedTuple):
     skipped: int
     cancelled: int
     retry_at: datetime | None
-    error: dict[str, Any] | None
+    error: Failure | None
     started_at: datetime | None
     finished_at: datetime | None
     expanded: int = 0
@@ -154,7 +157,7 @@ class QueuedTasks(NamedTuple):
     worker_is_alive: bool | None
     lease_until: datetime | None
     progress: dict[str, Any] | None
-    error: dict[str, Any] | None
+    error: Failure | None
 
 
 class JobDiagnosis(NamedTuple):
@@ -187,7 +190,23 @@ class JobLine(NamedTuple):
     total: int
     completed: int
     failed: int
-    error: str | None
+    message: str | None
+    """Why it failed."""
+
+
+class JobCount(NamedTuple):
+    """How many jobs of one workflow have one status."""
+
+    workflow_id: str
+    status: str
+    jobs: int
+
+
+class QueueCount(NamedTuple):
+    """How many tasks wait in the queue, and how many run."""
+
+    queued: int
+    running: int
 
 
 class EventView(NamedTuple):
@@ -211,7 +230,7 @@ class TaskRow(NamedTuple):
     worker: str | None
     started_at: datetime | None
     finished_at: datetime | None
-    error: dict[str, Any] | None
+    error: Failure | None
 
 
 class ArtifactView(NamedTuple):
@@ -282,6 +301,13 @@ class LongTransaction(NamedTuple):
     application: str
     state: str | None
     seconds: float
+
+
+class UnreadSignals(NamedTuple):
+    """How many signals have waited for long, and since when the oldest."""
+
+    number: int
+    since: datetime | None
 
 
 class ServerFacts(NamedTuple):

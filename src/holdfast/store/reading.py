@@ -24,7 +24,8 @@ from holdfast.define.node import Node
 from holdfast.errors import InvalidInput, NotFound, Refused
 from holdfast.remedies import Remedy
 from holdfast.store.arrays import plain, texts
-from holdfast.store.connection import Connections
+from holdfast.store.columns import by_name, records
+from holdfast.store.connection import Answer, Connections, answer_of
 from holdfast.store.delivering import Locations, scope_of
 from holdfast.store.fleet import UnservedTasks, WorkerView
 from holdfast.store.installation import PostgresInstallationReader
@@ -39,10 +40,12 @@ from holdfast.store.read_rows import (
     EventView,
     FailedItems,
     Hold,
+    JobCount,
     JobDiagnosis,
     JobLine,
     JobView,
     NodeView,
+    QueueCount,
     QueuedTasks,
     QueueView,
     Snapshot,
@@ -84,12 +87,12 @@ class PostgresReadStore(PostgresInstallationReader):
         if not rows:
             raise _no_such_job(text)
         if len(rows) > 1:
-            shown = ", ".join(f"{row[0]} ({row[1]}, {row[2]})" for row in rows[:5])
+            shown = ", ".join(f"{row['job_id']} ({row['workflow_id']}, {row['status']})" for row in rows[:5])
             raise Refused(
                 f"Several jobs end with '{text}': {shown}{', …' if len(rows) > 5 else ''}",
                 remedy="Give more characters of the one that you mean.",
             )
-        return str(rows[0][0])
+        return str(rows[0]["job_id"])
 
     async def snapshot(self, job_id: str, *, whole: bool = True) -> Snapshot:
         """The job as it is now; without `whole` its inputs and its result are left out."""
@@ -118,38 +121,30 @@ class PostgresReadStore(PostgresInstallationReader):
     async def stages(self, job_ids: Sequence[str]) -> dict[str, Stages]:
         """The first stage that failed, and those that completed, of each job whose definition can be read."""
         stages: dict[str, Stages] = {}
-        for job_id, definition_hash, statuses in await self._fetch("node_statuses", jobs=plain(job_ids)):
+        for row in await self._fetch("node_statuses", jobs=plain(job_ids)):
             try:
-                _, graph = await self._readable(definition_hash)
+                _, graph = await self._readable(row["definition_hash"])
             except Refused:
                 continue
-            stages[job_id] = _stages(graph, _parsed(statuses))
+            stages[row["job_id"]] = _stages(graph, orjson.loads(row["statuses"]))
         return stages
 
     async def diagnosis(self, job_id: str) -> JobDiagnosis:
         """The job as it is now, with everything that may keep it from continuing."""
         looks = ("why_job", "why_windows", "why_queue", "live_workers", "why_locks")
-        rows = await self._look_at(job_id, *looks, whole=False)
-        snapshot = await self._with_advice(await self._snapshot(rows))
-        job, windows, queued, workers, locks = rows[6:]
-        epoch, stop_cause, stop_until, owner_gone_at, orchestrators, unread, unread_since = job[0]
+        answers = await self._look_at(job_id, *looks, whole=False)
+        (job,) = by_name(answers["why_job"])
         return JobDiagnosis(
-            snapshot,
-            epoch,
-            stop_cause,
-            stop_until,
-            owner_gone_at,
-            orchestrators,
-            unread,
-            unread_since,
-            dict(windows),
-            [QueuedTasks._make((*row[:13], _parsed(row[13]), _parsed(row[14]))) for row in queued],
-            [WorkerView._make(row) for row in workers],
-            [LockHolder._make(row) for row in locks],
+            snapshot=await self._with_advice(await self._snapshot(answers)),
+            **job,
+            enqueued={row["node"]: row["enqueued"] for row in by_name(answers["why_windows"])},
+            queued=records(QueuedTasks, answers["why_queue"]),
+            workers=records(WorkerView, answers["live_workers"]),
+            locks=records(LockHolder, answers["why_locks"]),
         )
 
-    async def _look_at(self, job_id: str, *more: str, whole: bool) -> list[list[tuple[Any, ...]]]:
-        """The rows of a job, and of more statements, all of one moment."""
+    async def _look_at(self, job_id: str, *more: str, whole: bool) -> dict[str, Answer]:
+        """The answers of the statements about a job, and of more statements, all of one moment."""
         statements = (
             "read_job",
             "read_nodes",
@@ -165,30 +160,30 @@ class PostgresReadStore(PostgresInstallationReader):
                 await connection.execute("begin isolation level repeatable read read only")
                 cursors = [await connection.execute(query(s), parameters, prepare=True) for s in statements]
                 await connection.execute("commit")
-            rows = [await cursor.fetchall() for cursor in cursors]
-        if not rows[0]:
+            answers = {name: await answer_of(cursor) for name, cursor in zip(statements, cursors, strict=True)}
+        if not answers["read_job"].rows:
             raise _no_such_job(job_id)
-        return rows
+        return answers
 
-    async def _snapshot(self, rows: Sequence[Sequence[tuple[Any, ...]]]) -> Snapshot:
-        (row,), nodes, queue, unserved, holds, deliverables = rows[:6]
-        *columns, reference = row
-        job = JobView._make((*columns[:9], *map(_parsed, columns[9:12]), *columns[12:-1], _parsed(columns[-1])))
-        if reference is not None:
-            job = job._replace(result=await value_or_name(self._payloads, job.job_id, reference))
-        definition, graph, unreadable = await self._definition(job, [r[0] for r in nodes])
-        views = {r[0]: NodeView._make((*r[:10], _parsed(r[10]), *r[11:])) for r in nodes}
+    async def _snapshot(self, answers: Mapping[str, Answer]) -> Snapshot:
+        (job,) = records(JobView, answers["read_job"])
+        if job.result_ref is not None:
+            job = job._replace(result=await value_or_name(self._payloads, job.job_id, job.result_ref))
+        nodes = {node.node: node for node in records(NodeView, answers["read_nodes"])}
+        definition, graph, unreadable = await self._definition(job, list(nodes))
+        unserved = answers["unserved_nodes"]
+        names = [row["node"] for row in by_name(unserved)]
         return Snapshot(
             job,
             definition,
             graph,
             unreadable,
-            views,
-            {r[0]: QueueView._make((*r[:5], _parsed(r[5]), *r[6:])) for r in queue},
-            {r[0]: UnservedTasks._make(r[1:]) for r in unserved},
-            {r[0]: Hold._make((*r[:6], _parsed(r[6]))) for r in holds},
-            [Deliverable._make(r) for r in deliverables],
-            await self._locations(job, definition, views) if job.inputs is not None else {},
+            nodes,
+            {queued.node: queued for queued in records(QueueView, answers["read_queue"])},
+            dict(zip(names, records(UnservedTasks, unserved), strict=True)),
+            {hold.node: hold for hold in records(Hold, answers["read_holds"])},
+            records(Deliverable, answers["read_deliverables"]),
+            await self._locations(job, definition, nodes) if job.inputs is not None else {},
         )
 
     async def _locations(
@@ -228,12 +223,11 @@ class PostgresReadStore(PostgresInstallationReader):
         start = before or LAST_JOB
         if identity is not None:
             rows = await self._fetch("jobs_of_identity", identity=identity, before=start, limit=limit, **filters)
-            ids = [row[0] for row in rows]
+            ids = [row["job_id"] for row in rows]
         else:
             first = _first_job_since(since) if since is not None else FIRST_JOB
             ids = await self._walk(start, first, limit, filters | {"workflow": workflow_id})
-        lines = await self._fetch("job_lines", jobs=plain(ids)) if ids else []
-        return [JobLine._make(row) for row in lines]
+        return await self._records(JobLine, "job_lines", jobs=plain(ids)) if ids else []
 
     async def _walk(self, before: str, first: str, limit: int, filters: dict[str, Any]) -> list[str]:
         """The newest jobs that fit, from the job before `before` back to `first`."""
@@ -241,10 +235,10 @@ class PostgresReadStore(PostgresInstallationReader):
         length = limit
         while len(ids) < limit:
             rows = await self._fetch("newest_jobs", before=before, walk=length, **filters)
-            ids += [row[0] for row in rows if row[1]]
-            if len(rows) < length or rows[-1][0] < first:
+            ids += [row["job_id"] for row in rows if row["fits"]]
+            if len(rows) < length or rows[-1]["job_id"] < first:
                 break
-            before, length = rows[-1][0], WALK_LENGTH
+            before, length = rows[-1]["job_id"], WALK_LENGTH
         return ids[:limit]
 
     async def tasks(
@@ -252,50 +246,52 @@ class PostgresReadStore(PostgresInstallationReader):
     ) -> list[TaskRow]:
         """One page of a job's tasks after that node and item."""
         place = {"after_node": after[0], "after_item": after[1]}
-        rows = await self._fetch("read_tasks", job=job_id, node=node, status=status, limit=limit, **place)
-        return [TaskRow._make((*row[:7], _parsed(row[7]))) for row in rows]
+        return await self._records(TaskRow, "read_tasks", job=job_id, node=node, status=status, limit=limit, **place)
 
-    async def count_jobs(self, since: datetime | None) -> list[tuple[str, str, int]]:
+    async def count_jobs(self, since: datetime | None) -> list[JobCount]:
         """How many jobs there are of each workflow with each status."""
-        return [(row[0], row[1], row[2]) for row in await self._fetch("count_jobs", since=since)]
+        return await self._records(JobCount, "count_jobs", since=since)
 
-    async def count_queue(self) -> tuple[int, int]:
+    async def count_queue(self) -> QueueCount:
         """How many tasks wait in the queue, and how many run."""
-        row = (await self._fetch("count_queue"))[0]
-        return row[0], row[1]
+        (count,) = await self._records(QueueCount, "count_queue")
+        return count
 
     async def events(self, job_id: str, after: int = 0, node: str | None = None) -> AsyncIterator[EventView]:
         """The events of a job that have happened so far, page by page."""
         while True:
-            rows = await self._fetch("read_events", job=job_id, after=after, node=node, limit=PAGE_SIZE)
-            for row in rows:
-                yield EventView._make((*row[:7], _parsed(row[7])))
-            if len(rows) < PAGE_SIZE:
+            page = await self._records(EventView, "read_events", job=job_id, after=after, node=node, limit=PAGE_SIZE)
+            for event in page:
+                yield event
+            if len(page) < PAGE_SIZE:
                 return
-            after = rows[-1][0]
+            after = page[-1].seq
 
     async def attempts(self, job_id: str, node: str | None, item: int | None, limit: int) -> list[AttemptView]:
         """Attempts that failed or printed something, oldest first."""
-        rows = await self._fetch("read_attempts", job=job_id, node=node, item=item, limit=limit)
-        return [AttemptView._make((*row[:7], _parsed(row[7]), row[8], _parsed(row[9]))) for row in rows]
+        return await self._records(AttemptView, "read_attempts", job=job_id, node=node, item=item, limit=limit)
 
     async def retries(self, job_id: str) -> int:
-        return int((await self._fetch("count_retries", job=job_id))[0][0])
+        (count,) = await self._fetch("count_retries", job=job_id)
+        return int(count["retries"])
 
     async def failed_items(self, job_id: str, node: str) -> list[FailedItems]:
-        return [FailedItems._make(row) for row in await self._fetch("failed_items", job=job_id, node=node)]
+        return await self._records(FailedItems, "failed_items", job=job_id, node=node)
 
     async def outputs(self, job_id: str, nodes: Iterable[str] | None = None) -> dict[str, Any]:
         """The outputs of the nodes that have begun, by name: of these, or of all."""
         wanted = texts(nodes) if nodes is not None else None
-        return {
-            node: _parsed(output) if reference is None else await value_or_name(self._payloads, job_id, reference)
-            for node, output, reference in await self._fetch("node_outputs", job=job_id, nodes=wanted)
-        }
+        rows = await self._fetch("node_outputs", job=job_id, nodes=wanted)
+        return {row["node"]: await self._output(job_id, row) for row in rows}
+
+    async def _output(self, job_id: str, row: dict[str, Any]) -> Any:
+        if row["output_ref"] is not None:
+            return await value_or_name(self._payloads, job_id, row["output_ref"])
+        return None if row["output"] is None else orjson.loads(row["output"])
 
     async def artifacts(self, job_id: str) -> list[ArtifactView]:
         """The files that the job's tasks have published, by node, item and name."""
-        return [ArtifactView._make(row) for row in await self._fetch("read_artifacts", job=job_id)]
+        return await self._records(ArtifactView, "read_artifacts", job=job_id)
 
     async def _definition(self, job: JobView, begun: Sequence[str]) -> tuple[Definition, Graph, Refused | None]:
         try:
@@ -308,8 +304,8 @@ class PostgresReadStore(PostgresInstallationReader):
         """Refused if another version wrote it in a way that this one does not know."""
         known = _definitions.setdefault(self._connections, {})
         if definition_hash not in known:
-            rows = await self._fetch("definition", hash=definition_hash)
-            definition = read_pinned(rows[0][0])
+            (row,) = await self._fetch("definition", hash=definition_hash)
+            definition = read_pinned(row["definition"])
             if len(known) >= KEPT_DEFINITIONS:
                 known.clear()
             known[definition_hash] = (definition, build_graph(definition))
@@ -333,7 +329,3 @@ def _stages(graph: Graph, statuses: dict[str, str]) -> Stages:
         next((name for name in names if statuses[name] == Status.FAILED), None),
         tuple(name for name in names if statuses[name] == Status.COMPLETED),
     )
-
-
-def _parsed(text: str | None) -> Any:
-    return None if text is None else orjson.loads(text)

@@ -11,7 +11,7 @@ from holdfast import failpoint
 from holdfast.errors import BacklogFull, NotFound
 from holdfast.remedies import Remedy
 from holdfast.store.arrays import jsons, plain, texts
-from holdfast.store.columns import records, remedy_of
+from holdfast.store.columns import by_name, records, remedy_of
 from holdfast.store.connection import SYNC
 from holdfast.store.listener import ANYBODY
 from holdfast.store.payloads import value_or_name
@@ -72,7 +72,7 @@ class PostgresSubmissions(PostgresSession):
             signalled([ANYBODY]),
         )
         await failpoint.hit("submit.after_commit")
-        return dict(submitted.rows)
+        return {row["job_id"]: row["run"] for row in by_name(submitted)}
 
     async def _refuse_if_full(self, tenant: str) -> None:
         for row in await self._fetch("backlog_of", tenant=tenant):

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from holdfast.core.states import JOB_TERMINAL
+from holdfast.define.graph import Graph
 
 EVERY_STATUS = tuple(sorted(JOB_TERMINAL))
 """The statuses of jobs that a prune may delete."""
@@ -31,6 +32,19 @@ class Fact(NamedTuple):
     node: str | None
     item: int | None
     seen: dict[str, Any]
+
+
+class CompletedJob(NamedTuple):
+    job_id: str
+    finished_at: datetime
+
+
+class OpenJob(NamedTuple):
+    """An open job, and the statuses of those of its nodes that have begun."""
+
+    job_id: str
+    graph: Graph
+    statuses: dict[str, str]
 
 
 class ActionView(NamedTuple):
@@ -64,6 +78,17 @@ class Pruned(NamedTuple):
     bytes: int
     oldest: datetime
     """When the first of them ended."""
+
+
+class PrunedJob(NamedTuple):
+    """A job that was deleted."""
+
+    job_id: str
+    workflow_id: str
+    status: str
+    tasks: int
+    bytes: int
+    finished_at: datetime
 
 
 class OldestLeft(NamedTuple):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import psycopg
 
 from holdfast.errors import Unreachable
-from holdfast.store.connection import Connection, connect
+from holdfast.store.columns import by_name
+from holdfast.store.connection import Connection, answer_of, connect
 from holdfast.store.outage import is_cured_by_waiting, unreachable
 
 LOOKS = 3
@@ -43,9 +44,8 @@ async def _are_shared(connection: Connection, url: str) -> bool:
 
 
 async def _session(connection: Connection) -> int:
-    row = await (await connection.execute("select pg_backend_pid()", prepare=False)).fetchone()
-    assert row is not None
-    return int(row[0])
+    (row,) = by_name(await answer_of(await connection.execute("select pg_backend_pid() as pid", prepare=False)))
+    return int(row["pid"])
 
 
 async def try_to_write(connection: Connection, url: str) -> None:

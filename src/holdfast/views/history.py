@@ -98,10 +98,9 @@ class Artifact:
     published_at: datetime
 
 
-def failure_view(stored: dict[str, Any] | None) -> Failure | None:
-    if stored is None:
+def failure_view(error: StoredFailure | None) -> Failure | None:
+    if error is None:
         return None
-    error = StoredFailure.from_json(stored)
     return Failure(
         error.code,
         error.other.get("class", error.failure_class),

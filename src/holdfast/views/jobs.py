@@ -213,7 +213,7 @@ def summary_view(row: JobLine) -> JobSummary:
         row.started_at,
         row.finished_at,
         LineCounts(row.total, row.completed, row.failed),
-        row.error,
+        row.message,
     )
 
 

@@ -106,7 +106,13 @@ def finding_view(row: rows.Finding) -> Finding:
 
 def log_view(leader: rows.LeaderView | None, actions: Sequence[rows.ActionView]) -> JanitorLog:
     shown = Leader(leader.holder, leader.since, round(leader.lease_seconds, 3)) if leader is not None else None
-    return JanitorLog(shown, tuple(Action(*row) for row in actions))
+    return JanitorLog(shown, tuple(_action_view(row) for row in actions))
+
+
+def _action_view(row: rows.ActionView) -> Action:
+    return Action(
+        row.run, row.duty, row.action, row.job_id, row.node, row.item, row.reason, row.before, row.after, row.at
+    )
 
 
 def pruned_view(
@@ -117,7 +123,7 @@ def pruned_view(
         sum(group.jobs for group in groups),
         sum(group.tasks for group in groups),
         sum(group.bytes for group in groups),
-        tuple(PrunedJobs(*group) for group in groups),
-        OldestLeft(*left) if left is not None else None,
+        tuple(PrunedJobs(**group._asdict()) for group in groups),
+        OldestLeft(**left._asdict()) if left is not None else None,
         leftovers,
     )

@@ -12,6 +12,7 @@ from enum import StrEnum
 from itertools import chain
 from typing import Any
 
+from holdfast.core.failing import Failure
 from holdfast.core.states import JOB_TERMINAL, TERMINAL, JobStatus, Status
 from holdfast.define.definition import Definition
 from holdfast.define.kinds import kind_of
@@ -269,7 +270,7 @@ def _tasks(group: QueuedTasks) -> dict[str, Any]:
     return {"tasks": group.tasks, "first": [item for item in group.first if item >= 0]}
 
 
-def _error(stored: dict[str, Any] | None) -> dict[str, Any] | None:
+def _error(stored: Failure | None) -> dict[str, Any] | None:
     """The error object inside of details, which are JSON."""
     error: dict[str, Any] | None = to_json(failure_view(stored))
     return error

@@ -93,8 +93,8 @@ async def test_a_region_with_every_defect_is_usable_and_completes_when_its_files
     failures = [attempt for attempt in attempts if attempt.error is not None]
     assert len(failures) == len(CODES), "permanent failures should not be retried"
     for kind, code in CODES.items():
-        (error,) = [one.error for one in failures if one.error and spoiled[kind] in one.error["message"]]
-        assert (error["code"], error["class"]) == (code, "permanent"), kind
+        (error,) = [one.error for one in failures if one.error and spoiled[kind] in one.error.message]
+        assert (error.code, error.is_permanent) == (code, True), kind
     warnings = [warning for one in attempts for warning in (one.extra or {}).get("warnings", ())]
     assert warnings == [f"rp{spoiled['all_nodata'][-8:-4]}: every pixel is nodata"]
     whole = {f"{group}.tif" for group in made["groups"] if group not in bad}

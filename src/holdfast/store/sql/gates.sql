@@ -8,12 +8,12 @@ with behind as (
     from lanes l join queue q on q.lane_id = l.lane_id
     where l.breaker <> '' group by l.breaker
 )
-select coalesce(b.settings ->> 'name', b.name), b.state, b.held, b.changed_at, b.until,
-    b.settings ->> 'probe_url' is not null or b.settings ->> 'probe_handler' is not null,
-    (select count(*) from jsonb_array_elements(b.calls) c)::int,
-    (select count(*) from jsonb_array_elements(b.calls) c where (c ->> 1)::boolean)::int,
-    (b.settings ->> 'window_calls')::int, b.successes, coalesce(w.waiting, 0)::int, coalesce(w.running, 0)::int,
-    b.reason, b.actor
+select coalesce(b.settings ->> 'name', b.name) as name, b.state, b.held, b.changed_at as since, b.until,
+    b.settings ->> 'probe_url' is not null or b.settings ->> 'probe_handler' is not null as has_probe,
+    (select count(*) from jsonb_array_elements(b.calls) c)::int as calls,
+    (select count(*) from jsonb_array_elements(b.calls) c where (c ->> 1)::boolean)::int as failed,
+    (b.settings ->> 'window_calls')::int as window_calls, b.successes, coalesce(w.waiting, 0)::int as waiting,
+    coalesce(w.running, 0)::int as running, b.reason, b.actor
 from breakers b left join behind w on w.breaker = b.name
 where b.tenant = %(tenant)s
 order by b.name;
@@ -64,8 +64,9 @@ shut as (
 first_shut as (
     select distinct on (s.lane_id) s.* from shut s order by s.lane_id, s.place, s.name
 )
-select m.node, sum(m.tasks)::int, (array_agg(s.by order by m.lane_id))[1], (array_agg(s.name order by m.lane_id))[1],
-    coalesce(min(s.since), min(m.queued_at)), max(s.until), (array_agg(s.details::text order by m.lane_id))[1]
+select m.node, sum(m.tasks)::int as tasks, (array_agg(s.by order by m.lane_id))[1] as by,
+    (array_agg(s.name order by m.lane_id))[1] as name, coalesce(min(s.since), min(m.queued_at)) as since,
+    max(s.until) as until, (array_agg(s.details::text order by m.lane_id))[1] as details
 from mine m left join first_shut s on s.lane_id = m.lane_id
 group by m.node having bool_and(s.lane_id is not null);
 
@@ -81,9 +82,9 @@ under as (
     from load o join lanes l on l.lane_id = o.lane_id cross join lateral unnest(gates_of(l)) as g (gate)
     group by g.gate
 )
-select m.tenant, m.name, m.concurrency, m.rate, m.burst, m.backlog, coalesce(u.running, 0), coalesce(u.waiting, 0),
-    case when m.backlog is not null then (
-        select count(*)::int from jobs j where j.tenant = m.tenant and j.finished_at is null) end,
+select m.tenant, m.name, m.concurrency, m.rate, m.burst, m.backlog, coalesce(u.running, 0) as running,
+    coalesce(u.waiting, 0) as waiting, case when m.backlog is not null then (
+        select count(*)::int from jobs j where j.tenant = m.tenant and j.finished_at is null) end as open_jobs,
     m.changed_at, m.actor
 from limits m left join under u on u.gate = 'limit:' || m.tenant || ':' || m.name
 order by m.tenant, m.name;

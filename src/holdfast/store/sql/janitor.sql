@@ -16,7 +16,7 @@ returning l.holder;
 update leaders set lease_until = '-infinity' where role = %(role)s and holder = %(me)s;
 
 -- name: leader
-select holder, since, extract(epoch from lease_until - now())::float8 from leaders
+select holder, since, extract(epoch from lease_until - now())::float8 as lease_seconds from leaders
 where role = %(role)s and lease_until > now();
 
 -- name: take_turn
@@ -36,7 +36,7 @@ with opened as (
 added as (
     select o.job_id, sum(o.tasks) over (order by o.job_id) - o.tasks as tasks_before from opened o
 )
-select a.job_id::text from added a where a.tasks_before < %(tasks)s order by a.job_id;
+select a.job_id::text as job_id from added a where a.tasks_before < %(tasks)s order by a.job_id;
 
 -- name: patrol_completed
 -- The next jobs that completed within the last hour without an error, up to a number of jobs or of tasks. The latest
@@ -53,13 +53,18 @@ with ended as (
 added as (
     select e.*, sum(e.tasks) over (order by e.finished_at, e.job_id) - e.tasks as tasks_before from ended e
 )
-select a.job_id::text, a.finished_at from added a where a.tasks_before < %(tasks)s order by a.finished_at, a.job_id;
+select a.job_id::text as job_id, a.finished_at from added a where a.tasks_before < %(tasks)s
+order by a.finished_at, a.job_id;
+
+-- name: finding_columns
+-- A finding, from a line of the log.
+duty, action, reason, job_id::text as job_id, node, item, before::text as before, after::text as after;
 
 -- name: find_expired_leases
 -- Expired leases, and attempts past their deadline.
-select q.job_id::text, q.node, nullif(q.item, -1), jsonb_build_object(
+select q.job_id::text as job_id, q.node, nullif(q.item, -1) as item, jsonb_build_object(
     'worker', coalesce(w.name, 'worker ' || q.holder), 'attempt', q.attempt,
-    'epoch', q.epoch, 'claimed_at', q.claimed_at, 'timed_out', q.deadline_at < now())::text
+    'epoch', q.epoch, 'claimed_at', q.claimed_at, 'timed_out', q.deadline_at < now())::text as seen
 from queue q left join workers w on w.worker_id = q.holder
 where q.state = 'leased' and (w.worker_id is null or w.lease_until < now() or q.deadline_at < now())
 order by q.job_id, q.node, q.item limit 1000;
@@ -71,8 +76,9 @@ with unread as materialized (
     select i.job_id, i.node, i.item, i.epoch from inbox i
     where i.kind = 'report' and (i.job_id in (select unnest(%(jobs)s::uuid[]))) is true
 )
-select t.job_id::text, t.node, case when count(*) = 1 and min(t.item) >= 0 then min(t.item) end,
-    jsonb_build_object('tasks', count(*), 'first', array_remove((array_agg(t.item order by t.item))[1:5], -1))::text
+select t.job_id::text as job_id, t.node, case when count(*) = 1 and min(t.item) >= 0 then min(t.item) end as item,
+    jsonb_build_object(
+        'tasks', count(*), 'first', array_remove((array_agg(t.item order by t.item))[1:5], -1))::text as seen
 from nodes n
 join tasks t on t.job_id = any(array[n.job_id]) and t.node = n.node and t.item < n.enqueued_count
 where n.job_id = any(%(jobs)s::uuid[]) and n.status in ('ready', 'dispatched', 'running') and t.status = 'ready'
@@ -84,12 +90,12 @@ group by t.job_id, t.node order by t.job_id, t.node;
 
 -- name: find_wrong_counters
 -- Nodes whose counters differ from their tasks.
-select n.job_id::text, n.node, null::int, jsonb_build_object(
+select n.job_id::text as job_id, n.node, null::int as item, jsonb_build_object(
     'counters', jsonb_build_object('rows', n.expanded_count, 'completed', n.completed_count,
         'failed', n.failed_count, 'skipped', n.skipped_count, 'cancelled', n.cancelled_count,
         'waiting', n.waiting_count),
     'tasks', jsonb_build_object('rows', t.total, 'completed', t.completed, 'failed', t.failed, 'skipped', t.skipped,
-        'cancelled', t.cancelled, 'waiting', t.waiting))::text
+        'cancelled', t.cancelled, 'waiting', t.waiting))::text as seen
 from nodes n
 cross join lateral (
     select count(*), count(*) filter (where k.status = 'completed'), count(*) filter (where k.status = 'failed'),
@@ -104,8 +110,8 @@ order by n.job_id, n.node;
 
 -- name: find_missed_deadlines
 -- Deadlines that passed long ago, and on which no owner has acted.
-select j.job_id::text, null::text, null::int, jsonb_build_object('deadline_at', j.deadline_at,
-    'stop_cause', j.stop_cause, 'stop_until', j.stop_until)::text
+select j.job_id::text as job_id, null::text as node, null::int as item, jsonb_build_object('deadline_at', j.deadline_at,
+    'stop_cause', j.stop_cause, 'stop_until', j.stop_until)::text as seen
 from jobs j
 where j.job_id = any(%(jobs)s::uuid[]) and j.finished_at is null and not j.stop_leases_ended and (
     (j.deadline_at < now() - make_interval(secs => %(patience)s) and coalesce(j.stop_cause, 'failed') = 'failed')
@@ -118,7 +124,8 @@ order by j.job_id;
 with unread as materialized (
     select distinct i.job_id from inbox i where (i.job_id in (select unnest(%(jobs)s::uuid[]))) is true
 )
-select j.job_id::text, null::text, null::int, jsonb_build_object('status', j.status, 'reason', j.reason)::text
+select j.job_id::text as job_id, null::text as node, null::int as item,
+    jsonb_build_object('status', j.status, 'reason', j.reason)::text as seen
 from jobs j
 where j.job_id = any(%(jobs)s::uuid[]) and j.finished_at is null
     and j.deadline_at is null and (j.stop_cause is null or j.stop_leases_ended)
@@ -132,24 +139,25 @@ order by j.job_id;
 
 -- name: nodes_of_open_jobs
 -- The progress of open jobs that an orchestrator has claimed and that are not stopping.
-select j.job_id::text, j.definition_hash,
-    (select coalesce(jsonb_object_agg(n.node, n.status), '{}') from nodes n where n.job_id = any(array[j.job_id]))::text
+select j.job_id::text as job_id, j.definition_hash, (
+    select coalesce(jsonb_object_agg(n.node, n.status), '{}') from nodes n where n.job_id = any(array[j.job_id])
+)::text as statuses
 from jobs j
 where j.job_id = any(%(jobs)s::uuid[]) and j.finished_at is null and j.stop_cause is null and j.epoch > 0
 order by j.job_id;
 
 -- name: find_orphaned_queue
 -- Queue rows of jobs that have ended or do not exist.
-select q.job_id::text, q.node, nullif(q.item, -1), jsonb_build_object('table', 'queue', 'state', q.state,
-    'epoch', q.epoch, 'job', j.status)::text
+select q.job_id::text as job_id, q.node, nullif(q.item, -1) as item, jsonb_build_object(
+    'table', 'queue', 'state', q.state, 'epoch', q.epoch, 'job', j.status)::text as seen
 from queue q left join jobs j on j.job_id = any(array[q.job_id])
 where j.job_id is null or j.finished_at is not null
 order by q.job_id, q.node, q.item limit 1000;
 
 -- name: find_laneless_queue
 -- Queue rows of lanes that do not exist: no claim finds them.
-select q.job_id::text, q.node, nullif(q.item, -1), jsonb_build_object('table', 'queue', 'state', q.state,
-    'epoch', q.epoch, 'lane', q.lane_id, 'job', null)::text
+select q.job_id::text as job_id, q.node, nullif(q.item, -1) as item, jsonb_build_object(
+    'table', 'queue', 'state', q.state, 'epoch', q.epoch, 'lane', q.lane_id, 'job', null)::text as seen
 from queue q
 where q.state <> 'leased' and not exists (select 1 from lanes l where l.lane_id = q.lane_id)
 order by q.job_id, q.node, q.item limit 1000;
@@ -172,13 +180,13 @@ select %(run)s::uuid, %(duty)s, 'delete', g.job_id, g.node, nullif(g.item, -1),
     'a queue row of a lane that does not exist',
     jsonb_build_object('table', 'queue', 'state', g.state, 'epoch', g.epoch, 'lane', g.lane_id)
 from gone g
-returning duty, action, reason, job_id::text, node, item, before::text, after::text;
+returning {{finding_columns}};
 
 -- name: find_orphaned_inbox
 -- Signals of jobs that do not exist. Signals of an ended job are left: the first orchestrator that claims them reads
 -- them.
-select i.job_id::text, i.node, nullif(i.item, -1), jsonb_build_object('table', 'inbox', 'kind', i.kind,
-    'outcome', i.outcome, 'sent_at', i.sent_at, 'job', null)::text
+select i.job_id::text as job_id, i.node, nullif(i.item, -1) as item, jsonb_build_object(
+    'table', 'inbox', 'kind', i.kind, 'outcome', i.outcome, 'sent_at', i.sent_at, 'job', null)::text as seen
 from inbox i
 where not exists (select 1 from jobs j where j.job_id = any(array[i.job_id]))
 order by i.id limit 1000;
@@ -201,7 +209,7 @@ select %(run)s::uuid, %(duty)s, 'delete', g.job_id, g.node, nullif(g.item, -1),
     'a queue row of a job that does not exist',
     jsonb_build_object('table', 'queue', 'state', g.state, 'epoch', g.epoch, 'job', null)
 from gone g
-returning duty, action, reason, job_id::text, node, item, before::text, after::text;
+returning {{finding_columns}};
 
 -- name: delete_orphaned_inbox
 with orphan as (
@@ -220,13 +228,14 @@ select %(run)s::uuid, %(duty)s, 'delete', g.job_id, g.node, nullif(g.item, -1),
     jsonb_build_object('table', 'inbox', 'kind', g.kind, 'outcome', g.outcome, 'sent_at', g.sent_at, 'data', g.data,
         'job', null)
 from gone g
-returning duty, action, reason, job_id::text, node, item, before::text, after::text;
+returning {{finding_columns}};
 
 -- name: find_repeated_failures
 -- Failures of the same kind that happened often in one workflow within an hour.
-select (array_agg(a.job_id::text))[1], null::text, null::int, jsonb_build_object('workflow_id', j.workflow_id,
-    'fingerprint', a.error->>'fingerprint', 'failures', count(*), 'jobs', count(distinct a.job_id),
-    'code', min(a.error->>'code'), 'message', min(a.error->>'message'))::text
+select (array_agg(a.job_id::text))[1] as job_id, null::text as node, null::int as item, jsonb_build_object(
+    'workflow_id', j.workflow_id, 'fingerprint', a.error->>'fingerprint', 'failures', count(*),
+    'jobs', count(distinct a.job_id),
+    'code', min(a.error->>'code'), 'message', min(a.error->>'message'))::text as seen
 from attempts a join jobs j on j.job_id = any(array[a.job_id])
 where a.finished_at > now() - interval '1 hour' and a.outcome = 'failed'
 group by j.workflow_id, a.error->>'fingerprint'
@@ -236,10 +245,11 @@ order by count(*) desc limit 20;
 -- name: find_long_open_breakers
 -- Breakers that have been open for many cooldowns, and breakers that a person opened long ago. A half open breaker that
 -- opens again has not worked in between: the time counts from when the breaker was last closed.
-select null::text, null::text, null::int, jsonb_build_object('breaker', b.name, 'held_by', case when b.held then b.actor end,
+select null::text as job_id, null::text as node, null::int as item, jsonb_build_object(
+    'breaker', b.name, 'held_by', case when b.held then b.actor end,
     'open_seconds', round(extract(epoch from now() - o.since)), 'reason', b.reason, 'waiting', (
         select count(*) from lanes l join queue q on q.lane_id = l.lane_id
-        where l.breaker = b.name and q.state <> 'leased'))::text
+        where l.breaker = b.name and q.state <> 'leased'))::text as seen
 from breakers b
 cross join lateral (
     select least(b.changed_at, min(c.changed_at)) from breaker_changes c
@@ -252,7 +262,7 @@ order by b.name limit 20;
 
 -- name: rechecks_tried
 -- How many rechecks owners got within the last hour, by finding.
-select a.duty, a.job_id::text, a.node, count(*)::int from janitor_actions a
+select a.duty, a.job_id::text as job_id, a.node, count(*)::int as rechecks from janitor_actions a
 where a.at > now() - interval '1 hour' and a.action = 'recheck' and a.job_id = any(%(jobs)s::uuid[])
 group by a.duty, a.job_id, a.node;
 
@@ -278,7 +288,7 @@ select %(run)s::uuid, f.duty, 'recheck', f.job_id, f.node, f.item, f.reason, f.b
     jsonb_build_object('sent_to', nullif(s.owner, 0))
 from found f join sent s on s.job_id = any(array[f.job_id])
 order by f.number
-returning duty, action, reason, job_id::text, node, item, before::text, after::text;
+returning {{finding_columns}};
 
 -- name: write_alerts
 -- Writes at most one line an hour for each problem that needs a person.
@@ -298,7 +308,7 @@ where not exists (
             when f.before ? 'breaker' then a.before->>'breaker' = f.before->>'breaker'
             else a.job_id is not distinct from f.job_id and a.node is not distinct from f.node end)
 order by f.number
-returning duty, action, reason, job_id::text, node, item, before::text, after::text;
+returning {{finding_columns}};
 
 -- name: forget
 -- Deletes processes an hour after their end, answers after a day, and the janitor's own lines after a month. A process
@@ -331,16 +341,16 @@ counted as (
 insert into janitor_actions (run, duty, action, reason, before)
 select %(run)s::uuid, %(duty)s, 'delete', 'rows that ended long ago', to_jsonb(c) from counted c
 where c.workers + c.orchestrators + c.answers + c.janitor_actions > 0
-returning duty, action, reason, job_id::text, node, item, before::text, after::text;
+returning {{finding_columns}};
 
 -- name: write_deletion
 -- A line about rows that other transactions deleted.
 insert into janitor_actions (run, duty, action, reason, before)
 values (%(run)s::uuid, %(duty)s, 'delete', %(reason)s, %(before)s::jsonb)
-returning duty, action, reason, job_id::text, node, item, before::text, after::text;
+returning {{finding_columns}};
 
 -- name: find_forgotten
-select null::text, null::text, null::int, to_jsonb(c)::text
+select null::text as job_id, null::text as node, null::int as item, to_jsonb(c)::text as seen
 from (
     select (select count(*) from workers w where w.ended_at < now() - interval '1 hour' and not exists (
             select 1 from queue q where q.state = 'leased' and q.holder = w.worker_id)) as workers,
@@ -352,5 +362,6 @@ from (
 where c.workers + c.orchestrators + c.answers + c.janitor_actions > 0;
 
 -- name: read_janitor_actions
-select a.run::text, a.duty, a.action, a.job_id::text, a.node, a.item, a.reason, a.before::text, a.after::text, a.at
+select a.run::text as run, a.duty, a.action, a.job_id::text as job_id, a.node, a.item, a.reason,
+    a.before::text as before, a.after::text as after, a.at
 from janitor_actions a order by a.action_id desc limit %(limit)s;

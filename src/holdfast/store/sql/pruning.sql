@@ -4,7 +4,7 @@
 
 -- name: cutoff
 -- One cutoff for a whole prune: jobs that end meanwhile stay.
-select (now() - make_interval(secs => %(age)s::float8))::text;
+select (now() - make_interval(secs => %(age)s::float8))::text as cutoff;
 
 -- name: find_prunable
 -- The oldest jobs that can be pruned, counted by workflow and status.
@@ -19,8 +19,8 @@ prunable as (
         and not exists (select 1 from queue q where q.job_id = any(array[j.job_id]))
     order by j.finished_at, j.job_id limit %(most)s::bigint
 )
-select p.workflow_id, p.status, count(*), coalesce(sum(n.tasks), 0)::bigint, coalesce(sum(o.bytes), 0)::bigint,
-    min(p.finished_at)
+select p.workflow_id, p.status, count(*) as jobs, coalesce(sum(n.tasks), 0)::bigint as tasks,
+    coalesce(sum(o.bytes), 0)::bigint as bytes, min(p.finished_at) as oldest
 from prunable p
 cross join lateral (
     select sum(k.expanded_count) from nodes k where k.job_id = any(array[p.job_id])
@@ -49,7 +49,8 @@ added as (
     select p.job_id, p.finished_at, row_number() over in_order as number, sum(p.tasks) over in_order as tasks
     from prunable p window in_order as (order by p.finished_at, p.job_id)
 )
-select a.job_id::text, a.finished_at::text from added a where a.tasks <= %(tasks)s or a.number = 1
+select a.job_id::text as job_id, a.finished_at::text as finished_at from added a
+where a.tasks <= %(tasks)s or a.number = 1
 order by a.number;
 
 -- name: prune_jobs
@@ -109,7 +110,8 @@ task_count as materialized (
 payload_size as materialized (
     select p.job_id, sum(p.bytes)::bigint as bytes from payloads_gone p group by p.job_id
 )
-select g.job_id::text, g.workflow_id, g.status, coalesce(t.tasks, 0), coalesce(p.bytes, 0), g.finished_at
+select g.job_id::text as job_id, g.workflow_id, g.status, coalesce(t.tasks, 0) as tasks, coalesce(p.bytes, 0) as bytes,
+    g.finished_at
 from gone g
 left join task_count t on t.job_id = g.job_id
 left join payload_size p on p.job_id = g.job_id
@@ -120,7 +122,7 @@ order by g.finished_at, g.job_id;
 with unread as materialized (
     select i.job_id from inbox i
 )
-select j.job_id::text, j.workflow_id, j.finished_at from jobs j
+select j.job_id::text as job_id, j.workflow_id, j.finished_at from jobs j
 where j.finished_at is not null and not (
     j.finished_at < %(cutoff)s::timestamptz and j.status = any(%(statuses)s::text[]) and j.owner is null
     and j.job_id not in (select u.job_id from unread u)
@@ -129,12 +131,12 @@ order by j.finished_at, j.job_id limit 1;
 
 -- name: discarded
 -- Jobs whose objects must still be deleted. Another process may be deleting those of the last moments.
-select d.job_id::text from discarded d
+select d.job_id::text as job_id from discarded d
 where d.job_id > %(after)s::uuid and d.discarded_at <= now() - make_interval(secs => %(age)s::float8)
 order by d.job_id limit %(limit)s;
 
 -- name: count_discarded
-select count(*) from discarded d where d.discarded_at <= now() - make_interval(secs => %(age)s::float8);
+select count(*) as jobs from discarded d where d.discarded_at <= now() - make_interval(secs => %(age)s::float8);
 
 -- name: forget_discarded
 delete from discarded where job_id = any(%(jobs)s::uuid[]);

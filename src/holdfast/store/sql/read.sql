@@ -2,36 +2,42 @@
 
 -- name: read_job
 -- One job with its owner. Large columns are read only on request: a progress display reads five times a second.
-select j.job_id::text, j.workflow_id, j.status, j.reason, j.version, j.run, j.generation, j.tenant, j.definition_hash,
-    case when %(whole)s then j.inputs::text end, case when %(whole)s then j.result::text end, j.error::text,
-    j.created_at, j.started_at, j.finished_at, j.owner, o.name, j.owned_since,
-    coalesce(o.ended_at is null and o.lease_until > now(), false), jsonb_path_query_first(j.holds, '$[*] ? (@.by == "pause")')::text,
-    case when %(whole)s then j.result_ref end
+select j.job_id::text as job_id, j.workflow_id, j.status, j.reason, j.version, j.run, j.generation, j.tenant,
+    j.definition_hash, case when %(whole)s then j.inputs::text end as inputs,
+    case when %(whole)s then j.result::text end as result, j.error::text as error,
+    j.created_at, j.started_at, j.finished_at, j.owner as owner_id, o.name as owner, j.owned_since,
+    coalesce(o.ended_at is null and o.lease_until > now(), false) as owner_is_alive,
+    jsonb_path_query_first(j.holds, '$[*] ? (@.by == "pause")')::text as pause,
+    case when %(whole)s then j.result_ref end as result_ref
 from jobs j left join orchestrators o on o.orchestrator_id = j.owner
 where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenant);
 
 -- name: read_nodes
 -- The nodes that have begun, without their outputs: the output of a fan-in can be as large as all its items.
-select n.node, n.status, n.reason, n.attempt, n.width, n.completed_count, n.failed_count, n.skipped_count,
-    n.cancelled_count, n.retry_at, n.error::text, n.started_at, n.finished_at, n.expanded_count, n.batch_size
+select n.node, n.status, n.reason, n.attempt, n.width, n.completed_count as completed, n.failed_count as failed,
+    n.skipped_count as skipped, n.cancelled_count as cancelled, n.retry_at, n.error::text as error, n.started_at,
+    n.finished_at, n.expanded_count as expanded, n.batch_size
 from nodes n where n.job_id = %(job)s;
 
 -- name: node_statuses
 -- The statuses of the nodes of these jobs, and the definition of each job.
-select j.job_id::text, j.definition_hash,
-    (select coalesce(jsonb_object_agg(n.node, n.status), '{}') from nodes n where n.job_id = any(array[j.job_id]))::text
+select j.job_id::text as job_id, j.definition_hash, (
+    select coalesce(jsonb_object_agg(n.node, n.status), '{}') from nodes n where n.job_id = any(array[j.job_id])
+)::text as statuses
 from jobs j where j.job_id = any(%(jobs)s::uuid[]) and j.tenant = coalesce(%(tenant)s, j.tenant);
 
 -- name: read_queue
 -- The queued tasks of a job, by node. They are never more than the windows of its fan-outs.
-select q.node, count(*) filter (where q.state = 'leased'), count(*) filter (where q.state in ('ready', 'paused')),
-    count(*) filter (where q.state = 'waiting'), min(q.due_at) filter (where q.state = 'waiting'),
-    (array_agg(q.progress::text) filter (where q.item = -1))[1], min(q.claimed_at), max(q.attempt)
+select q.node, count(*) filter (where q.state = 'leased') as running,
+    count(*) filter (where q.state in ('ready', 'paused')) as ready,
+    count(*) filter (where q.state = 'waiting') as waiting, min(q.due_at) filter (where q.state = 'waiting') as due_at,
+    (array_agg(q.progress::text) filter (where q.item = -1))[1] as progress, min(q.claimed_at) as claimed_at,
+    max(q.attempt) as attempt
 from queue q where q.job_id = %(job)s group by q.node;
 
 -- name: read_deliverables
 -- The deliverables of completed tasks, by name: their number, and the first and the last place.
-select d.key, count(*)::int, min(d.value collate "C"), max(d.value collate "C")
+select d.key as name, count(*)::int as number, min(d.value collate "C") as first, max(d.value collate "C") as last
 from attempts a
 join tasks t on t.job_id = any(array[a.job_id]) and t.node = a.node and t.item = a.item and t.attempt = a.attempt
 cross join lateral jsonb_each_text(a.extra -> 'deliverables') as d
@@ -45,16 +51,16 @@ with walked as materialized (
     select j.job_id, j.tenant, j.status, j.workflow_id, j.created_at from jobs j
     where j.job_id < %(before)s::uuid order by j.job_id desc limit %(walk)s
 )
-select w.job_id::text, w.tenant = coalesce(%(tenant)s, w.tenant)
+select w.job_id::text as job_id, w.tenant = coalesce(%(tenant)s, w.tenant)
     and (%(statuses)s::text[] is null or w.status = any(%(statuses)s::text[]))
     and (%(workflow)s::text is null or w.workflow_id = %(workflow)s)
     and (%(since)s::timestamptz is null or w.created_at >= %(since)s)
-    and (%(until)s::timestamptz is null or w.created_at < %(until)s)
+    and (%(until)s::timestamptz is null or w.created_at < %(until)s) as fits
 from walked w order by w.job_id desc;
 
 -- name: jobs_of_identity
 -- The same for the jobs that one submission has made; they are few.
-select j.job_id::text from jobs j
+select j.job_id::text as job_id from jobs j
 where j.tenant = %(tenant)s and j.identity = %(identity)s and j.job_id < %(before)s::uuid
     and (%(statuses)s::text[] is null or j.status = any(%(statuses)s::text[]))
     and (%(since)s::timestamptz is null or j.created_at >= %(since)s)
@@ -63,8 +69,8 @@ order by j.job_id desc limit %(limit)s;
 
 -- name: job_lines
 -- These jobs with the sums of their counters, newest first.
-select j.job_id::text, j.workflow_id, j.status, j.reason, j.version, j.created_at, j.started_at, j.finished_at,
-    n.total, n.completed, n.failed, j.error->>'message'
+select j.job_id::text as job_id, j.workflow_id, j.status, j.reason, j.version, j.created_at, j.started_at,
+    j.finished_at, n.total, n.completed, n.failed, j.error->>'message' as message
 from jobs j
 left join lateral (
     select coalesce(sum(greatest(n.width, n.expanded_count)), 0), coalesce(sum(n.completed_count), 0), coalesce(sum(n.failed_count), 0)
@@ -75,19 +81,19 @@ order by j.job_id desc;
 
 -- name: count_jobs
 -- Jobs by workflow and status.
-select j.workflow_id, j.status, count(*) from jobs j
+select j.workflow_id, j.status, count(*) as jobs from jobs j
 where j.tenant = coalesce(%(tenant)s, j.tenant) and (%(since)s::timestamptz is null or j.created_at >= %(since)s)
 group by j.workflow_id, j.status order by j.workflow_id, j.status;
 
 -- name: count_queue
 -- Tasks in the queue, those that run apart.
-select count(*) filter (where q.state <> 'leased'), count(*) filter (where q.state = 'leased')
+select count(*) filter (where q.state <> 'leased') as queued, count(*) filter (where q.state = 'leased') as running
 from queue q join lanes l on l.lane_id = q.lane_id
 where l.tenant = coalesce(%(tenant)s, l.tenant);
 
 -- name: read_tasks
 -- One page of a job's tasks, by node and item.
-select t.node, t.item, t.status, t.attempt, t.worker, t.started_at, t.finished_at, t.error::text
+select t.node, t.item, t.status, t.attempt, t.worker, t.started_at, t.finished_at, t.error::text as error
 from tasks t
 where t.job_id = %(job)s and (t.node, t.item) > (%(after_node)s, %(after_item)s)
     and (%(node)s::text is null or t.node = %(node)s) and (%(status)s::text is null or t.status = %(status)s)
@@ -96,13 +102,13 @@ order by t.node, t.item limit %(limit)s;
 
 -- name: jobs_ending_with
 -- A few jobs are enough to show that the ending is not unique.
-select j.job_id::text, j.workflow_id, j.status from jobs j
+select j.job_id::text as job_id, j.workflow_id, j.status from jobs j
 where j.job_id::text like '%%' || %(ending)s and j.tenant = coalesce(%(tenant)s, j.tenant)
 order by j.job_id desc limit 6;
 
 -- name: read_events
 -- One page of a job's events, in order.
-select e.seq, e.job_id::text, e.event, e.node, e.item, e.attempt, e.at, e.data::text
+select e.seq, e.job_id::text as job_id, e.event, e.node, e.item, e.attempt, e.at, e.data::text as data
 from events e
 where e.job_id = %(job)s and e.seq > %(after)s and (%(node)s::text is null or e.node = %(node)s)
     and exists (select 1 from jobs j where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenant))
@@ -110,14 +116,15 @@ order by e.seq limit %(limit)s;
 
 -- name: count_retries
 -- Failed and lost attempts that another attempt followed.
-select count(*) from attempts a
+select count(*) as retries from attempts a
 join tasks t on t.job_id = a.job_id and t.node = a.node and t.item = a.item
 where a.job_id = %(job)s and exists (select 1 from jobs j where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenant))
     and a.outcome in ('failed', 'lost') and (t.attempt > a.attempt or t.status = 'ready');
 
 -- name: read_attempts
 -- Attempts that failed or printed something, in the order in which they ended.
-select a.node, a.item, a.attempt, a.outcome, a.worker, a.started_at, a.finished_at, a.error::text, a.log, a.extra::text
+select a.node, a.item, a.attempt, a.outcome, a.worker, a.started_at, a.finished_at, a.error::text as error, a.log,
+    a.extra::text as extra
 from attempts a
 where a.job_id = %(job)s and (%(node)s::text is null or a.node = %(node)s)
     and (%(item)s::int is null or a.item = %(item)s)
@@ -133,13 +140,14 @@ with failed as (
         and exists (select 1 from jobs j where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenant))
     order by t.item limit 1000
 )
-select count(*), (array_agg(f.item order by f.item))[1:3], (array_agg(f.error->>'code' order by f.item))[1],
-    (array_agg(f.error->>'message' order by f.item))[1]
+select count(*) as number, (array_agg(f.item order by f.item))[1:3] as items,
+    (array_agg(f.error->>'code' order by f.item))[1] as code,
+    (array_agg(f.error->>'message' order by f.item))[1] as message
 from failed f group by f.error->>'fingerprint' order by count(*) desc, min(f.item) limit 5;
 
 -- name: node_outputs
 -- The outputs of all nodes, for tests of workflows; or those of a few nodes, to show where an output is stored.
-select n.node, n.output::text, n.output_ref from nodes n
+select n.node, n.output::text as output, n.output_ref from nodes n
 where n.job_id = %(job)s and (%(nodes)s::text[] is null or n.node = any(%(nodes)s::text[]))
     and exists (select 1 from jobs j where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenant));
 
@@ -157,8 +165,9 @@ with owned as materialized (
     select j.owner, count(*) as jobs, min(j.job_id::text) as oldest, min(j.created_at) as created_at
     from jobs j where j.finished_at is null group by j.owner
 )
-select o.orchestrator_id, o.name, o.version, o.started_at, extract(epoch from o.lease_until - now())::float8,
-    coalesce(h.jobs, 0), h.oldest, h.created_at, o.only_job::text
+select o.orchestrator_id, o.name, o.version, o.started_at,
+    extract(epoch from o.lease_until - now())::float8 as lease_seconds, coalesce(h.jobs, 0) as jobs,
+    h.oldest as oldest_job, h.created_at as oldest_created_at, o.only_job::text as only_job
 from orchestrators o left join owned h on h.owner = o.orchestrator_id
 where o.ended_at is null and o.lease_until > now()
     and (%(everyone)s or o.only_job is null or o.only_job = %(job)s::uuid)
@@ -168,27 +177,31 @@ order by o.orchestrator_id;
 with held as materialized (
     select q.holder, count(*) as tasks from queue q where q.state = 'leased' group by q.holder
 )
-select w.worker_id, w.name, w.version, w.queues, w.handlers, w.concurrency, coalesce(h.tasks, 0),
-    extract(epoch from w.lease_until - now())::float8, w.started_at
+select w.worker_id, w.name, w.version, w.queues, w.handlers, w.concurrency, coalesce(h.tasks, 0) as tasks,
+    extract(epoch from w.lease_until - now())::float8 as lease_seconds, w.started_at
 from workers w left join held h on h.holder = w.worker_id
 where w.ended_at is null and w.lease_until > now() order by w.worker_id;
 
 -- name: jobs_without_owner
 -- Open jobs that no orchestrator has claimed, and jobs of owners that are dead. An owner that left in good order has no
 -- finite lease.
-select j.owner, o.name,
+select j.owner as owner_id, o.name as owner,
     case when o.orchestrator_id is null then min(j.created_at)
-        when isfinite(o.lease_until) then o.lease_until else o.ended_at end,
-    count(*), min(j.job_id::text)
+        when isfinite(o.lease_until) then o.lease_until else o.ended_at end as since,
+    count(*) as jobs, min(j.job_id::text) as oldest_job
 from jobs j left join orchestrators o on o.orchestrator_id = j.owner
 where j.finished_at is null and (o.orchestrator_id is null or o.ended_at is not null or o.lease_until <= now())
-group by j.owner, o.orchestrator_id, o.name, o.lease_until, o.ended_at order by 3;
+group by j.owner, o.orchestrator_id, o.name, o.lease_until, o.ended_at order by since;
+
+-- name: unserved_columns
+-- Tasks `q` of a lane `l`, counted, and whether a live worker serves their queue.
+l.queue, l.handler, count(*) as tasks, min(q.queued_at) as since,
+    exists (select 1 from workers w where w.ended_at is null and w.lease_until > now()
+        and (w.queues is null or l.queue = any(w.queues))) as queue_is_served;
 
 -- name: unserved_lanes
 -- Queued tasks that no live worker can claim: no worker serves their queue, or none has their handler.
-select l.queue, l.handler, count(*), min(q.queued_at),
-    exists (select 1 from workers w where w.ended_at is null and w.lease_until > now()
-        and (w.queues is null or l.queue = any(w.queues)))
+select {{unserved_columns}}
 from queue q join lanes l on l.lane_id = q.lane_id
 where q.state <> 'leased' and not exists (
     select 1 from workers w
@@ -198,9 +211,7 @@ group by l.queue, l.handler order by count(*) desc limit 20;
 
 -- name: unserved_nodes
 -- The same for one job, by node.
-select q.node, l.queue, l.handler, count(*), min(q.queued_at),
-    exists (select 1 from workers w where w.ended_at is null and w.lease_until > now()
-        and (w.queues is null or l.queue = any(w.queues)))
+select q.node, {{unserved_columns}}
 from queue q join lanes l on l.lane_id = q.lane_id
 where q.job_id = %(job)s and q.state <> 'leased' and not exists (
     select 1 from workers w
@@ -210,20 +221,26 @@ group by q.node, l.queue, l.handler;
 
 -- name: unread_signals
 -- Signals that no owner has handled for a while.
-select count(*), min(i.sent_at) from inbox i where i.sent_at < now() - make_interval(secs => %(seconds)s);
+select count(*) as number, min(i.sent_at) as since from inbox i
+where i.sent_at < now() - make_interval(secs => %(seconds)s);
 
 -- name: long_transactions
 -- Long transactions, which keep vacuum from removing dead rows of the queue.
-select a.pid, coalesce(a.application_name, ''), a.state, extract(epoch from now() - a.xact_start)::float8
+select a.pid, coalesce(a.application_name, '') as application, a.state,
+    extract(epoch from now() - a.xact_start)::float8 as seconds
 from pg_stat_activity a
 where a.datname = current_database() and a.pid <> pg_backend_pid()
     and a.xact_start < now() - make_interval(secs => %(seconds)s)
 order by a.xact_start limit 5;
 
+-- name: session_columns
+-- A session `a` that keeps rows locked.
+a.pid, coalesce(a.application_name, '') as application, coalesce(a.usename, '') as "user", a.state,
+    a.xact_start as since, coalesce(a.query, '') as query;
+
 -- name: lock_holders
 -- Sessions that hold locks on our tables for longer than our own transactions do. Locks of readers block nothing.
-select a.pid, coalesce(a.application_name, ''), coalesce(a.usename, ''), a.state, a.xact_start, coalesce(a.query, ''),
-    array_agg(distinct c.relname::text)
+select {{session_columns}}, array_agg(distinct c.relname::text) as tables
 from pg_locks l
 join pg_stat_activity a on a.pid = l.pid
 join pg_class c on c.oid = l.relation and c.relkind = 'r'
@@ -237,7 +254,9 @@ order by a.xact_start, a.pid
 limit 20;
 
 -- name: server_facts
-select current_setting('server_version_num')::int, current_setting('server_version'),
-    extract(epoch from clock_timestamp())::float8, current_setting('fsync'), current_setting('synchronous_commit'),
-    current_setting('max_connections')::int, (select count(*) from pg_stat_activity), current_database(),
-    pg_database_size(current_database());
+select current_setting('server_version_num')::int as version_number, current_setting('server_version') as version,
+    extract(epoch from clock_timestamp())::float8 as now, current_setting('fsync') as fsync,
+    current_setting('synchronous_commit') as synchronous_commit,
+    current_setting('max_connections')::int as max_connections,
+    (select count(*) from pg_stat_activity) as connections, current_database() as database,
+    pg_database_size(current_database()) as size_bytes;

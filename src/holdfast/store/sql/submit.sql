@@ -64,7 +64,7 @@ logged as (
 signalled as (
     insert into inbox (owner, job_id, kind) select 0, job_id, 'submitted' from created
 )
-select job_id::text, run from created;
+select job_id::text as job_id, run from created;
 
 -- name: backlog_of
 -- The number of open jobs of a tenant, and its limit.

@@ -2,26 +2,27 @@
 
 -- name: why_job
 -- The orchestrators that could own the job, the signals that its owner has not read, and its stop.
-select j.epoch, j.stop_cause, j.stop_until, case when isfinite(o.lease_until) then o.lease_until else o.ended_at end,
+select j.epoch, j.stop_cause, j.stop_until,
+    case when isfinite(o.lease_until) then o.lease_until else o.ended_at end as owner_gone_at,
     (select count(*) from orchestrators a where a.ended_at is null and a.lease_until > now()
-        and (a.only_job is null or a.only_job = j.job_id))::int,
-    (select count(*) from inbox i where i.job_id = j.job_id)::int,
-    (select min(i.sent_at) from inbox i where i.job_id = j.job_id)
+        and (a.only_job is null or a.only_job = j.job_id))::int as orchestrators,
+    (select count(*) from inbox i where i.job_id = j.job_id)::int as unread,
+    (select min(i.sent_at) from inbox i where i.job_id = j.job_id) as unread_since
 from jobs j left join orchestrators o on o.orchestrator_id = j.owner
 where j.job_id = %(job)s;
 
 -- name: why_windows
 -- How many items of each fan-out were queued.
-select n.node, n.enqueued_count from nodes n where n.job_id = %(job)s;
+select n.node, n.enqueued_count as enqueued from nodes n where n.job_id = %(job)s;
 
 -- name: why_queue
 -- The queued tasks of a job, by what holds them. They are never more than the windows of its fan-outs.
-select q.node, q.state, l.queue, l.handler, count(*)::int, (array_agg(q.item order by q.item))[1:5],
-    min(q.queued_at), min(q.claimed_at), min(q.due_at), max(q.attempt),
-    (array_agg(distinct w.name) filter (where w.name is not null))[1:3],
-    w.ended_at is null and w.lease_until > now(), max(w.lease_until),
-    case when count(*) = 1 then min(q.progress::text) end,
-    (array_agg(t.error::text order by q.item))[1]
+select q.node, q.state, l.queue, l.handler, count(*)::int as tasks, (array_agg(q.item order by q.item))[1:5] as first,
+    min(q.queued_at) as queued_at, min(q.claimed_at) as claimed_at, min(q.due_at) as due_at, max(q.attempt) as attempt,
+    (array_agg(distinct w.name) filter (where w.name is not null))[1:3] as workers,
+    w.ended_at is null and w.lease_until > now() as worker_is_alive, max(w.lease_until) as lease_until,
+    case when count(*) = 1 then min(q.progress::text) end as progress,
+    (array_agg(t.error::text order by q.item))[1] as error
 from queue q
 join lanes l on l.lane_id = q.lane_id
 left join workers w on w.worker_id = q.holder
@@ -50,8 +51,7 @@ with locked as materialized (
     union all
     select 'workers', w.xmax from queue q join workers w on w.worker_id = q.holder where q.job_id = %(job)s
 )
-select a.pid, coalesce(a.application_name, ''), coalesce(a.usename, ''), a.state, a.xact_start, coalesce(a.query, ''),
-    array_agg(distinct r.relation)
+select {{session_columns}}, array_agg(distinct r.relation) as tables
 from locked r
 join pg_locks l on l.locktype = 'transactionid' and l.granted and l.transactionid = r.locker
 join pg_stat_activity a on a.pid = l.pid
