@@ -84,7 +84,7 @@ class PostgresInstallation(PostgresInstallationReader):
     """Keeps the promises of `operations.ports.Installation`."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(Connections(url, "holdfast doctor"))
+        super().__init__(Connections(url, "holdfast installation"))
 
     async def close(self) -> None:
         await self._connections.close()
