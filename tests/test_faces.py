@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from holdfast import Client, SyncClient, Verb, VerbRequest, load_text, to_json
+from holdfast.define.gates import BreakerRules
 from holdfast.errors import InvalidInput, NotFound, Permanent, Refused, Unreachable
 from holdfast.operations.scope import Scope
-from tests.running import registry, running
+from tests.running import client_of, registry, running
 
 pytestmark = pytest.mark.anyio
 
@@ -192,6 +193,19 @@ async def test_a_verb_is_planned_sent_and_answered(database_url: str, face: Face
         again = await face("carry_out", await face("plan", job_id, VerbRequest(Verb.RESUME)), seconds=30)
         assert (again.answer, again.tasks, again.status) == ("applied", 1, None)
         assert (await face.all("watch", job_id, whole=False))[-1].generation == 2
+
+
+async def test_each_tenant_sees_and_changes_only_its_own_breakers(database_url: str) -> None:
+    async with client_of(database_url) as engine:
+        await engine.store.declare_breakers("acme", [BreakerRules("gateway")])
+        acme, other = (Client(engine.store, Scope(tenant, "ann@desk")) for tenant in ("acme", "default"))
+        assert [(one.name, one.state) for one in await acme.breakers()] == [("gateway", "closed")]
+        assert await other.breakers() == []
+        with pytest.raises(NotFound, match="no breaker 'gateway'"):
+            await other.change_breaker("gateway", "open")
+        assert (await acme.change_breaker("gateway", "open", reason="maintenance")).state == "open"
+        await engine.store.declare_breakers("default", [BreakerRules("gateway")])
+        assert [one.state for one in await other.breakers()] == ["closed"]
 
 
 async def test_a_resumed_submission_is_settled(database_url: str, face: Face) -> None:

@@ -160,7 +160,7 @@ class WorkflowDocument(DocumentPart):
     breakers: dict[Annotated[str, Field(pattern=HANDLER_NAME, max_length=MAX_NAME_LENGTH)], BreakerDocument] | None = (
         None
     )
-    """The dependencies that may be down, by name; all workflows share the breaker of a name."""
+    """The dependencies that may be down, by name; all workflows of a tenant share the breaker of a name."""
 
     nodes: Annotated[
         dict[Annotated[str, Field(pattern=NODE_NAME, max_length=MAX_NAME_LENGTH)], AnyNodeDocument],
