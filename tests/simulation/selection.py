@@ -58,9 +58,10 @@ def select(
                 since = earlier(since, task)
             elif task["status"] != "ready":
                 refused += 1
-        leased = db.queue.get((job_id, node, item), {}).get("state") == "leased"
+        # A worker may lease a queued task before the verb is committed.
+        queued = (job_id, node, item) in db.queue
         selected[node] = Selected(
-            chosen, refused, max(before.last_epoch, task["epoch"]), max(before.last_attempt, task["attempt"] + leased),
+            chosen, refused, max(before.last_epoch, task["epoch"]), max(before.last_attempt, task["attempt"] + queued),
             completed_since=since, node_completed_since=earlier(before.node_completed_since, task),
         )  # fmt: skip
     for fan_in in batches:

@@ -166,6 +166,16 @@ async def test_a_verb_selects_tasks_by_code_and_fingerprint(stage: Stage) -> Non
     assert [row[:2] for row in await play.queued()] == [("each", 0), ("each", 2)]
 
 
+async def test_a_verb_counts_the_attempt_of_a_task_that_a_worker_may_lease_before_the_commit(stage: Stage) -> None:
+    """Two attempts of one task would otherwise have the same number."""
+    play = await begun(stage, 2)
+    cycle = stage.store.cycle(play.owner.orchestrator_id)
+    await cycle.open(10, 10)
+    selected = (await cycle.select(play.job_id, Request(Verb.RERUN, "each"), 2))["each"]
+    await cycle.rollback()
+    assert (selected.chosen, selected.last_attempt) == ({"ready": 2}, 1)
+
+
 async def test_the_tasks_that_a_verb_selects_are_counted_by_status(stage: Stage) -> None:
     play = await begun(stage, 5)
     leases = await stage.claim(play.worker)

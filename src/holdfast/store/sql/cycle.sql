@@ -353,10 +353,11 @@ returning t.job_id::text as job_id, t.node, t.item;
 -- name: select_tasks
 -- The tasks that a verb selects, counted by node and status. Some tasks cannot be reset: a task without params was
 -- refused before it could be queued, and would be refused again; a task that waits after a reset runs anyway; and a
--- task that was never queued needs no reset.
+-- task that was never queued needs no reset. The attempt of a queued task counts: a worker may lease the task before
+-- the verb is committed.
 select t.node, t.status, count(*) filter (where c.is_named and c.can_run)::int as chosen,
     count(*) filter (where c.is_named and t.status <> 'ready' and not c.can_run)::int as refused, max(t.epoch) as last_epoch,
-    max(t.attempt + (q.state is not distinct from 'leased')::int) as last_attempt,
+    max(t.attempt + (q.state is not null)::int) as last_attempt,
     extract(epoch from min(t.finished_at) filter (where c.is_named and c.can_run))::float8 as completed_since,
     extract(epoch from min(t.finished_at))::float8 as node_completed_since
 from tasks t
@@ -387,7 +388,7 @@ with touched as materialized (
 )
 select t.status, count(*) filter (where c.is_meant and c.can_run)::int as chosen,
     count(*) filter (where c.is_meant and t.status <> 'ready' and not c.can_run)::int as refused, max(t.epoch) as last_epoch,
-    max(t.attempt + (q.state is not distinct from 'leased')::int) as last_attempt,
+    max(t.attempt + (q.state is not null)::int) as last_attempt,
     array_agg(t.item) filter (where k.batch is not null) as touched,
     extract(epoch from min(t.finished_at) filter (where c.is_meant and c.can_run or t.item < 0))::float8 as completed_since,
     extract(epoch from min(t.finished_at))::float8 as node_completed_since
