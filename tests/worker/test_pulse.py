@@ -234,6 +234,6 @@ async def test_invariant_20_what_waits_in_a_worker_that_hangs_runs_elsewhere_uns
     assert status["status"] == "completed"
     lost = {item for (item,) in rows}
     assert 0 in lost
-    # Beside item 0 only the other slot's item is lost, if it had begun. The rest goes back unspent.
-    assert len(lost) <= 2
+    # The other slot may have run some items before the worker hung, and begun one. What had not begun is not lost.
+    assert len(lost - set(begun_by(notes)[hangs.pid])) <= 1
     assert len(begun_by(notes)[hangs.pid]) < 12
