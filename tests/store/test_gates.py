@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 
 from holdfast.core.breaking import BreakerState
@@ -196,6 +197,25 @@ async def test_a_handover_leases_no_task_behind_a_gate(stage: Stage) -> None:
     committed = await cycle.commit(Batch(), Handover(worker, (), None, ["work"], 10))
     assert committed.leases == []
     assert await claimed(stage, worker) == [0, 1]
+
+
+async def test_a_breaker_that_another_session_has_locked_does_not_keep_the_others_from_being_tried(
+    store: PostgresStore,
+) -> None:
+    stage = Stage(store, PostgresBackstage(store))
+    me = await stage.orchestrator()
+    for tenant in (TENANT, "acme"):
+        await store.declare_breakers(tenant, [GATEWAY])
+    async with store.connections.use("stage") as connection:
+        await connection.execute("update breakers set state = 'open', until = now()")
+    async with await psycopg.AsyncConnection.connect(store.connections.url) as other:
+        await other.execute("select 1 from holdfast.breakers where name = 'gateway' for update")
+        assert (await store.open_gates()).may_find
+    cycle = store.cycle(me)
+    await cycle.open(1, 1)
+    states = {breaker.key: breaker.state for breaker in await cycle.breakers(["gateway", "gateway@acme"])}
+    await cycle.rollback()
+    assert states == {"gateway": BreakerState.OPEN, "gateway@acme": BreakerState.HALF_OPEN}
 
 
 async def test_the_queue_timeout_does_not_run_while_a_breaker_holds_a_task_back(store: PostgresStore) -> None:

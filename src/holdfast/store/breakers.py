@@ -54,14 +54,21 @@ def breaker_columns(breakers: Sequence[Breaker], actor: str | None = None) -> di
 
 @asynccontextmanager
 async def changing(
-    connections: Connections, keys: Sequence[str], change: Callable[[Breaker, float], bool], actor: str | None = None
+    connections: Connections,
+    keys: Sequence[str],
+    change: Callable[[Breaker, float], bool],
+    actor: str | None = None,
+    *,
+    leave_locked: bool = False,
 ) -> AsyncIterator[tuple[Connection, list[Breaker]]]:
     """Lock these breakers, apply the change and write those that it says it has changed.
 
     Yields the connection, before the commit, and the breakers that were changed. `actor` is the person who does it.
+    With `leave_locked` it passes over breakers that another session has locked.
     """
+    statement = query("load_free_breakers" if leave_locked else "load_breakers")
     async with connections.use(ROLE) as connection, connection.transaction():
-        found = await connection.execute(query("load_breakers"), {"keys": texts(keys)})
+        found = await connection.execute(statement, {"keys": texts(keys)})
         breakers = [breaker_of(row) for row in by_name(await answer_of(found))]
         # The time after the wait for the lock, which is not that of the beginning of the transaction.
         (row,) = by_name(await answer_of(await connection.execute(query("clock"))))

@@ -97,7 +97,7 @@ class PostgresOwnership(PostgresSession):
         due = [breaker.key for breaker, row in zip(shut, rows, strict=True) if let_try(breaker, row["now"])]
         may_find = by_name(waits)[0]["waits"]
         if due:
-            async with changing(self.connections, due, let_try) as (_, tried):
+            async with changing(self.connections, due, let_try, leave_locked=True) as (_, tried):
                 may_find = may_find or bool(tried)
         if may_find:
             await self.notify_workers()

@@ -537,6 +537,14 @@ where b.name = any(%(keys)s::text[])
 order by b.name
 for update;
 
+-- name: load_free_breakers
+-- The same, but for those that another session has locked: they wait for the next look.
+select {{breaker_columns}}
+from breakers b
+where b.name = any(%(keys)s::text[])
+order by b.name
+for update skip locked;
+
 -- name: write_breakers
 -- Every change of state, and every action of a person, adds a line to the history.
 with wanted as (
