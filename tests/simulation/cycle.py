@@ -146,7 +146,8 @@ class ModelCycle(Transaction):
         asked = [i for i, job in unowned.items() if self.db.inbox[i]["kind"] in ASKED_KINDS and only in (None, job)]
         others = [i for i, job in unowned.items() if i not in asked and job not in aside and only in (None, job)]
         await self._step()
-        new = self._lock(others, unowned, limit) if len(asked) < limit else set()
+        waits = {unowned[i] for i in asked} if len(asked) >= limit else set()
+        new = self._lock([i for i in others if unowned[i] not in waits], unowned, limit)
         await self._step()
         claimed = sorted(new | self._lock(asked, unowned, limit))
         self._asked = {i for i in asked if unowned[i] in self.locked_jobs}

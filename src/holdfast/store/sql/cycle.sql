@@ -43,14 +43,18 @@ where coalesce(i.job_id = (select o.only_job from orchestrators o where o.orches
 -- name: claim_jobs
 -- Claims jobs, oldest signal first, but for those that were set aside. A signal is locked after its job: an
 -- orchestrator that does not get the job must not keep its signals from the one that does. What people ask is left to
--- claim_asked; while more is asked than that reads at once, no new job is claimed.
+-- claim_asked; while more is asked than that reads at once, a job of which something is asked waits for its turn there.
 {{signals_with_free_jobs}}
     and i.owner = 0 and i.id > %(floor)s and i.kind <> all({{asked_kinds}}) and i.job_id <> all(%(aside)s::uuid[])
     and (
-        select count(*) from (
-            select 1 from inbox a where a.owner + 0 = 0 and a.kind = any({{asked_kinds}}) limit %(limit)s
-        ) asked
-    ) < %(limit)s
+        (
+            select count(*) from (
+                select 1 from inbox a where a.owner + 0 = 0 and a.kind = any({{asked_kinds}}) limit %(limit)s
+            ) asked
+        ) < %(limit)s
+        or i.job_id <> all(array(
+            select a.job_id from inbox a where a.owner + 0 = 0 and a.kind = any({{asked_kinds}})))
+    )
 order by i.id
 limit %(limit)s
 for update of i skip locked;
