@@ -19,7 +19,7 @@ from bench.recovering import cancel_and_resume
 from bench.results import gather
 from bench.workloads import Measured, chain, fan, idle_latencies, jobs_of, measure, one_task, pick, run_jobs
 from holdfast.embedded.server import use_embedded
-from holdfast.store.migrate import migrate
+from holdfast.store.migrate import apply_missing
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.records import NewJob
 
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 async def results_alone(url: str, widest: int) -> None:
-    await migrate(url)
+    await apply_missing(url)
     store = PostgresStore(url, "bench")
     await results(store, widest)
     await store.close()
@@ -83,7 +83,7 @@ async def results_alone(url: str, widest: int) -> None:
 
 async def backlog(url: str, runs: int) -> None:
     """Measure few and many jobs in turns, because the machine's speed varies."""
-    await migrate(url)
+    await apply_missing(url)
     store = PostgresStore(url, "bench")
     await rate_behind(store, 1_000)
     few, many = [], []
@@ -103,7 +103,7 @@ async def flooding(url: str, home: Path, groups: int, runs: int) -> None:
     # Imported here: only this benchmark needs the raster libraries.
     from bench.flooding import compare
 
-    await migrate(url)
+    await apply_missing(url)
     store = PostgresStore(url, "bench")
     compared = await compare(store, home, groups, runs)
     await store.close()
@@ -118,7 +118,7 @@ async def flooding(url: str, home: Path, groups: int, runs: int) -> None:
 async def large(url: str, home: Path, gigabytes: int) -> None:
     from bench.large import process
 
-    await migrate(url)
+    await apply_missing(url)
     store = PostgresStore(url, "bench")
     processed = await process(store, home, gigabytes)
     await store.close()
@@ -131,7 +131,7 @@ async def large(url: str, home: Path, gigabytes: int) -> None:
 
 
 async def bench(url: str, runs: int, widest: int, aged: int) -> None:
-    await migrate(url)
+    await apply_missing(url)
     print(f"one small commit: {limits.commit_milliseconds(url):.2f} ms")
     print("limit: tasks/s that one connection claims and completes, 100 at a time, measured before each round\n")
     store = PostgresStore(url, "bench")

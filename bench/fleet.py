@@ -12,7 +12,7 @@ from types import TracebackType
 
 import psutil
 
-from holdfast.bootstrap import Services
+from holdfast.bootstrap import new_services
 from holdfast.define.registry import discover
 from holdfast.settings import load_settings
 
@@ -30,7 +30,7 @@ ORCHESTRATORS = ("orchestrator", "both")
 async def serve(role: str, url: str) -> None:
     """Run the services of a role, in a child process of a fleet."""
     module, concurrency = WORKERS.get(role, (None, None))
-    services = Services(
+    services = new_services(
         url,
         load_settings(),
         registry=discover([module]) if module is not None else None,

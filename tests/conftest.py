@@ -16,7 +16,7 @@ import pytest
 from psycopg import sql
 
 from holdfast.embedded.server import use_embedded
-from holdfast.store.migrate import migrate
+from holdfast.store.migrate import apply_missing
 from holdfast.store.postgres import PostgresStore
 from tests import stores
 
@@ -79,7 +79,7 @@ def template_database(server_url: str) -> str:
 
 
 async def _migrate(url: str) -> None:
-    await migrate(url)
+    await apply_missing(url)
 
 
 @pytest.fixture(scope="session")

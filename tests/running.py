@@ -11,12 +11,13 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from holdfast.bootstrap import Services, open_payloads
+from holdfast.bootstrap import new_services, open_payloads
 from holdfast.client import Client
 from holdfast.core.states import JOB_TERMINAL
 from holdfast.define.definition import Definition
 from holdfast.define.load import load_text
 from holdfast.define.registry import Registry, describe, discover
+from holdfast.services import Services
 from holdfast.settings import Settings
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.reading import PostgresReadStore
@@ -126,7 +127,9 @@ async def serving(
     chosen = Settings(database_url=url, **(QUICK | settings))
     known = (handlers or discover()) if work else None
     with streams_kept():
-        async with Services(url, chosen, registry=known, orchestrate=orchestrate, concurrency=concurrency) as services:
+        async with new_services(
+            url, chosen, registry=known, orchestrate=orchestrate, concurrency=concurrency
+        ) as services:
             yield services
 
 

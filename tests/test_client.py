@@ -105,7 +105,7 @@ async def test_a_first_submission_is_created(client: Client) -> None:
     assert (answer.run, answer.result) == (1, None)
     assert list(answer.to_json()) == [
         "job_id", "answer", "status", "workflow_id", "version", "identity", "run", "result", "failed_stage",
-        "completed_stages", "hint",
+        "completed_stages", "definition_changed", "hint",
     ]  # fmt: skip
     assert answer.to_json()["hint"] == f"Follow it with: holdfast watch {answer.job_id}"
 
@@ -179,7 +179,11 @@ async def test_a_failed_job_names_its_stages_in_the_order_of_the_file(database_u
     assert (failed["answer"], failed["job_id"], failed["status"]) == ("previously_failed", job_id, "failed")
     assert (failed["failed_stage"], failed["completed_stages"]) == ("work", ["zebra", "ape", "pick"])
     assert failed["hint"].endswith(f"holdfast resume {job_id}")
-    assert (answers[1].answer, answers[1].job_id, answers[1].completed_stages) == ("already_completed", other_id, ())
+    assert (answers[1].answer, answers[1].job_id, answers[1].completed_stages) == (
+        "already_completed",
+        other_id,
+        ("a",),
+    )
 
 
 async def test_resume_lets_a_failed_job_go_on_where_it_stopped(database_url: str, site: Worksite) -> None:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
+import psycopg
 import pytest
 
 from holdfast import Client, SyncClient, Verb, VerbRequest, load_text, to_json
@@ -36,6 +37,10 @@ def work(item: int) -> int:
     if item == 1:
         raise Permanent("item 1 is bad")
     return item
+
+
+def fail_by_number(item: int) -> int:
+    raise Permanent(f"item {item} is bad", code="ODD" if item % 2 else "EVEN")
 
 
 class Face:
@@ -116,13 +121,15 @@ async def test_a_list_of_jobs_is_filtered(face: Face) -> None:
     assert await listed(workflow_id="maps", key="monday") == [named]
     assert await listed(workflow_id="maps", key="monday", status="failed") == []
     assert await listed(workflow_id="other", key="monday") == []
+    assert await listed(key="monday") == [named]
+    assert await listed(key="tuesday") == []
     assert await listed(since=now - timedelta(hours=1)) == [other, maps, named]
     assert await listed(since=now + timedelta(hours=1)) == []
     assert await listed(until=now - timedelta(hours=1)) == []
 
 
 async def test_a_job_that_fits_is_found_behind_many_that_do_not(face: Face, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.store.reading.WALK_LENGTH", 2)
+    monkeypatch.setattr("holdfast.store.listing.WALK_LENGTH", 2)
     other = (await face("submit", OTHER)).job_id
     for number in range(6):
         await face("submit", MAPS, {"region": str(number)})
@@ -130,8 +137,85 @@ async def test_a_job_that_fits_is_found_behind_many_that_do_not(face: Face, monk
     assert ([job.job_id for job in page.jobs], page.after) == ([other], None)
 
 
+async def test_a_page_ends_after_a_bounded_walk_and_its_cursor_continues(
+    face: Face, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.store.listing.WALK_LENGTH", 2)
+    monkeypatch.setattr("holdfast.store.listing.LONGEST_WALK", 4)
+    other = (await face("submit", OTHER)).job_id
+    for number in range(6):
+        await face("submit", MAPS, {"region": str(number)})
+    page = await face("jobs", workflow_id="other", limit=1)
+    assert page.jobs == ()
+    page = await face("jobs", workflow_id="other", limit=1, after=page.after)
+    assert ([job.job_id for job in page.jobs], page.after) == ([other], None)
+    assert await face("find_job", "last") == (await face("jobs", limit=1)).jobs[0].job_id
+
+
+@pytest.mark.parametrize("walk", [1, 2, 1000])
+async def test_jobs_are_found_by_their_labels_page_by_page(
+    face: Face, monkeypatch: pytest.MonkeyPatch, walk: int
+) -> None:
+    """Whether the walk over the newest jobs finds them, or the index does."""
+    monkeypatch.setattr("holdfast.store.listing.WALK_LENGTH", walk)
+    monkeypatch.setattr("holdfast.store.listing.LABEL_WALK", walk)
+    made = []
+    for number in range(6):
+        labels = {"team": "maps", "number": str(number % 2)} if number != 3 else None
+        made.append((await face("submit", MAPS, {"region": str(number)}, labels=labels)).job_id)
+
+    async def listed(**filters: Any) -> list[str]:
+        ids, after = [], None
+        while True:
+            page = await face("jobs", limit=2, after=after, **filters)
+            ids += [job.job_id for job in page.jobs]
+            after = page.after
+            if after is None:
+                return ids
+
+    assert await listed(labels={"team": "maps"}) == [made[place] for place in (5, 4, 2, 1, 0)]
+    assert await listed(labels={"team": "maps", "number": "1"}) == [made[5], made[1]]
+    assert await listed(labels={"team": "maps"}, status="failed") == []
+    assert await listed(labels={"team": "other"}) == []
+    assert (await face("job", made[0])).labels == {"team": "maps", "number": "0"}
+    assert (await face("job", made[3])).labels == {}
+
+
+async def test_labels_are_no_part_of_the_identity(face: Face) -> None:
+    first = await face("submit", OTHER, labels={"a": "1"})
+    again = await face("submit", OTHER, labels={"a": "2"})
+    assert (again.job_id, again.answer) == (first.job_id, "already_processing")
+    assert (await face("job", first.job_id)).labels == {"a": "1"}
+
+
+async def test_a_submission_like_a_job_has_its_inputs_where_it_has_none(face: Face) -> None:
+    first = await face("submit", MAPS, {"region": "CIV"})
+    assert (await face("submit", MAPS, like=first.job_id)).job_id == first.job_id
+    other = await face("submit", MAPS, {"region": "GHA"}, like=first.job_id)
+    assert (await face("job", other.job_id)).inputs == {"region": "GHA"}
+    with pytest.raises(NotFound):
+        await face("submit", MAPS, like="00000000-0000-0000-0000-000000000000")
+
+
+async def test_jobs_are_found_by_the_code_of_a_failure(database_url: str, face: Face) -> None:
+    """Also by that of an item which is not the first that failed."""
+    async with running(database_url, registry(work=fail_by_number)):
+        job_id = (await face("submit", ITEMS)).job_id
+        await face.all("watch", job_id)
+    for code, found in {"ODD": [job_id], "EVEN": [job_id], "OTHER": []}.items():
+        assert [job.job_id for job in (await face("jobs", code=code)).jobs] == found, code
+
+
 @pytest.mark.parametrize(
-    "filters", [{"status": "lost"}, {"limit": 0}, {"limit": 1001}, {"after": "nonsense"}, {"key": "monday"}]
+    "filters",
+    [
+        {"status": "lost"},
+        {"limit": 0},
+        {"limit": 1001},
+        {"after": "nonsense"},
+        {"labels": {"a b": "c"}},
+        {"labels": {"a": "x" * 201}},
+    ],
 )
 async def test_a_filter_that_makes_no_sense_is_refused(face: Face, filters: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
@@ -169,6 +253,92 @@ async def test_a_job_and_all_its_parts_can_be_read(database_url: str, face: Face
     assert (numbers.queued, numbers.running) == (0, 0)
     with pytest.raises(NotFound, match="no node 'eahc'"):
         await face("tasks", job_id, node="eahc")
+
+
+async def test_an_older_definition_that_is_registered_again_is_the_current_one(face: Face) -> None:
+    first, second = (load_text(f"workflow_id: w\nversion: {n}\nnodes: {{a: {{handler: echo}}}}") for n in (1, 2))
+    assert (await face("register", first)).answer == "registered"
+    assert (await face("register", second)).answer == "registered"
+    current = await face("register", second)
+    assert (current.answer, current.version) == ("already_current", "2")
+    assert (await face("definition", "w")) == second
+    again = await face("register", first)
+    assert again.answer == "registered" and again.registered_at > current.registered_at
+    assert (await face("definition", "w")) == first
+    await face("submit", second)
+    assert (await face("definition", "w")) == first, "a submission registers only what is new"
+    (workflow,) = await face("workflows")
+    assert (workflow.workflow_id, workflow.version, workflow.jobs["pending"]) == ("w", "1", 1)
+    assert workflow.registered_at == again.registered_at
+
+
+async def test_a_definition_becomes_the_current_one_although_the_clock_went_back(database_url: str, face: Face) -> None:
+    first, second = (load_text(f"workflow_id: w\nversion: {n}\nnodes: {{a: {{handler: echo}}}}") for n in (1, 2))
+    await face("register", first)
+    await face("register", second)
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("update holdfast.registrations set registered_at = registered_at + interval '1 day'")
+    await face("register", first)
+    assert (await face("definition", "w")) == first
+
+
+async def test_a_failed_job_is_acknowledged_until_a_recovery(database_url: str, face: Face) -> None:
+    waiting = (await face("submit", OTHER)).job_id
+    with pytest.raises(Refused, match="it is pending"):
+        await face("acknowledge", waiting)
+    with pytest.raises(NotFound):
+        await face("acknowledge", "00000000-0000-0000-0000-000000000000")
+    async with running(database_url, registry(work=work)):
+        job_id = (await face("submit", ITEMS)).job_id
+        await face.all("watch", job_id)
+        assert [job.job_id for job in (await face("jobs", unacknowledged=True)).jobs] == [job_id]
+        assert (await face("hours"))[-1].unacknowledged + (await face("hours"))[-2].unacknowledged == 1
+        await face("acknowledge", job_id, reason="first")
+        await face("acknowledge", job_id, reason="known")
+        seen = (await face("job", job_id)).acknowledged
+        assert (seen.by, seen.reason) == ("ann@desk", "known")
+        assert (await face("jobs", unacknowledged=True)).jobs == ()
+        assert (await face("jobs", status="failed")).jobs[0].acknowledged == seen
+        await face("carry_out", await face("plan", job_id, VerbRequest(Verb.RESUME)))
+        await face.all("watch", job_id)
+    assert (await face("job", job_id)).acknowledged is None
+    assert [job.job_id for job in (await face("jobs", unacknowledged=True)).jobs] == [job_id]
+
+
+async def test_the_hours_count_the_jobs_that_ended(database_url: str, face: Face) -> None:
+    async with running(database_url, registry(work=work)):
+        for definition in (ITEMS, OTHER):
+            await face.all("watch", (await face("submit", definition)).job_id)
+    hours = await face("hours")
+    assert len(hours) == 24 and all(one.start.minute == 0 for one in hours)
+    assert [one.start for one in hours] == sorted(one.start for one in hours)
+    assert sum(one.ended for one in hours[-2:]) == sum(one.completed + one.failed for one in hours) == 2
+    for number in (0, 745):
+        with pytest.raises(InvalidInput):
+            await face("hours", number)
+
+
+@pytest.mark.parametrize("held_by", ["pause", "limit", "breaker"])
+async def test_held_tasks_are_counted_apart(database_url: str, face: Face, held_by: str) -> None:
+    rows = {
+        "pause": "update queue set state = 'paused'",
+        "limit": "insert into limits (tenant, name, concurrency) values ('', 'queue:default', 1);"
+        " insert into queue (job_id, node, item, epoch, attempt, lane_id, owner, timeout_seconds, state, holder)"
+        " select gen_random_uuid(), 'n', 0, 1, 1, lane_id, 1, 60, 'leased', 1 from lanes",
+        "breaker": "update lanes set breaker = 'gateway';"
+        " insert into breakers (name, state, settings) values ('gateway', 'open', '{}')",
+    }
+    with psycopg.connect(database_url, autocommit=True, options="-c search_path=holdfast") as connection:
+        connection.execute("insert into lanes (queue, handler) values ('default', 'echo')")
+        connection.execute(
+            "insert into queue (job_id, node, item, epoch, attempt, lane_id, owner, timeout_seconds)"
+            " select gen_random_uuid(), 'n', 0, 1, 1, lane_id, 1, 60 from lanes"
+        )
+        (queue,) = await face("queues")
+        assert (queue.queue, queue.queued, queue.held, queue.running) == ("default", 1, 0, 0)
+        connection.execute(rows[held_by].encode())
+        (queue,) = await face("queues")
+        assert (queue.queued, queue.held, queue.running) == (0, 1, 1 if held_by == "limit" else 0)
 
 
 async def test_a_verb_is_planned_sent_and_answered(database_url: str, face: Face) -> None:

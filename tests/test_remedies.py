@@ -37,6 +37,10 @@ def test_a_remedy_is_a_sentence_and_a_command() -> None:
     assert Remedy.from_json(remedy.to_json()) == remedy
 
 
+def test_a_remedy_of_another_version_is_read_as_far_as_it_is_known() -> None:
+    assert Remedy.from_json({"text": "Wait.", "urgency": "high"}) == Remedy("Wait.")
+
+
 def test_an_error_shows_its_remedy_as_a_command() -> None:
     error = NotFound("There is no job 8f2c.", remedy=Remedy("List the jobs with", "status"))
     assert error.to_problem()["remedy"] == "List the jobs with: holdfast status"

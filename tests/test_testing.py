@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
 import sys
 import threading
 import time
@@ -12,7 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from holdfast import Context, InvalidInput, Permanent, Workflow, handler, testing
+from holdfast import Context, InvalidInput, Permanent, Transient, Workflow, handler, testing
 from holdfast.embedded import watchdog
 from holdfast.testing import run_workflow, run_workflow_async
 
@@ -169,3 +171,40 @@ def test_a_folder_is_removed_completely_although_the_watchdog_still_uses_it(tmp_
     looking.join(10)
     assert not looking.is_alive()
     assert list(tmp_path.iterdir()) == []
+
+
+RUNS_ONE = """
+from holdfast import Workflow
+from holdfast.testing import run_workflow
+
+flow = Workflow("w")
+flow.task("a", handler="echo")
+assert run_workflow(flow).status == "completed"
+"""
+
+
+def test_nothing_is_left_in_the_temporary_folder_even_of_a_process_that_was_killed(tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    killed = f"{RUNS_ONE}import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n"
+    subprocess.run([sys.executable, "-c", killed], env=environment, check=False)
+    (left,) = tmp_path.iterdir()
+    deadline = time.monotonic() + 60
+    while not watchdog.is_free(left / "server.lock"):
+        assert time.monotonic() < deadline, "the watchdog has not stopped the server"
+    subprocess.run([sys.executable, "-c", RUNS_ONE], env=environment, check=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_timeout_names_the_breaker_that_holds_a_node_and_the_last_error() -> None:
+    @handler("test.push")
+    def push() -> None:
+        raise Transient("connection refused", code="CRM_DOWN")
+
+    flow = Workflow("w", breakers={"crm": {"window_calls": 2, "min_calls": 2, "cooldown_seconds": 3600}})
+    flow.task("push", handler=push, breaker="crm", retry={"max_retries": 50})
+    message = (
+        r"did not end within 3 s: push is held by breaker crm, which opened \d+ s ago: .+;"
+        r" the last error is CRM_DOWN: connection refused$"
+    )
+    with pytest.raises(TimeoutError, match=message):
+        run_workflow(flow, timeout=3)

@@ -8,9 +8,10 @@ import psycopg
 import pytest
 
 from holdfast.client import Client
+from holdfast.operations.scope import Scope
 from holdfast.operations.verbs import Verb, VerbRequest
 from holdfast.store import migrate as migrating
-from holdfast.store.migrate import migrate
+from holdfast.store.migrate import apply_missing
 from holdfast.store.schema import migrations
 from tests.running import SHORT_LEASES, registry, running
 
@@ -36,12 +37,12 @@ async def test_open_paused_failed_and_partial_jobs_of_an_older_database_go_on(
     everything = migrations()
     with monkeypatch.context() as older:
         older.setattr(migrating, "migrations", lambda: everything[:16])
-        await migrate(empty_database_url)
+        await apply_missing(empty_database_url)
     with psycopg.connect(empty_database_url) as connection:
         connection.execute(ROWS.encode())
         # The rows are old; the upgrade comes before the attempts that run have reached their time limit.
         connection.execute("update holdfast.queue set deadline_at = now() + interval '1 hour' where state = 'leased'")
-    assert await migrate(empty_database_url) == everything[16:]
+    assert await apply_missing(empty_database_url) == everything[16:]
     async with running(empty_database_url, registry(act=act), **SHORT_LEASES) as engine:
         before = {name: await engine.status(job_id) for name, job_id in JOBS.items()}
         ended = {"completed": "completed", "failed": "failed", "partial": "partial"}
@@ -58,3 +59,19 @@ async def test_open_paused_failed_and_partial_jobs_of_an_older_database_go_on(
         partial = await engine.status(JOBS["partial"])
         assert partial["result"]["count"] == 3
         assert partial["generation"] == 2
+
+
+async def test_a_tenant_of_an_older_database_finds_the_definitions_of_its_jobs(
+    empty_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything = migrations()
+    with monkeypatch.context() as older:
+        older.setattr(migrating, "migrations", lambda: everything[:16])
+        await apply_missing(empty_database_url)
+    with psycopg.connect(empty_database_url) as connection:
+        connection.execute(ROWS.encode())
+        connection.execute("update holdfast.jobs set tenant = 'acme' where status = 'completed'")
+    await apply_missing(empty_database_url)
+    for tenant in ("default", "acme"):
+        async with Client.connect(empty_database_url, Scope(tenant)) as client:
+            assert (await client.definition("one")).workflow_id == "one"

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         HoldfastError,
         InvalidDefinition,
         InvalidInput,
+        JobFailed,
         NotFound,
         PayloadRefused,
         PayloadUnavailable,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     )
     from holdfast.operations.scope import Scope
     from holdfast.operations.submitting import Submission
+    from holdfast.running import run
     from holdfast.sync_client import SyncClient
     from holdfast.views.encoding import to_json
     from holdfast.views.verbs import Verb, VerbRequest
@@ -52,6 +54,7 @@ __all__ = [
     "HoldfastError",
     "InvalidDefinition",
     "InvalidInput",
+    "JobFailed",
     "NotFound",
     "PayloadRefused",
     "PayloadUnavailable",
@@ -72,6 +75,7 @@ __all__ = [
     "handler",
     "load_file",
     "load_text",
+    "run",
     "to_json",
     "workflow",
 ]
@@ -90,6 +94,7 @@ _HOMES = {
         "HoldfastError",
         "InvalidDefinition",
         "InvalidInput",
+        "JobFailed",
         "NotFound",
         "PayloadRefused",
         "PayloadUnavailable",
@@ -101,6 +106,7 @@ _HOMES = {
     ),
     "operations.scope": ("Scope",),
     "operations.submitting": ("Submission",),
+    "running": ("run",),
     "sync_client": ("SyncClient",),
     "views.encoding": ("to_json",),
     "views.verbs": ("Verb", "VerbRequest"),

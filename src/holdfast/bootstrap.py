@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -18,25 +16,22 @@ from holdfast.janitor.service import Janitor
 from holdfast.operations.scope import Scope
 from holdfast.orchestrator.loop import Orchestrator
 from holdfast.pacing import CrowdingMonitor
+from holdfast.services import Services, Switchboard
 from holdfast.settings import Settings
-from holdfast.store.batch import Handover
 from holdfast.store.connection import check_url
 from holdfast.store.installation import PostgresInstallation
-from holdfast.store.listener import ANYBODY, SIGNAL, TASK, Listener
+from holdfast.store.listener import SIGNAL, TASK, Listener
 from holdfast.store.payloads import Payloads, open_objects
 from holdfast.store.postgres import PostgresStore
-from holdfast.store.records import Lease
+from holdfast.store.records import ANYBODY
 from holdfast.store.renewal import Renewal
 from holdfast.worker.loop import Worker
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.pulse import Pulse
 from holdfast.worker.workdir import Workplace
 
-DESKS = 2
-"""Orchestrators in one process: while one waits for its commit the other decides."""
-
-HANDOVER_LIMIT = 16
-"""How many reports a worker gives to an orchestrator in the same process without a transaction of their own."""
+ORCHESTRATORS_PER_PROCESS = 2
+"""While one waits for its commit the other decides."""
 
 
 @contextmanager
@@ -57,19 +52,22 @@ def open_payloads(settings: Settings) -> Payloads:
 
 
 @asynccontextmanager
-async def open_store(settings: Settings, *, create: bool = False) -> AsyncIterator[PostgresStore]:
-    """A store on a database whose schema is current; on one of the user's it is made only if `create` says so."""
+async def open_store(settings: Settings, *, migrate: bool = False) -> AsyncIterator[PostgresStore]:
+    """A store on a database whose schema is current.
+
+    Only the embedded database migrates itself. One that the user named is changed only if `migrate` says so.
+    """
     with database(settings) as url:
         is_ours = settings.database_url is None
         payloads = open_payloads(settings)
-        async with PostgresStore.open(url, payloads=payloads, create=create or is_ours, upgrade=is_ours) as store:
+        async with PostgresStore.open(url, payloads=payloads, migrate=migrate or is_ours) as store:
             yield store
 
 
 @asynccontextmanager
-async def open_client(settings: Settings, *, create: bool = False) -> AsyncIterator[Client]:
+async def open_client(settings: Settings, *, migrate: bool = False) -> AsyncIterator[Client]:
     """A client for the configured tenant, on a database as `open_store` prepares it."""
-    async with open_store(settings, create=create) as store:
+    async with open_store(settings, migrate=migrate) as store:
         yield Client(store, Scope(settings.tenant))
 
 
@@ -82,12 +80,6 @@ async def open_installation(settings: Settings) -> AsyncIterator[PostgresInstall
             yield installation
         finally:
             await installation.close()
-
-
-def _tune_garbage_collection() -> None:
-    """What is imported lives for ever, and rows make no cycles: looking for garbage took a third of the time."""
-    gc.freeze()
-    gc.set_threshold(100_000, 20, 100)
 
 
 def process_name() -> str:
@@ -138,40 +130,33 @@ def new_janitor(store: PostgresStore, settings: Settings) -> Janitor:
     )
 
 
-class Services:
-    """An orchestrator, a worker, or both, in this process, woken by each other and by the database."""
+def new_services(
+    url: str,
+    settings: Settings,
+    *,
+    registry: Registry | None = None,
+    orchestrate: bool = True,
+    queues: Sequence[str] | None = None,
+    concurrency: int | None = None,
+    pulse: bool = False,
+    on_finished: Callable[[str], None] = lambda job_id: None,
+    orchestrators: int = ORCHESTRATORS_PER_PROCESS,
+    store: PostgresStore | None = None,
+    only_job: str | None = None,
+) -> Services:
+    """The services of this process: with a `registry` a worker, with `orchestrate` orchestrators and a janitor.
 
-    def __init__(
-        self,
-        url: str,
-        settings: Settings,
-        *,
-        registry: Registry | None = None,
-        orchestrate: bool = True,
-        queues: Sequence[str] | None = None,
-        concurrency: int | None = None,
-        pulse: bool = False,
-        on_finished: Callable[[str], None] = lambda job_id: None,
-        desks: int = DESKS,
-        store: PostgresStore | None = None,
-        only_job: str | None = None,
-    ) -> None:
-        """With a `store` of the caller all services share its connections: fewer connections, less parallelism. With
-        `only_job` the orchestrators here drive no other job."""
-        self._shared = store
-        self._payloads = open_payloads(settings)
-        self._stop_worker, self._stop_orchestrator = asyncio.Event(), asyncio.Event()
-        tasks = asyncio.Event()
-        self._stores: list[PostgresStore] = []
-        self._orchestrating: list[asyncio.Task[None]] = []
-        self._working: asyncio.Task[None] | None = None
-        self._listener = Listener(url, {SIGNAL: self._signalled, TASK: lambda _: tasks.set()})
-        self.orchestrators: list[Orchestrator] = []
-        self.worker: Worker | None = None
+    With a `store` of the caller all of them share its connections: fewer connections, less parallelism. With `only_job`
+    the orchestrators drive no other job.
+    """
+    switchboard = Switchboard()
+    stores = _Stores(url, open_payloads(settings), store)
+    janitor, worker = None, None
+    if orchestrate:
         crowding = CrowdingMonitor()
-        for number in range(1, desks + 1 if orchestrate else 1):
-            orchestrator = Orchestrator(
-                self._store(url, "orchestrator", settings.owner_lease_seconds),
+        switchboard.orchestrators += [
+            Orchestrator(
+                stores.open("orchestrator", settings.owner_lease_seconds),
                 process_name() if number == 1 else f"{process_name()}/{number}",
                 rules=_rules(settings),
                 lease_seconds=settings.owner_lease_seconds,
@@ -180,107 +165,40 @@ class Services:
                 poll_seconds=settings.poll_seconds,
                 crowding=crowding,
                 only_job=only_job,
-                on_enqueued=tasks.set,
-                on_overflow=lambda: self._signalled(str(ANYBODY)),
+                on_enqueued=switchboard.tasks.set,
+                on_overflow=lambda: switchboard.wake_owners(str(ANYBODY)),
                 on_finished=on_finished,
             )
-            self.orchestrators.append(orchestrator)
-        self._janitor: Janitor | None = None
-        if orchestrate:
-            self._janitor = new_janitor(self._store(url, "janitor", settings.owner_lease_seconds), settings)
-        if registry is not None:
-            self.worker = Worker(
-                self._store(url, "worker", settings.lease_seconds),
-                registry,
-                _worker_options(url, settings, queues, concurrency),
-                wake=tasks,
-                payloads=self._payloads,
-                workplace=Workplace(settings.home / "work"),
-                shortcut=self._hand_over if orchestrate else None,
-                pulse=_new_pulse(url, settings) if pulse else None,
-            )
+            for number in range(1, orchestrators + 1)
+        ]
+        janitor = new_janitor(stores.open("janitor", settings.owner_lease_seconds), settings)
+    if registry is not None:
+        source = stores.open("worker", settings.lease_seconds)
+        worker = Worker(
+            source,
+            registry,
+            _worker_options(url, settings, queues, concurrency),
+            wake=switchboard.tasks,
+            payloads=stores.payloads,
+            workplace=Workplace(settings.home / "work"),
+            shortcut=switchboard.hand_over if orchestrate else None,
+            pulse=_new_pulse(url, settings) if pulse else None,
+            output=source.output(),
+        )
+    listener = Listener(url, {SIGNAL: switchboard.wake_owners, TASK: lambda _: switchboard.tasks.set()})
+    return Services(switchboard, listener, janitor, worker, [opened.close for opened in stores.opened])
 
-    def _signalled(self, owners: str) -> None:
-        """Wake the orchestrators that these signals wait for: the owners, or for a new job one that is idle."""
-        if owners == str(ANYBODY):
-            idle = [o for o in self.orchestrators if o.is_idle]
-            woken = idle[:1] or self.orchestrators
-        else:
-            named = owners.split(",") if owners else None
-            woken = [o for o in self.orchestrators if named is None or str(o.orchestrator_id) in named]
-        for orchestrator in woken:
-            orchestrator.wake()
 
-    async def _hand_over(self, handover: Handover) -> tuple[frozenset[int], list[Lease]] | None:
-        """To the one orchestrator here that owns all these jobs, if it is idle; crowds are quicker side by side."""
-        owners = {report.owner for report in handover.reports}
-        if len(owners) > 1 or len(handover.reports) > HANDOVER_LIMIT:
-            return None
-        for orchestrator in self.orchestrators:
-            if orchestrator.is_idle and orchestrator.orchestrator_id in owners:
-                result = await orchestrator.take(handover)
-                return (result.accepted, result.leases) if result is not None and result.accepted is not None else None
-        return None
+class _Stores:
+    """A store for each service, or one of the caller's for all of them."""
 
-    def _store(self, url: str, name: str, lease_seconds: float) -> PostgresStore:
+    def __init__(self, url: str, payloads: Payloads, shared: PostgresStore | None) -> None:
+        self.payloads = payloads
+        self.opened: list[PostgresStore] = []
+        self._url, self._shared = url, shared
+
+    def open(self, name: str, lease_seconds: float) -> PostgresStore:
         if self._shared is not None:
             return self._shared
-        store = PostgresStore(url, f"holdfast {name}", lease_seconds, self._payloads)
-        self._stores.append(store)
-        return store
-
-    @property
-    def jobs(self) -> int:
-        """How many jobs the orchestrators here own, as far as memory says."""
-        return sum(orchestrator.job_count for orchestrator in self.orchestrators)
-
-    @property
-    def tasks(self) -> int:
-        """How many leases the worker here holds."""
-        return self.worker.lease_count if self.worker is not None else 0
-
-    async def start(self) -> None:
-        _tune_garbage_collection()
-        await self._listener.start()
-        self._orchestrating = [
-            asyncio.create_task(orchestrator.run(self._stop_orchestrator), name="holdfast orchestrator")
-            for orchestrator in self.orchestrators
-        ]
-        if self._janitor is not None:
-            cleaning = asyncio.create_task(self._janitor.run(self._stop_orchestrator), name="holdfast janitor")
-            self._orchestrating.append(cleaning)
-        if self.worker is not None:
-            self._working = asyncio.create_task(self.worker.run(self._stop_worker), name="holdfast worker")
-
-    async def wait(self) -> None:
-        """Until a service ends, which it does only by our bug or because it was asked to stop."""
-        running = [*self._orchestrating, *([self._working] if self._working is not None else [])]
-        done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-
-    def request_stop(self) -> None:
-        """Begin the end: the worker first, so that an orchestrator still reads what it reports."""
-        (self._stop_worker if self.worker is not None else self._stop_orchestrator).set()
-
-    async def stop(self) -> None:
-        """Tell the services to stop and wait until they have handed over what they hold."""
-        self._stop_worker.set()
-        try:
-            if self._working is not None:
-                await self._working
-        finally:
-            self._stop_orchestrator.set()
-            try:
-                await asyncio.gather(*self._orchestrating)
-            finally:
-                await self._listener.stop()
-                for store in self._stores:
-                    await store.close()
-
-    async def __aenter__(self) -> Services:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.stop()
+        self.opened.append(PostgresStore(self._url, f"holdfast {name}", lease_seconds, self.payloads))
+        return self.opened[-1]

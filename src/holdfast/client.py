@@ -9,22 +9,26 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from holdfast.define.definition import Definition
 from holdfast.errors import Unreachable
-from holdfast.operations import gates, reading, submitting, upkeep, verbs, watching
+from holdfast.operations import acknowledging, data, gates, logs, overview, reading, submitting, upkeep, verbs, watching
 from holdfast.operations.gates import BreakerVerb
 from holdfast.operations.ports import OperationsStore
 from holdfast.operations.scope import Scope
 from holdfast.operations.submitting import Submission
 from holdfast.operations.verbs import ANSWER_SECONDS, Plan, Verb, VerbRequest, VerbResult
+from holdfast.store.payloads import Payloads, open_objects
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.records import NewJob, SignalAnswer
+from holdfast.views.data import Checkpoint, DataValue, TaskResult
 from holdfast.views.fleet import Fleet
 from holdfast.views.gates import Breaker, Limit
 from holdfast.views.history import Artifact, Attempt, Event, FailedGroup, Task
-from holdfast.views.jobs import Job, JobPage, Statistics
+from holdfast.views.jobs import Acknowledgement, Job, JobPage, Statistics
+from holdfast.views.overview import Hour, QueueState, Registration, WorkflowSummary
 from holdfast.views.upkeep import JanitorLog, JanitorPass, Pruned
 from holdfast.views.why import Why
 
@@ -49,7 +53,7 @@ class _Reads(_Bound):
     """What can be read."""
 
     async def find_job(self, text: str) -> str:
-        """The id of a job, from its id or from an ending that no other job has."""
+        """The id of a job, from its id, from an ending that no other job has, or from `last`: the newest."""
         return await reading.find_job(self._scope, self._store, text)
 
     async def job(self, job_id: str, *, whole: bool = True) -> Job:
@@ -64,10 +68,17 @@ class _Reads(_Bound):
         since: datetime | None = None,
         until: datetime | None = None,
         key: str | None = None,
+        code: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        unacknowledged: bool = False,
         limit: int = reading.PAGE_LENGTH,
         after: str | None = None,
     ) -> JobPage:
-        """One page of jobs, newest first; `after` is the cursor of the page before. A `key` needs a workflow."""
+        """One page of jobs, newest first; `after` is the cursor of the page before.
+
+        `code` finds jobs in which something failed with it; `unacknowledged` finds failed and partial jobs that no
+        person has acknowledged.
+        """
         return await reading.jobs(
             self._scope,
             self._store,
@@ -76,6 +87,9 @@ class _Reads(_Bound):
             since=since,
             until=until,
             key=key,
+            code=code,
+            labels=labels,
+            unacknowledged=unacknowledged,
             limit=limit,
             after=after,
         )
@@ -98,9 +112,21 @@ class _Reads(_Bound):
         """Attempts that failed or printed something, in the order in which they ended."""
         return await reading.attempts(self._scope, self._store, job_id, node=node, index=index, limit=limit)
 
-    async def failures(self, job_id: str, node: str) -> list[FailedGroup]:
-        """The failed items of a fan-out, those that failed in the same way together."""
-        return await reading.failures(self._scope, self._store, job_id, node)
+    async def running_attempts(
+        self, job_id: str, *, node: str | None = None, index: int | None = None
+    ) -> list[Attempt]:
+        """Attempts that run now and have printed something, with their output so far."""
+        return await logs.running_attempts(self._scope, self._store, job_id, node=node, index=index)
+
+    def follow_logs(
+        self, job_id: str, *, node: str | None = None, index: int | None = None, tail: int | None = None
+    ) -> AsyncIterator[Attempt]:
+        """What attempts have printed so far, then what they print, until the job has ended: only the new lines."""
+        return logs.follow_logs(self._scope, self._store, job_id, node=node, index=index, tail=tail)
+
+    async def failures(self, job_id: str, node: str, *, limit: int = reading.SHOWN_GROUPS) -> list[FailedGroup]:
+        """The failed items of a node, those that failed in the same way together: the largest groups."""
+        return await reading.failures(self._scope, self._store, job_id, node, limit=limit)
 
     async def retries(self, job_id: str) -> int:
         """How many attempts failed or were lost and were followed by another."""
@@ -109,10 +135,6 @@ class _Reads(_Bound):
     async def outputs(self, job_id: str, nodes: Sequence[str] | None = None) -> dict[str, Any]:
         """The outputs of these nodes, or of all that have begun, by name."""
         return await reading.outputs(self._scope, self._store, job_id, nodes)
-
-    async def artifacts(self, job_id: str) -> list[Artifact]:
-        """The files that a job's tasks have published."""
-        return await reading.artifacts(self._scope, self._store, job_id)
 
     def events(
         self, job_id: str, *, after: int = 0, node: str | None = None, follow: bool = False
@@ -150,6 +172,57 @@ class _Reads(_Bound):
     async def statistics(self, *, since: datetime | None = None) -> Statistics:
         """How many jobs there are by status and by workflow, and how many tasks wait and run."""
         return await reading.statistics(self._scope, self._store, since=since)
+
+    async def workflows(self) -> list[WorkflowSummary]:
+        """The workflows of the tenant by id: the definition that was registered last, and the jobs by status."""
+        return await overview.workflows(self._scope, self._store)
+
+    async def queues(self) -> list[QueueState]:
+        """The queues that have tasks of the tenant, or that live workers name, and the workers that serve them."""
+        return await overview.queues(self._scope, self._store)
+
+    async def hours(self, number: int = overview.SHOWN_HOURS) -> list[Hour]:
+        """How many jobs ended in each of the last hours, oldest first; the last hour is not over."""
+        return await overview.hours(self._scope, self._store, number)
+
+
+class _Data(_Bound):
+    """The data of a job: params, outputs, files and checkpoints."""
+
+    async def output(self, job_id: str, node: str, *, index: int | None = None) -> DataValue:
+        """The output of a node, or of one of its items. A large value is read from the object store."""
+        return await data.output(self._scope, self._store, job_id, node, index=index)
+
+    async def params(self, job_id: str, node: str, *, index: int | None = None) -> DataValue:
+        """The params of a node, or of one of its items, as its attempts get them: after all templates."""
+        return await data.params(self._scope, self._store, job_id, node, index=index)
+
+    def results(self, job_id: str, node: str, *, status: str | None = None) -> AsyncIterator[TaskResult]:
+        """How all tasks of a node stand, by item, each with its output; they are read page by page."""
+        return data.results(self._scope, self._store, job_id, node, status=status)
+
+    def checkpoints(self, job_id: str, node: str, *, index: int | None = None) -> AsyncIterator[Checkpoint]:
+        """The checkpoints that the tasks of a node have saved, by item and number; they are read page by page."""
+        return data.checkpoints(self._scope, self._store, job_id, node, index=index)
+
+    async def artifacts(
+        self,
+        job_id: str,
+        *,
+        node: str | None = None,
+        index: int | None = None,
+        name: str | None = None,
+        limit: int | None = None,
+        after: Artifact | None = None,
+    ) -> list[Artifact]:
+        """The files that a job's tasks have published; with a `limit` one page, behind the file `after`."""
+        return await data.artifacts(
+            self._scope, self._store, job_id, node=node, index=index, name=name, limit=limit, after=after
+        )
+
+    async def fetch_artifact(self, job_id: str, artifact: Artifact, target: Path) -> None:
+        """Copy a file that a task has published to `target`. Its content is verified."""
+        await data.fetch_artifact(self._scope, self._store, job_id, artifact, target)
 
 
 class _Gates(_Bound):
@@ -218,14 +291,21 @@ class _Gates(_Bound):
         )
 
 
-class Client(_Reads, _Gates):
+class Client(_Reads, _Data, _Gates):
     """An asynchronous client of one database: `async with Client.connect(url) as client: …`."""
 
     @classmethod
     @asynccontextmanager
-    async def connect(cls, database_url: str, scope: Scope | None = None) -> AsyncIterator[Client]:
-        """A client of the database at that URL, whose schema must be there."""
-        async with PostgresStore.open(database_url, "holdfast client") as store:
+    async def connect(
+        cls, database_url: str, scope: Scope | None = None, *, storage_url: str | None = None
+    ) -> AsyncIterator[Client]:
+        """A client of the database at that URL, whose schema must be there.
+
+        `storage_url` is the object store of the installation, for large values and files: a URL, or a folder such as
+        `.holdfast/payloads`.
+        """
+        payloads = Payloads(open_objects(storage_url)) if storage_url is not None else None
+        async with PostgresStore.open(database_url, "holdfast client", payloads=payloads) as store:
             yield cls(store, scope)
 
     async def submit(
@@ -237,14 +317,28 @@ class Client(_Reads, _Gates):
         priority: int = 0,
         resume: bool = False,
         force: bool = False,
+        labels: Mapping[str, str] | None = None,
+        like: str | None = None,
+        refuse_changed: bool = False,
     ) -> Submission:
         """Make a job, or answer with the newest that the same submission made before.
 
         With `resume` a job that failed, is partial or was cancelled continues where it stopped. With `force` a new job
-        is made, and the one before stays as it is.
+        is made, and the one before stays as it is. `like` is a job whose inputs are used where `inputs` has none. With
+        `refuse_changed` a job that has ended and was made by another definition is refused.
         """
         return await submitting.submit(
-            self._scope, self._store, definition, inputs or {}, key=key, priority=priority, resume=resume, force=force
+            self._scope,
+            self._store,
+            definition,
+            inputs or {},
+            key=key,
+            priority=priority,
+            resume=resume,
+            force=force,
+            labels=labels,
+            like=like,
+            refuse_changed=refuse_changed,
         )
 
     async def submit_many(self, jobs: Sequence[NewJob]) -> list[Submission]:
@@ -256,8 +350,16 @@ class Client(_Reads, _Gates):
         return await submitting.settle(self._scope, self._store, submission, seconds=seconds)
 
     async def definition(self, workflow_id: str) -> Definition:
-        """The definition of that id that was submitted last."""
+        """The definition of that id that was registered last. The first submission of a definition registers it."""
         return await submitting.newest_definition(self._scope, self._store, workflow_id)
+
+    async def register(self, definition: Definition) -> Registration:
+        """Make a definition the one that `definition` returns for its id, without a job."""
+        return await submitting.register(self._scope, self._store, definition)
+
+    async def acknowledge(self, job_id: str, *, reason: str = "") -> Acknowledgement:
+        """Note that a failed or partial job needs nothing more; a recovery of the job ends that."""
+        return await acknowledging.acknowledge(self._scope, self._store, job_id, reason=reason)
 
     async def plan(self, job_id: str, request: VerbRequest) -> Plan:
         """What a verb would do now. Changes nothing. Refused where the verb would be refused."""

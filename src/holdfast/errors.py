@@ -5,6 +5,7 @@ HoldfastError                something that a person can act on; becomes the pro
 ├── InvalidInput             inputs, flags or settings are wrong
 ├── Refused                  the job's state does not allow it, or the key belongs to another submission
 │   └── BacklogFull          a tenant has reached its limit of open jobs
+├── JobFailed                a job that `holdfast.run` waited for failed or was cancelled
 ├── NotFound                 no such job, workflow or file
 ├── PayloadRefused           a value is larger than the limit
 ├── PayloadUnavailable       a large value cannot be written to or read from the object store
@@ -193,10 +194,31 @@ class Refused(HoldfastError):
     exit_code = ExitCode.REFUSED
 
 
+class DefinitionChanged(Refused):
+    code = "DEFINITION_CHANGED"
+    title = "The workflow has changed since the job was made"
+
+
 class BacklogFull(Refused):
     code = "BACKLOG_FULL"
     title = "The tenant has reached its limit of open jobs"
     http_status = 429
+
+
+class JobFailed(HoldfastError):
+    """A job did not complete; `job` is the view of it, as it ended."""
+
+    code = "JOB_FAILED"
+    title = "The job failed"
+    http_status = 422
+    exit_code = ExitCode.JOB_FAILED
+
+    def __init__(self, message: str, *, remedy: str | None = None, job: Any = None) -> None:
+        super().__init__(message, remedy=remedy, instance=job.job_id if job is not None else None)
+        self.job = job
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  → {self.remedy}" if self.remedy else self.message
 
 
 class NotFound(HoldfastError):

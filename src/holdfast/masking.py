@@ -55,6 +55,17 @@ def without_secrets(value: Any) -> Any:
     return [without_secrets(one) for one in value] if isinstance(value, list | tuple) else value
 
 
+def unfinished(text: str) -> int:
+    """How many characters at the end of the text may be the beginning of a secret of this process that goes on."""
+    lengths = (
+        length
+        for secret in _secrets
+        for length in range(min(len(secret) - 1, len(text)), 0, -1)
+        if text.endswith(secret[:length])
+    )
+    return max(lengths, default=0)
+
+
 def keep_secret(secret: str | None, beside: Collection[str | None] = ()) -> None:
     """Mask this text from now on, unless it equals one of the names `beside` it, which must stay visible."""
     global _pattern

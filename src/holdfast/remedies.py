@@ -30,4 +30,6 @@ class Remedy(NamedTuple):
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Remedy:
-        return cls(**data | {"flags": tuple(data["flags"])})
+        """As any version has written it: another one may know more fields, or fewer."""
+        known = {name: data[name] for name in cls._fields if name in data}
+        return cls(**known | {"flags": tuple(data.get("flags", ()))})

@@ -1,4 +1,7 @@
-"""Every setting, typed, in one place; the only reader of the environment."""
+"""Every setting, typed, in one place; the only reader of the environment.
+
+A flag wins over a variable, a variable over the project file, and the project file over the default.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,27 @@ import re
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
+from holdfast.define.named_file import shown_name
 from holdfast.environment import PREFIX, everything, variable
 from holdfast.errors import Detail, InvalidInput
 from holdfast.masking import keep_secret, keep_secrets_of
+from holdfast.project_file import LISTS, ProjectFile, find_project_file
 
 _CREDENTIAL = re.compile(r"(AWS|AZURE|GOOGLE)_\w*(KEY|TOKEN|SECRET|PASSWORD)|PGPASSWORD")
 """Variables in which object stores and Postgres look for secrets."""
 
 
 class Settings(BaseModel):
-    """Read from `HOLDFAST_…` variables; units stand in the names."""
+    """Read from `HOLDFAST_…` variables and the project file; units stand in the names."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    _project: ProjectFile | None = PrivateAttr(None)
+    _from_project: frozenset[str] = PrivateAttr(frozenset())
+    handlers: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
     database_url: str | None = None
     home: Path = Path(".holdfast")
     tenant: str = Field("default", min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")
@@ -41,14 +50,30 @@ class Settings(BaseModel):
     payload_limit_bytes: int = Field(16 * 1024 * 1024, ge=1, le=1 << 30)
     storage_url: str | None = None
     retention_days: float | None = Field(None, gt=0, le=36_500)
-    log_level: str = Field("warning", pattern="(?i)^(debug|info|warning|error|critical)$")
-    log_format: str = Field("text", pattern="^(text|json)$")
+    log_level: str | None = Field(None, pattern="(?i)^(debug|info|warning|error|critical)$")
+    """None: `info` for services, `warning` for other commands."""
+    log_format: str = Field("text", pattern="^(text|console|json)$")
     failpoint: str | None = None
     failpoint_once: Path | None = None
 
+    @property
+    def project(self) -> ProjectFile | None:
+        """The project file in use."""
+        return self._project
+
+    @property
+    def from_project(self) -> frozenset[str]:
+        """The settings whose value comes from the project file."""
+        return self._from_project
+
+    @property
+    def handlers_folder(self) -> Path:
+        """The folder from which the modules of `handlers` are imported."""
+        return self._project.folder if self._project is not None and "handlers" in self._from_project else Path.cwd()
+
 
 def load_settings(**overrides: Any) -> Settings:
-    """Settings from the environment, with the given ones (None: not given) on top; bad ones are refused.
+    """Settings from flags (None: not given), the environment and the project file; bad ones are refused.
 
     Secrets that stand in the environment are masked from now on.
     """
@@ -56,8 +81,11 @@ def load_settings(**overrides: Any) -> Settings:
         if _CREDENTIAL.fullmatch(name):
             keep_secret(text)
             keep_secrets_of(f"?{text}")
+    project = find_project_file()
+    own = _from_environment() | {name: value for name, value in overrides.items() if value is not None}
+    shared = _from_project_file(project) if project is not None else {}
     try:
-        settings = Settings(**_from_environment() | {k: v for k, v in overrides.items() if v is not None})
+        settings = Settings(**shared | own)
     except ValidationError as error:
         details = [
             Detail(f"{_variable(e['loc'])}: {e['msg']} (got {e['input']!r})", path=_variable(e["loc"]))
@@ -68,6 +96,7 @@ def load_settings(**overrides: Any) -> Settings:
             errors=details,
             remedy="Correct or unset the variables named above.",
         ) from None
+    settings._project, settings._from_project = project, frozenset(shared.keys() - own.keys())
     if settings.renew_seconds >= settings.lease_seconds:
         raise InvalidInput(
             f"HOLDFAST_RENEW_SECONDS ({settings.renew_seconds:g}) must be shorter than "
@@ -83,10 +112,31 @@ def load_settings(**overrides: Any) -> Settings:
     return settings
 
 
-def _from_environment() -> dict[str, str]:
-    """What is set; an empty variable says the same as none."""
+def _from_environment() -> dict[str, Any]:
+    """What is set; an empty variable says the same as none. Lists are separated by commas."""
     variables = {name: variable(name.upper()) for name in Settings.model_fields}
-    return {name: text for name, text in variables.items() if text}
+    return {name: _listed(text) if name in LISTS else text for name, text in variables.items() if text}
+
+
+def _listed(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _from_project_file(project: ProjectFile) -> dict[str, Any]:
+    """The values of the project file, checked one by one: an error names the file and the line.
+
+    The home is relative to the folder of the file, so that every folder of a project has the same jobs.
+    """
+    problems = []
+    for key, value in project.values.items():
+        try:
+            Settings(**{key: value})
+        except ValidationError as error:
+            problems += [project.detail(key, f"'{key}': {one['msg']}.") for one in error.errors()]
+    if problems:
+        raise InvalidInput(f"The project file {shown_name(project.path)} is not valid.", errors=problems)
+    home = Path(project.values.get("home", Settings.model_fields["home"].default)).expanduser()
+    return project.values | {"home": home if project.folder == Path.cwd() else project.folder / home}
 
 
 def _variable(location: tuple[int | str, ...]) -> str:

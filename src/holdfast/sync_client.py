@@ -6,81 +6,38 @@ example in a notebook. The caller waits for each of them.
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from datetime import datetime
+from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast.client import Client
 from holdfast.define.definition import Definition
 from holdfast.errors import Unreachable
-from holdfast.operations import reading, upkeep
+from holdfast.operations import overview, reading, upkeep
 from holdfast.operations.gates import BreakerVerb
 from holdfast.operations.scope import Scope
 from holdfast.operations.submitting import Submission
 from holdfast.operations.verbs import ANSWER_SECONDS, Plan, VerbRequest, VerbResult
+from holdfast.private_loop import PrivateLoop
 from holdfast.store.records import NewJob, SignalAnswer
+from holdfast.views.data import Checkpoint, DataValue, TaskResult
 from holdfast.views.fleet import Fleet
 from holdfast.views.gates import Breaker, Limit
 from holdfast.views.history import Artifact, Attempt, Event, FailedGroup, Task
-from holdfast.views.jobs import Job, JobPage, Statistics
+from holdfast.views.jobs import Acknowledgement, Job, JobPage, Statistics
+from holdfast.views.overview import Hour, QueueState, Registration, WorkflowSummary
 from holdfast.views.upkeep import JanitorLog, JanitorPass, Pruned
 from holdfast.views.why import Why
 
 Value = TypeVar("Value")
 
 
-class _Loop:
-    """A private event loop on a thread of its own."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="holdfast client", daemon=True)
-        self._thread.start()
-
-    def run(self, work: Coroutine[Any, Any, Value]) -> Value:
-        """Wait for a coroutine. If the wait is interrupted, for example by Ctrl-C, the coroutine is cancelled."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def iterate(self, values: AsyncIterator[Value]) -> Iterator[Value]:
-        """Each value when the caller asks for it. A caller that stops early closes the asynchronous iterator."""
-
-        async def step() -> tuple[Value] | None:
-            try:
-                return (await anext(values),)
-            except StopAsyncIteration:
-                return None
-
-        async def close() -> None:
-            if hasattr(values, "aclose"):
-                await values.aclose()
-
-        try:
-            while (found := self.run(step())) is not None:
-                yield found[0]
-        finally:
-            # An iterator may outlive its client; then the loop has closed the inner one.
-            if not self._loop.is_closed():
-                self.run(close())
-
-    def close(self) -> None:
-        self.run(self._loop.shutdown_asyncgens())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
 class _Face:
     """An asynchronous client and the loop that it lives on."""
 
-    def __init__(self, client: Client, loop: _Loop) -> None:
+    def __init__(self, client: Client, loop: PrivateLoop) -> None:
         self._client = client
         self._loop = loop
 
@@ -97,7 +54,7 @@ class _Reads(_Face):
     """What can be read."""
 
     def find_job(self, text: str) -> str:
-        """The id of a job, from its id or from an ending that no other job has."""
+        """The id of a job, from its id, from an ending that no other job has, or from `last`: the newest."""
         return self._loop.run(self._client.find_job(text))
 
     def job(self, job_id: str, *, whole: bool = True) -> Job:
@@ -112,13 +69,29 @@ class _Reads(_Face):
         since: datetime | None = None,
         until: datetime | None = None,
         key: str | None = None,
+        code: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        unacknowledged: bool = False,
         limit: int = reading.PAGE_LENGTH,
         after: str | None = None,
     ) -> JobPage:
-        """One page of jobs, newest first; `after` is the cursor of the page before. A `key` needs a workflow."""
+        """One page of jobs, newest first; `after` is the cursor of the page before.
+
+        `code` finds jobs in which something failed with it; `unacknowledged` finds failed and partial jobs that no
+        person has acknowledged.
+        """
         return self._loop.run(
             self._client.jobs(
-                status=status, workflow_id=workflow_id, since=since, until=until, key=key, limit=limit, after=after
+                status=status,
+                workflow_id=workflow_id,
+                since=since,
+                until=until,
+                key=key,
+                code=code,
+                labels=labels,
+                unacknowledged=unacknowledged,
+                limit=limit,
+                after=after,
             )
         )
 
@@ -140,9 +113,19 @@ class _Reads(_Face):
         """Attempts that failed or printed something, in the order in which they ended."""
         return self._loop.run(self._client.attempts(job_id, node=node, index=index, limit=limit))
 
-    def failures(self, job_id: str, node: str) -> list[FailedGroup]:
-        """The failed items of a fan-out, those that failed in the same way together."""
-        return self._loop.run(self._client.failures(job_id, node))
+    def running_attempts(self, job_id: str, *, node: str | None = None, index: int | None = None) -> list[Attempt]:
+        """Attempts that run now and have printed something, with their output so far."""
+        return self._loop.run(self._client.running_attempts(job_id, node=node, index=index))
+
+    def follow_logs(
+        self, job_id: str, *, node: str | None = None, index: int | None = None, tail: int | None = None
+    ) -> Iterator[Attempt]:
+        """What attempts have printed so far, then what they print, until the job has ended: only the new lines."""
+        return self._loop.iterate(self._client.follow_logs(job_id, node=node, index=index, tail=tail))
+
+    def failures(self, job_id: str, node: str, *, limit: int = reading.SHOWN_GROUPS) -> list[FailedGroup]:
+        """The failed items of a node, those that failed in the same way together: the largest groups."""
+        return self._loop.run(self._client.failures(job_id, node, limit=limit))
 
     def retries(self, job_id: str) -> int:
         """How many attempts failed or were lost and were followed by another."""
@@ -151,10 +134,6 @@ class _Reads(_Face):
     def outputs(self, job_id: str, nodes: Sequence[str] | None = None) -> dict[str, Any]:
         """The outputs of these nodes, or of all that have begun, by name."""
         return self._loop.run(self._client.outputs(job_id, nodes))
-
-    def artifacts(self, job_id: str) -> list[Artifact]:
-        """The files that a job's tasks have published."""
-        return self._loop.run(self._client.artifacts(job_id))
 
     def events(self, job_id: str, *, after: int = 0, node: str | None = None, follow: bool = False) -> Iterator[Event]:
         """The events of a job in order, from the number `after` on; with `follow` until the job has ended."""
@@ -187,6 +166,57 @@ class _Reads(_Face):
     def statistics(self, *, since: datetime | None = None) -> Statistics:
         """How many jobs there are by status and by workflow, and how many tasks wait and run."""
         return self._loop.run(self._client.statistics(since=since))
+
+    def workflows(self) -> list[WorkflowSummary]:
+        """The workflows of the tenant by id: the definition that was registered last, and the jobs by status."""
+        return self._loop.run(self._client.workflows())
+
+    def queues(self) -> list[QueueState]:
+        """The queues that have tasks of the tenant, or that live workers name, and the workers that serve them."""
+        return self._loop.run(self._client.queues())
+
+    def hours(self, number: int = overview.SHOWN_HOURS) -> list[Hour]:
+        """How many jobs ended in each of the last hours, oldest first; the last hour is not over."""
+        return self._loop.run(self._client.hours(number))
+
+
+class _Data(_Face):
+    """The data of a job: params, outputs, files and checkpoints."""
+
+    def output(self, job_id: str, node: str, *, index: int | None = None) -> DataValue:
+        """The output of a node, or of one of its items. A large value is read from the object store."""
+        return self._loop.run(self._client.output(job_id, node, index=index))
+
+    def params(self, job_id: str, node: str, *, index: int | None = None) -> DataValue:
+        """The params of a node, or of one of its items, as its attempts get them: after all templates."""
+        return self._loop.run(self._client.params(job_id, node, index=index))
+
+    def results(self, job_id: str, node: str, *, status: str | None = None) -> Iterator[TaskResult]:
+        """How all tasks of a node stand, by item, each with its output; they are read page by page."""
+        return self._loop.iterate(self._client.results(job_id, node, status=status))
+
+    def checkpoints(self, job_id: str, node: str, *, index: int | None = None) -> Iterator[Checkpoint]:
+        """The checkpoints that the tasks of a node have saved, by item and number; they are read page by page."""
+        return self._loop.iterate(self._client.checkpoints(job_id, node, index=index))
+
+    def artifacts(
+        self,
+        job_id: str,
+        *,
+        node: str | None = None,
+        index: int | None = None,
+        name: str | None = None,
+        limit: int | None = None,
+        after: Artifact | None = None,
+    ) -> list[Artifact]:
+        """The files that a job's tasks have published; with a `limit` one page, behind the file `after`."""
+        return self._loop.run(
+            self._client.artifacts(job_id, node=node, index=index, name=name, limit=limit, after=after)
+        )
+
+    def fetch_artifact(self, job_id: str, artifact: Artifact, target: Path) -> None:
+        """Copy a file that a task has published to `target`. Its content is verified."""
+        self._loop.run(self._client.fetch_artifact(job_id, artifact, target))
 
 
 class _Gates(_Face):
@@ -255,16 +285,22 @@ class _Gates(_Face):
         )
 
 
-class SyncClient(_Reads, _Gates):
+class SyncClient(_Reads, _Data, _Gates):
     """A synchronous client of one database: `with SyncClient.connect(url) as client: …`."""
 
     @classmethod
     @contextmanager
-    def connect(cls, database_url: str, scope: Scope | None = None) -> Iterator[SyncClient]:
-        """A client of the database at that URL, whose schema must be there. Threads may share it."""
-        loop = _Loop()
+    def connect(
+        cls, database_url: str, scope: Scope | None = None, *, storage_url: str | None = None
+    ) -> Iterator[SyncClient]:
+        """A client of the database at that URL, whose schema must be there. Threads may share it.
+
+        `storage_url` is the object store of the installation, for large values and files: a URL, or a folder such as
+        `.holdfast/payloads`.
+        """
+        loop = PrivateLoop()
         try:
-            opened: AbstractAsyncContextManager[Client] = Client.connect(database_url, scope)
+            opened: AbstractAsyncContextManager[Client] = Client.connect(database_url, scope, storage_url=storage_url)
             client = loop.run(opened.__aenter__())
             try:
                 yield cls(client, loop)
@@ -282,14 +318,28 @@ class SyncClient(_Reads, _Gates):
         priority: int = 0,
         resume: bool = False,
         force: bool = False,
+        labels: Mapping[str, str] | None = None,
+        like: str | None = None,
+        refuse_changed: bool = False,
     ) -> Submission:
         """Make a job, or answer with the newest that the same submission made before.
 
         With `resume` a job that failed, is partial or was cancelled continues where it stopped. With `force` a new job
-        is made, and the one before stays as it is.
+        is made, and the one before stays as it is. `like` is a job whose inputs are used where `inputs` has none. With
+        `refuse_changed` a job that has ended and was made by another definition is refused.
         """
         return self._loop.run(
-            self._client.submit(definition, inputs, key=key, priority=priority, resume=resume, force=force)
+            self._client.submit(
+                definition,
+                inputs,
+                key=key,
+                priority=priority,
+                resume=resume,
+                force=force,
+                labels=labels,
+                like=like,
+                refuse_changed=refuse_changed,
+            )
         )
 
     def submit_many(self, jobs: Sequence[NewJob]) -> list[Submission]:
@@ -301,8 +351,16 @@ class SyncClient(_Reads, _Gates):
         return self._loop.run(self._client.settle_submission(submission, seconds=seconds))
 
     def definition(self, workflow_id: str) -> Definition:
-        """The definition of that id that was submitted last."""
+        """The definition of that id that was registered last. The first submission of a definition registers it."""
         return self._loop.run(self._client.definition(workflow_id))
+
+    def register(self, definition: Definition) -> Registration:
+        """Make a definition the one that `definition` returns for its id, without a job."""
+        return self._loop.run(self._client.register(definition))
+
+    def acknowledge(self, job_id: str, *, reason: str = "") -> Acknowledgement:
+        """Note that a failed or partial job needs nothing more; a recovery of the job ends that."""
+        return self._loop.run(self._client.acknowledge(job_id, reason=reason))
 
     def plan(self, job_id: str, request: VerbRequest) -> Plan:
         """What a verb would do now. Changes nothing. Refused where the verb would be refused."""

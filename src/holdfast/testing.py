@@ -15,39 +15,35 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import os
 import shutil
-import sys
 import tempfile
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from holdfast.bootstrap import Services, open_payloads
+from holdfast.bootstrap import new_services, open_payloads
 from holdfast.client import Client
 from holdfast.define.definition import Definition
-from holdfast.define.load import load_file
 from holdfast.define.node import Node, TaskSpec
-from holdfast.define.registry import ATTRIBUTE, Handler, Registry, describe, discover
+from holdfast.define.registry import Registry
 from holdfast.define.retry import Backoff, Jitter
-from holdfast.define.source import did_you_mean
-from holdfast.define.workflow import Workflow
+from holdfast.embedded import watchdog
+from holdfast.embedded.cluster import place_of_data
 from holdfast.embedded.server import EmbeddedPostgres
-from holdfast.errors import Detail, InvalidInput
+from holdfast.running import AnyWorkflow, Handlers, prepared, streams_kept, until_over
 from holdfast.settings import Settings, load_settings
 from holdfast.store.migrate import ensure_schema
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.scratch import create_scratch, drop_scratch
 from holdfast.views.encoding import to_json
 
-Handlers = Mapping[str, Callable[..., Any]] | Iterable[Callable[..., Any]]
-
 GRACE_SECONDS = 1.0
-LOOK_SECONDS = 0.2
+PREFIX = "holdfast-testing-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +60,7 @@ class JobResult:
 
 
 def run_workflow(
-    workflow: Definition | Workflow | Path | str,
+    workflow: AnyWorkflow,
     inputs: Mapping[str, Any] | None = None,
     *,
     handlers: Handlers = (),
@@ -93,7 +89,7 @@ def run_workflow(
 
 
 async def run_workflow_async(
-    workflow: Definition | Workflow | Path | str,
+    workflow: AnyWorkflow,
     inputs: Mapping[str, Any] | None = None,
     *,
     handlers: Handlers = (),
@@ -103,13 +99,11 @@ async def run_workflow_async(
     database_url: str | None = None,
 ) -> JobResult:
     """Like `run_workflow`, for tests that are coroutines."""
-    definition = _definition(workflow)
-    registry = _registry(workflow, handlers)
-    _refuse_unknown_handlers(definition, registry)
+    definition, registry = prepared(workflow, handlers, load_settings())
     if instant_retries:
         definition = _without_delays(definition)
     async with _database(database_url) as url:
-        with tempfile.TemporaryDirectory(prefix="holdfast-testing-") as home, _streams_kept():
+        with tempfile.TemporaryDirectory(prefix=PREFIX, dir=_server.home) as home, streams_kept():
             settings = load_settings(
                 database_url=url, home=Path(home), grace_seconds=GRACE_SECONDS, concurrency=concurrency
             )
@@ -125,39 +119,20 @@ async def _run(
     finished = asyncio.Event()
     try:
         # One job needs no second orchestrator, and opening connections takes most of the time.
-        async with Services(
+        services = new_services(
             settings.database_url,
             settings,
             registry=registry,
             on_finished=lambda job_id: finished.set(),
-            desks=1,
+            orchestrators=1,
             store=store,
-        ):
+        )
+        async with services:
             job_id = (await client.submit(definition, inputs, key=f"test {uuid.uuid4()}")).job_id
-            try:
-                await asyncio.wait_for(_until_over(client, job_id, finished), timeout)
-            except TimeoutError:
-                raise TimeoutError(await _where_it_is(client, job_id, timeout)) from None
+            await until_over(client, job_id, services, finished, timeout)
         return await _result(client, job_id)
     finally:
         await store.close()
-
-
-async def _until_over(client: Client, job_id: str, finished: asyncio.Event) -> None:
-    """The orchestrator here says when it ends; another one may drive it in a shared database.
-
-    The first read comes at once: it opens its connection while the services open theirs.
-    """
-    while not (await client.job(job_id, whole=False)).is_terminal:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(finished.wait(), LOOK_SECONDS)
-        finished.clear()
-
-
-async def _where_it_is(client: Client, job_id: str, timeout: float) -> str:
-    job = await client.job(job_id, whole=False)
-    open_nodes = [f"{node.node} is {node.status}" for node in job.nodes if node.finished_at is None]
-    return f"the workflow {job.workflow_id} did not end within {timeout:g} s: {', '.join(open_nodes)}"
 
 
 async def _result(client: Client, job_id: str) -> JobResult:
@@ -171,56 +146,6 @@ async def _result(client: Client, job_id: str) -> JobResult:
         outputs=await client.outputs(job_id),
         events=[to_json(event) async for event in client.events(job_id)],
     )
-
-
-def _definition(workflow: Definition | Workflow | Path | str) -> Definition:
-    if isinstance(workflow, Definition):
-        return workflow
-    return workflow.definition() if isinstance(workflow, Workflow) else load_file(workflow)
-
-
-def _registry(workflow: Definition | Workflow | Path | str, handlers: Handlers) -> Registry:
-    """Installed handlers, then those of the workflow's own functions, then those of the caller; the last one wins."""
-    installed = _installed()
-    known = [handler for name in installed.names if (handler := installed.get(name)) is not None]
-    if isinstance(workflow, Workflow):
-        known += [_described(function) for function in workflow.handlers.values()]
-    if isinstance(handlers, Mapping):
-        known += [describe(function, name) for name, function in handlers.items()]
-    else:
-        known += [_described(function) for function in handlers]
-    return Registry(known)
-
-
-@cache
-def _installed() -> Registry:
-    """The installed handlers, looked up once: a search for entry points reads the metadata of every package."""
-    return discover()
-
-
-def _described(function: Callable[..., Any]) -> Handler:
-    """A decorated function under its own name; a plain one under the function's."""
-    handler = getattr(function, ATTRIBUTE, None)
-    return handler if isinstance(handler, Handler) else describe(function, function.__name__)
-
-
-def _refuse_unknown_handlers(definition: Definition, registry: Registry) -> None:
-    needed = {task.handler: node.name for node in definition.nodes for task in node.tasks}
-    problems = [
-        Detail(f"There is no handler '{name}'.", path=f"nodes.{node}", suggestion=did_you_mean(name, registry.names))
-        for name, node in needed.items()
-        if name not in registry
-    ]
-    if problems:
-        raise InvalidInput(
-            f"The workflow {definition.workflow_id} needs handlers that are missing: {_listed(problems)}",
-            errors=problems,
-            remedy="Give them with handlers=[…].",
-        )
-
-
-def _listed(problems: list[Detail]) -> str:
-    return " ".join(str(problem) for problem in problems)
 
 
 def _without_delays(definition: Definition) -> Definition:
@@ -245,21 +170,11 @@ def _task_without_delays(task: TaskSpec) -> TaskSpec:
     return replace(task, retry=at_once)
 
 
-@contextmanager
-def _streams_kept() -> Iterator[None]:
-    """Restore stdout and stderr for the test runner: a worker replaces them to capture what handlers print."""
-    before = sys.stdout, sys.stderr
-    try:
-        yield
-    finally:
-        sys.stdout, sys.stderr = before
-
-
 @asynccontextmanager
 async def _database(url: str | None) -> AsyncIterator[str]:
     """The named database, or one of ours: used again unless its job raised, then dropped."""
     if url is not None:
-        await ensure_schema(url, create=True, upgrade=True)
+        await ensure_schema(url, migrate=True)
         yield url
         return
     server = _server.url()
@@ -279,13 +194,16 @@ class _Server:
         self._lock = Lock()
         self._url: str | None = None
         self._free: list[str] = []
+        self.home: Path | None = None
+        """The folder of the server; the folders of jobs lie in it, so that they go with it."""
 
     def url(self) -> str:
         with self._lock:
             if self._url is None:
-                home = Path(tempfile.mkdtemp(prefix="holdfast-testing-"))
+                remove_abandoned(Path(tempfile.gettempdir()))
+                home = Path(tempfile.mkdtemp(prefix=PREFIX))
                 postgres = EmbeddedPostgres(home)
-                self._url = postgres.enter()
+                self._url, self.home = postgres.enter(), home
                 atexit.register(_end, postgres, home)
             return self._url
 
@@ -298,11 +216,36 @@ class _Server:
             self._free.append(url)
 
 
+def remove_abandoned(temporary: Path) -> None:
+    """Delete the folders of test processes that were killed: they could not do it themselves."""
+    for home in temporary.glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            # While a server starts, its process holds this lock; later it holds the lock of users.
+            if home.stat().st_uid != os.geteuid() or not (home / "users.lock").exists():
+                continue
+            lock = watchdog.try_lock(home / "lock")
+            if lock is None:
+                continue
+            try:
+                if watchdog.is_free(home / "users.lock") and watchdog.is_free(home / "server.lock"):
+                    _remove(home)
+            finally:
+                watchdog.release(lock)
+
+
 def _end(postgres: EmbeddedPostgres, home: Path) -> None:
-    """Stop the server and delete its folder. The folder is renamed first, so that the watchdog cannot create lock files
-    in it during the deletion."""
+    """Stop the server and delete its folder."""
     postgres.leave()
+    _remove(home)
+
+
+def _remove(home: Path) -> None:
+    """The folder is renamed first, so that the watchdog cannot create lock files in it during the deletion."""
+    data = place_of_data(home.resolve())
     shutil.rmtree(home.rename(home.with_name(f"{home.name}-ended")), ignore_errors=True)
+    if not data.is_relative_to(home.resolve()):
+        # As root without user namespaces, the data lie outside, where an unprivileged account can read them.
+        shutil.rmtree(data.parent, ignore_errors=True)
 
 
 _server = _Server()

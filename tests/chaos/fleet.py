@@ -20,7 +20,7 @@ from psycopg import sql
 from holdfast.embedded import watchdog
 from holdfast.embedded.cluster import place_of_data
 from holdfast.embedded.server import use_embedded
-from holdfast.store.migrate import migrate
+from holdfast.store.migrate import apply_missing
 from tests.chaos.handlers import EFFECTS, HOLD_SECONDS
 from tests.chaos.proxy import port_of
 
@@ -74,7 +74,7 @@ class Server:
                 connection.execute("alter system set fsync = off")
                 connection.execute("select pg_reload_conf()")
             connection.execute("create database chaos_template")
-        asyncio.run(migrate(self._url_of("chaos_template")))
+        asyncio.run(apply_missing(self._url_of("chaos_template")))
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -11,7 +11,9 @@ import pytest
 from holdfast.cli.doctor import _isolation
 from holdfast.worker import landlock, network
 from tests.chaos.faults import can_mount, small_disk
-from tests.cli.conftest import Command, finished, line_that_has, spawn
+from tests.cli.conftest import Answer, Command, finished, line_that_has, spawn
+
+ONE = "workflow_id: one\nnodes: {a: {handler: echo}}\n"
 
 
 def grades(answer: object) -> dict[str, str]:
@@ -22,8 +24,9 @@ def test_a_quiet_installation_has_only_good_findings(database: Command) -> None:
     answer = database("doctor", "--json")
     assert answer.code == 0
     assert grades(answer.json) == {
-        "versions": "ok", "settings": "ok", "disk": "ok", "database": "ok", "clock": "ok", "durability": "ok",
-        "connections": "ok", "writing": "ok", "schema": "ok", "orchestrator": "warn", "worker": "warn", "inbox": "ok",
+        "versions": "ok", "project": "ok", "settings": "ok", "disk": "ok", "database": "ok", "clock": "ok",
+        "durability": "ok", "connections": "ok", "writing": "ok", "schema": "ok", "orchestrator": "warn",
+        "worker": "warn", "inbox": "ok",
         "isolation": "ok" if network.is_enforced() and landlock.version() else "warn",
     }  # fmt: skip
     assert "holdfast up" in database("doctor").out
@@ -87,8 +90,17 @@ def test_a_schema_of_another_application_is_named(command: Command, empty_databa
     assert "belongs to another application" in " ".join(answer.out.split())
 
 
-@pytest.mark.parametrize("words", ["status", "events 0123456", "why 0123456", "limits", "breakers", "janitor --once"])
-def test_looking_at_an_empty_database_changes_nothing(command: Command, empty_database_url: str, words: str) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        "status", "events 0123456", "why 0123456", "limits", "breakers", "janitor --once", "submit one.yaml",
+        "run one.yaml", "up", "worker", "orchestrator",
+    ],
+)  # fmt: skip
+def test_no_command_but_migrate_changes_an_empty_database(
+    command: Command, empty_database_url: str, words: str
+) -> None:
+    Path("one.yaml").write_text(ONE)
     answer = command(*words.split(), "--database-url", empty_database_url)
     assert answer.code == 6
     assert "There is no schema holdfast in this database" in answer.err
@@ -97,10 +109,42 @@ def test_looking_at_an_empty_database_changes_nothing(command: Command, empty_da
         assert connection.execute("select from pg_namespace where nspname = 'holdfast'").fetchall() == []
 
 
-def test_who_brings_work_to_an_empty_database_sets_it_up(command: Command, empty_database_url: str) -> None:
-    Path("one.yaml").write_text("workflow_id: one\nnodes: {a: {handler: echo}}\n")
-    assert command("submit", "one.yaml", "--database-url", empty_database_url).code == 0
-    assert command("status", "--database-url", empty_database_url).code == 0
+def test_up_sets_an_empty_database_up_if_asked(command: Command, empty_database_url: str) -> None:
+    Path("one.yaml").write_text(ONE)
+    process = spawn("up", "--migrate", "--database-url", empty_database_url)
+    assert process.stderr is not None
+    line_that_has(process.stderr, "up is running")
+    assert command("submit", "one.yaml", "--wait", "--database-url", empty_database_url).code == 0
+    process.terminate()
+    assert finished(process).code == 0
+
+
+def test_statements_that_were_run_by_hand_are_found_by_migrate(command: Command, empty_database_url: str) -> None:
+    with psycopg.connect(empty_database_url, autocommit=True) as connection:
+        connection.execute(command("migrate", "--ddl").out.encode())
+    assert command("migrate", "--database-url", empty_database_url).out == "The schema is up to date.\n"
+
+
+def test_bootstrap_shows_makes_and_rebuilds_the_schema(command: Command, empty_database_url: str) -> None:
+    def bootstrap(*words: str) -> Answer:
+        return command("bootstrap", *words, "--database-url", empty_database_url)
+
+    assert "has not been set up" in bootstrap().out and "holdfast migrate" in bootstrap("status").err
+    assert bootstrap("tables", "--json").json == {"tables": []}
+    assert "applied 0001" in bootstrap("deploy").out
+    state = bootstrap("status", "--json").json
+    assert (state["is_current"], state["missing"]) == (True, [])
+    Path("one.yaml").write_text(ONE)
+    assert command("run", "one.yaml", "--database-url", empty_database_url).code == 0
+    assert {"table": "jobs", "rows": 1} in [
+        {"table": one["table"], "rows": one["rows"]} for one in bootstrap("tables", "--json").json["tables"]
+    ]
+    name = empty_database_url.rsplit("/", 1)[1]
+    for wrong in ((), ("postgres",)):
+        refused = bootstrap("rebuild", *wrong)
+        assert refused.code == 4 and f"holdfast bootstrap rebuild {name}" in refused.err
+    assert "Every job is gone" in bootstrap("rebuild", name).out
+    assert command("status", "--database-url", empty_database_url, "--json").json["jobs"] == []
 
 
 def test_a_database_that_takes_no_writes_is_exit_6(command: Command, database_url: str) -> None:

@@ -58,14 +58,12 @@ def test_what_init_writes_runs_as_it_is(
     command: Command, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = command("init", "new project", "--json").json
-    assert written["next"] == "cd 'new project' && holdfast run workflow.yaml --handlers handlers"
+    assert written["next"] == "cd 'new project' && holdfast run workflow.yaml"
     monkeypatch.chdir(tmp_path / "new project")
-    answer = finished(
-        spawn("run", "workflow.yaml", "--handlers", "handlers", "--json", HOLDFAST_DATABASE_URL=database_url)
-    )
+    answer = finished(spawn("run", "workflow.yaml", "--json", HOLDFAST_DATABASE_URL=database_url))
     assert answer.code == 0, answer.err
     assert answer.json["result"] == {"message": "9 words in 3 texts"}
-    assert finished(spawn("validate", "workflow.yaml", "--handlers", "handlers")).code == 0
+    assert finished(spawn("validate", "workflow.yaml")).code == 0
 
 
 def test_init_overwrites_nothing(command: Command, tmp_path: Path) -> None:
@@ -74,3 +72,14 @@ def test_init_overwrites_nothing(command: Command, tmp_path: Path) -> None:
     assert answer.code == 4
     assert (tmp_path / "handlers.py").read_text() == "mine"
     assert not (tmp_path / "workflow.yaml").exists()
+
+
+def test_init_does_not_write_into_a_clone_of_holdfast(command: Command, tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    (clone / "src/holdfast/cli/starter").mkdir(parents=True)
+    (clone / "pyproject.toml").touch()
+    answer = command("init", "clone/projects/weather")
+    assert answer.code == 4
+    assert f"lies in a clone of Holdfast, {clone}" in answer.err
+    assert f"→ Make the project outside of it: holdfast init {tmp_path / 'weather'}" in answer.err
+    assert not (clone / "projects").exists()

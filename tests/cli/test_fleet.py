@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -84,11 +85,36 @@ def test_status_and_doctor_name_the_processes_that_serve_the_database(database: 
     report = database("doctor", "--json").json
     assert list(report) == ["ok", "findings", "orchestrators", "workers", "without_owner", "unserved"]
     assert [one["id"] for one in report["workers"]] == [serving["id"]]
+    process = owners[0]["name"].partition("/")[0]
+    assert {one["name"] for one in fleet["orchestrators"]} == {process, f"{process}/2"}
     for text in (database("status").out, database("doctor").out):
         line = " ".join(text.split())
-        assert f"{owners[0]['name']} (id {owners[0]['id']}) owns 1 job, the oldest {job_id[-8:]} made" in line
+        owns = f"runs 2 orchestrators, owns 1 job, the oldest {job_id[-8:]} made"
+        assert line.count(process) == 1 and f"{process} {owns}" in line
         handlers = f"{len(serving['handlers'])} handlers"
         assert f"{serving['name']} serves default with {handlers}, holds 1 task in 3 slots; started" in line
+
+
+def test_queues_name_what_waits_and_what_to_start(database: Command, started: Start) -> None:
+    assert "No task waits or runs in the database" in database("queues").out
+    Path("routed.yaml").write_text(ROUTED)
+    database("submit", "routed.yaml")
+    started("orchestrator")
+    started("worker", "--queue", "default", "--queue", "idle")
+
+    def queues() -> dict[str, dict[str, Any]]:
+        return {one["queue"]: one for one in database("queues", "--json").json["queues"]}
+
+    until(lambda: queues().get("light", {}).get("queued") == 3 and queues().get("heavy", {}).get("queued") == 1)
+    light = queues()["light"]
+    assert list(light) == ["queue", "queued", "held", "running", "since", "workers", "unserved"]
+    assert (light["held"], light["running"], light["workers"]) == (0, 0, [])
+    assert [one["cause"] for one in light["unserved"]] == ["no_worker_for_queue"]
+    idle = queues()["idle"]
+    assert (idle["queued"], idle["since"], idle["unserved"], len(idle["workers"])) == (0, None, [], 1)
+    answer = database("queues")
+    assert "holdfast worker --queue light" in answer.err
+    assert re.search(r"^light +3 +0 +0 +[\d.]+ s +none$", answer.out, re.MULTILINE)
 
 
 def test_status_of_a_job_names_its_owner_and_since_when(database: Command, started: Start) -> None:

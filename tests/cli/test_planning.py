@@ -195,7 +195,7 @@ def test_status_and_why_name_a_resume_that_works_from_here(database: Command, fa
     assert database("cancel", cancelled, "--yes").code == 0
     assert f"holdfast resume {cancelled[-8:]} --handlers MODULE" in database("why", cancelled).out
     started("up", "--handlers", "repairable")
-    assert f"holdfast resume {cancelled[-8:]}\n" in database("why", cancelled).out
+    until(lambda: f"holdfast resume {cancelled[-8:]}\n" in database("why", cancelled).out)
     assert "--handlers" not in database("status", failed).out
 
 

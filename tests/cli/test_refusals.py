@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import pty
+import select
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.cli.conftest import Answer, Command, line_that_has, spawn
+from tests.cli.conftest import HOLDFAST, Answer, Command, line_that_has, spawn
 
 REFUSING = """
 workflow_id: refusing
@@ -202,7 +207,6 @@ CASES = [
     ("open", "cancel JOB", 4, "no terminal to ask on", "--yes"),
     # what completed and may not run again, or no longer
     ("guarded", "rerun JOB --from tell", 4, "what tell has completed may never run again", "submit guarded --force"),
-    ("guarded", "plan JOB rerun --from each", 4, "tell has completed may never run again", "same command and --only"),
     ("guarded", "clear JOB each --item 1 --yes", 4, "tell has completed may never", "the same command and --only"),
     ("old", "rerun JOB --from each --only --yes", 4, "may run again for 24 hours, and these are over", "--force"),
     ("old", "clear JOB each --item 1 --only", 4, "may run again for 24 hours, and these are over", "--force"),
@@ -257,6 +261,17 @@ def test_a_job_whose_tasks_no_process_can_run_is_not_driven(database: Command, j
     assert "--handlers MODULE" in problem["remedy"]
 
 
+def test_a_plan_with_a_blocked_step_is_shown_before_it_is_refused(database: Command, job: Job) -> None:
+    job_id = job("guarded")
+    shown, problem = (database("plan", job_id, "rerun", "--from", "each", *flags) for flags in ((), ("--json",)))
+    assert (shown.code, problem.code) == (4, 4)
+    assert "tell  rerun       1  blocked: what tell has completed may never run again" in shown.out
+    assert "what tell has completed may never run again" in shown.err and "--only" in shown.err
+    steps = {step["node"]: step.get("blocked") for step in problem.json["steps"]}
+    assert steps == {"each": None, "tell": "what tell has completed may never run again"}
+    assert (problem.json["command"], problem.problem["code"]) == (None, "REFUSED")
+
+
 def test_a_person_who_says_no_reads_that_nothing_was_done(
     database: Command, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -278,3 +293,22 @@ def test_what_the_owner_refuses_comes_with_what_else_can_be_done(database: Comma
     assert why == f"error: Job {job_id} was not changed by retry: each is running."
     assert remedy == f"  → Run it again all the same: holdfast rerun {job_id} --from each"
     assert database("status", job_id, "--json").json["generation"] == 2
+
+
+def test_an_interrupt_at_a_question_ends_the_command_at_once(database: Command, job: Job) -> None:
+    job_id = job("failed")
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(HOLDFAST[0], [*HOLDFAST, "skip", job_id, "each"])
+    shown = b""
+    while b"[y/N]" not in shown:
+        shown += os.read(terminal, 4096)
+    os.write(terminal, b"\x03")
+    with contextlib.suppress(OSError):  # The terminal goes with the command.
+        while select.select([terminal], [], [], 30.0)[0] and os.read(terminal, 4096):
+            pass
+        os.kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(status) == 130
+    assert database("status", job_id, "--json").json["generation"] == 1

@@ -38,7 +38,7 @@ def test_json_is_one_status_object_on_stdout_and_nothing_on_stderr(database: Com
     assert list(answer.json) == [
         "job_id", "workflow_id", "status", "version", "run", "generation", "tenant", "inputs", "created_at",
         "started_at", "finished_at", "counts", "held", "error", "result", "nodes", "outcome", "owner", "reason",
-        "unreadable",
+        "unreadable", "labels", "acknowledged",
     ]  # fmt: skip
     assert answer.json["status"] == "completed"
     assert answer.json["result"] == {"message": "Hello, World!", "name": "World"}
@@ -129,7 +129,7 @@ def test_a_module_of_handlers_that_calls_sys_exit_is_refused(database: Command, 
     (tmp_path / "gone_handlers.py").write_text("raise SystemExit(0)\n")
     answer = database("run", "flow.yaml", "--handlers", "gone_handlers")
     assert answer.code == 2
-    assert "'gone_handlers' cannot be imported: SystemExit: 0" in answer.err
+    assert "'gone_handlers' cannot be imported: gone_handlers.py, line 1: SystemExit: 0" in answer.err
 
 
 def test_an_exit_that_reaches_the_loop_is_never_taken_for_the_end_of_the_job() -> None:

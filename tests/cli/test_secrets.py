@@ -25,7 +25,7 @@ ARGUMENTS = {
     "ITEM": "one",
 }
 OPTIONS = {"from_node": ["--from", "first"], "output": ["--output", "flow.yaml"]}
-EXTRAS = {"stac find": ["--job", "abcdef123456"]}
+EXTRAS = {"stac find": ["--job", "abcdef123456"], "submit": ["flow.yaml"]}
 
 
 def commands() -> list[list[str]]:

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import json
 import signal
+from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Command, finished, line_that_has, spawn
+
+WAITING = """
+import asyncio
+from pathlib import Path
+from holdfast import handler
+
+@handler("until_allowed")
+async def until_allowed():
+    if not Path("allowed").exists():
+        await asyncio.Event().wait()
+"""
 
 
 def test_an_orchestrator_and_a_worker_do_together_what_up_does_alone(database: Command) -> None:
@@ -75,21 +87,24 @@ def test_a_second_signal_ends_a_service_at_once_and_says_what_it_left_behind(
 
 
 def test_what_a_worker_left_behind_at_once_goes_on_elsewhere(database: Command) -> None:
-    leases = {"HOLDFAST_GRACE_SECONDS": "3600", "HOLDFAST_LEASE_SECONDS": "1", "HOLDFAST_RENEW_SECONDS": "0.2"}
-    orchestrator, first = spawn("orchestrator"), spawn("worker", **leases)
-    job_id = database("submit", "nap.yaml", "--json").json["job_id"]
+    Path("waiting.py").write_text(WAITING)
+    Path("waits.yaml").write_text("workflow_id: waits\nnodes: {wait: {handler: until_allowed}}\n")
+    leases = {"HOLDFAST_GRACE_SECONDS": "3600", "HOLDFAST_LEASE_SECONDS": "3", "HOLDFAST_RENEW_SECONDS": "0.2"}
+    orchestrator, first = spawn("orchestrator"), spawn("worker", "--handlers", "waiting", **leases)
+    job_id = database("submit", "waits.yaml", "--json").json["job_id"]
     watching = spawn("watch", job_id)
     assert watching.stderr is not None and first.stderr is not None
-    line_that_has(watching.stderr, "nap: running")
+    line_that_has(watching.stderr, "wait: running")
     first.terminate()
     line_that_has(first.stderr, "A second signal ends at once.")
     first.terminate()
-    second = spawn("worker", **leases)
+    Path("allowed").touch()
+    second = spawn("worker", "--handlers", "waiting", **leases)
     left, watched = finished(first), finished(watching)
     for process in (orchestrator, second):
         process.terminate()
         finished(process)
     assert (left.code, watched.code) == (143, 0)
-    assert "left 1 task behind; other processes take over when the lease ends, within 1.0 s" in left.err
+    assert "left 1 task behind; other processes take over when the lease ends, within 3.0 s" in left.err
     events = [event["event"] for event in database("events", job_id, "--json").lines]
     assert "worker_lost" in events

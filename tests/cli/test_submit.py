@@ -15,7 +15,7 @@ __all__ = ["started"]
 
 KEYS = [
     "job_id", "answer", "status", "workflow_id", "version", "identity", "run", "result", "failed_stage",
-    "completed_stages", "hint",
+    "completed_stages", "definition_changed", "hint",
 ]  # fmt: skip
 
 MENDABLE = """
@@ -224,3 +224,41 @@ def test_resume_and_force_do_not_go_together(command: Command) -> None:
     assert refused.code == 2
     assert "--resume and --force" in refused.err
     assert not Path(".holdfast").exists(), "no database was started for it"
+
+
+@pytest.mark.parametrize("file", ["flow.yaml", "failing.yaml"])
+def test_a_changed_file_is_not_ignored(database: Command, file: str) -> None:
+    first = database("submit", file, "--json").json
+    assert database("resume", first["job_id"]).code in (0, 1)
+    again = database("submit", file, "--json").json
+    assert (again["job_id"], again["definition_changed"]) == (first["job_id"], False)
+    Path(file).write_text(Path(file).read_text().replace("handler: echo", "handler: hello_world"))
+    for flags in ((), ("--resume",)):
+        refused = database("submit", file, *flags, "--json")
+        assert (refused.code, refused.problem["code"]) == (4, "DEFINITION_CHANGED")
+        assert "Nothing was run" in refused.problem["detail"] and "differs in handler" in refused.problem["detail"]
+        assert "--force" in refused.problem["remedy"] and "--key" in refused.problem["remedy"]
+    assert database("submit", file, "--key", "another", "--json").json["answer"] == "created"
+    assert database("submit", file, "--force", "--json").json["answer"] == "forced"
+
+
+def test_a_completed_job_says_that_nothing_was_run(database: Command) -> None:
+    first = database("submit", "flow.yaml", "--json").json
+    assert database("resume", first["job_id"]).code == 0
+    assert database("submit", "flow.yaml", "--json").json["completed_stages"] == [
+        "read", "each", "gather", "is_long", "long",
+    ]  # fmt: skip
+    answer = database("submit", "flow.yaml")
+    assert "it has completed. Nothing was run." in answer.out
+    assert "--force" in answer.err and "--key NAME" in answer.err
+
+
+def test_a_known_workflow_that_has_changed_says_so_and_answers(database: Command) -> None:
+    first = database("submit", "flow.yaml", "--json").json
+    Path("flow.yaml").write_text(Path("flow.yaml").read_text().replace("hello_world", "echo"))
+    open_job = database("submit", "flow.yaml", "--json").json
+    assert (open_job["answer"], open_job["definition_changed"]) == ("already_processing", True)
+    assert "The workflow has changed since that job was made: node long differs in handler" in (
+        database("submit", "flow.yaml").err
+    )
+    assert open_job["job_id"] == first["job_id"]

@@ -19,11 +19,11 @@ OF_THE_INSTALLATION = {
     "lock_holders", "server_facts",
 }  # fmt: skip
 """Processes and queues serve all tenants; operators look at them."""
-LISTS_OF_COLUMNS = {"session_columns", "unserved_columns"}
+LISTS_OF_COLUMNS = {"job_fits", "session_columns", "unserved_columns"}
 """Parts of the statements above; none of them is run."""
 
 
-@pytest.mark.parametrize("file", ["read.sql", "why.sql"])
+@pytest.mark.parametrize("file", ["list.sql", "read.sql", "why.sql"])
 def test_every_statement_that_is_run_for_a_person_takes_the_tenant(file: str) -> None:
     text = resources.files("holdfast.store.sql").joinpath(file).read_text()
     parts = re.split(r"^-- name: (\w+)\s*$", text, flags=re.MULTILINE)

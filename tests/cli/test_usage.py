@@ -24,7 +24,7 @@ UNREACHABLE = "postgresql://someone:hunter2@127.0.0.1:1/nowhere"
 JOB = "01a1de9a-927c-7726-b453-df6ad6637022"
 
 BAD_USAGE = [
-    (["statsu"], 2, "Did you mean 'status'"),
+    (["statsu"], 2, "Did you mean 'stats', 'status'"),
     (["run"], 2, "FILE"),
     (["run", "flow.yaml", "--inptu", "a=1"], 2, "Did you mean '--input'?"),
     (["run", "flow.yaml", "extra"], 2, "extra"),
@@ -59,7 +59,7 @@ BAD_USAGE = [
     (["graph", "broken.yaml"], 2, "broken.yaml:4"),
     (["events", JOB, "--after", "-1"], 2, "--after"),
     (["events", JOB, "--after", "x"], 2, "--after"),
-    (["status", JOB], 5, f"There is no job '{JOB}'."),
+    (["status", JOB], 5, f"There is no job '{JOB}': "),
     (["watch", JOB], 5, "There is no job"),
     (["events", JOB], 5, "There is no job"),
     (["cancel", JOB, "--yes"], 5, "There is no job"),
@@ -199,7 +199,7 @@ def test_no_command_at_all_shows_the_help(command: Command) -> None:
 @pytest.mark.parametrize(
     "name",
     ["run", "submit", "up", "worker", "orchestrator", "status", "watch", "events", "cancel", "init", "validate",
-     "graph", "schema", "doctor", "migrate", "prune"],
+     "graph", "schema", "doctor", "migrate", "prune", "workflows", "queues", "stats", "register", "acknowledge"],
 )  # fmt: skip
 def test_every_command_has_help_and_json(command: Command, name: str) -> None:
     answer = command(name, "-h")
@@ -331,7 +331,7 @@ def test_only_the_app_that_is_asked_for_is_imported(command: Command, monkeypatc
     ("name", "usage"),
     [
         ("run", "holdfast run FILE [OPTIONS]"),
-        ("submit", "holdfast submit FILE|WORKFLOW [OPTIONS]"),
+        ("submit", "holdfast submit [FILE|WORKFLOW] [OPTIONS]"),
         ("status", "holdfast status [JOB] [OPTIONS]"),
         ("validate", "holdfast validate FILE… [OPTIONS]"),
         ("worker", "holdfast worker [OPTIONS]"),

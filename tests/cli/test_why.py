@@ -347,4 +347,7 @@ def test_a_job_that_is_partial_because_failures_are_tolerated_says_so(database: 
     (tmp_path / "tolerant.yaml").write_text(f"workflow_id: tolerant\nnodes:\n  each: {node}\n")
     job = database("run", "tolerant.yaml", "--json").json
     assert (job["status"], job["error"]) == ("partial", None)
-    assert "2 of 2 items of each failed, and the workflow tolerates that" in database("why", job["job_id"]).out
+    assert (
+        "2 of 2 items of each failed (HANDLER_ERROR), and the workflow tolerates that"
+        in database("why", job["job_id"]).out
+    )

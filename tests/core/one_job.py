@@ -168,6 +168,12 @@ class OneJob(StoredJob):
         return self.send(CancelRequested(signal_id, actor, reason))
 
     def plan(self, verb: str, node: str | None = None, **more: Any) -> Plan | Refusal:
+        """What the verb would do; a plan that cannot be carried out is a refusal."""
+        plan = self.shown_plan(verb, node, **more)
+        return plan.refusal or plan if isinstance(plan, Plan) else plan
+
+    def shown_plan(self, verb: str, node: str | None = None, **more: Any) -> Plan | Refusal:
+        """What a person sees who asks for the plan."""
         request = Request(Verb(verb), node, **more)
         return make_plan(self.state, request, self._select(request), self.now)
 

@@ -137,10 +137,11 @@ def test_without_a_handler_a_plan_counts_the_batches_alone() -> None:
     job = stacks(handler=None, tolerate={"failures": 1})
     run(job, ("register", 1), ("stack", 9))
     assert actions(job.plan("retry", "register"))["register"] == "rerun 1"
-    assert actions(job.plan("resume"))["register"] == "rerun 2", (
+    assert actions(job.plan("resume"))["register"] == "rerun 1", "the failed item is tolerated and stays"
+    assert actions(job.plan("resume", tolerated=True))["register"] == "rerun 2", (
         "the one that failed, and that of the item that runs again"
     )
-    assert job.recover("resume").applied
+    assert job.recover("resume", tolerated=True).applied
     assert batches(run(job)) == [1, 3]
     assert job.node("register").output["count"] == 4
 

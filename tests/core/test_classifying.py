@@ -55,6 +55,38 @@ def test_a_rule_with_both_wants_both() -> None:
     assert classify(ReportedFailure(message="killed", exit_code=137), [rule]).failure_class is PERMANENT
 
 
+@pytest.mark.parametrize(
+    ("message", "log", "fits"),
+    [
+        ("No such file or directory: input.mp4", "", True),
+        ("no such file", "opening INPUT failed", True),
+        ("no such file or directory: out.mp4", "", False),
+        ("input", "", False),
+    ],
+)
+def test_a_rule_with_several_texts_wants_all_of_them(message: str, log: str, fits: bool) -> None:
+    rule = ErrorRule(PERMANENT, match=("no such file", "input"))
+    assert (classify(ReportedFailure(message=message, log=log), [rule]).failure_class is PERMANENT) == fits
+
+
+@pytest.mark.parametrize(
+    ("message", "log", "fits"),
+    [("HTTP 404", "", True), ("failed", "answer: HTTP 451\n", True), ("HTTP 503", "", False)],
+)
+def test_a_pattern_is_looked_for_in_message_and_log(message: str, log: str, fits: bool) -> None:
+    rule = ErrorRule(PERMANENT, pattern=r"HTTP 4\d\d")
+    assert (classify(ReportedFailure(message=message, log=log), [rule]).failure_class is PERMANENT) == fits
+
+
+def test_a_pattern_that_would_backtrack_for_ever_is_answered_at_once() -> None:
+    rule = ErrorRule(PERMANENT, pattern=r"^(a+)+$")
+    assert classify(ReportedFailure(message="a" * 100_000 + "b"), [rule]).failure_class is TRANSIENT
+
+
+def test_a_rule_that_says_nothing_fits_nothing() -> None:
+    assert classify(ReportedFailure(message="x"), [ErrorRule(PERMANENT)]).failure_class is TRANSIENT
+
+
 def test_a_rule_names_the_code_only_where_the_handler_named_none() -> None:
     assert classify(ReportedFailure(message="moov"), [EVERYTHING]).code == "NOT_A_MOVIE"
     assert classify(ReportedFailure(message="moov", code="MINE"), [EVERYTHING]).code == "MINE"

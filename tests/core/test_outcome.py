@@ -101,6 +101,29 @@ def test_tolerated_failed_items_of_an_optional_node_leave_the_job_completed() ->
     assert job_status(ended((Importance.IMPORTANT, ENDS[1]), (Importance.CRITICAL, ENDS[0]))) == "partial"
 
 
+@pytest.mark.parametrize(("counts_as", "status"), [("partial", "partial"), ("completed", "completed")])
+def test_the_workflow_says_what_tolerated_failures_make_of_the_job(counts_as: str, status: str) -> None:
+    flow = Workflow("w")
+    flow.fan_out(
+        "each", source="{{ [0, 1, 2] }}", handler="h", tolerate={"failures": 1, "counts_as": counts_as}
+    )  # fmt: skip
+    job = OneJob(flow)
+    job.submit()
+    job.run(lambda node, item, attempt, params: Fails("bad", permanent=True) if item == 1 else {})
+    assert (job.state.status, job.node("each").failed) == (status, 1)
+
+
+def test_items_that_a_person_skipped_are_missing_whatever_the_tolerance() -> None:
+    flow = Workflow("w")
+    flow.fan_out(
+        "each", source="{{ [0, 1] }}", handler="h", tolerate={"failures": 1, "counts_as": "completed"}
+    )  # fmt: skip
+    job = OneJob(flow)
+    job.submit()
+    assert job.recover("skip", "each").applied
+    assert job.state.status == "partial"
+
+
 # The error of the job
 
 

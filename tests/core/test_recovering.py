@@ -529,3 +529,79 @@ def test_a_fan_in_lists_skipped_and_failed_items_with_and_without_batches() -> N
         assert job.recover("skip", "each").applied
         run(job)
         assert (job.node("all").output["skipped"], "failed" in job.node("all").output) == ([1, 3], False)
+
+
+def tolerant(**report: Any) -> OneJob:
+    """Four items, of which one may fail, and a report about them."""
+    flow = Workflow("w")
+    flow.fan_out("each", source="{{ [0, 1, 2, 3] }}", handler="h", tolerate={"failures": 1})
+    flow.fan_in("all", after="each")
+    flow.task("report", handler="h", after="all", **report)
+    job = OneJob(flow, None, RULES)
+    job.submit()
+    return job
+
+
+def test_a_resume_leaves_tolerated_failures_of_a_completed_node_alone() -> None:
+    job = tolerant()
+    run(job, ("each", 1), "report")
+    assert job.state.status == "failed"
+    assert actions(job.plan("resume")) == {"report": "rerun 1"}
+    assert job.recover("resume").applied
+    assert run(job) == [("report", -1)]
+    assert (job.state.status, job.node("each").failed) == ("partial", 1)
+
+
+def test_a_resume_runs_tolerated_failures_again_if_a_person_says_so() -> None:
+    job = tolerant()
+    run(job, ("each", 1), "report")
+    assert actions(job.plan("resume", tolerated=True)) == {"each": "rerun 1", "all": "rerun 0", "report": "rerun 1"}
+    assert job.recover("resume", tolerated=True).applied
+    assert run(job) == [("each", 1), ("report", -1)]
+    assert job.state.status == "completed"
+
+
+def test_a_resume_runs_tolerated_failures_again_if_nothing_else_is_missing() -> None:
+    job = tolerant()
+    run(job, ("each", 1))
+    assert job.state.status == "partial"
+    assert actions(job.plan("resume"))["each"] == "rerun 1"
+    assert job.recover("resume").applied
+    run(job)
+    assert job.state.status == "completed"
+
+
+def test_a_resume_for_the_result_alone_leaves_tolerated_failures_alone() -> None:
+    flow = Workflow("w", result="{{ nodes.each.output.missing.key }}")
+    flow.fan_out("each", source="{{ [0, 1] }}", handler="h", tolerate={"failures": 1})
+    job = OneJob(flow, None, RULES)
+    job.submit()
+    run(job, ("each", 1))
+    assert job.state.status == "failed"
+    plan = job.plan("resume")
+    assert isinstance(plan, Plan) and plan.evaluates_result and actions(plan) == {}
+
+
+def test_the_id_of_a_plan_says_whether_tolerated_failures_run_again() -> None:
+    job = tolerant()
+    run(job, ("each", 1))
+    plan = job.plan("resume")
+    assert isinstance(plan, Plan)
+    assert plan_id("job", 1, Request(Verb.RESUME), plan) != plan_id(
+        "job", 1, Request(Verb.RESUME, tolerated=True), plan
+    )
+
+
+def test_a_plan_shows_every_step_although_one_of_them_is_blocked() -> None:
+    job = tolerant(rerun={"safe": "never"})
+    run(job, ("each", 1))
+    plan = job.shown_plan("resume")
+    assert isinstance(plan, Plan)
+    assert [(step.node, step.action, step.blocked) for step in plan.steps if step.action != "keep"] == [
+        ("each", "rerun", None),
+        ("all", "rerun", None),
+        ("report", "rerun", "what report has completed may never run again"),
+    ]
+    assert plan.refusal is not None and plan.refusal.remedy.flags == ("--only",)
+    answer = job.recover("resume")
+    assert (answer.applied, answer.reason) == (False, "what report has completed may never run again")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import date
+from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 
 from holdfast.define.definition import Definition, Input, InputType
 from holdfast.define.inputs import check_inputs, parse_assignments
+from holdfast.define.load import load_text
 from holdfast.errors import InvalidInput
 
 
@@ -199,3 +203,15 @@ def test_a_text_for_an_undeclared_type_gets_a_hint_about_quotes() -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_assignments(declared(), ["x=hello"])
     assert caught.value.errors[0].suggestion == "For a text write --input 'x=\"hello\"'."
+
+
+def test_inputs_from_python_are_converted_to_json() -> None:
+    values = {"day": date(2026, 1, 2), "file": Path("a/b"), "rows": [numpy.int64(3)]}
+    definition = load_text(
+        "workflow_id: w\nnodes: {a: {handler: echo}}\n"
+        "inputs: {day: {type: string}, file: {type: string}, rows: {type: array}}\n"
+    )
+    assert check_inputs(definition, values) == {"day": "2026-01-02", "file": "a/b", "rows": [3]}
+    with pytest.raises(InvalidInput) as refused:
+        check_inputs(definition, {"rows": [float("nan")]})
+    assert "not a finite number" in str(refused.value.errors[0])

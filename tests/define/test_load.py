@@ -152,7 +152,21 @@ MISTAKES: dict[str, tuple[str, int, int, str, str | None]] = {
         3,
         28,
         "The rule matches everything.",
-        "Give it 'match', 'exit_code', or both.",
+        "Give it 'match', 'pattern' or 'exit_code'.",
+    ),
+    "a rule without any text": (
+        HEAD + "  a: {handler: x, errors: [{match: [], class: permanent}]}\n",
+        3,
+        36,
+        "'match' must not be empty.",
+        None,
+    ),
+    "a pattern of a rule that cannot be read": (
+        HEAD + "  a: {handler: x, errors: [{pattern: '(a', class: permanent}]}\n",
+        3,
+        38,
+        "The pattern is not a valid regular expression, or needs more than",
+        "Look-ahead, look-behind and back-references are not allowed",
     ),
     "a rule without a class": (
         HEAD + "  a: {handler: x, errors: [{match: gone}]}\n",

@@ -209,13 +209,18 @@ def test_a_node_inherits_missing_keys_from_the_workflow(node_retry: str, policy:
 
 
 def test_error_rules_are_kept_in_their_order() -> None:
-    rules = "[{match: moov atom not found, class: permanent, code: BROKEN}, {exit_code: 137, class: transient}]"
+    rules = (
+        "[{match: moov atom not found, class: permanent, code: BROKEN}, {exit_code: 137, class: transient},"
+        " {match: [no such file, input], pattern: '^E[0-9]+', class: permanent}]"
+    )
     task = node(f"errors: {rules}").task
     assert task is not None
     assert task.errors == (
         ErrorRule(FailureClass.PERMANENT, match="moov atom not found", code="BROKEN"),
         ErrorRule(FailureClass.TRANSIENT, exit_code=137),
+        ErrorRule(FailureClass.PERMANENT, match=("no such file", "input"), pattern="^E[0-9]+"),
     )
+    assert TaskSpec.from_json(task.to_json()) == task
 
 
 def test_a_definition_without_new_keys_keeps_its_hash() -> None:

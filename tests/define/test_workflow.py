@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import pickle
+from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -200,3 +205,54 @@ def test_an_option_of_none_is_as_if_it_were_left_out() -> None:
     flow.task("a", handler="echo", params=None, retry=None, after=None, next=None, queue=None, importance=None)
     plain.task("a", handler="echo")
     assert flow.definition() == plain.definition()
+
+
+RETRIES = [
+    ({}, Retry()),
+    ({"max_retries": 3}, Retry(max_retries=3)),
+    ({"max_retries": 7}, Retry(7)),
+    ({"max_retries": 0, "jitter": "none"}, Retry(0, jitter=Jitter.NONE)),
+    ({"initial_delay_seconds": 2}, Retry(initial_delay_seconds=2.0)),
+    ({"backoff": "fixed", "initial_delay_seconds": 5}, Retry(backoff=Backoff.FIXED, initial_delay_seconds=5.0)),
+    ({"max_delay_seconds": 600}, Retry(max_delay_seconds=600.0)),
+    ({"schedule": [1, 5]}, Retry(schedule=(1.0, 5.0))),
+    ({"schedule": [1, 5], "max_retries": 9}, Retry(9, schedule=(1.0, 5.0))),
+    (
+        {"jitter": {"min_seconds": 1, "max_seconds": 4}},
+        Retry(jitter=Jitter.RANGE, jitter_seconds=(1.0, 4.0)),
+    ),
+    ({"retry_on": ["BUSY"]}, Retry(retry_on=("BUSY",))),
+]
+
+
+@pytest.mark.parametrize("of_node", [None, *RETRIES], ids=str)
+@pytest.mark.parametrize("of_workflow", [None, *RETRIES], ids=str)
+def test_a_retry_of_the_builder_has_the_hash_of_its_twin_in_a_file(
+    of_workflow: tuple[dict[str, Any], Retry] | None, of_node: tuple[dict[str, Any], Retry] | None
+) -> None:
+    file: dict[str, Any] = {"workflow_id": "w", "nodes": {"a": {"handler": "echo"}}}
+    if of_workflow is not None:
+        file["retry"] = of_workflow[0]
+    if of_node is not None:
+        file["nodes"]["a"]["retry"] = of_node[0]
+    flow = Workflow("w", retry=of_workflow[1] if of_workflow is not None else None)
+    flow.task("a", handler="echo", retry=of_node[1] if of_node is not None else None)
+    assert flow.definition().hash() == load_text(json.dumps(file)).hash()
+
+
+def test_a_retry_can_be_copied_and_pickled() -> None:
+    retry = Retry(5, jitter=Jitter.NONE)
+    for copied in (copy.deepcopy(retry), pickle.loads(pickle.dumps(retry))):
+        assert (copied, copied.stated) == (retry, frozenset({"max_retries", "jitter"}))
+    assert replace(retry, max_retries=1) == Retry(1, jitter=Jitter.NONE)
+
+
+def test_params_of_the_builder_are_converted_to_json() -> None:
+    flow = Workflow("w")
+    flow.task("a", handler="echo", params={"day": date(2026, 1, 2), "files": [Path("a/b")]})
+    (node,) = flow.definition().nodes
+    assert node.task is not None and node.task.params == {"day": "2026-01-02", "files": ["a/b"]}
+    flow.task("b", handler="echo", params={"tags": {"x"}})
+    with pytest.raises(InvalidDefinition) as refused:
+        flow.definition()
+    assert "nodes.b.params.tags is a set, which is not JSON." in [one.message for one in refused.value.errors]

@@ -17,7 +17,7 @@ from tests.docs.pages import Step
 SECONDS = 60.0
 _END = "@@ the command has ended @@"
 _JOB = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\b")
-_SHORT_JOB = re.compile(r"\b(?=[0-9a-f]*[0-9])[0-9a-f]{8}\b")
+_SHORT_JOB = re.compile(r"\b[0-9a-f]{8}\b")
 _VARYING = (
     (_JOB, "JOB"),
     (_SHORT_JOB, "JOB"),

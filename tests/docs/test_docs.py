@@ -14,7 +14,7 @@ from tests.docs.pages import ROOT, Block, all_pages, blocks, steps
 from tests.docs.shell import Shell
 
 BLOCKS = [block for page in all_pages() for block in blocks(page)]
-LANGUAGES = {"", "console", "ini", "json", "mermaid", "python", "sh", "yaml"}
+LANGUAGES = {"", "console", "ini", "json", "mermaid", "python", "sh", "toml", "yaml"}
 
 
 def of(language: str) -> pytest.MarkDecorator:

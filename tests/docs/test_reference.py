@@ -56,7 +56,13 @@ def generator() -> Any:
 def test_generated_parts_are_up_to_date() -> None:
     generate = generator()
     generated = list(generate.pages())
-    assert {page.name for page in generated} == {"command-line.md", "failpoints.md", "language.md", "states.md"}
+    assert {page.name for page in generated} == {
+        "command-line.md",
+        "failpoints.md",
+        "language.md",
+        "logs.md",
+        "states.md",
+    }
     for path in generated:
         text = path.read_text(encoding="utf-8")
         assert generate.rendered(text) == text, f"{path.name} is out of date. Run: .venv/bin/python scripts/docs"
@@ -112,7 +118,7 @@ def test_every_setting_is_named_with_its_default() -> None:
     shown = {_CODE.findall(row)[0]: row.split("|")[2].strip().strip("`") for row in rows}
     assert set(shown) == {f"HOLDFAST_{name.upper()}" for name in Settings.model_fields}
     for name, field in Settings.model_fields.items():
-        default = "" if field.default is None else str(field.default)
+        default = "" if field.default in (None, ()) else str(field.default)
         assert shown[f"HOLDFAST_{name.upper()}"] == default, name
 
 

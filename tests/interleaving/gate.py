@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import psycopg
 
 from holdfast.errors import Unreachable
 from holdfast.orchestrator.loop import KILLS
-from holdfast.store.connection import SYNC, Answer, Connections, Statement
+from holdfast.store.connection import SYNC, Answer, Connection, Connections, Statement
 from holdfast.store.lanes import LaneIds
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.queries import query
@@ -45,6 +46,21 @@ class GatedConnections(Connections):
             answers += await self._pass(role, part)
         return answers
 
+    @asynccontextmanager
+    async def use(self, role: str) -> AsyncIterator[Connection]:
+        """What is done on an ordinary connection is one step."""
+        if self.is_dead:
+            raise Unreachable("This process is dead.")
+        await self._world.gate(self._place)
+        self._place.waits_for = (self, role)
+        try:
+            async with super().use(role) as connection:
+                await connection.execute(_CLOCK, self._clock())
+                yield connection
+        finally:
+            self._world.has_news = True
+            await self._take_turn()
+
     def _parts(self, role: str, statements: Sequence[Statement | None]) -> list[list[Statement | None]]:
         if not self._world.is_interleaved():
             return [list(statements)]
@@ -68,21 +84,27 @@ class GatedConnections(Connections):
             await self._cut(role)
         clock: list[Statement | None] = []
         if not self._is_in_transaction(role):
-            clock = [(_CLOCK, {"path": SEARCH_PATH, "now": repr(self._world.db.now)}), SYNC]
+            clock = [(_CLOCK, self._clock()), SYNC]
         self._place.waits_for = (self, role)
         try:
             answers = await super().exchange(role, *clock, *statements)
         finally:
-            self.active_at = self._world.db.time
             self._world.has_news = self._world.has_news or not self._is_in_transaction(role)
-            if self._place.was_blocked:
-                # Another process runs at this moment: read the answer when it is our turn.
-                self._place.was_blocked = False
-                await self._world.gate(self._place)
+            await self._take_turn()
         if fault == "unknown":
             await self._lose(role)
             raise psycopg.OperationalError("the connection broke before the answer")
         return answers[len(clock) // 2 :]
+
+    def _clock(self) -> dict[str, str]:
+        return {"path": SEARCH_PATH, "now": repr(self._world.db.now)}
+
+    async def _take_turn(self) -> None:
+        """After a wait for a lock another process runs: read the answer when it is our turn."""
+        self.active_at = self._world.db.time
+        if self._place.was_blocked:
+            self._place.was_blocked = False
+            await self._world.gate(self._place)
 
     def _nap(self, role: str, statements: Sequence[Statement | None]) -> float:
         """How long to sleep at a dangerous moment: with locks that others need, or until the own lease has expired."""
@@ -96,12 +118,12 @@ class GatedConnections(Connections):
         return seconds
 
     def _is_in_transaction(self, role: str) -> bool:
-        line = self._lines.get(role)
+        line = self._pipelined.get(role)
         return line is not None and line.is_in_transaction
 
     async def _cut(self, role: str) -> None:
         """Break the connection. Chance decides whether the process notices before it sends its next statement."""
-        line = self._lines.get(role)
+        line = self._pipelined.get(role)
         if line is None:
             raise Unreachable("The database cannot be reached.")
         self._world.observer.end(self.pids(role))
@@ -112,19 +134,20 @@ class GatedConnections(Connections):
     async def _lose(self, role: str) -> None:
         """Break the connection after the statements have run."""
         self._world.observer.end(self.pids(role))
-        line = self._lines.pop(role)
+        line = self._pipelined.pop(role)
         await line.close()
 
     def pids(self, role: str | None = None) -> list[int]:
         """The server's processes behind these connections, or behind one of them."""
+        connections = [*self._open.items(), *((name, line._connection) for name, line in self._pipelined.items())]
         return [
-            line._pgconn.backend_pid
-            for name, line in self._lines.items()
-            if role in (None, name) and not line._connection.closed
+            connection.pgconn.backend_pid
+            for name, connection in connections
+            if role in (None, name) and not connection.closed
         ]
 
     def idle_in_transaction(self) -> list[int]:
-        return [pid for role in list(self._lines) if self._is_in_transaction(role) for pid in self.pids(role)]
+        return [pid for role in list(self._pipelined) if self._is_in_transaction(role) for pid in self.pids(role)]
 
 
 class GatedStore(PostgresStore):

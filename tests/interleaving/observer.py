@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg import sql
 
-from holdfast.store.migrate import migrate
+from holdfast.store.migrate import apply_missing
 
 SEARCH_PATH = "backstage, pg_catalog, holdfast"
 RECORDED = ("jobs", "nodes", "tasks", "queue", "inbox", "events", "answers")
@@ -27,7 +27,7 @@ class Change(NamedTuple):
 
 def prepare(url: str) -> None:
     """Give an empty database our schema, a clock that tests can set, and a log of all writes."""
-    asyncio.run(migrate(url))
+    asyncio.run(apply_missing(url))
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute((Path(__file__).parent / "observer.sql").read_bytes())
     # All databases share roles, but not advisory locks. This lock must be in one common database.

@@ -311,7 +311,7 @@ async def test_many_equal_failures_raise_one_alert(scene: Bench, caplog: pytest.
         assert await scene.tidy() == []
     (line,) = [record.getMessage() for record in caplog.records if record.name == "holdfast.janitor"]
     reason = "100 equal failures in one job of echo_test within an hour: HANDLER_ERROR: no route"
-    assert line == f"janitor_alert: repeated_failures: {reason} ({job_id})"
+    assert line == f"janitor_alert: {reason} (duty=repeated_failures, job={job_id})"
 
 
 async def test_a_breaker_that_stays_open_raises_an_alert_once_an_hour(scene: Bench) -> None:

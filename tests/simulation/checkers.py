@@ -387,12 +387,9 @@ class Checkers:
                 continue
             if node.status in BAD and weight is Importance.CRITICAL:
                 return "failed"
-            if (
-                node.status in BAD
-                or node.failed
-                or node.skipped
-                or (node.status, node.reason) == ("skipped", "by_person")
-            ):
+            is_missed = node.failed and program.nodes[name].node.tolerate.counts_as != "completed"
+            is_skipped = node.skipped or (node.status, node.reason) == ("skipped", "by_person")
+            if node.status in BAD or is_missed or is_skipped:
                 worst = "partial"
         return worst
 

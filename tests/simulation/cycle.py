@@ -150,7 +150,8 @@ class ModelCycle(Transaction):
         new = self._lock([i for i in others if unowned[i] not in waits], unowned, limit)
         await self._step()
         claimed = sorted(new | self._lock(asked, unowned, limit))
-        self._asked = {i for i in asked if unowned[i] in self.locked_jobs}
+        # Of a job that was set aside only a cancel counts; it does nothing until its turn comes.
+        self._asked = {i for i in asked if unowned[i] in self.locked_jobs - set(aside)}
         return claimed
 
     def _lock(self, signals: Sequence[int], job_of: Mapping[int, str], limit: int) -> set[int]:

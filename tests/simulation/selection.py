@@ -77,10 +77,11 @@ def advise(db: Database, job_id: str, state: JobState) -> tuple[list[RecoveryReq
         for request in group:
             selected = select(db, job_id, request, 0, batches_asked(state, request))
             plan = make_plan(state, request, selected, db.now)
-            if not isinstance(plan, Refusal):
+            refusal = plan if isinstance(plan, Refusal) else plan.refusal
+            if refusal is None:
                 advised.append(RecoveryRequested(1, "someone", "as advised", request, selected))
                 break
-            refused.append(plan)
+            refused.append(refusal)
     return advised, refused
 
 

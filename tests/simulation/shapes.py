@@ -118,7 +118,8 @@ def _tolerance(chance: random.Random) -> dict[str, Any]:
     drawn = random.Random(zlib.crc32(repr(chance.getstate()[1][-4:]).encode()))
     tolerance: dict[str, Any] = {}
     if drawn.random() < 0.3:
-        tolerance["tolerate"] = {"failures": drawn.choice([1, 2, "50%"])}
+        failures = drawn.choice([1, 2, "50%"])
+        tolerance["tolerate"] = {"failures": failures, "counts_as": "completed" if failures == 2 else "partial"}
     if drawn.random() < 0.2:
         tolerance["on_item_failure"] = "stop"
     return tolerance

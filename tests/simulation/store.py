@@ -68,8 +68,9 @@ class ModelStore:
                 same = row["body_hash"] == job.body_hash
                 if not (job.force and same):
                     answer = SubmitAnswer(
-                        existing, False, same, row["status"], row["run"], row["result"], row["version"]
-                    )
+                        existing, False, same, row["status"], row["run"], row["result"], row["version"],
+                        row["definition_hash"],
+                    )  # fmt: skip
                     answers.append(answer)
                     continue
                 run = row["run"] + 1

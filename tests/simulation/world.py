@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import zlib
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -522,7 +523,8 @@ class World:
     def _draw_verb(self, job_id: str) -> dict[str, Any]:
         verb = self.helping.choice(["resume", "resume", "resume", "retry", "clear", "rerun", "skip", "set"])
         if verb == "resume":
-            return {"verb": verb}
+            # Not drawn from `helping`: its next draws stay those of earlier worlds.
+            return {"verb": verb, "tolerated": zlib.crc32(repr(self.helping.getstate()[1][-3:]).encode()) % 3 == 0}
         node = self.helping.choice([*sorted(self.db.nodes[job_id]), "no_such_node"])
         items = [self.helping.randrange(4)] if verb == "clear" and self.helping.random() < 0.5 else []
         drawn: dict[str, Any] = {"verb": verb, "node": node, "items": items}

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from holdfast.store import migrate as migrating
-from holdfast.store.migrate import migrate
+from holdfast.store.migrate import apply_missing
 from holdfast.store.schema import migrations
 
 pytestmark = pytest.mark.anyio
@@ -93,7 +93,7 @@ async def test_every_migration_keeps_everything_that_the_version_before_it_uses(
     with psycopg.connect(empty_database_url, autocommit=True) as connection:
         for number, migration in enumerate(everything, 1):
             monkeypatch.setattr(migrating, "migrations", lambda number=number: everything[:number])
-            assert await migrate(empty_database_url) == [migration]
+            assert await apply_missing(empty_database_url) == [migration]
             after = schema_of(connection)
             if before is not None:
                 assert broken_promises(before, after) == [], f"{migration.number:04d}_{migration.name}"

@@ -89,7 +89,7 @@ async def test_a_connection_that_was_lost_while_idle_is_replaced(connections: Co
 
 
 async def the_loss_was_noticed(connections: Connections, role: str = "x") -> bool:
-    return not connections._lines[role].is_usable
+    return not connections._pipelined[role].is_usable
 
 
 async def test_a_connection_that_was_lost_inside_a_transaction_raises_an_error(
@@ -111,11 +111,11 @@ async def test_a_lost_connection_does_not_disturb_the_one_that_reuses_its_socket
     connections: Connections, database_url: str
 ) -> None:
     await connections.exchange("lost", ONE)
-    socket = connections._lines["lost"]._socket
+    socket = connections._pipelined["lost"]._socket
     assert kill_connections(database_url, "line lost") == 1
     await eventually(lambda: the_loss_was_noticed(connections, "lost"), 5)
     await connections.exchange("successor", ONE)
-    assert connections._lines["successor"]._socket == socket
+    assert connections._pipelined["successor"]._socket == socket
     await connections.exchange("lost", ONE)
     async with asyncio.timeout(5):
         assert (await connections.exchange("successor", ONE))[0].rows == [(1,)]

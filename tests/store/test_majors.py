@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.embedded.server import use_embedded
 from holdfast.errors import Permanent
-from holdfast.store.migrate import migrate
+from holdfast.store.migrate import apply_missing
 from tests.running import registry, running
 
 pytestmark = pytest.mark.anyio
@@ -52,7 +52,7 @@ async def test_a_workflow_runs_on_this_major_version(tmp_path: Path, package: st
     with use_embedded(tmp_path / "home", postgres_bin=binaries(package)) as url:
         with psycopg.connect(url, autocommit=True) as connection:
             assert connection.info.server_version // 10_000 == major
-        await migrate(url)
+        await apply_missing(url)
         async with running(url, registry(work=work)) as engine:
             good = await engine.run(WORKFLOW, {"items": [1, 2, 3, 4]})
             bad = await engine.run(WORKFLOW, {"items": [7, 8]})

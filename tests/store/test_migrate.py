@@ -15,7 +15,7 @@ from holdfast.errors import Refused, SchemaMismatch
 from holdfast.sql_files import Migration
 from holdfast.store import migrate as migrating
 from holdfast.store.connection import connect
-from holdfast.store.migrate import ensure_schema, migrate, rebuild, status, tables
+from holdfast.store.migrate import apply_missing, ensure_schema, rebuild, status, tables
 from holdfast.store.schema import ddl, migrations
 
 pytestmark = pytest.mark.anyio
@@ -53,24 +53,23 @@ async def applied(url: str) -> tuple[int, ...]:
 
 
 async def test_a_fresh_schema_has_the_tables_of_the_contract(empty_database_url: str) -> None:
-    done = await migrate(empty_database_url)
+    done = await apply_missing(empty_database_url)
     assert [m.number for m in done] == [m.number for m in migrations()]
-    by_name = {table["table"]: table for table in await tables(empty_database_url)}
+    by_name = {one.table: one for one in await tables(empty_database_url)}
     assert set(by_name) >= TABLES
-    assert all(set(table) == {"table", "rows", "bytes"} for table in by_name.values())
-    assert by_name["jobs"]["rows"] == 0
-    assert by_name["migrations"]["rows"] == len(migrations())
+    assert by_name["jobs"].rows == 0
+    assert by_name["migrations"].rows == len(migrations())
 
 
 async def test_migrating_twice_is_harmless(empty_database_url: str) -> None:
-    await migrate(empty_database_url)
+    await apply_missing(empty_database_url)
     before = schema_of(empty_database_url)
-    assert await migrate(empty_database_url) == []
+    assert await apply_missing(empty_database_url) == []
     assert schema_of(empty_database_url) == before
 
 
 async def test_two_migrations_at_once_apply_everything_once(empty_database_url: str) -> None:
-    done = await asyncio.gather(*(migrate(empty_database_url) for _ in range(3)))
+    done = await asyncio.gather(*(apply_missing(empty_database_url) for _ in range(3)))
     assert sum(len(each) for each in done) == len(migrations())
     assert await applied(empty_database_url) == tuple(m.number for m in migrations())
 
@@ -81,7 +80,7 @@ async def test_a_schema_migrated_step_by_step_equals_a_fresh_one(
     everything = migrations()
     for number in range(1, len(everything) + 1):
         monkeypatch.setattr(migrating, "migrations", lambda number=number: everything[:number])
-        await migrate(empty_database_url)
+        await apply_missing(empty_database_url)
     assert schema_of(empty_database_url) == schema_of(database_url)
 
 
@@ -118,29 +117,29 @@ async def test_a_migration_that_fails_leaves_nothing_behind(
     broken = Migration(9999, "broken", "create table holdfast.half (n int); select 1 / 0;")
     monkeypatch.setattr(migrating, "migrations", lambda: [*migrations(), broken])
     with pytest.raises(psycopg.errors.DivisionByZero):
-        await migrate(empty_database_url)
+        await apply_missing(empty_database_url)
     assert 9999 not in await applied(empty_database_url)
-    assert "half" not in {table["table"] for table in await tables(empty_database_url)}
+    assert "half" not in {one.table for one in await tables(empty_database_url)}
 
 
 async def test_a_database_of_a_newer_version_is_refused(empty_database_url: str) -> None:
-    await migrate(empty_database_url)
+    await apply_missing(empty_database_url)
     with psycopg.connect(empty_database_url, autocommit=True) as connection:
         connection.execute("insert into holdfast.migrations (number, name) values (9999, 'from the future')")
     with pytest.raises(SchemaMismatch, match=r"does not know: \[9999\]"):
-        await ensure_schema(empty_database_url, create=True)
+        await ensure_schema(empty_database_url, migrate=True)
 
 
 async def test_a_database_that_lacks_migrations_is_refused_unless_asked(
     empty_database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await migrate(empty_database_url)
+    await apply_missing(empty_database_url)
     newer = Migration(9999, "newer", "create table holdfast.newer (n int)")
     monkeypatch.setattr(migrating, "migrations", lambda: [*migrations(), newer])
     with pytest.raises(SchemaMismatch, match=r"lacks migrations \[9999\]") as refusal:
-        await ensure_schema(empty_database_url, create=True)
+        await ensure_schema(empty_database_url, migrate=False)
     assert refusal.value.remedy == "Apply them with: holdfast migrate"
-    await ensure_schema(empty_database_url, create=False, upgrade=True)
+    await ensure_schema(empty_database_url, migrate=True)
     assert 9999 in await applied(empty_database_url)
 
 
@@ -148,13 +147,13 @@ async def test_an_empty_database_is_set_up_if_asked(empty_database_url: str) -> 
     async with await connect(empty_database_url) as connection:
         schema = await status(connection)
     assert not schema.is_current
-    assert schema.to_json()["missing"] == [m.number for m in migrations()]
+    assert schema.missing == tuple(m.number for m in migrations())
     with pytest.raises(SchemaMismatch, match="no schema holdfast") as refusal:
-        await ensure_schema(empty_database_url, create=False)
+        await ensure_schema(empty_database_url, migrate=False)
     assert refusal.value.remedy == "Make it with: holdfast migrate"
     with psycopg.connect(empty_database_url, autocommit=True) as direct:
         direct.execute("create schema holdfast")
-    await ensure_schema(empty_database_url, create=True)
+    await ensure_schema(empty_database_url, migrate=True)
     async with await connect(empty_database_url) as connection:
         assert (await status(connection)).is_current
 
@@ -175,8 +174,8 @@ async def test_a_schema_of_our_name_that_another_application_has_made_is_left_al
         connection.execute(theirs.encode())
         before = await tables(empty_database_url)
         for change in (
-            migrate(empty_database_url),
-            ensure_schema(empty_database_url, create=True, upgrade=True),
+            apply_missing(empty_database_url),
+            ensure_schema(empty_database_url, migrate=True),
             rebuild(empty_database_url, confirm=empty_database_url.rsplit("/", 1)[1]),
         ):
             with pytest.raises(SchemaMismatch, match="belongs to another application"):
@@ -185,7 +184,7 @@ async def test_a_schema_of_our_name_that_another_application_has_made_is_left_al
 
 
 async def test_a_rebuild_needs_the_name_of_the_database_as_confirmation(empty_database_url: str) -> None:
-    await migrate(empty_database_url)
+    await apply_missing(empty_database_url)
     name = empty_database_url.rsplit("/", 1)[1]
     with psycopg.connect(empty_database_url, autocommit=True) as connection:
         connection.execute("insert into holdfast.lanes (queue, handler) values ('q', 'h')")
@@ -205,7 +204,7 @@ def test_migrations_are_numbered_without_gaps() -> None:
 async def test_only_our_schema_is_touched(empty_database_url: str) -> None:
     with psycopg.connect(empty_database_url, autocommit=True) as connection:
         connection.execute("create table public.jobs (mine int)")
-        await migrate(empty_database_url)
+        await apply_missing(empty_database_url)
         await rebuild(empty_database_url, confirm=empty_database_url.rsplit("/", 1)[1])
         columns = connection.execute(
             sql.SQL("select column_name from information_schema.columns where table_schema = 'public'")

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.embedded.server import use_embedded
 from holdfast.store.arrays import plain, texts
-from holdfast.store.migrate import migrate
+from holdfast.store.migrate import apply_missing
 from tests.conftest import hurry, with_database
 from tests.store.plans import HOT_TABLES, Planner, own_database, planner
 from tests.store.test_majors import binaries
@@ -39,7 +39,7 @@ def older_server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 async def _migrate(url: str) -> None:
-    await migrate(url)
+    await apply_missing(url)
 
 
 @pytest.fixture(scope="module", params=["empty", "full", "empty, on an older server"])
@@ -83,7 +83,8 @@ def fill(connection: psycopg.Connection) -> None:
     )
     connection.execute(
         "insert into jobs (job_id, workflow_id, version, definition_hash, identity, body_hash, inputs, status,"
-        " finished_at) select gen_random_uuid(), 'w', '1', 'd', n::text, 'b', '{}', 'completed', now()"
+        " finished_at, labels) select gen_random_uuid(), 'w', '1', 'd', n::text, 'b', '{}', 'completed', now(),"
+        ' case when n %% 2000 = 0 then \'{"rare": "yes"}\'::jsonb when n %% 2 = 0 then \'{"often": "yes"}\' end'
         " from generate_series(1, %s) n",
         (ENDED_JOBS,),
     )
@@ -223,9 +224,12 @@ def test_pruning_finds_the_rows_of_a_job_by_an_index(crowded: Planner) -> None:
     assert set(re.findall(r"Seq Scan on (\w+)", plan)) <= {"inbox", "answers"}, plan
 
 
+NEWEST = {"before": str(uuid.UUID(int=2**128 - 1)), "tenant": "default", "unacknowledged": False}
 LISTS: dict[str, dict[str, Any]] = {
-    "newest_jobs": {"before": str(uuid.UUID(int=2**128 - 1)), "walk": 3},
-    "jobs_of_identity": {"before": str(uuid.UUID(int=2**128 - 1)), "identity": "i", "tenant": "default", "limit": 3},
+    "newest_jobs": NEWEST | {"walk": 3},
+    "jobs_of_identity": NEWEST | {"identities": "{i,k}", "limit": 3},
+    "ended_by_hour": {"since": "infinity", "tenant": "default"},
+    "jobs_with_labels": NEWEST | {"labels": '{"rare": "yes"}', "limit": 3},
 }
 
 
@@ -235,6 +239,13 @@ def test_a_page_of_a_list_reads_no_more_rows_than_it_has(crowded: Planner, name:
     scans = re.findall(r"(\w+ ?\w*) Scan.* on (\w+)[^(]*\([^)]*\) \(actual rows=([\d.]+) loops=(\d+)", plan)
     assert scans and "Seq Scan" not in plan, plan
     assert all(float(rows) * int(loops) <= 3 for _, _, rows, loops in scans), plan
+
+
+def test_a_list_by_code_looks_at_the_failures_of_the_jobs_of_its_page_alone(crowded: Planner) -> None:
+    plan = crowded.plan_of("newest_jobs", LISTS["newest_jobs"] | {"code": "TIMEOUT", "unacknowledged": True})
+    scans = re.findall(r"Scan.* on (\w+)[^(]*\([^)]*\) \(actual rows=([\d.]+) loops=(\d+)", plan)
+    assert {table for table, _, _ in scans} >= {"jobs", "nodes", "acknowledgements"}, plan
+    assert all(float(rows) * int(loops) <= 3 for _, rows, loops in scans) and "Seq Scan" not in plan, plan
 
 
 MOST_ROWS = {

@@ -71,7 +71,7 @@ async def pooled(url: str, folder: Path, mode: str) -> AsyncIterator[str]:
 
 async def test_everything_works_with_session_pooling(database_url: str, tmp_path: Path) -> None:
     async with pooled(database_url, tmp_path, "session") as url:
-        await ensure_schema(url, create=False)
+        await ensure_schema(url, migrate=False)
         async with serving(url), client_of(url) as engine:
             status = await engine.run("workflow_id: w\nnodes: {a: {handler: echo, next: b}, b: {handler: echo}}")
         renewal = Renewal(url, 10.0)
@@ -84,7 +84,7 @@ async def test_everything_works_with_session_pooling(database_url: str, tmp_path
 async def test_transaction_and_statement_pooling_are_refused(database_url: str, tmp_path: Path, mode: str) -> None:
     async with pooled(database_url, tmp_path, mode) as url:
         with pytest.raises(Unreachable, match="behind a pooler") as refusal:
-            await ensure_schema(url, create=True)
+            await ensure_schema(url, migrate=True)
         assert "pool_mode = session" in str(refusal.value.remedy)
         doctor = subprocess.run(
             [HOLDFAST, "doctor", "--database-url", url], cwd=tmp_path, capture_output=True, text=True, check=False

@@ -199,6 +199,22 @@ async def test_the_newest_definition_of_a_workflow_is_found_by_its_id(store: Pos
     assert await store.newest_definition("other tenant", "w") is None
 
 
+async def test_each_tenant_finds_its_definition_although_another_submitted_an_equal_one(store: PostgresStore) -> None:
+    job = new_job()._replace(definition=b'{"version": 1}')
+    await store.submit([job])
+    await store.submit([new_job()._replace(definition=job.definition, tenant="b"), new_job()._replace(tenant="c")])
+    for tenant in ("default", "b", "c"):
+        assert await store.newest_definition(tenant, "w") == b'{"version": 1}', tenant
+
+
+async def test_a_tenant_finds_the_definition_that_a_process_of_an_older_version_has_submitted(
+    store: PostgresStore,
+) -> None:
+    async with store.connections.use("stage") as connection:
+        await connection.execute("insert into workflows values ('d', 'default', 'w', '1', '{\"version\": 1}')")
+    assert await store.newest_definition("default", "w") == b'{"version": 1}'
+
+
 async def test_a_lane_that_two_owners_make_at_once_is_one_lane(stage: Stage) -> None:
     stages = [Stage(stage.behind.another_store(), stage.behind) for _ in range(3)]
     jobs = []

@@ -37,6 +37,7 @@ ROWS = {
     "payloads": "(job_id, digest, bytes) values (%(job)s, %(digest)s, %(bytes)s)",
     "artifacts": "(job_id, node, item, name, digest, bytes, attempt)"
     " values (%(job)s, 'n', 0, 'a', %(digest)s, %(bytes)s, 1)",
+    "acknowledgements": "(job_id, generation, actor) values (%(job)s, 1, 'ann@desk')",
 }
 STAY = {"janitor_actions"}
 """Tables with a job_id that pruning leaves: the janitor's log keeps its lines on pruned jobs, too."""
@@ -117,6 +118,10 @@ async def test_pruning_deletes_every_row_and_every_object_of_a_finished_job(past
     await past.query(
         "insert into janitor_actions (run, duty, action, job_id, reason)"
         " select gen_random_uuid(), 'orphans', 'recheck', job_id, '' from jobs"
+    )
+    await past.query(
+        "insert into attempt_output (job_id, node, item, epoch, part, started_at, log, log_times)"
+        " select job_id, 'n', -1, 1, 1, now(), 'begun', '[]' from jobs"
     )
     before = await past.tables()
     written = {table for table, rows in before.items() if rows}

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from holdfast.store.records import SubmitAnswer
 from tests.store.stage import Stage, forced, new_job
 
 pytestmark = pytest.mark.anyio
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.anyio
 async def test_a_new_submission_makes_a_pending_job(stage: Stage) -> None:
     job = new_job("a")
     answer = (await stage.store.submit([job]))[0]
-    assert answer == (job.job_id, True, True, "pending", 1, None, "1")
+    assert answer == SubmitAnswer(job.job_id, True, True, "pending", 1, None, "1")
     assert await stage.behind.events(job.job_id) == [(1, "job_created")]
     assert await stage.store.definition(job.definition_hash) == job.definition
 
@@ -22,6 +23,7 @@ async def test_a_new_submission_makes_a_pending_job(stage: Stage) -> None:
 async def test_invariant_14_an_equal_submission_returns_the_existing_job(stage: Stage) -> None:
     first, again = await stage.submit("a"), await stage.submit("a")
     assert (again.job_id, again.created, again.same_body) == (first.job_id, False, True)
+    assert (first.definition_hash, again.definition_hash) == (None, "d" * 64)
     assert len(await stage.behind.inbox(first.job_id)) == 1
 
 
@@ -65,7 +67,7 @@ async def test_tenants_do_not_share_identities(stage: Stage) -> None:
 async def test_a_forced_submission_makes_the_next_run_and_keeps_the_previous_one(stage: Stage) -> None:
     first = await stage.submit("a")
     job = forced("a")
-    assert await stage.store.submit([job]) == [(job.job_id, True, True, "pending", 2, None, "1")]
+    assert await stage.store.submit([job]) == [SubmitAnswer(job.job_id, True, True, "pending", 2, None, "1")]
     assert await stage.behind.previous(job.job_id) == first.job_id
     assert await stage.behind.previous(first.job_id) is None
     assert await stage.behind.events(job.job_id) == [(1, "job_created")]

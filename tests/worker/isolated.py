@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -420,3 +421,9 @@ def reach(port: int, *, ctx: Context) -> dict[str, bool]:
 @handler("isolated.reach_without_network", isolation="process", network=False)
 def reach_without_network(port: int, *, ctx: Context) -> dict[str, bool]:
     return _tried(port, ctx)
+
+
+@isolated
+def gives_values(*, ctx: Context) -> dict[str, Any]:
+    ctx.checkpoint("half", {"file": Path("a/b")})
+    return {"day": date(2026, 1, 2), "file": Path("a/b")}

@@ -21,7 +21,7 @@ async def test_log_lines_go_to_the_attempt_and_records_to_the_worker(
 ) -> None:
     with caplog.at_level(logging.INFO):
         report = await desk.result("logs")
-    assert data_of(report)["log"] == "half way done=3\n"
+    assert data_of(report)["log"].splitlines() == ["half way done=3", "WARNING to the worker 7"]
     assert [(r.name, r.getMessage()) for r in caplog.records] == [("holdfast.handler.logs", "to the worker 7")]
 
 

@@ -13,7 +13,7 @@ import pytest
 import holdfast.worker
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.renewal import Renewal
-from holdfast.worker.ports import LeaseRenewal, OpenRenewal, TaskSource
+from holdfast.worker.ports import LeaseRenewal, OpenRenewal, OutputStore, TaskSource
 
 URL = "postgresql://user@host/database"
 
@@ -34,13 +34,18 @@ def test_the_postgres_store_is_a_task_source() -> None:
     assert methods_of(TaskSource) <= set(dir(source))
 
 
+def test_the_postgres_store_saves_output() -> None:
+    output: OutputStore = PostgresStore(URL).output()
+    assert methods_of(OutputStore) <= set(dir(output))
+
+
 def test_the_renewal_on_postgres_can_be_made_in_another_process() -> None:
     open_renewal: OpenRenewal = partial(Renewal, URL, 10.0)
     renewal: LeaseRenewal = pickle.loads(pickle.dumps(open_renewal))()
     assert methods_of(LeaseRenewal) <= set(dir(renewal))
 
 
-@pytest.mark.parametrize(("port", "name"), [(TaskSource, "source"), (LeaseRenewal, "renewal")])
+@pytest.mark.parametrize(("port", "name"), [(TaskSource, "source"), (LeaseRenewal, "renewal"), (OutputStore, "store")])
 def test_a_worker_uses_every_method_of_its_ports(port: type, name: str) -> None:
     assert methods_of(port)
     assert methods_of(port) - methods_used_of(name) == set()

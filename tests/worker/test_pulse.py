@@ -7,12 +7,15 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from holdfast.store.renewal import Renewal
+from holdfast.worker.pulse import Pulse
 from tests.cli.conftest import HOLDFAST
 from tests.conftest import eventually
 from tests.running import SHORT_LEASES, Engine, client_of, serving
@@ -237,3 +240,22 @@ async def test_invariant_20_what_waits_in_a_worker_that_hangs_runs_elsewhere_uns
     # The other slot may have run some items before the worker hung, and begun one. What had not begun is not lost.
     assert len(lost - set(begun_by(notes)[hangs.pid])) <= 1
     assert len(begun_by(notes)[hangs.pid]) < 12
+
+
+async def test_a_pulse_closes_its_files_when_its_worker_ends(database_url: str) -> None:
+    this = psutil.Process()
+    open_files, children = this.num_fds(), len(this.children())
+    pulse = Pulse(
+        partial(Renewal, database_url, 3.0), lease_seconds=3.0, renew_seconds=0.5, grace_seconds=1.0, hang_seconds=60.0
+    )
+    keeping = asyncio.create_task(pulse.keep())
+
+    async def has_a_watcher() -> bool:
+        return len(this.children()) > children
+
+    await eventually(has_a_watcher)
+    keeping.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await keeping
+    # The memory of the board stays for as long as the worker may write to it.
+    assert this.num_fds() == open_files + 1

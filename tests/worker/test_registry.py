@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any, Literal
@@ -37,8 +39,14 @@ def test_defaults_are_left_to_the_function() -> None:
 
 
 def test_a_missing_argument_is_refused_by_name() -> None:
-    with pytest.raises(ContractViolation, match=r"^handler maps\.stack needs 'item', which the node does not pass$"):
-        described(stack).arguments({"size": 3})
+    with pytest.raises(
+        ContractViolation, match=r"^maps\.stack needs 'item', which the node does not pass \(it passes scale, size\)$"
+    ):
+        described(stack).arguments({"size": 3, "scale": 1.0})
+    with pytest.raises(ContractViolation, match=r"does not pass \(it passes nothing\)$"):
+        described(stack).arguments({})
+    with pytest.raises(ContractViolation, match=r"\(it passes p00, .*, p19 and 5 more\)$"):
+        described(stack).arguments({f"p{number:02}": 1 for number in range(25)})
 
 
 def test_an_unknown_argument_is_refused_and_the_nearest_suggested() -> None:
@@ -222,16 +230,83 @@ def test_a_module_of_the_working_directory_is_found(in_directory: Path) -> None:
 
 
 def test_a_missing_module_is_an_error(in_directory: Path) -> None:
-    with pytest.raises(InvalidInput, match=r"'not_there' cannot be imported: ModuleNotFoundError: No module named"):
+    message = rf"^The handlers module 'not_there' cannot be imported: there is no module 'not_there' in {in_directory} "
+    with pytest.raises(InvalidInput, match=message):
         discover(["not_there"])
+    with pytest.raises(InvalidInput, match=r"^There is no file not_there\.py\.$"):
+        discover(["not_there.py"])
 
 
 def test_a_module_that_breaks_is_an_error_of_one_line(in_directory: Path) -> None:
     (in_directory / "broken_handlers.py").write_text("1 / 0\n", encoding="utf-8")
-    with pytest.raises(
-        InvalidInput, match=r"'broken_handlers' cannot be imported: ZeroDivisionError: division by zero"
-    ):
+    with pytest.raises(InvalidInput) as refused:
         discover(["broken_handlers"])
+    place = "broken_handlers.py, line 1"
+    assert refused.value.message == (
+        f"The handlers module 'broken_handlers' cannot be imported: {place}: ZeroDivisionError: division by zero"
+    )
+    assert (refused.value.remedy, refused.value.errors) == ("Correct broken_handlers.py.", ())
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "remedy"),
+    [
+        (
+            "\nimport no_such_library\n",
+            "line 2: ModuleNotFoundError: No module named 'no_such_library'",
+            "Install the package that has 'no_such_library' into the environment of this command.",
+        ),
+        (
+            "import json\njson.loads('x')\n",
+            "line 2: JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
+            "Correct {file}.",
+        ),
+        (
+            "nodes: {a: 1\n",
+            "line 1: SyntaxError: '{{' was never closed",
+            "Correct {file}. If it is a YAML file, its name must end with .yaml.",
+        ),
+    ],
+)
+def test_an_error_at_import_is_named_with_its_place_and_what_helps(
+    in_directory: Path, text: str, message: str, remedy: str
+) -> None:
+    file = f"faulty_{len(text)}.py"
+    (in_directory / file).write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidInput) as refused:
+        discover([file])
+    assert refused.value.message == f"The file {file} cannot be imported: {file}, {message.format()}"
+    assert refused.value.remedy == remedy.format(file=file)
+
+
+def test_a_file_in_another_folder_can_import_the_files_beside_it(in_directory: Path) -> None:
+    (in_directory / "jobs").mkdir()
+    (in_directory / "jobs" / "beside_it.py").write_text("NAME = 'found'\n", encoding="utf-8")
+    (in_directory / "jobs" / "far_handlers.py").write_text(
+        "from beside_it import NAME\nfrom holdfast import handler\n@handler(NAME)\ndef f(): ...\n", encoding="utf-8"
+    )
+    assert discover(["jobs/far_handlers.py"], entry_points_too=False).names == ["found"]
+    (in_directory / "json.py").write_text("", encoding="utf-8")
+    with pytest.raises(InvalidInput, match=r"json\.py cannot be imported: .*json/__init__\.py has the module name"):
+        discover(["json.py"])
+
+
+def test_a_handler_without_parentheses_is_named_after_its_module_and_function(in_directory: Path) -> None:
+    @handler
+    def report(day: str) -> str:
+        return day
+
+    assert report("monday") == "monday"
+    assert Registry([report.__holdfast_handler__]).names == ["tests.worker.test_registry.report"]  # type: ignore[attr-defined]
+    (in_directory / "bare_sales.py").write_text(
+        "from holdfast import handler\n@handler\nasync def report(): ...\nprint(report.__holdfast_handler__.name)\n",
+        encoding="utf-8",
+    )
+    assert discover(["bare_sales"], entry_points_too=False).names == ["bare_sales.report"]
+    as_program = subprocess.run([sys.executable, "bare_sales.py"], capture_output=True, text=True, check=True)
+    assert as_program.stdout == "bare_sales.report\n"
+    with pytest.raises(InvalidInput, match="has no name"):
+        handler(functools.partial(stack, item="a"))
 
 
 def test_a_module_without_handlers_is_an_error(in_directory: Path) -> None:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta, tzinfo
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from decimal import Decimal
 from enum import Enum
+from pathlib import Path
 from typing import Any
+from uuid import UUID
 
+import numpy
 import pytest
 
 from holdfast.define.registry import Result
@@ -24,10 +29,13 @@ async def test_an_output_that_is_not_json_is_permanent() -> None:
     async def gives_a_surrogate() -> str:
         return "\ud800"
 
-    for function in (gives_an_object, gives_a_surrogate):
+    for function, fault in (
+        (gives_an_object, "is of the type object, which JSON does not have"),
+        (gives_a_surrogate, "contains half of a surrogate pair"),
+    ):
         data = data_of(await bench(function).result())
         assert (data["code"], data["class"]) == ("CONTRACT_VIOLATION", "permanent")
-        assert "cannot be stored as JSON" in data["message"]
+        assert f"cannot be stored: output {fault}" in data["message"]
 
 
 @pytest.mark.parametrize(
@@ -47,6 +55,21 @@ class Moody(Enum):
     @property
     def value(self) -> int:
         raise ZeroDivisionError("not today")
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Word(str):
+    pass
+
+
+@dataclass
+class Row:
+    name: str
+    file: Path
+    price: float = 0.0
 
 
 class Nowhere(tzinfo):
@@ -85,15 +108,59 @@ UNSTORABLE = [
     ("warnings none", lambda: Result(1, warnings=None), CONTRACT, "its warnings must be a list or tuple"),  # type: ignore[arg-type]
     ("warnings text", lambda: Result(1, warnings="careful"), CONTRACT, "its warnings must be a list or tuple"),  # type: ignore[arg-type]
     ("deliverables", lambda: Result(1, deliverables=[1]), CONTRACT, "its deliverables must be a dict"),  # type: ignore[arg-type]
-    ("metrics", lambda: Result(1, metrics={"a": float("inf")}), CONTRACT, "contains NaN or an infinity"),
-    ("nan", lambda: float("nan"), CONTRACT, "contains NaN or an infinity"),
-    ("infinity", lambda: {"a": [1, -float("inf")]}, CONTRACT, "contains NaN or an infinity"),
+    ("metrics", lambda: Result(1, metrics={"a": float("inf")}), CONTRACT, "cannot be stored: metrics.a is infinite"),
+    ("nan", lambda: float("nan"), CONTRACT, "cannot be stored: output is NaN, which JSON does not have"),
+    ("infinity", lambda: {"a": [1, -float("inf")]}, CONTRACT, "cannot be stored: output.a[1] is infinite"),
+    ("row", lambda: {"rows": [{"price": 1.0}, {"price": float("nan")}]}, CONTRACT, "output.rows[1].price is NaN"),
+    ("decimal", lambda: [Decimal("NaN")], CONTRACT, "output[0] is NaN"),
+    ("set", lambda: {"tags": {"a"}}, CONTRACT, "output.tags is of the type set, which JSON does not have; use a list"),
+    ("bytes", lambda: [b"x"], CONTRACT, "output[0] is of the type bytes, which JSON does not have; use text"),
+    ("array", lambda: {"a": numpy.zeros(2)}, CONTRACT, "output.a is of the type numpy.ndarray"),
+    ("complex", lambda: {"a": numpy.complex128(1j)}, CONTRACT, "output.a is of the type complex"),
+    ("naive", lambda: {"at": datetime(2026, 1, 1)}, CONTRACT, "output.at is a datetime without a time zone"),  # noqa: DTZ001
+    ("key", lambda: {"a": {3: 1}}, CONTRACT, "output.a has the key 3, which is not text"),
+    ("large", lambda: {"a": [2**64]}, CONTRACT, "output.a[0] does not fit into 64 bits"),
+    ("inside", lambda: [Row("a", Path("x"), float("inf"))], CONTRACT, "output[0].price is infinite"),
     ("deep", lambda: nested(129), CONTRACT, "is nested more than 128 levels deep"),
     ("itself", itself, CONTRACT, "is nested more than 128 levels deep"),
     ("laughs", laughs, "PAYLOAD_REFUSED", "has far more than 16,777,216 bytes"),
     ("enum", lambda: [Moody.ONE], CONTRACT, "cannot be stored as JSON: ZeroDivisionError: not today"),
     ("zone", lambda: datetime(2026, 1, 1, tzinfo=Nowhere()), CONTRACT, "LookupError: no such zone"),
 ]  # fmt: skip
+
+
+CONVERTED = [
+    (numpy.float32(1.5), 1.5),
+    (numpy.float64(1.5), 1.5),
+    ({"n": numpy.int64(3), "b": numpy.bool_(True)}, {"n": 3, "b": True}),
+    (Decimal("1.10"), "1.10"),
+    (Path("a/b"), "a/b"),
+    (date(2026, 1, 2), "2026-01-02"),
+    (datetime(2026, 1, 2, 3, 4, tzinfo=UTC), "2026-01-02T03:04:00+00:00"),
+    (Row("a", Path("x"), 2.0), {"name": "a", "file": "x", "price": 2.0}),
+    ({"rows": (Row("a", Path("x")), Colour.RED)}, {"rows": [{"name": "a", "file": "x", "price": 0.0}, "red"]}),
+    (UUID(int=1), "00000000-0000-0000-0000-000000000001"),
+    ({Colour.RED: Word("text")}, {"red": "text"}),
+]
+
+
+@pytest.mark.parametrize(("value", "stored"), CONVERTED, ids=[str(value)[:30] for value, _ in CONVERTED])
+async def test_values_of_python_are_stored_as_their_json(value: Any, stored: Any) -> None:
+    def gives() -> Any:
+        return value
+
+    def saves(*, ctx: Context) -> None:
+        ctx.progress(numpy.float64(1), 2)
+        ctx.checkpoint("half", value)
+
+    def measures() -> Result:
+        return Result(1, metrics={"value": value})
+
+    assert output(await bench(gives).result()) == stored
+    assert data_of(await bench(measures).result())["extra"]["metrics"] == {"value": stored}
+    desk = bench(saves)
+    assert output(await desk.result()) is None
+    assert desk.checkpoints[0][-1] == stored
 
 
 @pytest.mark.parametrize("kind", ["async", "plain"])
@@ -144,7 +211,7 @@ async def test_an_artifact_needs_a_name_that_can_be_stored(name: Any, message: s
 @pytest.mark.parametrize(
     ("name", "value", "code", "message"),
     [
-        ("half", float("nan"), "CONTRACT_VIOLATION", "checkpoint 'half' contains NaN"),
+        ("half", float("nan"), "CONTRACT_VIOLATION", "checkpoint 'half' cannot be stored: data is NaN"),
         ("half", nested(129), "CONTRACT_VIOLATION", "checkpoint 'half' is nested more than 128 levels deep"),
         ("half", "a\0b", "PAYLOAD_REFUSED", "checkpoint 'half' contains a NUL character"),
         ("half", "x" * 4_194_303, "PAYLOAD_REFUSED", "checkpoint 'half' has 4,194,305 bytes; at most 4,194,304"),
@@ -194,7 +261,7 @@ async def test_progress_is_bounded_and_has_numbers() -> None:
     assert output(await bench(reads).result())["text"] == "caf?"
     data = data_of(await bench(is_lost).result())
     assert (data["code"], data["class"]) == ("CONTRACT_VIOLATION", "permanent")
-    assert data["message"] == "the progress contains NaN or an infinity, which JSON does not have"
+    assert data["message"] == "the progress cannot be stored: progress.done is NaN, which JSON does not have"
 
 
 @pytest.mark.parametrize("value", ["a\0b", {"a\0": 1}, ["\\\0"]])

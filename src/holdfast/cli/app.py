@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from holdfast.cli.commands import files, gates, installation, reading, run, verbs
+from holdfast.cli.commands import data, files, gates, installation, overview, reading, run, verbs
 from holdfast.cli.options import APPS, GroupedCommands
 from holdfast.cli.problems import report
 from holdfast.cli.streams import answer, close_streams, open_streams
@@ -29,7 +29,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for part in (run, reading, verbs, gates, files, installation):
+for part in (run, reading, data, overview, verbs, gates, files, installation):
     # In the order in which the help lists them.
     app.registered_commands += part.commands.registered_commands
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-import typer
 from rich.table import Table
 
 from holdfast.bootstrap import open_client
+from holdfast.cli.asking import confirmed
 from holdfast.cli.gates import begin_on_gate, list_gates
 from holdfast.cli.session import Target, drive
 from holdfast.cli.streams import answer, answer_json, harmless, say, show
@@ -49,7 +49,7 @@ def _confirm(verb: BreakerVerb, name: str) -> None:
             instance=name,
         )
     effect = "Its tasks wait until you close it" if verb == "open" else "The tasks behind it continue at once"
-    if not typer.confirm(f"{verb.capitalize()} breaker {harmless(name)}? {effect}", default=False, err=True):
+    if not confirmed(f"{verb.capitalize()} breaker {harmless(name)}? {effect}"):
         raise Refused(f"Not confirmed; breaker {name} is unchanged.", instance=name)
 
 

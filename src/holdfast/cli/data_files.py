@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.define.definition import Definition
+from holdfast.define.importing import PYTHON_SUFFIX
 from holdfast.define.inputs import check_inputs, parse_assignments
-from holdfast.define.load import check_file, valid
 from holdfast.define.named_file import read_named_file, read_up_to, shown_name
 from holdfast.define.plain import parse_json
+from holdfast.define.workflow_file import LoadedWorkflow, load_workflow
 from holdfast.define.yaml import MAX_BYTES, read_yaml
 from holdfast.errors import Detail, InvalidInput, NotFound
 from holdfast.settings import load_settings
@@ -22,20 +23,30 @@ LARGEST_BYTES = 64 << 20
 
 
 def load_definition(path: Path) -> Definition:
-    """The definition in a file; a missing file is bad usage."""
+    """The definition in a file of YAML or Python; a missing file is bad usage."""
+    return load_named_workflow(path).definition
+
+
+def load_named_workflow(path: Path) -> LoadedWorkflow:
+    """The same, with the module of a Python file, which may define handlers."""
     try:
-        definition, problems = check_file(path)
+        return load_workflow(path)
     except NotFound:
         name = shown_name(path)
         raise InvalidInput(f"There is no file {name}.", instance=name) from None
-    return valid(definition, problems, shown_name(path))
 
 
-def read_inputs(definition: Definition, assignments: Sequence[str], file: Path | None) -> dict[str, Any]:
-    """The inputs of the file and of the flags, which win, checked against what the workflow declares."""
+def read_inputs(
+    definition: Definition, assignments: Sequence[str], file: Path | None, *, is_whole: bool = True
+) -> dict[str, Any]:
+    """The inputs of the file and of the flags, which win, checked against what the workflow declares.
+
+    Inputs that are not `is_whole` are completed, and checked, later.
+    """
     inputs = _read_file(file) if file is not None else {}
     inputs |= parse_assignments(definition, assignments)
-    check_inputs(definition, inputs)
+    if is_whole:
+        check_inputs(definition, inputs)
     return inputs
 
 
@@ -49,6 +60,8 @@ def _read_file(path: Path) -> dict[str, Any]:
 def read_data(path: Path, what: str) -> Any:
     """The content of a JSON or YAML file; - is stdin."""
     name, limit = _name(path), _limit_bytes()
+    if path.suffix == PYTHON_SUFFIX:
+        raise InvalidInput(f"The {what} {name} is a Python file.", remedy="Name a file of JSON or YAML; - is stdin.")
     try:
         is_stdin = str(path) == "-"
         content = read_up_to(sys.stdin.buffer.read, limit) if is_stdin else read_named_file(path, limit)

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from holdfast.bootstrap import open_installation
 from holdfast.cli.fleet import (
-    orchestrator_text,
+    orchestrator_texts,
     start,
     unserved_remedy,
     unserved_text,
@@ -30,8 +30,10 @@ from holdfast.cli.fleet import (
 from holdfast.cli.session import Target, begin, drive, has_database
 from holdfast.cli.streams import answer_json, harmless, show
 from holdfast.cli.words import age, counted, duration
+from holdfast.define.named_file import shown_name
 from holdfast.errors import ExitCode, HoldfastError, Unreachable
 from holdfast.operations.installation import check, foreign_schema
+from holdfast.project_file import OWN_FILE
 from holdfast.settings import Settings
 from holdfast.version import __version__
 from holdfast.views.encoding import to_json
@@ -72,7 +74,7 @@ async def _examine(*, as_json: bool, target: Target) -> int:
         findings.append(_failed("settings", error))
         code = ExitCode.BAD_USAGE
     else:
-        findings += [*_settings(settings, target), _isolation()]
+        findings += [_project(settings), *_settings(settings, target), _isolation()]
         fleet = await _database(settings, target, findings)
         if any(f.grade is Grade.FAIL for f in findings):
             code = ExitCode.UNREACHABLE
@@ -126,9 +128,7 @@ def _settings(settings: Settings, target: Target) -> Iterator[Finding]:
             "Use about a third of HOLDFAST_LEASE_SECONDS.",
         )
     else:
-        where = "HOLDFAST_DATABASE_URL" if settings.database_url is not None else f"our own Postgres in {settings.home}"
-        if target.database_url is not None:
-            where = "--database-url"
+        where = _database_from(settings, target)
         yield Finding("settings", Grade.OK, f"database from {where}, {settings.concurrency} tasks at a time")
     place = _existing(settings.home.resolve())
     yield from _home(place)
@@ -137,6 +137,23 @@ def _settings(settings: Settings, target: Target) -> Iterator[Finding]:
         yield Finding("disk", Grade.WARN, f"only {free:.1f} GB free in {place}", "Make room before it is full.")
     else:
         yield Finding("disk", Grade.OK, f"{free:.0f} GB free in {place}")
+
+
+def _database_from(settings: Settings, target: Target) -> str:
+    if target.database_url is not None:
+        return "--database-url"
+    if settings.database_url is None:
+        return f"our own Postgres in {settings.home}"
+    return "the project file" if "database_url" in settings.from_project else "HOLDFAST_DATABASE_URL"
+
+
+def _project(settings: Settings) -> Finding:
+    if settings.project is None:
+        return Finding("project", Grade.OK, f"no {OWN_FILE} and no [tool.holdfast] here or in a folder above")
+    used = [key for key in settings.project.values if key in settings.from_project]
+    ignored = [key for key in settings.project.values if key not in settings.from_project]
+    text = f"{shown_name(settings.project.path)} sets {', '.join(used) or 'nothing'}"
+    return Finding("project", Grade.OK, text + (f"; a variable or a flag sets {', '.join(ignored)}" if ignored else ""))
 
 
 def _home(place: Path) -> Iterator[Finding]:
@@ -222,13 +239,16 @@ def _room(server: Server) -> Finding:
 
 
 def _fleet(fleet: Fleet, target: Target) -> Iterator[Finding]:
-    for one in fleet.orchestrators:
-        yield Finding("orchestrator", Grade.OK, orchestrator_text(one))
+    for text in orchestrator_texts(fleet):
+        yield Finding("orchestrator", Grade.OK, text)
     if not fleet.orchestrators:
         remedy = f"Start one with: {target.command('up')}"
         yield Finding("orchestrator", Grade.WARN, "none is running: submitted jobs wait", remedy)
     for worker in fleet.workers:
         yield Finding("worker", Grade.OK, worker_text(worker))
+        if worker.changed_files:
+            older = f"{worker.name} runs older code than {', '.join(worker.changed_files)}"
+            yield Finding("worker", Grade.WARN, older, "Restart it.")
     if not fleet.workers:
         remedy = f"Start one with: {start('up', [one.handler for one in fleet.unserved], target)}"
         yield Finding("worker", Grade.WARN, "none is running: tasks wait", remedy)

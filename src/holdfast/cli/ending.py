@@ -54,7 +54,7 @@ async def show_card(client: Client, job: Job, target: Target, handlers: Sequence
     failed = {
         node.node: await client.failures(job.job_id, node.node)
         for node in job.nodes
-        if node.has_task_per_item and node.counts.failed
+        if node.width and node.counts.failed
     }
     card = job_card(
         job,

@@ -1,4 +1,4 @@
-"""Workflow files, without a database: checking them, drawing them, and their schema."""
+"""Workflow files of YAML and Python, without a database: checking them, drawing them, and their schema."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.cli.data_files import load_definition
+from holdfast.cli.session import known_handlers
 from holdfast.cli.streams import answer, answer_json, say
 from holdfast.define.definition import Definition
 from holdfast.define.document import schema
 from holdfast.define.drawing import draw_mermaid, draw_svg, draw_text
-from holdfast.define.load import check_file
 from holdfast.define.named_file import shown_name
-from holdfast.define.registry import Registry, discover
-from holdfast.errors import Detail, ExitCode, InvalidDefinition, NotFound
+from holdfast.define.registry import Registry
+from holdfast.define.workflow_file import check_workflow
+from holdfast.errors import Detail, ExitCode, InvalidDefinition, InvalidInput, NotFound
+from holdfast.settings import load_settings
 
 
 def validate_files(files: Sequence[Path], *, handlers: Sequence[str], as_json: bool) -> int:
     """Check every file and show everything that is wrong with any of them."""
-    known = discover(handlers) if handlers else None
+    settings = load_settings(handlers=handlers or None)
+    known = known_handlers(settings) if settings.handlers else None
     problems: list[Detail] = []
     checked: list[dict[str, Any]] = []
     for file in files:
@@ -41,14 +44,13 @@ def validate_files(files: Sequence[Path], *, handlers: Sequence[str], as_json: b
 
 
 def _check(file: Path, known: Registry | None) -> tuple[Definition | None, list[Detail]]:
-    if known is None:
-        names, codes = None, None
-    else:
-        names, codes = known.names, {name for one in known.codes.values() for name in (one.code, one.public_code)}
     try:
-        return check_file(file, names, codes)
+        return check_workflow(file, known)
     except NotFound:
         return None, [Detail("There is no such file.", file=shown_name(file))]
+    except InvalidInput as problem:
+        # A Python file that cannot be imported, or without a workflow; the other files are checked all the same.
+        return None, [Detail(problem.message, suggestion=problem.remedy)]
 
 
 def _described(file: Path, definition: Definition) -> dict[str, Any]:
@@ -68,7 +70,7 @@ def _total(problems: int, files: int) -> str:
 def draw_file(file: Path, *, drawing: str, handlers: Sequence[str], as_json: bool) -> int:
     definition = load_definition(file)
     if handlers:
-        discover(handlers)
+        known_handlers(load_settings(handlers=handlers))
     picture = {"text": draw_text, "mermaid": draw_mermaid, "svg": draw_svg}[drawing](definition)
     if as_json:
         answer_json({"workflow_id": definition.workflow_id, "format": drawing, "drawing": picture})

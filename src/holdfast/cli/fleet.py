@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
 from rich.text import Text
@@ -11,15 +12,31 @@ from holdfast.cli.session import Target
 from holdfast.cli.streams import harmless
 from holdfast.cli.words import age, counted, duration, elapsed, short
 from holdfast.define.registry import Registry, discover
+from holdfast.settings import load_settings
 from holdfast.views.fleet import Fleet, JobsWithoutOwner, Orchestrator, UnservedTasks, Worker
+from holdfast.worker.code_files import older_code
+
+_NUMBER = re.compile(r"/[0-9]+$")
+"""How the names of further orchestrators of one process end."""
 
 
-def orchestrator_text(one: Orchestrator) -> str:
-    """`laptop:4711 (id 3) owns 2 jobs, the oldest 7938208f made 5 min ago; started 2 h ago, lease 8 s`"""
-    owns = f"owns {counted(one.jobs, 'job')}"
-    if one.oldest_job is not None:
-        owns += f", the oldest {short(one.oldest_job)} made {age(one.oldest_created_at)}"
-    return f"{one.name} (id {one.id}) {owns}; {_alive(one)}"
+def orchestrator_texts(fleet: Fleet) -> list[str]:
+    """A line for each process, however many orchestrators it runs."""
+    processes: dict[str, list[Orchestrator]] = {}
+    for one in fleet.orchestrators:
+        processes.setdefault(_NUMBER.sub("", one.name), []).append(one)
+    return [_process_text(name, orchestrators) for name, orchestrators in processes.items()]
+
+
+def _process_text(name: str, orchestrators: Sequence[Orchestrator]) -> str:
+    """`laptop:4711 runs 2 orchestrators, owns 2 jobs, the oldest 7938208f made 5 min ago; started 2 h ago, lease …`"""
+    owns = f"owns {counted(sum(one.jobs for one in orchestrators), 'job')}"
+    owners = [one for one in orchestrators if one.oldest_created_at is not None]
+    if owners:
+        oldest = min(owners, key=lambda one: one.oldest_created_at or one.started_at)
+        owns += f", the oldest {short(oldest.oldest_job or '')} made {age(oldest.oldest_created_at)}"
+    runs = f"runs {len(orchestrators)} orchestrators," if len(orchestrators) > 1 else f"(id {orchestrators[0].id})"
+    return f"{name} {runs} {owns}; {_alive(min(orchestrators, key=lambda one: one.lease_seconds))}"
 
 
 def worker_text(one: Worker) -> str:
@@ -72,8 +89,9 @@ def start(service: str, handlers: Iterable[str], target: Target, *, queue: str |
 
 
 def not_installed(handlers: Iterable[str]) -> list[str]:
-    """The handlers that no installed package has: a module named by --handlers must bring them."""
-    return [name for name in handlers if name not in _installed()]
+    """The handlers that no installed package has: --handlers must name their module, unless the project does."""
+    needed = [name for name in handlers if name not in _installed()]
+    return [] if needed and load_settings().handlers else needed
 
 
 @cache
@@ -87,8 +105,11 @@ def _installed() -> Registry:
 
 def fleet_lines(fleet: Fleet, target: Target) -> Iterator[Text]:
     """A heading and a line for each; an empty part is left out."""
-    yield from _part("Orchestrators", map(orchestrator_text, fleet.orchestrators))
+    yield from _part("Orchestrators", orchestrator_texts(fleet))
     yield from _part("Workers", map(worker_text, fleet.workers))
+    for worker in fleet.workers:
+        if worker.changed_files:
+            yield Text(harmless(f"  → {older_code(worker.name, worker.changed_files)}"))
     yield from _part("Jobs without an owner", map(without_owner_text, fleet.without_owner))
     if fleet.without_owner:
         yield Text(f"  → {without_owner_remedy(fleet, target)}")

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
 
 RUN, LOOK, STEER, WRITE, INSTALL, APPS = (
     "Run workflows",
@@ -20,10 +21,42 @@ RUN, LOOK, STEER, WRITE, INSTALL, APPS = (
 
 MAX_NUMBER = 2_147_483_647
 """The largest count that fits into a row."""
+LAST = "last"
+"""What stands for the newest job in the place of an id."""
+
+
+_with_last = typer.Typer(add_completion=False)
+
+
+@_with_last.command()
+def _newest(last: Annotated[bool, typer.Option("--last", help="The newest job, instead of JOB.")] = False) -> None:
+    """The flag that every command with JOB has."""
 
 
 class PlainCommand(TyperCommand):
-    """The help shows arguments under the names of the documentation, without braces and Python's types."""
+    """The help shows arguments under the names of the documentation, without braces and Python's types.
+
+    A command that takes JOB also takes --last in its place.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        if self._takes_job:
+            flag: Any = get_command(_with_last).params[0]
+            # The words are exchanged before they are parsed: the function of the command gets JOB alone.
+            flag.expose_value = False
+            self.params.insert(sum(one.param_type_name == "argument" for one in self.params), flag)
+
+    @property
+    def _takes_job(self) -> bool:
+        return any(one.param_type_name == "argument" and one.name == "job" for one in self.params)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        flags = args[: args.index("--")] if "--" in args else args
+        if self._takes_job and "--last" in flags:
+            # JOB is the first argument: nodes that follow it stay in their places.
+            args = [LAST, *(one for one in args if one != "--last")]
+        return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         arguments = [parameter for parameter in self.get_params(ctx) if parameter.param_type_name == "argument"]
@@ -95,4 +128,13 @@ Concurrency = Annotated[
     int | None, typer.Option("--concurrency", metavar="N", min=1, max=10_000, help="Tasks at a time. Default: 16.")
 ]
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="Job id, or its last 6 characters or more.")]
-WorkflowFile = Annotated[Path, typer.Argument(metavar="FILE", help="Workflow file.")]
+NewestJob = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB", show_default=False, help="Job id, or its last 6 characters or more. Default: the newest job."
+    ),
+]
+Labels = Annotated[list[str], typer.Option("--label", metavar="NAME=VALUE", help="Label of the job; may be repeated.")]
+WorkflowFile = Annotated[
+    Path, typer.Argument(metavar="FILE", help="Workflow file: YAML, or Python (flow.py, flow.py:NAME).")
+]

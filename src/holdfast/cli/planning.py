@@ -21,12 +21,19 @@ from holdfast.views.encoding import to_json
 async def show_plan(
     client: Client, plan: Plan, flags: Sequence[str], handlers: Sequence[str], *, as_json: bool, target: Target
 ) -> None:
-    """Show what would be done. The command that does it needs the same `flags` and `handlers`."""
+    """Show what would be done. The command that does it needs the same `flags` and `handlers`.
+
+    A plan with a blocked step is shown and then refused.
+    """
     if as_json:
         modules = (f"--handlers {shlex.quote(module)}" for module in handlers)
         answer_json(to_json(plan.with_flags(*flags, *modules)))
+    else:
+        show(plan_table(plan))
+    if plan.refusal is not None:
+        raise plan.refusal
+    if as_json:
         return
-    show(plan_table(plan))
     answer(f"{_sentence(plan)} Plan {plan.plan_id}; nothing was changed.")
     text = plan.words(short(plan.job_id), *flags)
     if plan.verb.is_steering:
@@ -48,8 +55,11 @@ def plan_table(plan: Plan) -> Table:
     table.add_column("why", overflow="fold")
     for step in plan.steps:
         note = f"{step.reason}; it had completed" if step.redone else step.reason
+        style = None if step.is_kept else "yellow"
+        if step.blocked is not None:
+            note, style = f"blocked: {step.blocked}", "red"
         tasks = "?" if step.items is None else f"{step.items:,}" if step.items else ""
-        table.add_row(cut(step.node, 40), step.action, tasks, note, style=None if step.is_kept else "yellow")
+        table.add_row(cut(step.node, 40), step.action, tasks, note, style=style)
     return table
 
 

@@ -85,7 +85,9 @@ def _usage_problem(error: Exception) -> HoldfastError:
     elif formatted is not None:
         message = " ".join(formatted().split())
     path = context.command_path if context is not None else "holdfast"
-    return InvalidInput(message if message.endswith((".", "?")) else f"{message}.", remedy=f"See: {path} --help")
+    lacks_job = getattr(getattr(error, "param", None), "name", None) == "job"
+    remedy = f"Name the job, or take the newest: {path} --last" if lacks_job else f"See: {path} --help"
+    return InvalidInput(message if message.endswith((".", "?")) else f"{message}.", remedy=remedy)
 
 
 def _options(context: Any) -> list[str]:

@@ -97,8 +97,9 @@ def _done(node: NodeState) -> int:
 
 def _node_line(node: NodeState) -> str:
     parts = [f"  {node.node}: {node.status}"]
-    if node.has_task_per_item and node.counts.total:
-        parts.append(f"{_done(node):,}/{node.counts.total:,} items")
+    if node.width:
+        noun = "items" if node.has_task_per_item else "batches"
+        parts.append(f"{min(node.counts.completed, node.width):,}/{node.width:,} {noun}")
         if node.counts.failed:
             parts.append(f"{node.counts.failed:,} failed")
     if node.retrying:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-import typer
 from rich.table import Table
 
 from holdfast.bootstrap import open_client
+from holdfast.cli.asking import confirmed
 from holdfast.cli.session import Target, begin, drive, has_database
 from holdfast.cli.streams import answer, answer_json, asides, say, show
 from holdfast.cli.words import counted, cut, day_and_clock, parse_duration, size
@@ -77,7 +77,7 @@ def _confirm(pruned: Pruned) -> None:
     if not pruned.jobs:
         return
     asides().print(_table(pruned))
-    if not typer.confirm(f"Delete {_amount(pruned)} for good?", default=False, err=True):
+    if not confirmed(f"Delete {_amount(pruned)} for good?"):
         raise Refused("Not confirmed; nothing was pruned.")
 
 

@@ -12,13 +12,15 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.cli.attempt_logs import log_lines
+from holdfast.cli.failures import failure_lines, left_out
 from holdfast.cli.streams import harmless
 from holdfast.cli.words import clock, counted, cut, day_and_clock, duration, elapsed, short, value
 from holdfast.define.definition import UNREADABLE_REMEDY
 from holdfast.errors import Code
 from holdfast.views.fleet import UnservedTasks
-from holdfast.views.history import Attempt, Event, FailedGroup
-from holdfast.views.jobs import Counts, Held, Job, JobSummary, NodeState, Owner
+from holdfast.views.history import Attempt, Event, FailedGroup, Failure
+from holdfast.views.jobs import Acknowledgement, Counts, Held, Job, JobSummary, NodeState, Owner
 from holdfast.views.outcome import Deliverable
 
 STYLES = {
@@ -137,12 +139,15 @@ def _bar(node: NodeState, width: int) -> RenderableType:
 
 def _notes(node: NodeState, now: datetime) -> Iterator[str]:
     counts, progress = node.counts, node.progress
-    if isinstance(progress, dict) and "done" in progress:
+    if node.width:
+        yield f"{min(counts.completed, node.width):,}/{node.width:,}"
+        for number, word in ((counts.failed, "failed"), (counts.skipped, "skipped"), (counts.cancelled, "cancelled")):
+            if number:
+                yield f"{number:,} {word}"
+    elif isinstance(progress, dict) and "done" in progress:
         yield f"{_number(progress['done'])}/{_number(progress.get('total'))}"
         if progress.get("text"):
             yield cut(str(progress["text"]), 30)
-    if node.has_task_per_item and counts.failed:
-        yield f"{counts.failed:,} failed"
     if node.retrying:
         yield f"{node.retrying:,} retrying" if node.has_task_per_item else _retry_note(node, now)
     if not node.has_task_per_item and (node.attempt or 0) > 1:
@@ -198,10 +203,14 @@ def job_card(
     parts.append(_line("Tasks", task_summary(job.counts, retries)))
     if job.inputs:
         parts.append(_line("Inputs", value(job.inputs, width - _LABEL)))
+    if job.labels:
+        parts.append(_line("Labels", " ".join(f"{name}={text}" for name, text in sorted(job.labels.items()))))
+    if job.acknowledged is not None:
+        parts.append(_line("Seen", _seen(job.acknowledged)))
     if job.result is not None:
         parts.append(_line("Result", value(job.result, 3 * (width - _LABEL))))
     for name, deliverable in job.outcome.deliverables.items():
-        parts.append(_line("Delivered", cut(f"{name}: {_delivered(deliverable)}", width - _LABEL)))
+        parts.append(_line("Delivered", cut(f"{name}: {delivered_text(deliverable)}", width - _LABEL)))
     if job.finished_at is None:
         parts.append(_line("Created", day_and_clock(job.created_at)))
         parts.append(_line("Owner", owner_text(job.owner)))
@@ -213,12 +222,17 @@ def job_card(
     if job.unreadable:
         parts.append(_line("Workflow", f"{job.unreadable} Only nodes that have begun are known."))
         parts.append(_line("", UNREADABLE_REMEDY))
-    parts += _failures(job, failed, width)
+    parts += _failures(job, failed, command, width)
     parts += _next_commands(job, command, revive, advised, plan)
     return Group(*parts)
 
 
-def _delivered(deliverable: Deliverable) -> str:
+def _seen(acknowledged: Acknowledgement) -> str:
+    reason = f": {acknowledged.reason}" if acknowledged.reason else ""
+    return f"acknowledged by {acknowledged.by} at {day_and_clock(acknowledged.at)}{reason}"
+
+
+def delivered_text(deliverable: Deliverable) -> str:
     if not deliverable.usable:
         return "nothing so far"
     at = f" in {deliverable.location}" if deliverable.location else ""
@@ -244,29 +258,36 @@ def owner_text(owner: Owner | None) -> str:
     return f"{owner.name} (id {owner.id}){since}" + ("" if owner.alive else "; it has ended")
 
 
-def _failures(job: Job, failed: Mapping[str, Sequence[FailedGroup]], width: int) -> Iterator[RenderableType]:
+def _failures(
+    job: Job, failed: Mapping[str, Sequence[FailedGroup]], command: Command, width: int
+) -> Iterator[RenderableType]:
     error = job.error
+    only_item = _only_item(error, failed)
     if error is not None:
-        where = f" in {error.node}" if error.node else ""
+        item = f"[{only_item}]" if only_item is not None else ""
+        where = f" in {error.node}{item}" if error.node else ""
         yield _line("Error", f"{error.code}{where}: {error.message}", style=STYLES["failed"])
         if error.hint:
             yield _line("", error.hint)
     for node in job.nodes:
         groups = failed.get(node.node, ())
-        for group in groups:
-            text = f"{_failed_items(group)}: {group.code}: {group.message}"
-            yield _line("", cut(f"{node.node}: {text}", width - _LABEL))
+        if error is not None and error.node == node.node and only_item is not None:
+            continue
+        for line in failure_lines(groups, node.counts.failed, in_batches=not node.has_task_per_item):
+            yield _line("", cut(f"{node.node}: {line}", width - _LABEL))
+        if left_out(groups, node.counts.failed):
+            yield _line("", command(f"tasks {short(job.job_id)} {node.node} --status failed"), note="all of them")
         if node.error is not None and not groups and node.error != error and node.status == "failed":
             text = f"{node.error.code}: {node.error.message}"
             yield _line("", cut(f"{node.node}: {text}", width - _LABEL))
 
 
-def _failed_items(group: FailedGroup) -> str:
-    """`item 7 failed`, `12 items failed (7, 19, 20, …)`"""
-    if group.number == 1:
-        return f"item {group.items[0]} failed"
-    more = ", …" if group.number > len(group.items) else ""
-    return f"{group.number:,} items failed ({', '.join(map(str, group.items))}{more})"
+def _only_item(error: Failure | None, failed: Mapping[str, Sequence[FailedGroup]]) -> int | None:
+    """The item whose failure is the job's error, if no other item of its node failed: one line then says it all."""
+    if error is None or error.index is None or error.node is None:
+        return None
+    is_only = [(group.number, group.items) for group in failed.get(error.node, ())] == [(1, (error.index,))]
+    return error.index if is_only else None
 
 
 def _next_commands(
@@ -309,32 +330,13 @@ def _line(label: str, text: str, *, style: str = "", note: str = "") -> Table:
     return table
 
 
-def job_list(jobs: Sequence[JobSummary]) -> Table:
-    """The newest jobs, one line each."""
-    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
-    for name in ("job", "workflow", "status", "tasks", "created", "took"):
-        table.add_column(name, no_wrap=True, overflow="ellipsis")
-    for job in jobs:
-        counts = job.counts
-        failed = f", {counts.failed:,} failed" if counts.failed else ""
-        table.add_row(
-            short(job.job_id),
-            cut(job.workflow_id, 40),
-            Text(f"{job_mark(job)[0]} {job.status}", style=job_mark(job)[1]),
-            f"{counts.completed:,}/{counts.total:,}{failed}",
-            day_and_clock(job.created_at),
-            elapsed(job.started_at, job.finished_at),
-        )
-    return table
-
-
 def attempt_text(attempt: Attempt) -> str:
     """A heading for the attempt and, indented below it, why it failed and what its handler printed."""
     where = attempt.node if attempt.index is None else f"{attempt.node}[{attempt.index}]"
     lines = [f"{where}  attempt {attempt.attempt}  {attempt.outcome}  {attempt.worker or ''}".rstrip()]
     if attempt.error is not None:
         lines.append(f"  {attempt.error.code}: {attempt.error.message}")
-    lines += [f"  | {line}" for line in (attempt.log or "").splitlines()]
+    lines += [f"  {line}" for line in log_lines(attempt.log or "", attempt.log_times)]
     lines += [f"  warning: {warning}" for warning in (attempt.extra or {}).get("warnings", [])]
     return "\n".join(harmless(line) for line in lines)
 

@@ -8,20 +8,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.bootstrap import Services, open_client
-from holdfast.cli.data_files import handlers_of, load_definition, read_inputs
+from holdfast.bootstrap import new_services, open_client
+from holdfast.cli.data_files import handlers_of, load_named_workflow, read_inputs
 from holdfast.cli.ending import end_with
 from holdfast.cli.fleet import start
+from holdfast.cli.job_list import parse_labels
 from holdfast.cli.problems import Interrupted
 from holdfast.cli.progress import follow, make_view
-from holdfast.cli.session import Target, begin, drive
+from holdfast.cli.session import Target, begin, drive, known_handlers
 from holdfast.cli.streams import say
 from holdfast.cli.words import duration, short
 from holdfast.client import Client
 from holdfast.define.definition import Definition
-from holdfast.define.registry import Registry, discover
+from holdfast.define.registry import Registry
 from holdfast.define.source import did_you_mean
+from holdfast.define.workflow_file import python_file
 from holdfast.errors import Detail, InvalidInput
+from holdfast.operations.labels import check_labels
+from holdfast.services import Services
 from holdfast.settings import Settings
 
 
@@ -30,16 +34,21 @@ def run_file(
     *,
     assignments: Sequence[str],
     inputs_file: Path | None,
+    labels: Sequence[str],
     handlers: Sequence[str],
     concurrency: int | None,
     as_json: bool,
     target: Target,
 ) -> int:
-    settings = begin(target, concurrency=concurrency)
-    definition = load_definition(file)
-    registry = discover(handlers)
+    settings = begin(target, concurrency=concurrency, handlers=handlers or None)
+    loaded = load_named_workflow(file)
+    definition, registry = loaded.definition, known_handlers(settings)
+    if loaded.add_handlers_to(registry):
+        # The commands that continue the job need them too.
+        handlers = [*settings.handlers, python_file(file)]
     inputs = read_inputs(definition, assignments, inputs_file)
-    return drive(_run(settings, definition, registry, inputs, handlers, as_json=as_json, target=target))
+    named = check_labels(parse_labels(labels))
+    return drive(_run(settings, definition, registry, inputs, named, handlers, as_json=as_json, target=target))
 
 
 async def _run(
@@ -47,19 +56,21 @@ async def _run(
     definition: Definition,
     registry: Registry,
     inputs: dict[str, Any],
+    labels: dict[str, str],
     handlers: Sequence[str],
     *,
     as_json: bool,
     target: Target,
 ) -> int:
-    async with open_client(settings, create=True) as client:
+    async with open_client(settings) as client:
         await refuse_unknown_handlers(definition, registry, client)
         job_id = ""
         finished = asyncio.Event()
         try:
             await _name_others(client, target)
-            job_id = (await client.submit(definition, inputs, key=f"run {uuid.uuid4()}")).job_id
-            services = Services(
+            submission = await client.submit(definition, inputs, key=f"run {uuid.uuid4()}", labels=labels)
+            job_id = submission.job_id
+            services = new_services(
                 client.database_url,
                 settings,
                 registry=registry,
@@ -139,5 +150,5 @@ async def refuse_unknown_handlers(definition: Definition, registry: Registry, cl
         raise InvalidInput(
             f"No process has the handlers that the workflow {definition.workflow_id} needs.",
             errors=problems,
-            remedy="Name the module that has the handler: --handlers MODULE",
+            remedy="Name the module that has the handler: --handlers MODULE, or `handlers` in holdfast.toml",
         )

@@ -5,14 +5,15 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 
-from holdfast.bootstrap import Services, open_client, process_name
+from holdfast.bootstrap import new_services, open_client, process_name
 from holdfast.cli.problems import Interrupted
-from holdfast.cli.session import Target, begin, draining, drive
+from holdfast.cli.session import Target, begin, draining, drive, known_handlers
 from holdfast.cli.streams import answer_json, say
 from holdfast.cli.words import counted, duration
 from holdfast.define.bounds import checked_queue
-from holdfast.define.registry import Registry, discover
+from holdfast.define.registry import Registry
 from holdfast.errors import ExitCode
+from holdfast.services import Services
 from holdfast.settings import Settings
 
 
@@ -22,21 +23,29 @@ def serve(
     handlers: Sequence[str],
     queues: Sequence[str],
     concurrency: int | None,
+    migrate: bool,
     as_json: bool,
     target: Target,
 ) -> int:
-    for queue in queues:
+    settings = begin(target, is_service=True, concurrency=concurrency, handlers=handlers or None, queues=queues or None)
+    for queue in settings.queues:
         checked_queue(queue)
-    settings = begin(target, concurrency=concurrency)
-    registry = discover(handlers) if service != "orchestrator" else None
-    return drive(_serve(service, settings, registry, list(queues) or None, as_json=as_json))
+    registry = known_handlers(settings) if service != "orchestrator" else None
+    asked = list(settings.queues) or None
+    return drive(_serve(service, settings, registry, asked, migrate=migrate, as_json=as_json))
 
 
 async def _serve(
-    service: str, settings: Settings, registry: Registry | None, queues: list[str] | None, *, as_json: bool
+    service: str,
+    settings: Settings,
+    registry: Registry | None,
+    queues: list[str] | None,
+    *,
+    migrate: bool,
+    as_json: bool,
 ) -> int:
-    async with open_client(settings, create=True) as client:
-        services = Services(
+    async with open_client(settings, migrate=migrate) as client:
+        services = new_services(
             client.database_url,
             settings,
             registry=registry,

@@ -11,15 +11,23 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from holdfast import failpoint
 from holdfast.cli.logs import configure_logging
+from holdfast.cli.options import LAST
 from holdfast.cli.problems import Interrupted
+from holdfast.define.gates import DEFAULT_TENANT
+from holdfast.define.importing import add_to_path
 from holdfast.define.named_file import shown_name
+from holdfast.define.registry import Registry, discover
 from holdfast.embedded.cluster import place_of_data
 from holdfast.errors import Bug, ExitCode, NotFound, Unusable
 from holdfast.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from holdfast.client import Client
 
 OF_ALL_TENANTS = {"breakers", "doctor", "janitor", "migrate", "orchestrator", "prune", "up", "worker"}
 """Commands that take no tenant: they are about the whole database."""
@@ -40,10 +48,10 @@ class Target:
         return f"holdfast {text}{tenant}{url}"
 
 
-def begin(target: Target = Target(), **overrides: Any) -> Settings:  # noqa: B008
-    """The settings of this command: its flags win over the environment. Logging follows them."""
+def begin(target: Target = Target(), *, is_service: bool = False, **overrides: Any) -> Settings:  # noqa: B008
+    """The settings of this command: its flags win over the environment and the project file. Logging follows them."""
     settings = load_settings(database_url=target.database_url, tenant=target.tenant, **overrides)
-    configure_logging(settings)
+    configure_logging(settings, is_service=is_service)
     _check_home(settings)
     failpoint.arm(settings.failpoint, settings.failpoint_once)
     return settings
@@ -59,6 +67,13 @@ def _check_home(settings: Settings) -> None:
             f"The directory {shown_name(settings.home)} cannot be used: its links form a loop.",
             remedy="Remove the link, or set HOLDFAST_HOME to another directory.",
         ) from None
+
+
+def known_handlers(settings: Settings) -> Registry:
+    """The handlers of installed packages, and of the modules that a flag, a variable or the project file names."""
+    if settings.project is not None:
+        add_to_path(settings.project.folder)
+    return discover(settings.handlers, folder=settings.handlers_folder if settings.handlers else None)
 
 
 def drive(work: Coroutine[Any, Any, int]) -> int:
@@ -138,9 +153,35 @@ def has_database(settings: Settings) -> bool:
     return settings.database_url is not None or (place_of_data(settings.home.resolve()) / "PG_VERSION").exists()
 
 
-def begin_on(job: str, target: Target) -> Settings:
+def begin_on(job: str, target: Target, **overrides: Any) -> Settings:
     """The settings of a command about a job. Without a database there is no job."""
-    settings = begin(target)
+    settings = begin(target, **overrides)
     if not has_database(settings):
-        raise NotFound(f"There is no job '{job}'.", remedy="List the jobs with: holdfast status", instance=job)
+        raise no_job(job, settings)
     return settings
+
+
+async def find_job(client: Client, job: str, settings: Settings) -> str:
+    """The id of the job that was typed; if there is none, the message says which database was searched."""
+    try:
+        return await client.find_job(job)
+    except NotFound:
+        raise no_job(job, settings) from None
+
+
+def no_job(job: str, settings: Settings) -> NotFound:
+    what = "no job yet" if job == LAST else f"no job '{job}'"
+    remedy = "List the jobs with: holdfast status"
+    return NotFound(f"There is {what}{where(settings)}.", remedy=remedy, instance=job)
+
+
+def where(settings: Settings) -> str:
+    """Which database a command looks at, without user and password: the wrong one has other jobs."""
+    tenant = f" for tenant {settings.tenant}" if settings.tenant != DEFAULT_TENANT else ""
+    if settings.database_url is None:
+        home = shown_name(settings.home.resolve())
+        return f"{tenant} in the embedded database in {home}" if has_database(settings) else f": {home} has no database"
+    address = urlsplit(settings.database_url)
+    host = address.netloc.rpartition("@")[2] or "".join(parse_qs(address.query).get("host", [])[:1]) or "localhost"
+    name = unquote(address.path.lstrip("/"))
+    return f"{tenant} in the database {f'{name} ' if name else ''}on {host}"

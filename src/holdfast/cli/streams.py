@@ -83,7 +83,12 @@ def answer(text: str) -> None:
 
 def answer_json(value: Any) -> None:
     """One object on one line."""
-    _stdout.put(_line(without_secrets(value)))
+    put_answer(f"{json_text(value)}\n")
+
+
+def put_answer(text: str) -> None:
+    """A piece of the answer as it is: it is harmless already, and has no secrets."""
+    _stdout.put(text)
 
 
 def say(text: str) -> None:
@@ -93,12 +98,27 @@ def say(text: str) -> None:
 
 def say_json(value: Any) -> None:
     """The same for a machine. Its texts are masked already."""
-    _stderr.put(_line(without_secrets(value)))
+    say_line(f"{json_text(value)}\n")
 
 
-def _line(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return _RAW_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
+def say_line(line: str) -> None:
+    """A line for a machine as it is: masked, and with its end."""
+    _stderr.put(line)
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """A value as harmless JSON without secrets; without an indent it is one line."""
+    return _harmless_json(without_secrets(value), indent)
+
+
+def json_line(value: Any) -> str:
+    """A masked value on one line, without characters that steer a terminal."""
+    return f"{_harmless_json(value)}\n"
+
+
+def _harmless_json(value: Any, indent: int | None = None) -> str:
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    return _RAW_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 @cache

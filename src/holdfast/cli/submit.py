@@ -9,19 +9,24 @@ from holdfast.bootstrap import open_client
 from holdfast.cli.data_files import handlers_of, load_definition, read_inputs
 from holdfast.cli.ending import end_with
 from holdfast.cli.fleet import start
+from holdfast.cli.job_list import parse_labels
 from holdfast.cli.progress import follow, make_view
-from holdfast.cli.session import Target, begin, drive
+from holdfast.cli.session import Target, begin, drive, find_job
 from holdfast.cli.streams import answer, answer_json, say
 from holdfast.cli.words import cut, short, value
+from holdfast.client import Client
+from holdfast.define.changes import shown
 from holdfast.define.definition import Definition
+from holdfast.define.workflow_file import is_python
 from holdfast.errors import ExitCode, InvalidInput
+from holdfast.operations.labels import check_labels
 from holdfast.operations.submitting import MAX_KEY_LENGTH, Submission
 from holdfast.settings import Settings
 
 _SENTENCES = {
     "created": "Job {job} of workflow {workflow} was created.",
     "already_processing": "The same submission made job {job} before; it is {status}.",
-    "already_completed": "The same submission made job {job} before; it has completed.",
+    "already_completed": "The same submission made job {job} before; it has completed. Nothing was run.",
     "previously_failed": "The same submission made job {job} before; it ended {status}.",
     "resumed": "The same submission made job {job} before; it is resumed.",
     "forced": "Job {job} of workflow {workflow} was created: run {run} of the same submission.",
@@ -29,10 +34,12 @@ _SENTENCES = {
 
 
 def submit_job(
-    workflow: str,
+    workflow: str | None,
     *,
     assignments: Sequence[str],
     inputs_file: Path | None,
+    like: str | None,
+    labels: Sequence[str],
     key: str | None,
     priority: int,
     wait: bool,
@@ -43,41 +50,74 @@ def submit_job(
 ) -> int:
     settings = begin(target)
     _check_key(key)
-    if resume and force:
-        raise InvalidInput(
-            "--resume and --force exclude each other.",
-            remedy="--resume continues the existing job and keeps what completed; --force makes a new one.",
-        )
+    _check_flags(workflow, like, resume=resume, force=force)
     # Refused before a database is started for it.
-    definition = load_definition(Path(workflow)) if is_file_name(workflow) else None
-    inputs = read_inputs(definition, assignments, inputs_file) if definition is not None else None
+    named = check_labels(parse_labels(labels))
+    definition = load_definition(Path(workflow)) if workflow is not None and is_file_name(workflow) else None
+    is_whole = like is None
+    inputs = read_inputs(definition, assignments, inputs_file, is_whole=is_whole) if definition is not None else None
 
     async def work() -> int:
-        async with open_client(settings, create=True) as client:
-            chosen = definition or await client.definition(workflow)
-            values = inputs if inputs is not None else read_inputs(chosen, assignments, inputs_file)
-            submission = await client.submit(chosen, values, key=key, priority=priority, resume=resume, force=force)
+        async with open_client(settings) as client:
+            before = await find_job(client, like, settings) if like is not None else None
+            chosen = definition or await _known(client, workflow, before)
+            values = inputs if inputs is not None else read_inputs(chosen, assignments, inputs_file, is_whole=is_whole)
+            submission = await client.submit(
+                chosen,
+                values,
+                key=key,
+                priority=priority,
+                resume=resume,
+                force=force,
+                labels=named,
+                like=before,
+                refuse_changed=definition is not None and key is None and not force,
+            )
             is_served = await client.is_served()
             if is_served:
                 submission = await client.settle_submission(submission)
             if not as_json or not wait:
                 _show(submission, as_json=as_json, wait=wait)
+            if named and submission.answer not in ("created", "forced"):
+                say("The job keeps the labels that it has: those of this submission were not added.")
             if not as_json and not wait:
                 _say_what_next(submission, chosen, is_served=is_served, target=target)
             if not is_served and submission.is_open:
                 _say_what_to_start(chosen, settings, target)
-            if not wait:
-                return ExitCode.DONE
-            while submission.signal_id is not None:
-                submission = await client.settle_submission(submission)
-            view = make_view(as_json=as_json)
-            try:
-                await follow(client, submission.job_id, view)
-            finally:
-                view.close()
-            return await end_with(client, submission.job_id, as_json=as_json, target=target)
+            return await _wait(client, submission, as_json=as_json, target=target) if wait else ExitCode.DONE
 
     return drive(work())
+
+
+async def _wait(client: Client, submission: Submission, *, as_json: bool, target: Target) -> int:
+    """Follow the job to its end."""
+    while submission.signal_id is not None:
+        submission = await client.settle_submission(submission)
+    view = make_view(as_json=as_json)
+    try:
+        await follow(client, submission.job_id, view)
+    finally:
+        view.close()
+    return await end_with(client, submission.job_id, as_json=as_json, target=target)
+
+
+async def _known(client: Client, workflow: str | None, like: str | None) -> Definition:
+    """The definition that was registered last: that of an id, or that of a job's workflow."""
+    if workflow is None and like is not None:
+        workflow = (await client.job(like, whole=False)).workflow_id
+    return await client.definition(workflow or "")
+
+
+def _check_flags(workflow: str | None, like: str | None, *, resume: bool, force: bool) -> None:
+    if resume and force:
+        raise InvalidInput(
+            "--resume and --force exclude each other.",
+            remedy="--resume continues the existing job and keeps what completed; --force makes a new one.",
+        )
+    if workflow is None and like is None:
+        raise InvalidInput(
+            "submit needs a workflow.", remedy="Name a file or a known workflow, or a job to take both from: --like JOB"
+        )
 
 
 def _check_key(key: str | None) -> None:
@@ -87,7 +127,7 @@ def _check_key(key: str | None) -> None:
 
 def is_file_name(text: str) -> bool:
     """What looks like a file is a file, even if it does not exist: as the id of a workflow it would make no sense."""
-    return text.endswith((".yaml", ".yml")) or "/" in text or _is_file(text)
+    return text.endswith((".yaml", ".yml")) or is_python(text) or "/" in text or _is_file(text)
 
 
 def _is_file(text: str) -> bool:
@@ -122,6 +162,11 @@ def _show(submission: Submission, *, as_json: bool, wait: bool) -> None:
 
 def _say_what_next(submission: Submission, definition: Definition, *, is_served: bool, target: Target) -> None:
     job = short(submission.job_id)
+    if submission.definition_changed:
+        say(f"The workflow has changed since that job was made: {shown(list(submission.changes))}.")
+    if submission.answer == "already_completed":
+        say("  → Make a new job with: --force. Name another piece of work with: --key NAME")
+        return
     if submission.answer != "previously_failed":
         say(f"  → {target.command(f'watch {job}')}")
         return

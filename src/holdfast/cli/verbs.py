@@ -13,23 +13,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import typer
-
-from holdfast.bootstrap import Services, open_client
+from holdfast.bootstrap import new_services, open_client
+from holdfast.cli.asking import confirmed
 from holdfast.cli.data_files import handlers_of, read_data
 from holdfast.cli.ending import end_with, naming, say_unreadable
 from holdfast.cli.fleet import start
 from holdfast.cli.planning import plan_table, show_plan
 from holdfast.cli.problems import Interrupted
 from holdfast.cli.run import follow_served, refuse_unknown_handlers
-from holdfast.cli.session import Target, begin_on, drive
+from holdfast.cli.session import Target, begin_on, drive, find_job, known_handlers
 from holdfast.cli.streams import answer, answer_json, say, show
 from holdfast.cli.words import counted, short
 from holdfast.client import Client
 from holdfast.define.definition import UNREADABLE_REMEDY
-from holdfast.define.registry import Registry, discover
+from holdfast.define.registry import Registry
 from holdfast.errors import ExitCode, InvalidInput, Refused
 from holdfast.operations.verbs import Plan, Verb, VerbRequest, VerbResult
+from holdfast.services import Services
 from holdfast.settings import Settings
 from holdfast.views.encoding import to_json
 from holdfast.views.jobs import Job
@@ -79,6 +79,7 @@ def typed(
     only: bool = False,
     plan_id: str | None = None,
     output: Path | None = None,
+    tolerated: bool = False,
 ) -> Typed:
     """What was typed, checked as far as that is possible without the job."""
     known = Verb(verb)
@@ -100,19 +101,24 @@ def typed(
     if (known is Verb.SET) != (output is not None):
         problem = "`set` needs an output." if output is None else f"{verb} takes no --output."
         raise InvalidInput(problem, remedy="Set the result of a node with: holdfast set JOB NODE --output FILE")
+    if tolerated and known is not Verb.RESUME:
+        raise InvalidInput(
+            f"{verb} takes no --tolerated.",
+            remedy="Run the failed items of a node again with: holdfast retry JOB NODE",
+        )
     data = read_data(output, "output file") if output is not None else None
-    request = VerbRequest(known, node, (), code, fingerprint, only, plan_id, data)
+    request = VerbRequest(known, node, (), code, fingerprint, only, plan_id, data, tolerated)
     return Typed(request, tuple(items), output)
 
 
 def run_verb(job: str, asked: Typed, how: How) -> int:
     """Carry a verb out, or only show its plan."""
-    registry = discover(how.handlers) if not how.only_plan and not asked.verb.is_steering else Registry()
-    settings = begin_on(job, how.target)
+    settings = begin_on(job, how.target, handlers=how.handlers or None)
+    registry = known_handlers(settings) if not how.only_plan and not asked.verb.is_steering else Registry()
 
     async def work() -> int:
         async with open_client(settings) as client:
-            job_id = await client.find_job(job)
+            job_id = await find_job(client, job, settings)
             if how.only_plan:
                 plan = await _plan(client, job_id, asked)
                 await show_plan(client, plan, asked.flags, how.handlers, as_json=how.as_json, target=how.target)
@@ -158,6 +164,8 @@ class _Verb:
             say(f"Job {self._job_id} is {job.status}: driving it to its end from here.")
             return await self._drive_to_the_end(None)
         plan = await _plan(self._client, self._job_id, self._asked)
+        if plan.refusal is not None:
+            raise plan.refusal
         self._refuse_stale(plan)
         is_confirmed = self._confirm(plan, job)
         if not self._how.detach and not await self._client.is_served(self._job_id):
@@ -205,7 +213,7 @@ class _Verb:
             )
         if plan.verb is not Verb.CANCEL:
             show(plan_table(plan))
-        if not typer.confirm(question, default=False, err=True):
+        if not confirmed(question):
             raise Refused(
                 f"Not confirmed; job {plan.job_id} is unchanged.",
                 remedy="See what would be done with: --plan",
@@ -226,7 +234,7 @@ class _Verb:
 
     def _services(self, finished: asyncio.Event) -> Services:
         url, done = self._client.database_url, lambda ended: finished.set()
-        return Services(url, self._settings, only_job=self._job_id, on_finished=done)
+        return new_services(url, self._settings, only_job=self._job_id, on_finished=done)
 
     async def _drive_until_answered(self, result: VerbResult) -> VerbResult:
         """Be the owner until the verb is answered and, if it is a cancel, until the job has ended."""
@@ -249,7 +257,7 @@ class _Verb:
                 # A verb that is refused has started no work that would have to be awaited.
                 if result is not None:
                     await self._client.settle(result, seconds=None)
-                working = Services(
+                working = new_services(
                     self._client.database_url, settings, registry=self._registry, orchestrate=False, pulse=True
                 )
                 async with working:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from rich.text import Text
 
 from holdfast.bootstrap import open_client
 from holdfast.cli.data_files import handlers_of
+from holdfast.cli.failures import failure_lines
 from holdfast.cli.fleet import start
-from holdfast.cli.session import Target, begin_on, drive
+from holdfast.cli.session import Target, begin_on, drive, find_job
 from holdfast.cli.streams import answer_json, harmless, show
 from holdfast.cli.words import age, clock, counted, cut, elapsed, short
 from holdfast.errors import ExitCode
 from holdfast.views.encoding import to_json
 from holdfast.views.why import Cause, Reason, Why
+from holdfast.worker.code_files import older_code
 
+ListCommand = Callable[[str], str]
+"""The command that lists the failed tasks of a node."""
 SHOWN_NODES = 5
 WIDTH = 400
 _ENDED = {
@@ -32,20 +36,25 @@ def explain(job: str, *, as_json: bool, target: Target) -> int:
 
     async def work() -> int:
         async with open_client(settings) as client:
-            answer = await client.why(await client.find_job(job))
+            answer = await client.why(await find_job(client, job, settings))
         reasons = tuple(replace(reason, command=_command(answer, reason, target)) for reason in answer.reasons)
         why = replace(answer, reasons=reasons)
         if as_json:
             answer_json(to_json(why))
         else:
-            for line in _lines(why):
+            for line in _lines(why, lambda node: _list_command(why, node, target)):
                 show(Text(harmless(line)))
         return ExitCode.DONE
 
     return drive(work())
 
 
-def _lines(why: Why) -> Iterator[str]:
+def _list_command(why: Why, node: str, target: Target) -> str:
+    """Lists the failed tasks of a node."""
+    return target.command(f"tasks {short(why.job_id)} {node} --status failed")
+
+
+def _lines(why: Why, list_command: ListCommand) -> Iterator[str]:
     took = elapsed(why.started_at, why.finished_at)
     name = f"Job {short(why.job_id)} of {why.workflow_id}"
     paused = next((one for one in why.reasons if one.cause is Cause.PAUSED and one.node is None), None)
@@ -57,14 +66,38 @@ def _lines(why: Why) -> Iterator[str]:
         stopping = f", and is stopping ({why.stop_cause})" if why.stop_cause is not None else ""
         yield f"{name} is {why.status}{stopping}, because:"
     last = None
-    for reason in why.reasons:
+    for reason in _in_order(why):
         if why.is_terminal and reason.details.get("error") is None:
-            yield f"  {cut(_without_error(why, reason), WIDTH)}"
-        elif reason is not paused or why.stop_cause is not None:
-            yield f"  {cut(_sentence(reason), WIDTH)}"
+            sentence = _without_error(why, reason)
+        else:
+            sentence = _sentence(reason) if reason is not paused or why.stop_cause is not None else ""
+        if sentence:
+            yield f"  {cut(sentence, WIDTH)}"
+        yield from _failed_items(why, reason, list_command)
         if reason.command is not None and reason.command != last:
             yield f"    → {reason.command}"
         last = reason.command
+    for worker in why.outdated if why.status != "completed" else ():
+        yield f"  {older_code(worker.name, worker.changed_files)}"
+
+
+def _in_order(why: Why) -> list[Reason]:
+    """What the failed items of nodes explain comes before the command that continues the whole job."""
+    if why.is_terminal and why.tolerated:
+        return sorted(why.reasons, key=lambda reason: reason.node is None and reason.details.get("error") is None)
+    return list(why.reasons)
+
+
+def _failed_items(why: Why, reason: Reason, list_command: ListCommand) -> Iterator[str]:
+    """The failed items of the node below its sentence. A single failure that the sentence quotes is left out."""
+    failures = why.failures.get(reason.node or "")
+    if failures is None or (failures.failed == 1 and not failures.is_tolerated):
+        return
+    if len(failures.groups) > 1 or failures.is_tolerated:
+        for line in failure_lines(failures.groups, failures.failed, in_batches=failures.in_batches):
+            yield f"      {cut(line, WIDTH // 2)}"
+    if list_command(failures.node) != reason.command:
+        yield f"    → {list_command(failures.node)}"
 
 
 def _command(why: Why, reason: Reason, target: Target) -> str | None:
@@ -95,6 +128,8 @@ def _command(why: Why, reason: Reason, target: Target) -> str | None:
             return target.command("janitor --once")
         case Cause.PAUSED:
             return target.command(f"unpause {job}") if why.stop_cause is None else None
+        case Cause.PARTIAL if reason.node is not None and reason.details["error"] is None:
+            return _list_command(why, reason.node, target)
         case Cause.PARTIAL | Cause.FAILED if reason.node is not None:
             return target.command(f"logs {job}{node}")
         case Cause.PARTIAL | Cause.FAILED | Cause.CANCELLED | Cause.COMPLETED:
@@ -155,10 +190,15 @@ def _sentence(reason: Reason) -> str:
 
 
 def _without_error(why: Why, reason: Reason) -> str:
-    """Why a job ended as it did if no error says so."""
-    tolerated = [f"{one.failed:,} of {one.items:,} items of {one.node} failed" for one in why.tolerated]
-    if reason.node is None and tolerated:
-        return f"{'; '.join(tolerated)}, and the workflow tolerates that"
+    """Why a job ended as it did if no error says so; nothing where the failed items of nodes say it."""
+    failures = why.failures.get(reason.node or "")
+    if failures is not None and failures.is_tolerated:
+        codes = ", ".join(dict.fromkeys(str(group.code) for group in failures.groups))
+        noun = "batches" if failures.in_batches else "items"
+        number = f"{failures.failed:,} of {failures.items:,} {noun} of {failures.node}"
+        return f"{number} failed ({codes}), and the workflow tolerates that"
+    if reason.node is None and why.tolerated:
+        return ""
     return f"{reason.node or 'the job'} ended {why.status}, and no error is stored"
 
 

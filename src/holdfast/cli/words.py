@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from holdfast.cli.streams import harmless
 from holdfast.errors import InvalidInput
 
 SHORT_ID = 8
+GAP = "  "
+"""Between two columns."""
 LONGEST_SECONDS = 36_500 * 86_400
 _DURATION = re.compile(r"([0-9]{1,12})\s*([smhdw])")
 _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -32,6 +35,20 @@ def parse_duration(text: str, flag: str) -> float:
             remedy=f"Write a number and its unit, s, m, h, d or w: {flag} 90s, {flag} 12h, {flag} 30d",
         )
     return float(seconds)
+
+
+def parse_moment(text: str, flag: str) -> datetime:
+    """A time, from `2h` (that long ago) or from `2026-11-16`, `2026-11-16 10:30` or `2026-11-16T10:30:00Z`."""
+    if _DURATION.fullmatch(text.strip()):
+        return datetime.now(UTC) - timedelta(seconds=parse_duration(text, flag))
+    try:
+        # Without an offset, it is the local time.
+        return datetime.fromisoformat(text.strip()).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise InvalidInput(
+            f"{flag}: '{text}' is neither a duration nor a time.",
+            remedy=f"Write, for example: {flag} 2h, {flag} 2026-11-16 or {flag} 2026-11-16T10:30:00Z",
+        ) from None
 
 
 def duration(seconds: float) -> str:
@@ -96,3 +113,9 @@ def cut(text: str, width: int) -> str:
 def value(data: Any, width: int) -> str:
     """A JSON value in one line, shortened."""
     return cut(data if isinstance(data, str) else json.dumps(data, ensure_ascii=False), width)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows as lines with columns. Nothing is cut, and no line ends with blanks."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -13,7 +13,7 @@ from holdfast.core.breaking import BreakerState
 from holdfast.core.effects import AnswerSignal, Effect
 from holdfast.core.events import END_OF_JOB, BreakerMove, EventName, JanitorActed, JobEnded
 from holdfast.core.failing import Failure, failure
-from holdfast.core.kinds import kind_of
+from holdfast.core.kinds import is_border, kind_of
 from holdfast.core.outcome import counts, default_result, first_error, job_status, stops_the_job, was_cancelled
 from holdfast.core.plans import Refusal
 from holdfast.core.readiness import Verdict, decide
@@ -173,7 +173,7 @@ def _begin(turn: Turn, node: NodeState) -> None:
     """A node whose dependencies hold: decide it here, or hand it to the workers."""
     program = turn.state.program.nodes[node.name]
     node.move(Trigger.DEPENDENCIES_HOLD)
-    if kind_of(turn.state, node.name).is_border:
+    if is_border(turn.state, node.name):
         _go_on(turn, node)
         return
     turn.emit(EventName.NODE_READY, node.name)

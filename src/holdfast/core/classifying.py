@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from holdfast.define import pattern
 from holdfast.define.failures import ErrorRule
 from holdfast.errors import Code, FailureClass
 
@@ -56,9 +57,11 @@ def _class(value: Any) -> FailureClass | None:
 
 
 def _fits(rule: ErrorRule, reported: ReportedFailure) -> bool:
-    if rule.exit_code is not None and rule.exit_code != reported.exit_code:
+    """Every text, the pattern and the exit code; each text and the pattern in the message or in the log."""
+    if rule.is_empty or (rule.exit_code is not None and rule.exit_code != reported.exit_code):
         return False
-    if rule.match is None:
-        return rule.exit_code is not None
-    wanted = rule.match.casefold()
-    return wanted in reported.message.casefold() or wanted in reported.log.casefold()
+    places = (reported.message, reported.log)
+    if rule.pattern is not None and not any(pattern.matches(rule.pattern, place) for place in places):
+        return False
+    folded = [place.casefold() for place in places] if rule.texts else []
+    return all(any(text.casefold() in place for place in folded) for text in rule.texts)

@@ -175,6 +175,8 @@ class RecordAttempt(NamedTuple):
     error: Failure | None
     log: str | None
     extra: dict[str, Any] | None
+    log_times: list[list[int]] | None = None
+    """When the lines of the log were printed, as in `worker/output.py`."""
 
 
 class WithdrawTasks(NamedTuple):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from holdfast.core.batching import batches_of
-from holdfast.core.kinds import kind_of
+from holdfast.core.kinds import has_task_per_item
 from holdfast.core.readiness import SKIPPED_BY_PERSON, View, view
 from holdfast.core.states import TERMINAL, JobState, Status
 from holdfast.define.template import Template
@@ -64,7 +64,7 @@ class Foresight:
     def tasks_of(self, name: str) -> int | None:
         """How many tasks a node has when it begins from its start; None: that is not known yet."""
         program = self.state.program.nodes[name]
-        if kind_of(self.state, name).expands:
+        if has_task_per_item(self.state, name):
             return self._width_of(name)
         last = 0 if program.task is None else 1
         if program.batches is None:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.core.failing import Failure
-from holdfast.core.kinds import kind_of
+from holdfast.core.kinds import is_border
 from holdfast.core.readiness import SKIPPED_BY_PERSON, View, view
 from holdfast.core.states import JOB_CANCELLED, TERMINAL, UPSTREAM_FAILED, JobState, JobStatus, NodeState, Status
-from holdfast.define.node import Importance
+from holdfast.define.node import CountsAs, Importance
 
 
 def is_bad(node: NodeState) -> bool:
@@ -18,7 +18,7 @@ def is_bad(node: NodeState) -> bool:
 
 def counts(state: JobState, name: str) -> bool:
     """Start and end have no importance and never count."""
-    return not kind_of(state, name).is_border
+    return not is_border(state, name)
 
 
 _SEVERITY = {Importance.CRITICAL: 0, Importance.IMPORTANT: 1, Importance.OPTIONAL: 2}
@@ -67,9 +67,16 @@ def job_status(state: JobState) -> JobStatus:
             if importance is Importance.CRITICAL:
                 return JobStatus.FAILED
             partial = True
-        elif node.failed or node.skipped or (node.status is Status.SKIPPED and node.reason == SKIPPED_BY_PERSON):
+        elif _misses_something(state, node):
             partial = True
     return JobStatus.PARTIAL if partial else JobStatus.COMPLETED
+
+
+def _misses_something(state: JobState, node: NodeState) -> bool:
+    """Whether a node without a bad end was skipped by a person, or has items that nothing excuses."""
+    tolerate = state.program.nodes[node.name].node.tolerate
+    is_missed = node.failed > 0 and tolerate.counts_as is CountsAs.PARTIAL
+    return is_missed or node.skipped > 0 or (node.status is Status.SKIPPED and node.reason == SKIPPED_BY_PERSON)
 
 
 def first_error(state: JobState) -> Failure | None:

@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.core.foreseeing import Fate, Foresight
-from holdfast.core.kinds import kind_of
+from holdfast.core.kinds import has_task_per_item, kind_of
 from holdfast.core.outcome import counts, job_status
 from holdfast.core.plans import (
     ANY_STATUS,
     BY_HAND,
+    CHANGES,
     NOT_COMPLETED,
     NOTHING_SELECTED,
     RESUMABLE,
@@ -58,10 +59,10 @@ def make_plan(state: JobState, request: Request, selected: Mapping[str, Selected
         if step.redone:
             guard = state.program.nodes[name].node.rerun
             reason = _guarded(guard, step, _done_since(state.nodes[name], step, selected), now)
-            if reason is not None:
-                return Refusal(reason, _way_around(state, request, chosen, name, changed))
-            step = step._replace(confirm=guard.safe is Safe.CONFIRM)
-        if step.action in (Action.RERUN, Action.SKIP):
+            step = step._replace(confirm=guard.safe is Safe.CONFIRM and reason is None, blocked=reason)
+            if reason is not None and refusal is None:
+                refusal = Refusal(reason, _way_around(state, request, chosen, name, changed))
+        if step.action in CHANGES:
             changed[name] = step
             ahead.fates[name] = step.fate
         steps.append(step)
@@ -69,7 +70,7 @@ def make_plan(state: JobState, request: Request, selected: Mapping[str, Selected
     if not changed and not lacks_result:
         remedy = Remedy("Name other tasks, or see what there is", "status", state.job_id)
         return Refusal("nothing of it would run again", remedy)
-    return Plan(request.verb, tuple(steps), evaluates_result=not changed)
+    return Plan(request.verb, tuple(steps), evaluates_result=not changed, refusal=refusal)
 
 
 def _lacks_result(state: JobState) -> bool:
@@ -183,8 +184,9 @@ def _refusal_by_hand(state: JobState, node: NodeState, request: Request) -> Refu
 def _ended_by_hand(state: JobState, request: Request) -> Step:
     assert request.node is not None
     node = state.nodes[request.node]
-    reason = "it is skipped" if request.verb is Verb.SKIP else "its result is given"
-    return Step(node.name, Action.SKIP, node.expanded - node.completed, reason, confirm=True)
+    is_skipped = request.verb is Verb.SKIP
+    action, reason = (Action.SKIP, "it is skipped") if is_skipped else (Action.SET, "its result is given")
+    return Step(node.name, action, node.expanded - node.completed, reason, confirm=True)
 
 
 def _names(state: JobState) -> list[str]:
@@ -211,7 +213,7 @@ def _chosen(state: JobState, request: Request) -> dict[str, tuple[Selection | No
         assert request.node is not None
         picked = Selection(ANY_STATUS, request.items or None, request.code, request.fingerprint)
         return {request.node: (picked, "it was cleared")}
-    names = [request.node] if request.verb is Verb.RETRY else list(state.nodes)
+    names = [request.node] if request.verb is Verb.RETRY else _missing(state, request)
     chosen: dict[str, tuple[Selection | None, str]] = {}
     for name in names:
         node = state.nodes[name or ""]
@@ -226,6 +228,15 @@ def _chosen(state: JobState, request: Request) -> dict[str, tuple[Selection | No
                 cut_off = Selection(statuses) if node.expanded else None
                 chosen[node.name] = (cut_off, f"the failure of {request.node} had stopped it")
     return chosen
+
+
+def _missing(state: JobState, request: Request) -> list[str]:
+    """The nodes that `resume` looks at. What failed within the tolerance of a completed node is accepted: that runs
+    again only if the person says so, or if nothing else is missing."""
+    unfinished = [name for name, node in state.nodes.items() if node.status is not Status.COMPLETED]
+    misses_more = any(state.nodes[name].status in (Status.FAILED, Status.CANCELLED) for name in unfinished)
+    accepts = not request.tolerated and (misses_more or _lacks_result(state))
+    return unfinished if accepts else list(state.nodes)
 
 
 def _has_stopped_the_job(state: JobState, name: str) -> bool:
@@ -312,7 +323,7 @@ def _begins_again(state: JobState, node: NodeState, reason: str, ahead: Foresigh
         return Step(node.name, Action.RERUN, None, reason, redone=redone, fate=fate, unknown=kind)
     tasks = ahead.tasks_of(node.name)
     if tasks is None:
-        kind = Unknown.FAN_OUT if kind_of(state, node.name).expands else Unknown.FAN_IN
+        kind = Unknown.FAN_OUT if has_task_per_item(state, node.name) else Unknown.FAN_IN
         return Step(node.name, Action.RERUN, None, reason, redone=redone, unknown=kind)
     return Step(node.name, Action.RERUN, tasks, reason, redone=redone)
 

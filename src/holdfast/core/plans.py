@@ -29,7 +29,11 @@ class Action(StrEnum):
     KEEP = "keep"
     RERUN = "rerun"
     SKIP = "skip"
+    SET = "set"
     STALE = "stale"
+
+
+CHANGES = (Action.RERUN, Action.SKIP, Action.SET)
 
 
 class Unknown(StrEnum):
@@ -55,6 +59,17 @@ class Step(NamedTuple):
     """Whether it runs again what had completed, or gives that up."""
     fate: Fate = Fate.RUNS
     unknown: Unknown | None = None
+    blocked: str | None = None
+    """Why it may not be done."""
+
+
+class Refusal(NamedTuple):
+    """Why a verb cannot be carried out, and what else can be done."""
+
+    reason: str
+    remedy: Remedy
+    is_unknown: bool = False
+    """It names something that does not exist."""
 
 
 class Plan(NamedTuple):
@@ -62,6 +77,8 @@ class Plan(NamedTuple):
     steps: tuple[Step, ...]
     evaluates_result: bool = False
     """Nothing runs, but the `result` of the workflow is evaluated once more."""
+    refusal: Refusal | None = None
+    """Why it cannot be carried out, although all of it can be shown: a step is blocked."""
 
     @property
     def reruns(self) -> list[Step]:
@@ -78,15 +95,6 @@ class Plan(NamedTuple):
         return [step for step in self.reruns if step.unknown is not None]
 
 
-class Refusal(NamedTuple):
-    """Why a verb cannot be carried out, and what else can be done."""
-
-    reason: str
-    remedy: Remedy
-    is_unknown: bool = False
-    """It names something that does not exist."""
-
-
 MOVED = Refusal("the job has changed since this plan was made", Remedy("Look at the plan again, and use its new id."))
 
 
@@ -96,5 +104,7 @@ def plan_id(job_id: str, generation: int, request: Request, plan: Plan) -> str:
     Keys are sorted: a given output comes back from the database in another order.
     """
     done = [(step.node, str(step.action), step.items) for step in plan.steps if step.action is not Action.KEEP]
-    content = [job_id, generation, list(request._replace(plan_id=None)), done]
+    # Versions that do not know a field give the same id, as long as nothing is said in it.
+    asked = list(request._replace(plan_id=None))[: None if request.tolerated else -1]
+    content = [job_id, generation, asked, done]
     return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from holdfast.core import fanning
 from holdfast.core.effects import ResetTasks, RestartNode, SkipTasks
 from holdfast.core.events import EventName, JobRecovered, NodeEnded
-from holdfast.core.kinds import kind_of
+from holdfast.core.kinds import has_task_per_item
 from holdfast.core.planning import make_plan
-from holdfast.core.plans import BY_HAND, MOVED, NOTHING_SELECTED, SET_BY_PERSON, Action, Plan, Refusal, plan_id
+from holdfast.core.plans import BY_HAND, CHANGES, MOVED, NOTHING_SELECTED, SET_BY_PERSON, Plan, Refusal, plan_id
 from holdfast.core.readiness import SKIPPED_BY_PERSON
 from holdfast.core.signals import RecoveryRequested, Selected, Selection, Verb
 from holdfast.core.states import (
@@ -27,8 +27,9 @@ def reset(turn: Turn, signal: RecoveryRequested) -> Refusal | None:
     """Carry out the plan: what it names goes back to the start, everything else stays, with its epoch and its lease."""
     state = turn.state
     plan = make_plan(state, signal.request, signal.selected, turn.now)
-    if isinstance(plan, Refusal):
-        return plan
+    refusal = plan if isinstance(plan, Refusal) else plan.refusal
+    if isinstance(plan, Refusal) or refusal is not None:
+        return refusal
     wanted = signal.request.plan_id
     current = plan_id(state.job_id, state.generation, signal.request, plan)
     if wanted is not None and wanted != current:
@@ -72,7 +73,7 @@ def _event_data(state: JobState, signal: RecoveryRequested, plan: Plan, current:
         "generation": state.generation,
         "plan_id": current,
         "tasks": plan.tasks,
-        "rerun": {step.node: step.items for step in plan.steps if step.action in (Action.RERUN, Action.SKIP)},
+        "rerun": {step.node: step.items for step in plan.steps if step.action in CHANGES},
     }
     if plan.unknown:
         data["unknown"] = len(plan.unknown)
@@ -84,7 +85,7 @@ def _event_data(state: JobState, signal: RecoveryRequested, plan: Plan, current:
 def _redo(turn: Turn, node: NodeState, selection: Selection, found: Selected) -> None:
     """Some tasks of the node back to ready, each as a new epoch with whole budgets; the others keep what they have."""
     _send_back(turn, node, selection, found)
-    node.move(Trigger.ITEMS_RESET if kind_of(turn.state, node.name).expands else Trigger.TASK_RESET)
+    node.move(Trigger.ITEMS_RESET if has_task_per_item(turn.state, node.name) else Trigger.TASK_RESET)
     fanning.fill_window(turn, node)
 
 
@@ -186,7 +187,7 @@ def _skip(turn: Turn, node: NodeState, actor: str) -> None:
     if node.batch_size is None:
         node.width = node.expanded
     by: NodeEnded = {"by": actor}
-    if node.expanded and kind_of(turn.state, node.name).expands:
+    if node.expanded and has_task_per_item(turn.state, node.name):
         output = {"fan_out_count": node.width}
         turn.finish_node(node, Trigger.SET, output=output, reason=SKIPPED_BY_PERSON, data=by)
     else:

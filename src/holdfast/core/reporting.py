@@ -251,5 +251,6 @@ def _record(turn: Turn, signal: TaskReported) -> None:
             error=signal.error,
             log=signal.log,
             extra=signal.extra,
+            log_times=signal.log_times,
         )
     )

@@ -58,6 +58,7 @@ class TaskReported(NamedTuple):
     alone: bool = False
     signal_id: int | None = None
     log: str | None = None
+    log_times: list[list[int]] | None = None
     extra: dict[str, Any] | None = None
     calls: dict[str, list[bool]] | None = None
     """What the attempt found out about dependencies, by breaker: whether each call failed."""
@@ -205,6 +206,8 @@ class Request(NamedTuple):
     only: bool = False
     plan_id: str | None = None
     output: Any = None
+    tolerated: bool = False
+    """For `resume`: also the tolerated failures of completed nodes."""
 
     @property
     def named(self) -> str | None:

@@ -13,6 +13,7 @@ from holdfast.define.bounds import (
     MAX_CALLS,
     MAX_ITEMS,
     MAX_NAME_LENGTH,
+    MAX_RULES,
     MAX_SECONDS,
     MIN_SECONDS,
 )
@@ -55,6 +56,13 @@ Names = Annotated[list[str], BeforeValidator(one_or_many), WithJsonSchema(NAMES_
 
 Name = Annotated[str, Field(pattern=HANDLER_NAME, max_length=MAX_NAME_LENGTH)]
 Expression = Annotated[str, AfterValidator(not_blank)]
+Texts = Annotated[
+    list[Expression],
+    BeforeValidator(one_or_many),
+    Field(min_length=1, max_length=MAX_RULES),
+    WithJsonSchema(NAMES_SCHEMA),
+]
+"""One text, or a list of them."""
 Seconds = Annotated[float, Field(ge=MIN_SECONDS, le=MAX_SECONDS, allow_inf_nan=False)]
 Minutes = Annotated[float, Field(ge=MIN_SECONDS, le=MAX_SECONDS / 60, allow_inf_nan=False)]
 Hours = Annotated[float, Field(ge=MIN_SECONDS, le=MAX_SECONDS / 3600, allow_inf_nan=False)]

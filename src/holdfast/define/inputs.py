@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from copy import deepcopy
 from itertools import islice
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from holdfast.define import pattern
 from holdfast.define.definition import Definition, Input, InputType
 from holdfast.define.plain import faults, kind_of, parse_json
+from holdfast.define.python_values import Unfit, to_plain
 from holdfast.define.source import MAX_PROBLEMS, did_you_mean, path_text
 from holdfast.errors import Detail, InvalidInput, cut
 
@@ -42,6 +44,11 @@ def check_inputs(definition: Definition, values: Mapping[str, Any]) -> dict[str,
     A workflow that declares no inputs accepts any. Raises InvalidInput with all mistakes.
     """
     problems = list(islice(_problems(definition, dict(values)), MAX_PROBLEMS))
+    if problems:
+        # Inputs from Python may have a date or a path.
+        with suppress(Unfit):
+            values = to_plain(dict(values))
+            problems = list(islice(_problems(definition, dict(values)), MAX_PROBLEMS))
     if problems:
         _refuse(definition, problems)
     if not definition.inputs:

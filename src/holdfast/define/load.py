@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path as FilePath
 from typing import Any
@@ -47,6 +49,8 @@ def check_file(
         raise NotFound(f"There is no file {file}.", instance=file) from None
     except OSError as error:
         return None, [Detail(f"The file cannot be read: {error.strerror}.", file=file)]
+    if file.endswith(".py"):
+        return None, [Detail("This is a Python file, not YAML.", file=file, suggestion="Import its Workflow instead.")]
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -69,6 +73,8 @@ def check_text(
     nor one of the engine's, nor given by a rule of the file.
     """
     source, problems = read_yaml(text, file, typed_keys=_may_have_typed_keys)
+    if source is None and _is_python(text):
+        return None, [Detail("This is Python, not YAML.", file=file, suggestion="Its name must end with .py.")]
     if source is None:
         return None, by_place(problems)
     places = {(problem.line, problem.column) for problem in problems}
@@ -160,6 +166,17 @@ def valid(definition: Definition | None, problems: list[Detail], name: str) -> D
 def _may_have_typed_keys(path: Path) -> bool:
     """`branches: {true: …, false: …}` is the only object whose keys may be booleans or numbers."""
     return len(path) == 3 and path[0] == "nodes" and path[2] == "branches"
+
+
+def _is_python(text: str) -> bool:
+    """Whether a text that is not YAML is a Python program."""
+    if not re.search(r"^(import|from|def|async def|@)\b", text, re.M) or len(text) > MAX_BYTES:
+        return False
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
 
 
 def _not_utf8(content: bytes, error: UnicodeDecodeError, file: str) -> Detail:

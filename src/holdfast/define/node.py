@@ -98,18 +98,31 @@ class OnItemFailure(StrEnum):
     STOP = "stop"
 
 
+class CountsAs(StrEnum):
+    """What a job is called whose fan-out completed with tolerated failures."""
+
+    PARTIAL = "partial"
+    COMPLETED = "completed"
+
+
 @dataclass(frozen=True, slots=True)
 class Tolerate:
     """How many items of a fan-out may fail: a number, or a share of its width, rounded down."""
 
     failures: int = 0
     percent: float | None = None
+    counts_as: CountsAs = CountsAs.PARTIAL
 
     def allows(self, failed: int, width: int) -> bool:
         return failed <= (self.failures if self.percent is None else int(width * self.percent / 100))
 
     def to_json(self) -> dict[str, Any]:
-        return {"failures": self.failures, "percent": self.percent}
+        counts_as = {} if self.counts_as is CountsAs.PARTIAL else {"counts_as": str(self.counts_as)}
+        return {"failures": self.failures, "percent": self.percent, **counts_as}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Tolerate:
+        return cls(**data | {"counts_as": CountsAs(data.get("counts_as", CountsAs.PARTIAL))})
 
 
 class Safe(StrEnum):

@@ -1,4 +1,4 @@
-"""The patterns of inputs: regular expressions of JSON Schema that take linear time."""
+"""The patterns of inputs and of error rules: regular expressions of JSON Schema that take linear time."""
 
 from __future__ import annotations
 

@@ -13,17 +13,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from pydantic import TypeAdapter, ValidationError
 
-from holdfast.errors import Detail, ErrorCode, InvalidInput
+from holdfast.define.importing import import_named
+from holdfast.errors import ErrorCode, InvalidInput
 
 ENTRY_POINT_GROUP = "holdfast.handlers"
 ATTRIBUTE = "__holdfast_handler__"
 THREAD, PROCESS = "thread", "process"
 """Where a handler may run: in the worker, or in a separate process."""
 
+SHOWN_PARAMS = 20
 PLAIN_TYPES = (str, int, bool, dict, list, float)
 """Annotations without conversion: a text does not become a number."""
 
@@ -71,7 +73,9 @@ class Handler:
             raise ContractViolation(f"handler {self.name}: {reason}: give the param another name")
         missing = self.required - params.keys()
         if missing:
-            raise ContractViolation(f"handler {self.name} needs {_names(missing)}, which the node does not pass")
+            raise ContractViolation(
+                f"{self.name} needs {_names(missing)}, which the node does not pass ({_passed(params)})"
+            )
         if self.takes_anything and not self.checks:
             return dict(params)
         unknown = [name for name in params if name not in self.checks]
@@ -82,6 +86,7 @@ class Handler:
         return {name: self.checks[name](v) if name in self.checks else v for name, v in params.items()}
 
 
+@overload
 def handler(
     name: str | None = None,
     *,
@@ -93,8 +98,31 @@ def handler(
     attempts_per_process: int = 1,
     environment: Sequence[str] = (),
     database: bool = False,
-) -> Callable[[Function], Function]:
-    """Makes a function a handler. You can still call it as an ordinary function."""
+) -> Callable[[Function], Function]: ...
+
+
+@overload
+def handler(name: Function, /) -> Function: ...
+
+
+def handler(
+    name: Any = None,
+    *,
+    queue: str | None = None,
+    isolation: str = THREAD,
+    timeout_seconds: float | None = None,
+    memory_mb: int | None = None,
+    network: bool = True,
+    attempts_per_process: int = 1,
+    environment: Sequence[str] = (),
+    database: bool = False,
+) -> Any:
+    """Makes a function a handler. You can still call it as an ordinary function.
+
+    `@handler` without parentheses names it after its module and itself: `sales.report`.
+    """
+    if callable(name):
+        return handler(_full_name(name))(name)
 
     def mark(function: Function) -> Function:
         known_as = name or getattr(function, "__name__", None)
@@ -121,6 +149,19 @@ def handler(
         return function
 
     return mark
+
+
+def _full_name(function: Callable[..., Any]) -> str:
+    """`sales.report` for the function report of the module sales, also while Python runs sales.py as a program."""
+    name = getattr(function, "__name__", None)
+    if name is None:
+        raise InvalidInput(f"{function!r} has no name.", remedy="Give it one: @handler('name')")
+    module = function.__module__
+    if module == "__main__":
+        main = sys.modules["__main__"]
+        spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+        module = spec.name if spec is not None else Path(file).stem if file is not None else ""
+    return f"{module}.{name}" if module else str(name)
 
 
 def _check_isolation(
@@ -262,6 +303,13 @@ def _names(names: Iterable[str]) -> str:
     return ", ".join(f"'{name}'" for name in sorted(names))
 
 
+def _passed(params: Mapping[str, Any]) -> str:
+    """What a node passes, shortened: a node may pass hundreds of params."""
+    names = sorted(params)
+    more = f" and {len(names) - SHOWN_PARAMS} more" if len(names) > SHOWN_PARAMS else ""
+    return f"it passes {', '.join(names[:SHOWN_PARAMS])}{more}" if names else "it passes nothing"
+
+
 def codes_in(module: Any) -> list[ErrorCode]:
     """The codes that a module declares or imports."""
     return [value for value in vars(module).values() if isinstance(value, ErrorCode)]
@@ -275,6 +323,8 @@ class Registry:
         self._places: dict[str, tuple[str, str]] = {}
         self.codes: dict[str, ErrorCode] = {}
         """The codes that the modules of these handlers declare."""
+        self.modules: list[str] = []
+        """The modules of the user that were named, without those of installed packages."""
 
     def __contains__(self, name: object) -> bool:
         return name in self._handlers
@@ -304,12 +354,17 @@ class Registry:
         self._handlers[added.name] = added
 
     def add_module(self, module: Any) -> int:
-        """Adds every handler that a module defines or imports. Returns their number."""
+        """Adds every handler that a module defines or imports, or that its workflows use. Returns their number."""
         marked = [(name, v) for name, v in vars(module).items() if isinstance(getattr(v, ATTRIBUTE, None), Handler)]
         for name, function in marked:
             known: Handler = getattr(function, ATTRIBUTE)
             self.add(known)
             self._places[known.name] = (getattr(module, "__name__", "__main__"), name)
+        values = [v for v in vars(module).values() if not isinstance(v, type)]
+        workflows = [v for v in values if getattr(v, "__holdfast_workflow__", False) is True]
+        used = [getattr(function, ATTRIBUTE) for one in workflows for function in one.handlers.values()]
+        for known in used:
+            self.add(known)
         for declared in codes_in(module):
             known_code = self.codes.setdefault(declared.code, declared)
             if known_code != declared:
@@ -317,7 +372,7 @@ class Registry:
                     f"The code {declared.code} is declared twice, with different meanings.",
                     remedy="Declare it once, and import it in other modules.",
                 )
-        return len(marked)
+        return len(marked) + len(used)
 
     def place(self, handler: Handler) -> tuple[str, str] | None:
         """The module and the name under which another process can import the handler; None if it cannot."""
@@ -329,34 +384,23 @@ class Registry:
             return None
 
 
-def discover(modules: Iterable[str] = (), *, entry_points_too: bool = True) -> Registry:
-    """The handlers of installed packages and of the named modules. Modules of the working directory can be imported."""
+def discover(modules: Iterable[str] = (), *, folder: Path | None = None, entry_points_too: bool = True) -> Registry:
+    """The handlers of installed packages and of the named modules.
+
+    Modules of the folder can be imported; the default is the working directory.
+    """
     registry = Registry()
     if entry_points_too:
         for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda p: p.name):
             registry.add_module(point.load())
     for name in modules:
-        if registry.add_module(_import(name)) == 0:
+        module = import_named(name, folder or Path.cwd())
+        registry.modules.append(module.__name__)
+        if registry.add_module(module) == 0:
             raise InvalidInput(
                 f"The module '{name}' has no handlers.", remedy="Decorate its functions with @handler('name')."
             )
     return registry
-
-
-def _import(name: str) -> Any:
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    module = name.removesuffix(".py").replace("/", ".") if name.endswith(".py") else name
-    try:
-        return importlib.import_module(module)
-    except (Exception, SystemExit) as error:
-        # A module of the user may raise anything while it is imported: show it in one line.
-        raise InvalidInput(
-            f"The handlers module '{name}' cannot be imported: {type(error).__name__}: {error}",
-            errors=[Detail(f"{type(error).__name__}: {error}", path=f"--handlers {name}")],
-            remedy="Give the name of a module that Python can import from here: --handlers my_handlers",
-        ) from error
 
 
 def locate(module: str, path: str) -> Callable[..., Any]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 
 class Backoff(StrEnum):
@@ -35,6 +35,14 @@ class Retry:
     """The least and the most that the jitter `range` adds to the pause."""
     retry_on: tuple[str, ...] | None = None
     """The codes that are retried. None: all that are not permanent."""
+    stated: frozenset[str] = field(init=False, repr=False, compare=False)
+    """The fields that the author of a workflow gave. The others come from the workflow's retry, as in a file."""
+
+    def __new__(cls, *values: Any, **named: Any) -> Self:
+        # The class before @dataclass gave it slots is another one, so `super()` would not find this one.
+        self = object.__new__(cls)
+        object.__setattr__(self, "stated", frozenset([*cls.__match_args__[: len(values)], *named]))
+        return self
 
     def to_json(self) -> dict[str, Any]:
         """Leaves out unused keys of later versions, so that upgrades do not change a definition's hash."""

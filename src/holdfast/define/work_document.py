@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from holdfast.define import output_schema
-from holdfast.define.bounds import MAX_RULES
+from holdfast.define import output_schema, pattern
+from holdfast.define.bounds import MAX_PATTERN_LENGTH, MAX_RULES
 from holdfast.define.failures import ErrorRule
-from holdfast.define.fields import DocumentPart, Expression, FailureCode, Limit, Name, Seconds, float_or_none, stripped
+from holdfast.define.fields import (
+    DocumentPart,
+    Expression,
+    FailureCode,
+    Limit,
+    Name,
+    Seconds,
+    Texts,
+    float_or_none,
+    stripped,
+)
 from holdfast.define.gates import Concurrency, Rate
 from holdfast.define.node import TaskSpec
 from holdfast.define.plain import canonical_size
@@ -23,10 +33,14 @@ MAX_PARAMS_BYTES = 256 * 1024
 
 
 class ErrorRuleDocument(DocumentPart):
-    """Classifies failures by a text or an exit code; the first rule that matches decides."""
+    """Classifies failures by texts, a pattern or an exit code; the first rule that matches decides."""
 
-    match: Expression | None = None
-    """A text in the failure's message or the attempt's log; case does not matter."""
+    match: Texts | None = None
+    """A text in the failure's message or the attempt's log, or a list of texts that must all occur; case does not
+    matter."""
+
+    pattern: Annotated[str, Field(max_length=MAX_PATTERN_LENGTH)] | None = None
+    """A regular expression that a part of the message or of the log matches. It takes linear time."""
 
     exit_code: Annotated[int, Field(ge=0, le=255)] | None = None
     """The exit code of the command that failed; 128 + n if signal n ended it."""
@@ -139,12 +153,21 @@ def _declared_breaker(work: Work, defaults: WorkflowDefaults, path: Path, report
     return work.breaker
 
 
+def _one_or_all(texts: Sequence[str]) -> str | tuple[str, ...] | None:
+    """One text stays what it was before there could be several, so that definitions keep their hash."""
+    return tuple(texts) if len(texts) > 1 else next(iter(texts), None)
+
+
 def _rule(document: ErrorRuleDocument, path: Path, report: Report) -> ErrorRule:
-    if document.match is None and document.exit_code is None:
-        report.at_value(path, "The rule matches everything.", "Give it 'match', 'exit_code', or both.")
-    return ErrorRule(
+    rule = ErrorRule(
         failure_class=FailureClass(document.failure_class),
-        match=document.match,
+        match=_one_or_all(document.match or ()),
         exit_code=document.exit_code,
         code=document.code,
+        pattern=document.pattern,
     )
+    if rule.is_empty:
+        report.at_value(path, "The rule matches everything.", "Give it 'match', 'pattern' or 'exit_code'.")
+    if rule.pattern is not None and not pattern.is_readable(rule.pattern):
+        report.at_value((*path, "pattern"), f"The pattern {pattern.UNREADABLE}.", pattern.SUGGESTION)
+    return rule

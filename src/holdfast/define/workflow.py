@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypedDict, Unpack
 
 from holdfast.define.definition import Definition, Input
 from holdfast.define.failures import ErrorRule
 from holdfast.define.load import check_source, valid
 from holdfast.define.plain import faults
+from holdfast.define.python_values import Unfit, to_plain
 from holdfast.define.retry import Retry
 from holdfast.define.source import Source, path_text
 from holdfast.define.work_document import Work
@@ -47,6 +49,8 @@ class Workflow:
 
     `after` and `after_any` are what a file calls depends_on (all_of and any_of).
     """
+
+    __holdfast_workflow__ = True
 
     def __init__(
         self,
@@ -171,14 +175,25 @@ class Workflow:
 
     def definition(self) -> Definition:
         """The same model as for YAML. Raises InvalidDefinition with all mistakes."""
+        return valid(*self.check(), f"the workflow {self.workflow_id}")
+
+    def check(
+        self, known_handlers: Collection[str] | None = None, known_codes: Collection[str] | None = None
+    ) -> tuple[Definition | None, list[Detail]]:
+        """The definition, or None, and all mistakes; unknown handlers and codes too, if the known ones are given."""
         data = {**self._head, "nodes": self._nodes}
         problems = list(self._problems)
-        for path, fault in faults(data):
+        unfit = faults(data)
+        if unfit:
+            # Params may have a date or a path; what cannot be converted is reported with its place.
+            with suppress(Unfit):
+                data = to_plain(data)
+                unfit = faults(data)
+        for path, fault in unfit:
             problems.append(Detail(f"{path_text(path)} {fault}.", path=path_text(path)))
         if problems:
-            return valid(None, problems, f"the workflow {self.workflow_id}")
-        definition, problems = check_source(Source(_copied(data)))
-        return valid(definition, problems, f"the workflow {self.workflow_id}")
+            return None, problems
+        return check_source(Source(_copied(data)), known_handlers, known_codes)
 
     def _add(self, name: str, **keys: Any) -> str:
         if name in self._nodes:
@@ -262,12 +277,12 @@ def _depends_on(after: Names, after_any: Names) -> dict[str, Any] | None:
 def _retry(retry: Retry | Mapping[str, Any] | None) -> Any:
     if not isinstance(retry, Retry):
         return retry
-    data = retry.to_json()
+    without = ("backoff", "initial_delay_seconds", "max_delay_seconds") if retry.schedule else ("schedule",)
+    data = {key: value for key, value in retry.to_json().items() if key in retry.stated and key not in without}
     if "jitter_seconds" in data:
         least, most = data.pop("jitter_seconds")
         data["jitter"] = {"min_seconds": least, "max_seconds": most}
-    without = ("backoff", "initial_delay_seconds", "max_delay_seconds") if retry.schedule else ("schedule",)
-    return {key: value for key, value in data.items() if key not in without}
+    return data
 
 
 def _errors(rules: Sequence[ErrorRule | Mapping[str, Any]] | None) -> Any:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-import logging
+from typing import Any
 
+from holdfast.log_events import EventLog
 from holdfast.store.upkeep_rows import Finding
 
-logger = logging.getLogger("holdfast.janitor")
+log = EventLog("holdfast.janitor")
 
 
 def raise_alert(finding: Finding) -> None:
     """Write a log line with a stable name. The caller has already written the row in `janitor_actions`."""
-    where = "/".join(str(part) for part in (finding.job_id, finding.node, finding.item) if part is not None)
-    logger.warning("janitor_alert: %s: %s%s", finding.duty, finding.reason, f" ({where})" if where else "")
+    log.write("janitor_alert", **fields_of(finding))
+
+
+def fields_of(finding: Finding) -> dict[str, Any]:
+    """The fields of a log line about the finding."""
+    return {
+        "duty": finding.duty,
+        "reason": finding.reason,
+        "job": finding.job_id,
+        "node": finding.node,
+        "item": finding.item,
+    }

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
 import uuid
 from collections.abc import Sequence
 
 from holdfast import failpoint
 from holdfast.errors import Locked, Unreachable
-from holdfast.janitor.alerting import raise_alert
+from holdfast.janitor.alerting import fields_of, raise_alert
 from holdfast.janitor.counters import Counters
 from holdfast.janitor.deadlines import Deadlines
 from holdfast.janitor.duty import ALERT, Duty, JobDuty
@@ -28,10 +27,11 @@ from holdfast.janitor.repeated_failures import RepeatedFailures
 from holdfast.janitor.retention import Retention
 from holdfast.janitor.stuck_tasks import StuckTasks
 from holdfast.janitor.unstarted_nodes import UnstartedNodes
+from holdfast.log_events import EventLog
 from holdfast.store.records import FIRST_JOB
 from holdfast.store.upkeep_rows import Finding
 
-logger = logging.getLogger("holdfast.janitor")
+log = EventLog("holdfast.janitor")
 
 DUTIES: tuple[type[Duty], ...] = (
     ExpiredLeases,
@@ -83,9 +83,9 @@ class Janitor:
             if self.leads:
                 await self.run_once(everything=False)
         except Unreachable as reason:
-            logger.warning("janitor_retreats: %s", reason)
-        except Exception:
-            logger.exception("janitor_failed: the next pass begins in %g s", self._lease_seconds / 2)
+            log.write("janitor_retreats", reason=reason)
+        except Exception as problem:
+            log.write("janitor_failed", error=problem, seconds=self._lease_seconds / 2)
 
     async def run_once(self, *, everything: bool = True, dry_run: bool = False) -> list[Finding]:
         """Do one pass over everything, or over the next part of the open jobs; returns the actions.
@@ -115,7 +115,7 @@ class Janitor:
         try:
             return await self._look_and_act(duty, pass_id, jobs, dry_run=dry_run)
         except Locked as reason:
-            logger.warning("janitor_waits: %s: %s", duty.name, reason)
+            log.write("janitor_waits", duty=duty.name, reason=reason)
             return []
 
     async def _look_and_act(
@@ -130,5 +130,5 @@ class Janitor:
             if finding.action == ALERT:
                 raise_alert(finding)
             else:
-                logger.info("janitor_acted: %s: %s: %s", finding.duty, finding.action, finding.reason)
+                log.write("janitor_acted", action=finding.action, **fields_of(finding))
         return done

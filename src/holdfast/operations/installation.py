@@ -10,7 +10,15 @@ from holdfast.sql_files import Migration
 from holdfast.store import schema
 from holdfast.store.read_rows import ServerFacts
 from holdfast.views.fleet import fleet_view
-from holdfast.views.installation import DatabaseCheck, Delays, LockHolder, LongTransaction, SchemaState, Server
+from holdfast.views.installation import (
+    DatabaseCheck,
+    Delays,
+    LockHolder,
+    LongTransaction,
+    SchemaState,
+    Server,
+    TableSize,
+)
 
 UNREAD_SECONDS = 10.0
 TRANSACTION_SECONDS = 60.0
@@ -19,6 +27,22 @@ TRANSACTION_SECONDS = 60.0
 async def migrate(installation: Installation) -> list[Migration]:
     """Apply the migrations that the database lacks; returns those that were applied now."""
     return await installation.migrate()
+
+
+async def schema_state(installation: Installation) -> SchemaState:
+    """Which migrations the database has and lacks."""
+    found = await installation.schema()
+    return SchemaState(found.applied, found.missing, found.unknown, found.is_foreign, found.is_current)
+
+
+async def tables(installation: Installation) -> list[TableSize]:
+    """The tables of the schema, with their rows and their sizes."""
+    return [TableSize(one.table, one.rows, one.bytes) for one in await installation.tables()]
+
+
+async def rebuild(installation: Installation, confirm: str) -> None:
+    """Drop the schema with all jobs and make it again. Refused unless `confirm` is the name of the database."""
+    await installation.rebuild(confirm)
 
 
 def ddl() -> str:
@@ -38,8 +62,7 @@ async def check(installation: Installation) -> DatabaseCheck:
     facts = await installation.server_facts()
     server = _server(facts, facts.now - (asked + time.time()) / 2)
     problem = await installation.write_problem()
-    status = await installation.schema()
-    state = SchemaState(status.applied, status.missing, status.unknown, status.is_foreign, status.is_current)
+    state = await schema_state(installation)
     if not state.is_current:
         return DatabaseCheck(server, problem, state, None, None)
     return DatabaseCheck(server, problem, state, fleet_view(await installation.fleet()), await _delays(installation))

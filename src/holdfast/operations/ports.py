@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Protocol
 
 from holdfast.core.advising import Advice
@@ -16,31 +17,36 @@ from holdfast.core.breaking import Breaker
 from holdfast.core.plans import Plan, Refusal
 from holdfast.core.signals import Request
 from holdfast.core.states import JobState
+from holdfast.define.definition import Definition
 from holdfast.janitor.ports import JanitorStore, PruneStore
 from holdfast.sql_files import Migration
+from holdfast.store.data_rows import ArtifactView, CheckpointRow, FailedItems, ResultRow, TaskRow
 from holdfast.store.fleet import Fleet, OrchestratorView
 from holdfast.store.interface import SubmissionStore
 from holdfast.store.locks import LockHolder
+from holdfast.store.output_rows import AfterAttempt, RunningPart, Seen
 from holdfast.store.read_rows import (
-    ArtifactView,
+    AcknowledgementRow,
     AttemptView,
     BreakerView,
+    EndedJobs,
     EventView,
-    FailedItems,
     JobCount,
     JobDiagnosis,
-    JobLine,
+    JobFilter,
+    JobLines,
     LimitView,
     LongTransaction,
     QueueCount,
+    QueueLine,
     ServerFacts,
     Snapshot,
     Stages,
-    TaskRow,
     UnreadSignals,
+    WorkflowLine,
 )
 from holdfast.store.records import SignalAnswer
-from holdfast.store.schema import SchemaStatus
+from holdfast.store.schema import SchemaStatus, TableSize
 
 
 class PlanningLook(Protocol):
@@ -59,14 +65,81 @@ class PlanningLook(Protocol):
         ...
 
 
-class ReadStore(Protocol):
+class OutputReads(Protocol):
+    """What attempts print, while they run and after their end."""
+
+    async def running(
+        self, job_id: str, node: str | None, item: int | None, seen: Seen, limit: int
+    ) -> list[RunningPart]:
+        """The next parts of running attempts that the reader has not seen."""
+        ...
+
+    async def ended(
+        self, job_id: str, node: str | None, item: int | None, after: AfterAttempt, limit: int
+    ) -> list[AttemptView]:
+        """The next attempts that failed or printed something, in the order in which they ended."""
+        ...
+
+
+class DataStore(Protocol):
+    """The data of the jobs of one tenant, or of all. Item -1 is a node's own task. Never writes."""
+
+    async def tasks(
+        self, job_id: str, *, node: str | None, status: str | None, after: tuple[str, int], limit: int
+    ) -> list[TaskRow]:
+        """One page of a job's tasks after that node and item."""
+        ...
+
+    async def node_output(self, job_id: str, node: str) -> Any:
+        """The output of a node."""
+        ...
+
+    async def task_output(self, job_id: str, node: str, item: int) -> tuple[str, Any] | None:
+        """The status and the output of a task; None if the task is not made yet."""
+        ...
+
+    async def task_params(self, job_id: str, node: str, item: int) -> tuple[str, dict[str, Any] | None] | None:
+        """The status and the params of a task, None if it was refused without params; None if it is not made yet."""
+        ...
+
+    def results(self, job_id: str, node: str, status: str | None = None) -> AsyncIterator[ResultRow]:
+        """How the tasks of a node ended, by item, each with its output."""
+        ...
+
+    async def failed_items(self, job_id: str, node: str, limit: int) -> list[FailedItems]:
+        """The failed items of a node, those that failed in the same way together, the largest groups first."""
+        ...
+
+    async def artifacts(
+        self,
+        job_id: str,
+        *,
+        node: str | None = None,
+        item: int | None = None,
+        name: str | None = None,
+        after: tuple[str, int, str] = ...,
+        limit: int | None = None,
+    ) -> list[ArtifactView]:
+        """The files that the job's tasks have published, by node, item and name; with a limit, one page of them."""
+        ...
+
+    async def copy_artifact(self, job_id: str, digest: str, target: Path) -> None:
+        """Copy a published file out of the object store. Its content is verified."""
+        ...
+
+    def checkpoints(self, job_id: str, node: str, item: int | None = None) -> AsyncIterator[CheckpointRow]:
+        """The checkpoints of a node's tasks, by item and number."""
+        ...
+
+
+class ReadStore(DataStore, Protocol):
     """What can be read of the jobs of one tenant, or of all. Never writes.
 
     Nothing of another tenant's job is found. Only `advice` does not look at the tenant: ask it for jobs that exist.
     """
 
     async def find_job(self, text: str) -> str:
-        """The id of a job, from its id or from an ending that no other job has."""
+        """The id of a job, from its id, from an ending that no other job has, or from `last`: the newest."""
         ...
 
     async def snapshot(self, job_id: str, *, whole: bool = True) -> Snapshot:
@@ -89,24 +162,24 @@ class ReadStore(Protocol):
         """A look at the job that can plan verbs for as long as it is open."""
         ...
 
-    async def jobs(
-        self,
-        limit: int,
-        *,
-        before: str | None = None,
-        statuses: Sequence[str] | None = None,
-        workflow_id: str | None = None,
-        identity: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-    ) -> list[JobLine]:
-        """The newest jobs, newest first: those older than the job `before`, and those that fit the filters."""
+    async def jobs(self, limit: int, *, before: str | None = None, only: JobFilter | None = None) -> JobLines:
+        """One page of jobs, newest first: those older than the job `before`, and those that fit the filter."""
         ...
 
-    async def tasks(
-        self, job_id: str, *, node: str | None, status: str | None, after: tuple[str, int], limit: int
-    ) -> list[TaskRow]:
-        """One page of a job's tasks after that node and item."""
+    async def workflow_ids(self) -> list[str]:
+        """The ids of all workflows of the tenant."""
+        ...
+
+    async def workflows(self) -> list[WorkflowLine]:
+        """The definition of each workflow of the tenant that was registered last, by id."""
+        ...
+
+    async def queues(self) -> list[QueueLine]:
+        """The tasks of the tenant, by queue."""
+        ...
+
+    async def ended_by_hour(self, since: datetime) -> list[EndedJobs]:
+        """How many jobs ended since that time, by hour; hours without any are left out."""
         ...
 
     async def count_jobs(self, since: datetime | None) -> list[JobCount]:
@@ -129,16 +202,8 @@ class ReadStore(Protocol):
         """How many attempts failed or were lost and were followed by another."""
         ...
 
-    async def failed_items(self, job_id: str, node: str) -> list[FailedItems]:
-        """The failed items of a fan-out, those that failed in the same way together."""
-        ...
-
     async def outputs(self, job_id: str, nodes: Iterable[str] | None = None) -> dict[str, Any]:
         """The outputs of these nodes, or of all that have begun, by name."""
-        ...
-
-    async def artifacts(self, job_id: str) -> list[ArtifactView]:
-        """The files that the job's tasks have published, by node, item and name."""
         ...
 
     async def orchestrators(self, job_id: str | None = None) -> list[OrchestratorView]:
@@ -207,6 +272,14 @@ class OperationsStore(SubmissionStore, Protocol):
         """The definition of that id that was registered last, or None."""
         ...
 
+    async def register(self, tenant: str, definition: Definition) -> tuple[datetime, bool]:
+        """Make a definition the current one of its id; returns since when it is, and whether it was not before."""
+        ...
+
+    async def acknowledge(self, tenant: str, job_id: str, actor: str, reason: str) -> AcknowledgementRow | None:
+        """Note that a person has seen a failed or partial job; None if the tenant has no such job."""
+        ...
+
     async def send(
         self,
         job_id: str,
@@ -228,6 +301,10 @@ class OperationsStore(SubmissionStore, Protocol):
         """What can be read of the jobs of that tenant, or of all."""
         ...
 
+    def output_reads(self, tenant: str | None = None) -> OutputReads:
+        """What attempts of the jobs of that tenant have printed, or of all."""
+        ...
+
     def gates(self) -> GateStore: ...
 
     def pruning(self) -> PruneStore: ...
@@ -240,6 +317,14 @@ class Installation(Protocol):
 
     async def migrate(self) -> list[Migration]:
         """Apply the migrations that the database lacks; returns those that were applied now."""
+        ...
+
+    async def tables(self) -> list[TableSize]:
+        """The tables of the schema, with their rows and their sizes."""
+        ...
+
+    async def rebuild(self, confirm: str) -> None:
+        """Drop the schema with all jobs and make it again. Refused unless `confirm` is the name of the database."""
         ...
 
     async def refuse_shared_sessions(self) -> None:

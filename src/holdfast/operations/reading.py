@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from holdfast.core.states import JobStatus
-from holdfast.define.source import did_you_mean
-from holdfast.errors import InvalidInput, NotFound
+from holdfast.core.states import JOB_TERMINAL, JobStatus
+from holdfast.errors import InvalidInput
+from holdfast.operations.data import check_task_status
+from holdfast.operations.labels import check_labels
+from holdfast.operations.nodes import check_any_item, check_item, find_node
 from holdfast.operations.ports import OperationsStore, ReadStore
 from holdfast.operations.scope import Scope
 from holdfast.operations.submitting import identity_of_key
+from holdfast.store.read_rows import JobFilter
 from holdfast.views.fleet import Fleet, fleet_view
 from holdfast.views.history import (
-    Artifact,
     Attempt,
     Event,
     FailedGroup,
     Task,
-    artifact_view,
     attempt_view,
     event_view,
     failed_group,
@@ -32,11 +33,14 @@ from holdfast.views.why import Why, why_view
 
 PAGE_LENGTH = 20
 LONGEST_PAGE = 1000
+SHOWN_GROUPS = 5
 SHOWN_NODES = 20
+ASKING = (JobStatus.FAILED, JobStatus.PARTIAL)
+"""The statuses of jobs that ask for a person until one acknowledges them."""
 
 
 async def find_job(scope: Scope, store: OperationsStore, text: str) -> str:
-    """The id of a job, from its id or from an ending that no other job has."""
+    """The id of a job, from its id, from an ending that no other job has, or from `last`: the newest."""
     return await store.reads(scope.tenant).find_job(text)
 
 
@@ -54,26 +58,40 @@ async def jobs(
     since: datetime | None = None,
     until: datetime | None = None,
     key: str | None = None,
+    code: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    unacknowledged: bool = False,
     limit: int = PAGE_LENGTH,
     after: str | None = None,
 ) -> JobPage:
-    """One page of jobs, newest first. `since` and `until` bound the time of submission; `key` needs a workflow.
+    """One page of jobs, newest first; `after` is the cursor of the page before.
 
-    `after` is the cursor of the page before.
+    `since` and `until` bound the time of submission. `code` finds jobs that failed with it, or in which a node or a
+    task did. `unacknowledged` finds failed and partial jobs that no person has acknowledged.
     """
-    if key is not None and workflow_id is None:
-        raise InvalidInput("A key belongs to a workflow.", remedy="Name the workflow whose key it is.")
-    rows = await store.reads(scope.tenant).jobs(
-        _checked_limit(limit) + 1,
-        before=_job_of_cursor(after) if after is not None else None,
-        statuses=_checked_statuses(status) if status is not None else None,
+    reader = store.reads(scope.tenant)
+    statuses = _checked_statuses(status) if status is not None else None
+    if unacknowledged:
+        statuses = [one for one in ASKING if statuses is None or one in statuses]
+    only = JobFilter(
+        statuses=statuses,
         workflow_id=workflow_id,
-        identity=identity_of_key(scope.tenant, workflow_id, key) if key is not None and workflow_id else None,
+        identities=await _identities(scope, reader, workflow_id, key) if key is not None else None,
         since=since,
         until=until,
+        code=code,
+        labels=check_labels(labels) if labels else None,
+        unacknowledged=unacknowledged,
     )
-    shown = tuple(summary_view(row) for row in rows[:limit])
-    return JobPage(shown, shown[-1].job_id if len(rows) > limit else None)
+    before = _job_of_cursor(after) if after is not None else None
+    page = await reader.jobs(_checked_limit(limit), before=before, only=only)
+    return JobPage(tuple(summary_view(row) for row in page.lines), page.after)
+
+
+async def _identities(scope: Scope, reader: ReadStore, workflow_id: str | None, key: str) -> list[str]:
+    """What a key makes of each workflow that the tenant has, or of one: a job has no other trace of its key."""
+    workflow_ids = [workflow_id] if workflow_id is not None else await reader.workflow_ids()
+    return [identity_of_key(scope.tenant, one, key) for one in workflow_ids]
 
 
 async def tasks(
@@ -88,9 +106,10 @@ async def tasks(
 ) -> list[Task]:
     """One page of a job's tasks, by node and index; `after` is node and index of the last task of the page before."""
     reader = store.reads(scope.tenant)
-    await _check_node(reader, job_id, node)
-    before = ("", -1) if after is None else (after[0], -1 if after[1] is None else after[1])
-    rows = await reader.tasks(job_id, node=node, status=status, after=before, limit=_checked_limit(limit))
+    check_task_status(status)
+    name = await check_node(reader, job_id, node)
+    before = (name or "", -2) if after is None else (name or after[0], -1 if after[1] is None else after[1])
+    rows = await reader.tasks(job_id, node=name, status=status, after=before, limit=_checked_limit(limit))
     return [task_view(row) for row in rows]
 
 
@@ -105,13 +124,21 @@ async def attempts(
 ) -> list[Attempt]:
     """Attempts that failed or printed something, in the order in which they ended."""
     reader = store.reads(scope.tenant)
-    await _check_node(reader, job_id, node)
-    return [attempt_view(row) for row in await reader.attempts(job_id, node, index, limit)]
+    snapshot = await reader.snapshot(job_id, whole=False)
+    known = find_node(snapshot, node) if node is not None else None
+    if index is not None and known is not None:
+        check_item(snapshot, known, index)
+    elif index is not None:
+        check_any_item(snapshot, index)
+    name = known.name if known is not None else None
+    return [attempt_view(row) for row in await reader.attempts(job_id, name, index, limit)]
 
 
-async def failures(scope: Scope, store: OperationsStore, job_id: str, node: str) -> list[FailedGroup]:
-    """The failed items of a fan-out, those that failed in the same way together; at most five groups."""
-    return [failed_group(row) for row in await store.reads(scope.tenant).failed_items(job_id, node)]
+async def failures(
+    scope: Scope, store: OperationsStore, job_id: str, node: str, *, limit: int = SHOWN_GROUPS
+) -> list[FailedGroup]:
+    """The failed items of a node, those that failed in the same way together: the largest groups, at most `limit`."""
+    return [failed_group(row) for row in await store.reads(scope.tenant).failed_items(job_id, node, limit)]
 
 
 async def retries(scope: Scope, store: OperationsStore, job_id: str) -> int:
@@ -124,8 +151,8 @@ async def events(
 ) -> AsyncIterator[Event]:
     """The events of a job so far, in order, from the number `after` on."""
     reader = store.reads(scope.tenant)
-    await _check_node(reader, job_id, node)
-    async for row in reader.events(job_id, after, node):
+    name = await check_node(reader, job_id, node)
+    async for row in reader.events(job_id, after, name):
         yield event_view(row)
 
 
@@ -136,14 +163,17 @@ async def outputs(
     return await store.reads(scope.tenant).outputs(job_id, nodes)
 
 
-async def artifacts(scope: Scope, store: OperationsStore, job_id: str) -> list[Artifact]:
-    """The files that a job's tasks have published, by node, index and name."""
-    return [artifact_view(row) for row in await store.reads(scope.tenant).artifacts(job_id)]
-
-
 async def why(scope: Scope, store: OperationsStore, job_id: str) -> Why:
     """Why a job is not finished, or why it ended as it did."""
-    return why_view(await store.reads(scope.tenant).diagnosis(job_id))
+    reader = store.reads(scope.tenant)
+    diagnosis = await reader.diagnosis(job_id)
+    failures = {}
+    if diagnosis.snapshot.job.status in JOB_TERMINAL:
+        for name, row in diagnosis.snapshot.nodes.items():
+            if row.failed:
+                rows = await reader.failed_items(job_id, name, SHOWN_GROUPS)
+                failures[name] = tuple(failed_group(one) for one in rows)
+    return why_view(diagnosis, failures)
 
 
 async def fleet(store: OperationsStore) -> Fleet:
@@ -168,17 +198,10 @@ async def statistics(scope: Scope, store: OperationsStore, *, since: datetime | 
     return Statistics({str(status): by_status[status] for status in JobStatus}, workflows, queue.queued, queue.running)
 
 
-async def _check_node(reader: ReadStore, job_id: str, node: str | None) -> None:
-    """Refuse a job that does not exist, and a node that its workflow does not have, if the workflow can be read."""
+async def check_node(reader: ReadStore, job_id: str, node: str | None) -> str | None:
+    """The name of the node that is meant. Refuses a job that does not exist, and a node that its workflow lacks."""
     snapshot = await reader.snapshot(job_id, whole=False)
-    known = [one.name for one in snapshot.definition.nodes]
-    if node is None or node in known or snapshot.unreadable is not None:
-        return
-    shown = ", ".join(known[:SHOWN_NODES])
-    meant = did_you_mean(node, known)
-    raise NotFound(
-        f"The job's workflow has no node '{node}'.{f' {meant}' if meant else ''}", remedy=f"Its nodes are: {shown}"
-    )
+    return find_node(snapshot, node).name if node is not None else None
 
 
 def _checked_limit(limit: int) -> int:

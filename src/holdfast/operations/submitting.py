@@ -11,10 +11,12 @@ import orjson
 import uuid_utils
 
 from holdfast.core.states import JOB_TERMINAL, JobStatus
+from holdfast.define.changes import differences, shown
 from holdfast.define.definition import Definition, read_pinned
 from holdfast.define.gates import DEFAULT_TENANT
 from holdfast.define.inputs import check_inputs
-from holdfast.errors import InvalidInput, NotFound, PayloadRefused, Refused
+from holdfast.errors import DefinitionChanged, InvalidInput, NotFound, PayloadRefused, Refused
+from holdfast.operations.labels import check_labels
 from holdfast.operations.ports import OperationsStore, ReadStore
 from holdfast.operations.scope import Scope
 from holdfast.operations.verbs import ANSWER_SECONDS, Verb, VerbRequest, answer, plan, send
@@ -23,6 +25,7 @@ from holdfast.store.read_rows import Stages
 from holdfast.store.records import NewJob, SubmitAnswer
 from holdfast.views.encoding import HIDDEN, VERBATIM, to_json
 from holdfast.views.outcome import Recovery, recovery_view
+from holdfast.views.overview import Registration
 
 MAX_KEY_LENGTH = 500
 
@@ -41,6 +44,10 @@ class Submission:
     result: Any = field(default=None, metadata=VERBATIM)
     failed_stage: str | None = None
     completed_stages: tuple[str, ...] = ()
+    definition_changed: bool = False
+    """Whether the job that was made before has another definition than this submission."""
+    changes: tuple[str, ...] = field(default=(), metadata=HIDDEN)
+    """How the definitions differ, in words."""
     signal_id: int | None = field(default=None, metadata=HIDDEN)
     """The signal that resumes the job; its owner answers it."""
     advice: Recovery | None = field(default=None, metadata=HIDDEN)
@@ -72,6 +79,7 @@ def new_job(
     tenant: str = DEFAULT_TENANT,
     priority: int = 0,
     force: bool = False,
+    labels: Mapping[str, str] | None = None,
     limit_bytes: int = LIMIT_BYTES,
 ) -> NewJob:
     """A submission with its inputs checked, its defaults filled in and its identity computed."""
@@ -100,6 +108,7 @@ def new_job(
         inputs=checked,
         priority=priority,
         force=force,
+        labels=check_labels(labels) if labels else None,
     )
 
 
@@ -122,17 +131,23 @@ async def submit(
     priority: int = 0,
     resume: bool = False,
     force: bool = False,
+    labels: Mapping[str, str] | None = None,
+    like: str | None = None,
+    refuse_changed: bool = False,
 ) -> Submission:
     """Make a job, or answer with the newest that the same submission made before.
 
     With `resume` a job that failed, is partial or was cancelled continues where it stopped. With `force` a new job is
-    made, and the one before stays as it is.
+    made, and the one before stays as it is. `like` is a job whose inputs are used where `inputs` has none. With
+    `refuse_changed` a job that has ended and was made by another definition is refused.
     """
     if resume and force:
         raise InvalidInput(
             "A submission cannot both resume a job and force a new one.",
             remedy="Resume to keep what completed; force to start again.",
         )
+    if like is not None:
+        inputs = {**(await store.reads(scope.tenant).snapshot(like)).job.inputs, **inputs}
     job = new_job(
         definition,
         inputs,
@@ -140,9 +155,12 @@ async def submit(
         tenant=scope.tenant,
         priority=priority,
         force=force,
+        labels=labels,
         limit_bytes=store.payload_limit_bytes,
     )
     (submission,) = await submit_many(store, [job])
+    if refuse_changed and submission.definition_changed and not submission.is_open:
+        raise _changed(submission)
     if not resume or submission.answer != "previously_failed":
         return submission
     try:
@@ -158,6 +176,8 @@ async def submit(
 async def _resume(scope: Scope, store: OperationsStore, submission: Submission) -> Submission:
     """Exactly what was planned: of several clients that do this at once, one succeeds."""
     planned = await plan(scope, store, submission.job_id, VerbRequest(Verb.RESUME))
+    if planned.refusal is not None:
+        raise planned.refusal
     if planned.asks:
         redone = ", ".join(step.node for step in planned.steps if step.confirm)
         raise Refused(
@@ -194,31 +214,81 @@ async def settle(
 async def submit_many(store: OperationsStore, jobs: Sequence[NewJob]) -> list[Submission]:
     """Many submissions in one transaction."""
     answers = await store.submit(jobs)
-    submissions = [_submission(job, answer) for job, answer in zip(jobs, answers, strict=True)]
-    failed = {one.job_id for one in submissions if one.answer == "previously_failed"}
-    if not failed:
+    changes = _Changes(store)
+    submissions = [
+        _submission(job, answer, await changes.of(job, answer)) for job, answer in zip(jobs, answers, strict=True)
+    ]
+    ended = {one.job_id: one for one in submissions if one.answer in ("previously_failed", "already_completed")}
+    if not ended:
         return submissions
     reader = store.reads()
-    stages = await reader.stages(sorted(failed))
-    advice = {job_id: await _best_advice(reader, job_id) for job_id in stages}
+    stages = await reader.stages(sorted(ended))
+    failed = [job_id for job_id in stages if ended[job_id].answer == "previously_failed"]
+    advice = {job_id: await _best_advice(reader, job_id) for job_id in failed}
     return [
-        _with_stages(one, stages[one.job_id], advice[one.job_id]) if one.job_id in stages else one
+        _with_stages(one, stages[one.job_id], advice.get(one.job_id)) if one.job_id in stages else one
         for one in submissions
     ]
 
 
+async def register(scope: Scope, store: OperationsStore, definition: Definition) -> Registration:
+    """Make a definition the one that a submission by its id takes, without a job."""
+    registered_at, is_new = await store.register(scope.tenant, definition)
+    return Registration(
+        definition.workflow_id,
+        definition.version,
+        definition.hash(),
+        registered_at,
+        "registered" if is_new else "already_current",
+    )
+
+
 async def newest_definition(scope: Scope, store: OperationsStore, workflow_id: str) -> Definition:
-    """The definition of that id that was submitted last."""
+    """The definition of that id that was registered last. The first submission of a definition registers it."""
     stored = await store.newest_definition(scope.tenant, workflow_id)
     if stored is None:
         raise NotFound(
             f"This database has no workflow '{workflow_id}', and there is no file of that name.",
-            remedy="Submit its file once, for example: holdfast submit workflow.yaml",
+            remedy="Register its file, for example: holdfast register workflow.yaml",
         )
     return read_pinned(stored)
 
 
-def _submission(job: NewJob, answer: SubmitAnswer) -> Submission:
+class _Changes:
+    """How the definitions of submissions differ from those that existing jobs have pinned; each is read once."""
+
+    def __init__(self, store: OperationsStore) -> None:
+        self._store = store
+        self._known: dict[tuple[str, str], tuple[str, ...]] = {}
+
+    async def of(self, job: NewJob, answer: SubmitAnswer) -> tuple[str, ...]:
+        if answer.definition_hash in (None, job.definition_hash):
+            return ()
+        assert answer.definition_hash is not None
+        key = (answer.definition_hash, job.definition_hash)
+        if key not in self._known:
+            pinned = await self._store.definition(answer.definition_hash)
+            self._known[key] = _differences(pinned, job.definition)
+        return self._known[key]
+
+
+def _differences(pinned: bytes, submitted: bytes) -> tuple[str, ...]:
+    try:
+        return tuple(differences(read_pinned(pinned), read_pinned(submitted)))
+    except Refused:
+        return ("this version cannot read the definition of the job",)
+
+
+def _changed(submission: Submission) -> DefinitionChanged:
+    return DefinitionChanged(
+        f"Nothing was run: the same submission made job {submission.job_id} before, which is {submission.status}, and"
+        f" the workflow has changed since: {shown(list(submission.changes))}.",
+        remedy="Run the changed workflow as a new job with --force. Name another piece of work with --key NAME.",
+        instance=submission.job_id,
+    )
+
+
+def _submission(job: NewJob, answer: SubmitAnswer, changes: tuple[str, ...] = ()) -> Submission:
     if not answer.same_body:
         raise Refused(
             f"The key of job {answer.job_id} was used with other inputs.",
@@ -242,6 +312,8 @@ def _submission(job: NewJob, answer: SubmitAnswer) -> Submission:
         identity=job.identity,
         run=answer.run,
         result=answer.result,
+        definition_changed=bool(changes),
+        changes=changes,
     )
 
 

@@ -51,7 +51,10 @@ LOOK_SECONDS = 0.05
 
 
 async def plan(scope: Scope, store: OperationsStore, job_id: str, request: VerbRequest) -> Plan:
-    """What a verb would do now. Changes nothing. Refused where the verb would be refused."""
+    """What a verb would do now. Changes nothing.
+
+    Refused where the verb would be refused. Only if a step is blocked, the plan is returned and has a `refusal`.
+    """
     make = _plan_steering if request.verb.is_steering else _plan_recovery
     return await make(scope, store, job_id, request)
 
@@ -87,6 +90,8 @@ async def carry_out(
 
     With `exactly` the owner refuses unless it would do exactly what is planned.
     """
+    if planned.refusal is not None:
+        raise planned.refusal
     wanted = planned.plan_id if exactly else planned.request.plan_id
     signal_id = await send(scope, store, planned.job_id, replace(planned.request, plan_id=wanted), reason=reason)
     tasks = None if planned.verb.is_steering else planned.tasks

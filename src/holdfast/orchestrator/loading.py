@@ -88,6 +88,7 @@ def _report(row: SignalRow, now: float, chance: float, program: Program) -> Task
         alone=row.alone,
         signal_id=row.id,
         log=data.get("log"),
+        log_times=data.get("log_times"),
         extra=data.get("extra"),
         calls=data.get("calls"),
         down=data.get("down"),

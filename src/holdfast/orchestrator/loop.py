@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import heapq
-import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterator
 
 from holdfast.core.states import Rules
 from holdfast.errors import Fenced, Locked, LostRace, Unreachable
+from holdfast.log_events import EventLog, LastingTrouble
+from holdfast.orchestrator.job_lines import log_cycle
 from holdfast.orchestrator.owner import CycleResult, Owner
 from holdfast.pacing import CrowdingMonitor
 from holdfast.store.batch import Handover
 from holdfast.store.interface import OwnerStore
 
-logger = logging.getLogger("holdfast.orchestrator")
+log = EventLog("holdfast.orchestrator")
 
 SWEEP_SECONDS = 1.0
 UPKEEP_SHARE = 0.02
@@ -77,6 +78,7 @@ class Orchestrator:
         self.ready = asyncio.Event()
         self.is_idle = False
         self._handed: tuple[Handover, asyncio.Future[CycleResult | None]] | None = None
+        self._trouble = LastingTrouble(log, "orchestrator_retreats", "orchestrator_recovered", orchestrator=name)
 
     @property
     def orchestrator_id(self) -> int | None:
@@ -107,12 +109,12 @@ class Orchestrator:
                 try:
                     await self._turn()
                 except Fenced as reason:
-                    logger.warning("orchestrator_fenced: %s; starting again under a new lease", reason)
+                    log.write("orchestrator_fenced", reason=reason)
                     self._survived = self._owner.orchestrator_id if self._owner is not None else None
                     self._owner = None
                     self._decline()
                 except (LostRace, Unreachable) as reason:
-                    logger.warning("orchestrator_retreats: %s", reason)
+                    self._trouble.again(reason)
                     self._decline()
                     await _wait(stop, RETREAT_SECONDS)
         finally:
@@ -157,6 +159,8 @@ class Orchestrator:
             if await self._store.is_locked_out(self._owner.orchestrator_id):
                 self._locked_out, self._owner = self._owner.orchestrator_id, None
             raise
+        self._trouble.over()
+        log_cycle(result)
         self._announce(result)
         if result.yields:
             await asyncio.sleep(YIELD_SECONDS)
@@ -222,7 +226,7 @@ class Orchestrator:
         try:
             await duty
         except Locked as reason:
-            logger.warning("upkeep_waits: %s", reason)
+            log.write("upkeep_waits", reason=reason)
 
     async def _renew(self, owner: Owner) -> None:
         if not await self._store.renew_orchestrator(owner.orchestrator_id, self._lease_seconds):

@@ -7,12 +7,12 @@ simulator runs the same code against its model of a store.
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from holdfast.core.advance import owed_results
+from holdfast.core.breaking import Breaker
 from holdfast.core.effects import WithdrawTasks
 from holdfast.core.holding import notice
 from holdfast.core.signals import (
@@ -26,6 +26,7 @@ from holdfast.core.stopping import bound_deadlines
 from holdfast.core.turn import CLOCK_SLACK_SECONDS
 from holdfast.define.program import Program, compile_pinned
 from holdfast.errors import Fenced, HistoryChanged, Locked, LostRace, Unreachable
+from holdfast.log_events import EventLog
 from holdfast.masking import masked
 from holdfast.orchestrator.commit import add_states
 from holdfast.orchestrator.deciding import RECHECK, RECOVER, Decider
@@ -41,7 +42,7 @@ from holdfast.store.records import JobRow, Lease, NodeRow, SignalRow, Wide
 Work = defaultdict[str, list[SignalRow | Signal]]
 """The signals of each job of a cycle, from its inbox and from its owner."""
 
-logger = logging.getLogger("holdfast.orchestrator")
+log = EventLog("holdfast.orchestrator")
 
 CLAIM_LIMIT = 500
 DRAIN_LIMIT = 2000
@@ -72,6 +73,11 @@ class CycleResult:
     finished: tuple[str, ...]
     accepted: frozenset[int] | None = None
     leases: list[Lease] = field(default_factory=list)
+    begun: tuple[JobState, ...] = ()
+    ended: tuple[JobState, ...] = ()
+    """Jobs that began and ended with this cycle."""
+    moved: tuple[Breaker, ...] = ()
+    """Breakers that changed their state with this cycle."""
     yields: bool = False
     """Whether a wide job should let others go first for a moment."""
 
@@ -106,6 +112,7 @@ class Owner:
         self._declared: set[tuple[str, str]] = set()
         """The definitions whose breakers were made known, each for a tenant."""
         self._breaker_news: dict[str, Sequence[Signal]] = {}
+        self._moved: tuple[Breaker, ...] = ()
         self._now = 0.0
         self._doubts_until = float("inf")
 
@@ -161,7 +168,7 @@ class Owner:
         try:
             return await self._run(involved, handover)
         except HistoryChanged as reason:
-            logger.warning("memory_dropped: %s; what is known of %d jobs is read again", reason, len(self.jobs))
+            log.write("memory_dropped", reason=reason, jobs=len(self.jobs))
             self._memory.forget_everything()
             self._programs.clear()
             self._declared.clear()
@@ -185,7 +192,7 @@ class Owner:
     async def _blame(self, involved: set[str], problem: Exception) -> None:
         """One of these jobs cannot be advanced: find out which, or set it aside, longer each time."""
         if len(involved) > 1:
-            logger.warning("cycle_failed: %d jobs are tried one by one, after %r", len(involved), problem)
+            log.write("cycle_failed", reason=repr(problem), jobs=len(involved))
             self._turns.suspect(involved)
             return
         (job_id,) = involved
@@ -193,9 +200,9 @@ class Owner:
         is_locked = isinstance(problem, Locked)
         seconds = self._turns.set_aside(job_id, self._now, is_locked=is_locked)
         if is_locked:
-            logger.warning("job_set_aside: %s for %g s, its neighbours go on: %s", job_id, seconds, problem)
+            log.write("job_set_aside", reason=problem, job=job_id, seconds=seconds)
         else:
-            logger.error("job_set_aside: %s for %g s, its neighbours go on", job_id, seconds, exc_info=problem)
+            log.write("job_set_aside", error=problem, job=job_id, seconds=seconds)
         with contextlib.suppress(Locked):
             await self._store.set_aside(job_id, self.orchestrator_id, masked(f"{type(problem).__name__}: {problem}"))
 
@@ -239,6 +246,9 @@ class Owner:
             finished=tuple(s.job_id for s in states.values() if s.is_terminal),
             accepted=opened.accepted if handover is not None else None,
             leases=committed.leases,
+            begun=tuple(s for s in states.values() if (s.started_at or 0.0) >= now),
+            ended=tuple(s for s in states.values() if (s.finished_at or 0.0) >= now and s.is_terminal),
+            moved=self._moved,
             yields=wide is not None and wide.job_id in states,
         )
 
@@ -253,7 +263,7 @@ class Owner:
             self._doubts_until = now + CLOCK_DOUBT_SECONDS
         if now >= before - CLOCK_SLACK_SECONDS:
             return now
-        logger.warning("clock_stepped_back: the clock of the database went back by %.1f s", before - now)
+        log.write("clock_stepped_back", seconds=round(before - now, 1))
         self._doubts_until = now + CLOCK_DOUBT_SECONDS
         self._crowding.forget()
         self._turns.follow_clock(now)
@@ -313,6 +323,7 @@ class Owner:
             owed = owed_results(states[job_id]) if job_id in self._memory.owing_results else []
             withdrawals += await self._decider.advance(batch, states[job_id], signals, owed, breakers, now)
         batch.breakers += breakers.values()
+        self._moved = tuple(breaker for breaker in breakers.values() if breaker.changed_at >= now)
         await self._decider.withdraw(batch, states, withdrawals, now)
         for row in rows:
             if row.kind == RECOVER and row.job_id in states:

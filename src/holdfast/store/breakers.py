@@ -11,6 +11,7 @@ import orjson
 from holdfast.core.breaking import Breaker, BreakerState
 from holdfast.define.gates import BreakerRules
 from holdfast.store.arrays import jsons, plain, texts
+from holdfast.store.breaker_lines import log_move
 from holdfast.store.columns import by_name
 from holdfast.store.connection import Connection, Connections, answer_of
 from holdfast.store.queries import query
@@ -72,7 +73,13 @@ async def changing(
         breakers = [breaker_of(row) for row in by_name(await answer_of(found))]
         # The time after the wait for the lock, which is not that of the beginning of the transaction.
         (row,) = by_name(await answer_of(await connection.execute(query("clock"))))
+        before = {breaker.key: breaker.state for breaker in breakers}
         changed = [breaker for breaker in breakers if change(breaker, row["now"])]
         if changed:
             await connection.execute(query("write_breakers"), breaker_columns(changed, actor))
         yield connection, changed
+    if actor is None:
+        # A person who changes a breaker sees the answer of the command.
+        for breaker in changed:
+            if breaker.state is not before[breaker.key]:
+                log_move(breaker)

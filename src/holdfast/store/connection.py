@@ -32,7 +32,7 @@ LOCK_SECONDS = 10.0
 LEASE_LOCK_SECONDS = 0.5
 """The same for those who have one: their neighbours wait behind them. Our own transactions are much shorter."""
 ANSWER_LEASES = 3
-"""For how many leases an answer is waited for: a holder must not wait for ever on a line that has gone dead."""
+"""For how many leases an answer is waited for: a holder must not wait for ever on a connection that has gone dead."""
 
 # Every statement of ours finds its rows by an index, one after the other. The hot tables are never analysed (they
 # are empty one moment and full the next), so the planner guesses, and a guess for a hash join reads all dead rows.
@@ -110,7 +110,7 @@ async def answer_of(cursor: psycopg.AsyncCursor[tuple[Any, ...]]) -> Answer:
     return Answer(await cursor.fetchall(), cursor.rowcount, columns)
 
 
-class Line:
+class PipelinedConnection:
     """A connection that is spoken to only in exchanges: statements out in one write, their answers back.
 
     Written on libpq itself. The driver's own pipeline sends statement by statement, each with a switch to the server
@@ -142,15 +142,15 @@ class Line:
         await self._connection.close()
 
     def _stop_reading(self) -> None:
-        """Once only: a lost line has given its socket's number back, and another line may have it by now."""
+        """Once only: a lost connection has given its socket's number back, and another may have it by now."""
         if self._is_reading:
             self._is_reading = False
             self._loop.remove_reader(self._socket)
 
     async def exchange(self, statements: Sequence[Statement | None]) -> list[Answer]:
-        """One round trip. The first error is raised when all answers are in: the line can be used again.
+        """One round trip. The first error is raised when all answers are in: the connection can be used again.
 
-        An exchange that is interrupted in the middle leaves an unusable line: it is closed.
+        An exchange that is interrupted in the middle leaves an unusable connection: it is closed.
         """
         try:
             expected = [self._send(statement) for statement in statements]
@@ -158,7 +158,7 @@ class Line:
             await self._flush()
             return await self._receive(expected)
         except BaseException as error:
-            if not isinstance(error, psycopg.DatabaseError) or _costs_the_line(error):
+            if not isinstance(error, psycopg.DatabaseError) or _costs_the_connection(error):
                 self.is_in_transaction = False
                 await self.close()
             raise
@@ -332,8 +332,8 @@ def _has_open_password(rest: str) -> bool:
     return authority.count("@") > 1 or "@" in path
 
 
-def _costs_the_line(error: psycopg.DatabaseError) -> bool:
-    """Whether a line that met this is replaced: the next one may reach another server. A lock costs no line."""
+def _costs_the_connection(error: psycopg.DatabaseError) -> bool:
+    """Whether a connection that met this is replaced: the next one may reach another server. A lock costs none."""
     return isinstance(error, psycopg.OperationalError) and not isinstance(error, psycopg.errors.LockNotAvailable)
 
 
@@ -350,18 +350,18 @@ class Connections:
         self._lock_seconds = min(LEASE_LOCK_SECONDS, lease_seconds / 4) if lease_seconds is not None else LOCK_SECONDS
         self._answer_seconds = lease_seconds * ANSWER_LEASES if lease_seconds is not None else None
         self._open: dict[str, Connection] = {}
-        self._lines: dict[str, Line] = {}
-        self._line_numbers: Counter[str] = Counter()
+        self._pipelined: dict[str, PipelinedConnection] = {}
+        self._connection_numbers: Counter[str] = Counter()
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    def line_number(self, role: str) -> int:
+    def connection_number(self, role: str) -> int:
         """How often the role has connected: another number says that this is not the same connection as before."""
-        return self._line_numbers[role]
+        return self._connection_numbers[role]
 
     async def exchange(self, role: str, *statements: Statement | None) -> list[Answer]:
-        """Send statements together on the role's own line and wait for all answers: one round trip.
+        """Send statements together on the role's pipelined connection and wait for all answers: one round trip.
 
-        An OperationalError says that the line was lost, and that the outcome of the statements is not known.
+        An OperationalError says that the connection was lost, and that the outcome of the statements is not known.
         """
         async with self._locks[role]:
             try:
@@ -371,18 +371,18 @@ class Connections:
                 raise psycopg.OperationalError(f"no answer within {self._answer_seconds:g} s") from None
 
     async def _exchange(self, role: str, statements: Sequence[Statement | None]) -> list[Answer]:
-        line = self._lines.get(role)
-        if line is not None and not line.is_usable:
-            del self._lines[role]
-            await line.close()
-            if line.is_in_transaction:
-                # On a new line the rest of the transaction would be committed without its beginning.
+        connection = self._pipelined.get(role)
+        if connection is not None and not connection.is_usable:
+            del self._pipelined[role]
+            await connection.close()
+            if connection.is_in_transaction:
+                # On a new connection the rest of the transaction would be committed without its beginning.
                 raise psycopg.OperationalError("the connection was lost inside a transaction")
-            line = None
-        if line is None:
-            line = self._lines[role] = Line(await self._connect(role))
-            self._line_numbers[role] += 1
-        return await line.exchange(statements)
+            connection = None
+        if connection is None:
+            connection = self._pipelined[role] = PipelinedConnection(await self._connect(role))
+            self._connection_numbers[role] += 1
+        return await connection.exchange(statements)
 
     @asynccontextmanager
     async def use(self, role: str) -> AsyncIterator[Connection]:
@@ -407,7 +407,7 @@ class Connections:
     async def close(self) -> None:
         for connection in self._open.values():
             await connection.close()
-        for line in self._lines.values():
-            await line.close()
+        for pipelined in self._pipelined.values():
+            await pipelined.close()
         self._open.clear()
-        self._lines.clear()
+        self._pipelined.clear()

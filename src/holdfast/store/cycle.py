@@ -60,7 +60,7 @@ class PostgresCycle:
         self._lanes = lanes
         self._is_open = False
         self._mark: int | None = None
-        self._line = 0
+        self._connection_number = 0
         self._floor = InboxFloor()
         self._floor_of_new = InboxFloor()
         self._large = LargeValues(payloads)
@@ -130,8 +130,8 @@ class PostgresCycle:
         behind a proxy or a pooler breaks no connection; but its rows do not have the random mark of our last commit.
         That one mark is enough, whatever server, timeline or copy this is: only we write the rows that we remember.
         """
-        line, self._line = self._line, self._connections.line_number(ROLE)
-        if self._mark is None or (knows_our_last_commit and line == self._line):
+        before, self._connection_number = self._connection_number, self._connections.connection_number(ROLE)
+        if self._mark is None or (knows_our_last_commit and before == self._connection_number):
             return
         await self.rollback()
         self._mark = None

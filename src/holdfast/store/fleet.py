@@ -33,6 +33,7 @@ class WorkerView(NamedTuple):
     tasks: int
     lease_seconds: float
     started_at: datetime
+    changed_files: list[str]
 
 
 class JobsWithoutOwner(NamedTuple):

@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
-
 from holdfast.errors import Unreachable
 from holdfast.sql_files import Migration
 from holdfast.store import migrate
-from holdfast.store.columns import by_name, records
-from holdfast.store.connection import Answer, Connections, answer_of, connect
+from holdfast.store.connection import Connections, connect
 from holdfast.store.fleet import Fleet, JobsWithoutOwner, OrchestratorView, UnservedTasks, WorkerView
 from holdfast.store.locks import HELD_SECONDS, LockHolder
-from holdfast.store.payloads import Payloads
-from holdfast.store.queries import query
 from holdfast.store.read_rows import LongTransaction, ServerFacts, UnreadSignals
-from holdfast.store.schema import SchemaStatus
+from holdfast.store.reader import PostgresReader
+from holdfast.store.schema import SchemaStatus, TableSize
 from holdfast.store.usable import refuse_shared_sessions, try_to_write
 
-R = TypeVar("R")
 
-
-class PostgresInstallationReader:
-    """Reads one database, for one tenant or for all. Never writes."""
-
-    def __init__(self, connections: Connections, payloads: Payloads | None = None, tenant: str | None = None) -> None:
-        """Without `payloads` large values are shown by their names. With a tenant only its jobs are found."""
-        self._connections = connections
-        self._payloads = payloads
-        self._tenant = tenant
+class PostgresInstallationReader(PostgresReader):
+    """Reads the state of one installation. Never writes."""
 
     async def orchestrators(self, job_id: str | None = None, *, everyone: bool = False) -> list[OrchestratorView]:
         """The live orchestrators that would drive this job, or any job; with `everyone` all of them."""
@@ -68,17 +55,6 @@ class PostgresInstallationReader:
         (facts,) = await self._records(ServerFacts, "server_facts")
         return facts
 
-    async def _records(self, kind: Callable[..., R], statement: str, /, **parameters: Any) -> list[R]:
-        return records(kind, await self._answer(statement, **parameters))
-
-    async def _fetch(self, statement: str, /, **parameters: Any) -> list[dict[str, Any]]:
-        return by_name(await self._answer(statement, **parameters))
-
-    async def _answer(self, statement: str, /, **parameters: Any) -> Answer:
-        async with self._connections.use("reading") as connection:
-            values = {"tenant": self._tenant} | parameters
-            return await answer_of(await connection.execute(query(statement), values, prepare=True))
-
 
 class PostgresInstallation(PostgresInstallationReader):
     """Keeps the promises of `operations.ports.Installation`."""
@@ -91,7 +67,14 @@ class PostgresInstallation(PostgresInstallationReader):
 
     async def migrate(self) -> list[Migration]:
         """Apply the migrations that the database lacks; returns those that were applied now."""
-        return await migrate.migrate(self._connections.url)
+        return await migrate.apply_missing(self._connections.url)
+
+    async def tables(self) -> list[TableSize]:
+        return await migrate.tables(self._connections.url)
+
+    async def rebuild(self, confirm: str) -> None:
+        """Drop the schema with all jobs and make it again. Refused unless `confirm` is the name of the database."""
+        await migrate.rebuild(self._connections.url, confirm=confirm)
 
     async def refuse_shared_sessions(self) -> None:
         """Unreachable if the database does not answer, or if a pooler lends our session to others."""

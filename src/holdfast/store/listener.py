@@ -15,8 +15,6 @@ SIGNAL = "holdfast_signal"
 """Signals have come. The payload: the owners that they wait for, separated by commas; nothing: any of them."""
 TASK = "holdfast_task"
 """Work has come."""
-ANYBODY = 0
-"""The owner of a signal whose job has no owner yet: one orchestrator of each process is enough to look at it."""
 
 
 class Listener:

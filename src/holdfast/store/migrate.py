@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from psycopg import sql
 
 from holdfast.errors import Refused, SchemaMismatch
@@ -11,7 +9,7 @@ from holdfast.remedies import Remedy
 from holdfast.sql_files import Migration
 from holdfast.store.columns import by_name
 from holdfast.store.connection import LOCK_SECONDS, Connection, answer_of, connect
-from holdfast.store.schema import SCHEMA, SchemaStatus, foreign_schema, migrations
+from holdfast.store.schema import MAKE_RECORDS, SCHEMA, SchemaStatus, TableSize, foreign_schema, migrations
 from holdfast.store.usable import refuse_shared_sessions
 
 OLDEST_SERVER = 150_000
@@ -40,7 +38,7 @@ async def status(connection: Connection) -> SchemaStatus:
     return SchemaStatus(tuple(sorted(applied)), tuple(sorted(missing)), tuple(sorted(unknown)))
 
 
-async def migrate(url: str) -> list[Migration]:
+async def apply_missing(url: str) -> list[Migration]:
     """Apply what is missing, each migration in one transaction; returns what was applied now."""
     async with await connect(url, "holdfast migrate") as connection:
         applied = []
@@ -52,11 +50,8 @@ async def migrate(url: str) -> list[Migration]:
                     raise foreign_schema()
                 if migration.number in found.applied:
                     continue
-                await connection.execute("create schema if not exists holdfast")
-                await connection.execute(
-                    "create table if not exists holdfast.migrations (number int primary key, name text not null,"
-                    " applied_at timestamptz not null default now())"
-                )
+                for statement in MAKE_RECORDS:
+                    await connection.execute(statement.encode())
                 await connection.execute(migration.text.encode(), prepare=False)
                 await connection.execute(
                     "insert into holdfast.migrations (number, name) values (%s, %s)",
@@ -76,19 +71,8 @@ async def _take_turn(connection: Connection) -> None:
     await connection.execute(f"set local lock_timeout = '{LOCK_SECONDS:g}s'".encode())
 
 
-async def deploy(url: str) -> list[Migration]:
-    """Set the schema up where there is none; one that is there stays as it is."""
-    async with await connect(url) as connection:
-        if (await status(connection)).applied:
-            return []
-    return await migrate(url)
-
-
-async def ensure_schema(url: str, *, create: bool, upgrade: bool = False) -> None:
-    """Refuse a database that cannot be used, or whose schema does not fit.
-
-    Where there is no schema it is made if `create` says so; one that is behind is brought up to date by `upgrade`.
-    """
+async def ensure_schema(url: str, *, migrate: bool) -> None:
+    """Refuse a database that cannot be used, or whose schema does not fit; with `migrate`, make what it lacks."""
     async with await connect(url) as connection:
         await refuse_shared_sessions(connection, url)
         if connection.info.server_version < OLDEST_SERVER:
@@ -104,21 +88,23 @@ async def ensure_schema(url: str, *, create: bool, upgrade: bool = False) -> Non
             f"The database has migrations that this version does not know: {list(found.unknown)}.",
             remedy="Install the version of Holdfast that made them, or a newer one.",
         )
-    if not found.applied and not create:
+    if not found.missing:
+        return
+    if migrate:
+        await apply_missing(url)
+    elif not found.applied:
         raise SchemaMismatch(
             f"There is no schema {SCHEMA} in this database: Holdfast has not been set up in it.",
             remedy=Remedy("Make it with", "migrate"),
         )
-    if found.missing and (upgrade or not found.applied):
-        await migrate(url)
-    elif found.missing:
+    else:
         raise SchemaMismatch(
             f"The database lacks migrations {list(found.missing)}.",
             remedy=Remedy("Apply them with", "migrate"),
         )
 
 
-async def tables(url: str) -> list[dict[str, Any]]:
+async def tables(url: str) -> list[TableSize]:
     """Every table of the schema with its rows and its size."""
     async with await connect(url) as connection:
         cursor = await connection.execute(
@@ -130,7 +116,7 @@ async def tables(url: str) -> list[dict[str, Any]]:
             name = sql.Identifier(SCHEMA, table["relname"])
             counting = await connection.execute(sql.SQL("select count(*) as rows from {}").format(name))
             (count,) = by_name(await answer_of(counting))
-            sizes.append({"table": table["relname"], "rows": count["rows"], "bytes": table["bytes"]})
+            sizes.append(TableSize(table["relname"], count["rows"], table["bytes"]))
         return sizes
 
 
@@ -142,11 +128,11 @@ async def rebuild(url: str, *, confirm: str) -> None:
         if confirm != name:
             raise Refused(
                 f"A rebuild deletes every job in the database {name}.",
-                remedy=f"If that is what you want, confirm with the database's name: {name}",
+                remedy=Remedy("If that is what you want, confirm with", "bootstrap", flags=("rebuild", name)),
             )
         if (await status(connection)).is_foreign:
             raise foreign_schema()
         async with connection.transaction():
             await _take_turn(connection)
             await connection.execute("drop schema if exists holdfast cascade")
-    await migrate(url)
+    await apply_missing(url)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import logging
 import os
 import shutil
 import tempfile
@@ -19,8 +18,9 @@ from typing import Any, BinaryIO, Protocol
 import orjson
 
 from holdfast.errors import PayloadUnavailable
+from holdfast.log_events import EventLog
 
-logger = logging.getLogger("holdfast.store")
+log = EventLog("holdfast.store")
 
 INLINE_BYTES = 65_536
 """Up to this size a value stays in its row."""
@@ -240,5 +240,5 @@ async def value_or_name(payloads: Payloads | None, job_id: str, digest: str) -> 
         try:
             return orjson.loads(await payloads.get(job_id, digest))
         except PayloadUnavailable as problem:
-            logger.warning("payload_unavailable: %s", problem)
+            log.write("payload_unavailable", reason=problem)
     return {"payload": digest}

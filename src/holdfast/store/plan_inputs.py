@@ -42,7 +42,7 @@ class Look:
         for group in candidates(self.state):
             for request in group:
                 plan = await self.plan(request)
-                if isinstance(plan, Plan):
+                if isinstance(plan, Plan) and plan.refusal is None:
                     found.append(Advice(request, plan))
                     break
         return tuple(found)

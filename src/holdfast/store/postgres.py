@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from holdfast.store.attempt_output import PostgresOutput, PostgresOutputReader
 from holdfast.store.gates import PostgresGates
 from holdfast.store.janitor_store import PostgresJanitorStore
 from holdfast.store.migrate import ensure_schema
@@ -30,11 +31,10 @@ class PostgresStore(PostgresSubmissions, PostgresOwnership, PostgresTaskSource):
         name: str = "holdfast",
         *,
         payloads: Payloads | None = None,
-        create: bool = False,
-        upgrade: bool = False,
+        migrate: bool = False,
     ) -> AsyncIterator[PostgresStore]:
-        """A store on a database whose schema fits; `ensure_schema` describes `create` and `upgrade`."""
-        await ensure_schema(url, create=create, upgrade=upgrade)
+        """A store on a database whose schema is current, or with `migrate` is made so."""
+        await ensure_schema(url, migrate=migrate)
         store = cls(url, name, payloads=payloads)
         try:
             yield store
@@ -44,6 +44,13 @@ class PostgresStore(PostgresSubmissions, PostgresOwnership, PostgresTaskSource):
     def reads(self, tenant: str | None = None) -> PostgresReadStore:
         """What can be read of the jobs of that tenant, or of all."""
         return PostgresReadStore(self.connections, self.payloads, tenant)
+
+    def output(self) -> PostgresOutput:
+        return PostgresOutput(self.connections)
+
+    def output_reads(self, tenant: str | None = None) -> PostgresOutputReader:
+        """What attempts of the jobs of that tenant have printed, or of all."""
+        return PostgresOutputReader(self.connections, self.payloads, tenant)
 
     def gates(self) -> PostgresGates:
         return PostgresGates(self)

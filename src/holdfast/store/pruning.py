@@ -7,7 +7,6 @@ that line. A process that is killed in between leaves lines, and the next prune 
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -16,6 +15,7 @@ import psycopg
 
 from holdfast import failpoint
 from holdfast.errors import PayloadUnavailable
+from holdfast.log_events import EventLog
 from holdfast.store.arrays import plain
 from holdfast.store.columns import by_name, records
 from holdfast.store.connection import Answer
@@ -26,7 +26,7 @@ from holdfast.store.records import FIRST_JOB
 from holdfast.store.session import PostgresSession
 from holdfast.store.upkeep_rows import EVERY_STATUS, OldestLeft, Pruned, PrunedJob
 
-logger = logging.getLogger("holdfast.store")
+log = EventLog("holdfast.store")
 
 BATCH_JOBS = 200
 BATCH_TASKS = 10_000
@@ -117,7 +117,7 @@ class PostgresPruning:
             async with turns:
                 await asyncio.to_thread(self._objects.remove_job, job_id)
         except PayloadUnavailable as problem:
-            logger.warning("payloads_left_behind: %s", problem)
+            log.write("payloads_left_behind", reason=problem)
             return None
         return job_id
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -31,6 +31,7 @@ class AttemptView(NamedTuple):
     error: Failure | None
     log: str | None
     extra: dict[str, Any] | None
+    log_times: list[list[int]] | None = None
 
 
 class JobView(NamedTuple):
@@ -56,6 +57,10 @@ class JobView(NamedTuple):
     pause: dict[str, Any] | None = None
     result_ref: str | None = None
     """The digest of a result that is too large for its row."""
+    labels: dict[str, str] | None = None
+    acknowledged_by: str | None = None
+    acknowledged_reason: str | None = None
+    acknowledged_at: datetime | None = None
 
 
 class NodeView(NamedTuple):
@@ -192,6 +197,32 @@ class JobLine(NamedTuple):
     failed: int
     message: str | None
     """Why it failed."""
+    labels: dict[str, str] | None
+    acknowledged_by: str | None
+    acknowledged_reason: str | None
+    acknowledged_at: datetime | None
+
+
+class JobFilter(NamedTuple):
+    """Which jobs a list has; without a value, a filter lets all jobs pass."""
+
+    statuses: Sequence[str] | None = None
+    workflow_id: str | None = None
+    identities: Sequence[str] | None = None
+    """Only jobs that these submissions have made."""
+    since: datetime | None = None
+    until: datetime | None = None
+    code: str | None = None
+    """Only jobs that failed with this code, or in which a node or a task did."""
+    labels: Mapping[str, str] | None = None
+    unacknowledged: bool = False
+
+
+class JobLines(NamedTuple):
+    """One page of jobs, and the job after which the next page begins; None: these were the last."""
+
+    lines: list[JobLine]
+    after: str | None
 
 
 class JobCount(NamedTuple):
@@ -209,6 +240,41 @@ class QueueCount(NamedTuple):
     running: int
 
 
+class WorkflowLine(NamedTuple):
+    """The definition of a workflow that was registered last."""
+
+    workflow_id: str
+    version: str
+    registered_at: datetime
+
+
+class QueueLine(NamedTuple):
+    """The tasks of one queue; `since` is when the oldest of those that do not run was queued."""
+
+    queue: str
+    queued: int
+    held: int
+    running: int
+    since: datetime | None
+
+
+class EndedJobs(NamedTuple):
+    """How many jobs ended within one hour, by status; no person has acknowledged some of the failed and partial."""
+
+    start: datetime
+    completed: int = 0
+    partial: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    unacknowledged: int = 0
+
+
+class AcknowledgementRow(NamedTuple):
+    actor: str
+    reason: str
+    at: datetime
+
+
 class EventView(NamedTuple):
     seq: int
     job_id: str
@@ -218,40 +284,6 @@ class EventView(NamedTuple):
     attempt: int | None
     at: datetime
     data: dict[str, Any] | None
-
-
-class TaskRow(NamedTuple):
-    """A task as it is stored; item -1 is a node's own task."""
-
-    node: str
-    item: int
-    status: str
-    attempt: int
-    worker: str | None
-    started_at: datetime | None
-    finished_at: datetime | None
-    error: Failure | None
-
-
-class ArtifactView(NamedTuple):
-    """A file that a task has published; item -1 is a node's own task."""
-
-    node: str
-    item: int
-    name: str
-    digest: str
-    bytes: int
-    attempt: int
-    published_at: datetime
-
-
-class FailedItems(NamedTuple):
-    """Items of a fan-out that failed in the same way; `items` are the first of them."""
-
-    number: int
-    items: list[int]
-    code: str | None
-    message: str | None
 
 
 class BreakerView(NamedTuple):

@@ -16,6 +16,8 @@ from holdfast.remedies import Remedy
 
 FIRST_JOB = str(uuid.UUID(int=0))
 """An id before that of every job: where a walk over jobs begins."""
+ANYBODY = 0
+"""The owner of a signal whose job has no owner yet: one orchestrator of each process is enough to look at it."""
 RANK_LIMIT = 100
 """Beyond this many queued tasks of one job its tasks go by age alone, else the last of a window would never come."""
 
@@ -263,6 +265,7 @@ class NewJob(NamedTuple):
     priority: int = 0
     force: bool = False
     """Make a job although the same submission has made one before; the new one is its next run."""
+    labels: dict[str, str] | None = None
 
 
 class SubmitAnswer(NamedTuple):
@@ -275,3 +278,5 @@ class SubmitAnswer(NamedTuple):
     run: int
     result: Any
     version: str
+    definition_hash: str | None = None
+    """What a job that existed before has pinned."""

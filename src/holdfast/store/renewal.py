@@ -26,7 +26,7 @@ class Renewal:
 
     def renew(self, worker: WorkerIdentity) -> bool:
         """False: the worker was declared gone."""
-        return self._execute("renew_worker", me=worker.worker_id, lease=self._lease_seconds) == 1
+        return self._execute("renew_worker", me=worker.worker_id, lease=self._lease_seconds, changed=None) == 1
 
     def release_all_but(self, worker: WorkerIdentity, held: Sequence[Held]) -> None:
         """Give back every lease of the worker but these."""

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 from holdfast.errors import SchemaMismatch
 from holdfast.sql_files import Migration, migrations_in
 
 SCHEMA = "holdfast"
+MAKE_RECORDS = (
+    f"create schema if not exists {SCHEMA}",
+    f"create table if not exists {SCHEMA}.migrations (number int primary key, name text not null,"
+    " applied_at timestamptz not null default now())",
+)
+"""Where it is recorded which migrations were applied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +31,13 @@ class SchemaStatus:
     def is_current(self) -> bool:
         return not self.missing and not self.unknown and not self.is_foreign
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "schema": SCHEMA,
-            "applied": list(self.applied),
-            "missing": list(self.missing),
-            "unknown": list(self.unknown),
-            "current": self.is_current,
-        }
+
+class TableSize(NamedTuple):
+    """How much a table of the schema has."""
+
+    table: str
+    rows: int
+    bytes: int
 
 
 def migrations() -> list[Migration]:
@@ -41,10 +46,15 @@ def migrations() -> list[Migration]:
 
 
 def ddl() -> str:
-    """The whole schema as statements, for those who want to see or run them by hand."""
-    parts = [f"create schema if not exists {SCHEMA};", f"set search_path = {SCHEMA};"]
-    parts += [f"-- {m.number:04d} {m.name}\n{m.text.strip()}" for m in migrations()]
-    return "\n\n".join(parts) + "\n"
+    """The whole schema as statements, for those who want to see or run them by hand.
+
+    They are one transaction and record the migrations, so that `migrate` finds what was applied by hand.
+    """
+    parts = ["begin;", *(f"{statement};" for statement in MAKE_RECORDS), f"set local search_path = {SCHEMA};"]
+    for migration in migrations():
+        record = f"insert into migrations (number, name) values ({migration.number}, '{migration.name}');"
+        parts.append(f"-- {migration.number:04d} {migration.name}\n{migration.text.strip()}\n\n{record}")
+    return "\n\n".join([*parts, "commit;"]) + "\n"
 
 
 def foreign_schema() -> SchemaMismatch:

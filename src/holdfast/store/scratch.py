@@ -8,7 +8,7 @@ from urllib.parse import urlsplit, urlunsplit
 from psycopg import sql
 
 from holdfast.store.connection import connect
-from holdfast.store.migrate import migrate
+from holdfast.store.migrate import apply_missing
 
 
 async def create_scratch(server_url: str) -> str:
@@ -18,7 +18,7 @@ async def create_scratch(server_url: str) -> str:
         await connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
         await connection.execute(sql.SQL("alter database {} set synchronous_commit = off").format(sql.Identifier(name)))
     url = _with_database(server_url, name)
-    await migrate(url)
+    await apply_missing(url)
     return url
 
 

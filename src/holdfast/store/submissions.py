@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import orjson
 
 from holdfast import failpoint
+from holdfast.define.definition import Definition
 from holdfast.errors import BacklogFull, NotFound
 from holdfast.remedies import Remedy
 from holdfast.store.arrays import jsons, plain, texts
 from holdfast.store.columns import by_name, records, remedy_of
 from holdfast.store.connection import SYNC
-from holdfast.store.listener import ANYBODY
 from holdfast.store.payloads import value_or_name
 from holdfast.store.queries import query
-from holdfast.store.records import NewJob, SignalAnswer, SubmitAnswer
+from holdfast.store.read_rows import AcknowledgementRow
+from holdfast.store.records import ANYBODY, NewJob, SignalAnswer, SubmitAnswer
 from holdfast.store.session import PostgresSession, signalled
 
 
@@ -59,8 +61,10 @@ class PostgresSubmissions(PostgresSession):
             "inputs": jsons(j.inputs for j in jobs),
             "priority": plain(j.priority for j in jobs),
             "force": plain(j.force for j in jobs),
+            # Null stands for jobs without labels, however many there are.
+            "labels": jsons(j.labels for j in jobs) if any(j.labels for j in jobs) else None,
         }
-        if len({j.definition_hash for j in jobs}) == 1:
+        if len({(j.tenant, j.definition_hash) for j in jobs}) == 1:
             definitions = {**definitions, **_first_definition(jobs[0])}
         await failpoint.hit("submit.before")
         *_, submitted, _ = await self._exchange(
@@ -106,12 +110,31 @@ class PostgresSubmissions(PostgresSession):
         if row["result_ref"] is not None:
             result = await value_or_name(self.payloads, row["job_id"], row["result_ref"])
         is_same = row["body_hash"] == job.body_hash
-        return SubmitAnswer(row["job_id"], False, is_same, row["status"], row["run"], result, row["version"])
+        return SubmitAnswer(
+            row["job_id"], False, is_same, row["status"], row["run"], result, row["version"], row["definition_hash"]
+        )
 
     async def newest_definition(self, tenant: str, workflow_id: str) -> bytes | None:
-        """The definition of that id that was registered last, or None."""
+        """The definition of that id that the tenant registered last, or None."""
         rows = await self._fetch("newest_definition", tenant=tenant, workflow_id=workflow_id)
         return rows[0]["definition"].encode() if rows else None
+
+    async def register(self, tenant: str, definition: Definition) -> tuple[datetime, bool]:
+        """Make a definition the current one of its id; returns since when it is, and whether it was not before."""
+        (row,) = await self._fetch(
+            "register_definition",
+            tenant=tenant,
+            definition_hash=definition.hash(),
+            workflow_id=definition.workflow_id,
+            version=definition.version,
+            definition=definition.canonical_bytes().decode(),
+        )
+        return row["registered_at"], row["is_new"]
+
+    async def acknowledge(self, tenant: str, job_id: str, actor: str, reason: str) -> AcknowledgementRow | None:
+        """Note that a person has seen a failed or partial job; None if the tenant has no such job."""
+        answer = await self._answer("acknowledge", tenant=tenant, job=job_id, actor=actor, reason=reason)
+        return next(iter(records(AcknowledgementRow, answer)), None)
 
     async def send(
         self,
@@ -140,7 +163,7 @@ class PostgresSubmissions(PostgresSession):
 
 
 def _first_definition(job: NewJob) -> dict[str, str]:
-    """Many jobs of one definition send it once."""
+    """Many jobs of one tenant and definition send it once."""
     return {
         "definition_hash": plain([job.definition_hash]),
         "tenant": texts([job.tenant]),

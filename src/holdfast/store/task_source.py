@@ -58,11 +58,16 @@ class PostgresTaskSource(PostgresSession):
         return WorkerIdentity(drawn, name)
 
     async def renew_worker(
-        self, worker: WorkerIdentity, lease_seconds: float, held: Sequence[Held]
+        self,
+        worker: WorkerIdentity,
+        lease_seconds: float,
+        held: Sequence[Held],
+        changed_files: Sequence[str] | None = None,
     ) -> list[Held] | None:
         """Those of the held leases that are still ours; None if the worker itself was declared gone."""
         await failpoint.hit("renew.before")
-        renewed = await self._execute("renew_worker", me=worker.worker_id, lease=lease_seconds)
+        changed = texts(changed_files) if changed_files is not None else None
+        renewed = await self._execute("renew_worker", me=worker.worker_id, lease=lease_seconds, changed=changed)
         await failpoint.hit("renew.after")
         if renewed == 0:
             return None

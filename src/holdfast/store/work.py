@@ -1,4 +1,4 @@
-"""What a worker asks of the database, as statements: they run on its own line or inside an owner's transaction."""
+"""What a worker asks of the database, as statements for its own connection or inside an owner's transaction."""
 
 from __future__ import annotations
 

@@ -14,9 +14,8 @@ from holdfast.store.breakers import breaker_columns
 from holdfast.store.columns import JSON, MAY_BE_LARGE, TEXT
 from holdfast.store.connection import Statement
 from holdfast.store.large import LargeValues
-from holdfast.store.listener import ANYBODY
 from holdfast.store.queries import query
-from holdfast.store.records import RANK_LIMIT
+from holdfast.store.records import ANYBODY, RANK_LIMIT
 from holdfast.store.selecting import selection_columns
 
 DENSE = 4

@@ -35,4 +35,6 @@ def request_words(request: Request, job: str) -> str:
     parts += [f"--item {item}" for item in request.items]
     parts += ["--code", shlex.quote(request.code)] if request.code else []
     parts += ["--fingerprint", shlex.quote(request.fingerprint)] if request.fingerprint else []
-    return " ".join([*parts, *(["--only"] if request.only else [])])
+    parts += ["--only"] if request.only else []
+    parts += ["--tolerated"] if request.tolerated else []
+    return " ".join(parts)

@@ -39,6 +39,8 @@ class Worker:
     tasks: int
     lease_seconds: float
     started_at: datetime
+    changed_files: tuple[str, ...] = ()
+    """The files of its handlers that have changed since it imported them: it runs older code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,7 @@ def worker_view(row: rows.WorkerView) -> Worker:
         row.tasks,
         round(row.lease_seconds, 3),
         row.started_at,
+        tuple(row.changed_files),
     )
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from holdfast.core.failing import Failure as StoredFailure
 from holdfast.moments import epoch_moment
-from holdfast.store.read_rows import ArtifactView, AttemptView, EventView, FailedItems, TaskRow
+from holdfast.store.data_rows import ArtifactView, FailedItems, TaskRow
+from holdfast.store.output_rows import RunningPart
+from holdfast.store.read_rows import AttemptView, EventView
 from holdfast.views.encoding import VERBATIM, named
 
+RUNNING = "running"
 _TIMES_IN_EVENTS = ("started_at", "retry_at", "since", "until")
 
 
@@ -46,6 +50,14 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
+class LogTime:
+    """When a line of a log was printed, and those after it until the next entry; `line` counts from 0."""
+
+    line: int
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """An attempt that failed or printed something, with the whole traceback of an exception in its `log`."""
 
@@ -55,10 +67,12 @@ class Attempt:
     outcome: str
     worker: str | None
     started_at: datetime | None
-    finished_at: datetime
+    finished_at: datetime | None
+    """None while it runs; then its `outcome` is `running`."""
     error: Failure | None
     log: str | None
     extra: dict[str, Any] | None = field(metadata=VERBATIM)
+    log_times: tuple[LogTime, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +83,7 @@ class FailedGroup:
     items: tuple[int, ...]
     code: str | None
     message: str | None
+    fingerprint: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +150,60 @@ def attempt_view(row: AttemptView) -> Attempt:
         failure_view(row.error),
         row.log,
         row.extra,
+        log_times(row.started_at, row.log_times),
     )
 
 
+def running_view(parts: Sequence[RunningPart]) -> Attempt:
+    """What a running attempt has printed in these parts."""
+    first, log = parts[0], ""
+    times: list[LogTime] = []
+    for part in parts:
+        before = log.count("\n")
+        times += [LogTime(before + one.line, one.at) for one in log_times(part.started_at, part.log_times)]
+        log += part.log
+    return Attempt(
+        first.node, _index(first.item), first.attempt, RUNNING, first.worker, first.started_at, None, None, log, None,
+        tuple(times),
+    )  # fmt: skip
+
+
+def without_beginning(attempt: Attempt, characters: int, last: str) -> Attempt:
+    """The attempt with the rest of its log, after these characters, the `last` of which the reader has seen.
+
+    From a long log the middle was cut out: then the rest begins where the last ones stand.
+    """
+    log = attempt.log or ""
+    begin = characters if log[:characters].endswith(last) else log.rfind(last) + len(last) if last in log else 0
+    return _from(attempt, begin) if begin else attempt
+
+
+def last_lines(attempt: Attempt, number: int | None) -> Attempt:
+    """The attempt with only the last lines of its log; None: with all of them."""
+    lines = (attempt.log or "").removesuffix("\n").split("\n")
+    if number is None or len(lines) <= number:
+        return attempt
+    return _from(attempt, sum(len(line) + 1 for line in lines[: len(lines) - number]))
+
+
+def _from(attempt: Attempt, begin: int) -> Attempt:
+    """The attempt with its log from this character on."""
+    log = attempt.log or ""
+    rest, lines = log[begin:], log.count("\n", 0, begin)
+    earlier = [one for one in attempt.log_times if one.line <= lines]
+    later = [LogTime(one.line - lines, one.at) for one in attempt.log_times if one.line > lines]
+    first = [LogTime(0, earlier[-1].at)] if earlier else []
+    return replace(attempt, log=rest or None, log_times=tuple([*first, *later] if rest else ()))
+
+
+def log_times(started_at: datetime | None, times: list[list[int]] | None) -> tuple[LogTime, ...]:
+    if started_at is None or times is None:
+        return ()
+    return tuple(LogTime(line, started_at + timedelta(milliseconds=passed)) for line, passed in times)
+
+
 def failed_group(row: FailedItems) -> FailedGroup:
-    return FailedGroup(row.number, tuple(row.items), row.code, row.message)
+    return FailedGroup(row.number, tuple(row.items), row.code, row.message, row.fingerprint)
 
 
 def task_view(row: TaskRow) -> Task:

@@ -37,6 +37,15 @@ class SchemaState:
 
 
 @dataclass(frozen=True, slots=True)
+class TableSize:
+    """A table of the schema; `bytes` counts its indexes, too."""
+
+    table: str
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class LockHolder:
     """A session that keeps rows of our tables locked; `query` is shortened and without literals."""
 

@@ -65,7 +65,7 @@ class NodeState:
     retrying: int = field(default=0, metadata=HIDDEN)
     """How many of its tasks wait for their next attempt."""
     width: int = field(default=0, metadata=HIDDEN)
-    """How many items it has, if it is a fan-out."""
+    """How many items or batches it has, if it has any."""
     has_task_per_item: bool = field(default=False, metadata=HIDDEN)
 
 
@@ -77,6 +77,15 @@ class Owner:
     name: str | None
     since: datetime | None
     alive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """Who has seen that a job failed or is partial, and why it needs nothing more."""
+
+    by: str
+    reason: str
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +113,17 @@ class Job:
     reason: str | None
     unreadable: str | None
     """Why this version cannot read the job's definition. Then only nodes that have begun are known."""
+    labels: dict[str, str]
+    acknowledged: Acknowledgement | None
     definition: Definition = field(metadata=HIDDEN)
 
     @property
     def is_terminal(self) -> bool:
         return self.status in JOB_TERMINAL
+
+    def node(self, text: str) -> NodeState | None:
+        """The node of that name, or with that number of its stage."""
+        return next((node for node in self.nodes if text in (node.node, str(node.stage))), None)
 
     @property
     def is_in_doubt(self) -> bool:
@@ -146,6 +161,8 @@ class JobSummary:
     finished_at: datetime | None
     counts: LineCounts
     error: str | None
+    labels: dict[str, str]
+    acknowledged: Acknowledgement | None
 
     @property
     def is_in_doubt(self) -> bool:
@@ -154,7 +171,10 @@ class JobSummary:
 
 @dataclass(frozen=True, slots=True)
 class JobPage:
-    """Some jobs, newest first, and the cursor that continues the list; None: these were the last."""
+    """Some jobs, newest first, and the cursor that continues the list; None: these were the last.
+
+    A page can have fewer jobs than it may, and a cursor: a page looks at 100,000 jobs at most.
+    """
 
     jobs: tuple[JobSummary, ...] = ()
     after: str | None = None
@@ -199,6 +219,8 @@ def job_view(snapshot: Snapshot) -> Job:
         Owner(job.owner_id, job.owner, job.owned_since, job.owner_is_alive) if job.owner_id is not None else None,
         job.reason,
         snapshot.unreadable.message if snapshot.unreadable else None,
+        job.labels or {},
+        _acknowledgement(job),
         snapshot.definition,
     )
 
@@ -214,7 +236,15 @@ def summary_view(row: JobLine) -> JobSummary:
         row.finished_at,
         LineCounts(row.total, row.completed, row.failed),
         row.message,
+        row.labels or {},
+        _acknowledgement(row),
     )
+
+
+def _acknowledgement(row: JobView | JobLine) -> Acknowledgement | None:
+    if row.acknowledged_by is None or row.acknowledged_at is None:
+        return None
+    return Acknowledgement(row.acknowledged_by, row.acknowledged_reason or "", row.acknowledged_at)
 
 
 def held_view(row: Hold | None) -> Held | None:
@@ -251,7 +281,7 @@ def _node(snapshot: Snapshot, node: Node) -> NodeState:
         row.finished_at if row else None,
         unserved_view(unserved) if unserved is not None else None,
         queued.waiting if queued else 0,
-        row.width if row is not None and kind_of(node).has_task_per_item else 0,
+        row.width if row is not None and kind_of(node).has_items(node) else 0,
         kind_of(node).has_task_per_item,
     )
 

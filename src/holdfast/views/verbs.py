@@ -60,6 +60,8 @@ class VerbRequest:
     plan_id: str | None = None
     output: Any = None
     """For `set`: the result of the node."""
+    tolerated: bool = False
+    """For `resume`: also run tolerated failures of completed nodes again."""
 
     def to_core(self) -> signals.Request:
         return signals.Request(
@@ -71,6 +73,7 @@ class VerbRequest:
             self.only,
             self.plan_id,
             self.output,
+            self.tolerated,
         )
 
     def words(self, job: str) -> str:
@@ -89,6 +92,8 @@ class PlanStep:
     reason: str
     confirm: bool
     """Whether a person must confirm it."""
+    blocked: str | None = field(default=None, metadata=IF_ANY)
+    """Why it may not be done; then nothing of the plan can be."""
     redone: bool = field(default=False, metadata=HIDDEN)
     """Whether it runs again what had completed."""
     is_kept: bool = field(default=False, metadata=HIDDEN)
@@ -106,13 +111,15 @@ class Plan:
     tasks: int
     """How many tasks it changes, as far as that is known."""
     steps: tuple[PlanStep, ...]
-    command: str
-    """The command that does exactly this."""
+    command: str | None
+    """The command that does exactly this; None if a step is blocked."""
     unknown: int
     """How many nodes have an unknown number of tasks."""
     evaluates_result: bool
     """Whether nothing runs but the `result` of the workflow is evaluated again."""
     request: VerbRequest = field(metadata=HIDDEN)
+    refusal: Refused | NotFound | None = field(default=None, metadata=HIDDEN)
+    """Why it cannot be carried out, and what to do instead: a step is blocked."""
     running: int = field(default=0, metadata=HIDDEN)
     """For a cancel, a pause or an unpause: how many tasks run now."""
     uncounted: tuple[str, ...] = field(default=(), metadata=HIDDEN)
@@ -138,6 +145,8 @@ class Plan:
 
     def with_flags(self, *flags: str) -> Plan:
         """The same plan, whose command brings more flags."""
+        if self.refusal is not None:
+            return self
         return replace(self, command=f"holdfast {self.words(self.job_id, *flags)}")
 
 
@@ -170,6 +179,7 @@ def recovery_plan(job_id: str, generation: int, made_at: float, request: VerbReq
             step.items,
             step.reason,
             step.confirm,
+            step.blocked,
             step.redone,
             step.action is plans.Action.KEEP,
         )
@@ -183,10 +193,11 @@ def recovery_plan(job_id: str, generation: int, made_at: float, request: VerbReq
         datetime.fromtimestamp(made_at, UTC),
         plan.tasks,
         steps,
-        "",
+        None,
         len(plan.unknown),
         plan.evaluates_result,
         request,
+        refused(job_id, request.verb, plan.refusal) if plan.refusal is not None else None,
         uncounted=tuple(str(step.unknown) for step in plan.unknown),
     ).with_flags()
 
@@ -211,11 +222,11 @@ def steering_plan(job: steering.OpenJob, made_at: float, plan: steering.Steering
         datetime.fromtimestamp(made_at, UTC),
         plan.tasks,
         steps,
-        "",
+        None,
         0,
         False,
         VerbRequest(Verb(plan.verb)),
-        plan.running,
+        running=plan.running,
     ).with_flags()
 
 

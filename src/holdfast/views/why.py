@@ -5,7 +5,7 @@ Tasks come in groups, by node and cause: a hundred thousand items are a few reas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -20,7 +20,7 @@ from holdfast.moments import moment
 from holdfast.store.fleet import WorkerView
 from holdfast.store.read_rows import JobDiagnosis, NodeView, QueuedTasks
 from holdfast.views.encoding import HIDDEN, VERBATIM, to_json
-from holdfast.views.history import failure_view
+from holdfast.views.history import FailedGroup, failure_view
 from holdfast.views.jobs import SET_ASIDE
 from holdfast.views.outcome import Recovery, recovery_view
 
@@ -62,12 +62,29 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class ToleratedFailures:
-    """A fan-out that completed although items of it failed."""
+class NodeFailures:
+    """The failed items of a node, those that failed in the same way together; `groups` has the largest groups."""
 
     node: str
     failed: int
     items: int
+    is_tolerated: bool
+    """Whether the node completed nevertheless."""
+    in_batches: bool
+    """Whether its items are batches."""
+    groups: tuple[FailedGroup, ...]
+
+    @property
+    def details(self) -> dict[str, Any]:
+        return {"failed": self.failed, "items": self.items, "failures": to_json(self.groups)}
+
+
+@dataclass(frozen=True, slots=True)
+class OutdatedWorker:
+    """A live worker with handlers of the job, which runs older code than these files."""
+
+    name: str
+    changed_files: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +102,26 @@ class Why:
     """How many live orchestrators would drive it."""
     recovery: tuple[Recovery, ...] = field(metadata=HIDDEN)
     definition: Definition = field(metadata=HIDDEN)
-    tolerated: tuple[ToleratedFailures, ...] = field(default=(), metadata=HIDDEN)
+    failures: dict[str, NodeFailures] = field(default_factory=dict, metadata=HIDDEN)
+    """The failed items of a job that has ended, by node."""
+    outdated: tuple[OutdatedWorker, ...] = field(default=(), metadata=HIDDEN)
+
+    @property
+    def tolerated(self) -> list[NodeFailures]:
+        """The failed items of nodes that completed nevertheless."""
+        return [one for one in self.failures.values() if one.is_tolerated]
 
     @property
     def is_terminal(self) -> bool:
         return self.status in JOB_TERMINAL
 
 
-def why_view(diagnosis: JobDiagnosis) -> Why:
+def why_view(diagnosis: JobDiagnosis, groups: Mapping[str, tuple[FailedGroup, ...]]) -> Why:
+    """`groups` has the failed items of each node of a job that has ended."""
     job = diagnosis.snapshot.job
     is_over = job.status in JOB_TERMINAL
-    reasons = _of_an_end(diagnosis) if is_over else chain(_of_the_job(diagnosis), _of_the_nodes(diagnosis))
+    failures = {name: _failures(diagnosis.snapshot.nodes[name], alike) for name, alike in groups.items() if alike}
+    reasons = _of_an_end(diagnosis, failures) if is_over else chain(_of_the_job(diagnosis), _of_the_nodes(diagnosis))
     return Why(
         job.job_id,
         job.status,
@@ -107,26 +133,44 @@ def why_view(diagnosis: JobDiagnosis) -> Why:
         diagnosis.orchestrators,
         tuple(recovery_view(job.job_id, advice) for advice in diagnosis.snapshot.advice),
         diagnosis.snapshot.definition,
-        tuple(
-            ToleratedFailures(row.node, row.failed, row.width)
-            for row in diagnosis.snapshot.nodes.values()
-            if row.failed and row.status == Status.COMPLETED
-        ),
+        failures,
+        tuple(_outdated(diagnosis)),
     )
 
 
-def _of_an_end(diagnosis: JobDiagnosis) -> Iterator[Reason]:
-    """The error that the job ended with, and the other nodes that failed."""
+def _failures(row: NodeView, groups: tuple[FailedGroup, ...]) -> NodeFailures:
+    is_tolerated = row.status == Status.COMPLETED
+    return NodeFailures(row.node, row.failed, row.width, is_tolerated, row.batch_size is not None, groups)
+
+
+def _outdated(diagnosis: JobDiagnosis) -> Iterator[OutdatedWorker]:
+    needed = {task.handler for node in diagnosis.snapshot.definition.nodes for task in node.tasks}
+    for worker in diagnosis.workers:
+        if worker.changed_files and not needed.isdisjoint(worker.handlers):
+            yield OutdatedWorker(worker.name, tuple(worker.changed_files))
+
+
+def _of_an_end(diagnosis: JobDiagnosis, failures: Mapping[str, NodeFailures]) -> Iterator[Reason]:
+    """The error that the job ended with, the other nodes that failed, and the failed items that were tolerated."""
     job, nodes = diagnosis.snapshot.job, diagnosis.snapshot.nodes
-    if job.status == JobStatus.COMPLETED and job.error is None:
-        return
     error = failure_view(job.error)
     node, index = (error.node, error.index) if error is not None else (None, None)
-    yield Reason(node, index, Cause(job.status), job.finished_at, details={"error": to_json(error)})
+
+    def details(name: str | None, problem: dict[str, Any] | None) -> dict[str, Any]:
+        items = failures.get(name or "")
+        return {"error": problem} | (items.details if items is not None else {})
+
+    if job.status != JobStatus.COMPLETED or error is not None:
+        yield Reason(node, index, Cause(job.status), job.finished_at, details=details(node, to_json(error)))
     for one in diagnosis.snapshot.definition.nodes:
         view = nodes.get(one.name)
-        if view is not None and view.status == Status.FAILED and one.name != node:
-            yield Reason(one.name, None, Cause.FAILED, view.finished_at, details={"error": _error(view.error)})
+        if view is None or one.name == node:
+            continue
+        if view.status == Status.FAILED:
+            problem = _error(view.error)
+            yield Reason(one.name, None, Cause.FAILED, view.finished_at, details=details(one.name, problem))
+        elif one.name in failures and failures[one.name].is_tolerated:
+            yield Reason(one.name, None, Cause.PARTIAL, view.finished_at, details=details(one.name, None))
 
 
 def _of_the_job(diagnosis: JobDiagnosis) -> Iterator[Reason]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import orjson
 
@@ -16,6 +17,7 @@ from holdfast.errors import Code, Permanent
 from holdfast.store.payloads import AttemptObjects
 from holdfast.store.records import ItemResult, JobFacts, Lease
 from holdfast.worker.dependencies import AsyncGuard, SeenBreaker, SyncGuard
+from holdfast.worker.output import Output
 from holdfast.worker.values import ARTIFACT_NAME_BYTES, check_name, checkpoint, progress
 from holdfast.worker.workdir import Workplace
 
@@ -24,6 +26,10 @@ Answer = TypeVar("Answer")
 PAGE_ROWS = 1000
 """How many results are read at a time; a page of large ones has fewer."""
 FAR_AWAY = 2**31 - 1
+
+
+_first_write = threading.Lock()
+"""Most attempts print nothing: an output is made with the first text, from whichever thread it comes."""
 
 
 class CheckpointStore(Protocol):
@@ -78,8 +84,6 @@ class Attempt:
     timed_out: bool = False
     progress: dict[str, Any] | None = None
     progress_sent: dict[str, Any] | None = None
-    log_lines: list[str] = field(default_factory=list)
-    log_size: int = 0
     checkpoint_seq: int = 0
     task: asyncio.Task[None] | None = None
     """The asyncio task that runs it."""
@@ -93,7 +97,20 @@ class Attempt:
     holds_lease: Callable[[], bool] = lambda: True
     """Whether the worker's lease lives, by the worker's own clock."""
 
-    LOG_LIMIT: ClassVar[int] = 64 * 1024
+    output: Output | None = None
+    """What its handler has printed and logged; None: nothing."""
+
+    def log_fields(self) -> dict[str, Any]:
+        """The fields by which log lines name this attempt."""
+        lease = self.lease
+        item = lease.item if lease.item >= 0 else None
+        return {
+            "job": lease.job_id,
+            "node": lease.node,
+            "item": item,
+            "attempt": lease.attempt,
+            "handler": lease.handler,
+        }
 
     def require_lease(self, what: str) -> None:
         """Raise LeaseLost if the lease is gone. Call it before what only the holder of the lease may do."""
@@ -102,15 +119,12 @@ class Attempt:
             raise LeaseLost(f"{what} was refused: the lease is no longer held")
 
     def write(self, text: str) -> None:
-        """Keep what the handler printed, up to a limit; what comes after is dropped."""
-        if self.log_size >= self.LOG_LIMIT:
-            return
-        # Not text[…]: a subclass of str may return anything from that.
-        kept = str.__getitem__(text, slice(self.LOG_LIMIT - self.log_size))
-        self.log_lines.append(kept)
-        self.log_size += len(kept)
-        if self.log_size >= self.LOG_LIMIT:
-            self.log_lines.append("\n… the rest was cut off\n")
+        """Keep what the handler printed, with the time, up to a limit."""
+        output = self.output
+        if output is None:
+            with _first_write:
+                output = self.output = self.output or Output(self.started_monotonic)
+        output.write(text)
 
 
 class _ContextBase:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -16,8 +15,6 @@ from holdfast.errors import Code, DependencyDown, HandlerFailure, Permanent
 
 if TYPE_CHECKING:
     from holdfast.worker.context import Attempt
-
-logger = logging.getLogger("holdfast.worker")
 
 PROBE_SECONDS = 10.0
 CALLS_LIMIT = 1000

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 
 import orjson
 
 from holdfast.errors import Unreachable
+from holdfast.log_events import EventLog
 from holdfast.store.leases import Held
 from holdfast.store.records import WorkerIdentity
 from holdfast.worker.clock import lease_clock
+from holdfast.worker.code_files import CodeFiles
 from holdfast.worker.context import Attempt
 from holdfast.worker.execute import Executor
 from holdfast.worker.held_leases import HeldLeases
@@ -19,7 +20,7 @@ from holdfast.worker.own_lease import OwnLease
 from holdfast.worker.ports import TaskSource
 from holdfast.worker.probing import BreakerProbes
 
-logger = logging.getLogger("holdfast.worker")
+log = EventLog("holdfast.worker")
 
 
 class Heartbeat:
@@ -34,6 +35,7 @@ class Heartbeat:
         executor: Executor,
         probes: BreakerProbes,
         wake: asyncio.Event,
+        code: CodeFiles,
     ) -> None:
         self._source = source
         self._options = options
@@ -42,6 +44,7 @@ class Heartbeat:
         self._executor = executor
         self._probes = probes
         self._wake = wake
+        self._code = code
 
     async def run(self) -> None:
         while True:
@@ -53,18 +56,18 @@ class Heartbeat:
         asked_at, held = lease_clock(), list(self._leases.by_key)
         try:
             async with asyncio.timeout(self._own_lease.seconds_left()):
-                still = await self._source.renew_worker(worker, self._options.lease_seconds, held)
+                still = await self._source.renew_worker(worker, self._options.lease_seconds, held, self._code.changed)
                 await self._send_progress(worker)
                 cancelled = await self._source.cancelled_among(held)
         except (Unreachable, TimeoutError) as reason:
-            logger.warning("heartbeat_failed: %s", reason)
+            log.write("heartbeat_failed", reason=str(reason) or "the database does not answer")
             if worker is self._own_lease.identity and not self._own_lease.is_live():
                 self._lose_everything()
             return
         if worker is not self._own_lease.identity:
             return
         if still is None:
-            logger.warning("worker_declared_gone: %s; it starts again under a new lease", self._options.name)
+            log.write("worker_declared_gone", worker=self._options.name)
             self._lose_everything()
             return
         self._own_lease.extend(asked_at)

@@ -231,7 +231,9 @@ def _log(attempt: Attempt, sent: SentRecord) -> None:
     """Log a record as a logger of that name would. None is made, because loggers are never removed."""
     logger = logging.getLogger(f"holdfast.handler.{attempt.lease.handler}")
     if logger.isEnabledFor(sent.level):
-        logger.handle(logger.makeRecord(sent.name, sent.level, "", 0, "%s", (sent.text,), None))
+        record = logger.makeRecord(sent.name, sent.level, "", 0, "%s", (sent.text,), None)
+        record.attempt_fields = attempt.log_fields()
+        logger.handle(record)
 
 
 def _death(process: Process) -> Exception:

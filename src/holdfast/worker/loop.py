@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from holdfast.define.registry import Registry
 from holdfast.errors import Unreachable
+from holdfast.log_events import EventLog, LastingTrouble
 from holdfast.pacing import CrowdingMonitor
 from holdfast.store.batch import Handover
 from holdfast.store.leases import in_lock_order
@@ -18,6 +18,7 @@ from holdfast.store.payloads import Payloads
 from holdfast.store.records import Lease, Report, WorkerIdentity
 from holdfast.worker.capture import capture_output
 from holdfast.worker.clock import lease_clock
+from holdfast.worker.code_files import CodeFiles
 from holdfast.worker.context import HandlerServices
 from holdfast.worker.execute import Executor, begin
 from holdfast.worker.heartbeat import Heartbeat
@@ -25,15 +26,16 @@ from holdfast.worker.held_leases import HeldLeases
 from holdfast.worker.known_jobs import KnownJobs
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.own_lease import OwnLease
-from holdfast.worker.ports import Shortcut, TaskSource
+from holdfast.worker.ports import OutputStore, Shortcut, TaskSource
 from holdfast.worker.probing import BreakerProbes
 from holdfast.worker.pulse import Pulse
 from holdfast.worker.reports import given_back
 from holdfast.worker.slots import Slots
+from holdfast.worker.streaming import OutputStream
 from holdfast.worker.unsent_reports import UnsentReports, key_of
 from holdfast.worker.workdir import Workplace
 
-logger = logging.getLogger("holdfast.worker")
+log = EventLog("holdfast.worker")
 
 RETREAT_SECONDS = 0.5
 END_ATTEMPTS = 20
@@ -57,7 +59,9 @@ class Worker:
         workplace: Workplace,
         pulse: Pulse | None = None,
         shortcut: Shortcut | None = None,
+        output: OutputStore | None = None,
     ) -> None:
+        """Without an `output` store, what attempts print can be seen when they have ended."""
         self._source = source
         self._registry = registry
         self._options = options
@@ -66,11 +70,13 @@ class Worker:
         self._pulse = pulse
         self._shortcut = shortcut
         self._crowding = CrowdingMonitor()
+        self._trouble = LastingTrouble(log, "worker_retreats", "worker_recovered")
         self._reports = UnsentReports()
         self._leases = HeldLeases(self._reports, pulse, wake)
         self._own_lease = OwnLease(source, registry, options, pulse)
         self._jobs = KnownJobs(source, registry, self._leases)
         self._probes = BreakerProbes(source, registry)
+        self._stream = OutputStream(output, self._own_lease, self._leases) if output is not None else None
         services = HandlerServices(
             self._own_lease.save_checkpoint,
             source.results_page,
@@ -83,7 +89,10 @@ class Worker:
         self._slots = Slots(
             options.concurrency, self._executor, self._own_lease, self._leases, self._reports, self._jobs, wake
         )
-        self._heartbeat = Heartbeat(source, options, self._own_lease, self._leases, self._executor, self._probes, wake)
+        self._code = CodeFiles(registry.modules)
+        self._heartbeat = Heartbeat(
+            source, options, self._own_lease, self._leases, self._executor, self._probes, wake, self._code
+        )
 
     @property
     def lease_count(self) -> int:
@@ -95,7 +104,10 @@ class Worker:
         await asyncio.to_thread(self._workplace.sweep)
         beating = asyncio.create_task(self._heartbeat.run(), name="holdfast heartbeat")
         living = [beating, *([asyncio.create_task(self._pulse.keep())] if self._pulse is not None else [])]
+        if self._stream is not None:
+            living.append(asyncio.create_task(self._stream.run(), name="holdfast output"))
         waking = asyncio.create_task(self._wake_at(stop))
+        watching = asyncio.create_task(self._code.watch(self._options.name), name="holdfast code files")
         for task in living:
             task.add_done_callback(lambda _: self._wake.set())
         try:
@@ -104,7 +116,7 @@ class Worker:
                     _crash_with((*self._slots.crashed, *living))
                     await self._turn()
                 except Unreachable as reason:
-                    logger.warning("worker_retreats: %s", reason)
+                    self._trouble.again(reason)
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(stop.wait(), RETREAT_SECONDS)
             with contextlib.suppress(Unreachable):
@@ -112,7 +124,7 @@ class Worker:
         finally:
             self._leases.waiting.clear()
             probing = [self._probes.running] if self._probes.running is not None else []
-            await _end((*self._slots.running, *living, waking, *probing))
+            await _end((*self._slots.running, *living, waking, watching, *probing))
             self._executor.close()
             await asyncio.to_thread(self._workplace.close)
             with contextlib.suppress(Unreachable):
@@ -143,6 +155,7 @@ class Worker:
             if worker is not self._own_lease.identity:
                 # Meanwhile the lease has ended under which this was claimed.
                 return
+            self._trouble.over()
             self._settle(reports, accepted)
             await self._accept(leases)
         if self._reports.ready:
@@ -192,7 +205,8 @@ class Worker:
         return await self._source.report_and_claim(worker, reports, queues, names, room, slots, self._send_later)
 
     def _send_later(self, report: Report) -> None:
-        logger.warning("report_waits: %s/%s: another session keeps its lease locked", report.job_id, report.node)
+        item = report.item if report.item >= 0 else None
+        log.write("report_waits", job=report.job_id, node=report.node, item=item, attempt=report.attempt)
         self._reports.hold(report, time.monotonic())
 
     def _settle(self, reports: Sequence[Report], accepted: int) -> None:
@@ -201,9 +215,7 @@ class Worker:
             self._leases.by_key.pop(key, None)
             self._reports.settle(key)
         if accepted < len(settled):
-            logger.warning(
-                "reports_rejected: %d of %d came after their lease had ended", len(settled) - accepted, len(settled)
-            )
+            log.write("reports_rejected", count=len(settled) - accepted, of=len(settled))
 
     async def _accept(self, leases: Sequence[Lease]) -> None:
         if not leases:
@@ -258,6 +270,8 @@ class Worker:
         if unfinished:
             await self._source.report(worker, unfinished)
         await self._source.release_strays(worker, ())
+        if self._stream is not None:
+            await self._stream.end(worker)
 
 
 def _crash_with(tasks: Iterable[asyncio.Task[None]]) -> None:
@@ -276,4 +290,4 @@ async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
         _, remaining = await asyncio.wait(remaining, timeout=0.1)
         if not remaining:
             return
-    logger.warning("handlers_ignore_their_end: %d still run", len(remaining))
+    log.write("handlers_ignore_their_end", count=len(remaining))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 
 from holdfast.define.registry import Registry
 from holdfast.errors import Unreachable
+from holdfast.log_events import EventLog
 from holdfast.store.leases import Held
 from holdfast.store.records import Lease, WorkerIdentity
 from holdfast.worker.clock import lease_clock
@@ -14,7 +14,7 @@ from holdfast.worker.options import WorkerOptions
 from holdfast.worker.ports import TaskSource
 from holdfast.worker.pulse import Pulse
 
-logger = logging.getLogger("holdfast.worker")
+log = EventLog("holdfast.worker")
 
 CHECKPOINT_PAUSE_SECONDS = 0.5
 
@@ -78,7 +78,8 @@ class OwnLease:
                     return await self._source.save_checkpoint(worker, lease, seq, name, data)
             except (Unreachable, TimeoutError) as reason:
                 why = str(reason) or "the database does not answer"
-                logger.warning("checkpoint_waits: '%s' of %s/%s: %s", name, lease.job_id, lease.node, why)
+                item = lease.item if lease.item >= 0 else None
+                log.write("checkpoint_waits", reason=why, checkpoint=name, job=lease.job_id, node=lease.node, item=item)
                 await asyncio.sleep(CHECKPOINT_PAUSE_SECONDS)
         return False
 

@@ -13,6 +13,7 @@ from holdfast.core.breaking import Breaker
 from holdfast.define.gates import BreakerRules
 from holdfast.store.batch import Handover
 from holdfast.store.leases import Held
+from holdfast.store.output_rows import OutputPart
 from holdfast.store.records import ItemResult, JobFacts, Lease, Report, WorkerIdentity
 
 OnLocked = Callable[[Report], None]
@@ -40,9 +41,16 @@ class TaskSource(Protocol):
         ...
 
     async def renew_worker(
-        self, worker: WorkerIdentity, lease_seconds: float, held: Sequence[Held]
+        self,
+        worker: WorkerIdentity,
+        lease_seconds: float,
+        held: Sequence[Held],
+        changed_files: Sequence[str] | None = None,
     ) -> list[Held] | None:
-        """Renew the worker's lease. Returns which of the held tasks it still holds; None: its lease was ended."""
+        """Renew the worker's lease. Returns which of the held tasks it still holds; None: its lease was ended.
+
+        `changed_files` are shown to people: files of handlers that have changed since the worker imported them.
+        """
         ...
 
     async def end_worker(self, worker: WorkerIdentity) -> None:
@@ -121,6 +129,14 @@ class TaskSource(Protocol):
 
     async def probed(self, key: str, problem: str | None) -> None:
         """Record the result of a probe; no problem lets the first tasks through again."""
+        ...
+
+
+class OutputStore(Protocol):
+    """Where a worker saves what running attempts print."""
+
+    async def save(self, worker: WorkerIdentity, parts: Sequence[OutputPart], ended: Sequence[Held]) -> None:
+        """Store parts of running attempts, and delete those of ended ones. Parts of a lost lease are not stored."""
         ...
 
 

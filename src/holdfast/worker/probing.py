@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 
 from holdfast import failpoint
 from holdfast.core.breaking import BreakerState
 from holdfast.define.registry import Registry
 from holdfast.errors import Unreachable
+from holdfast.log_events import EventLog
 from holdfast.worker.dependencies import PROBE_SECONDS, SeenBreaker, probe
 from holdfast.worker.ports import TaskSource
 
-logger = logging.getLogger("holdfast.worker")
+log = EventLog("holdfast.worker")
 
 MEMORY_SECONDS = 1.0
 """How old what a handler sees of a breaker may be: a handler may ask before every call that it makes."""
@@ -43,7 +43,7 @@ class BreakerProbes:
                 await failpoint.hit("probe.asked")
                 await self._source.probed(key, problem)
         except Unreachable as reason:
-            logger.warning("probe_failed: %s", reason)
+            log.write("probe_failed", reason=reason)
 
     async def look(self, tenant: str, name: str) -> SeenBreaker | None:
         """A breaker as it was a second ago at most; None: no workflow declares it."""

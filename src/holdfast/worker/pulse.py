@@ -138,7 +138,7 @@ class Pulse:
         self._watcher: subprocess.Popen[bytes] | None = None
         self._ended = asyncio.Event()
         self._last = b""
-        # Both go with the last process that has them open.
+        # Both go with the last process that has them open; this one closes them when it keeps no watcher any more.
         self._shared = tempfile.TemporaryFile()  # noqa: SIM115
         self._signals = tempfile.TemporaryFile()  # noqa: SIM115
         os.ftruncate(self._shared.fileno(), BOARD_BYTES)
@@ -166,7 +166,7 @@ class Pulse:
 
     async def keep(self) -> None:
         """Keep a watcher running for as long as the worker lives; replace one that dies."""
-        with self._noting_signals():
+        with self._shared, self._signals, self._noting_signals():
             while True:
                 self._ended.clear()
                 with self._start() as watcher:

@@ -20,7 +20,11 @@ from holdfast.worker.causes import attribute, causes, waitable
 from holdfast.worker.context import Attempt, LeaseLost
 from holdfast.worker.isolation import ProcessDied
 from holdfast.worker.messages import Malformed, Received
-from holdfast.worker.values import ARTIFACT_NAME_BYTES, NotStorable, check_name, checked, encoded, storable, word
+from holdfast.worker.tracebacks import without_engine
+from holdfast.worker.values import ARTIFACT_NAME_BYTES, NotStorable, check_name, checked, encoded, plain, storable, word
+
+LOG_LIMIT = 128 * 1024
+"""Of a log, in characters: more than an attempt's output makes."""
 
 
 def interrupted(attempt: Attempt) -> Report | None:
@@ -40,7 +44,7 @@ def done(attempt: Attempt, returned: Any, limit_bytes: int = LIMIT_BYTES) -> Rep
         # The handler saw that it should stop and has no result: it stopped early.
         return interrupted(attempt)
     try:
-        extra = _extra_of(returned) if isinstance(returned, Result) else {}
+        extra = _extra_of(returned, limit_bytes) if isinstance(returned, Result) else {}
         return _done(attempt, encoded(output, limit_bytes), extra, limit_bytes)
     except NotStorable as problem:
         return _not_storable(attempt, problem)
@@ -102,14 +106,14 @@ def _done(attempt: Attempt, output: bytes, extra: dict[str, Any], limit_bytes: i
     return _report(attempt, Outcome.DONE, output, data | _log(attempt))
 
 
-def _extra_of(result: Result) -> dict[str, Any]:
+def _extra_of(result: Result, limit_bytes: int) -> dict[str, Any]:
     """The warnings, deliverables and metrics of a result; empty if it has none of them."""
     extra = {"warnings": result.warnings, "deliverables": result.deliverables, "metrics": result.metrics}
     for name, kinds in (("warnings", (list, tuple)), ("deliverables", (dict,)), ("metrics", (dict,))):
         if not isinstance(extra[name], kinds):
             wanted = " or ".join(kind.__name__ for kind in kinds)
             raise NotStorable(f"cannot be stored: its {name} must be a {wanted}, not {type(extra[name]).__name__}")
-    return extra if any(extra.values()) else {}
+    return plain(extra, limit_bytes, "") if any(extra.values()) else {}
 
 
 def held_to_contract(attempt: Attempt, contract: Contract, report: Report) -> Report:
@@ -172,7 +176,9 @@ def _crashed(attempt: Attempt, error: BaseException) -> Report:
 
 def _write_traceback(attempt: Attempt, error: BaseException) -> None:
     """Part by part, so that an endless message is built once and not once per frame."""
-    for part in traceback.TracebackException.from_exception(error).format():
+    trace = traceback.TracebackException.from_exception(error)
+    without_engine(trace)
+    for part in trace.format():
         attempt.write(part)
 
 
@@ -197,7 +203,10 @@ def died(attempt: Attempt, death: ProcessDied) -> Report:
 
 
 def _log(attempt: Attempt) -> dict[str, Any]:
-    return {"log": storable("".join(attempt.log_lines), 2 * attempt.LOG_LIMIT)} if attempt.log_lines else {}
+    if attempt.output is None:
+        return {}
+    text, times = attempt.output.log()
+    return {"log": storable(text, LOG_LIMIT), "log_times": times}
 
 
 def _report(attempt: Attempt, outcome: Outcome, output: bytes | None, data: dict[str, Any]) -> Report:

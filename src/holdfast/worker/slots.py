@@ -8,6 +8,7 @@ import time
 
 from holdfast.store.leases import Held
 from holdfast.store.records import Lease
+from holdfast.worker.attempt_lines import log_end, log_start
 from holdfast.worker.clock import lease_clock
 from holdfast.worker.context import Attempt
 from holdfast.worker.execute import Executor, begin
@@ -108,6 +109,7 @@ class Slots:
         attempt.holds_lease = self._own_lease.is_live
         attempt.limit_seconds = self._executor.time_limit(lease)
         self._limit_time(task, attempt)
+        log_start(attempt)
         try:
             report = await self._executor.run(attempt)
         except asyncio.CancelledError:
@@ -118,6 +120,7 @@ class Slots:
         seconds = time.monotonic() - attempt.started_monotonic
         mean = self.mean_seconds if self.mean_seconds is not None else seconds
         self.mean_seconds = mean + 0.1 * (seconds - mean)
+        log_end(attempt, report if not attempt.lost else None)
         if report is not None and not attempt.lost:
             self._reports.ready.append(report)
         elif self._leases.by_key.get(key) is attempt:

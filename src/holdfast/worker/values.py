@@ -7,20 +7,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import fields, is_dataclass
-from datetime import datetime, time
-from enum import Enum
 from types import NoneType
 from typing import Any
 
 import orjson
 
 from holdfast.define.plain import is_short
+from holdfast.define.python_values import MAX_DEPTH, TooLarge, Unfit, to_plain
 from holdfast.errors import Code, Permanent
 
-DEPTH_LIMIT = 128
-"""How deep a value may be nested. A result or a fan-in that wraps the value must still be written and read."""
+DEPTH_LIMIT = MAX_DEPTH
 CHECKPOINT_BYTES = 4 << 20
 """How large a checkpoint may be: the claim of every further attempt carries it."""
 CHECKPOINT_NAME_BYTES = 200
@@ -44,20 +40,31 @@ class NotStorable(Exception):
         self.code = code
 
 
-def encoded(value: Any, limit_bytes: int) -> bytes:
-    """The value as JSON. It is checked before: the encoder would write NaN as null, and has no size limit."""
+def encoded(value: Any, limit_bytes: int, name: str = "output") -> bytes:
+    """The value as JSON, in which it is called `name`. It is checked before: the encoder has no size limit."""
+    if not is_short(value) and not _is_plain(value, limit_bytes):
+        value = plain(value, limit_bytes, name)
+        _is_plain(value, limit_bytes)
     try:
-        if not is_short(value):
-            _look(value, limit_bytes)
         text = orjson.dumps(value)
-    except NotStorable:
-        raise
     except orjson.JSONEncodeError as error:
+        # The encoder does not say where.
+        plain(value, limit_bytes, name)
         raise NotStorable(f"cannot be stored as JSON: {error}") from None
+    return _fitting(text, limit_bytes)
+
+
+def plain(value: Any, limit_bytes: int, name: str = "output") -> Any:
+    """The value with types of JSON only: dates, paths, dataclasses, numpy's scalars and others are converted."""
+    try:
+        return to_plain(value, name, max_parts=FAR_BEYOND * limit_bytes)
+    except TooLarge:
+        raise _far_beyond(limit_bytes) from None
+    except Unfit as problem:
+        raise NotStorable(f"cannot be stored: {problem}") from None
     except Exception as error:
         # Reading an object may run code of the handler, which may raise anything.
         raise NotStorable(f"cannot be stored as JSON: {type(error).__name__}: {error}") from None
-    return _fitting(text, limit_bytes)
 
 
 def checked(text: bytes, limit_bytes: int) -> bytes:
@@ -67,7 +74,7 @@ def checked(text: bytes, limit_bytes: int) -> bytes:
         value = orjson.loads(text)
     except ValueError as error:
         raise NotStorable(f"is not JSON: {error}") from None
-    _look(value, limit_bytes)
+    _is_plain(value, limit_bytes)
     return text
 
 
@@ -75,7 +82,7 @@ def checkpoint(name: str, data: Any) -> bytes:
     """The data of a checkpoint as JSON, if name and data can be stored."""
     check_name("a checkpoint", name, CHECKPOINT_NAME_BYTES)
     try:
-        return encoded(data, CHECKPOINT_BYTES)
+        return encoded(data, CHECKPOINT_BYTES, "data")
     except NotStorable as problem:
         raise Permanent(f"checkpoint '{name}' {problem}", problem.code) from None
 
@@ -88,10 +95,11 @@ def progress(done: Any, total: Any, text: Any) -> dict[str, Any]:
     values = {"done": done, "total": total, "text": storable(shown)}
     try:
         # Checked here, so that the handler fails and not the heartbeat.
-        encoded(values, 8 * PROGRESS_LENGTH)
+        encoded(values, 8 * PROGRESS_LENGTH, "progress")
+        plain_values: dict[str, Any] = plain(values, 8 * PROGRESS_LENGTH, "progress")
     except NotStorable as problem:
         raise Permanent(f"the progress {problem}", problem.code) from None
-    return values
+    return plain_values
 
 
 def check_name(what: str, name: Any, limit_bytes: int) -> None:
@@ -130,8 +138,9 @@ def _fitting(text: bytes, limit_bytes: int) -> bytes:
     return text
 
 
-def _look(value: Any, limit_bytes: int) -> None:
-    """Check a value level by level. The limits on depth and size also stop at a value that contains itself."""
+def _is_plain(value: Any, limit_bytes: int) -> bool:
+    """Whether a value has types of JSON only, level by level. The limits on depth and size also stop at a value that
+    contains itself."""
     level, size = [value], 0
     for _ in range(DEPTH_LIMIT + 1):
         deeper: list[Any] = []
@@ -146,32 +155,15 @@ def _look(value: Any, limit_bytes: int) -> None:
                 deeper += one.values()
             elif kind is list or kind is tuple:
                 deeper += one
-            elif kind is not float:
-                deeper += _parts(one)
-            elif not math.isfinite(one):
-                raise NotStorable("contains NaN or an infinity, which JSON does not have")
+            elif kind is not float or not math.isfinite(one):
+                return False
             if size + len(deeper) > FAR_BEYOND * limit_bytes:
-                message = f"has far more than {limit_bytes:,} bytes; no more can be stored"
-                raise NotStorable(message, Code.PAYLOAD_REFUSED)
+                raise _far_beyond(limit_bytes)
         if not deeper:
-            return
+            return True
         level, size = deeper, size + len(deeper)
     raise NotStorable(f"is nested more than {DEPTH_LIMIT} levels deep")
 
 
-def _parts(value: Any) -> Sequence[Any]:
-    """What the encoder will read of a value that is not plain. Code of the handler runs here, where it may raise: an
-    exception inside the encoder would end the process."""
-    if isinstance(value, Enum):
-        return (value.value,)
-    if isinstance(value, dict):
-        return (*dict.keys(value), *dict.values(value))
-    if isinstance(value, list):
-        return list.__getitem__(value, slice(None))
-    if isinstance(value, str):
-        return (str.__getitem__(value, slice(None)),)
-    if isinstance(value, datetime | time):
-        return (value.isoformat(),)
-    if is_dataclass(value) and not isinstance(value, type):
-        return [getattr(value, field.name) for field in fields(value)]
-    return ()
+def _far_beyond(limit_bytes: int) -> NotStorable:
+    return NotStorable(f"has far more than {limit_bytes:,} bytes; no more can be stored", Code.PAYLOAD_REFUSED)

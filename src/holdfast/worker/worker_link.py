@@ -25,6 +25,7 @@ from typing import Any
 import orjson
 
 from holdfast.store.records import ItemResult, Lease, Report
+from holdfast.worker.capture import logged_text
 from holdfast.worker.context import Attempt
 from holdfast.worker.dependencies import SeenBreaker
 from holdfast.worker.frames import frame, receive
@@ -56,6 +57,11 @@ class WorkerLink:
         if task is not None:
             self._tasks.put(task)
         return task
+
+    @property
+    def attempt(self) -> Attempt | None:
+        """The attempt that runs now."""
+        return self._attempt
 
     def next_task(self) -> dict[str, Any]:
         task = self._tasks.get()
@@ -165,7 +171,7 @@ class WorkerLink:
         return SeenBreaker.from_json(self.answer_to({"breaker": name}))
 
     def _forward_logs(self, level: int) -> None:
-        """Log records go where those of the worker go."""
+        """Log records go to the attempt, and where those of the worker go."""
         root = logging.getLogger()
         root.addHandler(_Forward(self))
         root.setLevel(level)
@@ -226,6 +232,9 @@ class _Forward(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
+            attempt = self._link.attempt
+            if attempt is not None:
+                attempt.write(storable(logged_text(record), RECORD_LIMIT))
             text = storable(self.format(record), RECORD_LIMIT)
             level = max(0, min(record.levelno, logging.CRITICAL))
             self._link.send({"record": {"name": word(record.name) or "root", "level": level, "text": text}})

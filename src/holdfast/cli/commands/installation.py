@@ -12,6 +12,14 @@ from holdfast.cli.options import INSTALL, DatabaseUrl, Json, PlainCommand, Unuse
 commands = typer.Typer()
 
 
+class BootstrapVerb(StrEnum):
+    STATUS = "status"
+    TABLES = "tables"
+    DDL = "ddl"
+    DEPLOY = "deploy"
+    REBUILD = "rebuild"
+
+
 class FinishedStatus(StrEnum):
     COMPLETED = "completed"
     PARTIAL = "partial"
@@ -89,3 +97,37 @@ def migrate(
     from holdfast.cli.session import Target
 
     return print_ddl(as_json=as_json) if ddl else apply_migrations(as_json=as_json, target=Target(database_url))
+
+
+@commands.command(cls=PlainCommand, rich_help_panel=INSTALL)
+def bootstrap(
+    verb: Annotated[
+        BootstrapVerb,
+        typer.Argument(
+            metavar="status|tables|ddl|deploy|rebuild",
+            help="Show the migrations, the tables or the statements; make the schema; drop it and make it again."
+            " Default: status.",
+        ),
+    ] = BootstrapVerb.STATUS,
+    name: Annotated[
+        str | None, typer.Argument(metavar="DATABASE", help="For rebuild: the database's name, as a confirmation.")
+    ] = None,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Set up the database's schema, or look at it. `rebuild` deletes every job."""
+    from holdfast.cli.schema import apply_migrations, print_ddl, rebuild_schema, show_schema, show_tables
+    from holdfast.cli.session import Target
+
+    target = Target(database_url)
+    match verb:
+        case BootstrapVerb.STATUS:
+            return show_schema(as_json=as_json, target=target)
+        case BootstrapVerb.TABLES:
+            return show_tables(as_json=as_json, target=target)
+        case BootstrapVerb.DDL:
+            return print_ddl(as_json=as_json)
+        case BootstrapVerb.DEPLOY:
+            return apply_migrations(as_json=as_json, target=target)
+        case BootstrapVerb.REBUILD:
+            return rebuild_schema(name, as_json=as_json, target=target)

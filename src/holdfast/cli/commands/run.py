@@ -14,6 +14,7 @@ from holdfast.cli.options import (
     Input,
     Inputs,
     Json,
+    Labels,
     PlainCommand,
     Queues,
     Tenant,
@@ -28,6 +29,7 @@ def run(
     file: WorkflowFile,
     input: Input = [],  # noqa: B006
     inputs: Inputs = None,
+    label: Labels = [],  # noqa: B006
     handlers: Handlers = [],  # noqa: B006
     concurrency: Concurrency = None,
     as_json: Json = False,
@@ -42,6 +44,7 @@ def run(
         file,
         assignments=input,
         inputs_file=inputs,
+        labels=label,
         handlers=handlers,
         concurrency=concurrency,
         as_json=as_json,
@@ -52,10 +55,18 @@ def run(
 @commands.command(cls=PlainCommand, rich_help_panel=RUN)
 def submit(
     workflow: Annotated[
-        str, typer.Argument(metavar="FILE|WORKFLOW", help="Workflow file, or the id of a known workflow.")
-    ],
+        str | None,
+        typer.Argument(
+            metavar="FILE|WORKFLOW", help="Workflow file, or the id of a known workflow. Default: that of --like."
+        ),
+    ] = None,
     input: Input = [],  # noqa: B006
     inputs: Inputs = None,
+    like: Annotated[
+        str | None,
+        typer.Option("--like", metavar="JOB", help="Take the inputs of this job where no other input is given."),
+    ] = None,
+    label: Labels = [],  # noqa: B006
     key: Annotated[
         str | None,
         typer.Option(
@@ -87,6 +98,8 @@ def submit(
         workflow,
         assignments=input,
         inputs_file=inputs,
+        like=like,
+        labels=label,
         key=key,
         priority=priority,
         wait=wait,
@@ -98,15 +111,25 @@ def submit(
 
 
 @commands.command(cls=PlainCommand, rich_help_panel=RUN)
+def register(file: WorkflowFile, as_json: Json = False, tenant: Tenant = None, database_url: DatabaseUrl = None) -> int:
+    """Make a workflow file the one that submit takes by its id, without a job: holdfast register sales.yaml"""
+    from holdfast.cli.register import register_file
+    from holdfast.cli.session import Target
+
+    return register_file(file, as_json=as_json, target=Target(database_url, tenant))
+
+
+@commands.command(cls=PlainCommand, rich_help_panel=RUN)
 def up(
     handlers: Handlers = [],  # noqa: B006
     queue: Queues = [],  # noqa: B006
     concurrency: Concurrency = None,
+    migrate: Annotated[bool, typer.Option("--migrate", help="First bring the database's schema up to date.")] = False,
     as_json: Json = False,
     database_url: DatabaseUrl = None,
 ) -> int:
     """Serve jobs until stopped: orchestrator and worker in one process."""
-    return _serve("up", handlers, queue, concurrency, as_json, database_url)
+    return _serve("up", handlers, queue, concurrency, as_json, database_url, migrate=migrate)
 
 
 @commands.command(cls=PlainCommand, rich_help_panel=RUN)
@@ -134,9 +157,19 @@ def _serve(
     concurrency: int | None,
     as_json: bool,
     database_url: str | None,
+    *,
+    migrate: bool = False,
 ) -> int:
     from holdfast.cli.serve import serve
     from holdfast.cli.session import Target
 
     target = Target(database_url)
-    return serve(service, handlers=handlers, queues=queues, concurrency=concurrency, as_json=as_json, target=target)
+    return serve(
+        service,
+        handlers=handlers,
+        queues=queues,
+        concurrency=concurrency,
+        migrate=migrate,
+        as_json=as_json,
+        target=target,
+    )

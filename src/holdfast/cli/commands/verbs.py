@@ -42,6 +42,10 @@ UnusedYes = Annotated[bool, typer.Option("--yes", "-y", help="Every verb takes i
 Output = Annotated[
     Path, typer.Option("--output", metavar="FILE", help="JSON or YAML file with the node's output; - is stdin.")
 ]
+Tolerated = Annotated[
+    bool,
+    typer.Option("--tolerated", help="Run tolerated failures of completed nodes again, too."),
+]
 ARGUMENTS: dict[str, tuple[Any, Any]] = {
     "job": (JobName, REQUIRED),
     "node": (NodeName, REQUIRED),
@@ -51,6 +55,7 @@ ARGUMENTS: dict[str, tuple[Any, Any]] = {
     "code": (FailureCode, None),
     "fingerprint": (Fingerprint, None),
     "only": (Only, False),
+    "tolerated": (Tolerated, False),
     "show": (ShowPlan, False),
     "plan_id": (PlanId, None),
     "reason": (Reason, ""),
@@ -68,7 +73,10 @@ STEERING = ("job", "show", "plan_id", "reason")
 RECOVERY = ("show", "plan_id", "reason", "handlers", "yes", *SHARED)
 VERBS: dict[str, tuple[tuple[str, ...], str]] = {
     "cancel": ((*STEERING, "yes", *SHARED), "Stop a job; what it has finished is kept."),
-    "resume": (("job", *RECOVERY), "Continue a job that failed, is partial or was cancelled; what completed stays."),
+    "resume": (
+        ("job", "tolerated", *RECOVERY),
+        "Continue a job that failed, is partial or was cancelled; what completed stays.",
+    ),
     "retry": (
         ("job", "node", "only", *RECOVERY),
         "Run a failed stage again, by its name or number, and what follows it.",
@@ -124,6 +132,7 @@ def _run(name: str, values: dict[str, Any]) -> int:
         only=values.get("only", False),
         plan_id=values.get("plan_id"),
         output=values.get("output"),
+        tolerated=values.get("tolerated", False),
     )
     how = How(
         Target(values["database_url"], values["tenant"]),
@@ -147,6 +156,7 @@ def plan(
     code: FailureCode = None,
     fingerprint: Fingerprint = None,
     only: Only = False,
+    tolerated: Tolerated = False,
     output: Annotated[Path | None, typer.Option("--output", metavar="FILE", help="For set: the node's output.")] = None,
     handlers: Handlers = [],  # noqa: B006
     as_json: Json = False,

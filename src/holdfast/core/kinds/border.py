@@ -8,7 +8,5 @@ from holdfast.core.turn import Turn
 
 
 class Border(Kind):
-    is_border = True
-
     def begin(self, turn: Turn, node: NodeState) -> None:
         turn.finish_node(node, Trigger.DECIDED)

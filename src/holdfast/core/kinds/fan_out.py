@@ -13,7 +13,6 @@ from holdfast.errors import Code, PayloadRefused
 
 
 class FanOut(Kind):
-    expands = True
     cannot_be_set = "has a result for each item"
 
     def begin(self, turn: Turn, node: NodeState) -> None:

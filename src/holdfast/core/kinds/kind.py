@@ -12,10 +12,6 @@ from holdfast.define.node import Node
 class Kind(ABC):
     """The behaviour of one type of node."""
 
-    is_border = False
-    """It does no work: it ends as soon as it begins, has no importance, and no verb names it."""
-    expands = False
-    """Its tasks are made for the items of its source."""
     cannot_be_skipped: str | None = None
     """Why a person cannot skip it or give its result."""
     cannot_be_set: str | None = None

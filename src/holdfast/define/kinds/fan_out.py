@@ -13,7 +13,7 @@ from holdfast.define.bounds import MAX_ITEMS
 from holdfast.define.expression_text import short_expression
 from holdfast.define.fields import DocumentPart, Expression, Name, Names
 from holdfast.define.kinds.kind import Kind
-from holdfast.define.node import Node, NodeType, OnItemFailure, Tolerate
+from holdfast.define.node import CountsAs, Node, NodeType, OnItemFailure, Tolerate
 from holdfast.define.node_document import (
     DeliverableDocument,
     DependsOn,
@@ -60,6 +60,9 @@ class TolerateDocument(DocumentPart):
 
     failures: Failures
     """A number, such as 3, or a share of the items, such as "1%", rounded down."""
+
+    counts_as: Literal["partial", "completed"] | None = None
+    """What the job is called if nothing else is missing. Default partial."""
 
 
 class FanOutDocument(NodeDocument):
@@ -135,7 +138,7 @@ class FanOut(Kind[FanOutDocument]):
     def own_fields_from_json(self, data: dict[str, Any]) -> dict[str, Any]:
         return {
             "source": data["source"],
-            "tolerate": Tolerate(**data.get("tolerate", {})),
+            "tolerate": Tolerate.from_json(data.get("tolerate", {})),
             "on_item_failure": OnItemFailure(data.get("on_item_failure", "finish")),
         }
 
@@ -155,6 +158,7 @@ def _tolerate(document: FanOutDocument) -> Tolerate:
     if document.tolerate is None:
         return Tolerate()
     failures = document.tolerate.failures
+    counts_as = CountsAs(document.tolerate.counts_as or CountsAs.PARTIAL)
     if isinstance(failures, str):
-        return Tolerate(percent=float(failures.removesuffix("%")))
-    return Tolerate(failures)
+        return Tolerate(percent=float(failures.removesuffix("%")), counts_as=counts_as)
+    return Tolerate(failures, counts_as=counts_as)

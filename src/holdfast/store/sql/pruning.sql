@@ -81,6 +81,9 @@ nodes_gone as (
 attempts_gone as (
     delete from attempts a using locked l where a.job_id = any(array[l.job_id])
 ),
+output_gone as (
+    delete from attempt_output o using locked l where o.job_id = any(array[l.job_id])
+),
 checkpoints_gone as (
     delete from checkpoints c using locked l where c.job_id = any(array[l.job_id])
 ),
@@ -89,6 +92,9 @@ events_gone as (
 ),
 artifacts_gone as (
     delete from artifacts a using locked l where a.job_id = any(array[l.job_id])
+),
+acknowledgements_gone as (
+    delete from acknowledgements k using locked l where k.job_id = any(array[l.job_id])
 ),
 answered as materialized (
     -- If an answer is locked, the janitor is deleting it.

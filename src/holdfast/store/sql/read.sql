@@ -1,4 +1,4 @@
--- Reads for people: jobs, their nodes, their events, and the state of the installation. Nothing here writes.
+-- Reads for people: a job, its nodes, its events, and the state of the installation. Nothing here writes.
 
 -- name: read_job
 -- One job with its owner. Large columns are read only on request: a progress display reads five times a second.
@@ -8,8 +8,10 @@ select j.job_id::text as job_id, j.workflow_id, j.status, j.reason, j.version, j
     j.created_at, j.started_at, j.finished_at, j.owner as owner_id, o.name as owner, j.owned_since,
     coalesce(o.ended_at is null and o.lease_until > now(), false) as owner_is_alive,
     jsonb_path_query_first(j.holds, '$[*] ? (@.by == "pause")')::text as pause,
-    case when %(whole)s then j.result_ref end as result_ref
+    case when %(whole)s then j.result_ref end as result_ref, j.labels::text as labels,
+    k.actor as acknowledged_by, k.reason as acknowledged_reason, k.at as acknowledged_at
 from jobs j left join orchestrators o on o.orchestrator_id = j.owner
+left join acknowledgements k on k.job_id = j.job_id and k.generation = j.generation
 where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenant);
 
 -- name: read_nodes
@@ -44,68 +46,6 @@ cross join lateral jsonb_each_text(a.extra -> 'deliverables') as d
 where %(whole)s and a.job_id = %(job)s and jsonb_typeof(a.extra -> 'deliverables') = 'object' and t.status = 'completed'
 group by d.key order by d.key;
 
--- name: newest_jobs
--- The next ids of jobs, newest first, and whether each fits the filters. Ids are made in the order of time, so the primary
--- key is walked backwards; filters beside the walk would make the planner sort all jobs.
-with walked as materialized (
-    select j.job_id, j.tenant, j.status, j.workflow_id, j.created_at from jobs j
-    where j.job_id < %(before)s::uuid order by j.job_id desc limit %(walk)s
-)
-select w.job_id::text as job_id, w.tenant = coalesce(%(tenant)s, w.tenant)
-    and (%(statuses)s::text[] is null or w.status = any(%(statuses)s::text[]))
-    and (%(workflow)s::text is null or w.workflow_id = %(workflow)s)
-    and (%(since)s::timestamptz is null or w.created_at >= %(since)s)
-    and (%(until)s::timestamptz is null or w.created_at < %(until)s) as fits
-from walked w order by w.job_id desc;
-
--- name: jobs_of_identity
--- The same for the jobs that one submission has made; they are few.
-select j.job_id::text as job_id from jobs j
-where j.tenant = %(tenant)s and j.identity = %(identity)s and j.job_id < %(before)s::uuid
-    and (%(statuses)s::text[] is null or j.status = any(%(statuses)s::text[]))
-    and (%(since)s::timestamptz is null or j.created_at >= %(since)s)
-    and (%(until)s::timestamptz is null or j.created_at < %(until)s)
-order by j.job_id desc limit %(limit)s;
-
--- name: job_lines
--- These jobs with the sums of their counters, newest first.
-select j.job_id::text as job_id, j.workflow_id, j.status, j.reason, j.version, j.created_at, j.started_at,
-    j.finished_at, n.total, n.completed, n.failed, j.error->>'message' as message
-from jobs j
-left join lateral (
-    select coalesce(sum(greatest(n.width, n.expanded_count)), 0), coalesce(sum(n.completed_count), 0), coalesce(sum(n.failed_count), 0)
-    from nodes n where n.job_id = j.job_id
-) as n (total, completed, failed) on true
-where j.job_id = any(%(jobs)s::uuid[]) and j.tenant = coalesce(%(tenant)s, j.tenant)
-order by j.job_id desc;
-
--- name: count_jobs
--- Jobs by workflow and status.
-select j.workflow_id, j.status, count(*) as jobs from jobs j
-where j.tenant = coalesce(%(tenant)s, j.tenant) and (%(since)s::timestamptz is null or j.created_at >= %(since)s)
-group by j.workflow_id, j.status order by j.workflow_id, j.status;
-
--- name: count_queue
--- Tasks in the queue, those that run apart.
-select count(*) filter (where q.state <> 'leased') as queued, count(*) filter (where q.state = 'leased') as running
-from queue q join lanes l on l.lane_id = q.lane_id
-where l.tenant = coalesce(%(tenant)s, l.tenant);
-
--- name: read_tasks
--- One page of a job's tasks, by node and item.
-select t.node, t.item, t.status, t.attempt, t.worker, t.started_at, t.finished_at, t.error::text as error
-from tasks t
-where t.job_id = %(job)s and (t.node, t.item) > (%(after_node)s, %(after_item)s)
-    and (%(node)s::text is null or t.node = %(node)s) and (%(status)s::text is null or t.status = %(status)s)
-    and exists (select 1 from jobs j where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenant))
-order by t.node, t.item limit %(limit)s;
-
--- name: jobs_ending_with
--- A few jobs are enough to show that the ending is not unique.
-select j.job_id::text as job_id, j.workflow_id, j.status from jobs j
-where j.job_id::text like '%%' || %(ending)s and j.tenant = coalesce(%(tenant)s, j.tenant)
-order by j.job_id desc limit 6;
-
 -- name: read_events
 -- One page of a job's events, in order.
 select e.seq, e.job_id::text as job_id, e.event, e.node, e.item, e.attempt, e.at, e.data::text as data
@@ -122,9 +62,14 @@ where a.job_id = %(job)s and exists (select 1 from jobs j where j.job_id = %(job
     and a.outcome in ('failed', 'lost') and (t.attempt > a.attempt or t.status = 'ready');
 
 -- name: read_attempts
--- Attempts that failed or printed something, in the order in which they ended.
-select a.node, a.item, a.attempt, a.outcome, a.worker, a.started_at, a.finished_at, a.error::text as error, a.log,
-    a.extra::text as extra
+-- Attempts that failed or printed something, in the order in which they ended. Of one whose worker was lost, what the
+-- worker had saved.
+select a.node, a.item, a.attempt, a.outcome, a.worker, a.started_at, a.finished_at, a.error::text as error,
+    coalesce(a.log, case when a.outcome = 'lost' then (
+        select string_agg(o.log, '' order by o.part) from attempt_output o
+        where o.job_id = a.job_id and o.node = a.node and o.item = a.item and o.epoch = a.epoch
+    ) end) as log,
+    a.extra::text as extra, a.log_times::text as log_times
 from attempts a
 where a.job_id = %(job)s and (%(node)s::text is null or a.node = %(node)s)
     and (%(item)s::int is null or a.item = %(item)s)
@@ -132,31 +77,11 @@ where a.job_id = %(job)s and (%(node)s::text is null or a.node = %(node)s)
 order by a.finished_at, a.node, a.item, a.attempt
 limit %(limit)s;
 
--- name: failed_items
--- Failed items of a fan-out, grouped by kind of failure; at most a thousand items are read.
-with failed as (
-    select t.item, t.error from tasks t
-    where t.job_id = %(job)s and t.node = %(node)s and t.status = 'failed' and t.item >= 0
-        and exists (select 1 from jobs j where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenant))
-    order by t.item limit 1000
-)
-select count(*) as number, (array_agg(f.item order by f.item))[1:3] as items,
-    (array_agg(f.error->>'code' order by f.item))[1] as code,
-    (array_agg(f.error->>'message' order by f.item))[1] as message
-from failed f group by f.error->>'fingerprint' order by count(*) desc, min(f.item) limit 5;
-
 -- name: node_outputs
 -- The outputs of all nodes, for tests of workflows; or those of a few nodes, to show where an output is stored.
 select n.node, n.output::text as output, n.output_ref from nodes n
 where n.job_id = %(job)s and (%(nodes)s::text[] is null or n.node = any(%(nodes)s::text[]))
     and exists (select 1 from jobs j where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenant));
-
--- name: read_artifacts
--- The files that a job's tasks have published.
-select a.node, a.item, a.name, a.digest, a.bytes, a.attempt, a.published_at
-from artifacts a
-where a.job_id = %(job)s and exists (select 1 from jobs j where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenant))
-order by a.node, a.item, a.name;
 
 -- name: live_orchestrators
 -- Only open jobs have an owner, and an index finds them, so that ended jobs are never read. Without `everyone`,
@@ -178,7 +103,7 @@ with held as materialized (
     select q.holder, count(*) as tasks from queue q where q.state = 'leased' group by q.holder
 )
 select w.worker_id, w.name, w.version, w.queues, w.handlers, w.concurrency, coalesce(h.tasks, 0) as tasks,
-    extract(epoch from w.lease_until - now())::float8 as lease_seconds, w.started_at
+    extract(epoch from w.lease_until - now())::float8 as lease_seconds, w.started_at, w.changed_files
 from workers w left join held h on h.holder = w.worker_id
 where w.ended_at is null and w.lease_until > now() order by w.worker_id;
 

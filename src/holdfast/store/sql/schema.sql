@@ -4,7 +4,8 @@
 -- The hot tables, queue and inbox, contain only open tasks and unread signals. There are no foreign keys: only a job's
 -- owner writes its rows, and a trigger per row would double the cost of a fan-out.
 
--- The definitions that jobs have pinned. A definition never changes: its key is the hash of its content.
+-- The definitions that jobs have pinned. A definition never changes: its key is the hash of its content. tenant is the
+-- one that submitted it first.
 create table workflows (
     definition_hash text not null,
     tenant text not null default 'default',
@@ -15,6 +16,17 @@ create table workflows (
     primary key (definition_hash)
 );
 create index workflows_by_id on workflows (tenant, workflow_id, registered_at desc);
+
+-- The definitions of each tenant. The first submission of a definition by a tenant registers it.
+create table registrations (
+    tenant text not null,
+    definition_hash text not null,
+    workflow_id text not null,
+    version text not null,
+    registered_at timestamptz not null default now(),
+    primary key (tenant, definition_hash)
+);
+create index registrations_by_id on registrations (tenant, workflow_id, registered_at desc);
 
 -- Processes that own jobs. After a lease expires, others take over the jobs. only_job: the only job that it may own.
 create table orchestrators (
@@ -41,12 +53,13 @@ create table workers (
     renewed_at timestamptz not null default now(),
     lease_until timestamptz not null,
     ended_at timestamptz,
+    changed_files text[] not null default '{}',
     primary key (worker_id)
 );
 
 -- One row per run of a workflow. Only the owner writes it. The epoch counts the owners, so that a late write of a
 -- former owner finds another epoch. The stop columns describe a job that is stopping. deaths counts the orchestrators
--- that died in cycles of the job.
+-- that died in cycles of the job. labels null: the job has none.
 create table jobs (
     job_id uuid not null,
     tenant text not null default 'default',
@@ -79,6 +92,7 @@ create table jobs (
     deaths int not null default 0,
     died_at timestamptz,
     stop_signal bigint,
+    labels jsonb,
     primary key (job_id),
     constraint job_status_is_known
         check (status in ('pending', 'running', 'completed', 'partial', 'failed', 'cancelled')),
@@ -90,10 +104,21 @@ create table jobs (
     constraint run_counts_from_one check (run >= 1)
 ) with (fillfactor=50);
 create index jobs_by_finishing_time on jobs (finished_at, job_id) where finished_at is not null;
+create index jobs_by_label on jobs using gin (labels jsonb_path_ops) where labels is not null;
 create unique index jobs_have_one_row_per_identity_and_run on jobs (tenant, identity, run);
 create index jobs_in_whose_cycles_orchestrators_died on jobs (job_id) where deaths > 0;
 create index jobs_of_later_runs on jobs (tenant, identity) where run > 1;
 create index jobs_that_are_open on jobs (job_id) where finished_at is null;
+
+-- The failed and partial jobs that a person has acknowledged. A later generation of the job is not acknowledged.
+create table acknowledgements (
+    job_id uuid not null,
+    generation int not null,
+    actor text not null,
+    reason text not null default '',
+    at timestamptz not null default now(),
+    primary key (job_id, generation)
+);
 
 -- One row per node that has begun. The counters say how many of its tasks exist, were queued, and have ended.
 -- enqueued_count is the end of the window: items beyond it wait until others have ended.
@@ -176,9 +201,25 @@ create table attempts (
     error jsonb,
     log text,
     extra jsonb,
+    log_times jsonb,
     primary key (job_id, node, item, attempt)
 );
 create index attempts_by_time on attempts using brin (finished_at);
+
+-- What running attempts have printed so far, in parts. The worker deletes the parts when the report is accepted: the log
+-- of an ended attempt is in attempts. An attempt whose worker was lost has only its parts.
+create table attempt_output (
+    job_id uuid not null,
+    node text collate "C" not null,
+    item int not null,
+    epoch int not null,
+    part int not null,
+    started_at timestamptz not null,
+    log text not null,
+    log_times jsonb not null,
+    saved_at timestamptz not null default now(),
+    primary key (job_id, node, item, epoch, part)
+);
 
 -- Checkpoints of handlers. The next attempt resumes from the one with the highest seq.
 create table checkpoints (

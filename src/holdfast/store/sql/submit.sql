@@ -1,12 +1,61 @@
 -- Submissions, definitions, and signals of people.
 
 -- name: register_definitions
-insert into workflows (definition_hash, tenant, workflow_id, version, definition)
-select distinct on (w.definition_hash) w.definition_hash, w.tenant, w.workflow_id, w.version, w.definition
-from unnest(%(definition_hash)s::text[], %(tenant)s::text[], %(workflow_id)s::text[], %(version)s::text[],
-    %(definition)s::json[])
-    as w (definition_hash, tenant, workflow_id, version, definition)
-on conflict (definition_hash) do nothing;
+-- Tenants share the content of equal definitions, and each has a registration of its own. The order is the same
+-- everywhere, so that two submissions never deadlock.
+with wanted as (
+    select * from unnest(%(definition_hash)s::text[], %(tenant)s::text[], %(workflow_id)s::text[], %(version)s::text[],
+        %(definition)s::json[])
+        as w (definition_hash, tenant, workflow_id, version, definition)
+),
+stored as (
+    insert into workflows (definition_hash, tenant, workflow_id, version, definition)
+    select distinct on (w.definition_hash) w.definition_hash, w.tenant, w.workflow_id, w.version, w.definition
+    from wanted w order by w.definition_hash, w.tenant
+    on conflict (definition_hash) do nothing
+)
+insert into registrations (tenant, definition_hash, workflow_id, version)
+select distinct on (w.definition_hash, w.tenant) w.tenant, w.definition_hash, w.workflow_id, w.version
+from wanted w order by w.definition_hash, w.tenant
+on conflict (tenant, definition_hash) do nothing;
+
+-- name: register_definition
+-- Makes a definition the current one of its id: no other was registered later, whatever the clock says. A definition
+-- that is the current one stays as it is.
+with current as materialized (
+    select n.definition_hash, n.registered_at from (
+        select r.definition_hash, r.registered_at, r.version from registrations r
+        where r.tenant = %(tenant)s and r.workflow_id = %(workflow_id)s
+        union all
+        select c.definition_hash, c.registered_at, c.version from workflows c
+        where c.tenant = %(tenant)s and c.workflow_id = %(workflow_id)s
+    ) n order by n.registered_at desc, n.version desc limit 1
+),
+stored as (
+    insert into workflows (definition_hash, tenant, workflow_id, version, definition)
+    values (%(definition_hash)s, %(tenant)s, %(workflow_id)s, %(version)s, %(definition)s::json)
+    on conflict (definition_hash) do nothing
+),
+registered as (
+    insert into registrations as r (tenant, definition_hash, workflow_id, version, registered_at)
+    select %(tenant)s, %(definition_hash)s, %(workflow_id)s, %(version)s,
+        greatest(now(), (select c.registered_at + interval '1 microsecond' from current c))
+    where not exists (select 1 from current c where c.definition_hash = %(definition_hash)s)
+    on conflict (tenant, definition_hash) do update set registered_at = excluded.registered_at
+    returning r.registered_at
+)
+select d.registered_at, true as is_new from registered d
+union all
+select c.registered_at, false from current c where c.definition_hash = %(definition_hash)s;
+
+-- name: acknowledge
+-- The job cannot be pruned meanwhile. Its next generation is another one, so that a recovery ends the acknowledgement.
+insert into acknowledgements (job_id, generation, actor, reason)
+select j.job_id, j.generation, %(actor)s, %(reason)s from jobs j
+where j.job_id = %(job)s and j.tenant = %(tenant)s and j.status in ('failed', 'partial')
+for key share
+on conflict (job_id, generation) do update set actor = excluded.actor, reason = excluded.reason, at = now()
+returning actor, reason, at;
 
 -- name: take_backlog_turn
 -- Submissions of a tenant with a limited backlog run one after the other: each counts the jobs that earlier ones made.
@@ -25,8 +74,9 @@ from (
 with wanted as (
     select * from unnest(%(job_id)s::uuid[], %(tenant)s::text[], %(workflow_id)s::text[], %(version)s::text[],
         %(definition_hash)s::text[], %(identity)s::text[], %(body_hash)s::text[], %(inputs)s::jsonb[],
-        %(priority)s::smallint[], %(force)s::boolean[]) with ordinality
-        as w (job_id, tenant, workflow_id, version, definition_hash, identity, body_hash, inputs, priority, force, place)
+        %(priority)s::smallint[], %(force)s::boolean[], %(labels)s::jsonb[]) with ordinality
+        as w (job_id, tenant, workflow_id, version, definition_hash, identity, body_hash, inputs, priority, force, labels,
+            place)
 ),
 full_tenant as materialized (
     select m.tenant from limits m
@@ -38,9 +88,9 @@ full_tenant as materialized (
 ),
 created as (
     insert into jobs (job_id, tenant, workflow_id, version, definition_hash, identity, body_hash, inputs, priority, run,
-        previous)
+        previous, labels)
     select w.job_id, w.tenant, w.workflow_id, w.version, w.definition_hash, w.identity, w.body_hash, w.inputs, w.priority,
-        coalesce(n.run, 0) + 1, n.job_id
+        coalesce(n.run, 0) + 1, n.job_id, w.labels
     from wanted w
     left join lateral (
         select j.job_id, j.run, j.body_hash from jobs j
@@ -75,7 +125,7 @@ from limits m where m.tenant = %(tenant)s and m.name = 'tenant' and m.backlog is
 -- The newest job of each identity.
 select distinct on (j.tenant, j.identity)
     j.tenant, j.identity, j.job_id::text as job_id, j.body_hash, j.status, j.run, j.result::text as result, j.version,
-    j.result_ref
+    j.result_ref, j.definition_hash
 from jobs j
 join unnest(%(tenant)s::text[], %(identity)s::text[]) as w (tenant, identity)
     on j.tenant = w.tenant and j.identity = w.identity
@@ -85,9 +135,16 @@ order by j.tenant, j.identity, j.run desc;
 select definition::text as definition from workflows where definition_hash = %(hash)s;
 
 -- name: newest_definition
-select definition::text as definition from workflows
-where tenant = %(tenant)s and workflow_id = %(workflow_id)s
-order by registered_at desc, version desc limit 1;
+-- A process of an older version makes no registrations: what it submits is found by the tenant of the content.
+select w.definition::text as definition from (
+    select r.definition_hash, r.registered_at, r.version from registrations r
+    where r.tenant = %(tenant)s and r.workflow_id = %(workflow_id)s
+    union all
+    select c.definition_hash, c.registered_at, c.version from workflows c
+    where c.tenant = %(tenant)s and c.workflow_id = %(workflow_id)s
+) n
+join workflows w on w.definition_hash = n.definition_hash
+order by n.registered_at desc, n.version desc limit 1;
 
 -- name: ensure_lanes
 insert into lanes (queue, handler, tenant, breaker, limit_key)

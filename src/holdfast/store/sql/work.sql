@@ -7,9 +7,10 @@ values (%(id)s, %(name)s, %(version)s, %(queues)s::text[], %(handlers)s::text[],
     now() + make_interval(secs => %(lease)s));
 
 -- name: renew_worker
--- Zero rows: the worker was declared dead and holds no leases any more.
+-- Zero rows: the worker was declared dead and holds no leases any more. Without `changed`, the changed files stay.
 update workers
-set lease_until = now() + make_interval(secs => %(lease)s), renewed_at = now()
+set lease_until = now() + make_interval(secs => %(lease)s), renewed_at = now(),
+    changed_files = coalesce(%(changed)s::text[], changed_files)
 where worker_id = %(me)s and ended_at is null and lease_until > now();
 
 -- name: still_held

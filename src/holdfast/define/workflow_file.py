@@ -1,0 +1,114 @@
+"""Files with workflows: YAML, or Python with a `Workflow`. `flow.py:NAME` names one of several in a Python file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+
+from holdfast.define.definition import Definition
+from holdfast.define.importing import import_file
+from holdfast.define.load import check_file, valid
+from holdfast.define.named_file import shown_name
+from holdfast.define.registry import Registry
+from holdfast.define.source import did_you_mean
+from holdfast.define.workflow import Workflow
+from holdfast.errors import Detail, InvalidInput
+
+_PYTHON = re.compile(r"(?P<file>.+\.py)(?::(?P<name>[^/]*))?", re.S)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedWorkflow:
+    """The definition in a file. A Python file also has a module, which may define handlers."""
+
+    definition: Definition
+    module: ModuleType | None = None
+
+    def add_handlers_to(self, registry: Registry) -> bool:
+        """Add the handlers of the module; returns whether the registry had lacked one."""
+        before = len(registry.names)
+        if self.module is not None:
+            registry.add_module(self.module)
+            registry.modules.append(self.module.__name__)
+        return len(registry.names) > before
+
+
+def is_python(path: Path | str) -> bool:
+    """Whether the name is that of a Python file, or of a workflow in one."""
+    return _PYTHON.fullmatch(str(path)) is not None
+
+
+def python_file(path: Path | str) -> str:
+    """The file of `flow.py:NAME`."""
+    match = _PYTHON.fullmatch(str(path))
+    return match["file"] if match is not None else str(path)
+
+
+def load_workflow(path: Path | str) -> LoadedWorkflow:
+    """The workflow in a file. Raises InvalidDefinition with all its mistakes, or NotFound if there is no file."""
+    if not is_python(path):
+        definition, problems = check_file(path)
+        return LoadedWorkflow(valid(definition, problems, shown_name(path)))
+    workflow, module = _workflow_in(path)
+    definition, problems = _in_file(path, workflow.check())
+    return LoadedWorkflow(valid(definition, problems, shown_name(path)), module)
+
+
+def check_workflow(path: Path | str, known: Registry | None) -> tuple[Definition | None, list[Detail]]:
+    """The definition, or None, and all mistakes. With `known`, an unknown handler or code is a mistake too."""
+    if not is_python(path):
+        return check_file(path, *_names_in(known))
+    workflow, module = _workflow_in(path)
+    if known is not None:
+        # A copy: the handlers of this file are not there for other files.
+        others, known = known, Registry(known)
+        known.codes = dict(others.codes)
+        known.add_module(module)
+    return _in_file(path, workflow.check(*_names_in(known)))
+
+
+def _names_in(known: Registry | None) -> tuple[list[str] | None, set[str] | None]:
+    if known is None:
+        return None, None
+    return known.names, {name for one in known.codes.values() for name in (one.code, one.public_code)}
+
+
+def _in_file(
+    path: Path | str, checked: tuple[Definition | None, list[Detail]]
+) -> tuple[Definition | None, list[Detail]]:
+    definition, problems = checked
+    return definition, [replace(problem, file=shown_name(path)) for problem in problems]
+
+
+def _workflow_in(path: Path | str) -> tuple[Workflow, ModuleType]:
+    match = _PYTHON.fullmatch(str(path))
+    assert match is not None
+    module, file, name = import_file(Path.cwd() / match["file"]), shown_name(match["file"]), match["name"]
+    workflows = {key: one for key, one in vars(module).items() if isinstance(one, Workflow)}
+    different = {id(one): key for key, one in workflows.items()}
+    if not workflows:
+        raise InvalidInput(
+            f"The file {file} defines no workflow.",
+            remedy="Assign a Workflow to a variable of the file, or decorate a function with @workflow('id').",
+        )
+    if name:
+        chosen = workflows.get(name) or next((one for one in workflows.values() if one.workflow_id == name), None)
+        if chosen is None:
+            raise InvalidInput(
+                f"The file {file} defines no workflow '{name}'. It defines {_listed(workflows)}.",
+                remedy=did_you_mean(name, workflows),
+            )
+        return chosen, module
+    if len(different) > 1:
+        raise InvalidInput(
+            f"The file {file} defines several workflows: {_listed(different.values())}.",
+            remedy=f"Name one of them: {file}:{next(iter(different.values()))}",
+        )
+    return next(iter(workflows.values())), module
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)

@@ -1,0 +1,40 @@
+"""The log lines of a cycle: jobs that began and ended, and breakers that changed their state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.core.events import END_OF_JOB
+from holdfast.core.states import JobState, JobStatus
+from holdfast.log_events import ACTIVITY, DEBUG, INFO, EventLog
+from holdfast.orchestrator.owner import CycleResult
+from holdfast.store.breaker_lines import log_move
+
+log = EventLog(ACTIVITY)
+
+
+def log_cycle(result: CycleResult) -> None:
+    """Call it after the commit."""
+    if result.begun and log.writes(DEBUG):
+        for state in result.begun:
+            log.write("job_started", **_job(state))
+    for state in result.ended:
+        if state.status is JobStatus.FAILED or log.writes(INFO):
+            _log_end(state)
+    for breaker in result.moved:
+        log_move(breaker)
+
+
+def _job(state: JobState) -> dict[str, Any]:
+    return {"job": state.job_id, "workflow": state.program.definition.workflow_id, "tenant": state.tenant}
+
+
+def _log_end(state: JobState) -> None:
+    error, status = state.error, JobStatus(state.status)
+    milliseconds = round(1000 * ((state.finished_at or 0.0) - (state.started_at or state.created_at)))
+    fields = _job(state) | {"duration_ms": milliseconds}
+    if status is JobStatus.FAILED and error is not None:
+        fields |= {"code": error.code, "node": error.node, "item": error.index, "reason": error.message}
+    elif status is JobStatus.CANCELLED and error is not None:
+        fields["code"] = error.code
+    log.write(str(END_OF_JOB[status]), **fields)

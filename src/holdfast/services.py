@@ -1,0 +1,141 @@
+"""The services of one process, woken by each other and by the database: orchestrators with a janitor, a worker, or
+both."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from holdfast.janitor.service import Janitor
+from holdfast.orchestrator.loop import Orchestrator
+from holdfast.store.batch import Handover
+from holdfast.store.records import ANYBODY, Lease
+from holdfast.worker.loop import Worker
+
+HANDOVER_LIMIT = 16
+"""How many reports a worker gives to an orchestrator in the same process without a transaction of their own."""
+
+
+class Listener(Protocol):
+    """Passes the wake-ups of other processes on."""
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+class Switchboard:
+    """Connects the services of this process with each other."""
+
+    def __init__(self) -> None:
+        self.orchestrators: list[Orchestrator] = []
+        self.tasks = asyncio.Event()
+        """Set when work has come."""
+
+    def wake_owners(self, owners: str) -> None:
+        """Wake the orchestrators that signals wait for: these owners, or for a new job one that is idle."""
+        if owners == str(ANYBODY):
+            idle = [o for o in self.orchestrators if o.is_idle]
+            woken = idle[:1] or self.orchestrators
+        else:
+            named = owners.split(",") if owners else None
+            woken = [o for o in self.orchestrators if named is None or str(o.orchestrator_id) in named]
+        for orchestrator in woken:
+            orchestrator.wake()
+
+    async def hand_over(self, handover: Handover) -> tuple[frozenset[int], list[Lease]] | None:
+        """To the one orchestrator here that owns all these jobs, if it is idle; crowds are quicker side by side."""
+        owners = {report.owner for report in handover.reports}
+        if len(owners) > 1 or len(handover.reports) > HANDOVER_LIMIT:
+            return None
+        for orchestrator in self.orchestrators:
+            if orchestrator.is_idle and orchestrator.orchestrator_id in owners:
+                result = await orchestrator.take(handover)
+                return (result.accepted, result.leases) if result is not None and result.accepted is not None else None
+        return None
+
+
+class Services:
+    """Orchestrators, a janitor and a worker, as far as there are any. The worker ends before the orchestrators."""
+
+    def __init__(
+        self,
+        switchboard: Switchboard,
+        listener: Listener,
+        janitor: Janitor | None,
+        worker: Worker | None,
+        closing: Sequence[Callable[[], Awaitable[None]]],
+    ) -> None:
+        """At the end `closing` is called: what the services alone have used."""
+        self.orchestrators = switchboard.orchestrators
+        self.worker = worker
+        self._listener = listener
+        self._janitor = janitor
+        self._closing = closing
+        self._stop_worker, self._stop_orchestrator = asyncio.Event(), asyncio.Event()
+        self._orchestrating: list[asyncio.Task[None]] = []
+        self._working: asyncio.Task[None] | None = None
+
+    @property
+    def jobs(self) -> int:
+        """How many jobs the orchestrators here own, as far as memory says."""
+        return sum(orchestrator.job_count for orchestrator in self.orchestrators)
+
+    @property
+    def tasks(self) -> int:
+        """How many leases the worker here holds."""
+        return self.worker.lease_count if self.worker is not None else 0
+
+    async def start(self) -> None:
+        _tune_garbage_collection()
+        await self._listener.start()
+        self._orchestrating = [
+            asyncio.create_task(orchestrator.run(self._stop_orchestrator), name="holdfast orchestrator")
+            for orchestrator in self.orchestrators
+        ]
+        if self._janitor is not None:
+            cleaning = asyncio.create_task(self._janitor.run(self._stop_orchestrator), name="holdfast janitor")
+            self._orchestrating.append(cleaning)
+        if self.worker is not None:
+            self._working = asyncio.create_task(self.worker.run(self._stop_worker), name="holdfast worker")
+
+    async def wait(self) -> None:
+        """Until a service ends, which it does only by our bug or because it was asked to stop."""
+        running = [*self._orchestrating, *([self._working] if self._working is not None else [])]
+        done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+
+    def request_stop(self) -> None:
+        """Begin the end: the worker first, so that an orchestrator still reads what it reports."""
+        (self._stop_worker if self.worker is not None else self._stop_orchestrator).set()
+
+    async def stop(self) -> None:
+        """Tell the services to stop and wait until they have handed over what they hold."""
+        self._stop_worker.set()
+        try:
+            if self._working is not None:
+                await self._working
+        finally:
+            self._stop_orchestrator.set()
+            try:
+                await asyncio.gather(*self._orchestrating)
+            finally:
+                await self._listener.stop()
+                for close in self._closing:
+                    await close()
+
+    async def __aenter__(self) -> Services:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.stop()
+
+
+def _tune_garbage_collection() -> None:
+    """What is imported lives for ever, and rows make no cycles: looking for garbage took a third of the time."""
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 100)

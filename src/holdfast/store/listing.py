@@ -1,0 +1,176 @@
+"""Reads lists for people: which jobs there are and how many. Never writes.
+
+A list walks over jobs from the newest to the oldest. A walk is bounded: then the cursor says where it continues.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from holdfast.errors import InvalidInput, NotFound, Refused
+from holdfast.remedies import Remedy
+from holdfast.store.arrays import plain, texts
+from holdfast.store.installation import PostgresInstallationReader
+from holdfast.store.read_rows import (
+    EndedJobs,
+    JobCount,
+    JobFilter,
+    JobLine,
+    JobLines,
+    QueueCount,
+    QueueLine,
+    WorkflowLine,
+)
+from holdfast.store.records import FIRST_JOB
+
+MIN_ENDING = 6
+NEWEST = "last"
+"""What people type for the newest job; no id ends with it."""
+LAST_JOB = str(uuid.UUID(int=2**128 - 1))
+CLOCK_SECONDS = 86_400
+"""How far the clock of a submitting machine may be off that of the database."""
+WALK_LENGTH = 1000
+"""How many jobs a list looks at in one statement, after those that fill a page if all of them fit."""
+LONGEST_WALK = 100_000
+"""How many jobs a page looks at before it ends, full or not."""
+LABEL_WALK = 2 * WALK_LENGTH
+"""The same for labels: then an index finds the other jobs with the labels, which are few."""
+
+
+class PostgresJobLists(PostgresInstallationReader):
+    """The lists of `operations.ports.ReadStore`."""
+
+    async def find_job(self, text: str) -> str:
+        """The id of the job that is meant: its id, an ending of it that no other job has, or `last`."""
+        wanted = text.strip().lower()
+        if wanted == NEWEST:
+            return await self._newest()
+        try:
+            rows = await self._fetch("job_exists", job=str(uuid.UUID(wanted)))
+        except ValueError:
+            rows = await self._jobs_ending_with(wanted, text)
+        if not rows:
+            raise no_such_job(text)
+        if len(rows) > 1:
+            shown = ", ".join(f"{row['job_id']} ({row['workflow_id']}, {row['status']})" for row in rows[:5])
+            raise Refused(
+                f"Several jobs end with '{text}': {shown}{', …' if len(rows) > 5 else ''}",
+                remedy="Give more characters of the one that you mean.",
+            )
+        return str(rows[0]["job_id"])
+
+    async def _jobs_ending_with(self, ending: str, text: str) -> list[dict[str, Any]]:
+        if len(ending) < MIN_ENDING:
+            raise InvalidInput(
+                f"'{text}' is too short for a job id.",
+                remedy=Remedy(
+                    f"Give the whole id, or its last {MIN_ENDING} characters or more; list the jobs with", "status"
+                ),
+            )
+        return await self._fetch("jobs_ending_with", ending=ending) if re.fullmatch("[0-9a-f-]+", ending) else []
+
+    async def _newest(self) -> str:
+        before: str | None = None
+        while True:
+            lines, before = await self.jobs(1, before=before)
+            if lines:
+                return lines[0].job_id
+            if before is None:
+                raise no_such_job(NEWEST)
+
+    async def jobs(self, limit: int, *, before: str | None = None, only: JobFilter | None = None) -> JobLines:
+        """One page of jobs, newest first: those older than the job `before`, and those that fit the filter."""
+        wanted = only or JobFilter()
+        start = min(before or LAST_JOB, _last_job_until(wanted.until) if wanted.until is not None else LAST_JOB)
+        if wanted.identities is not None:
+            parameters = _parameters(wanted) | {"identities": plain(wanted.identities)}
+            ids, after = await self._page("jobs_of_identity", start, limit, parameters)
+        else:
+            ids, after = await self._walk(start, limit, wanted)
+        return JobLines(await self._records(JobLine, "job_lines", jobs=plain(ids)) if ids else [], after)
+
+    async def _walk(self, before: str, limit: int, only: JobFilter) -> tuple[list[str], str | None]:
+        """The ids of one page, and where the next page begins; None: there is none."""
+        first = _first_job_since(only.since) if only.since is not None else FIRST_JOB
+        parameters = _parameters(only)
+        ids: list[str] = []
+        looked, length = 0, limit + 1
+        while looked < (LONGEST_WALK if only.labels is None else LABEL_WALK):
+            rows = await self._fetch("newest_jobs", before=before, walk=length, **parameters)
+            ids += [row["job_id"] for row in rows if row["fits"]]
+            if len(ids) > limit:
+                return ids[:limit], ids[limit - 1]
+            if len(rows) < length or rows[-1]["job_id"] < first:
+                return ids, None
+            looked, before, length = looked + length, rows[-1]["job_id"], WALK_LENGTH
+        if only.labels is None:
+            return ids, before
+        more, after = await self._page("jobs_with_labels", before, limit - len(ids), parameters)
+        return ids + more, after
+
+    async def _page(
+        self, statement: str, before: str, limit: int, parameters: dict[str, Any]
+    ) -> tuple[list[str], str | None]:
+        """The ids of one page that an index finds, and where the next page begins; None: there is none."""
+        rows = await self._fetch(statement, before=before, limit=limit + 1, **parameters)
+        ids = [row["job_id"] for row in rows[:limit]]
+        return ids, (ids[-1] if ids else before) if len(rows) > limit else None
+
+    async def workflow_ids(self) -> list[str]:
+        """The ids of all workflows of the tenant."""
+        return [row["workflow_id"] for row in await self._fetch("workflow_ids")]
+
+    async def workflows(self) -> list[WorkflowLine]:
+        """The definition of each workflow of the tenant that was registered last, by id."""
+        return await self._records(WorkflowLine, "workflow_lines")
+
+    async def queues(self) -> list[QueueLine]:
+        """The tasks of the tenant, by queue."""
+        return await self._records(QueueLine, "queue_lines")
+
+    async def ended_by_hour(self, since: datetime) -> list[EndedJobs]:
+        """How many jobs ended since that time, by hour; hours without any are left out."""
+        return await self._records(EndedJobs, "ended_by_hour", since=since)
+
+    async def count_jobs(self, since: datetime | None) -> list[JobCount]:
+        """How many jobs there are of each workflow with each status."""
+        return await self._records(JobCount, "count_jobs", since=since)
+
+    async def count_queue(self) -> QueueCount:
+        """How many tasks wait in the queue, and how many run."""
+        (count,) = await self._records(QueueCount, "count_queue")
+        return count
+
+
+def _parameters(only: JobFilter) -> dict[str, Any]:
+    return {
+        "statuses": texts(only.statuses) if only.statuses is not None else None,
+        "workflow": only.workflow_id,
+        "since": only.since,
+        "until": only.until,
+        "code": only.code,
+        "labels": orjson.dumps(dict(only.labels)).decode() if only.labels else None,
+        "unacknowledged": only.unacknowledged,
+    }
+
+
+def no_such_job(text: str) -> NotFound:
+    return NotFound(f"There is no job '{text}'.", remedy=Remedy("List the jobs with", "status"), instance=text)
+
+
+def _first_job_since(since: datetime) -> str:
+    """The lowest id of a job that was made then. Ids have the time of the machine that submitted it."""
+    return _id_of_moment(since.timestamp() - CLOCK_SECONDS)
+
+
+def _last_job_until(until: datetime) -> str:
+    return _id_of_moment(until.timestamp() + CLOCK_SECONDS)
+
+
+def _id_of_moment(seconds: float) -> str:
+    return str(uuid.UUID(int=min(max(0, round(seconds * 1000)), 2**48 - 1) << 80))

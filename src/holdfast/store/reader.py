@@ -1,0 +1,34 @@
+"""What all readers of the database share: run a named statement for one tenant or for all, and return its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from holdfast.store.columns import by_name, records
+from holdfast.store.connection import Answer, Connections, answer_of
+from holdfast.store.payloads import Payloads
+from holdfast.store.queries import query
+
+R = TypeVar("R")
+
+
+class PostgresReader:
+    """Reads one database, for one tenant or for all. Never writes."""
+
+    def __init__(self, connections: Connections, payloads: Payloads | None = None, tenant: str | None = None) -> None:
+        """Without `payloads` large values are shown by their names. With a tenant only its jobs are found."""
+        self._connections = connections
+        self._payloads = payloads
+        self._tenant = tenant
+
+    async def _records(self, kind: Callable[..., R], statement: str, /, **parameters: Any) -> list[R]:
+        return records(kind, await self._answer(statement, **parameters))
+
+    async def _fetch(self, statement: str, /, **parameters: Any) -> list[dict[str, Any]]:
+        return by_name(await self._answer(statement, **parameters))
+
+    async def _answer(self, statement: str, /, **parameters: Any) -> Answer:
+        async with self._connections.use("reading") as connection:
+            values = {"tenant": self._tenant} | parameters
+            return await answer_of(await connection.execute(query(statement), values, prepare=True))

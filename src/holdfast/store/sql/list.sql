@@ -1,0 +1,138 @@
+-- Lists for people: which jobs there are, how many, and what waits in the queues. Nothing here writes.
+
+-- name: newest_jobs
+-- The next ids of jobs, newest first, and whether each fits the filters. Ids are made in the order of time, so the primary
+-- key is walked backwards; filters beside the walk would make the planner sort all jobs.
+with j as materialized (
+    select j.job_id, j.tenant, j.status, j.workflow_id, j.created_at, j.generation, j.error, j.labels from jobs j
+    where j.job_id < %(before)s::uuid order by j.job_id desc limit %(walk)s
+)
+select j.job_id::text as job_id, j.tenant = coalesce(%(tenant)s, j.tenant) and {{job_fits}} as fits
+from j order by j.job_id desc;
+
+-- name: jobs_with_labels
+-- The jobs with these labels that fit the other filters, too: for labels that few jobs have.
+with j as materialized (
+    select j.job_id, j.tenant, j.status, j.workflow_id, j.created_at, j.generation, j.error, j.labels from jobs j
+    where j.labels @> %(labels)s::jsonb and j.tenant = coalesce(%(tenant)s, j.tenant) and j.job_id < %(before)s::uuid
+)
+select j.job_id::text as job_id from j where {{job_fits}} order by j.job_id desc limit %(limit)s;
+
+-- name: jobs_of_identity
+-- The same for the jobs that some submissions have made; they are few.
+select j.job_id::text as job_id from jobs j
+where j.tenant = %(tenant)s and j.identity = any(%(identities)s::text[]) and j.job_id < %(before)s::uuid and {{job_fits}}
+order by j.job_id desc limit %(limit)s;
+
+-- name: job_fits
+-- Whether a job `j` fits the filters of a list. Tasks are looked at only if a node of the job has failed ones.
+coalesce((%(statuses)s::text[] is null or j.status = any(%(statuses)s::text[]))
+    and (%(workflow)s::text is null or j.workflow_id = %(workflow)s)
+    and (%(since)s::timestamptz is null or j.created_at >= %(since)s)
+    and (%(until)s::timestamptz is null or j.created_at < %(until)s)
+    and (%(labels)s::jsonb is null or j.labels @> %(labels)s::jsonb)
+    and (not %(unacknowledged)s::boolean or not exists (
+        select 1 from acknowledgements k where k.job_id = any(array[j.job_id]) and k.generation = j.generation))
+    and (%(code)s::text is null or j.error ->> 'code' = %(code)s or exists (
+        select 1 from nodes n where n.job_id = any(array[j.job_id]) and (n.error ->> 'code' = %(code)s
+            or n.failed_count > 0 and exists (
+                select 1 from attempts a
+                where a.job_id = any(array[j.job_id]) and a.node = n.node and a.error ->> 'code' = %(code)s
+                    and exists (select 1 from tasks t where t.job_id = any(array[j.job_id]) and t.node = n.node
+                        and t.item = a.item and t.status = 'failed'))))), false);
+
+-- name: job_lines
+-- These jobs with the sums of their counters, newest first.
+select j.job_id::text as job_id, j.workflow_id, j.status, j.reason, j.version, j.created_at, j.started_at,
+    j.finished_at, n.total, n.completed, n.failed, j.error->>'message' as message, j.labels::text as labels,
+    k.actor as acknowledged_by, k.reason as acknowledged_reason, k.at as acknowledged_at
+from jobs j
+left join lateral (
+    select coalesce(sum(greatest(n.width, n.expanded_count)), 0), coalesce(sum(n.completed_count), 0), coalesce(sum(n.failed_count), 0)
+    from nodes n where n.job_id = j.job_id
+) as n (total, completed, failed) on true
+left join acknowledgements k on k.job_id = j.job_id and k.generation = j.generation
+where j.job_id = any(%(jobs)s::uuid[]) and j.tenant = coalesce(%(tenant)s, j.tenant)
+order by j.job_id desc;
+
+-- name: workflow_ids
+-- The ids of all workflows of a tenant. A process of an older version makes no registrations.
+select r.workflow_id from registrations r where r.tenant = %(tenant)s
+union select c.workflow_id from workflows c where c.tenant = %(tenant)s;
+
+-- name: job_exists
+select j.job_id::text as job_id from jobs j
+where j.job_id = %(job)s::uuid and j.tenant = coalesce(%(tenant)s, j.tenant);
+
+-- name: jobs_ending_with
+-- A few jobs are enough to show that the ending is not unique.
+select j.job_id::text as job_id, j.workflow_id, j.status from jobs j
+where j.job_id::text like '%%' || %(ending)s and j.tenant = coalesce(%(tenant)s, j.tenant)
+order by j.job_id desc limit 6;
+
+-- name: count_jobs
+-- Jobs by workflow and status.
+select j.workflow_id, j.status, count(*) as jobs from jobs j
+where j.tenant = coalesce(%(tenant)s, j.tenant) and (%(since)s::timestamptz is null or j.created_at >= %(since)s)
+group by j.workflow_id, j.status order by j.workflow_id, j.status;
+
+-- name: count_queue
+-- Tasks in the queue, those that run apart.
+select count(*) filter (where q.state <> 'leased') as queued, count(*) filter (where q.state = 'leased') as running
+from queue q join lanes l on l.lane_id = q.lane_id
+where l.tenant = coalesce(%(tenant)s, l.tenant);
+
+-- name: workflow_lines
+-- The definition of each workflow of a tenant that was registered last. A process of an older version makes no
+-- registrations.
+select distinct on (n.workflow_id) n.workflow_id, n.version, n.registered_at from (
+    select r.workflow_id, r.version, r.registered_at from registrations r where r.tenant = %(tenant)s
+    union all
+    select c.workflow_id, c.version, c.registered_at from workflows c where c.tenant = %(tenant)s
+) n
+order by n.workflow_id, n.registered_at desc, n.version desc;
+
+-- name: queue_lines
+-- The tasks of a tenant by queue. A task is held if its job is paused, or if its lane is behind a breaker that is not
+-- closed or a limit that is full. Limits count the tasks of all tenants.
+with lane as materialized (
+    select l.lane_id, l.queue, l.tenant, l.breaker, gates_of(l) as gates from lanes l
+),
+counted as materialized (
+    select q.lane_id, count(*) filter (where q.state = 'ready') as ready,
+        count(*) filter (where q.state = 'waiting') as waiting, count(*) filter (where q.state = 'paused') as paused,
+        count(*) filter (where q.state = 'leased') as running,
+        min(q.queued_at) filter (where q.state <> 'leased') as since
+    from queue q group by q.lane_id
+),
+shut as materialized (
+    select 'limit:' || m.tenant || ':' || m.name as gate from limits m
+    where m.concurrency <= (
+            select sum(c.running) from lane l join counted c on c.lane_id = l.lane_id
+            where 'limit:' || m.tenant || ':' || m.name = any(l.gates))
+        or least(m.burst, m.tokens + case when m.refilled_at = '-infinity' then m.burst
+            else m.rate * extract(epoch from now() - m.refilled_at) end) < 1
+    union all
+    select 'breaker:' || b.name from breakers b where b.state <> 'closed'
+),
+judged as (
+    select l.queue, c.*, exists (select 1 from shut s where s.gate = any(l.gates)) as is_held
+    from lane l join counted c on c.lane_id = l.lane_id
+    where l.tenant = coalesce(%(tenant)s, l.tenant)
+)
+select j.queue, sum(j.waiting + case when j.is_held then 0 else j.ready end)::bigint as queued,
+    sum(j.paused + case when j.is_held then j.ready else 0 end)::bigint as held, sum(j.running)::bigint as running,
+    min(j.since) as since
+from judged j group by j.queue order by j.queue;
+
+-- name: ended_by_hour
+-- The jobs that ended since a time, by the hour in which they ended.
+select date_trunc('hour', j.finished_at) as start, count(*) filter (where j.status = 'completed') as completed,
+    count(*) filter (where j.status = 'partial') as partial, count(*) filter (where j.status = 'failed') as failed,
+    count(*) filter (where j.status = 'cancelled') as cancelled,
+    count(*) filter (where j.status in ('failed', 'partial') and not exists (
+        select 1 from acknowledgements k where k.job_id = any(array[j.job_id]) and k.generation = j.generation
+    )) as unacknowledged
+from jobs j
+where j.finished_at >= %(since)s::timestamptz and j.tenant = coalesce(%(tenant)s, j.tenant)
+group by 1 order by 1;
