@@ -12,7 +12,7 @@ from types import TracebackType
 
 import psutil
 
-from holdfast.bootstrap import new_services
+from holdfast.assembly import new_services
 from holdfast.define.registry import discover
 from holdfast.settings import load_settings
 

@@ -11,7 +11,8 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from holdfast.bootstrap import new_services, open_payloads
+from holdfast.assembly import new_services
+from holdfast.bootstrap import open_payloads
 from holdfast.client import Client
 from holdfast.core.states import JOB_TERMINAL
 from holdfast.define.definition import Definition

@@ -16,7 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from holdfast.bootstrap import new_services, open_client
+from holdfast.assembly import new_services
+from holdfast.bootstrap import open_client
 from holdfast.client import Client
 from holdfast.define.definition import Definition
 from holdfast.define.registry import ATTRIBUTE, Handler, Registry, codes_in, describe, discover

@@ -26,7 +26,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from holdfast.bootstrap import new_services, open_payloads
+from holdfast.assembly import new_services
+from holdfast.bootstrap import open_payloads
 from holdfast.client import Client
 from holdfast.define.definition import Definition
 from holdfast.define.node import Node, TaskSpec

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from holdfast.cli.data_files import handlers_of
+from holdfast.cli.fleet import handlers_of
 from holdfast.define.definition import Definition, read_pinned
 from holdfast.define.drawing.mermaid import draw_mermaid
 from holdfast.define.kinds import node_to_json

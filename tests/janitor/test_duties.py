@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.bootstrap import new_janitor
+from holdfast.assembly import new_janitor
 from holdfast.client import Client
 from holdfast.janitor.service import Janitor
 from holdfast.operations.scope import Scope

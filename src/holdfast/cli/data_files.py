@@ -100,13 +100,3 @@ def _parse_yaml(text: str, name: str, what: str) -> Any:
         details: list[Detail] = problems
         raise InvalidInput(f"The {what} {name} cannot be read.", errors=details)
     return source.data
-
-
-def handlers_of(definition: Definition) -> dict[str, list[str]]:
-    """The handlers that a workflow needs, with the queues that their tasks go to."""
-    needed: dict[str, list[str]] = {}
-    for task in (task for node in definition.nodes for task in node.tasks):
-        queues = needed.setdefault(task.handler, [])
-        if task.queue not in queues:
-            queues.append(task.queue)
-    return needed

@@ -5,8 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from holdfast.cli.data_files import handlers_of
-from holdfast.cli.fleet import start
+from holdfast.cli.fleet import handlers_of, start
 from holdfast.cli.render import job_card
 from holdfast.cli.session import Target
 from holdfast.cli.streams import answer_json, answers, say, show

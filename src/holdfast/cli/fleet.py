@@ -11,6 +11,7 @@ from rich.text import Text
 from holdfast.cli.session import Target
 from holdfast.cli.streams import harmless
 from holdfast.cli.words import age, counted, duration, elapsed, short
+from holdfast.define.definition import Definition
 from holdfast.define.registry import Registry, discover
 from holdfast.settings import load_settings
 from holdfast.views.fleet import Fleet, JobsWithoutOwner, Orchestrator, UnservedTasks, Worker
@@ -123,3 +124,13 @@ def _part(heading: str, lines: Iterable[str]) -> Iterator[Text]:
         if number == 0 and heading:
             yield Text(heading, style="bold")
         yield Text(harmless(f"  {line}"))
+
+
+def handlers_of(definition: Definition) -> dict[str, list[str]]:
+    """The handlers that a workflow needs, with the queues that their tasks go to."""
+    needed: dict[str, list[str]] = {}
+    for task in (task for node in definition.nodes for task in node.tasks):
+        queues = needed.setdefault(task.handler, [])
+        if task.queue not in queues:
+            queues.append(task.queue)
+    return needed

@@ -7,9 +7,8 @@ from rich.text import Text
 from holdfast.bootstrap import open_client
 from holdfast.cli.attempt_logs import follow as follow_attempts
 from holdfast.cli.attempt_logs import nothing_printed
-from holdfast.cli.data_files import handlers_of
 from holdfast.cli.ending import end_with, exit_code, say_unreadable, show_card
-from holdfast.cli.fleet import fleet_lines, start, unserved_remedy, unserved_text
+from holdfast.cli.fleet import fleet_lines, handlers_of, start, unserved_remedy, unserved_text
 from holdfast.cli.job_list import Filters, job_lines
 from holdfast.cli.progress import follow, make_view, say_outage
 from holdfast.cli.render import attempt_text, event_line

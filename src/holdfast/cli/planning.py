@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from holdfast.cli.data_files import handlers_of
 from holdfast.cli.ending import with_handlers
-from holdfast.cli.fleet import not_installed
+from holdfast.cli.fleet import handlers_of, not_installed
 from holdfast.cli.session import Target
 from holdfast.cli.streams import answer, answer_json, say, show
 from holdfast.cli.words import counted, cut, short

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.bootstrap import new_services, open_client
-from holdfast.cli.data_files import handlers_of, load_named_workflow, read_inputs
+from holdfast.assembly import new_services
+from holdfast.bootstrap import open_client
+from holdfast.cli.data_files import load_named_workflow, read_inputs
 from holdfast.cli.ending import end_with
-from holdfast.cli.fleet import start
+from holdfast.cli.fleet import handlers_of, start
 from holdfast.cli.job_list import parse_labels
 from holdfast.cli.problems import Interrupted
 from holdfast.cli.progress import follow, make_view

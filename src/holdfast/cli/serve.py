@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 
-from holdfast.bootstrap import new_services, open_client, process_name
+from holdfast.assembly import new_services, process_name
+from holdfast.bootstrap import open_client
 from holdfast.cli.problems import Interrupted
 from holdfast.cli.session import Target, begin, draining, drive, known_handlers
 from holdfast.cli.streams import answer_json, say

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast.bootstrap import open_client
-from holdfast.cli.data_files import handlers_of, load_definition, read_inputs
+from holdfast.cli.data_files import load_definition, read_inputs
 from holdfast.cli.ending import end_with
-from holdfast.cli.fleet import start
+from holdfast.cli.fleet import handlers_of, start
 from holdfast.cli.job_list import parse_labels
 from holdfast.cli.progress import follow, make_view
 from holdfast.cli.session import Target, begin, drive, find_job

@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from holdfast.bootstrap import new_services, open_client
+from holdfast.assembly import new_services
+from holdfast.bootstrap import open_client
 from holdfast.cli.asking import confirmed
-from holdfast.cli.data_files import handlers_of, read_data
+from holdfast.cli.data_files import read_data
 from holdfast.cli.ending import end_with, naming, say_unreadable
-from holdfast.cli.fleet import start
+from holdfast.cli.fleet import handlers_of, start
 from holdfast.cli.planning import plan_table, show_plan
 from holdfast.cli.problems import Interrupted
 from holdfast.cli.run import follow_served, refuse_unknown_handlers

@@ -8,9 +8,8 @@ from dataclasses import replace
 from rich.text import Text
 
 from holdfast.bootstrap import open_client
-from holdfast.cli.data_files import handlers_of
 from holdfast.cli.failures import failure_lines
-from holdfast.cli.fleet import start
+from holdfast.cli.fleet import handlers_of, start
 from holdfast.cli.session import Target, begin_on, drive, find_job
 from holdfast.cli.streams import answer_json, harmless, show
 from holdfast.cli.words import age, clock, counted, cut, elapsed, short

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 from holdfast.core.states import JOB_TERMINAL
 from holdfast.errors import InvalidInput
-from holdfast.janitor.service import Janitor
 from holdfast.operations.ports import OperationsStore
 from holdfast.operations.scope import Scope
 from holdfast.store.upkeep_rows import EVERY_STATUS
@@ -58,6 +57,9 @@ async def run_janitor(
     retention_days: float | None = None,
 ) -> JanitorPass:
     """Look at everything once and have it repaired; with `dry_run` nothing is changed."""
+    # Imported late: every client would pay for it, and few run a janitor.
+    from holdfast.janitor.service import Janitor
+
     janitor = Janitor(store.janitor(), scope.actor, lease_seconds=lease_seconds, retention_days=retention_days)
     findings = await janitor.run_once(dry_run=dry_run)
     return JanitorPass(dry_run, tuple(finding_view(finding) for finding in findings))

@@ -1,0 +1,151 @@
+"""The composition root of services: from settings to the orchestrators, the janitor and the worker of a process."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from holdfast.bootstrap import open_payloads
+from holdfast.core.states import Rules
+from holdfast.define.registry import Registry
+from holdfast.janitor.service import Janitor
+from holdfast.orchestrator.loop import Orchestrator
+from holdfast.pacing import CrowdingMonitor
+from holdfast.services import Services, Switchboard
+from holdfast.settings import Settings
+from holdfast.store.listener import SIGNAL, TASK, Listener
+from holdfast.store.payloads import Payloads
+from holdfast.store.postgres import PostgresStore
+from holdfast.store.records import ANYBODY
+from holdfast.store.renewal import Renewal
+from holdfast.worker.loop import Worker
+from holdfast.worker.options import WorkerOptions
+from holdfast.worker.pulse import Pulse
+from holdfast.worker.workdir import Workplace
+
+ORCHESTRATORS_PER_PROCESS = 2
+"""While one waits for its commit the other decides."""
+
+
+def process_name() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def _new_pulse(url: str, settings: Settings) -> Pulse:
+    return Pulse(
+        partial(Renewal, url, settings.lease_seconds),
+        lease_seconds=settings.lease_seconds,
+        renew_seconds=settings.renew_seconds,
+        grace_seconds=settings.grace_seconds,
+        hang_seconds=settings.hang_seconds,
+    )
+
+
+def _worker_options(
+    url: str, settings: Settings, queues: Sequence[str] | None, concurrency: int | None
+) -> WorkerOptions:
+    return WorkerOptions(
+        name=process_name(),
+        queues=queues,
+        concurrency=concurrency or settings.concurrency,
+        claim_batch=settings.claim_batch,
+        lease_seconds=settings.lease_seconds,
+        renew_seconds=settings.renew_seconds,
+        poll_seconds=settings.poll_seconds,
+        grace_seconds=settings.grace_seconds,
+        database_url=url,
+    )
+
+
+def _rules(settings: Settings) -> Rules:
+    return Rules(
+        lost_limit=settings.lost_limit,
+        crash_limit=settings.crash_limit,
+        grace_seconds=settings.grace_seconds,
+        payload_limit_bytes=settings.payload_limit_bytes,
+    )
+
+
+def new_janitor(store: PostgresStore, settings: Settings) -> Janitor:
+    return Janitor(
+        store.janitor(),
+        process_name(),
+        lease_seconds=settings.owner_lease_seconds,
+        retention_days=settings.retention_days,
+    )
+
+
+def new_services(
+    url: str,
+    settings: Settings,
+    *,
+    registry: Registry | None = None,
+    orchestrate: bool = True,
+    queues: Sequence[str] | None = None,
+    concurrency: int | None = None,
+    pulse: bool = False,
+    on_finished: Callable[[str], None] = lambda job_id: None,
+    orchestrators: int = ORCHESTRATORS_PER_PROCESS,
+    store: PostgresStore | None = None,
+    only_job: str | None = None,
+) -> Services:
+    """The services of this process: with a `registry` a worker, with `orchestrate` orchestrators and a janitor.
+
+    With a `store` of the caller all of them share its connections: fewer connections, less parallelism. With `only_job`
+    the orchestrators drive no other job.
+    """
+    switchboard = Switchboard()
+    stores = _Stores(url, open_payloads(settings), store)
+    janitor, worker = None, None
+    if orchestrate:
+        crowding = CrowdingMonitor()
+        switchboard.orchestrators += [
+            Orchestrator(
+                stores.open("orchestrator", settings.owner_lease_seconds),
+                process_name() if number == 1 else f"{process_name()}/{number}",
+                rules=_rules(settings),
+                lease_seconds=settings.owner_lease_seconds,
+                renew_seconds=settings.owner_renew_seconds,
+                scan_seconds=settings.owner_scan_seconds,
+                poll_seconds=settings.poll_seconds,
+                crowding=crowding,
+                only_job=only_job,
+                on_enqueued=switchboard.tasks.set,
+                on_overflow=lambda: switchboard.wake_owners(str(ANYBODY)),
+                on_finished=on_finished,
+            )
+            for number in range(1, orchestrators + 1)
+        ]
+        janitor = new_janitor(stores.open("janitor", settings.owner_lease_seconds), settings)
+    if registry is not None:
+        source = stores.open("worker", settings.lease_seconds)
+        worker = Worker(
+            source,
+            registry,
+            _worker_options(url, settings, queues, concurrency),
+            wake=switchboard.tasks,
+            payloads=stores.payloads,
+            workplace=Workplace(settings.home / "work"),
+            shortcut=switchboard.hand_over if orchestrate else None,
+            pulse=_new_pulse(url, settings) if pulse else None,
+            output=source.output(),
+        )
+    listener = Listener(url, {SIGNAL: switchboard.wake_owners, TASK: lambda _: switchboard.tasks.set()})
+    return Services(switchboard, listener, janitor, worker, [opened.close for opened in stores.opened])
+
+
+class _Stores:
+    """A store for each service, or one of the caller's for all of them."""
+
+    def __init__(self, url: str, payloads: Payloads, shared: PostgresStore | None) -> None:
+        self.payloads = payloads
+        self.opened: list[PostgresStore] = []
+        self._url, self._shared = url, shared
+
+    def open(self, name: str, lease_seconds: float) -> PostgresStore:
+        if self._shared is not None:
+            return self._shared
+        self.opened.append(PostgresStore(self._url, f"holdfast {name}", lease_seconds, self.payloads))
+        return self.opened[-1]
