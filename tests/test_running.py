@@ -124,7 +124,7 @@ def test_ctrl_c_hands_the_tasks_back_and_keeps_the_job(tmp_path: Path, database_
         "holdfast.run(flow)\n"
     )
     process = subprocess.Popen(
-        [sys.executable, "long.py"],
+        [sys.executable, "-X", "faulthandler", "long.py"],
         stderr=subprocess.PIPE,
         text=True,
         env={
@@ -136,7 +136,12 @@ def test_ctrl_c_hands_the_tasks_back_and_keeps_the_job(tmp_path: Path, database_
         while not (tmp_path / "begun").exists():
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
+        try:
+            _, errors = process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            # Ends it, and prints where each thread is.
+            process.send_signal(signal.SIGABRT)
+            pytest.fail(f"it did not end: {process.communicate()[1]}")
     finally:
         process.kill()
     assert errors.splitlines()[-1] == "KeyboardInterrupt"

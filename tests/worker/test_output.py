@@ -51,6 +51,15 @@ def test_the_report_has_the_beginning_and_the_end_of_a_long_output() -> None:
     assert BEGINNING + END <= len(text) < BEGINNING + END + 200
 
 
+def test_large_pieces_do_not_make_the_end_longer() -> None:
+    pieces = [character * (END - 1) for character in "abcd"]
+    text, _ = printed(*pieces).log()
+    head, _, tail = text.partition(" characters were cut off here …\n")
+    whole = "".join(pieces)
+    assert tail == whole[-END:] and head.startswith(whole[:BEGINNING])
+    assert head.endswith(f"… {len(whole) - BEGINNING - END:,}")
+
+
 def test_nothing_is_cut_from_an_output_that_fits() -> None:
     whole = "x" * (BEGINNING + END)
     assert printed(whole).log()[0] == whole

@@ -103,13 +103,18 @@ class Output:
     def log(self) -> tuple[str, Times]:
         """What the report carries: all of it, or its beginning and its end."""
         with self._lock:
-            entries = list(self._beginning)
-            if self._left_out:
-                at = self._end[0][0]
+            entries, end = list(self._beginning), list(self._end)
+            # Pieces are dropped whole while they come in, so the first one that is left may be longer than its share.
+            excess = max(0, self._end_size - END)
+            if excess:
+                at, text = end[0]
+                end[0] = at, text[excess:]
+            left_out = self._left_out + excess
+            if left_out:
                 ended = entries[-1][1].endswith("\n")
-                note = f"… {self._left_out:,} characters were cut off here …\n"
-                entries.append((at, note if ended else "\n" + note))
-            return _joined([*entries, *self._end])
+                note = f"… {left_out:,} characters were cut off here …\n"
+                entries.append((end[0][0], note if ended else "\n" + note))
+            return _joined([*entries, *end])
 
 
 def _joined(entries: list[tuple[int, str]]) -> Part:
