@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -115,7 +116,19 @@ def in_a_directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.fixture
-def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+def forgotten_modules(tmp_path: Path) -> Iterator[None]:
+    """The next test may have handlers in a module of the same name."""
+    before = list(sys.path)
+    yield
+    sys.path[:] = before
+    importlib.invalidate_caches()
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def command(forgotten_modules: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
     """Run a command in this process."""
 
     def run(*arguments: str) -> Answer:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Answer, Command, finished, spawn
+from tests.cli.conftest import Answer, Command, spawn
 from tests.cli.test_fleet import Start, started, until
 from tests.cli.test_verbs import HANDLERS, REPAIRABLE, failed
 
@@ -146,7 +146,7 @@ def test_the_command_of_a_plan_brings_the_handlers_that_were_given(database: Com
     in_json = database("retry", failed, "each", "--plan", "--handlers", "repairable", "--json").json["command"]
     assert in_json.startswith(f"holdfast retry {failed} each --handlers repairable --plan-id ")
     Path("mended").touch()
-    ended = finished(spawn(*named(shown)))
+    ended = database(*named(shown))
     assert ended.code == 0, ended.err
 
 
@@ -158,7 +158,7 @@ def test_without_an_orchestrator_a_plan_says_that_its_command_needs_the_handlers
     assert words[-2:] == ["--handlers", "MODULE"]
     assert "No orchestrator is running" in shown.err and "has repairable.work" in shown.err
     Path("mended").touch()
-    ended = finished(spawn(*words[:-1], "repairable"))
+    ended = database(*words[:-1], "repairable")
     assert ended.code == 0, ended.err
     built_in = database("run", "failing.yaml", "--json").json["job_id"]
     plain = database("plan", built_in)
@@ -181,7 +181,7 @@ def test_the_command_of_a_plan_to_set_a_result_names_the_file(database: Command,
     for asked in (["plan", failed, "set", "gather"], ["set", failed, "gather", "--plan"]):
         shown = database(*asked, "--output", "given file.json", "--handlers", "repairable")
         assert shown.code == 0
-    ended = finished(spawn(*named(shown), "--json"))
+    ended = database(*named(shown), "--json")
     assert ended.out, ended.err
     assert {n["node"]: n["status"] for n in ended.json["nodes"]}["gather"] == "completed", ended.err
 
@@ -202,7 +202,7 @@ def test_status_and_why_name_a_resume_that_works_from_here(database: Command, fa
 def test_the_end_of_a_run_names_a_plan_that_knows_the_handlers(database: Command) -> None:
     Path("repairable.yaml").write_text(REPAIRABLE)
     Path("repairable.py").write_text(HANDLERS)
-    shown = finished(spawn("run", "repairable.yaml", "--handlers", "repairable")).out
+    shown = database("run", "repairable.yaml", "--handlers", "repairable").out
     (line,) = [line for line in shown.splitlines() if "holdfast plan" in line]
     plan = database(*line.partition("holdfast ")[2].partition("   ")[0].split())
     assert "--handlers repairable" in plan.err
@@ -216,7 +216,7 @@ def test_retry_stage_is_retry_by_another_name(database: Command, failed: str) ->
     assert len({plan["plan_id"] for plan in plans}) == 1
     assert database("plan", failed, "retry-stage", "2", "--json").json["plan_id"] == plans[0]["plan_id"]
     Path("mended").touch()
-    assert finished(spawn("retry-stage", failed, "2", "--handlers", "repairable", "--reason", "mended")).code == 0
+    assert database("retry-stage", failed, "2", "--handlers", "repairable", "--reason", "mended").code == 0
 
 
 def test_a_pause_that_is_only_recorded_says_what_to_start(database: Command) -> None:

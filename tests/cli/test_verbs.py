@@ -46,7 +46,7 @@ def failed(database: Command) -> str:
     """A job of which one item of three has failed, in a directory with its handlers; no process is up any more."""
     Path("repairable.yaml").write_text(REPAIRABLE)
     Path("repairable.py").write_text(HANDLERS)
-    answer = finished(spawn("run", "repairable.yaml", "--handlers", "repairable", "--json"))
+    answer = database("run", "repairable.yaml", "--handlers", "repairable", "--json")
     assert answer.code == 1
     return str(answer.json["job_id"])
 
@@ -102,28 +102,28 @@ def test_a_job_that_failed_in_its_own_result_is_resumed_and_nothing_else_runs(da
     shown = database("plan", job)
     assert "No task would run; the workflow's result would be evaluated again." in shown.out
     assert "holdfast resume" in database("why", job).out
-    again = finished(spawn("resume", job, "--json"))
+    again = database("resume", job, "--json")
     assert (again.code, again.json["generation"], again.json["counts"]["total"]) == (1, 2, 1)
 
 
 def test_the_command_that_the_end_of_a_run_prints_continues_the_job_from_there(database: Command, failed: str) -> None:
-    shown = finished(spawn("run", "repairable.yaml", "--handlers", "repairable"))
+    shown = database("run", "repairable.yaml", "--handlers", "repairable")
     (command,) = [line for line in shown.out.splitlines() if "holdfast resume" in line]
     words = command.partition("holdfast ")[2].partition("   ")[0].split()
     assert words[0] == "resume" and words[2:] == ["--handlers", "repairable"]
     Path("mended").touch()
     Path("ran").unlink()
-    ended = finished(spawn(*words))
+    ended = database(*words)
     assert ended.code == 0, ended.err
     assert "completed" in ended.out
     assert ran() == ["1"], "only what was missing"
 
 
 def test_a_job_that_fails_again_ends_with_its_code_and_can_be_resumed_again(database: Command, failed: str) -> None:
-    again = finished(spawn("resume", failed, "--handlers", "repairable", "--json"))
+    again = database("resume", failed, "--handlers", "repairable", "--json")
     assert (again.code, again.json["status"], again.json["generation"]) == (1, "failed", 2)
     Path("mended").touch()
-    assert finished(spawn("retry", failed, "2", "--handlers", "repairable")).code == 0
+    assert database("retry", failed, "2", "--handlers", "repairable").code == 0
     assert ran() == ["0", "1", "2", "1", "1"] or sorted(ran()[:3]) == ["0", "1", "2"]
     assert database("status", failed, "--json").json["generation"] == 3
 
@@ -152,7 +152,7 @@ def test_what_had_completed_runs_again_only_if_a_person_says_so(
     monkeypatch.setattr("typer.confirm", lambda *question, **options: False)
     assert database(*asked).code == 4
     assert database("status", failed, "--json").json["generation"] == 1
-    ended = finished(spawn(*asked, "--yes", "--handlers", "repairable"))
+    ended = database(*asked, "--yes", "--handlers", "repairable")
     assert ended.code == 1, "item 1 is as bad as before"
     assert ran()[3:] == ["0"]
 
@@ -162,14 +162,14 @@ def test_a_plans_id_does_exactly_that_or_nothing(database: Command, failed: str)
     wrong = database("retry", failed, "each", "--plan-id", "0123456789abcdef")
     assert wrong.code == 4 and "has changed since" in wrong.err and "--plan" in wrong.err
     Path("mended").touch()
-    done = finished(spawn("retry", failed, "each", "--plan-id", shown, "--handlers", "repairable"))
+    done = database("retry", failed, "each", "--plan-id", shown, "--handlers", "repairable")
     assert done.code == 0, done.err
     assert database("retry", failed, "each", "--plan-id", shown).code == 4
 
 
 def test_a_rerun_begins_with_a_node_and_takes_all_that_follows(database: Command, failed: str) -> None:
     Path("mended").touch()
-    ended = finished(spawn("rerun", failed, "--from", "each", "--yes", "--handlers", "repairable"))
+    ended = database("rerun", failed, "--from", "each", "--yes", "--handlers", "repairable")
     assert ended.code == 0
     assert sorted(ran()[3:]) == ["0", "1", "2"]
 
@@ -264,7 +264,7 @@ def winner_of(processes: list[Any]) -> Any:
 def test_a_job_goes_on_without_what_is_skipped_and_ends_partial(database: Command, failed: str) -> None:
     refused = database("skip", failed, "each")
     assert refused.code == 4 and "each would be skipped" in refused.err
-    ended = finished(spawn("skip", failed, "each", "--yes", "--reason", "not needed", "--handlers", "repairable"))
+    ended = database("skip", failed, "each", "--yes", "--reason", "not needed", "--handlers", "repairable")
     assert ended.code == 3, ended.err
     status = database("status", failed, "--json").json
     assert status["status"] == "partial"
@@ -276,7 +276,7 @@ def test_a_result_that_is_given_by_hand_is_taken_for_the_nodes(database: Command
     Path("given.json").write_text('{"results": [7], "count": 1}')
     given = ("set", failed, "gather", "--output", "given.json")
     assert "would be set to the contents of given.json" in database(*given).err
-    ended = finished(spawn(*given, "--yes", "--handlers", "repairable", "--json"))
+    ended = database(*given, "--yes", "--handlers", "repairable", "--json")
     assert (ended.code, ended.json["status"]) == (1, "failed"), "each is as bad as before"
     gather = next(node for node in ended.json["nodes"] if node["node"] == "gather")
     assert gather["status"] == "completed"
