@@ -28,7 +28,7 @@ def test_an_orchestrator_and_a_worker_do_together_what_up_does_alone(database: C
     assert worker.stderr is not None
     line_that_has(orchestrator.stderr, "orchestrator is running")
     line_that_has(worker.stderr, "default, ")
-    assert finished(spawn("submit", "flow.yaml", "--wait")).code == 0
+    assert database("submit", "flow.yaml", "--wait").code == 0
     for process in (orchestrator, worker):
         process.terminate()
         assert finished(process).code == 0

@@ -51,7 +51,7 @@ def failed_job(database: Command, *flags: str) -> str:
     Path("mendable.yaml").write_text(MENDABLE)
     Path("mendable.py").write_text(HANDLERS)
     serving = spawn("up", "--handlers", "mendable")
-    waited = finished(spawn("submit", "mendable.yaml", *flags, "--wait", "--json"))
+    waited = database("submit", "mendable.yaml", *flags, "--wait", "--json")
     serving.terminate()
     finished(serving)
     assert waited.code == 1, waited.err
@@ -97,7 +97,7 @@ def test_without_an_orchestrator_it_is_recorded_and_says_what_to_start(database:
 @pytest.mark.parametrize(("file", "code"), [("flow.yaml", 0), ("failing.yaml", 1), ("half.yaml", 3)])
 def test_wait_ends_with_the_status_object_and_the_jobs_exit_code(database: Command, file: str, code: int) -> None:
     serving = spawn("up")
-    waited = finished(spawn("submit", file, "--wait", "--json"))
+    waited = database("submit", file, "--wait", "--json")
     serving.terminate()
     finished(serving)
     assert waited.code == code, waited.err
@@ -149,7 +149,7 @@ def test_resume_and_wait_follow_the_job_to_its_new_end(database: Command, failed
     again = finished(waiting)
     assert (again.code, again.json["status"], again.json["generation"]) == (1, "failed", 2), again.err
     Path("mended").touch()
-    ended = finished(spawn("submit", "mendable.yaml", "--resume", "--wait", "--json"))
+    ended = database("submit", "mendable.yaml", "--resume", "--wait", "--json")
     assert (ended.code, ended.json["status"], ended.json["generation"]) == (0, "completed", 3), ended.err
     assert ended.json["job_id"] == failed
     reply = database("submit", "mendable.yaml", "--resume", "--json").json
@@ -215,7 +215,7 @@ def test_processes_that_force_at_once_make_a_job_each(database: Command) -> None
 
 def test_force_and_wait_follow_the_new_job(database: Command, started: Start) -> None:
     started("up")
-    first, second = (finished(spawn("submit", "flow.yaml", "--force", "--wait", "--json")) for _ in range(2))
+    first, second = (database("submit", "flow.yaml", "--force", "--wait", "--json") for _ in range(2))
     assert (first.code, first.json["run"], second.code, second.json["run"]) == (0, 1, 0, 2)
 
 
