@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast import Context, Workflow, handler
+from holdfast import Context, Permanent, Workflow, handler
 from holdfast.apps.catalog import handlers
 from holdfast.apps.catalog.interface import all_items
 from holdfast.apps.catalog.postgres import PostgresCatalog
@@ -172,3 +172,30 @@ except Permanent as failure:
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.startswith("EXTRA_MISSING")
     assert "pip install 'holdfast[geo]'" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({"holdfast:job_id": "x"}, "must not set 'holdfast:job_id': the catalog computes this itself"),
+        ({"proj:shape": [1, 2], "created": "x"}, "must not set 'proj:shape', 'created'"),
+        ({"datetime": "2020-01-01T00:00:00Z"}, "Give the time with the inputs datetime"),
+        ({"title": 5}, "properties/title: 5 is not of type 'string'"),
+        ({"note": "a\0b"}, "NUL character"),
+    ],
+)
+def test_properties_that_no_item_can_have_are_refused(properties: dict[str, Any], message: str) -> None:
+    with pytest.raises(Permanent) as refused:
+        handlers.check_properties(properties)
+    assert refused.value.code == "STAC_INVALID" and message in str(refused.value)
+
+
+def test_properties_of_any_other_name_are_allowed() -> None:
+    properties = {"platform:request_id": "req-7", "title": "A map", "platform:nested": {"a": [1]}}
+    assert handlers.check_properties(properties) == {"properties": 3}
+
+
+def test_a_registration_refuses_to_hide_the_job_that_made_an_item(database_url: str) -> None:
+    job = run_workflow(registering(properties={"holdfast:job_id": "another"}), database_url=database_url)
+    assert job.error is not None
+    assert (job.status, job.error["code"]) == ("failed", "STAC_INVALID")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast import Context, Permanent, Result, handler
+from holdfast.apps.catalog import registering
 from holdfast.apps.catalog.collection import new_collection
 from holdfast.apps.catalog.interface import Json
 from holdfast.apps.catalog.registering import (
@@ -23,7 +24,9 @@ __all__ = [
     "STAC_INVALID",
     "STAC_REFUSED",
     "STAC_UNREACHABLE",
+    "check_properties",
     "ensure_collection",
+    "finalize",
     "register_item",
     "register_items",
 ]
@@ -44,6 +47,13 @@ def ensure_collection(
     """Create or update a collection. Its extents come from its items; `properties` are additional fields."""
     collection = new_collection(collection_id, title, description, license, keywords, providers, properties)
     return {"collection_id": collection_id, "change": ensure(collection, ctx)}
+
+
+@handler("raster.stac_check_properties")
+def check_properties(properties: dict[str, Any]) -> Json:
+    """Fail if no item could have these properties, so that a job ends before it makes files that it cannot register."""
+    registering.check_properties(properties)
+    return {"properties": len(properties)}
 
 
 @handler("raster.stac_register_item", database=True)
@@ -73,19 +83,31 @@ def register_items(
     collection_id: str,
     items: list[dict[str, Any]] | None = None,
     from_node: str | None = None,
+    page: dict[str, Any] | None = None,
     properties: dict[str, Any] | None = None,
     *,
     ctx: Context,
 ) -> Result | None:
-    """Register items, all or none: `items` as STAC or as facts, or the outputs of the node `from_node`.
+    """Register items, all or none: `items` as STAC or as facts, or the outputs of a node, whole or one `page` of them.
 
     `properties` are added to every item that does not have them.
     """
-    if (items is None) == (from_node is None):
-        raise Permanent("raster.stac_register_items takes either 'items' or 'from_node'", code=STAC_INVALID.code)
-    sources = items if items is not None else list(ctx.results(str(from_node)))
-    done = register(collection_id, sources, properties, from_node or ctx.node, ctx)
+    if [items, from_node, page].count(None) != 2:
+        raise Permanent(
+            "raster.stac_register_items takes one of 'items', 'from_node' and 'page'", code=STAC_INVALID.code
+        )
+    asked = page if page is not None else {"node": from_node}
+    sources = items if items is not None else list(ctx.results(**asked))
+    done = register(collection_id, sources, properties, asked["node"] or ctx.node, ctx)
     if done is None:
         return None
     upserted, warnings = done
     return Result({"collection_id": collection_id, "items": len(sources), **upserted.to_json()}, warnings=warnings)
+
+
+@handler("raster.stac_finalize")
+def finalize(collection_id: str, *, ctx: Context) -> Json:
+    """Add up what the batches of this node have registered."""
+    batches = list(ctx.results(ctx.node))
+    counts = ("items", "created", "updated", "unchanged")
+    return {"collection_id": collection_id, **{name: sum(batch[name] for batch in batches) for name in counts}}
