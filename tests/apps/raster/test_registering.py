@@ -80,6 +80,9 @@ async def test_more_tiles_than_one_value_may_hold_are_registered_and_a_failed_ba
         await eventually(is_completed)
         status = await engine.status(job_id)
         assert await batches_completed(engine, job_id) == Counter({0: 1, 1: 1, 2: 1})
+        plan = await engine.client.plan(job_id, VerbRequest(Verb.CLEAR, "tiles", items=(5,)))
+        again = {step.node: step.items for step in plan.steps if step.action == "rerun"}
+        assert again == {"tiles": 1, "register_tiles": 2, "tidy": 1}, "its own batch, and the sum of the batches"
     assert status["result"]["tiles"] == 12
     assert status["result"]["items"] == {
         "collection_id": "rasters",
