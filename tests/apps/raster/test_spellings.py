@@ -12,7 +12,7 @@ import holdfast.apps.catalog.handlers as catalog_handlers
 import holdfast.apps.raster.handlers as raster_handlers
 from holdfast import InvalidInput, Permanent
 from holdfast.apps.catalog import named_cogs
-from holdfast.apps.catalog.interface import all_items
+from holdfast.apps.catalog.interface import InvalidItem, all_items
 from holdfast.apps.catalog.postgres import PostgresCatalog
 from holdfast.apps.catalog.validating import check_item
 from holdfast.apps.raster.handlers import (
@@ -239,12 +239,12 @@ def test_the_same_value_under_both_names_is_accepted(storage: Path, task: Task) 
 
 def test_a_source_and_a_target_are_named_in_one_way_only(storage: Path, task: Task) -> None:
     make(storage / "bronze" / "x.tif", ramp(1, 30, 40, "uint8"))
-    twice = {"source": "a/b", "container_name": "c", "blob_name": "d"}
+    twice = {"source": "https://maps.example/x.tif?sig=s3cr3t", "container_name": "c", "blob_name": "d"}
     ways: list[dict[str, Any]] = [{}, {"container_name": "bronze"}, twice]
     for params in ways:
         with pytest.raises(Permanent) as refused:
             blob_to_mount(**params, ctx=task.attempt())
-        assert refused.value.code == "PARAMS_REFUSED"
+        assert refused.value.code == "PARAMS_REFUSED" and "s3cr3t" not in str(refused.value)
     with pytest.raises(Permanent, match="not both"):
         create_cog("bronze/x.tif", "silver/x.tif", output_folder="maps", ctx=task.attempt())
     with pytest.raises(Permanent, match="is refused"):
@@ -273,6 +273,12 @@ def test_a_property_has_one_value() -> None:
     assert named_cogs.properties_named({"platform:dataset_id": "7"}, **named) == {"platform:dataset_id": "7"}
     with pytest.raises(InvalidInput, match="two values for the property platform:dataset_id"):
         named_cogs.properties_named({"platform:dataset_id": "8"}, **named)
+
+
+def test_a_tile_without_facts_or_in_another_container_is_refused() -> None:
+    for tile, container in (({"tile_id": "a"}, None), ({"id": "a", "path": "silver/a.tif"}, "gold")):
+        with pytest.raises(InvalidItem):
+            named_cogs.facts_of_tile(tile, container)
 
 
 @pytest.mark.parametrize(

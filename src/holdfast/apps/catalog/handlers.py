@@ -56,7 +56,9 @@ def ensure_collection(
 
     `bounds`, `grid_dimensions` and `is_tiled` are accepted and change nothing: the items know better.
     """
-    fields = platform(dataset_id=dataset_id, access_level=access_level) | (properties or {})
+    with as_failures():
+        named = platform(dataset_id=dataset_id, access_level=access_level)
+        fields = named_cogs.properties_named(properties, **named)
     collection = new_collection(collection_id, title or None, description, license, keywords, providers, fields)
     change = ensure(collection, ctx)
     return {

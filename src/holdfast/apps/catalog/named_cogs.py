@@ -23,10 +23,12 @@ def facts_of_cog(container: str | None, blob: str, validation: Mapping[str, Any]
     path = f"{container}/{blob}" if container else blob
     if validation is None:
         raise InvalidItem(path, "its 'validation' is missing, so nothing is known of its place and its bands")
+    if not isinstance(validation.get("bands"), list):
+        raise InvalidItem(path, "its 'validation' is not an output of raster.validate: it has no list of bands")
     file = readable(path)
     bands = [
         {"name": name, "data_type": validation.get("dtype"), "nodata": validation.get("nodata")}
-        for name in validation.get("bands") or ()
+        for name in validation["bands"]
     ]
     return {
         "id": item or item_id(path),
@@ -58,7 +60,7 @@ def with_times(facts: Sequence[Json], catalog: Catalog, collection_id: str) -> t
 
     def time_of(one: Json) -> str:
         known = before.get(one["id"], {})
-        is_same = known.get(CONTENT_HASH) == one["sha256"]
+        is_same = one.get("sha256") is not None and known.get(CONTENT_HASH) == one["sha256"]
         return str(known["datetime"]) if is_same and known.get("datetime") else now
 
     waiting = set(timeless)

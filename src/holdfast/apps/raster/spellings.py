@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from holdfast import Permanent
+from holdfast.apps.raster.objects import scrubbed
 
 Answer = TypeVar("Answer")
 
@@ -57,7 +58,7 @@ def _settled(given: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
         if params.get(ours) is not None and params[ours] != value:
             raise Permanent(
                 f"The params give two values for {_called(ours, names)}:"
-                f" {str(params[ours])[:100]!r} and {str(value)[:100]!r}. Give one of them",
+                f" {scrubbed(params[ours])[:100]!r} and {scrubbed(value)[:100]!r}. Give one of them",
                 code="PARAMS_REFUSED",
             )
         params[ours] = value
@@ -94,7 +95,7 @@ def source_named(source: str | None, container: str | None, blob: str | None) ->
     named = f"{container}/{blob}"
     if source not in (None, "", named):
         raise Permanent(
-            f"The params give two sources: '{source}', and container_name and blob_name, which mean '{named}'."
+            f"The params give two sources: '{scrubbed(source)}', and '{named}' by container_name and blob_name."
             " Give one of them",
             code="PARAMS_REFUSED",
         )
