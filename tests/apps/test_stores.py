@@ -177,10 +177,10 @@ def test_another_machine_does_not_make_finished_tiles_again(
     bucket.put("in/a.tif", raster(tmp_path))
     tiles = [{"index": 0, "window": [0, 0, 512, 512]}, {"index": 1, "window": [512, 0, 88, 512]}]
     task.stops_after = 1
-    assert process_tile_batch(tiles, "bronze/a.tif", "silver/tiles", ctx=task.attempt()) is None
+    assert process_tile_batch("bronze/a.tif", "silver/tiles", tiles, ctx=task.attempt()) is None
     another_machine(tmp_path, monkeypatch)
     task.stops_after = None
-    result = process_tile_batch(tiles, "bronze/a.tif", "silver/tiles", ctx=task.attempt())
+    result = process_tile_batch("bronze/a.tif", "silver/tiles", tiles, ctx=task.attempt())
     assert result is not None and (result.output["count"], result.output["resumed_with"]) == (2, 1)
     assert sorted(bucket.objects())[1:] == ["out/cogs/tiles/tile_00000.tif", "out/cogs/tiles/tile_00001.tif"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast import Context, Workflow, handler
+from holdfast import Context, Permanent, Workflow, handler
 from holdfast.apps.catalog import handlers
 from holdfast.apps.catalog.interface import all_items
 from holdfast.apps.catalog.postgres import PostgresCatalog
@@ -49,7 +49,7 @@ def run_one(function: Any, database_url: str, **params: Any) -> JobResult:
 def test_the_outputs_of_a_fan_out_are_registered_with_their_job(database_url: str) -> None:
     job = run_workflow(registering(), database_url=database_url)
     assert job.status == "completed", job.error
-    assert job.outputs["collection"] == {"collection_id": "floods", "change": "created"}
+    assert (job.outputs["collection"]["collection_id"], job.outputs["collection"]["change"]) == ("floods", "created")
     assert job.result == {"collection_id": "floods", "items": 3, "created": 3, "updated": 0, "unchanged": 0}
     catalog = PostgresCatalog(database_url)
     items = list(all_items(catalog, job_id=job.job_id))
@@ -81,8 +81,10 @@ def test_an_invalid_item_fails_permanently_and_no_item_is_registered(
         ({"collection_id": "droughts", "facts": facts(1)}, "STAC_COLLECTION_UNKNOWN", "no collection droughts"),
         ({"collection_id": "floods", "facts": {"id": "a"}}, "STAC_INVALID", "Item a is not valid: it has neither bbox"),
         ({"collection_id": "floods", "item": {"type": "Feature", "id": "a"}}, "STAC_INVALID", "stac_version is None"),
-        ({"collection_id": "floods"}, "STAC_INVALID", "either 'item' or 'facts'"),
+        ({"collection_id": "floods"}, "STAC_INVALID", "one of 'item', 'facts' and 'cog_blob'"),
         ({"collection_id": "floods", "facts": 7}, "CONTRACT_VIOLATION", "facts"),
+        ({"collection_id": "floods", "cog_blob": "a/b.tif"}, "STAC_INVALID", "its 'validation' is missing"),
+        ({"collection_id": "floods", "cog_blob": "a/b", "validation": {"bands": 3}}, "STAC_INVALID", "list of bands"),
     ],
 )
 def test_a_permanent_error_is_not_retried(
@@ -96,7 +98,7 @@ def test_a_permanent_error_is_not_retried(
 
 def test_one_item_is_registered_from_stac_or_from_facts(catalog: PostgresCatalog, database_url: str) -> None:
     by_facts = run_one(handlers.register_item, database_url, collection_id="floods", facts=facts(1))
-    assert by_facts.result == {"collection_id": "floods", "item_id": "tile-0001", "change": "created"}
+    assert by_facts.result == {"collection_id": "floods", "item_id": "tile-0001", "change": "created", "inserted": True}
     same = run_one(handlers.register_item, database_url, collection_id="floods", item=item(1))
     assert same.result["change"] == "unchanged"
     other = run_one(handlers.register_item, database_url, collection_id="floods", item=item(1, title="Depth"))
@@ -172,3 +174,30 @@ except Permanent as failure:
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.startswith("EXTRA_MISSING")
     assert "pip install 'holdfast[geo]'" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({"holdfast:job_id": "x"}, "must not set 'holdfast:job_id': the catalog computes this itself"),
+        ({"proj:shape": [1, 2], "created": "x"}, "must not set 'proj:shape', 'created'"),
+        ({"datetime": "2020-01-01T00:00:00Z"}, "Give the time with the inputs datetime"),
+        ({"title": 5}, "properties/title: 5 is not of type 'string'"),
+        ({"note": "a\0b"}, "NUL character"),
+    ],
+)
+def test_properties_that_no_item_can_have_are_refused(properties: dict[str, Any], message: str) -> None:
+    with pytest.raises(Permanent) as refused:
+        handlers.check_properties(properties)
+    assert refused.value.code == "STAC_INVALID" and message in str(refused.value)
+
+
+def test_properties_of_any_other_name_are_allowed() -> None:
+    properties = {"platform:request_id": "req-7", "title": "A map", "platform:nested": {"a": [1]}}
+    assert handlers.check_properties(properties) == {"properties": 3}
+
+
+def test_a_registration_refuses_to_hide_the_job_that_made_an_item(database_url: str) -> None:
+    job = run_workflow(registering(properties={"holdfast:job_id": "another"}), database_url=database_url)
+    assert job.error is not None
+    assert (job.status, job.error["code"]) == ("failed", "STAC_INVALID")

@@ -31,4 +31,4 @@ def blob_to_mount(source: str, target: str, *, ctx: Context) -> dict[str, Any] |
 
 @handler("killing.process_tile_batch", isolation="process", environment=storage.VARIABLES)
 def process_tile_batch(tiles: list[dict[str, Any]], path: str, target: str, *, ctx: Context) -> Result | None:
-    return handlers.process_tile_batch(tiles, path, target, ctx=dying(ctx))
+    return handlers.process_tile_batch(path, target, tiles, ctx=dying(ctx))

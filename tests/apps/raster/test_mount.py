@@ -34,8 +34,10 @@ def test_a_file_is_copied_into_the_scratch_folder_of_its_job(source: str, task: 
     assert done is not None
     assert done == {
         "path": path,
+        "local_path": path,
         "source": source,
         "bytes": len(CONTENT),
+        "size_bytes": len(CONTENT),
         "size_mb": 5.0,
         "sha256": DIGEST,
         "resumed_from": 0,

@@ -104,7 +104,7 @@ def test_assembled_reprojected_tiles_equal_the_reprojected_raster(
 ) -> None:
     """All tiles share one grid, without gaps or seams."""
     scheme = generate_tiling_scheme("bronze/x.tif", tile_size_px=400, crs=crs)
-    done = process_tile_batch(scheme["tile_list"], "bronze/x.tif", "silver/x", crs=crs, ctx=task.attempt())
+    done = process_tile_batch("bronze/x.tif", "silver/x", scheme["tile_list"], crs=crs, ctx=task.attempt())
     assert done is not None
     create_cog("bronze/x.tif", "silver/whole.tif", crs=crs, ctx=Task(task._home).attempt())
     with rasterio.open(storage / "silver" / "whole.tif") as dataset:
@@ -118,13 +118,13 @@ def test_the_next_attempt_continues_with_the_first_unfinished_tile(pixels: Any, 
     scheme = generate_tiling_scheme("bronze/x.tif", tile_size_px=512)
     task.dies_after = 4
     with pytest.raises(Died):
-        process_tile_batch(scheme["tile_list"], "bronze/x.tif", "silver/x", ctx=task.attempt())
+        process_tile_batch("bronze/x.tif", "silver/x", scheme["tile_list"], ctx=task.attempt())
     before = {file.name: file.stat().st_ino for file in (storage / "silver" / "x").iterdir()}
     assert sorted(before) == [f"tile_0000{n}.tif" for n in range(4)]
     (storage / "silver" / "x" / "tile_00001.tif").write_bytes(b"damaged")
     (storage / "silver" / "x" / "tile_00002.tif").unlink()
     task.dies_after = None
-    done = process_tile_batch(scheme["tile_list"], "bronze/x.tif", "silver/x", ctx=task.attempt())
+    done = process_tile_batch("bronze/x.tif", "silver/x", scheme["tile_list"], ctx=task.attempt())
     assert done is not None
     assert (done.output["count"], done.output["resumed_with"]) == (6, 2)
     after = {file.name: file.stat().st_ino for file in (storage / "silver" / "x").iterdir()}
@@ -135,9 +135,9 @@ def test_the_next_attempt_continues_with_the_first_unfinished_tile(pixels: Any, 
 def test_a_handler_of_tiles_that_is_asked_to_stop_returns_none(pixels: Any, storage: Path, task: Task) -> None:
     scheme = generate_tiling_scheme("bronze/x.tif", tile_size_px=512)
     task.stops_after = 2
-    assert process_tile_batch(scheme["tile_list"], "bronze/x.tif", "silver/x", ctx=task.attempt()) is None
+    assert process_tile_batch("bronze/x.tif", "silver/x", scheme["tile_list"], ctx=task.attempt()) is None
     task.stops_after = None
-    done = process_tile_batch(scheme["tile_list"], "bronze/x.tif", "silver/x", ctx=task.attempt())
+    done = process_tile_batch("bronze/x.tif", "silver/x", scheme["tile_list"], ctx=task.attempt())
     assert done is not None
     assert done.output["resumed_with"] == 2
 

@@ -18,6 +18,7 @@ from holdfast.apps.catalog.interface import all_items
 from holdfast.apps.catalog.postgres import PostgresCatalog
 from holdfast.apps.catalog.validating import check_item
 from holdfast.apps.raster.storage import sha256_of
+from holdfast.cli.app import execute
 from holdfast.testing import run_workflow
 from tests.apps.raster import killing
 from tests.apps.raster.making import make, ramp
@@ -67,11 +68,15 @@ def test_a_small_raster_becomes_one_cog_and_its_signature_is_shown_nowhere(
     assert "s3cr3t" not in json.dumps([job.result, job.outputs, job.events, job.nodes, job.error])
 
 
-def test_one_cog_becomes_an_item_with_all_facts_of_its_file(storage: Path, database_url: str) -> None:
+def test_one_cog_becomes_an_item_with_all_facts_of_its_file_and_the_properties_of_the_job(
+    storage: Path, database_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     source = make(storage / "bronze" / "x.tif", ramp(2, 300, 400, "float32"), nodata=-1, names=["depth", "speed"])
     with rasterio.open(source, "r+") as dataset:
         dataset.update_tags(TIFFTAG_DATETIME="2023:07:05 12:30:00")
-    inputs = {"source": "bronze/x.tif", "target": "silver/x", "collection": "depths", "collection_title": "Depths"}
+    foreign = {"platform:request_id": "req-7", "platform:dataset_id": 42, "title": "Depths of x"}
+    inputs = {"source": "bronze/x.tif", "target": "silver/x", "properties": foreign}
+    inputs |= {"collection": "depths", "collection_title": "Depths"}
     job = run_workflow(WORKFLOWS / "raster_ingest.yaml", inputs, database_url=database_url, timeout=120)
     assert job.status == "completed", job.error
     (item,) = registered(database_url, "depths", job.job_id, "register")
@@ -91,6 +96,13 @@ def test_one_cog_becomes_an_item_with_all_facts_of_its_file(storage: Path, datab
         assert item["bbox"] == pytest.approx(transform_bounds(dataset.crs, "EPSG:4326", *dataset.bounds), abs=1e-5)
     (summary,) = PostgresCatalog(database_url).summaries(["depths"])
     assert (summary.collection["title"], summary.items) == ("Depths", 1)
+    assert properties | foreign == properties
+    capsys.readouterr()
+    assert execute(["stac", "show", "silver-x-cog", "--database-url", database_url]) == 0
+    assert "platform:request_id  req-7" in capsys.readouterr().out
+    criteria = ["--external", "platform:request_id=req-7", "--external", "platform:dataset_id=42"]
+    assert execute(["stac", "find", *criteria, "--json", "--database-url", database_url]) == 0
+    assert [found["id"] for found in json.loads(capsys.readouterr().out)["items"]] == ["silver-x-cog"]
 
 
 def test_a_raster_without_a_time_leaves_its_cog_and_the_error_asks_for_a_datetime(
@@ -124,32 +136,52 @@ def test_a_large_raster_becomes_tiles(storage: Path, database_url: str) -> None:
     make(storage / "bronze" / "x.tif", pixels, nodata=-1)
     interval = {"start_datetime": "2024-01-01T00:00:00Z", "end_datetime": "2024-12-31T00:00:00Z"}
     inputs = {"source": "bronze/x.tif", "target": "silver/x", "tile_above_mb": 1, "tile_size_px": 512} | interval
+    inputs |= {"properties": {"platform:request_id": "req-8"}}
     job = run_workflow(WORKFLOWS / "raster_ingest.yaml", inputs, database_url=database_url, timeout=120, concurrency=2)
     assert job.status == "completed", job.error
     assert (job.nodes["cog"]["status"], job.result["cog"]) == ("skipped", None)
-    tiles = job.result["tiles"]["results"]
-    assert [tile["path"] for tile in tiles] == [f"silver/x/tiles/tile_0000{n}.tif" for n in range(4)]
-    assert all(is_cog(storage / tile["path"]) for tile in tiles)
-    with rasterio.open(storage / tiles[3]["path"]) as dataset:
+    assert job.result["tiles"] == 4
+    tiles = [storage / f"silver/x/tiles/tile_0000{number}.tif" for number in range(4)]
+    assert all(is_cog(tile) for tile in tiles)
+    with rasterio.open(tiles[3]) as dataset:
         assert numpy.array_equal(dataset.read(1), pixels[0, 512:, 512:])
     items = registered(database_url, "rasters", job.job_id, "tiles")
     assert [item["id"] for item in items] == [f"silver-x-tiles-tile_0000{n}" for n in range(4)]
-    assert [item["properties"]["holdfast:content_hash"] for item in items] == [tile["sha256"] for tile in tiles]
-    assert all(item["properties"] | {"datetime": None} | interval == item["properties"] for item in items)
+    assert [item["properties"]["holdfast:content_hash"] for item in items] == [sha256_of(tile) for tile in tiles]
+    expected = {"datetime": None, "platform:request_id": "req-8"} | interval
+    assert all(item["properties"] | expected == item["properties"] for item in items)
     assert job.result["items"]["created"] == 4
     assert list((storage / "scratch").iterdir()) == []
 
 
 def test_a_raster_is_processed_for_every_tier(storage: Path, database_url: str) -> None:
     make(storage / "bronze" / "x.tif", ramp(3, 300, 400, "uint8"), photometric="RGB")
-    inputs = {"path": "bronze/x.tif", "target": "silver/x", "tiers": ["visualization", "archive"]} | DATED
+    inputs: dict[str, Any] = {"path": "bronze/x.tif", "target": "silver/x", "tiers": ["visualization", "archive"]}
+    inputs |= {"properties": {"platform:request_id": "req-9"}} | DATED
     job = run_workflow(WORKFLOWS / "raster_process.yaml", inputs, database_url=database_url, timeout=120, concurrency=2)
     assert job.status == "completed", job.error
     assert [cog["compression"] for cog in job.result["cogs"]] == ["jpeg", "zstd"]
     assert all(is_cog(storage / cog["path"]) for cog in job.result["cogs"])
     items = registered(database_url, "rasters", job.job_id, "cogs")
     assert [item["id"] for item in items] == ["silver-x-archive", "silver-x-visualization"]
-    assert {item["properties"]["datetime"] for item in items} == {DATED["datetime"]}
+    expected = {"platform:request_id": "req-9"} | DATED
+    assert all(item["properties"] | expected == item["properties"] for item in items)
+    assert job.result["items"]["created"] == 2
+
+
+@pytest.mark.parametrize("workflow", ["raster_ingest", "raster_process"])
+def test_properties_that_the_catalog_computes_are_refused_before_anything_is_made(
+    storage: Path, database_url: str, workflow: str
+) -> None:
+    make(storage / "bronze" / "x.tif", ramp(1, 30, 40, "uint8"))
+    place = {"raster_ingest": "source", "raster_process": "path"}[workflow]
+    properties = {"platform:request_id": "req-7", "proj:code": "EPSG:4326"}
+    inputs = {place: "bronze/x.tif", "target": "silver/x", "properties": properties} | DATED
+    job = run_workflow(WORKFLOWS / f"{workflow}.yaml", inputs, database_url=database_url)
+    assert (job.status, job.nodes["check"]["status"]) == ("failed", "failed")
+    assert job.error is not None and job.error["code"] == "STAC_INVALID"
+    assert "must not set 'proj:code': the catalog computes this itself" in job.error["message"]
+    assert sorted(place.name for place in storage.iterdir()) == ["bronze"]
 
 
 def test_a_bad_raster_fails_its_job_at_once_and_says_why(storage: Path, database_url: str) -> None:

@@ -20,6 +20,7 @@ from holdfast import (
 )
 from holdfast.apps.catalog.facts import item_from_facts
 from holdfast.apps.catalog.interface import JOB, NODE, Catalog, InvalidItem, Json, Upserted
+from holdfast.apps.catalog.rows import item_row
 from holdfast.apps.catalog.validating import MissingExtra, as_current, check_collection, check_item, unchecked
 
 _PERMANENT, _TRANSIENT = FailureClass.PERMANENT, FailureClass.TRANSIENT
@@ -28,6 +29,11 @@ STAC_COLLECTION_UNKNOWN = ErrorCode("STAC_COLLECTION_UNKNOWN", _PERMANENT, "Ther
 STAC_REFUSED = ErrorCode("STAC_REFUSED", _PERMANENT, "The catalog's database refuses to write.")
 STAC_UNREACHABLE = ErrorCode("STAC_UNREACHABLE", _TRANSIENT, "The catalog's database does not answer.")
 EXTRA_MISSING = ErrorCode("EXTRA_MISSING", _PERMANENT, "A library that the catalog needs is not installed.")
+
+COMPUTED = ("holdfast:", "proj:")
+"""The beginnings of the names of properties that the catalog computes from the file and the job."""
+STAMPS = ("created", "updated")
+TIMES = ("datetime", "start_datetime", "end_datetime")
 
 PROGRESS_ITEMS = 50
 """Every this number of items, a registration reports its progress and checks whether it should stop."""
@@ -53,6 +59,7 @@ def register(
     """Register items or facts; returns the counts and the warnings. None if asked to stop before the write."""
     common = {JOB: ctx.job_id, NODE: node}
     with as_failures():
+        refuse_computed(properties or {})
         catalog = catalog_of(ctx)
         items = [_prepared(source, collection_id, properties or {}, common) for source in sources]
         changed = catalog.new_or_changed(collection_id, items)
@@ -81,6 +88,37 @@ def _prepared(source: Any, collection_id: str, properties: Mapping[str, Any], co
     else:
         item = item_from_facts(source)
     return {**item, "collection": collection_id, "properties": {**common, **properties, **item["properties"]}}
+
+
+def refuse_computed(properties: Mapping[str, Any]) -> None:
+    """Refuse properties that would hide what the catalog computes: where an item lies, and where it comes from."""
+    taken = [name for name in properties if name.startswith(COMPUTED) or name in STAMPS]
+    if taken:
+        raise InvalidInput(
+            f"The properties must not set {', '.join(map(repr, taken[:5]))}: the catalog computes this itself.",
+            remedy="Use another name, such as one that begins with 'platform:'.",
+        )
+
+
+def check_properties(properties: Mapping[str, Any]) -> None:
+    """Refuse properties with which no item could be registered, before the work whose result would be lost."""
+    with as_failures():
+        refuse_computed(properties)
+        times = [name for name in TIMES if name in properties]
+        if times:
+            raise InvalidInput(
+                f"The properties must not set {', '.join(map(repr, times))}: the time of an item is no free property.",
+                remedy="Give the time with the inputs datetime, or start_datetime and end_datetime.",
+            )
+        example = {"id": "example", "path": "any/file.tif", "bbox": [0, 0, 1, 1], "datetime": "2000-01-01T00:00:00Z"}
+        item = _prepared(example, "example", properties, {})
+        try:
+            item_row("example", item)
+            check_item(item)
+        except InvalidItem as problem:
+            raise InvalidInput(
+                f"The properties are not valid: {problem.reason}.", remedy="Correct them and submit the job again."
+            ) from None
 
 
 @contextmanager

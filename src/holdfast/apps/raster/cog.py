@@ -21,9 +21,9 @@ from rasterio.windows import Window
 
 from holdfast import Context, Permanent, Transient
 from holdfast.apps.raster import gdal
-from holdfast.apps.raster.facts import describe, time_of
+from holdfast.apps.raster.facts import describe
 from holdfast.apps.raster.storage import replacing, sha256_of
-from holdfast.apps.raster.validation import crs_of, data_bands, fits, is_rgb, parse_crs, short_name
+from holdfast.apps.raster.validation import crs_of, data_bands, fits, is_rgb, parse_crs, short_name, time_of
 
 BLOCK = 512
 WARP_MEMORY_MB = 64

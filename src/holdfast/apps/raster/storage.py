@@ -53,6 +53,10 @@ def place(name: str) -> Path:
 
 def readable(name: str) -> Path:
     """The existing file that a name stands for; raises Permanent if it is missing or must not be read."""
+    if "://" in name or name.startswith("/vsi"):
+        # An address may have a signature or a password, which must not become part of an error.
+        address = re.sub(r"//[^/@]*@", "//", name.partition("?")[0])
+        raise _refused(address, "rasters are opened as files only. Copy it with raster.blob_to_mount first")
     is_absolute = name.startswith("/")
     path = _checked(name, Path(name), readable_roots()) if is_absolute else fetched(place(name))
     if not path.is_file():

@@ -15,7 +15,7 @@ from rasterio.windows import Window
 from holdfast import Context, Permanent
 from holdfast.apps.raster import gdal
 from holdfast.apps.raster.cog import BLOCK, Recipe, grid_of, write_cog
-from holdfast.apps.raster.facts import item_id
+from holdfast.apps.raster.item_ids import item_id
 from holdfast.apps.raster.storage import fetched, sha256_of, writable
 
 SMALLEST_PX = 16
@@ -60,10 +60,14 @@ def scheme(
         "path": name,
         "tile_list": tiles,
         "count": len(tiles),
+        "tile_count": len(tiles),
         "columns": columns,
         "rows": rows,
+        "grid_dimensions": {"rows": rows, "cols": columns},
         "tile_size_px": size,
+        "tile_size": size,
         "overlap_px": overlap_px,
+        "tile_overlap": overlap_px,
         "width": grid.width,
         "height": grid.height,
     }

@@ -10,6 +10,7 @@ import re
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ MEGABYTE = 1024 * 1024
 MANY_VALUES = 64
 """A raster of integers with more distinct values has measurements, not categories."""
 SAMPLES = 16
+LOSSLESS = {"analysis": "deflate", "archive": "zstd"}
+"""The compression of the tiers that lose nothing."""
 ELEVATIONS = (-12_000.0, 9_000.0)
 _FILE_IN_CRS = re.compile(r"(?i)grids\s*=(?!\s*@null\b)|parameterfile|\b(file|catalog)\s*=|\binit\s*=\S*[/\\]")
 """Matches a CRS that names a file: PROJ would open it, wherever it is. `@null` stands for no file."""
@@ -70,9 +73,16 @@ class Content:
         self.packed_bytes += len(zlib.compress(raw, 6))
 
 
-def validate(
-    path: Path, name: str, source_crs: str | None, may_continue: Callable[[int, int], bool]
-) -> dict[str, Any] | None:
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the caller says about a raster: its CRS if the file has none, its type, and the tier of its COG."""
+
+    source_crs: str | None = None
+    raster_type: str = "auto"
+    tier: str | None = None
+
+
+def validate(path: Path, name: str, wanted: Wanted, may_continue: Callable[[int, int], bool]) -> dict[str, Any] | None:
     """Describe a raster. Problems that can be worked around are warnings; others raise Permanent.
 
     `may_continue` gets the windows done and in total. If it answers False, validation stops and returns None.
@@ -82,10 +92,12 @@ def validate(
         content = read_all(dataset, may_continue)
         if content is None:
             return None
-        crs = crs_of(dataset, source_crs, name)
-        detected = detect_type(dataset, content)
+        crs = crs_of(dataset, wanted.source_crs, name)
+        detected = agreed_type(wanted.raster_type, dataset, detect_type(dataset, content), name)
         profile = suggested_profile(dataset, detected)
+        compression = LOSSLESS.get(wanted.tier or "", profile)
         description = {
+            "valid": True,
             "path": name,
             "driver": dataset.driver,
             "file_size_bytes": file_bytes,
@@ -111,12 +123,34 @@ def validate(
             "overviews": dataset.overviews(1) if dataset.count else [],
             "decoded_mb": round(gdal.decoded_bytes(dataset) / MEGABYTE, 3),
             "suggested_profile": profile,
-            "estimated_output_mb": round(estimated_bytes(dataset, content, profile) / MEGABYTE, 3),
+            "estimated_output_mb": round(estimated_bytes(dataset, content, compression) / MEGABYTE, 3),
+            "datetime": time_of(dataset),
         }
-        warnings = oddities(dataset, path, content, crs, source_crs)
+        crs_source = "file_metadata" if dataset.crs is not None else "user_override"
+        warnings = oddities(dataset, path, content, crs, wanted.source_crs)
     is_tiff = description["driver"] == "GTiff"
     is_cog, cog_problems = cog_status(path) if is_tiff else (False, ["it is not a GeoTIFF"])
-    return description | {"is_cog": is_cog, "cog_problems": cog_problems, "warnings": warnings}
+    return (
+        description
+        | {"is_cog": is_cog, "cog_problems": cog_problems, "warnings": warnings}
+        | further_names(description, compression, None if crs is None else crs_source)
+    )
+
+
+def further_names(description: dict[str, Any], compression: str, crs_source: str | None) -> dict[str, Any]:
+    """Parts of a description under the names that workflow files of other raster services read."""
+    pictures = ["visualization"] if description["suggested_profile"] in ("jpeg", "webp") else []
+    return {
+        "local_path": description["path"],
+        "size_mb": description["file_size_mb"],
+        "shape": [description["height"], description["width"]],
+        "source_crs": description["crs"],
+        "crs_source": crs_source,
+        "raster_type": {"type": description["type"]},
+        "compression_profile": {"compression": compression},
+        "applicable_tiers": [*pictures, "analysis", "archive"],
+        "estimated_compressed_mb": description["estimated_output_mb"],
+    }
 
 
 def read_all(dataset: Any, may_continue: Callable[[int, int], bool]) -> Content | None:
@@ -181,6 +215,15 @@ def bounds_4326(dataset: Any, crs: CRS | None) -> list[float] | None:
     return [float(edge) for edge in edges] if all(map(math.isfinite, edges)) else None
 
 
+def time_of(dataset: Any) -> str | None:
+    """The time in a TIFF's header, read as UTC; None if it is missing or malformed."""
+    try:
+        stored = datetime.strptime(dataset.tags().get("TIFFTAG_DATETIME", ""), "%Y:%m:%d %H:%M:%S")  # noqa: DTZ007
+    except ValueError:
+        return None
+    return f"{stored.isoformat()}Z"
+
+
 def detect_type(dataset: Any, content: Content) -> str:
     """One of rgb, rgba, categorical, dem, multispectral, singleband."""
     colors = list(dataset.colorinterp)
@@ -196,6 +239,38 @@ def detect_type(dataset: Any, content: Content) -> str:
     if dataset.dtypes[0] in ("int16", "int32", "float32", "float64") and looks_like_elevation(dataset, content):
         return "dem"
     return "singleband"
+
+
+ONE_BAND = ("singleband", "dem", "categorical", "nir")
+"""The types of a raster with one band. Its values only suggest which of them it is."""
+
+
+def agreed_type(expected: str, dataset: Any, detected: str, name: str) -> str:
+    """The type of a raster that a person and its file agree on; raises Permanent if they do not.
+
+    The person decides what the values mean. The file decides how many bands there are, and of which kind.
+    """
+    data = len(data_bands(dataset))
+    is_picture = dataset.dtypes[0] in ("uint8", "uint16")
+    possible = {
+        **dict.fromkeys(ONE_BAND, data == 1),
+        "multispectral": data > 1,
+        "rgb": is_picture and dataset.count == 3,
+        "rgba": is_picture and dataset.count == 4,
+    }
+    if expected not in ("auto", detected, *possible):
+        raise Permanent(
+            f"{name}: {expected[:100]!r} is not a type of raster. Use auto, {', '.join(possible)}",
+            code="RASTER_TYPE_MISMATCH",
+        )
+    if expected in ("auto", detected):
+        return detected
+    if not possible[expected]:
+        raise Permanent(
+            f"{name} is not {expected}: it has {dataset.count} bands of {dataset.dtypes[0]}, which makes it {detected}",
+            code="RASTER_TYPE_MISMATCH",
+        )
+    return expected
 
 
 def data_bands(dataset: Any) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.apps.catalog.rows import check_id
-from holdfast.apps.raster.facts import item_id
+from holdfast.apps.raster.item_ids import item_id
 
 
 @pytest.mark.parametrize(
