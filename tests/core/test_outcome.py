@@ -124,6 +124,20 @@ def test_items_that_a_person_skipped_are_missing_whatever_the_tolerance() -> Non
     assert job.state.status == "partial"
 
 
+@pytest.mark.parametrize(
+    ("importance", "status"), [("critical", "failed"), ("important", "partial"), ("optional", "completed")]
+)
+def test_the_timeout_fails_what_is_open_and_then_the_rule_names_the_job(importance: str, status: str) -> None:
+    flow = Workflow("w", timeout_seconds=10)
+    flow.task("done", handler="h")
+    flow.task("open", handler="h", importance=importance)
+    job = OneJob(flow)
+    job.submit()
+    job.done("done")
+    job.pass_time(11)
+    assert (job.statuses()["open"], job.state.status) == ("failed", status)
+
+
 # The error of the job
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
+import tomllib
 from collections import defaultdict
 from importlib.machinery import SourceFileLoader
 from typing import Any
@@ -194,3 +196,31 @@ def test_every_invariant_that_holds_has_a_test_or_a_checker_with_its_number() ->
         )
         for path in re.findall(r"`(tests/[\w/.]+)`", section):
             assert (ROOT / path).exists(), path
+
+
+def test_every_dependency_has_its_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = project["project"]["optional-dependencies"].values()
+    wanted = [
+        *project["project"]["dependencies"],
+        *project["dependency-groups"]["dev"],
+        *(d for e in extras for d in e),
+    ]
+    names = {re.split(r"[\[<>=]", one)[0] for one in wanted}
+    explained = set(_CODE.findall((ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")))
+    assert names - explained == set()
+
+
+def test_the_demo_prints_every_step_that_the_readme_shows() -> None:
+    source = (ROOT / "src" / "holdfast" / "apps" / "flood" / "demo.py").read_text(encoding="utf-8")
+    calls = (call for call in ast.walk(ast.parse(source)) if isinstance(call, ast.Call))
+    said = [call.args[0] for call in calls if isinstance(call.func, ast.Name) and call.func.id == "_step"]
+    patterns = [_as_pattern(text) for text in said]
+    shown = re.findall(r"^==> (.+)$", (ROOT / "README.md").read_text(encoding="utf-8"), re.M)
+    assert shown
+    assert [line for line in shown if not any(re.fullmatch(pattern, line) for pattern in patterns)] == []
+
+
+def _as_pattern(text: ast.expr) -> str:
+    parts = text.values if isinstance(text, ast.JoinedStr) else [text]
+    return "".join(re.escape(str(one.value)) if isinstance(one, ast.Constant) else ".+" for one in parts)

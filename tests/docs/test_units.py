@@ -61,3 +61,18 @@ def test_systemd_finds_nothing_wrong_with_a_unit(name: str, tmp_path: Path) -> N
     # systemd may complain about other units of this machine, but not about ours.
     complaints = [line for line in done.stderr.splitlines() if unit.name in line]
     assert (done.returncode, complaints) == (0, [])
+
+
+def test_systemd_accepts_the_units_of_the_nightly_job(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "how-to" / "run-every-night.md"
+    files = {block.marks["file"]: block.body for block in blocks(page) if "file" in block.marks}
+    names = {"holdfast-nightly.service", "holdfast-nightly.timer", "holdfast-alert@.service"}
+    assert names <= set(files)
+    assert "OnFailure=holdfast-alert@%N.service" in files["holdfast-nightly.service"]
+    units = [tmp_path / name.replace("@.", "@holdfast-nightly.") for name in sorted(names)]
+    for unit, name in zip(units, sorted(names), strict=True):
+        unit.write_text(files[name])
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("there is no systemd here")
+    done = subprocess.run(["systemd-analyze", "verify", *units], capture_output=True, text=True, check=False)
+    assert (done.returncode, [line for line in done.stderr.splitlines() if "holdfast" in line]) == (0, [])

@@ -114,7 +114,10 @@ class Tolerate:
     counts_as: CountsAs = CountsAs.PARTIAL
 
     def allows(self, failed: int, width: int) -> bool:
-        return failed <= (self.failures if self.percent is None else int(width * self.percent / 100))
+        if self.percent is None:
+            return failed <= self.failures
+        # In whole millionths, the finest that a file can say: as floats, 0.57 % of 10,000 would be less than 57.
+        return failed <= width * round(self.percent * 1_000_000) // 100_000_000
 
     def to_json(self) -> dict[str, Any]:
         counts_as = {} if self.counts_as is CountsAs.PARTIAL else {"counts_as": str(self.counts_as)}
