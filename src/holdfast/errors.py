@@ -180,6 +180,10 @@ class InvalidDefinition(HoldfastError):
     title = "The workflow definition is not valid"
     http_status = 422
 
+    def __str__(self) -> str:
+        """With its mistakes: a traceback shows no more than this text."""
+        return "\n  ".join([self.message, *map(str, self.errors)])
+
 
 class InvalidInput(HoldfastError):
     code = "INVALID_INPUT"
