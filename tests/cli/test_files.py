@@ -65,6 +65,33 @@ def test_params_that_a_handler_does_not_take_are_errors_of_validate_and_of_run(
     assert wrong in command("run", "flow.py").err
 
 
+def test_warnings_are_shown_and_are_errors_with_strict(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "vain.yaml").write_text(
+        "workflow_id: vain\nnodes:\n  a: {handler: echo, retry: {max_retries: 0, jitter: none}}\n"
+    )
+    what = "'jitter' has no effect: with 'max_retries: 0' nothing is tried again."
+    answer = command("validate", "vain.yaml", "flow.yaml")
+    assert (answer.code, len(answer.out.splitlines())) == (0, 2)
+    assert answer.err == f"vain.yaml:3:46: warning: {what} Remove the key, or allow retries.\n"
+    found = command("validate", "vain.yaml", "flow.yaml", "--json").json
+    assert [one["file"] for one in found["files"]] == ["vain.yaml", "flow.yaml"]
+    assert found["warnings"] == [
+        {
+            "file": "vain.yaml",
+            "line": 3,
+            "column": 46,
+            "path": "nodes.a.retry.jitter",
+            "message": what,
+            "suggestion": "Remove the key, or allow retries.",
+        }
+    ]
+    strict = command("validate", "vain.yaml", "flow.yaml", "--strict")
+    assert (strict.code, strict.err) == (2, f"vain.yaml:3:46: {what} Remove the key, or allow retries.\n")
+    assert strict.out.startswith("ok: flow.yaml") and "vain" not in strict.out
+    problem = command("validate", "vain.yaml", "--strict", "--json").problem
+    assert [one["message"] for one in problem["errors"]] == [what]
+
+
 def test_validate_as_json(command: Command) -> None:
     files = command("validate", "flow.yaml", "--json").json["files"]
     assert files[0]["workflow_id"] == "flow"

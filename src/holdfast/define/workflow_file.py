@@ -7,15 +7,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 from holdfast.define.definition import Definition
 from holdfast.define.fitting import unfit
+from holdfast.define.handler_traps import handler_traps
 from holdfast.define.importing import import_file
 from holdfast.define.known import Known
 from holdfast.define.load import check_read, read_file, valid
 from holdfast.define.named_file import shown_name
+from holdfast.define.program import compile_definition
 from holdfast.define.registry import Registry
 from holdfast.define.source import Source, by_place, did_you_mean
+from holdfast.define.traps import traps
 from holdfast.define.workflow import Workflow
 from holdfast.errors import Detail, InvalidInput
 
@@ -71,15 +75,31 @@ def load_workflow(path: Path | str) -> LoadedWorkflow:
     return LoadedWorkflow(definition, source, module)
 
 
-def check_workflow(path: Path | str, known: Registry | None) -> tuple[Definition | None, list[Detail]]:
-    """The definition, or None, and all mistakes. With `known`, what its handlers and codes rule out is one too."""
+class Checked(NamedTuple):
+    """The definition, or None, all mistakes in its file, and what the file says in vain."""
+
+    definition: Definition | None
+    problems: list[Detail]
+    warnings: list[Detail]
+
+
+def check_workflow(path: Path | str, known: Registry | None) -> Checked:
+    """Checks a file. With `known`, what its handlers and codes rule out is a mistake too."""
     source, problems, module = _read(path)
     if known is not None and module is not None:
         # A copy: the handlers of this file are not there for other files.
         others, known = known, Registry(known)
         known.codes = dict(others.codes)
         known.add_module(module)
-    return check_read(source, problems, Known.of(known) if known is not None else None)
+    facts = Known.of(known) if known is not None else None
+    definition, problems = check_read(source, problems, facts)
+    if definition is None or source is None:
+        return Checked(None, problems, [])
+    program = compile_definition(definition)
+    warnings = traps(program, source)
+    if facts is not None:
+        warnings += handler_traps(program, facts.signatures, source)
+    return Checked(definition, problems, by_place(warnings))
 
 
 def _read(path: Path | str) -> tuple[Source | None, list[Detail], ModuleType | None]:
