@@ -885,6 +885,23 @@ def test_codes_that_no_failure_can_have_are_mistakes_if_the_codes_are_known() ->
     assert check_text(CODES, "w.yaml")[1] == []
 
 
+@pytest.mark.parametrize("code", ["not_ready", "1A", "A B", '"A\\n"', '""', "💥", "A" * 65, "A" * 10_000, "7", "[A]"])
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("workflow_id: w\nnodes: {a: {handler: x, errors: [{match: m, class: permanent, code: %s}]}}\n", (2, 69)),
+        ("workflow_id: w\nnodes: {a: {handler: x, retry: {retry_on: [TIMEOUT, %s]}}}\n", (2, 53)),
+        ("workflow_id: w\nbreakers: {b: {codes: [%s]}}\nnodes: {a: {handler: x, breaker: b}}\n", (2, 24)),
+    ],
+)
+def test_a_code_that_breaks_the_rule_is_refused_with_its_place(text: str, place: tuple[int, int], code: str) -> None:
+    problem = only(text % code)
+    assert (problem.line, problem.column) == place
+    assert "at most 64 characters" in problem.message or "must be text" in problem.message
+    assert len(problem.message) < 300
+    assert check_text(text % ("A" * 64))[1] == []
+
+
 @pytest.mark.parametrize(
     "text",
     [
