@@ -195,3 +195,11 @@ def test_the_workflows_of_this_project_have_no_traps() -> None:
     for file in files:
         checked = check_workflow(file, None)
         assert (checked.problems, checked.warnings) == ([], []), file
+
+
+def test_a_file_with_thousands_of_branches_is_checked_in_bounded_time() -> None:
+    """One warning for each repeated branch; values are tried only against a bounded number of branches."""
+    branches = "".join(f"      - {{condition: '> {number % 500}', next: x}}\n" for number in range(550))
+    text = "workflow_id: w\nnodes:\n  c:\n    type: conditional\n    condition_field: '{{ inputs.n }}'\n    branches:\n"
+    found = warnings(text + branches + "  x: {handler: x}\n")
+    assert len(found) == 50 and all("never taken" in one for one in found)

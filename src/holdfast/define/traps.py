@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
+from itertools import islice
 from typing import Any
 
 from holdfast.define.definition import Definition, Input, InputType
@@ -18,21 +19,24 @@ from holdfast.define.node_program import NodeProgram
 from holdfast.define.plain import shortened
 from holdfast.define.program import Program
 from holdfast.define.source import Path, Report, Source
-from holdfast.errors import Detail, TemplateError
+from holdfast.errors import Detail, TemplateError, cut
 
 _ONE_INPUT = re.compile(r"\{\{\s*inputs?\.(\w+)\s*\}\}")
 _WHOLE_NUMBER = re.compile(r"(?<![\w.])-?\d{1,15}(?![\w.])")
+MAX_TRIED = 300
+"""How many branches and values of a conditional are tried. A hostile file could have thousands of both."""
 _RETRIES = ("max_retries", "max_attempts")
 
 
 def traps(program: Program, source: Source) -> list[Detail]:
     """The warnings for a definition that has passed validation; `source` is the file that it comes from."""
     report, definition, read = Report(source), program.definition, program.paths_read()
+    causes = _important_above(program.graph)
     _retries(definition, report)
     for node in definition.nodes:
         path: Path = ("nodes", node.name)
         _tolerance(node, program, read, path, report)
-        _importance(node, program.graph, path, report)
+        _importance(node, causes.get(node.name), path, report)
         _branches(node, program.nodes[node.name], definition.inputs, path, report)
         for place, task in kind_of(node).works(node):
             _timeout(task, definition, place, report)
@@ -85,26 +89,26 @@ def _largest_width(node: Node, program: Program) -> int | None:
     return declared.max_length if declared is not None and declared.type is InputType.ARRAY else None
 
 
-def _importance(node: Node, graph: Graph, path: Path, report: Report) -> None:
+def _important_above(graph: Graph) -> dict[str, str]:
+    """The important node that a node waits for, directly or through others, if there is one."""
+    found: dict[str, str] = {}
+    for name in graph.order:
+        for source in graph.all_of[name]:
+            is_important = graph.nodes[source].importance is Importance.IMPORTANT
+            if (cause := source if is_important else found.get(source)) is not None:
+                found.setdefault(name, cause)
+    return found
+
+
+def _importance(node: Node, cause: str | None, path: Path, report: Report) -> None:
     """A consequence counts as its cause: what waits for an important node cannot make the job fail by not running."""
-    if report.source.at(path).get("importance") != Importance.CRITICAL:
+    if cause is None or report.source.at(path).get("importance") != Importance.CRITICAL:
         return
-    above, waiting = set(graph.all_of[node.name]), list(graph.all_of[node.name])
-    while waiting:
-        more = set(graph.all_of[waiting.pop()]) - above
-        above |= more
-        waiting += more
-    cause = next((name for name in graph.names if name in above and _is_important(graph.nodes[name])), None)
-    if cause is not None:
-        message = (
-            f"The node '{node.name}' is critical, but it waits for '{cause}', which is important: "
-            f"if '{cause}' fails, '{node.name}' does not run, and the job ends partial, not failed."
-        )
-        report.at_value((*path, "importance"), message, f"Give '{cause}' 'importance: critical', or remove this one.")
-
-
-def _is_important(node: Node) -> bool:
-    return node.importance is Importance.IMPORTANT
+    message = (
+        f"The node '{node.name}' is critical, but it waits for '{cause}', which is important: "
+        f"if '{cause}' fails, '{node.name}' does not run, and the job ends partial, not failed."
+    )
+    report.at_value((*path, "importance"), message, f"Give '{cause}' 'importance: critical', or remove this one.")
 
 
 def _retries(definition: Definition, report: Report) -> None:
@@ -131,32 +135,29 @@ def _timeout(task: TaskSpec, definition: Definition, path: Path, report: Report)
 
 def _branches(node: Node, program: NodeProgram, inputs: tuple[Input, ...], path: Path, report: Report) -> None:
     conditions = [branch.condition for branch in node.branches]
+    seen: set[str | None] = {None}
     for index, condition in enumerate(conditions):
-        if condition is not None and condition in conditions[:index]:
-            message = f"The branch is never taken: an earlier one has the same condition, {condition}."
+        if condition in seen and condition is not None:
+            message = f"The branch is never taken: an earlier one has the same condition, {cut(condition)}."
             report.at_value((*path, "branches", index), message, "Correct one of the conditions.")
-    if None in conditions or not conditions:
+        seen.add(condition)
+    if None in conditions or not 0 < len(conditions) <= MAX_TRIED:
         return
-    for value in _possible_values(program, inputs):
-        if not _is_taken(program, value):
+    paths = {read for condition, _ in program.branches if condition is not None for read in condition.paths}
+    if len(paths) != 1:
+        return
+    tested = paths.pop()
+    for value in islice(_possible_values(program, tested, inputs), MAX_TRIED):
+        if not _is_taken(program, tested, value):
             message = f"No branch is taken for the value {shortened(value)}: the job would fail."
             report.at_key((*path, "branches"), message, "Add a default branch.")
             return
 
 
-def _only_path(program: NodeProgram) -> Path | None:
-    """The one value that all branches test; None if they test several."""
-    paths = {path for condition, _ in program.branches if condition is not None for path in condition.paths}
-    return paths.pop() if len(paths) == 1 else None
-
-
-def _possible_values(program: NodeProgram, inputs: tuple[Input, ...]) -> Iterator[Any]:
+def _possible_values(program: NodeProgram, tested: Path, inputs: tuple[Input, ...]) -> Iterator[Any]:
     """Values that the conditions may meet: those that an input allows, or whole numbers around the compared ones."""
-    path = _only_path(program)
-    if path is None:
-        return
-    of_input = len(path) == 2 and path[0] in ("inputs", "input")
-    declared = next((one for one in inputs if of_input and one.name == path[1]), None)
+    of_input = len(tested) == 2 and tested[0] in ("inputs", "input")
+    declared = next((one for one in inputs if of_input and one.name == tested[1]), None)
     if declared is not None and declared.enum is not None:
         yield from declared.enum
     elif declared is not None and declared.type is InputType.BOOLEAN:
@@ -164,20 +165,18 @@ def _possible_values(program: NodeProgram, inputs: tuple[Input, ...]) -> Iterato
     elif declared is None or declared.type in (InputType.INTEGER, InputType.NUMBER):
         text = " ".join(condition.text for condition, _ in program.branches if condition is not None)
         numbers = {int(one) for one in _WHOLE_NUMBER.findall(text)} if re.search("[<>]", text) else set()
+        low = declared.minimum if declared is not None else None
+        high = declared.maximum if declared is not None else None
         for number in sorted({near for one in numbers for near in (one - 1, one, one + 1)}):
-            low = declared.minimum if declared is not None else None
-            high = declared.maximum if declared is not None else None
             if (low is None or number >= low) and (high is None or number <= high):
                 yield number
 
 
-def _is_taken(program: NodeProgram, value: Any) -> bool:
+def _is_taken(program: NodeProgram, tested: Path, value: Any) -> bool:
     """Whether a branch is taken for the value. What cannot be evaluated proves nothing."""
     scope: Any = value
-    for step in reversed(_only_path(program) or ()):
+    for step in reversed(tested):
         scope = {step: scope}
-    if not isinstance(scope, Mapping):
-        return True
     try:
         return any(condition is None or condition.evaluate(scope) for condition, _ in program.branches)
     except TemplateError:
