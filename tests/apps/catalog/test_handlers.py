@@ -82,7 +82,7 @@ def test_an_invalid_item_fails_permanently_and_no_item_is_registered(
         ({"collection_id": "floods", "facts": {"id": "a"}}, "STAC_INVALID", "Item a is not valid: it has neither bbox"),
         ({"collection_id": "floods", "item": {"type": "Feature", "id": "a"}}, "STAC_INVALID", "stac_version is None"),
         ({"collection_id": "floods"}, "STAC_INVALID", "either 'item' or 'facts'"),
-        ({"collection_id": "floods", "facts": 7}, "CONTRACT_VIOLATION", "facts"),
+        ({"collection_id": "floods", "facts": "{{ 7 }}"}, "CONTRACT_VIOLATION", "facts"),
     ],
 )
 def test_a_permanent_error_is_not_retried(
