@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 import holdfast
-from holdfast import InvalidInput, JobFailed, Permanent, Workflow, handler
+from holdfast import InvalidDefinition, InvalidInput, JobFailed, Permanent, Workflow, handler
 
 
 @handler("running.double")
@@ -79,6 +79,20 @@ def test_files_and_modules_of_handlers_are_accepted(database_url: str, tmp_path:
     flow.task("a", handler="running.triple")
     with pytest.raises(InvalidInput, match=r"no handler 'running\.triple'"):
         holdfast.run(flow, database_url=database_url)
+
+
+def test_params_that_do_not_fit_a_handler_are_refused_before_a_job_is_made(tmp_path: Path) -> None:
+    """No database is needed for it: the address leads nowhere."""
+    nowhere = "postgresql://nowhere.invalid/none"
+    flow = Workflow("doubling")
+    flow.task("a", handler=double, params={"y": "{{ inputs.x }}"})
+    (tmp_path / "w.yaml").write_text("workflow_id: w\nnodes:\n  a: {handler: running.double, params: {x: two}}\n")
+    with pytest.raises(InvalidDefinition, match=r"The handler running\.double of node 'a' has no parameter 'y'\."):
+        holdfast.run(flow, {"x": 4}, database_url=nowhere)
+    with pytest.raises(InvalidDefinition, match=r"(?s)w\.yaml has an error.*w\.yaml:3:44: .*'x' must be int, not str"):
+        holdfast.run("w.yaml", handlers=[double], database_url=nowhere)
+    with pytest.raises(InvalidDefinition, match=r"^The workflow doubling has 2 errors"):
+        holdfast.run(flow.definition(), handlers=[double], database_url=nowhere)
 
 
 def test_a_job_that_takes_too_long_stays_and_the_error_names_its_node(database_url: str) -> None:

@@ -10,6 +10,7 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -95,6 +96,25 @@ def test_a_failed_job_is_a_result() -> None:
     assert job.status == "failed"
     assert job.error is not None
     assert (job.error["code"], job.error["message"]) == ("BROKEN", "it is broken")
+
+
+def test_a_failure_with_a_code_that_is_none_fails_its_item_and_nothing_else() -> None:
+    """What reaches the database is a code of at most 64 characters, whatever the handler raised."""
+    odd: list[Any] = ["c" * 10_000, "A\nB", "A\0B", "💥", 404, ["A"], "\ud800"]
+
+    @handler("test.odd_codes")
+    def fails(number: int) -> None:
+        raise Permanent("it is broken", code=odd[number])
+
+    flow = Workflow("w")
+    flow.fan_out("a", source=f"{{{{ {list(range(len(odd)))} }}}}", handler=fails, params={"number": "{{ item }}"})
+    job = run_workflow(flow)
+    codes = [event["data"]["code"] for event in job.events if event["event"] == "task_failed"]
+    assert (job.status, sorted(codes)) == (
+        "failed",
+        sorted(["C" * 64, "A_B", "A_B", "HANDLER_ERROR", "E404", "A", "HANDLER_ERROR"]),
+    )
+    assert job.error is not None and "is not valid: a code has at most 64 characters" in job.error["message"]
 
 
 def test_the_error_names_a_missing_handler() -> None:

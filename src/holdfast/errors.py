@@ -36,7 +36,9 @@ from typing import Any, ClassVar
 from holdfast.masking import masked
 from holdfast.remedies import Remedy
 
-CODE_PATTERN = re.compile(r"^[A-Z][A-Z0-9_]{0,99}\Z")
+CODE_LENGTH = 64
+CODE_PATTERN = re.compile(rf"^[A-Z][A-Z0-9_]{{0,{CODE_LENGTH - 1}}}\Z")
+CODE_RULE = f"a code has at most {CODE_LENGTH} characters, like NOT_READY: A-Z, 0-9 and '_'"
 QUOTED_LENGTH = 100
 """How many characters of a name or value a message quotes."""
 SENTENCE_LENGTH = 2000
@@ -180,6 +182,10 @@ class InvalidDefinition(HoldfastError):
     title = "The workflow definition is not valid"
     http_status = 422
 
+    def __str__(self) -> str:
+        """With its mistakes: a traceback shows no more than this text."""
+        return "\n  ".join([self.message, *map(str, self.errors)])
+
 
 class InvalidInput(HoldfastError):
     code = "INVALID_INPUT"
@@ -299,7 +305,10 @@ class HandlerFailure(Exception):
     def __init__(self, message: str, code: str | None = None) -> None:
         super().__init__(message)
         self.message = message
-        self.code = code or str(Code.HANDLER_ERROR)
+        # A handler may pass anything; the worker makes a code of it.
+        given: Any = code
+        is_empty = given is None or (isinstance(given, str) and not given)
+        self.code: str = str(Code.HANDLER_ERROR) if is_empty else given
 
 
 class Permanent(HandlerFailure):
@@ -346,9 +355,10 @@ class ErrorCode:
     public: str | None = None
 
     def __post_init__(self) -> None:
-        for name in (self.code, *([self.public] if self.public is not None else [])):
-            if not CODE_PATTERN.match(name):
-                raise InvalidInput(f"'{name}' is not a code.", remedy="A code is like NOT_READY: A-Z, 0-9 and '_'.")
+        given: list[Any] = [self.code, *([self.public] if self.public is not None else [])]
+        for name in given:
+            if not isinstance(name, str) or not CODE_PATTERN.match(name):
+                raise InvalidInput(f"{cut(repr(name))} is not a code.", remedy=f"Correct it: {CODE_RULE}.")
         if self.code in Code.__members__:
             raise InvalidInput(f"{self.code} is a code of the engine.", remedy="Give yours another name.")
         if self.failure_class not in tuple(FailureClass):

@@ -23,7 +23,7 @@ from holdfast.define.definition import Definition
 from holdfast.define.registry import ATTRIBUTE, Handler, Registry, codes_in, describe, discover
 from holdfast.define.source import did_you_mean
 from holdfast.define.workflow import Workflow
-from holdfast.define.workflow_file import load_workflow
+from holdfast.define.workflow_file import load_workflow, refuse_unfit
 from holdfast.errors import Detail, InvalidInput, JobFailed
 from holdfast.private_loop import PrivateLoop
 from holdfast.services import Services
@@ -151,6 +151,7 @@ def prepared(workflow: AnyWorkflow, handlers: Handlers, settings: Settings) -> t
     elif settings.handlers:
         sources.append(discover(settings.handlers, folder=settings.handlers_folder, entry_points_too=False))
     more: list[Handler] = []
+    source = None
     if isinstance(workflow, Definition):
         definition = workflow
     elif isinstance(workflow, Workflow):
@@ -160,7 +161,7 @@ def prepared(workflow: AnyWorkflow, handlers: Handlers, settings: Settings) -> t
         loaded = load_workflow(workflow)
         sources.append(Registry())
         loaded.add_handlers_to(sources[-1])
-        definition = loaded.definition
+        definition, source = loaded.definition, loaded.source
     if isinstance(functions, Mapping):
         more += [describe(function, name) for name, function in functions.items()]
     else:
@@ -170,6 +171,7 @@ def prepared(workflow: AnyWorkflow, handlers: Handlers, settings: Settings) -> t
     declared = [code for home in homes for code in codes_in(home)]
     registry.codes = {one.code: one for one in [*(c for s in sources for c in s.codes.values()), *declared]}
     _refuse_unknown_handlers(definition, registry)
+    refuse_unfit(definition, registry, source)
     return definition, registry
 
 

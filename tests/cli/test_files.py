@@ -36,6 +36,62 @@ def test_an_unknown_handler_is_an_error_only_when_handlers_are_given(command: Co
     assert "There is no handler 'mien'. Did you mean 'mine'?" in answer.err
 
 
+def test_params_that_a_handler_does_not_take_are_errors_of_validate_and_of_run(
+    command: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "signed_handlers.py").write_text(
+        "from holdfast import handler\n\n@handler('sales.report')\ndef report(day: str, files: int) -> None: ...\n"
+    )
+    (tmp_path / "w.yaml").write_text(
+        "workflow_id: w\nnodes:\n  r:\n    handler: sales.report\n    params: {date: '{{ inputs.d }}', files: 1}\n"
+    )
+    (tmp_path / "flow.py").write_text(
+        "from holdfast import Workflow\nfrom signed_handlers import report\n"
+        "flow = Workflow('f')\nflow.task('r', handler=report, params={'day': 1, 'files': 1})\n"
+    )
+    unknown = "w.yaml:5:14: The handler sales.report of node 'r' has no parameter 'date'. Did you mean 'day'?"
+    wrong = "flow.py: A param of node 'r' does not fit: handler sales.report: 'day' must be str, not int."
+    assert command("validate", "w.yaml").code == 0
+    answer = command("validate", "w.yaml", "flow.py", "--handlers", "signed_handlers")
+    assert answer.code == 2
+    assert [unknown, wrong] == answer.err.splitlines()[1:]
+    refused = command("run", "w.yaml", "--handlers", "signed_handlers", "--json")
+    assert (refused.code, refused.problem["code"]) == (2, "INVALID_DEFINITION")
+    assert [(one["line"], one["path"]) for one in refused.problem["errors"]] == [
+        (5, "nodes.r.params"),
+        (5, "nodes.r.params.date"),
+    ]
+    assert not (tmp_path / ".holdfast").exists()
+    assert wrong in command("run", "flow.py").err
+
+
+def test_warnings_are_shown_and_are_errors_with_strict(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "vain.yaml").write_text(
+        "workflow_id: vain\nnodes:\n  a: {handler: echo, retry: {max_retries: 0, jitter: none}}\n"
+    )
+    what = "'jitter' has no effect: with 'max_retries: 0' nothing is tried again."
+    answer = command("validate", "vain.yaml", "flow.yaml")
+    assert (answer.code, len(answer.out.splitlines())) == (0, 2)
+    assert answer.err == f"vain.yaml:3:46: warning: {what} Remove the key, or allow retries.\n"
+    found = command("validate", "vain.yaml", "flow.yaml", "--json").json
+    assert [one["file"] for one in found["files"]] == ["vain.yaml", "flow.yaml"]
+    assert found["warnings"] == [
+        {
+            "file": "vain.yaml",
+            "line": 3,
+            "column": 46,
+            "path": "nodes.a.retry.jitter",
+            "message": what,
+            "suggestion": "Remove the key, or allow retries.",
+        }
+    ]
+    strict = command("validate", "vain.yaml", "flow.yaml", "--strict")
+    assert (strict.code, strict.err) == (2, f"vain.yaml:3:46: {what} Remove the key, or allow retries.\n")
+    assert strict.out.startswith("ok: flow.yaml") and "vain" not in strict.out
+    problem = command("validate", "vain.yaml", "--strict", "--json").problem
+    assert [one["message"] for one in problem["errors"]] == [what]
+
+
 def test_validate_as_json(command: Command) -> None:
     files = command("validate", "flow.yaml", "--json").json["files"]
     assert files[0]["workflow_id"] == "flow"

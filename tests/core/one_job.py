@@ -274,7 +274,7 @@ def aggregate(
     mode: Aggregation, outputs: Iterable[Any], left_out: Mapping[str, list[int]], limit_bytes: int = 1 << 30
 ) -> Any:
     """Gather outputs one by one."""
-    gathering = Gathering(mode, limit_bytes)
-    for output in outputs:
-        gathering.add(output, len(orjson.dumps(output)))
+    gathering = Gathering(mode, limit_bytes, "each")
+    for item, output in enumerate(outputs):
+        gathering.add(output, len(orjson.dumps(output)), item)
     return gathering.answer(left_out)

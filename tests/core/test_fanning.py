@@ -262,8 +262,8 @@ def test_the_fan_in_of_a_failed_fan_out_is_cancelled() -> None:
     ("items", "shown"),
     [
         (None, "is null"),
-        ("abc", "is a string"),
-        ({"a": 1}, "is an object"),
+        ("abc", "is a string of 3 characters"),
+        ({"a": 1}, "is an object of 1 key"),
         (5, "is an integer"),
         (True, "is a boolean"),
     ],
@@ -460,7 +460,9 @@ def test_every_aggregation_works_without_any_items(mode: Aggregation) -> None:
     ("bad", "kind"), [("text", "a string"), (None, "null"), ([1], "an array"), (True, "a boolean")]
 )
 def test_a_sum_of_other_values_than_numbers_is_refused(bad: Any, kind: str) -> None:
-    with pytest.raises(ValueError, match=f"cannot sum a result that is {kind}"):
+    with pytest.raises(
+        ValueError, match=f"item 1 of each is {kind}, which cannot be summed: return a number, or an object"
+    ):
         aggregate(Aggregation.SUM, [1, bad], {})
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.define.known import Known
 from holdfast.define.load import check_file, check_source, check_text, load_file, load_text
 from holdfast.define.node import NodeType
 from holdfast.define.source import Source
@@ -796,7 +797,8 @@ result: "{{ 1 + }}"
 def test_load_raises_one_error_with_all_details() -> None:
     with pytest.raises(InvalidDefinition) as caught:
         load_text("workflow_id: w\nnodes: {a: {handler: x, nxt: b, retrys: 1}}", "w.yaml")
-    assert str(caught.value) == "The workflow in w.yaml has 2 errors."
+    assert caught.value.message == "The workflow in w.yaml has 2 errors."
+    assert str(caught.value).splitlines()[1] == f"  {caught.value.errors[0]}"
     assert len(caught.value.errors) == 2
     assert str(caught.value.errors[0]) == "w.yaml:2:25: Unknown key 'nxt'. Did you mean 'next'?"
 
@@ -814,7 +816,7 @@ def test_missing_edges_give_no_follow_up_errors() -> None:
 def test_handlers_are_checked_only_against_known_ones() -> None:
     text = HEAD + "  a: {handler: ecko}\n  f: {type: fan_out, source: '{{ inputs.x }}', task: {handler: echo}}\n"
     assert check_text(text)[1] == []
-    _, problems = check_text(text, "w.yaml", known_handlers=["echo"])
+    _, problems = check_text(text, "w.yaml", known=Known(["echo"]))
     assert [(one.line, one.column, one.message, one.suggestion) for one in problems] == [
         (3, 16, "There is no handler 'ecko'.", "Did you mean 'echo'?")
     ]
@@ -874,13 +876,30 @@ nodes:
 
 
 def test_codes_that_no_failure_can_have_are_mistakes_if_the_codes_are_known() -> None:
-    definition, problems = check_text(CODES, "w.yaml", None, {"GW_5XX"})
+    definition, problems = check_text(CODES, "w.yaml", Known(["x"], {"GW_5XX"}))
     assert definition is None
     assert [(p.line, p.column, p.message.split(":")[0], p.suggestion) for p in problems] == [
         (4, 23, "There is no code 'GW_6XX'", "Did you mean 'GW_5XX'?"),
         (10, 40, "There is no code 'TIMEOUTT'", "Did you mean 'TIMEOUT'?"),
     ]
     assert check_text(CODES, "w.yaml")[1] == []
+
+
+@pytest.mark.parametrize("code", ["not_ready", "1A", "A B", '"A\\n"', '""', "💥", "A" * 65, "A" * 10_000, "7", "[A]"])
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("workflow_id: w\nnodes: {a: {handler: x, errors: [{match: m, class: permanent, code: %s}]}}\n", (2, 69)),
+        ("workflow_id: w\nnodes: {a: {handler: x, retry: {retry_on: [TIMEOUT, %s]}}}\n", (2, 53)),
+        ("workflow_id: w\nbreakers: {b: {codes: [%s]}}\nnodes: {a: {handler: x, breaker: b}}\n", (2, 24)),
+    ],
+)
+def test_a_code_that_breaks_the_rule_is_refused_with_its_place(text: str, place: tuple[int, int], code: str) -> None:
+    problem = only(text % code)
+    assert (problem.line, problem.column) == place
+    assert "at most 64 characters" in problem.message or "must be text" in problem.message
+    assert len(problem.message) < 300
+    assert check_text(text % ("A" * 64))[1] == []
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.define.load import check_text
+from holdfast.define.load import check_read, read_text
+from holdfast.define.program import compile_definition
+from holdfast.define.traps import traps
 from holdfast.define.yaml import read_yaml
 from tests.docs.pages import ROOT, Block, all_pages, blocks, steps
 from tests.docs.shell import Shell
@@ -49,9 +51,11 @@ def test_workflows_are_valid(block: Block) -> None:
     if "fragment" in block.marks:
         assert read_yaml(block.body)[1] == []
     else:
-        definition, problems = check_text(block.body, block.place)
+        source, problems = read_text(block.body, block.place)
+        definition, problems = check_read(source, problems)
         assert [str(problem) for problem in problems] == []
-        assert definition is not None
+        assert definition is not None and source is not None
+        assert [str(warning) for warning in traps(compile_definition(definition), source)] == []
 
 
 @of("python")

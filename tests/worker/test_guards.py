@@ -34,6 +34,7 @@ async def test_the_report_carries_the_calls() -> None:
         (Transient("later", code="BUSY"), True),
         (Transient("later", code="OTHER"), False),
         (Permanent("no", code="OTHER"), False),
+        (Permanent("no", code=["other"]), False),  # type: ignore[arg-type]
         (ValueError("no"), True),
         (DependencyDown("gateway"), True),
     ],

@@ -98,7 +98,9 @@ async def test_an_invalid_message_fails_its_attempt_and_nothing_else(desk: Desk)
 async def test_what_a_process_reports_is_cleaned_as_what_a_handler_raises(desk: Desk) -> None:
     sent = {"code": "A\0B\n" + "C" * 200, "message": "a\0b", "down": "x\0y"}
     data = data_of(await desk.result("speaks", {"raw": report_of(sent, "failed", None)}))
-    assert data == {"code": "AB " + "C" * 96 + "…", "message": "ab", "down": "xy"}
+    message = data.pop("message")
+    assert data == {"code": "A_B_" + "C" * 60, "down": "xy"}
+    assert message.startswith("ab (its code 'A\\x00B\\nCCC") and "is not valid" in message
     for output_with_nul in (report_of(output=b'"a\\u0000b"'), report_of({"extra": EXTRA_WITH_NUL})):
         data = data_of(await desk.result("speaks", {"raw": output_with_nul}))
         assert (data["code"], data["class"]) == ("PAYLOAD_REFUSED", "permanent")

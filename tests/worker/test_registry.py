@@ -279,6 +279,17 @@ def test_an_error_at_import_is_named_with_its_place_and_what_helps(
     assert refused.value.remedy == remedy.format(file=file)
 
 
+def test_a_mistake_that_the_engine_finds_at_import_is_named_with_the_users_line(in_directory: Path) -> None:
+    (in_directory / "bound_method.py").write_text(
+        "from holdfast import handler\n\nclass A:\n    def run(self) -> None: ...\n\nrun = handler('a.run')(A().run)\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(InvalidInput) as refused:
+        discover(["bound_method"])
+    assert "cannot be imported: bound_method.py, line 6: The handler 'a.run' is <bound method" in refused.value.message
+    assert refused.value.remedy == "Define a function that calls it, and decorate that with @handler."
+
+
 def test_a_file_in_another_folder_can_import_the_files_beside_it(in_directory: Path) -> None:
     (in_directory / "jobs").mkdir()
     (in_directory / "jobs" / "beside_it.py").write_text("NAME = 'found'\n", encoding="utf-8")

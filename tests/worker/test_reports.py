@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from enum import Enum
 from typing import Any
 
 import pytest
 
 from holdfast.define.registry import Result
-from holdfast.errors import DependencyDown, ErrorCode, FailureClass, Permanent, RetryAfter, Transient
+from holdfast.errors import DependencyDown, ErrorCode, FailureClass, InvalidInput, Permanent, RetryAfter, Transient
 from tests.worker.attempts import JOB_ID, bench, data_of, output
 
 pytestmark = pytest.mark.anyio
@@ -108,7 +109,7 @@ async def test_an_exception_whose_message_cannot_be_read_is_a_failure_like_other
 
     assert data_of(await bench(breaks).result())["message"] == "Broken"
     data = data_of(await bench(odd).result())
-    assert (data["message"], data["code"]) == ("{'not': 'text'}", "404")
+    assert (data["message"].split(" (")[0], data["code"]) == ("{'not': 'text'}", "E404")
 
 
 @pytest.mark.parametrize(
@@ -152,16 +153,53 @@ class _Classless(Permanent):
     failure_class = object()  # type: ignore[assignment]
 
 
-ODD = [
+class _TextEnum(str, Enum):  # noqa: UP042
+    GONE = "GONE"
+
+
+class _Bare:
+    """Neither a text nor true or false, like an array of numpy."""
+
+    def __bool__(self) -> bool:
+        raise ValueError("neither true nor false")
+
+    def __str__(self) -> str:
+        raise SystemExit(0)
+
+
+RULE = "a code has at most 64 characters, like NOT_READY: A-Z, 0-9 and '_'"
+
+ODD_CODES: list[tuple[Any, str, str]] = [
+    (["A", "B"], "A_B", "\"['A', 'B']\""),
+    (404, "E404", "'404'"),
+    (0, "E0", "'0'"),
+    ("not.found", "NOT_FOUND", "'not.found'"),
+    ("TWO\nLINES\r\n", "TWO_LINES", "'TWO\\nLINES\\r\\n'"),
+    ("N\0UL", "N_UL", "'N\\x00UL'"),
+    ("💥", "HANDLER_ERROR", "'💥'"),
+    ("\n", "HANDLER_ERROR", "'\\n'"),
+    ("\ud800", "HANDLER_ERROR", "'\\ud800'"),
+    ("straße", "STRASSE", "'straße'"),
+    ("C" * 65, "C" * 64, repr("C" * 65)),
+    ("c" * 10_000, "C" * 64, f"'{'c' * 98}…"),
+    (_Bare(), "HANDLER_ERROR", "of type _Bare"),
+]
+ODD: list[tuple[BaseException, dict[str, Any]]] = [
     (_Unreadable("x"), {"code": "HANDLER_ERROR", "message": "_Unreadable: x"}),
     (_Large("x"), {"code": "HANDLER_ERROR", "message": "_Large: x"}),
     (_Unmade(), {"code": "HANDLER_ERROR", "message": "no message", "class": "permanent"}),
     (_Mute(), {"code": "HANDLER_ERROR", "message": "_Mute"}),
     (_Classless("x"), {"code": "HANDLER_ERROR", "message": "x"}),
-    (Permanent("x", code=["A", "B"]), {"code": "['A', 'B']", "message": "x", "class": "permanent"}),  # type: ignore[arg-type]
-    (Permanent("x", code="C" * 100_000), {"code": "C" * 99 + "…", "message": "x", "class": "permanent"}),
-    (Permanent("x", code="TWO\nLINES\r\n"), {"code": "TWO LINES", "message": "x", "class": "permanent"}),
-    (Permanent("x", code="\n"), {"code": "HANDLER_ERROR", "message": "x", "class": "permanent"}),
+    (Permanent("x", code=""), {"code": "HANDLER_ERROR", "message": "x", "class": "permanent"}),
+    (Permanent("x", code=_TextEnum.GONE), {"code": "GONE", "message": "x", "class": "permanent"}),
+    (Permanent("x", code="C" * 64), {"code": "C" * 64, "message": "x", "class": "permanent"}),
+    *(
+        (
+            Permanent("x", code=code),
+            {"code": becomes, "message": f"x (its code {shown} is not valid: {RULE})", "class": "permanent"},
+        )
+        for code, becomes, shown in ODD_CODES
+    ),
     (
         DependencyDown("a\0b"),
         {"code": "DEPENDENCY_DOWN", "message": "ab is down", "class": "transient", "down": "ab"},
@@ -225,6 +263,17 @@ async def test_a_declared_code_brings_its_class(failure: Exception, data: dict[s
         raise failure
 
     assert data_of(await bench(fails, codes=[NOT_PDF]).result()) == data
+
+
+@pytest.mark.parametrize("name", ["", "a", "1A", "A B", "A\n", "A\0", "💥", "A" * 65, "A" * 10_000, 7, None, ["A"]])
+def test_a_code_that_breaks_the_rule_cannot_be_declared(name: Any) -> None:
+    with pytest.raises(InvalidInput, match="is not a code") as refused:
+        ErrorCode(name, FailureClass.PERMANENT, "x")
+    assert len(refused.value.message) < 200
+    if name is not None:
+        with pytest.raises(InvalidInput, match="is not a code"):
+            ErrorCode("FINE", FailureClass.PERMANENT, "x", public=name)
+    assert ErrorCode("A" * 64, FailureClass.PERMANENT, "x").public_code == "A" * 64
 
 
 async def test_a_code_is_shown_as_its_public_code_and_logged_for_operators() -> None:

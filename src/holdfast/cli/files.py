@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,42 +16,46 @@ from holdfast.define.document import schema
 from holdfast.define.drawing import draw_mermaid, draw_svg, draw_text
 from holdfast.define.named_file import shown_name
 from holdfast.define.registry import Registry
-from holdfast.define.workflow_file import check_workflow
+from holdfast.define.workflow_file import Checked, check_workflow
 from holdfast.errors import Detail, ExitCode, InvalidDefinition, InvalidInput, NotFound
 from holdfast.settings import load_settings
 
 
-def validate_files(files: Sequence[Path], *, handlers: Sequence[str], as_json: bool) -> int:
-    """Check every file and show everything that is wrong with any of them."""
+def validate_files(files: Sequence[Path], *, handlers: Sequence[str], strict: bool, as_json: bool) -> int:
+    """Check every file and show everything that is wrong with any of them; `strict` makes warnings errors."""
     settings = load_settings(handlers=handlers or None)
     known = known_handlers(settings) if settings.handlers else None
     problems: list[Detail] = []
+    warnings: list[Detail] = []
     checked: list[dict[str, Any]] = []
     for file in files:
-        definition, details = _check(file, known)
-        problems += details
-        if definition is not None:
+        definition, mistakes, traps = _check(file, known)
+        problems += [*mistakes, *traps] if strict else mistakes
+        warnings += [] if strict else traps
+        if definition is not None and not (strict and traps):
             checked.append(_described(file, definition))
     if problems and as_json:
         raise InvalidDefinition(_total(len(problems), len(files)), errors=problems)
     if as_json:
-        answer_json({"files": checked})
+        answer_json({"files": checked, "warnings": [one.to_json() for one in warnings]})
         return ExitCode.DONE
     for one in checked:
         answer(f"ok: {one['file']}: {one['workflow_id']}, version {one['version']}, {one['node_count']} nodes")
+    for warning in warnings:
+        say(str(replace(warning, message=f"warning: {warning.message}")))
     for problem in problems:
         say(str(problem))
     return ExitCode.BAD_USAGE if problems else ExitCode.DONE
 
 
-def _check(file: Path, known: Registry | None) -> tuple[Definition | None, list[Detail]]:
+def _check(file: Path, known: Registry | None) -> Checked:
     try:
         return check_workflow(file, known)
     except NotFound:
-        return None, [Detail("There is no such file.", file=shown_name(file))]
+        return Checked(None, [Detail("There is no such file.", file=shown_name(file))], [])
     except InvalidInput as problem:
         # A Python file that cannot be imported, or without a workflow; the other files are checked all the same.
-        return None, [Detail(problem.message, suggestion=problem.remedy)]
+        return Checked(None, [Detail(problem.message, suggestion=problem.remedy)], [])
 
 
 def _described(file: Path, definition: Definition) -> dict[str, Any]:

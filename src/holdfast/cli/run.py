@@ -47,6 +47,7 @@ def run_file(
     if loaded.add_handlers_to(registry):
         # The commands that continue the job need them too.
         handlers = [*settings.handlers, python_file(file)]
+    loaded.refuse_unfit(registry)
     inputs = read_inputs(definition, assignments, inputs_file)
     named = check_labels(parse_labels(labels))
     return drive(_run(settings, definition, registry, inputs, named, handlers, as_json=as_json, target=target))

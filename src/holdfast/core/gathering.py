@@ -11,12 +11,16 @@ from holdfast.define.node import Aggregation
 from holdfast.define.plain import OutsizedError, Sizes, kind_of, may_be_deep
 from holdfast.errors import PayloadRefused
 
+NOT_SUMMED = "which cannot be summed: return a number, or an object with numbers"
+
 
 class Gathering:
     """Takes the items' outputs one by one, in item order, and keeps no more of them than its aggregation needs."""
 
-    def __init__(self, mode: Aggregation, limit_bytes: int) -> None:
+    def __init__(self, mode: Aggregation, limit_bytes: int, node: str) -> None:
+        """`node` is the one whose items or batches are gathered."""
         self._mode = mode
+        self._node = node
         self._limit_bytes = limit_bytes
         self._kept: list[Any] = []
         self._kept_bytes = 0
@@ -24,7 +28,7 @@ class Gathering:
         self._count = 0
         self._largest_bytes = 0
 
-    def add(self, output: Any, size_bytes: int) -> None:
+    def add(self, output: Any, size_bytes: int, item: int) -> None:
         """Raises PayloadRefused as soon as what is kept is too large, ValueError for what cannot be aggregated."""
         self._count += 1
         if size_bytes > self._largest_bytes:
@@ -35,7 +39,9 @@ class Gathering:
             case Aggregation.CONCAT:
                 self._keep(_parts(output), size_bytes)
             case Aggregation.SUM:
-                self._total = _checked(self._total + _number(output))
+                if (number := _number(output)) is None:
+                    raise ValueError(f"item {item} of {self._node} is {kind_of(output)}, {NOT_SUMMED}")
+                self._total = _checked(self._total + number)
             case Aggregation.FIRST:
                 self._kept = self._kept or [output]
             case Aggregation.LAST:
@@ -81,13 +87,13 @@ def _parts(result: Any) -> list[Any]:
     return [result]
 
 
-def _number(result: Any) -> float | int:
-    """A number counts itself, an object its numbers; anything else cannot be summed."""
+def _number(result: Any) -> float | int | None:
+    """A number counts itself, an object its numbers; anything else cannot be summed: None."""
     if isinstance(result, dict):
         return sum(v for v in result.values() if isinstance(v, int | float) and not isinstance(v, bool))
     if isinstance(result, int | float) and not isinstance(result, bool):
         return result
-    raise ValueError(f"cannot sum a result that is {kind_of(result)}")
+    return None
 
 
 def _checked(total: float | int) -> float | int:

@@ -30,7 +30,7 @@ from holdfast.define.node_document import DeliverableDocument, DependsOnDocument
 from holdfast.define.retry_document import JitterRange, RetryDocument
 from holdfast.define.source import Path, Source, did_you_mean
 from holdfast.define.work_document import ConcurrencyDocument, ErrorRuleDocument, RateDocument
-from holdfast.errors import Detail, cut
+from holdfast.errors import CODE_LENGTH, Detail, cut
 from holdfast.masking import masked
 
 _KINDS = {str(kind.node_type): kind for kind in KINDS.values()}
@@ -39,7 +39,7 @@ _NAME_RULES = {
     INPUT_NAME: "a letter or '_', then letters, digits, '_' and '-'",
     WORKFLOW_ID: "a letter, then letters, digits, '_', '.' and '-'",
     PROBE_URL: "an address with http:// or https://",
-    FAILURE_CODE: "a capital letter, then capital letters, digits and '_'",
+    FAILURE_CODE: f"a capital letter, then capital letters, digits and '_', at most {CODE_LENGTH} characters",
     HANDLER_NAME: "a letter or '_', then letters, digits and any of '_', '.', ':', '-'",
 }
 _EXPECTED = {

@@ -10,7 +10,7 @@ from traceback import walk_tb
 from types import ModuleType
 
 from holdfast.define.named_file import shown_name
-from holdfast.errors import InvalidInput
+from holdfast.errors import HoldfastError, InvalidInput
 
 PYTHON_SUFFIX = ".py"
 
@@ -70,7 +70,10 @@ def _problem(error: BaseException, name: str, what: str, folder: Path) -> Invali
     file, line = _place(error)
     reason = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
     where = f"{_shown(file)}, line {line}: " if file is not None else ""
-    if missing is not None:
+    if isinstance(error, HoldfastError):
+        # The user's code called us, and we refused.
+        reason, remedy = str(error), error.remedy or "Correct the module."
+    elif missing is not None:
         remedy = f"Install the package that has '{missing}' into the environment of this command."
     elif isinstance(error, SyntaxError) and file is not None:
         remedy = f"Correct {_shown(file)}. If it is a YAML file, its name must end with .yaml."
@@ -80,12 +83,13 @@ def _problem(error: BaseException, name: str, what: str, folder: Path) -> Invali
 
 
 def _place(error: BaseException) -> tuple[Path | None, int | None]:
-    """The file and the line of an error at import: the last line of the user's own code that ran."""
+    """The file and the line of an error at import: the last line of the user's own code that ran, not of a library."""
     if isinstance(error, SyntaxError) and error.filename is not None:
         return Path(error.filename), error.lineno
     frames = [(Path(frame.f_code.co_filename), line) for frame, line in walk_tb(error.__traceback__)]
     frames = [(file, line) for file, line in frames if file != Path(__file__) and file.is_file()]
     libraries = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
+    libraries.append(Path(__file__).parents[1])
     own = [(file, line) for file, line in frames if not any(file.is_relative_to(one) for one in libraries)]
     return (own or frames)[-1] if frames else (None, None)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -14,34 +14,46 @@ from pydantic_core import ErrorDetails
 from holdfast.define.definition import Definition
 from holdfast.define.document import WorkflowDocument
 from holdfast.define.explain import explain, source_path
+from holdfast.define.known import Known, check_known
 from holdfast.define.named_file import read_named_file, shown_name
-from holdfast.define.node import Node, TaskSpec
 from holdfast.define.normalise import normalise
 from holdfast.define.references import check_templates
-from holdfast.define.source import MAX_PROBLEMS, Path, Report, Source, by_place, did_you_mean, path_text
+from holdfast.define.source import MAX_PROBLEMS, Path, Report, Source, by_place, path_text
 from holdfast.define.structure import check_graph, check_references
 from holdfast.define.yaml import MAX_BYTES, read_yaml
-from holdfast.errors import Code, Detail, InvalidDefinition, NotFound
+from holdfast.errors import Detail, InvalidDefinition, NotFound
 
 
 def load_file(path: FilePath | str, known_handlers: Collection[str] | None = None) -> Definition:
     """The definition in a YAML file. Raises InvalidDefinition with all its mistakes."""
-    definition, problems = check_file(path, known_handlers)
-    return valid(definition, problems, str(path))
+    definition, problems = check_file(path, Known(known_handlers) if known_handlers is not None else None)
+    return valid(definition, problems, f"in {path}")
 
 
 def load_text(text: str, file: str | None = None, known_handlers: Collection[str] | None = None) -> Definition:
     """The definition in a YAML text. Raises InvalidDefinition with all its mistakes."""
-    definition, problems = check_text(text, file, known_handlers)
-    return valid(definition, problems, file or "the text")
+    definition, problems = check_text(text, file, Known(known_handlers) if known_handlers is not None else None)
+    return valid(definition, problems, f"in {file or 'the text'}")
 
 
-def check_file(
-    path: FilePath | str,
-    known_handlers: Collection[str] | None = None,
-    known_codes: Collection[str] | None = None,
-) -> tuple[Definition | None, list[Detail]]:
+def check_file(path: FilePath | str, known: Known | None = None) -> tuple[Definition | None, list[Detail]]:
     """Like check_text, for a file. Raises NotFound if the file does not exist."""
+    return check_read(*read_file(path), known)
+
+
+def check_text(
+    text: str, file: str | None = None, known: Known | None = None
+) -> tuple[Definition | None, list[Detail]]:
+    """The definition, or None, and all mistakes in the order of the file.
+
+    With `known`, these are mistakes too: an unknown handler, params that do not fit a handler, and a code that is
+    neither known, nor one of the engine's, nor given by a rule of the file.
+    """
+    return check_read(*read_text(text, file), known)
+
+
+def read_file(path: FilePath | str) -> tuple[Source | None, list[Detail]]:
+    """The data of a file with their places, and what is wrong with its form. Raises NotFound if there is no file."""
     file = shown_name(path)
     try:
         content = read_named_file(path, MAX_BYTES)
@@ -58,36 +70,32 @@ def check_file(
             text = " " * len(content)
         else:
             return None, [_not_utf8(content, error, file)]
-    return check_text(text, file, known_handlers, known_codes)
+    return read_text(text, file)
 
 
-def check_text(
-    text: str,
-    file: str | None = None,
-    known_handlers: Collection[str] | None = None,
-    known_codes: Collection[str] | None = None,
-) -> tuple[Definition | None, list[Detail]]:
-    """The definition, or None, and all mistakes in the order of the file.
-
-    With `known_handlers` an unknown handler is a mistake too. With `known_codes` so is a code that is neither known,
-    nor one of the engine's, nor given by a rule of the file.
-    """
+def read_text(text: str, file: str | None = None) -> tuple[Source | None, list[Detail]]:
+    """Like read_file, for a text."""
     source, problems = read_yaml(text, file, typed_keys=_may_have_typed_keys)
     if source is None and _is_python(text):
         return None, [Detail("This is Python, not YAML.", file=file, suggestion="Its name must end with .py.")]
+    return source, problems
+
+
+def check_read(
+    source: Source | None, problems: list[Detail], known: Known | None = None
+) -> tuple[Definition | None, list[Detail]]:
+    """Like check_text, for what read_file or read_text gave."""
     if source is None:
         return None, by_place(problems)
     places = {(problem.line, problem.column) for problem in problems}
-    definition, more_problems = check_source(source, known_handlers, known_codes)
+    definition, more_problems = check_source(source, known)
     # A value that YAML refused is missing now: do not report its place a second time.
-    problems += [problem for problem in more_problems if (problem.line, problem.column) not in places]
+    problems = problems + [problem for problem in more_problems if (problem.line, problem.column) not in places]
     return (None if problems else definition), by_place(problems)
 
 
-def check_source(
-    source: Source, known_handlers: Collection[str] | None = None, known_codes: Collection[str] | None = None
-) -> tuple[Definition | None, list[Detail]]:
-    """Like check_text, for data that has been read before or was built in Python."""
+def check_source(source: Source, known: Known | None = None) -> tuple[Definition | None, list[Detail]]:
+    """Like check_text, for data that was built in Python."""
     report = Report(source)
     document, broken = _document(source, report)
     if document is None:
@@ -100,64 +108,19 @@ def check_source(
     has_all_edges = check_references(document, source.data["nodes"], report)
     graph = check_graph(definition, has_all_edges and not broken, report)
     check_templates(document, definition, graph, report)
-    if known_handlers is not None:
-        unknown = validate_handlers(definition, known_handlers, source)
-        report.problems += [problem for problem in unknown if not is_broken(problem)]
-    if known_codes is not None:
-        unknown = validate_codes(definition, known_codes, source)
+    if known is not None:
+        unknown = check_known(definition, known, source)
         report.problems += [problem for problem in unknown if not is_broken(problem)]
     return (None if report.problems else definition), report.problems
 
 
-def validate_handlers(definition: Definition, known: Collection[str], source: Source) -> list[Detail]:
-    """Reports the handlers that are not known."""
-    report = Report(source)
-    for node in definition.nodes:
-        for place, task in _tasks(node):
-            if task.handler not in known:
-                where = source.first_of((*place, "task", "handler"), (*place, "handler"))
-                report.at_value(where, f"There is no handler '{task.handler}'.", did_you_mean(task.handler, known))
-    return report.problems
-
-
-def validate_codes(definition: Definition, declared: Collection[str], source: Source) -> list[Detail]:
-    """Reports the codes in retry_on and in breakers that no failure can have."""
-    report = Report(source)
-    tasks = [task for node in definition.nodes for task in _tasks(node)]
-    ruled = {rule.code for _, task in tasks for rule in task.errors if rule.code}
-    known = {*Code.__members__, *declared, *ruled}
-    places: list[tuple[Path, tuple[str, ...]]] = [
-        (("breakers", rules.name, "codes"), rules.codes or ()) for rules in definition.breakers
-    ]
-    for path, task in tasks:
-        # A batch inherits retry_on from its node, and a node from the workflow.
-        own, of_node = (*path, "retry", "retry_on"), (*path[:2], "retry", "retry_on")
-        where = source.first_of((*path, "task", "retry", "retry_on"), own, of_node, ("retry", "retry_on"))
-        places.append((where, task.retry.retry_on or ()))
-    for where, codes in dict(places).items():
-        for index, code in enumerate(codes):
-            if code not in known:
-                message = f"There is no code '{code}': no handler declares it, and no rule of this file sets it."
-                report.at_value((*where, index), message, did_you_mean(code, known))
-    return report.problems
-
-
-def _tasks(node: Node) -> Iterator[tuple[Path, TaskSpec]]:
-    """What workers run for a node, and its place in the file."""
-    path: Path = ("nodes", node.name)
-    if node.batches is not None:
-        yield (*path, "batch"), node.batches.task
-    if node.task is not None:
-        yield path, node.task
-
-
 def valid(definition: Definition | None, problems: list[Detail], name: str) -> Definition:
-    """The definition, or InvalidDefinition with its mistakes."""
+    """The definition, or InvalidDefinition with its mistakes. The name is like `in flow.yaml`, or the workflow's."""
     if definition is not None and not problems:
         return definition
     count = "an error" if len(problems) == 1 else f"{len(problems)} errors"
     raise InvalidDefinition(
-        f"The workflow in {name} has {count}.",
+        f"The workflow {name} has {count}.",
         errors=problems,
         remedy="Correct the listed mistakes, then check with: holdfast validate FILE",
     )

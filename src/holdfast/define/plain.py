@@ -129,6 +129,15 @@ def kind_of(value: Any) -> str:
     return next((name for kind, name in zip(kinds, names, strict=True) if isinstance(value, kind)), "an object")
 
 
+def sized_kind_of(value: Any) -> str:
+    """The same with its size, for a value that is not repeated in a message: `a string of 12 characters`."""
+    units: dict[type, str] = {str: "character", list: "element", dict: "key"}
+    unit = units.get(type(value))
+    if unit is None:
+        return kind_of(value)
+    return f"{kind_of(value)} of {len(value):,} {unit if len(value) == 1 else f'{unit}s'}"
+
+
 def parse_json(text: str) -> Any:
     """Parses strict JSON: no NaN, no duplicate keys. Raises ValueError with a message for users."""
     try:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from holdfast.define.condition import Condition
 from holdfast.define.definition import Definition, read_pinned
+from holdfast.define.expression import Path
 from holdfast.define.graph import Graph, build_graph
 from holdfast.define.kinds import kind_of
 from holdfast.define.node import Importance, TaskSpec
@@ -33,6 +35,18 @@ class Program:
         """The breaker that a task is behind."""
         spec = self.spec_of(name, item)
         return spec.breaker if spec is not None else None
+
+    def paths_read(self) -> frozenset[Path]:
+        """Everything that templates and conditions of the workflow read."""
+        templates: list[Template | Condition | None] = [self.result]
+        for name, node in self.nodes.items():
+            deliverable = self.graph.nodes[name].deliverable
+            if deliverable is not None and deliverable.location is not None:
+                templates.append(compile_template(deliverable.location, ROOTS, "deliverable.location"))
+            templates += [node.source, node.batch_size, *(condition for condition, _ in node.branches)]
+            for task in (node.task, node.batches):
+                templates += [task.params, *task.limit_keys] if task is not None else []
+        return frozenset().union(*(one.paths for one in templates if one is not None))
 
 
 def compile_definition(definition: Definition) -> Program:

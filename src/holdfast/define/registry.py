@@ -32,8 +32,19 @@ PLAIN_TYPES = (str, int, bool, dict, list, float)
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+_CERTAIN = re.compile(
+    r".*_(type|parsing)|literal_error|enum|missing|extra_forbidden|(greater|less)_than(_equal)?|multiple_of|"
+    r"(string_)?too_(short|long)|string_pattern_mismatch|int_from_float|finite_number"
+)
+"""Pydantic's errors that depend on the value alone, and neither on files, nor on the clock, nor on code of the user."""
+
+
 class ContractViolation(Exception):
-    """A task's params do not fit its handler's arguments."""
+    """A task's params do not fit its handler's arguments. If it `is_certain`, they fit on no worker at any time."""
+
+    def __init__(self, message: str, *, is_certain: bool = True) -> None:
+        super().__init__(message)
+        self.is_certain = is_certain
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +76,8 @@ class Handler:
     takes_anything: bool = False
     required: frozenset[str] = frozenset()
     checks: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    plain: frozenset[str] = frozenset()
+    """The parameters whose check needs no more than the type of a value."""
 
     def arguments(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """The params as keyword arguments. Raises ContractViolation for a missing, unknown or wrongly typed one."""
@@ -74,7 +87,7 @@ class Handler:
         missing = self.required - params.keys()
         if missing:
             raise ContractViolation(
-                f"{self.name} needs {_names(missing)}, which the node does not pass ({_passed(params)})"
+                f"{self.name} needs {names_in(missing)}, which the node does not pass ({params_in(params)})"
             )
         if self.takes_anything and not self.checks:
             return dict(params)
@@ -82,7 +95,7 @@ class Handler:
         if unknown and not self.takes_anything:
             close = difflib.get_close_matches(unknown[0], list(self.checks), n=1)
             hint = f"; did you mean '{close[0]}'?" if close else ""
-            raise ContractViolation(f"handler {self.name} does not take {_names(unknown)}{hint}")
+            raise ContractViolation(f"handler {self.name} does not take {names_in(unknown)}{hint}")
         return {name: self.checks[name](v) if name in self.checks else v for name, v in params.items()}
 
 
@@ -217,7 +230,7 @@ def describe(function: Callable[..., Any], name: str, **options: Any) -> Handler
     except (TypeError, ValueError):
         raise _no_function(name, function) from None
     context, takes_anything = None, False
-    required, checks = set(), {}
+    required, plain, checks = set(), set(), {}
     for parameter in parameters:
         annotation = hints.get(parameter.name, parameter.annotation)
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
@@ -234,6 +247,8 @@ def describe(function: Callable[..., Any], name: str, **options: Any) -> Handler
             context = parameter.name
         else:
             checks[parameter.name] = _check(name, parameter.name, annotation)
+            if annotation in PLAIN_TYPES:
+                plain.add(parameter.name)
             if parameter.default is inspect.Parameter.empty:
                 required.add(parameter.name)
     return Handler(
@@ -244,6 +259,7 @@ def describe(function: Callable[..., Any], name: str, **options: Any) -> Handler
         takes_anything=takes_anything,
         required=frozenset(required),
         checks=checks,
+        plain=frozenset(plain),
         **options,
     )
 
@@ -284,9 +300,11 @@ def _check(handler_name: str, parameter: str, annotation: Any) -> Callable[[Any]
         try:
             return adapter.validate_python(check_base(value))
         except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join([parameter, *(str(part) for part in first["loc"])])
-            raise ContractViolation(f"handler {handler_name}: '{place}': {first['msg']}") from None
+            faults = error.errors()
+            place = ".".join([parameter, *(str(part) for part in faults[0]["loc"])])
+            message = f"handler {handler_name}: '{place}': {faults[0]['msg']}"
+            is_certain = all(_CERTAIN.fullmatch(fault["type"]) for fault in faults)
+            raise ContractViolation(message, is_certain=is_certain) from None
 
     return check_rich
 
@@ -299,11 +317,11 @@ def _type_name(value: Any) -> str:
     return "null" if value is None else type(value).__name__
 
 
-def _names(names: Iterable[str]) -> str:
+def names_in(names: Iterable[str]) -> str:
     return ", ".join(f"'{name}'" for name in sorted(names))
 
 
-def _passed(params: Mapping[str, Any]) -> str:
+def params_in(params: Mapping[str, Any]) -> str:
     """What a node passes, shortened: a node may pass hundreds of params."""
     names = sorted(params)
     more = f" and {len(names) - SHOWN_PARAMS} more" if len(names) > SHOWN_PARAMS else ""

@@ -52,6 +52,13 @@ class Source:
         """The first path that exists, for values that can be written in several ways."""
         return next((path for path in paths if self.has(path)), paths[-1])
 
+    def at(self, path: Path) -> dict[str, Any]:
+        """The object at the path; an empty one if there is none."""
+        current = self.data
+        for step in path:
+            current = current.get(step) if isinstance(current, dict) else None
+        return current if isinstance(current, dict) else {}
+
     def has(self, path: Path) -> bool:
         current = self.data
         for step in path:

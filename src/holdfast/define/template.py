@@ -63,6 +63,11 @@ def template_errors(value: Any, allowed_roots: AbstractSet[str]) -> list[Express
     return compiler.errors
 
 
+def always_text(text: str, allowed_roots: AbstractSet[str]) -> bool:
+    """Whether the rendering of a text is a text, whatever its expressions give."""
+    return not _is_native(_parts_of(text, allowed_roots))
+
+
 class _Compiler:
     """Turns a value into a function that renders it, or into None if it is constant."""
 
@@ -132,9 +137,13 @@ class _Compiler:
             return None
         self.expressions.extend(expressions)
         where = self._where + "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path)
-        if len(expressions) == 1 and all(isinstance(part, Expression) or not part.strip() for part in parts):
-            return _native(expressions[0], where)
-        return _joined(parts, where)
+        return _native(expressions[0], where) if _is_native(parts) else _joined(parts, where)
+
+
+def _is_native(parts: list[str | Expression]) -> bool:
+    """Whether a text is one expression and nothing else."""
+    others = [part for part in parts if isinstance(part, str)]
+    return len(parts) - len(others) == 1 and not any(part.strip() for part in others)
 
 
 def _parts_of(text: str, allowed_roots: AbstractSet[str]) -> list[str | Expression]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypedDict, Unpack
 
 from holdfast.define.definition import Definition, Input
 from holdfast.define.failures import ErrorRule
+from holdfast.define.known import Known
 from holdfast.define.load import check_source, valid
 from holdfast.define.plain import faults
 from holdfast.define.python_values import Unfit, to_plain
@@ -175,12 +176,15 @@ class Workflow:
 
     def definition(self) -> Definition:
         """The same model as for YAML. Raises InvalidDefinition with all mistakes."""
-        return valid(*self.check(), f"the workflow {self.workflow_id}")
+        return valid(*self.check(), self.workflow_id)
 
-    def check(
-        self, known_handlers: Collection[str] | None = None, known_codes: Collection[str] | None = None
-    ) -> tuple[Definition | None, list[Detail]]:
-        """The definition, or None, and all mistakes; unknown handlers and codes too, if the known ones are given."""
+    def check(self, known: Known | None = None) -> tuple[Definition | None, list[Detail]]:
+        """The definition, or None, and all mistakes; what does not fit the handlers too, if they are known."""
+        source, problems = self.read()
+        return check_source(source, known) if source is not None else (None, problems)
+
+    def read(self) -> tuple[Source | None, list[Detail]]:
+        """What a file would contain, or None, and what is wrong with its form."""
         data = {**self._head, "nodes": self._nodes}
         problems = list(self._problems)
         unfit = faults(data)
@@ -193,7 +197,7 @@ class Workflow:
             problems.append(Detail(f"{path_text(path)} {fault}.", path=path_text(path)))
         if problems:
             return None, problems
-        return check_source(Source(_copied(data)), known_handlers, known_codes)
+        return Source(_copied(data)), []
 
     def _add(self, name: str, **keys: Any) -> str:
         if name in self._nodes:

@@ -7,13 +7,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 from holdfast.define.definition import Definition
+from holdfast.define.fitting import unfit
+from holdfast.define.handler_traps import handler_traps
 from holdfast.define.importing import import_file
-from holdfast.define.load import check_file, valid
+from holdfast.define.known import Known
+from holdfast.define.load import check_read, read_file, valid
 from holdfast.define.named_file import shown_name
+from holdfast.define.program import compile_definition
 from holdfast.define.registry import Registry
-from holdfast.define.source import did_you_mean
+from holdfast.define.source import Source, by_place, did_you_mean
+from holdfast.define.traps import traps
 from holdfast.define.workflow import Workflow
 from holdfast.errors import Detail, InvalidInput
 
@@ -25,6 +31,8 @@ class LoadedWorkflow:
     """The definition in a file. A Python file also has a module, which may define handlers."""
 
     definition: Definition
+    source: Source
+    """The data of the file, with their places if it is YAML."""
     module: ModuleType | None = None
 
     def add_handlers_to(self, registry: Registry) -> bool:
@@ -34,6 +42,17 @@ class LoadedWorkflow:
             registry.add_module(self.module)
             registry.modules.append(self.module.__name__)
         return len(registry.names) > before
+
+    def refuse_unfit(self, registry: Registry) -> None:
+        """Raises InvalidDefinition if the params of a task do not fit the handler that the registry has for it."""
+        refuse_unfit(self.definition, registry, self.source)
+
+
+def refuse_unfit(definition: Definition, registry: Registry, source: Source | None = None) -> None:
+    """Like LoadedWorkflow.refuse_unfit; without a source, the mistakes have no places."""
+    problems = unfit(definition, {one.name: one for one in registry}, source or Source({}))
+    file = source.file if source is not None else None
+    valid(definition, by_place(problems), f"in {file}" if file is not None else definition.workflow_id)
 
 
 def is_python(path: Path | str) -> bool:
@@ -49,38 +68,50 @@ def python_file(path: Path | str) -> str:
 
 def load_workflow(path: Path | str) -> LoadedWorkflow:
     """The workflow in a file. Raises InvalidDefinition with all its mistakes, or NotFound if there is no file."""
-    if not is_python(path):
-        definition, problems = check_file(path)
-        return LoadedWorkflow(valid(definition, problems, shown_name(path)))
-    workflow, module = _workflow_in(path)
-    definition, problems = _in_file(path, workflow.check())
-    return LoadedWorkflow(valid(definition, problems, shown_name(path)), module)
+    source, problems, module = _read(path)
+    definition, problems = check_read(source, problems)
+    definition = valid(definition, problems, f"in {shown_name(path)}")
+    assert source is not None
+    return LoadedWorkflow(definition, source, module)
 
 
-def check_workflow(path: Path | str, known: Registry | None) -> tuple[Definition | None, list[Detail]]:
-    """The definition, or None, and all mistakes. With `known`, an unknown handler or code is a mistake too."""
-    if not is_python(path):
-        return check_file(path, *_names_in(known))
-    workflow, module = _workflow_in(path)
-    if known is not None:
+class Checked(NamedTuple):
+    """The definition, or None, all mistakes in its file, and what the file says in vain."""
+
+    definition: Definition | None
+    problems: list[Detail]
+    warnings: list[Detail]
+
+
+def check_workflow(path: Path | str, known: Registry | None) -> Checked:
+    """Checks a file. With `known`, what its handlers and codes rule out is a mistake too."""
+    source, problems, module = _read(path)
+    if known is not None and module is not None:
         # A copy: the handlers of this file are not there for other files.
         others, known = known, Registry(known)
         known.codes = dict(others.codes)
         known.add_module(module)
-    return _in_file(path, workflow.check(*_names_in(known)))
+    facts = Known.of(known) if known is not None else None
+    definition, problems = check_read(source, problems, facts)
+    if definition is None or source is None:
+        return Checked(None, problems, [])
+    program = compile_definition(definition)
+    warnings = traps(program, source)
+    if facts is not None:
+        warnings += handler_traps(program, facts.signatures, source)
+    return Checked(definition, problems, by_place(warnings))
 
 
-def _names_in(known: Registry | None) -> tuple[list[str] | None, set[str] | None]:
-    if known is None:
-        return None, None
-    return known.names, {name for one in known.codes.values() for name in (one.code, one.public_code)}
-
-
-def _in_file(
-    path: Path | str, checked: tuple[Definition | None, list[Detail]]
-) -> tuple[Definition | None, list[Detail]]:
-    definition, problems = checked
-    return definition, [replace(problem, file=shown_name(path)) for problem in problems]
+def _read(path: Path | str) -> tuple[Source | None, list[Detail], ModuleType | None]:
+    """What the file contains, what is wrong with its form, and the module of a Python file."""
+    if not is_python(path):
+        return *read_file(path), None
+    workflow, module = _workflow_in(path)
+    source, problems = workflow.read()
+    name = shown_name(path)
+    if source is not None:
+        source.file = name
+    return source, [replace(problem, file=name) for problem in problems], module
 
 
 def _workflow_in(path: Path | str) -> tuple[Workflow, ModuleType]:

@@ -92,12 +92,12 @@ class Decider:
 
     async def _gather(self, state: JobState, node: str, now: float) -> ItemsAggregated:
         """Read what the items gave; all their reports are committed by now."""
-        gathering = Gathering(state.program.nodes[node].node.aggregation, self._rules.payload_limit_bytes)
-        fan_out = state.program.graph.fan_out_of[node]
+        fan_out, mode = state.program.graph.fan_out_of[node], state.program.nodes[node].node.aggregation
         left_out: dict[str, list[int]] = {how: [] for how in LEFT_OUT}
         # Where there were batches, what they gave is gathered; items that were left out are still listed.
         is_batched = state.nodes[node].batch_size is not None
         readings = [(node, GATHERED), (fan_out, LEFT_OUT)] if is_batched else [(fan_out, GATHERED)]
+        gathering = Gathering(mode, self._rules.payload_limit_bytes, readings[0][0])
         try:
             for source, statuses in readings:
                 after, more = -1, True
@@ -106,7 +106,7 @@ class Decider:
                     for result in page:
                         after = result.item
                         if result.status == Status.COMPLETED:
-                            gathering.add(result.output, result.size_bytes)
+                            gathering.add(result.output, result.size_bytes, result.item)
                         else:
                             left_out[result.status].append(result.item)
             return ItemsAggregated(node, gathering.answer(left_out))

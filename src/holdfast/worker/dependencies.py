@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from holdfast.define.gates import BreakerRules
 from holdfast.define.registry import ContractViolation, Registry
 from holdfast.errors import Code, DependencyDown, HandlerFailure, Permanent
+from holdfast.worker.causes import attribute
+from holdfast.worker.values import failure_code
 
 if TYPE_CHECKING:
     from holdfast.worker.context import Attempt
@@ -63,7 +65,7 @@ class Guard:
     def _counts(rules: BreakerRules, error: BaseException) -> bool:
         if isinstance(error, DependencyDown):
             return True
-        code = error.code if isinstance(error, HandlerFailure) else str(Code.HANDLER_ERROR)
+        code, _ = failure_code(attribute(error, "code") if isinstance(error, HandlerFailure) else None)
         return rules.counts(code, is_permanent=isinstance(error, Permanent))
 
 

@@ -21,7 +21,17 @@ from holdfast.worker.context import Attempt, LeaseLost
 from holdfast.worker.isolation import ProcessDied
 from holdfast.worker.messages import Malformed, Received
 from holdfast.worker.tracebacks import without_engine
-from holdfast.worker.values import ARTIFACT_NAME_BYTES, NotStorable, check_name, checked, encoded, plain, storable, word
+from holdfast.worker.values import (
+    ARTIFACT_NAME_BYTES,
+    NotStorable,
+    check_name,
+    checked,
+    encoded,
+    failure_code,
+    plain,
+    storable,
+    word,
+)
 
 LOG_LIMIT = 128 * 1024
 """Of a log, in characters: more than an attempt's output makes."""
@@ -154,13 +164,14 @@ def _failed_as_declared(attempt: Attempt, failure: HandlerFailure, codes: Mappin
         details["retry_after_seconds"] = seconds
     if isinstance(failure, DependencyDown):
         details["down"] = word(attribute(failure, "name"))
-    code = own_code = word(attribute(failure, "code"))
+    own_code, note = failure_code(attribute(failure, "code"))
+    code = own_code
     if (declared := codes.get(own_code)) is not None:
         details["declared_class"] = declared.failure_class
         code = declared.public_code
         if code != own_code:
             attempt.write(f"{own_code}, seen by others as {code}: {message}\n")
-    return failed(attempt, code, message, **causes(failure) | details)
+    return failed(attempt, code, message, note=note, **causes(failure) | details)
 
 
 def _crashed(attempt: Attempt, error: BaseException) -> Report:
@@ -182,9 +193,12 @@ def _write_traceback(attempt: Attempt, error: BaseException) -> None:
         attempt.write(part)
 
 
-def failed(attempt: Attempt, code: str, message: str, *, permanent: bool = False, **details: Any) -> Report:
+def failed(
+    attempt: Attempt, code: str, message: str, *, note: str = "", permanent: bool = False, **details: Any
+) -> Report:
     """A failure with its code and message. The owner judges it by the `details` too; None stands for unknown."""
-    data: dict[str, Any] = {"code": word(code) or str(Code.HANDLER_ERROR), "message": storable(message)}
+    code, more = failure_code(code)
+    data: dict[str, Any] = {"code": code, "message": storable(message) + storable(note + more)}
     if permanent:
         data["class"] = FailureClass.PERMANENT
     data |= {name: value for name, value in details.items() if value is not None}

@@ -14,7 +14,8 @@ import orjson
 
 from holdfast.define.plain import is_short
 from holdfast.define.python_values import MAX_DEPTH, TooLarge, Unfit, to_plain
-from holdfast.errors import Code, Permanent
+from holdfast.errors import CODE_LENGTH, CODE_PATTERN, CODE_RULE, Code, Permanent, cut
+from holdfast.masking import masked
 
 DEPTH_LIMIT = MAX_DEPTH
 CHECKPOINT_BYTES = 4 << 20
@@ -27,7 +28,7 @@ FAR_BEYOND = 4
 MESSAGE_LIMIT = 16_384
 """How much of a failure's message is kept, in characters: rules may match any part of it."""
 WORD_LIMIT = 100
-"""How long a code may be, in characters."""
+"""How long the name of a dependency may be, in characters."""
 _LEAVES = frozenset((int, bool, NoneType))
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
@@ -124,9 +125,30 @@ def storable(text: str, limit: int = MESSAGE_LIMIT) -> str:
 
 
 def word(value: Any) -> str:
-    """The value as a code or a name: one short line."""
+    """The value as a name: one short line."""
     text = " ".join(storable(str(value if value is not None else "")).split())
     return text if len(text) <= WORD_LIMIT else f"{text[: WORD_LIMIT - 1]}…"
+
+
+def failure_code(value: Any) -> tuple[str, str]:
+    """The value as the code of a failure, and what to add to its message if it is none. Raises nothing."""
+    try:
+        text = str.__str__(value) if isinstance(value, str) else str("" if value is None else value)
+    except BaseException:
+        text = None
+    if text == "":
+        return str(Code.HANDLER_ERROR), ""
+    if text is not None and CODE_PATTERN.match(text):
+        return text, ""
+    shown = cut(repr(text[: WORD_LIMIT + 1])) if text is not None else f"of type {type(value).__name__}"
+    return _as_code(text or ""), f" (its code {shown} is not valid: {CODE_RULE})"
+
+
+def _as_code(text: str) -> str:
+    """The nearest code, so that rules and filters still find the failure: not.found becomes NOT_FOUND."""
+    words = re.sub(r"[^A-Z0-9]+", "_", masked(text[:MESSAGE_LIMIT]).upper()).strip("_")
+    code = f"E{words}" if words[:1].isdigit() else words
+    return code[:CODE_LENGTH] or str(Code.HANDLER_ERROR)
 
 
 def _fitting(text: bytes, limit_bytes: int) -> bytes:

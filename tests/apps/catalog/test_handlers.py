@@ -82,7 +82,7 @@ def test_an_invalid_item_fails_permanently_and_no_item_is_registered(
         ({"collection_id": "floods", "facts": {"id": "a"}}, "STAC_INVALID", "Item a is not valid: it has neither bbox"),
         ({"collection_id": "floods", "item": {"type": "Feature", "id": "a"}}, "STAC_INVALID", "stac_version is None"),
         ({"collection_id": "floods"}, "STAC_INVALID", "one of 'item', 'facts' and 'cog_blob'"),
-        ({"collection_id": "floods", "facts": 7}, "CONTRACT_VIOLATION", "facts"),
+        ({"collection_id": "floods", "facts": "{{ 7 }}"}, "CONTRACT_VIOLATION", "facts"),
         ({"collection_id": "floods", "cog_blob": "a/b.tif"}, "STAC_INVALID", "its 'validation' is missing"),
         ({"collection_id": "floods", "cog_blob": "a/b", "validation": {"bands": 3}}, "STAC_INVALID", "list of bands"),
     ],

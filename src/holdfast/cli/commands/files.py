@@ -35,13 +35,14 @@ def init(
 def validate(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Workflow files.")],
     handlers: Handlers = [],  # noqa: B006
+    strict: Annotated[bool, typer.Option("--strict", help="Make warnings errors.")] = False,
     as_json: Json = False,
     database_url: UnusedDatabaseUrl = None,
 ) -> int:
-    """Check workflow files; with --handlers, or handlers of the project, an unknown handler is an error too."""
+    """Check workflow files; with --handlers, or handlers of the project, against the handlers too."""
     from holdfast.cli.files import validate_files
 
-    return validate_files(files, handlers=handlers, as_json=as_json)
+    return validate_files(files, handlers=handlers, strict=strict, as_json=as_json)
 
 
 @commands.command(cls=PlainCommand, rich_help_panel=WRITE)

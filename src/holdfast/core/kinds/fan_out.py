@@ -8,7 +8,7 @@ from holdfast.core.kinds.kind import Kind
 from holdfast.core.queueing import limits_of
 from holdfast.core.states import NodeState, Trigger
 from holdfast.core.turn import Turn
-from holdfast.define.plain import OutsizedError, Sizes, kind_of
+from holdfast.define.plain import OutsizedError, Sizes, sized_kind_of
 from holdfast.errors import Code, PayloadRefused
 
 
@@ -23,7 +23,7 @@ class FanOut(Kind):
         source = f"the source of fan-out {node.name}"
         if not isinstance(items, list):
             written = turn.state.program.nodes[node.name].node.source
-            message = f"{source} must be an array, but {written} is {kind_of(items)}"
+            message = f"{source} must be an array, but {written} is {sized_kind_of(items)}"
             error = failure(Code.CONTRACT_VIOLATION, message, permanent=True, at=turn.now, node=node.name)
             turn.finish_node(node, Trigger.REFUSED, error=error)
             return

@@ -64,6 +64,14 @@ class Kind(Generic[Document]):
         """Whether it has many tasks, with item numbers from 0."""
         return self.has_task_per_item
 
+    def works(self, node: Node) -> Iterator[tuple[Path, TaskSpec]]:
+        """What workers run for it, and the place of each in a file."""
+        path: Path = ("nodes", node.name)
+        if node.batches is not None:
+            yield (*path, "batch"), node.batches.task
+        if node.task is not None:
+            yield (*path, "task") if self.has_task_per_item else path, node.task
+
     # The workflow file
 
     def why_misplaced(self, key: str) -> str | None:
