@@ -206,8 +206,9 @@ class Pulse:
     def _start(self) -> subprocess.Popen[bytes]:
         shared = {"board": self._shared.fileno(), "signals": self._signals.fileno()}
         self._board.alive_at = lease_clock()
+        # With -P, a file of the user in the working directory cannot replace a module that the watcher needs.
         self._watcher = watcher = subprocess.Popen(
-            [sys.executable, "-m", "holdfast.worker.pulse"],
+            [sys.executable, "-P", "-m", "holdfast.worker.pulse"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
