@@ -12,9 +12,10 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from holdfast.cli.commands import data, files, gates, installation, overview, reading, run, verbs
-from holdfast.cli.options import APPS, GroupedCommands
+from holdfast.cli.options import APPS, ASKED, GroupedCommands
 from holdfast.cli.problems import report
 from holdfast.cli.streams import answer, close_streams, open_streams
+from holdfast.environment import is_set
 from holdfast.errors import ExitCode, InvalidInput
 from holdfast.version import __version__
 
@@ -53,6 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and end the process with its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     open_streams()
+    if is_set(ASKED):
+        complete_words()
     code = execute(words)
     close_streams()
     # The interpreter would wait for threads that handlers have left running.
@@ -60,6 +63,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         logging.shutdown()
         os._exit(code)
     sys.exit(code)
+
+
+def complete_words() -> NoReturn:
+    """Answer a shell that asks which words may follow."""
+    from holdfast.cli.completion import complete
+
+    complete(app, add_apps)
+    sys.exit(ExitCode.DONE)
 
 
 def execute(arguments: list[str]) -> int:

@@ -23,6 +23,8 @@ MAX_NUMBER = 2_147_483_647
 """The largest count that fits into a row."""
 LAST = "last"
 """What stands for the newest job in the place of an id."""
+ASKED = "_HOLDFAST_COMPLETE"
+"""The variable by which a shell asks which words may follow, under the name that typer gives it."""
 
 
 _with_last = typer.Typer(add_completion=False)

@@ -12,6 +12,12 @@ from holdfast.cli.options import INSTALL, DatabaseUrl, Json, PlainCommand, Unuse
 commands = typer.Typer()
 
 
+class Shell(StrEnum):
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
 class BootstrapVerb(StrEnum):
     STATUS = "status"
     TABLES = "tables"
@@ -131,3 +137,15 @@ def bootstrap(
             return apply_migrations(as_json=as_json, target=target)
         case BootstrapVerb.REBUILD:
             return rebuild_schema(name, as_json=as_json, target=target)
+
+
+@commands.command(cls=PlainCommand, rich_help_panel=INSTALL)
+def completion(
+    shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="Your shell.")],
+    as_json: Json = False,
+    database_url: UnusedDatabaseUrl = None,
+) -> int:
+    """Print a script that completes commands and options in a shell."""
+    from holdfast.cli.completion import print_script
+
+    return print_script(shell.value, as_json=as_json)
