@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast import InvalidInput, Permanent
-from holdfast.extend.commands import Json, PlainCommand, answer, answer_json, home
+from holdfast.extend.commands import Json, PlainCommand, PlainGroup, answer, answer_json, home
 
 if TYPE_CHECKING:
     from holdfast.apps.staging import Services
@@ -17,10 +17,14 @@ if TYPE_CHECKING:
 MOST_ITEMS = 20_000
 Keep = Annotated[bool, typer.Option("--keep", help="Keep the orchestrator and the workers running at the end.")]
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(cls=PlainGroup, rich_markup_mode=None)
 
 
-@app.callback(invoke_without_command=True, subcommand_metavar="[COMMAND]")
+@app.callback(
+    invoke_without_command=True,
+    subcommand_metavar="[COMMAND]",
+    epilog="holdfast demo\nholdfast demo --keep\nholdfast demo flood",
+)
 def demo(context: typer.Context, keep: Keep = False, as_json: Json = False) -> int:
     """Break a job of 40 real files, and continue it."""
     if context.invoked_subcommand is not None:
@@ -57,7 +61,7 @@ def _answer_words(report: dict[str, Any]) -> None:
     )
 
 
-@app.command(cls=PlainCommand)
+@app.command(cls=PlainCommand, epilog="holdfast demo flood\nholdfast demo flood --region CIV --items 40 --keep")
 def flood(
     region: Annotated[str, typer.Option("--region", metavar="CODE", help="Three letters, such as RWA or CIV.")] = "RWA",
     items: Annotated[int, typer.Option("--items", metavar="N", help="How many stacks to make.")] = 234,

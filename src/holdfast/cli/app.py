@@ -12,7 +12,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from holdfast.cli.commands import data, files, gates, installation, overview, reading, run, verbs
-from holdfast.cli.options import APPS, ASKED, GroupedCommands
+from holdfast.cli.options import APPS, ASKED, WIDEST_HELP, GroupedCommands
 from holdfast.cli.problems import report
 from holdfast.cli.streams import answer, close_streams, open_streams
 from holdfast.environment import is_set
@@ -24,10 +24,10 @@ app = typer.Typer(
     cls=GroupedCommands,
     rich_markup_mode=None,
     help="Durable workflows on Postgres. After any failure it knows what survived and how to continue.",
-    epilog="Begin with: holdfast init my-project",
+    epilog="Begin with: holdfast demo, or holdfast init my-project",
     add_completion=False,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDEST_HELP},
 )
 
 for part in (run, reading, data, overview, verbs, gates, files, installation):

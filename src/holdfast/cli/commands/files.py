@@ -38,7 +38,7 @@ def validate(
     as_json: Json = False,
     database_url: UnusedDatabaseUrl = None,
 ) -> int:
-    """Check workflow files; with --handlers, or handlers of the project, an unknown handler is an error too."""
+    """Check workflow files. With --handlers, or handlers of the project, an unknown handler is an error too."""
     from holdfast.cli.files import validate_files
 
     return validate_files(files, handlers=handlers, as_json=as_json)
