@@ -1,4 +1,7 @@
-"""The composition root: from settings to a database, a store and running services. Names the concrete classes."""
+"""The composition root: from settings to a database, a store and running services. Names the concrete classes.
+
+The classes of services are imported where services are made: most commands only read, and start quickly without them.
+"""
 
 from __future__ import annotations
 
@@ -7,28 +10,28 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
+from typing import TYPE_CHECKING
 
 from holdfast.client import Client
 from holdfast.core.states import Rules
 from holdfast.define.registry import Registry
 from holdfast.embedded.server import use_embedded
-from holdfast.janitor.service import Janitor
 from holdfast.operations.scope import Scope
-from holdfast.orchestrator.loop import Orchestrator
-from holdfast.pacing import CrowdingMonitor
-from holdfast.services import Services, Switchboard
 from holdfast.settings import Settings
 from holdfast.store.connection import check_url
 from holdfast.store.installation import PostgresInstallation
-from holdfast.store.listener import SIGNAL, TASK, Listener
 from holdfast.store.payloads import Payloads, open_objects
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.records import ANYBODY
-from holdfast.store.renewal import Renewal
-from holdfast.worker.loop import Worker
-from holdfast.worker.options import WorkerOptions
-from holdfast.worker.pulse import Pulse
-from holdfast.worker.workdir import Workplace
+
+if TYPE_CHECKING:
+    from holdfast.janitor.service import Janitor
+    from holdfast.orchestrator.loop import Orchestrator
+    from holdfast.services import Services, Switchboard
+    from holdfast.worker.loop import Worker
+    from holdfast.worker.options import WorkerOptions
+    from holdfast.worker.ports import Shortcut
+    from holdfast.worker.pulse import Pulse
 
 ORCHESTRATORS_PER_PROCESS = 2
 """While one waits for its commit the other decides."""
@@ -87,6 +90,9 @@ def process_name() -> str:
 
 
 def _new_pulse(url: str, settings: Settings) -> Pulse:
+    from holdfast.store.renewal import Renewal
+    from holdfast.worker.pulse import Pulse
+
     return Pulse(
         partial(Renewal, url, settings.lease_seconds),
         lease_seconds=settings.lease_seconds,
@@ -99,6 +105,8 @@ def _new_pulse(url: str, settings: Settings) -> Pulse:
 def _worker_options(
     url: str, settings: Settings, queues: Sequence[str] | None, concurrency: int | None
 ) -> WorkerOptions:
+    from holdfast.worker.options import WorkerOptions
+
     return WorkerOptions(
         name=process_name(),
         queues=queues,
@@ -122,6 +130,8 @@ def _rules(settings: Settings) -> Rules:
 
 
 def new_janitor(store: PostgresStore, settings: Settings) -> Janitor:
+    from holdfast.janitor.service import Janitor
+
     return Janitor(
         store.janitor(),
         process_name(),
@@ -149,44 +159,83 @@ def new_services(
     With a `store` of the caller all of them share its connections: fewer connections, less parallelism. With `only_job`
     the orchestrators drive no other job.
     """
+    from holdfast.services import Services, Switchboard
+    from holdfast.store.listener import SIGNAL, TASK, Listener
+
     switchboard = Switchboard()
     stores = _Stores(url, open_payloads(settings), store)
     janitor, worker = None, None
     if orchestrate:
-        crowding = CrowdingMonitor()
-        switchboard.orchestrators += [
-            Orchestrator(
-                stores.open("orchestrator", settings.owner_lease_seconds),
-                process_name() if number == 1 else f"{process_name()}/{number}",
-                rules=_rules(settings),
-                lease_seconds=settings.owner_lease_seconds,
-                renew_seconds=settings.owner_renew_seconds,
-                scan_seconds=settings.owner_scan_seconds,
-                poll_seconds=settings.poll_seconds,
-                crowding=crowding,
-                only_job=only_job,
-                on_enqueued=switchboard.tasks.set,
-                on_overflow=lambda: switchboard.wake_owners(str(ANYBODY)),
-                on_finished=on_finished,
-            )
-            for number in range(1, orchestrators + 1)
-        ]
+        switchboard.orchestrators += _new_orchestrators(
+            orchestrators, stores, settings, switchboard, on_finished=on_finished, only_job=only_job
+        )
         janitor = new_janitor(stores.open("janitor", settings.owner_lease_seconds), settings)
     if registry is not None:
-        source = stores.open("worker", settings.lease_seconds)
-        worker = Worker(
-            source,
-            registry,
-            _worker_options(url, settings, queues, concurrency),
-            wake=switchboard.tasks,
-            payloads=stores.payloads,
-            workplace=Workplace(settings.home / "work"),
-            shortcut=switchboard.hand_over if orchestrate else None,
-            pulse=_new_pulse(url, settings) if pulse else None,
-            output=source.output(),
-        )
+        options = _worker_options(url, settings, queues, concurrency)
+        new_pulse = _new_pulse(url, settings) if pulse else None
+        shortcut = switchboard.hand_over if orchestrate else None
+        worker = _new_worker(stores, registry, options, settings, switchboard, pulse=new_pulse, shortcut=shortcut)
     listener = Listener(url, {SIGNAL: switchboard.wake_owners, TASK: lambda _: switchboard.tasks.set()})
     return Services(switchboard, listener, janitor, worker, [opened.close for opened in stores.opened])
+
+
+def _new_orchestrators(
+    number_of_them: int,
+    stores: _Stores,
+    settings: Settings,
+    switchboard: Switchboard,
+    *,
+    on_finished: Callable[[str], None],
+    only_job: str | None,
+) -> list[Orchestrator]:
+    from holdfast.orchestrator.loop import Orchestrator
+    from holdfast.pacing import CrowdingMonitor
+
+    crowding = CrowdingMonitor()
+    return [
+        Orchestrator(
+            stores.open("orchestrator", settings.owner_lease_seconds),
+            process_name() if number == 1 else f"{process_name()}/{number}",
+            rules=_rules(settings),
+            lease_seconds=settings.owner_lease_seconds,
+            renew_seconds=settings.owner_renew_seconds,
+            scan_seconds=settings.owner_scan_seconds,
+            poll_seconds=settings.poll_seconds,
+            crowding=crowding,
+            only_job=only_job,
+            on_enqueued=switchboard.tasks.set,
+            on_overflow=lambda: switchboard.wake_owners(str(ANYBODY)),
+            on_finished=on_finished,
+        )
+        for number in range(1, number_of_them + 1)
+    ]
+
+
+def _new_worker(
+    stores: _Stores,
+    registry: Registry,
+    options: WorkerOptions,
+    settings: Settings,
+    switchboard: Switchboard,
+    *,
+    pulse: Pulse | None,
+    shortcut: Shortcut | None,
+) -> Worker:
+    from holdfast.worker.loop import Worker
+    from holdfast.worker.workdir import Workplace
+
+    source = stores.open("worker", settings.lease_seconds)
+    return Worker(
+        source,
+        registry,
+        options,
+        wake=switchboard.tasks,
+        payloads=stores.payloads,
+        workplace=Workplace(settings.home / "work"),
+        shortcut=shortcut,
+        pulse=pulse,
+        output=source.output(),
+    )
 
 
 class _Stores:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import shlex
 import signal
@@ -78,6 +79,10 @@ def known_handlers(settings: Settings) -> Registry:
 
 def drive(work: Coroutine[Any, Any, int]) -> int:
     """Run a command to its end. The first Ctrl-C ends it in order, a second one at once."""
+    if not gc.isenabled():
+        # What was imported stays for as long as the process.
+        gc.freeze()
+        gc.enable()
     try:
         return asyncio.run(_driven(work))
     except SystemExit as left:
