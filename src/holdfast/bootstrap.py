@@ -90,11 +90,11 @@ def process_name() -> str:
 
 
 def _new_pulse(url: str, settings: Settings) -> Pulse:
-    from holdfast.store.renewal import Renewal
+    from holdfast.store.renewal import Renewal, renewal_statements
     from holdfast.worker.pulse import Pulse
 
     return Pulse(
-        partial(Renewal, url, settings.lease_seconds),
+        partial(Renewal, url, settings.lease_seconds, renewal_statements()),
         lease_seconds=settings.lease_seconds,
         renew_seconds=settings.renew_seconds,
         grace_seconds=settings.grace_seconds,

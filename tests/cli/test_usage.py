@@ -215,7 +215,7 @@ def test_help_imports_nothing_heavy_and_a_command_that_reads_imports_no_service(
     code = (
         "import sys\nfrom holdfast.cli.app import execute\nexecute(['--help'])\n"
         "heavy = {'psycopg', 'pydantic', 'rich.console', 'asyncio'} & set(sys.modules)\nexecute(['status'])\n"
-        "services = {'holdfast.worker', 'holdfast.orchestrator', 'ruamel.yaml'} & set(sys.modules)\n"
+        "services = {'holdfast.worker.loop', 'holdfast.orchestrator.loop', 'ruamel.yaml'} & set(sys.modules)\n"
         "print(heavy, services, file=sys.stderr)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

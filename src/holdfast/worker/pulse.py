@@ -25,6 +25,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -33,7 +34,10 @@ from holdfast.store.leases import Held
 from holdfast.store.records import WorkerIdentity
 from holdfast.worker.clock import lease_clock
 from holdfast.worker.hiding import hide
-from holdfast.worker.ports import LeaseRenewal, OpenRenewal
+
+if TYPE_CHECKING:
+    # Every worker has such a process: it must not import the engine for a few names of types.
+    from holdfast.worker.ports import LeaseRenewal, OpenRenewal
 
 LOOK_SECONDS = 1.0
 BOARD_BYTES = 4 * 1024 * 1024
