@@ -55,7 +55,7 @@ def holdfast(
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and end the process with its exit code."""
-    # Imports make no garbage, and looking for it takes a tenth of their time. `drive` looks again.
+    # Imports make no garbage, and looking for it takes a tenth of their time. `begin` looks again.
     gc.disable()
     words = list(sys.argv[1:] if arguments is None else arguments)
     open_streams()

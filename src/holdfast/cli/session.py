@@ -51,6 +51,10 @@ class Target:
 
 def begin(target: Target = Target(), *, is_service: bool = False, **overrides: Any) -> Settings:  # noqa: B008
     """The settings of this command: its flags win over the environment and the project file. Logging follows them."""
+    if not gc.isenabled():
+        # What was imported stays for as long as the process.
+        gc.freeze()
+        gc.enable()
     settings = load_settings(database_url=target.database_url, tenant=target.tenant, **overrides)
     configure_logging(settings, is_service=is_service)
     _check_home(settings)
@@ -79,10 +83,6 @@ def known_handlers(settings: Settings) -> Registry:
 
 def drive(work: Coroutine[Any, Any, int]) -> int:
     """Run a command to its end. The first Ctrl-C ends it in order, a second one at once."""
-    if not gc.isenabled():
-        # What was imported stays for as long as the process.
-        gc.freeze()
-        gc.enable()
     try:
         return asyncio.run(_driven(work))
     except SystemExit as left:
