@@ -15,7 +15,7 @@ AT_ONCE = $(shell $(BIN)/python -c "import os; print(1 + (os.cpu_count() or 1))"
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick check format bench sim sim-real mutants chaos soak docs lock clean
+.PHONY: help demo test quick check format bench sim sim-real mutants chaos soak docs wheel lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,14 +71,17 @@ soak: $(READY) ## Inject faults for MINUTES (default 30) while JOBS jobs run
 docs: $(READY) ## Renew the generated pages of the documentation
 	@$(BIN)/python scripts/docs
 
+wheel: $(READY) ## Build a wheel into dist/, to install it elsewhere
+	@$(BIN)/python -m hatchling build -t wheel -d dist
+
 lock: $(READY) ## Update the locked dependencies
 	@$(BIN)/python -m pip install --quiet uv
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 		--no-header --upgrade --group dev pyproject.toml -o requirements-dev.txt
 
 clean: ## Remove everything that the other targets made
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .holdfast
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .holdfast dist
 
-$(READY): requirements-dev.txt pyproject.toml scripts/setup
+$(READY): requirements-dev.txt pyproject.toml scripts/setup scripts/install
 	@PYTHON="$(PYTHON)" scripts/setup $(VENV)
 	@touch $@

@@ -19,7 +19,7 @@ from holdfast.store.listener import SIGNAL, TASK, Listener
 from holdfast.store.payloads import Payloads
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.records import ANYBODY
-from holdfast.store.renewal import Renewal
+from holdfast.store.renewal import Renewal, renewal_statements
 from holdfast.worker.loop import Worker
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.pulse import Pulse
@@ -35,7 +35,7 @@ def process_name() -> str:
 
 def _new_pulse(url: str, settings: Settings) -> Pulse:
     return Pulse(
-        partial(Renewal, url, settings.lease_seconds),
+        partial(Renewal, url, settings.lease_seconds, renewal_statements()),
         lease_seconds=settings.lease_seconds,
         renew_seconds=settings.renew_seconds,
         grace_seconds=settings.grace_seconds,

@@ -12,6 +12,11 @@ def variable(name: str) -> str:
     return os.environ.get(PREFIX + name, "")
 
 
+def foreign(name: str) -> str:
+    """The value of a variable that is not ours; an empty one is the same as none."""
+    return os.environ.get(name, "")
+
+
 def everything() -> dict[str, str]:
     """All variables, of whatever program: to hand them on, or to find secrets among them."""
     return dict(os.environ)

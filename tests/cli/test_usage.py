@@ -211,13 +211,15 @@ def test_the_version_is_the_packages(command: Command) -> None:
     assert command("--version").out == f"holdfast {__version__}\n"
 
 
-def test_help_imports_nothing_heavy() -> None:
+def test_help_imports_nothing_heavy_and_a_command_that_reads_imports_no_service() -> None:
     code = (
         "import sys\nfrom holdfast.cli.app import execute\nexecute(['--help'])\n"
-        "print([m for m in ('psycopg', 'pydantic', 'rich.console', 'asyncio') if m in sys.modules], file=sys.stderr)"
+        "heavy = {'psycopg', 'pydantic', 'rich.console', 'asyncio'} & set(sys.modules)\nexecute(['status'])\n"
+        "services = {'holdfast.worker.loop', 'holdfast.orchestrator.loop', 'ruamel.yaml'} & set(sys.modules)\n"
+        "print(heavy, services, file=sys.stderr)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stderr.strip() == "[]"
+    assert ran.stderr.splitlines()[-1] == "set() set()"
 
 
 def test_a_terminal_that_knows_only_ascii_is_no_error(database_url: str) -> None:

@@ -18,7 +18,7 @@ import pytest
 from holdfast.errors import Unreachable
 from holdfast.store.migrate import ensure_schema
 from holdfast.store.records import WorkerIdentity
-from holdfast.store.renewal import Renewal
+from holdfast.store.renewal import Renewal, renewal_statements
 from tests.chaos.fleet import HOLDFAST
 from tests.conftest import eventually
 from tests.running import client_of, serving
@@ -74,7 +74,7 @@ async def test_everything_works_with_session_pooling(database_url: str, tmp_path
         await ensure_schema(url, migrate=False)
         async with serving(url), client_of(url) as engine:
             status = await engine.run("workflow_id: w\nnodes: {a: {handler: echo, next: b}, b: {handler: echo}}")
-        renewal = Renewal(url, 10.0)
+        renewal = Renewal(url, 10.0, renewal_statements())
         assert renewal.renew(WorkerIdentity(0, "unknown")) is False
         renewal.disconnect()
     assert status["status"] == "completed"

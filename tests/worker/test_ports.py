@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import inspect
 import pickle
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import pytest
 
 import holdfast.worker
 from holdfast.store.postgres import PostgresStore
-from holdfast.store.renewal import Renewal
+from holdfast.store.renewal import Renewal, renewal_statements
 from holdfast.worker.ports import LeaseRenewal, OpenRenewal, OutputStore, TaskSource
 
 URL = "postgresql://user@host/database"
@@ -40,7 +42,7 @@ def test_the_postgres_store_saves_output() -> None:
 
 
 def test_the_renewal_on_postgres_can_be_made_in_another_process() -> None:
-    open_renewal: OpenRenewal = partial(Renewal, URL, 10.0)
+    open_renewal: OpenRenewal = partial(Renewal, URL, 10.0, renewal_statements())
     renewal: LeaseRenewal = pickle.loads(pickle.dumps(open_renewal))()
     assert methods_of(LeaseRenewal) <= set(dir(renewal))
 
@@ -49,3 +51,13 @@ def test_the_renewal_on_postgres_can_be_made_in_another_process() -> None:
 def test_a_worker_uses_every_method_of_its_ports(port: type, name: str) -> None:
     assert methods_of(port)
     assert methods_of(port) - methods_used_of(name) == set()
+
+
+def test_the_process_that_renews_imports_no_definitions() -> None:
+    """Every worker has one, so its start and its size count."""
+    code = (
+        "import sys, holdfast.worker.pulse, holdfast.store.renewal\n"
+        "print({'pydantic', 'holdfast.define.definition', 'holdfast.core.states'} & set(sys.modules))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "set()\n"

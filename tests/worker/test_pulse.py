@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from holdfast.store.renewal import Renewal
+from holdfast.store.renewal import Renewal, renewal_statements
 from holdfast.worker.pulse import Pulse
 from tests.cli.conftest import HOLDFAST
 from tests.conftest import eventually
@@ -246,7 +246,11 @@ async def test_a_pulse_closes_its_files_when_its_worker_ends(database_url: str) 
     this = psutil.Process()
     open_files, children = this.num_fds(), len(this.children())
     pulse = Pulse(
-        partial(Renewal, database_url, 3.0), lease_seconds=3.0, renew_seconds=0.5, grace_seconds=1.0, hang_seconds=60.0
+        partial(Renewal, database_url, 3.0, renewal_statements()),
+        lease_seconds=3.0,
+        renew_seconds=0.5,
+        grace_seconds=1.0,
+        hang_seconds=60.0,
     )
     keeping = asyncio.create_task(pulse.keep())
 

@@ -3,36 +3,81 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from holdfast import InvalidInput, Permanent
-from holdfast.extend.commands import Json, PlainCommand, answer, answer_json, home, say
+from holdfast.extend.commands import Json, PlainCommand, PlainGroup, answer, answer_json, home
+
+if TYPE_CHECKING:
+    from holdfast.apps.staging import Services
 
 MOST_ITEMS = 20_000
+Keep = Annotated[bool, typer.Option("--keep", help="Keep the orchestrator and the workers running at the end.")]
 
-app = typer.Typer(help="Run a demo on this machine, with real files.", no_args_is_help=True, rich_markup_mode=None)
-
-
-@app.callback()
-def demo() -> None:
-    pass
+app = typer.Typer(cls=PlainGroup, rich_markup_mode=None)
 
 
-@app.command(cls=PlainCommand)
+@app.callback(
+    invoke_without_command=True,
+    subcommand_metavar="[COMMAND]",
+    epilog="holdfast demo\nholdfast demo --keep\nholdfast demo flood",
+)
+def demo(context: typer.Context, keep: Keep = False, as_json: Json = False) -> int:
+    """Break a job of 40 real files, and continue it."""
+    if context.invoked_subcommand is not None:
+        if keep or as_json:
+            flag = "--keep" if keep else "--json"
+            raise InvalidInput(f"{flag} stands before the name of the demo.", remedy=f"Put {flag} behind it.")
+        return 0
+    from holdfast.apps.words.demo import Demo
+
+    began = time.monotonic()
+    show = Demo(home())
+    report = _run(show.run, show.services, keep=keep)
+    report["seconds"] = round(time.monotonic() - began, 1)
+    if as_json:
+        answer_json(report)
+    else:
+        _answer_words(report)
+    if keep:
+        show.services.keep()
+    return 0
+
+
+def _answer_words(report: dict[str, Any]) -> None:
+    job = report["job_id"][-8:]
+    answer(
+        f"\nThe job is {report['status']}: {report['files']} files were counted, {report['words']:,} words in all.\n"
+        f"  The killed worker lost {report['attempts_lost']} attempts, which ran again."
+        f" {report['counted_twice']} files were counted twice.\n"
+        f"  It took {report['seconds']} s. The report is in {report['report']}\n"
+        f"\nNext      holdfast events {job}   everything that happened, in order\n"
+        f"          holdfast init PATH   write a small project of your own\n"
+        f"          holdfast demo flood   the same with rasters and a catalog, in a minute\n"
+        f"          holdfast --help   all commands"
+    )
+
+
+@app.command(cls=PlainCommand, epilog="holdfast demo flood\nholdfast demo flood --region CIV --items 40 --keep")
 def flood(
     region: Annotated[str, typer.Option("--region", metavar="CODE", help="Three letters, such as RWA or CIV.")] = "RWA",
     items: Annotated[int, typer.Option("--items", metavar="N", help="How many stacks to make.")] = 234,
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the orchestrator and the workers running at the end.")
-    ] = False,
+    keep: Keep = False,
     as_json: Json = False,
 ) -> int:
     """Stack and register flood maps. A worker is killed on the way; a registration fails and is retried."""
     if not 8 <= items <= MOST_ITEMS:
         raise InvalidInput(f"--items must be between 8 and {MOST_ITEMS:,}, not {items}.")
-    from holdfast.apps.flood.demo import Demo
+    try:
+        from holdfast.apps.flood.demo import Demo
+    except ImportError as missing:
+        raise InvalidInput(
+            f"The flood demo needs libraries for rasters, which are not installed: {missing.name or missing}.",
+            remedy="Install them with: pip install 'holdfast[geo]'. Without them, run: holdfast demo",
+        ) from None
     from holdfast.apps.flood.naming import checked_region
 
     began = time.monotonic()
@@ -40,21 +85,19 @@ def flood(
         show = Demo(home().absolute(), checked_region(region), items)
     except Permanent as problem:
         raise InvalidInput(f"--region: {problem}.") from None
-    kept = False
-    try:
-        report = show.run()
-        kept = keep
-    except Permanent as problem:
-        raise InvalidInput(f"{problem}.") from None
-    finally:
-        if kept:
-            show.keep()
-        else:
-            show.stop()
+    report = _run(show.run, show.services, keep=keep)
     report["seconds"]["all"] = round(time.monotonic() - began, 1)
+    report["outputs"] = str(show.outputs)
     if as_json:
-        answer_json(report | {"outputs": str(show.outputs)})
-        return 0
+        answer_json(report)
+    else:
+        _answer_flood(report, f"{show.storage}/silver/flood/{report['region']}")
+    if keep:
+        show.services.keep()
+    return 0
+
+
+def _answer_flood(report: dict[str, Any], stacks: str) -> None:
     seconds = report["seconds"]
     answer(
         f"\nThe job is {report['status']}, in generation {report['generation']}: {report['stacks']:,} stacks of"
@@ -67,15 +110,25 @@ def flood(
         f" handler's process. Database: {report['database_bytes'] / 1e6:,.1f} MB.\n"
         f"  Time: {seconds['generate']} s to generate, {seconds['run']} s until the registration failed,"
         f" {seconds['retry']} s to retry, {seconds['all']} s in total.\n"
-        f"\n  stacks     {show.storage}/silver/flood/{report['region']}\n"
-        f"  catalog    {show.outputs}/catalog/catalog.json\n"
-        f"  pictures   {show.outputs}/footprints.png\n"
-        f"             {show.outputs}/contact-sheet.png"
+        f"\n  stacks     {stacks}\n"
+        f"  catalog    {report['outputs']}/catalog/catalog.json\n"
+        f"  pictures   {report['outputs']}/footprints.png\n"
+        f"             {report['outputs']}/contact-sheet.png"
     )
-    if kept:
-        pids = " ".join(str(process.pid) for process in show.processes if process.poll() is None)
-        say(f"\nThe orchestrator and the workers keep running. Try: holdfast status. Stop them with: kill {pids}")
-    return 0
+
+
+def _run(run: Callable[[], dict[str, Any]], services: Services, *, keep: bool) -> dict[str, Any]:
+    """Run a demo. Its services end, unless it went well and they are kept."""
+    kept = False
+    try:
+        report = run()
+        kept = keep
+    except Permanent as problem:
+        raise InvalidInput(f"{problem}.") from None
+    finally:
+        if not kept:
+            services.stop()
+    return report
 
 
 def _megabytes(size: float | None) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import gc
 import logging
 import os
 import sys
@@ -10,11 +12,13 @@ from collections.abc import Sequence
 from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.models import CommandInfo
 
 from holdfast.cli.commands import data, files, gates, installation, overview, reading, run, verbs
-from holdfast.cli.options import APPS, GroupedCommands
+from holdfast.cli.options import APPS, ASKED, WIDEST_HELP, GroupedCommands
 from holdfast.cli.problems import report
 from holdfast.cli.streams import answer, close_streams, open_streams
+from holdfast.environment import is_set
 from holdfast.errors import ExitCode, InvalidInput
 from holdfast.version import __version__
 
@@ -23,10 +27,10 @@ app = typer.Typer(
     cls=GroupedCommands,
     rich_markup_mode=None,
     help="Durable workflows on Postgres. After any failure it knows what survived and how to continue.",
-    epilog="Begin with: holdfast init my-project",
+    epilog="Begin with: holdfast demo, or holdfast init my-project",
     add_completion=False,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDEST_HELP},
 )
 
 for part in (run, reading, data, overview, verbs, gates, files, installation):
@@ -51,8 +55,12 @@ def holdfast(
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and end the process with its exit code."""
+    # Imports make no garbage, and looking for it takes a tenth of their time. `begin` looks again.
+    gc.disable()
     words = list(sys.argv[1:] if arguments is None else arguments)
     open_streams()
+    if is_set(ASKED):
+        complete_words()
     code = execute(words)
     close_streams()
     # The interpreter would wait for threads that handlers have left running.
@@ -62,23 +70,45 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.exit(code)
 
 
+def complete_words() -> NoReturn:
+    """Answer a shell that asks which words may follow."""
+    from holdfast.cli.completion import complete
+
+    complete(app, add_apps)
+    sys.exit(ExitCode.DONE)
+
+
 def execute(arguments: list[str]) -> int:
     """Run one command. An exception becomes a message on stderr and an exit code."""
     try:
         for argument in arguments:
             _refuse_broken_text(argument)
         add_apps(arguments)
-        returned: Any = app(arguments or ["--help"], prog_name="holdfast", standalone_mode=False)
+        returned: Any = _only_what_is_asked(arguments)(
+            arguments or ["--help"], prog_name="holdfast", standalone_mode=False
+        )
     except (Exception, KeyboardInterrupt) as error:
         return report(error, as_json="--json" in arguments)
     return returned if isinstance(returned, int) else ExitCode.DONE
 
 
+def _only_what_is_asked(arguments: list[str]) -> typer.Typer:
+    """The app with the one command of ours that the first word names: typer prepares every command that it has."""
+    asked = [command for command in app.registered_commands if arguments and _name_of(command) == arguments[0]]
+    if not asked:
+        return app
+    smaller = copy.copy(app)
+    smaller.registered_commands, smaller.registered_groups = asked, []
+    return smaller
+
+
+def _name_of(command: CommandInfo) -> str:
+    return command.name or (command.callback.__name__ if command.callback else "")
+
+
 def add_apps(arguments: list[str]) -> None:
     """Add the sub-commands of installed apps, but only if the command may be one of them: looking for them is slow."""
-    own = {
-        command.name or (command.callback.__name__ if command.callback else "") for command in app.registered_commands
-    }
+    own = {_name_of(command) for command in app.registered_commands}
     wanted = next((word for word in arguments if not word.startswith("-")), None)
     if wanted in own:
         return

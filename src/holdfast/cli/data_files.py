@@ -6,17 +6,18 @@ import sys
 from collections.abc import Sequence
 from json import JSONDecodeError
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.define.definition import Definition
 from holdfast.define.importing import PYTHON_SUFFIX
 from holdfast.define.inputs import check_inputs, parse_assignments
 from holdfast.define.named_file import read_named_file, read_up_to, shown_name
 from holdfast.define.plain import parse_json
-from holdfast.define.workflow_file import LoadedWorkflow, load_workflow
-from holdfast.define.yaml import MAX_BYTES, read_yaml
 from holdfast.errors import Detail, InvalidInput, NotFound
 from holdfast.settings import load_settings
+
+if TYPE_CHECKING:
+    from holdfast.define.workflow_file import LoadedWorkflow
 
 LARGEST_BYTES = 64 << 20
 """The most that is read of a file or stdin."""
@@ -29,6 +30,9 @@ def load_definition(path: Path) -> Definition:
 
 def load_named_workflow(path: Path) -> LoadedWorkflow:
     """The same, with the module of a Python file, which may define handlers."""
+    # Imported here, as in the functions below: most commands read no file, and start quickly without it.
+    from holdfast.define.workflow_file import load_workflow
+
     try:
         return load_workflow(path)
     except NotFound:
@@ -79,6 +83,8 @@ def read_data(path: Path, what: str) -> Any:
     try:
         return parse_json(text)
     except ValueError as error:
+        from holdfast.define.yaml import MAX_BYTES
+
         # A stream has no suffix that says what it is: what is not JSON may be YAML.
         if path.suffix != ".json" and isinstance(error, JSONDecodeError) and len(text) <= MAX_BYTES:
             return _parse_yaml(text, name, what)
@@ -95,6 +101,8 @@ def _limit_bytes() -> int:
 
 
 def _parse_yaml(text: str, name: str, what: str) -> Any:
+    from holdfast.define.yaml import read_yaml
+
     source, problems = read_yaml(text, name)
     if source is None or problems:
         details: list[Detail] = problems

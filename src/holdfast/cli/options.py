@@ -9,6 +9,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from holdfast.cli.examples import examples_of
+
 RUN, LOOK, STEER, WRITE, INSTALL, APPS = (
     "Run workflows",
     "See what happens",
@@ -21,8 +23,12 @@ RUN, LOOK, STEER, WRITE, INSTALL, APPS = (
 
 MAX_NUMBER = 2_147_483_647
 """The largest count that fits into a row."""
+WIDEST_HELP = 120
+"""Columns; longer lines are hard to read, however wide the terminal is."""
 LAST = "last"
 """What stands for the newest job in the place of an id."""
+ASKED = "_HOLDFAST_COMPLETE"
+"""The variable by which a shell asks which words may follow, under the name that typer gives it."""
 
 
 _with_last = typer.Typer(add_completion=False)
@@ -33,10 +39,25 @@ def _newest(last: Annotated[bool, typer.Option("--last", help="The newest job, i
     """The flag that every command with JOB has."""
 
 
+def write_examples(command: Any, ctx: Any, formatter: Any) -> None:
+    """The examples of a command, one on each line however long: they are there to be copied."""
+    lines = examples_of(ctx.command_path.partition(" ")[2], command.epilog)
+    if lines:
+        with formatter.section("Example" if len(lines) == 1 else "Examples"):
+            formatter.write("".join(f"{'':>{formatter.current_indent}}{line}\n" for line in lines))
+
+
+def write_commands(title: str, commands: list[tuple[str, Any]], formatter: Any) -> None:
+    """The commands with their first sentences, which are never cut."""
+    if commands:
+        with formatter.section(title):
+            formatter.write_dl([(name, one.get_short_help_str(limit=MAX_NUMBER)) for name, one in commands])
+
+
 class PlainCommand(TyperCommand):
     """The help shows arguments under the names of the documentation, without braces and Python's types.
 
-    A command that takes JOB also takes --last in its place.
+    It ends with examples. A command that takes JOB also takes --last in its place.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -76,20 +97,32 @@ class PlainCommand(TyperCommand):
                 with formatter.section(f"{kind.capitalize()}s"):
                     formatter.write_dl(entries)
 
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        write_examples(self, ctx, formatter)
+
+
+class PlainGroup(TyperGroup):
+    """The command of an app: lists its sub-commands with whole sentences, and ends with examples."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        shown = [(name, command) for name, command in self.commands.items() if not command.hidden]
+        write_commands("Commands", shown, formatter)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        write_examples(self, ctx, formatter)
+
 
 class GroupedCommands(TyperGroup):
     """Lists the commands by purpose. Plain text: formatted help takes half a second to import."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for panel in (RUN, LOOK, STEER, WRITE, INSTALL, APPS):
-            rows = [
-                (name, command.get_short_help_str(limit=formatter.width - 16))
+            shown = [
+                (name, command)
                 for name, command in self.commands.items()
                 if getattr(command, "rich_help_panel", None) == panel and not command.hidden
             ]
-            if rows:
-                with formatter.section(panel):
-                    formatter.write_dl(rows)
+            write_commands(panel, shown, formatter)
 
 
 Json = Annotated[bool, typer.Option("--json", help="Answer as JSON; problems too, on stderr.")]

@@ -6,9 +6,8 @@ import asyncio
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from holdfast.assembly import new_services
 from holdfast.bootstrap import open_client
 from holdfast.cli.data_files import load_named_workflow, read_inputs
 from holdfast.cli.ending import end_with
@@ -26,8 +25,10 @@ from holdfast.define.source import did_you_mean
 from holdfast.define.workflow_file import python_file
 from holdfast.errors import Detail, InvalidInput
 from holdfast.operations.labels import check_labels
-from holdfast.services import Services
 from holdfast.settings import Settings
+
+if TYPE_CHECKING:
+    from holdfast.services import Services
 
 
 def run_file(
@@ -64,6 +65,9 @@ async def _run(
     as_json: bool,
     target: Target,
 ) -> int:
+    # Imported late: the verbs share this module, and mostly need no services.
+    from holdfast.assembly import new_services
+
     async with open_client(settings) as client:
         await refuse_unknown_handlers(definition, registry, client)
         job_id = ""

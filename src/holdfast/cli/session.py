@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import shlex
 import signal
@@ -50,6 +51,10 @@ class Target:
 
 def begin(target: Target = Target(), *, is_service: bool = False, **overrides: Any) -> Settings:  # noqa: B008
     """The settings of this command: its flags win over the environment and the project file. Logging follows them."""
+    if not gc.isenabled():
+        # What was imported stays for as long as the process.
+        gc.freeze()
+        gc.enable()
     settings = load_settings(database_url=target.database_url, tenant=target.tenant, **overrides)
     configure_logging(settings, is_service=is_service)
     _check_home(settings)

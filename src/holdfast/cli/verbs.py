@@ -12,8 +12,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from holdfast.assembly import new_services
 from holdfast.bootstrap import open_client
 from holdfast.cli.asking import confirmed
 from holdfast.cli.data_files import read_data
@@ -30,11 +30,13 @@ from holdfast.define.definition import UNREADABLE_REMEDY
 from holdfast.define.registry import Registry
 from holdfast.errors import ExitCode, InvalidInput, Refused
 from holdfast.operations.verbs import Plan, Verb, VerbRequest, VerbResult
-from holdfast.services import Services
 from holdfast.settings import Settings
 from holdfast.views.encoding import to_json
 from holdfast.views.jobs import Job
 from holdfast.views.verbs import items_text
+
+if TYPE_CHECKING:
+    from holdfast.services import Services
 
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
 
@@ -234,6 +236,9 @@ class _Verb:
             await refuse_unknown_handlers(job.definition, self._registry, self._client)
 
     def _services(self, finished: asyncio.Event) -> Services:
+        # Imported late, here and below: an orchestrator that is running carries the verb out.
+        from holdfast.assembly import new_services
+
         url, done = self._client.database_url, lambda ended: finished.set()
         return new_services(url, self._settings, only_job=self._job_id, on_finished=done)
 
@@ -251,6 +256,8 @@ class _Verb:
 
     async def _drive_to_the_end(self, result: VerbResult | None) -> int:
         """Work on the job here until it has ended, as `run` does. A verb must be answered first, if there is one."""
+        from holdfast.assembly import new_services
+
         finished = asyncio.Event()
         settings, how = self._settings, self._how
         try:

@@ -14,8 +14,8 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 POLL_SECONDS = 1.0
 STOP_PATIENCE_SECONDS = 5.0
@@ -87,8 +87,7 @@ def locked(path: Path, timeout_seconds: float) -> Iterator[None]:
         release(lock)
 
 
-@dataclass(frozen=True, slots=True)
-class Postmaster:
+class Postmaster(NamedTuple):
     """The content of `postmaster.pid`, which Postgres writes."""
 
     pid: int

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from holdfast.cli.options import DatabaseUrl, Json, PlainCommand
+from holdfast.cli.options import DatabaseUrl, Json, PlainCommand, PlainGroup
 from holdfast.cli.streams import answer, answer_json, harmless, say, show
 from holdfast.cli.words import counted, parse_duration, size
 from holdfast.errors import NotFound
@@ -19,6 +19,7 @@ __all__ = [
     "DatabaseUrl",
     "Json",
     "PlainCommand",
+    "PlainGroup",
     "answer",
     "answer_json",
     "counted",

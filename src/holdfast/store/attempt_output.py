@@ -9,13 +9,12 @@ import psycopg
 from holdfast.store.arrays import jsons, plain, texts
 from holdfast.store.connection import Connections, Statement
 from holdfast.store.installation import PostgresInstallationReader
-from holdfast.store.leases import Held
+from holdfast.store.leases import Held, held_columns
 from holdfast.store.outage import unreachable
 from holdfast.store.output_rows import AfterAttempt, OutputPart, RunningPart, Seen
 from holdfast.store.queries import query
 from holdfast.store.read_rows import AttemptView
 from holdfast.store.records import WorkerIdentity
-from holdfast.store.work import held_columns
 
 ROLE = "output"
 """A connection of its own: a large output must not delay a renewal or a report."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
-from holdfast.store.records import Report
+from holdfast.store.arrays import plain, texts
+
+if TYPE_CHECKING:
+    from holdfast.store.records import Report
 
 Held = tuple[str, str, int, int]
 """A lease by job, node, item and epoch."""
@@ -14,3 +18,13 @@ Held = tuple[str, str, int, int]
 def in_lock_order(reports: Iterable[Report]) -> list[Report]:
     """Sorted by job, node and item: every statement that must lock several queue rows locks them in this order."""
     return sorted(reports, key=itemgetter(0, 1, 2))
+
+
+def held_columns(held: Sequence[Held]) -> dict[str, str]:
+    """The leases as the arrays that statements take."""
+    return {
+        "job_id": plain(h[0] for h in held),
+        "node": texts(h[1] for h in held),
+        "item": plain(h[2] for h in held),
+        "epoch": plain(h[3] for h in held),
+    }

@@ -13,7 +13,7 @@ from holdfast.store.batch import Handover
 from holdfast.store.breakers import breaker_of, changing, rules_of
 from holdfast.store.columns import by_name, records
 from holdfast.store.connection import SYNC, Answer
-from holdfast.store.leases import Held, in_lock_order
+from holdfast.store.leases import Held, held_columns, in_lock_order
 from holdfast.store.queries import query
 from holdfast.store.records import ItemResult, JobFacts, Lease, Report, WorkerIdentity
 from holdfast.store.session import PostgresSession, signalled
@@ -21,7 +21,6 @@ from holdfast.store.work import (
     LEASE_SLACK_SECONDS,
     accepted_in,
     claim_statement,
-    held_columns,
     leases_of,
     report_statement,
 )

@@ -9,7 +9,6 @@ from holdfast.store.arrays import jsons, plain, texts
 from holdfast.store.batch import Handover
 from holdfast.store.columns import by_name, records
 from holdfast.store.connection import Answer, Statement
-from holdfast.store.leases import Held
 from holdfast.store.queries import query
 from holdfast.store.records import Lease, Report, WorkerIdentity
 
@@ -17,15 +16,6 @@ LEASE_SLACK_SECONDS = 10.0
 """How much longer than its timeout an attempt's lease lives. The worker's own timer, which starts when the handler
 begins, ends the attempt. The deadline in the row is there for a worker that does not. It is reckoned from the claim, so
 it leaves time for the claim's answer, for the bounded wait for a slot, and for the report."""
-
-
-def held_columns(held: Sequence[Held]) -> dict[str, str]:
-    return {
-        "job_id": plain(h[0] for h in held),
-        "node": texts(h[1] for h in held),
-        "item": plain(h[2] for h in held),
-        "epoch": plain(h[3] for h in held),
-    }
 
 
 def report_statement(worker: WorkerIdentity, reports: Sequence[Report], name: str = "report") -> Statement:

@@ -35,9 +35,10 @@ KILL_PATIENCE_SECONDS = 1.0
 SEND_AGAIN_SECONDS = 0.01
 READ_BYTES = 1 << 20
 _BOOT = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[2]);"
-    " from holdfast.worker.fork_server import main; main(int(sys.argv[1]))"
+    "import json, sys; path = json.loads(sys.argv[2]); sys.path += path;"
+    " from holdfast.worker.fork_server import main; sys.path[:] = path; main(int(sys.argv[1]))"
 )
+"""The worker's path may begin with a folder of the user. A `random.py` there must not replace the one that we need."""
 
 
 class NotStarted(Exception):
@@ -258,7 +259,7 @@ class _ForkServer:
             path = json.dumps([str(entry) for entry in sys.path])
             # A group of its own: a Ctrl-C at the terminal is for the worker to handle.
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _BOOT, str(theirs.fileno()), path],
+                [sys.executable, "-P", "-c", _BOOT, str(theirs.fileno()), path],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

@@ -25,6 +25,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -33,7 +34,10 @@ from holdfast.store.leases import Held
 from holdfast.store.records import WorkerIdentity
 from holdfast.worker.clock import lease_clock
 from holdfast.worker.hiding import hide
-from holdfast.worker.ports import LeaseRenewal, OpenRenewal
+
+if TYPE_CHECKING:
+    # Every worker has such a process: it must not import the engine for a few names of types.
+    from holdfast.worker.ports import LeaseRenewal, OpenRenewal
 
 LOOK_SECONDS = 1.0
 BOARD_BYTES = 4 * 1024 * 1024
@@ -206,8 +210,9 @@ class Pulse:
     def _start(self) -> subprocess.Popen[bytes]:
         shared = {"board": self._shared.fileno(), "signals": self._signals.fileno()}
         self._board.alive_at = lease_clock()
+        # With -P, a file of the user in the working directory cannot replace a module that the watcher needs.
         self._watcher = watcher = subprocess.Popen(
-            [sys.executable, "-m", "holdfast.worker.pulse"],
+            [sys.executable, "-P", "-m", "holdfast.worker.pulse"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,

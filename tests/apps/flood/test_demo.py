@@ -54,8 +54,7 @@ def demo(folder: Path) -> dict[str, Any]:
         check=False,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    # The output of the commands that the demo runs comes before the demo's own answer.
-    report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    report: dict[str, Any] = json.loads(done.stdout)
     return report
 
 
@@ -88,9 +87,9 @@ from holdfast.apps.flood.demo import Demo
 
 demo = Demo(Path("home").absolute(), "RWA", 8)
 demo.outputs.mkdir(parents=True)
-print(demo._start("orchestrator").pid, flush=True)
+print(demo.services.start("orchestrator").pid, flush=True)
 sys.stdin.readline()
-demo.keep()
+demo.services.keep()
 """
 
 

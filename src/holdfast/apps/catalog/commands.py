@@ -16,6 +16,7 @@ from holdfast.apps.catalog.interface import CONTENT_HASH, JOB, NODE, Catalog, Js
 from holdfast.extend.commands import (
     DatabaseUrl,
     PlainCommand,
+    PlainGroup,
     answer,
     answer_json,
     harmless,
@@ -34,7 +35,10 @@ from holdfast.extend.commands import (
 SHORTEST_ENDING = 6
 
 app = typer.Typer(
-    help="The catalog of registered items: list, show, find, export.", no_args_is_help=True, rich_markup_mode=None
+    cls=PlainGroup,
+    help="The catalog of registered items: list, show, find, export.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 Collection = Annotated[
@@ -42,7 +46,7 @@ Collection = Annotated[
 ]
 
 
-@app.command("list", cls=PlainCommand)
+@app.command("list", cls=PlainCommand, epilog="holdfast stac list")
 def list_collections(as_json: AsJson = False, database_url: DatabaseUrl = None) -> int:
     """List the collections with their number of items and their extents."""
     with _catalog(database_url) as catalog:
@@ -63,14 +67,14 @@ def list_collections(as_json: AsJson = False, database_url: DatabaseUrl = None) 
     return 0
 
 
-@app.command(cls=PlainCommand)
+@app.command(cls=PlainCommand, epilog="holdfast stac show civ-coast --collection flood-civ")
 def show(
     item: Annotated[str, typer.Argument(metavar="ITEM", help="Id of the item.")],
     collection: Collection = [],  # noqa: B006
     as_json: AsJson = False,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Show one item: its file, its place and time, and the job that made it."""
+    """Show one item: its file, its place and time, and its job."""
     with _catalog(database_url) as catalog:
         items = catalog.search(ids=[item], collections=collection or None).items
     if not items:
@@ -88,7 +92,7 @@ def show(
     return 0
 
 
-@app.command(cls=PlainCommand)
+@app.command(cls=PlainCommand, epilog="holdfast stac find --job 1a2b3c4d\nholdfast stac find --external platform:id=7")
 def find(
     job: Annotated[
         str | None,
@@ -106,7 +110,10 @@ def find(
     as_json: AsJson = False,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Find items by the job that made them, by the hash of their file, or by a property, such as a foreign id."""
+    """Find items by job, by the hash of their file, or by a property.
+
+    A property can be the id that another system gave the item, for example.
+    """
     if job is None and content_hash is None and not external:
         raise InvalidInput("`find` needs a criterion.", remedy="Use --job JOB, --hash SHA256 or --external NAME=VALUE.")
     with _catalog(database_url) as catalog:
@@ -130,7 +137,7 @@ def find(
     return 0
 
 
-@app.command(cls=PlainCommand)
+@app.command(cls=PlainCommand, epilog="holdfast stac export catalog --collection flood-civ")
 def export(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="New or empty directory, or an earlier export.")],
     collection: Collection = [],  # noqa: B006

@@ -5,7 +5,7 @@ Serve the handlers with `--handlers holdfast.apps.flood`.
 
 from importlib.util import find_spec
 
-if missing := [name for name in ("numpy", "PIL", "rasterio", "rio_cogeo") if find_spec(name) is None]:
+if missing := [name for name in ("numpy", "PIL", "pystac", "rasterio", "rio_cogeo") if find_spec(name) is None]:
     raise ImportError(
         f"holdfast.apps.flood needs {', '.join(missing)}: install with pip install 'holdfast[geo]'", name=missing[0]
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shlex
 import shutil
 import signal
 import subprocess
@@ -22,13 +21,12 @@ from typing import Any
 
 import psycopg
 
-from holdfast import HoldfastError
 from holdfast.apps.catalog.interface import all_items
 from holdfast.apps.catalog.postgres import PostgresCatalog
 from holdfast.apps.flood.naming import MANIFEST
-from holdfast.apps.flood.tether import release, tethered
+from holdfast.apps.staging import DemoFailed, Services, answer_of, lines_of, output_of, run_shown, step
+from holdfast.apps.tether import tethered
 from holdfast.extend.commands import say, use_database
-from holdfast.extend.settings import everything
 
 WORKFLOW = Path(__file__).with_name("flood_stack.yaml")
 SOURCE, STACKS, PICTURES = "bronze/flood", "silver/flood", "gold/flood"
@@ -38,11 +36,6 @@ RETURN_PERIODS = (10, 50, 100, 500)
 ENVIRONMENT = {"HOLDFAST_LEASE_SECONDS": "4", "HOLDFAST_RENEW_SECONDS": "1", "HOLDFAST_GRACE_SECONDS": "5"}
 FREEZE = "alter table stac.items add constraint the_catalog_is_frozen check (false) not valid"
 THAW = "alter table stac.items drop constraint if exists the_catalog_is_frozen"
-STOP_SECONDS = 20.0
-
-
-class DemoFailed(HoldfastError):
-    """The demo did not go as planned."""
 
 
 @dataclass
@@ -54,7 +47,10 @@ class Demo:
     items: int
     workers: int = field(default_factory=lambda: max(2, os.cpu_count() or 2))
     seconds: dict[str, float] = field(default_factory=dict)
-    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    services: Services = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.services = Services(self.outputs, ENVIRONMENT)
 
     @property
     def storage(self) -> Path:
@@ -76,9 +72,9 @@ class Demo:
             source_bytes = self._generate()
         self._remove_earlier_results()
         self.outputs.mkdir(parents=True, exist_ok=True)
-        _step("Starting Postgres and an orchestrator, each in its own process")
-        _output(["migrate"])
-        self._start("orchestrator")
+        step("Starting Postgres and an orchestrator, each in its own process")
+        output_of(["migrate"])
+        self.services.start("orchestrator")
         with use_database(None) as url:
             job_id = self._break_and_run(url)
             with self.timed("retry"):
@@ -92,12 +88,12 @@ class Demo:
         if manifest.exists():
             known = json.loads(manifest.read_text())
             if (len(known["groups"]), known["seed"]) == (self.items, SEED):
-                _step(f"Using the source data of {self.region} from an earlier demo: {self.items:,} groups")
+                step(f"Using the source data of {self.region} from an earlier demo: {self.items:,} groups")
                 return int(known["bytes"])
             shutil.rmtree(manifest.parent)
         from holdfast.apps.flood.generate import generate
 
-        _step(f"Generating source data of {self.region}: {self.items:,} groups of {len(RETURN_PERIODS)} rasters each")
+        step(f"Generating source data of {self.region}: {self.items:,} groups of {len(RETURN_PERIODS)} rasters each")
         manifest_content = generate(
             self.region,
             self.items,
@@ -117,46 +113,14 @@ class Demo:
 
     # The processes
 
-    def _start(self, *words: str) -> subprocess.Popen[bytes]:
-        log = self.outputs / f"{words[0]}-{len(self.processes)}.log"
-        with log.open("wb") as output:
-            process = tethered(
-                list(words),
-                env={**everything(), **ENVIRONMENT},
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        self.processes.append(process)
-        return process
-
     def _start_workers(self) -> subprocess.Popen[bytes]:
         """Start all workers; returns the one that will be killed."""
-        _step(f"Starting {self.workers} workers")
+        step(f"Starting {self.workers} workers")
         first, *_ = [self._work() for _ in range(self.workers)]
         return first
 
     def _work(self) -> subprocess.Popen[bytes]:
-        return self._start("worker", "--handlers", "holdfast.apps.flood", "--concurrency", "2")
-
-    def stop(self) -> None:
-        """Stop the processes, workers first, so that they can give their tasks back."""
-        for process in reversed(self.processes):
-            if process.poll() is None:
-                process.terminate()
-        deadline = time.monotonic() + STOP_SECONDS
-        for process in reversed(self.processes):
-            try:
-                process.wait(max(0.1, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
-    def keep(self) -> None:
-        """Let the processes keep running after the demo."""
-        for process in self.processes:
-            if process.poll() is None:
-                release(process)
+        return self.services.start("worker", "--handlers", "holdfast.apps.flood", "--concurrency", "2")
 
     # The story
 
@@ -168,13 +132,13 @@ class Demo:
             catalog.delete_items(self._collection, known)
         _execute(url, THAW)
         _execute(url, FREEZE)
-        _step("Breaking the catalog on purpose: its table now refuses every new row")
+        step("Breaking the catalog on purpose: its table now refuses every new row")
         inputs = {"region": self.region, "source": SOURCE, "stacks": STACKS, "pictures": PICTURES}
         words = ["submit", str(WORKFLOW), *(f"--input={name}={value}" for name, value in inputs.items())]
-        job_id = str(_answer([*words, "--key", f"demo {uuid.uuid4()}"])["job_id"])
+        job_id = str(answer_of([*words, "--key", f"demo {uuid.uuid4()}"])["job_id"])
         with self.timed("run"):
             self._follow(job_id)
-        _show(["status", job_id[-8:]], expected=0)
+        run_shown(["status", job_id[-8:]])
         return job_id
 
     def _follow(self, job_id: str) -> None:
@@ -198,7 +162,7 @@ class Demo:
                     victim.wait()
                     bar.close()
                     running = nodes["stack"]["counts"]["running"]
-                    _step(f"Killing a worker (kill -9) with {done:,} stacks done and {running} tasks running")
+                    step(f"Killing a worker (kill -9) with {done:,} stacks done and {running} tasks running")
                     say("    Another worker starts")
                     self._work()
             bar.close()
@@ -209,20 +173,20 @@ class Demo:
             )
 
     def _repair(self, url: str, job_id: str) -> dict[str, Any]:
-        _show(["plan", job_id[-8:], "retry", "register"], expected=0)
-        _step("Repairing the catalog: its table accepts new rows again")
+        run_shown(["plan", job_id[-8:], "retry", "register"])
+        step("Repairing the catalog: its table accepts new rows again")
         _execute(url, THAW)
         retry = ["retry", job_id[-8:], "register", "--yes", "--reason", "the catalog works again"]
-        _show(retry, expected=0)
-        _show(["watch", job_id[-8:]], expected=0)
-        return _answer(["status", job_id])
+        run_shown(retry)
+        run_shown(["watch", job_id[-8:]])
+        return answer_of(["status", job_id])
 
     @property
     def _collection(self) -> str:
         return f"flood-{self.region.lower()}"
 
     def _measured(self, url: str, job_id: str, status: dict[str, Any], source_bytes: int) -> dict[str, Any]:
-        events = _lines(["events", job_id])
+        events = lines_of(["events", job_id])
         ended = [event for event in events if event["event"] == "task_completed" and event["node"] == "stack"]
         stacks = sorted((self.storage / STACKS / self.region).rglob("*.tif"))
         (summary,) = PostgresCatalog(url).summaries([self._collection])
@@ -245,12 +209,12 @@ class Demo:
 
     def _peaks(self) -> dict[str, float | None]:
         """The peak memory of the orchestrator, of a worker and of a handler's process, among the live ones."""
-        orchestrator, *workers = [process.pid for process in self.processes]
+        orchestrator, *workers = [process.pid for process in self.services.processes]
         children = [pid for worker in workers for pid in _descendants(worker)]
         return {"orchestrator": _peak_mb([orchestrator]), "worker": _peak_mb(workers), "handler": _peak_mb(children)}
 
     def _publish(self) -> None:
-        _show(["stac", "export", str(self.outputs / "catalog")], expected=0)
+        run_shown(["stac", "export", str(self.outputs / "catalog")])
         for picture in sorted((self.storage / PICTURES / self.region).glob("*.png")):
             shutil.copy(picture, self.outputs / picture.name)
 
@@ -283,41 +247,6 @@ def _progress(node: dict[str, Any]) -> str:
     if node["progress"] is not None and node["type"] != "task":
         return f"{node['progress']['done']:,}/{node['progress']['total']:,}"
     return str(node["status"])
-
-
-def _step(text: str) -> None:
-    say(f"==> {text}")
-
-
-def _holdfast() -> list[str]:
-    """The `holdfast` command of this Python environment."""
-    return [sys.executable, "-c", "from holdfast.cli import main; main()"]
-
-
-def _show(words: list[str], expected: int) -> None:
-    """Show a command as a person would type it, and run it."""
-    say(f"\n$ holdfast {shlex.join(words)}")
-    with tethered(words) as process:
-        # Wait inside the block: leaving it would close the command's stdin first.
-        code = process.wait()
-    if code != expected:
-        raise DemoFailed(f"`holdfast {shlex.join(words)}` ended with exit code {code}, expected {expected}.")
-
-
-def _answer(words: list[str]) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(_output(words))
-    return answer
-
-
-def _lines(words: list[str]) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in _output(words).splitlines()]
-
-
-def _output(words: list[str]) -> bytes:
-    done = subprocess.run([*_holdfast(), *words, "--json"], capture_output=True, check=False, stdin=subprocess.DEVNULL)
-    if done.returncode != 0:
-        raise DemoFailed(f"`holdfast {shlex.join(words)}` failed: {done.stderr.decode(errors='replace').strip()}")
-    return done.stdout
 
 
 def _execute(url: str, statement: str) -> Any:

@@ -6,9 +6,21 @@ from typing import Annotated
 
 import typer
 
-from holdfast.extend.commands import Json, PlainCommand, answer, answer_json, counted, parse_duration, say, size
+from holdfast.extend.commands import (
+    Json,
+    PlainCommand,
+    PlainGroup,
+    answer,
+    answer_json,
+    counted,
+    parse_duration,
+    say,
+    size,
+)
 
-app = typer.Typer(help="Maintain the raster storage on this machine.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    cls=PlainGroup, help="Maintain the raster storage on this machine.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @app.callback()
@@ -16,7 +28,7 @@ def raster() -> None:
     pass
 
 
-@app.command(cls=PlainCommand)
+@app.command(cls=PlainCommand, epilog="holdfast raster sweep\nholdfast raster sweep --older-than 7d --yes")
 def sweep(
     older_than: Annotated[
         str, typer.Option("--older-than", metavar="AGE", help="Only files not used for this long, such as 12h or 30d.")
@@ -26,7 +38,7 @@ def sweep(
     ] = False,
     as_json: Json = False,
 ) -> int:
-    """Remove scratch files of jobs, drafts and copies of objects that were not used for a long time."""
+    """Remove scratch files, drafts and copies that are old. They were not used for a long time; no job needs them."""
     from holdfast.apps.raster import sweeping
 
     seconds = parse_duration(older_than, "--older-than")

@@ -22,7 +22,7 @@ TaskStatus = Annotated[
 ]
 
 
-@commands.command(cls=PlainCommand, rich_help_panel=LOOK, epilog="Example: holdfast output 1a2b3c4d read --item 7")
+@commands.command(cls=PlainCommand, rich_help_panel=LOOK)
 def output(
     job: JobName,
     node: NodeName,
@@ -40,7 +40,7 @@ def output(
     return show_value("output", job, node, item=item, to=to, as_json=as_json, target=target)
 
 
-@commands.command(cls=PlainCommand, rich_help_panel=LOOK, epilog="Example: holdfast params 1a2b3c4d read --item 7")
+@commands.command(cls=PlainCommand, rich_help_panel=LOOK)
 def params(
     job: JobName,
     node: NodeName,
@@ -50,7 +50,7 @@ def params(
     tenant: Tenant = None,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Show the params of a node, or of one of its items, as JSON: after all templates, as the handler gets them."""
+    """Show the params of a node, or of one of its items, as JSON. They are shown as the handler gets them."""
     from holdfast.cli.session import Target
     from holdfast.cli.values import show_value
 
@@ -58,9 +58,7 @@ def params(
     return show_value("params", job, node, item=item, to=to, as_json=as_json, target=target)
 
 
-@commands.command(
-    cls=PlainCommand, rich_help_panel=LOOK, epilog="Example: holdfast results 1a2b3c4d read --format csv --to read.csv"
-)
+@commands.command(cls=PlainCommand, rich_help_panel=LOOK)
 def results(
     job: JobName,
     node: NodeName,
@@ -74,7 +72,7 @@ def results(
     tenant: Tenant = None,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Show the outputs of all items of a fan-out, or of all tasks of another node."""
+    """Show the outputs of all items of a fan-out. For another node, those of all its tasks."""
     from holdfast.cli.results import chosen_format, show_results
     from holdfast.cli.session import Target
 
@@ -82,9 +80,7 @@ def results(
     return show_results(job, node, status=status, format=chosen, to=to, target=Target(database_url, tenant))
 
 
-@commands.command(
-    cls=PlainCommand, rich_help_panel=LOOK, epilog="Example: holdfast tasks 1a2b3c4d read --status failed"
-)
+@commands.command(cls=PlainCommand, rich_help_panel=LOOK)
 def tasks(
     job: JobName,
     node: NodeName,
@@ -98,7 +94,7 @@ def tasks(
     tenant: Tenant = None,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """List the tasks of a node: status, attempts, duration, worker and error of each."""
+    """List the tasks of a node, with status, duration and error. Attempts and workers are listed, too."""
     from holdfast.cli.session import Target
     from holdfast.cli.tasks import show_tasks
 
@@ -106,9 +102,7 @@ def tasks(
     return show_tasks(job, node, status=status, limit=limit, after=after, as_json=as_json, target=target)
 
 
-@commands.command(
-    cls=PlainCommand, rich_help_panel=LOOK, epilog="Example: holdfast artifacts 1a2b3c4d --get map.tif --to map.tif"
-)
+@commands.command(cls=PlainCommand, rich_help_panel=LOOK)
 def artifacts(
     job: JobName,
     get: Annotated[str | None, typer.Option("--get", metavar="NAME", help="Copy the file of this name.")] = None,
@@ -121,7 +115,7 @@ def artifacts(
     tenant: Tenant = None,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """List what a job delivers and the files that its tasks have published, or copy one of them."""
+    """List the files that a job has published, or copy one of them. What the job delivers is listed, too."""
     from holdfast.cli.artifacts import get_artifact, show_artifacts
     from holdfast.cli.session import Target
     from holdfast.errors import InvalidInput
@@ -134,7 +128,7 @@ def artifacts(
     return show_artifacts(job, node=node, item=item, as_json=as_json, target=target)
 
 
-@commands.command(cls=PlainCommand, rich_help_panel=LOOK, epilog="Example: holdfast checkpoints 1a2b3c4d read --item 7")
+@commands.command(cls=PlainCommand, rich_help_panel=LOOK)
 def checkpoints(
     job: JobName,
     node: NodeName,
@@ -143,7 +137,7 @@ def checkpoints(
     tenant: Tenant = None,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """List the checkpoints that the tasks of a node have saved; with --json also their values, one per line."""
+    """List the checkpoints that the tasks of a node have saved. With --json also their values, one per line."""
     from holdfast.cli.checkpoints import show_checkpoints
     from holdfast.cli.session import Target
 

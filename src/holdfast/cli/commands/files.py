@@ -39,7 +39,7 @@ def validate(
     as_json: Json = False,
     database_url: UnusedDatabaseUrl = None,
 ) -> int:
-    """Check workflow files; with --handlers, or handlers of the project, against the handlers too."""
+    """Check workflow files. With --handlers, or handlers of the project, check them against the handlers too."""
     from holdfast.cli.files import validate_files
 
     return validate_files(files, handlers=handlers, strict=strict, as_json=as_json)

@@ -37,7 +37,7 @@ def breakers(
     as_json: Json = False,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Show the breakers and which of them are open; open and close them by hand."""
+    """Show the breakers and which are open; open and close them."""
     from holdfast.cli.breakers import change_breaker, list_breakers
     from holdfast.cli.session import Target
 
@@ -74,7 +74,7 @@ def limits(
     as_json: Json = False,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Show how many tasks may run, and what waits for that; set limits by hand."""
+    """Show how many tasks may run, and what waits; set limits."""
     from holdfast.cli.limits import drop_limit, list_limits, set_limit
     from holdfast.cli.session import Target
 

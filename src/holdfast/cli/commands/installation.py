@@ -12,6 +12,12 @@ from holdfast.cli.options import INSTALL, DatabaseUrl, Json, PlainCommand, Unuse
 commands = typer.Typer()
 
 
+class Shell(StrEnum):
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
 class BootstrapVerb(StrEnum):
     STATUS = "status"
     TABLES = "tables"
@@ -29,7 +35,7 @@ class FinishedStatus(StrEnum):
 
 @commands.command(cls=PlainCommand, rich_help_panel=INSTALL)
 def doctor(as_json: Json = False, database_url: DatabaseUrl = None) -> int:
-    """Check the installation and say what to do about what is wrong."""
+    """Check the installation, and say what is wrong and what helps."""
     from holdfast.cli.doctor import examine
     from holdfast.cli.session import Target
 
@@ -38,7 +44,7 @@ def doctor(as_json: Json = False, database_url: DatabaseUrl = None) -> int:
 
 @commands.command(cls=PlainCommand, rich_help_panel=INSTALL)
 def adopt(as_json: Json = False, database_url: UnusedDatabaseUrl = None) -> int:
-    """Trust the database in HOLDFAST_HOME, although it was copied or unpacked there: it can run programs as you."""
+    """Trust a database that was copied or unpacked into HOLDFAST_HOME. It can run programs as you."""
     from holdfast.cli.adopt import take_over
 
     return take_over(as_json=as_json)
@@ -51,7 +57,7 @@ def janitor(
     as_json: Json = False,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Show what the janitor found and repaired; look now with --once."""
+    """Show what the janitor found and repaired, or look now."""
     from holdfast.cli.janitor import tidy
     from holdfast.cli.session import Target
 
@@ -131,3 +137,15 @@ def bootstrap(
             return apply_migrations(as_json=as_json, target=target)
         case BootstrapVerb.REBUILD:
             return rebuild_schema(name, as_json=as_json, target=target)
+
+
+@commands.command(cls=PlainCommand, rich_help_panel=INSTALL)
+def completion(
+    shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="Your shell.")],
+    as_json: Json = False,
+    database_url: UnusedDatabaseUrl = None,
+) -> int:
+    """Print a script that completes commands and options in a shell."""
+    from holdfast.cli.completion import print_script
+
+    return print_script(shell.value, as_json=as_json)

@@ -11,7 +11,7 @@ commands = typer.Typer()
 
 @commands.command(cls=PlainCommand, rich_help_panel=LOOK)
 def workflows(as_json: Json = False, tenant: Tenant = None, database_url: DatabaseUrl = None) -> int:
-    """List the workflows with their current version and their jobs by status."""
+    """List the workflows with their versions and jobs. The version is the current one; jobs are counted by status."""
     from holdfast.cli.overview import show_workflows
     from holdfast.cli.session import Target
 
@@ -20,7 +20,7 @@ def workflows(as_json: Json = False, tenant: Tenant = None, database_url: Databa
 
 @commands.command(cls=PlainCommand, rich_help_panel=LOOK)
 def queues(as_json: Json = False, tenant: Tenant = None, database_url: DatabaseUrl = None) -> int:
-    """List the queues: what waits, what is held, what runs, and which workers serve them."""
+    """List the queues: what waits, what runs, and who serves them."""
     from holdfast.cli.overview import show_queues
     from holdfast.cli.session import Target
 
@@ -29,7 +29,7 @@ def queues(as_json: Json = False, tenant: Tenant = None, database_url: DatabaseU
 
 @commands.command(cls=PlainCommand, rich_help_panel=LOOK)
 def stats(as_json: Json = False, tenant: Tenant = None, database_url: DatabaseUrl = None) -> int:
-    """Count the jobs by status, and those that ended in each of the last 24 hours."""
+    """Count the jobs by status, and those that ended, by hour. The hours are the last 24."""
     from holdfast.cli.overview import show_statistics
     from holdfast.cli.session import Target
 
@@ -40,7 +40,7 @@ def stats(as_json: Json = False, tenant: Tenant = None, database_url: DatabaseUr
 def acknowledge(
     job: JobName, reason: Reason = "", as_json: Json = False, tenant: Tenant = None, database_url: DatabaseUrl = None
 ) -> int:
-    """Note that a failed or partial job needs nothing more, for example: holdfast acknowledge --last --reason known"""
+    """Note that a failed or partial job needs nothing more."""
     from holdfast.cli.acknowledge import acknowledge_job
     from holdfast.cli.session import Target
 

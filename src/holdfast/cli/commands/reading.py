@@ -46,7 +46,7 @@ def status(
     tenant: Tenant = None,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Show one job, or list the newest ones, for example: holdfast status --status failed --since 2h"""
+    """Show one job, or list the newest ones."""
     from holdfast.cli.job_list import Filters
     from holdfast.cli.jobs import show_status
     from holdfast.cli.session import Target
@@ -87,7 +87,7 @@ def events(
 
 @commands.command(cls=PlainCommand, rich_help_panel=LOOK)
 def why(job: NewestJob = LAST, as_json: Json = False, tenant: Tenant = None, database_url: DatabaseUrl = None) -> int:
-    """Say why a job is not finished, or why it ended as it did, and what helps."""
+    """Say why a job is not finished, or why it ended as it did. It also says what helps."""
     from holdfast.cli.session import Target
     from holdfast.cli.why import explain
 
@@ -110,7 +110,7 @@ def logs(
     tenant: Tenant = None,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Show what handlers printed and how attempts failed, also while they run. Example: holdfast logs JOB -f"""
+    """Show what handlers printed and how attempts failed. This works also while they run."""
     from holdfast.cli.jobs import show_logs
     from holdfast.cli.session import Target
 

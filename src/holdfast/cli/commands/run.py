@@ -90,7 +90,7 @@ def submit(
     tenant: Tenant = None,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Submit a job; submitting the same inputs again returns the existing job."""
+    """Submit a job, for services to run. Submitting the same inputs again returns the existing job."""
     from holdfast.cli.session import Target
     from holdfast.cli.submit import submit_job
 
@@ -112,7 +112,7 @@ def submit(
 
 @commands.command(cls=PlainCommand, rich_help_panel=RUN)
 def register(file: WorkflowFile, as_json: Json = False, tenant: Tenant = None, database_url: DatabaseUrl = None) -> int:
-    """Make a workflow file the one that submit takes by its id, without a job: holdfast register sales.yaml"""
+    """Make a file the one that submit takes by its workflow id. This makes no job."""
     from holdfast.cli.register import register_file
     from holdfast.cli.session import Target
 
@@ -128,7 +128,7 @@ def up(
     as_json: Json = False,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Serve jobs until stopped: orchestrator and worker in one process."""
+    """Serve jobs until stopped, as an orchestrator and a worker. Both run in this process."""
     return _serve("up", handlers, queue, concurrency, as_json, database_url, migrate=migrate)
 
 
@@ -140,7 +140,7 @@ def worker(
     as_json: Json = False,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Run tasks until stopped; it takes only tasks whose handler it has."""
+    """Run tasks until stopped. A worker takes only tasks whose handler it has."""
     return _serve("worker", handlers, queue, concurrency, as_json, database_url)
 
 

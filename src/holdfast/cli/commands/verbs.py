@@ -75,16 +75,16 @@ VERBS: dict[str, tuple[tuple[str, ...], str]] = {
     "cancel": ((*STEERING, "yes", *SHARED), "Stop a job; what it has finished is kept."),
     "resume": (
         ("job", "tolerated", *RECOVERY),
-        "Continue a job that failed, is partial or was cancelled; what completed stays.",
+        "Continue a failed, partial or cancelled job. What completed stays.",
     ),
     "retry": (
         ("job", "node", "only", *RECOVERY),
-        "Run a failed stage again, by its name or number, and what follows it.",
+        "Run a failed stage again, and what follows it. Give its name or its number.",
     ),
     "retry-stage": (("job", "node", "only", *RECOVERY), "The same as retry: run a failed stage again."),
     "clear": (
         ("job", "node", "item", "code", "fingerprint", "only", *RECOVERY),
-        "Run some tasks of a node again, and what depends on them; also while the job runs.",
+        "Run some tasks of a node again, and what depends on them. This works also while the job runs.",
     ),
     "rerun": (
         ("job", "from_node", "only", *RECOVERY),
@@ -92,10 +92,10 @@ VERBS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "skip": (
         ("job", "node", *RECOVERY),
-        "Continue a job without a node, or without what a fan-out has not completed; it ends partial.",
+        "Continue a job without a node; it ends partial. Of a fan-out, what has completed stays.",
     ),
     "set": (("job", "node", "output", *RECOVERY), "Set a node's result by hand; the history names who did it."),
-    "pause": ((*STEERING, "unused_yes", *SHARED), "Start no more tasks of a job; running ones continue to their end."),
+    "pause": ((*STEERING, "unused_yes", *SHARED), "Start no more tasks of a job; running ones may end."),
     "unpause": ((*STEERING, "unused_yes", *SHARED), "Let a paused job continue."),
 }
 """Each verb with its arguments in the order of its help, and what it does."""
@@ -163,7 +163,7 @@ def plan(
     tenant: Tenant = None,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Show what a verb would keep and what it would run again; change nothing."""
+    """Show what a verb would keep and run again, and change nothing."""
     values = dict(locals())
     return _run(values.pop("verb").value, values | {"show": True})
 

@@ -16,7 +16,8 @@ from typing import Any
 
 def tethered(words: list[str], **options: Any) -> subprocess.Popen[bytes]:
     """Start a command that ends when this process ends or closes the command's stdin."""
-    return subprocess.Popen([sys.executable, "-m", __name__, *words], stdin=subprocess.PIPE, **options)
+    # With -P, files in the working directory cannot stand in the way of modules of the same name.
+    return subprocess.Popen([sys.executable, "-P", "-m", __name__, *words], stdin=subprocess.PIPE, **options)
 
 
 def release(process: subprocess.Popen[bytes]) -> None:

@@ -1,0 +1,74 @@
+"""One to three commands for each command of ours, as its help and the documentation show them.
+
+An app gives its own: the `epilog` of a command, with a command on each line.
+"""
+
+from __future__ import annotations
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "run": (
+        "holdfast run workflow.yaml",
+        "holdfast run sales.yaml --input day=2026-11-16 --handlers handlers",
+    ),
+    "submit": (
+        "holdfast submit sales.yaml --input day=2026-11-16 --wait",
+        "holdfast submit sales --like 1a2b3c4d --input day=2026-11-17",
+    ),
+    "register": ("holdfast register sales.yaml",),
+    "up": ("holdfast up", "holdfast up --handlers handlers --concurrency 4"),
+    "worker": ("holdfast worker --queue heavy --concurrency 2",),
+    "orchestrator": ("holdfast orchestrator",),
+    "status": (
+        "holdfast status",
+        "holdfast status 1a2b3c4d",
+        "holdfast status --status failed --since 2h",
+    ),
+    "watch": ("holdfast watch", "holdfast watch 1a2b3c4d"),
+    "events": ("holdfast events 1a2b3c4d --node read", "holdfast events --last --follow"),
+    "why": ("holdfast why", "holdfast why 1a2b3c4d"),
+    "logs": ("holdfast logs 1a2b3c4d -f", "holdfast logs 1a2b3c4d --node read --item 7 --tail 20"),
+    "output": ("holdfast output 1a2b3c4d read --item 7",),
+    "params": ("holdfast params 1a2b3c4d read --item 7",),
+    "results": ("holdfast results 1a2b3c4d read --format csv --to read.csv",),
+    "tasks": ("holdfast tasks 1a2b3c4d read --status failed",),
+    "artifacts": ("holdfast artifacts 1a2b3c4d", "holdfast artifacts 1a2b3c4d --get map.tif --to map.tif"),
+    "checkpoints": ("holdfast checkpoints 1a2b3c4d read --item 7",),
+    "workflows": ("holdfast workflows",),
+    "queues": ("holdfast queues",),
+    "stats": ("holdfast stats", "holdfast stats --json"),
+    "plan": ("holdfast plan 1a2b3c4d", "holdfast plan 1a2b3c4d clear read --item 7"),
+    "acknowledge": ("holdfast acknowledge --last --reason known",),
+    "cancel": ("holdfast cancel 1a2b3c4d --reason 'wrong day'",),
+    "resume": ("holdfast resume 1a2b3c4d", "holdfast resume --last --yes"),
+    "retry": ("holdfast retry 1a2b3c4d register",),
+    "retry-stage": ("holdfast retry-stage 1a2b3c4d 3",),
+    "clear": ("holdfast clear 1a2b3c4d read --item 7", "holdfast clear 1a2b3c4d read --code BAD_FILE --plan"),
+    "rerun": ("holdfast rerun 1a2b3c4d --from read",),
+    "skip": ("holdfast skip 1a2b3c4d notify --reason 'the service is gone'",),
+    "set": ("holdfast set 1a2b3c4d read --output read.json",),
+    "pause": ("holdfast pause 1a2b3c4d --reason maintenance",),
+    "unpause": ("holdfast unpause 1a2b3c4d",),
+    "breakers": ("holdfast breakers", "holdfast breakers open crm --reason maintenance"),
+    "limits": (
+        "holdfast limits",
+        "holdfast limits set queue:heavy --concurrency 2",
+        "holdfast limits set tenant --backlog 100 --tenant acme",
+    ),
+    "init": ("holdfast init my-project",),
+    "validate": ("holdfast validate workflow.yaml", "holdfast validate workflows/*.yaml --handlers handlers"),
+    "graph": ("holdfast graph workflow.yaml", "holdfast graph workflow.yaml --format svg > workflow.svg"),
+    "schema": ("holdfast schema > workflow.schema.json",),
+    "doctor": ("holdfast doctor",),
+    "adopt": ("holdfast adopt",),
+    "janitor": ("holdfast janitor", "holdfast janitor --once"),
+    "prune": ("holdfast prune --older-than 90d --dry-run", "holdfast prune --older-than 30d --status completed --yes"),
+    "migrate": ("holdfast migrate", "holdfast migrate --ddl"),
+    "bootstrap": ("holdfast bootstrap", "holdfast bootstrap tables"),
+    "completion": ("source <(holdfast completion bash)",),
+}
+
+
+def examples_of(name: str, epilog: str | None) -> tuple[str, ...]:
+    """The examples of a command, from the table or from the command of an app."""
+    lines = (line.strip() for line in (epilog or "").splitlines())
+    return EXAMPLES.get(name) or tuple(line for line in lines if line)
