@@ -16,6 +16,7 @@ from holdfast.define.definition import Definition, read_pinned
 from holdfast.define.gates import DEFAULT_TENANT
 from holdfast.define.inputs import check_inputs
 from holdfast.errors import DefinitionChanged, InvalidInput, NotFound, PayloadRefused, Refused
+from holdfast.operations.defaults import resolved
 from holdfast.operations.labels import check_labels
 from holdfast.operations.ports import OperationsStore, ReadStore
 from holdfast.operations.scope import Scope
@@ -212,7 +213,8 @@ async def settle(
 
 
 async def submit_many(store: OperationsStore, jobs: Sequence[NewJob]) -> list[Submission]:
-    """Many submissions in one transaction."""
+    """Many submissions in one transaction. Each job pins its definition with the defaults of its tenant."""
+    jobs = await resolved(store, jobs)
     answers = await store.submit(jobs)
     changes = _Changes(store)
     submissions = [
@@ -262,7 +264,7 @@ class _Changes:
         self._known: dict[tuple[str, str], tuple[str, ...]] = {}
 
     async def of(self, job: NewJob, answer: SubmitAnswer) -> tuple[str, ...]:
-        if answer.definition_hash in (None, job.definition_hash):
+        if answer.definition_hash in (None, job.pinned_hash):
             return ()
         assert answer.definition_hash is not None
         key = (answer.definition_hash, job.definition_hash)

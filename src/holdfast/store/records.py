@@ -266,6 +266,17 @@ class NewJob(NamedTuple):
     force: bool = False
     """Make a job although the same submission has made one before; the new one is its next run."""
     labels: dict[str, str] | None = None
+    resolved: tuple[str, bytes] | None = None
+    """The definition with the defaults of the installation filled in, and its hash, if there are any to fill in."""
+
+    @property
+    def pinned_hash(self) -> str:
+        """The definition that the job pins; the one as written is registered."""
+        return self.resolved[0] if self.resolved is not None else self.definition_hash
+
+    @property
+    def pinned(self) -> bytes:
+        return self.resolved[1] if self.resolved is not None else self.definition
 
 
 class SubmitAnswer(NamedTuple):

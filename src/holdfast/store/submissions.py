@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -14,7 +14,7 @@ from holdfast.errors import BacklogFull, NotFound
 from holdfast.remedies import Remedy
 from holdfast.store.arrays import jsons, plain, texts
 from holdfast.store.columns import by_name, records, remedy_of
-from holdfast.store.connection import SYNC
+from holdfast.store.connection import SYNC, Statement
 from holdfast.store.payloads import value_or_name
 from holdfast.store.queries import query
 from holdfast.store.read_rows import AcknowledgementRow
@@ -55,7 +55,7 @@ class PostgresSubmissions(PostgresSession):
             "tenant": definitions["tenant"],
             "workflow_id": definitions["workflow_id"],
             "version": definitions["version"],
-            "definition_hash": definitions["definition_hash"],
+            "definition_hash": plain(j.pinned_hash for j in jobs),
             "identity": plain(j.identity for j in jobs),
             "body_hash": plain(j.body_hash for j in jobs),
             "inputs": jsons(j.inputs for j in jobs),
@@ -70,6 +70,7 @@ class PostgresSubmissions(PostgresSession):
         *_, submitted, _ = await self._exchange(
             "submit",
             (query("register_definitions"), definitions),
+            *_resolved(jobs),
             (query("take_backlog_turn"), {"tenant": rows["tenant"]}),
             (query("submit_jobs"), rows),
             SYNC,
@@ -113,6 +114,15 @@ class PostgresSubmissions(PostgresSession):
         return SubmitAnswer(
             row["job_id"], False, is_same, row["status"], row["run"], result, row["version"], row["definition_hash"]
         )
+
+    async def default_values(self, tenants: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """The defaults that people have set, by tenant and name; tenants without any are left out."""
+        statement = query("default_values"), {"tenant": texts(tenants)}
+        (answer,) = await self._exchange("submit", statement)
+        values: dict[str, dict[str, Any]] = {}
+        for row in by_name(answer):
+            values.setdefault(row["tenant"], {})[row["name"]] = orjson.loads(row["value"])
+        return values
 
     async def newest_definition(self, tenant: str, workflow_id: str) -> bytes | None:
         """The definition of that id that the tenant registered last, or None."""
@@ -171,6 +181,20 @@ def _first_definition(job: NewJob) -> dict[str, str]:
         "version": texts([job.version]),
         "definition": jsons([job.definition]),
     }
+
+
+def _resolved(jobs: Sequence[NewJob]) -> list[Statement]:
+    """Stores the definitions that jobs pin and that are not the ones as written."""
+    resolved = {job.resolved[0]: job for job in jobs if job.resolved is not None}
+    if not resolved:
+        return []
+    rows = {
+        "definition_hash": plain(resolved),
+        "workflow_id": texts(job.workflow_id for job in resolved.values()),
+        "version": texts(job.version for job in resolved.values()),
+        "definition": jsons(job.pinned for job in resolved.values()),
+    }
+    return [(query("store_resolved"), rows)]
 
 
 def _is_open(job: NewJob, found: dict[str, Any] | None) -> bool:

@@ -19,6 +19,16 @@ select distinct on (w.definition_hash, w.tenant) w.tenant, w.definition_hash, w.
 from wanted w order by w.definition_hash, w.tenant
 on conflict (tenant, definition_hash) do nothing;
 
+-- name: store_resolved
+-- Definitions into which defaults were filled. They belong to no tenant, so that no name stands for them: a name stands
+-- for a definition as it was written.
+insert into workflows (definition_hash, tenant, workflow_id, version, definition)
+select distinct on (w.definition_hash) w.definition_hash, '', w.workflow_id, w.version, w.definition
+from unnest(%(definition_hash)s::text[], %(workflow_id)s::text[], %(version)s::text[], %(definition)s::json[])
+    as w (definition_hash, workflow_id, version, definition)
+order by w.definition_hash
+on conflict (definition_hash) do nothing;
+
 -- name: register_definition
 -- Makes a definition the current one of its id: no other was registered later, whatever the clock says. A definition
 -- that is the current one stays as it is.
