@@ -74,6 +74,22 @@ async def test_a_job_pins_the_defaults_of_its_tenant_where_its_file_says_nothing
     assert found == [5, 3, 3, 3]
 
 
+async def test_another_process_knows_of_a_change_without_asking_at_each_submission(
+    database_url: str, client: Client, store: PostgresStore
+) -> None:
+    async with Client.connect(database_url, Scope("other")) as theirs, Client.connect(database_url) as ours:
+        assert retry_of(await submitted(ours, store, PLAIN, priority=1)).max_retries == 3
+        await client.set_defaults({"retry.max_retries": 5})
+        both = [new_job(PLAIN, {}, key="both", tenant=tenant) for tenant in ("default", "other")]
+        made = await ours.submit_many(both)
+        assert [one.answer for one in made] == ["created", "created"], "nothing was made before the change was known"
+        assert [retry_of(await pinned(store, one.job_id)).max_retries for one in made] == [5, 3]
+        assert [one.answer for one in await ours.submit_many(both)] == ["already_processing"] * 2
+        await client.reset_defaults()
+        assert retry_of(await submitted(ours, store, PLAIN, priority=2)).max_retries == 3
+        assert retry_of(await submitted(theirs, store, PLAIN, priority=2)).max_retries == 3
+
+
 async def test_a_name_stands_for_the_workflow_as_written_and_is_resolved_at_each_submission(
     client: Client, store: PostgresStore
 ) -> None:

@@ -48,18 +48,19 @@ async def reset_defaults(
     return defaults_view(scope.tenant, await store.defaults().change(scope.tenant, decide, scope.actor, reason))
 
 
-async def resolved(store: OperationsStore, jobs: Sequence[NewJob]) -> list[NewJob]:
+def resolved(store: OperationsStore, jobs: Sequence[NewJob]) -> list[NewJob]:
     """The same submissions; where their tenants have defaults, with the definitions that the jobs pin."""
-    values = await store.default_values(sorted({job.tenant for job in jobs}))
-    if not values:
-        return list(jobs)
-    of_tenant = {tenant: defaults_of(_known(found)) for tenant, found in values.items()}
-    known: dict[tuple[str, str], tuple[str, bytes] | None] = {}
+    known = {tenant: store.known_defaults(tenant) for tenant in {job.tenant for job in jobs}}
+    defaults = {tenant: defaults_of(_known(one.values)) for tenant, one in known.items() if one.values}
+    pinned: dict[tuple[str, str], tuple[str, bytes] | None] = {}
     for job in jobs:
         key = (job.tenant, job.definition_hash)
-        if key not in known:
-            known[key] = _pinned(job, of_tenant[job.tenant]) if job.tenant in of_tenant else None
-    return [job._replace(resolved=known[job.tenant, job.definition_hash]) for job in jobs]
+        if key not in pinned:
+            pinned[key] = _pinned(job, defaults[job.tenant]) if job.tenant in defaults else None
+    return [
+        job._replace(resolved=pinned[job.tenant, job.definition_hash], defaults_mark=known[job.tenant].mark)
+        for job in jobs
+    ]
 
 
 def _pinned(job: NewJob, defaults: Defaults) -> tuple[str, bytes] | None:

@@ -46,7 +46,7 @@ from holdfast.store.read_rows import (
     UnreadSignals,
     WorkflowLine,
 )
-from holdfast.store.records import SignalAnswer
+from holdfast.store.records import KnownDefaults, SignalAnswer
 from holdfast.store.schema import SchemaStatus, TableSize
 
 
@@ -287,8 +287,11 @@ class OperationsStore(SubmissionStore, Protocol):
         """The largest size of a value."""
         ...
 
-    async def default_values(self, tenants: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """The defaults that people have set, by tenant and name; tenants without any are left out."""
+    def known_defaults(self, tenant: str) -> KnownDefaults:
+        """The defaults of a tenant, as far as this process knows.
+
+        `submit` raises DefaultsChanged and makes no job if they are others by now; then this process knows them.
+        """
         ...
 
     async def newest_definition(self, tenant: str, workflow_id: str) -> bytes | None:

@@ -7,6 +7,8 @@ them, as JSON bytes.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from holdfast.core.failing import Failure
@@ -268,6 +270,8 @@ class NewJob(NamedTuple):
     labels: dict[str, str] | None = None
     resolved: tuple[str, bytes] | None = None
     """The definition with the defaults of the installation filled in, and its hash, if there are any to fill in."""
+    defaults_mark: str | None = None
+    """Which defaults these were. The store refuses the submission if they are others by now; None: any will do."""
 
     @property
     def pinned_hash(self) -> str:
@@ -277,6 +281,13 @@ class NewJob(NamedTuple):
     @property
     def pinned(self) -> bytes:
         return self.resolved[1] if self.resolved is not None else self.definition
+
+
+class KnownDefaults(NamedTuple):
+    """The defaults of a tenant that people have set, by name, and a mark that changes with them."""
+
+    mark: str = ""
+    values: Mapping[str, Any] = MappingProxyType({})
 
 
 class SubmitAnswer(NamedTuple):

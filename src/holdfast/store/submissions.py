@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -10,7 +10,7 @@ import orjson
 
 from holdfast import failpoint
 from holdfast.define.definition import Definition
-from holdfast.errors import BacklogFull, NotFound
+from holdfast.errors import BacklogFull, DefaultsChanged, NotFound
 from holdfast.remedies import Remedy
 from holdfast.store.arrays import jsons, plain, texts
 from holdfast.store.columns import by_name, records, remedy_of
@@ -18,7 +18,7 @@ from holdfast.store.connection import SYNC, Statement
 from holdfast.store.payloads import value_or_name
 from holdfast.store.queries import query
 from holdfast.store.read_rows import AcknowledgementRow
-from holdfast.store.records import ANYBODY, NewJob, SignalAnswer, SubmitAnswer
+from holdfast.store.records import ANYBODY, KnownDefaults, NewJob, SignalAnswer, SubmitAnswer
 from holdfast.store.session import PostgresSession, signalled
 
 
@@ -32,6 +32,8 @@ class PostgresSubmissions(PostgresSession):
         left = jobs
         while left:
             runs |= await self._insert_jobs(left)
+            # They were compared the first time; what was made then stays.
+            left = [job._replace(defaults_mark=None) for job in left]
             left = [job for job in left if job.job_id not in runs]
             found = await self._jobs_by_identity(left)
             known |= found
@@ -63,6 +65,8 @@ class PostgresSubmissions(PostgresSession):
             "force": plain(j.force for j in jobs),
             # Null stands for jobs without labels, however many there are.
             "labels": jsons(j.labels for j in jobs) if any(j.labels for j in jobs) else None,
+            # Null stands for jobs that take any defaults.
+            "defaults_mark": texts(j.defaults_mark for j in jobs),
         }
         if len({(j.tenant, j.definition_hash) for j in jobs}) == 1:
             definitions = {**definitions, **_first_definition(jobs[0])}
@@ -77,7 +81,11 @@ class PostgresSubmissions(PostgresSession):
             signalled([ANYBODY]),
         )
         await failpoint.hit("submit.after_commit")
-        return {row["job_id"]: row["run"] for row in by_name(submitted)}
+        runs = {row["job_id"]: row["run"] for row in by_name(submitted)}
+        if None in runs:
+            await self._learn_defaults(jobs)
+            raise DefaultsChanged("the defaults have changed since the definitions were resolved")
+        return runs
 
     async def _refuse_if_full(self, tenant: str) -> None:
         for row in await self._fetch("backlog_of", tenant=tenant):
@@ -115,14 +123,17 @@ class PostgresSubmissions(PostgresSession):
             row["job_id"], False, is_same, row["status"], row["run"], result, row["version"], row["definition_hash"]
         )
 
-    async def default_values(self, tenants: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """The defaults that people have set, by tenant and name; tenants without any are left out."""
-        statement = query("default_values"), {"tenant": texts(tenants)}
-        (answer,) = await self._exchange("submit", statement)
-        values: dict[str, dict[str, Any]] = {}
-        for row in by_name(answer):
-            values.setdefault(row["tenant"], {})[row["name"]] = orjson.loads(row["value"])
-        return values
+    def known_defaults(self, tenant: str) -> KnownDefaults:
+        """The defaults of a tenant, as far as this process knows. `submit` refuses others."""
+        return self._defaults.get(tenant, KnownDefaults())
+
+    async def _learn_defaults(self, jobs: Sequence[NewJob]) -> None:
+        tenants = {job.tenant for job in jobs}
+        (answer,) = await self._exchange("submit", (query("known_defaults"), {"tenant": texts(tenants)}))
+        self._defaults |= dict.fromkeys(tenants, KnownDefaults())
+        self._defaults |= {
+            row["tenant"]: KnownDefaults(row["mark"], orjson.loads(row["values"])) for row in by_name(answer)
+        }
 
     async def newest_definition(self, tenant: str, workflow_id: str) -> bytes | None:
         """The definition of that id that the tenant registered last, or None."""

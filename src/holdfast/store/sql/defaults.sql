@@ -1,9 +1,11 @@
 -- The defaults of an installation, by tenant.
 
--- name: default_values
--- What submissions of these tenants fill in.
-select d.tenant, d.name, d.value::text as value from defaults d
-where d.tenant = any(%(tenant)s::text[]) and d.value is not null;
+-- name: known_defaults
+-- What submissions of these tenants fill in. The mark is the one that submit_jobs compares.
+select d.tenant, md5(string_agg(d.name || d.value::text, ',' order by d.name)) as mark,
+    jsonb_object_agg(d.name, d.value)::text as values
+from defaults d where d.tenant = any(%(tenant)s::text[]) and d.value is not null
+group by d.tenant;
 
 -- name: read_defaults
 -- What people have set or reset.
