@@ -180,6 +180,7 @@ create table tasks (
     finished_at timestamptz,
     waits boolean not null default false,
     has_contract boolean,
+    requeue_count smallint not null default 0,
     primary key (job_id, node, item),
     constraint task_status_is_known check (status in ('ready', 'completed', 'failed', 'skipped', 'cancelled')),
     constraint item_is_an_index_or_minus_one check (item >= -1),

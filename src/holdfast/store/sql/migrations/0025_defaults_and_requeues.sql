@@ -9,3 +9,6 @@ create table defaults (
     set_at timestamptz not null default now(),
     primary key (tenant, name)
 );
+
+-- How often a task was queued again because it had vanished from the queue. A process of an older version does not count.
+alter table tasks add column requeue_count smallint not null default 0;
