@@ -337,9 +337,12 @@ async def test_many_equal_failures_raise_one_alert(scene: Bench, caplog: pytest.
     with caplog.at_level(logging.WARNING, "holdfast.janitor"):
         assert await scene.tidy() == [("repeated_failures", "alert")]
         assert await scene.tidy() == []
-    (line,) = [record.getMessage() for record in caplog.records if record.name == "holdfast.janitor"]
+    (record,) = [record for record in caplog.records if record.name == "holdfast.janitor"]
     reason = "100 equal failures in one job of echo_test within an hour: HANDLER_ERROR: no route"
-    assert line == f"janitor_alert: {reason} (duty=repeated_failures, job={job_id})"
+    assert record.levelno == logging.ERROR
+    line, _, since = record.getMessage().partition(", since=")
+    assert line == f"janitor_alert: {reason} (severity=error, kind=repeated_failures, job={job_id}, count=100"
+    assert since.endswith("Z, action=alert)")
 
 
 async def test_a_breaker_that_stays_open_raises_an_alert_once_an_hour(scene: Bench) -> None:

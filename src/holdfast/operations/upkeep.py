@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 
 from holdfast.core.states import JOB_TERMINAL
 from holdfast.errors import InvalidInput
@@ -10,7 +11,7 @@ from holdfast.janitor.service import Janitor
 from holdfast.operations.ports import OperationsStore
 from holdfast.operations.scope import Scope
 from holdfast.store.upkeep_rows import EVERY_STATUS
-from holdfast.views.upkeep import JanitorLog, JanitorPass, Pruned, finding_view, log_view, pruned_view
+from holdfast.views.upkeep import JanitorLog, JanitorPass, Pruned, log_view, pass_view, pruned_view
 
 LOG_LENGTH = 50
 JANITOR_LEASE_SECONDS = 10.0
@@ -60,4 +61,4 @@ async def run_janitor(
     """Look at everything once and have it repaired; with `dry_run` nothing is changed."""
     janitor = Janitor(store.janitor(), scope.actor, lease_seconds=lease_seconds, retention_days=retention_days)
     findings = await janitor.run_once(dry_run=dry_run)
-    return JanitorPass(dry_run, tuple(finding_view(finding) for finding in findings))
+    return pass_view(findings, datetime.now(UTC), dry_run=dry_run)
