@@ -102,7 +102,7 @@ def _assignment(text: str) -> tuple[str, Any]:
         raise InvalidInput(f"'{shown_name(text)}' is not NAME=VALUE.", remedy="Write for example: retry.max_retries=5")
     try:
         return name, json.loads(given)
-    except ValueError:
+    except (ValueError, RecursionError):
         return name, given
 
 
@@ -117,10 +117,12 @@ def _show(found: TenantDefaults, *, as_json: bool, target: Target) -> None:
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
     for heading in ("default", "value", "from"):
         table.add_column(heading, no_wrap=True, overflow="ellipsis")
-    table.add_column("why", overflow="fold")
+    reasons = {one.name: one.reason for one in found.defaults if one.source == "set" and one.reason}
+    if reasons:
+        table.add_column("why", overflow="fold", min_width=12)
     for one in found.defaults:
-        why = one.reason if one.source == "set" else None
-        table.add_row(one.name, _text(one), _source(one), cut(why or "", 200))
+        why = [cut(reasons.get(one.name, ""), 200)] if reasons else []
+        table.add_row(one.name, _text(one), _source(one), *why)
     show(table)
     number = sum(one.source == "set" for one in found.defaults)
     if number:
