@@ -401,8 +401,8 @@ async def test_gates_and_upkeep_are_reached(face: Face) -> None:
     }  # fmt: skip
     with pytest.raises(InvalidInput, match="'running' is not the status of a finished job"):
         await face("prune", 0.0, statuses=["running"])
-    assert to_json(await face("run_janitor", dry_run=True)) == {"dry_run": True, "findings": []}
-    assert to_json(await face("janitor_log")) == {"leader": None, "actions": []}
+    assert to_json(await face("run_janitor", dry_run=True)) == {"dry_run": True, "findings": [], "alerts": []}
+    assert to_json(await face("janitor_log")) == {"leader": None, "actions": [], "alerts": []}
 
 
 async def test_a_synchronous_client_works_inside_of_a_running_event_loop(database_url: str) -> None:

@@ -63,6 +63,7 @@ def _rules(settings: Settings) -> Rules:
     return Rules(
         lost_limit=settings.lost_limit,
         crash_limit=settings.crash_limit,
+        requeue_limit=settings.requeue_limit,
         grace_seconds=settings.grace_seconds,
         payload_limit_bytes=settings.payload_limit_bytes,
     )

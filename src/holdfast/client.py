@@ -14,7 +14,19 @@ from typing import Any
 
 from holdfast.define.definition import Definition
 from holdfast.errors import Unreachable
-from holdfast.operations import acknowledging, data, gates, logs, overview, reading, submitting, upkeep, verbs, watching
+from holdfast.operations import (
+    acknowledging,
+    data,
+    defaults,
+    gates,
+    logs,
+    overview,
+    reading,
+    submitting,
+    upkeep,
+    verbs,
+    watching,
+)
 from holdfast.operations.gates import BreakerVerb
 from holdfast.operations.ports import OperationsStore
 from holdfast.operations.scope import Scope
@@ -24,6 +36,7 @@ from holdfast.store.payloads import Payloads, open_objects
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.records import NewJob, SignalAnswer
 from holdfast.views.data import Checkpoint, DataValue, TaskResult
+from holdfast.views.defaults import TenantDefaults
 from holdfast.views.fleet import Fleet
 from holdfast.views.gates import Breaker, Limit
 from holdfast.views.history import Artifact, Attempt, Event, FailedGroup, Task
@@ -260,6 +273,18 @@ class _Gates(_Bound):
     async def drop_limit(self, name: str, *, tenant: str | None = None) -> Limit:
         """Remove a limit that a person has set; returns it as it was."""
         return await gates.drop_limit(self._scope, self._store, name, tenant=tenant)
+
+    async def defaults(self) -> TenantDefaults:
+        """What holds for workflows of the tenant that say nothing, and where each value comes from."""
+        return await defaults.defaults(self._scope, self._store)
+
+    async def set_defaults(self, values: Mapping[str, Any], *, reason: str = "") -> TenantDefaults:
+        """Set defaults of the tenant, such as `{"retry.max_retries": 5}`, all or none. Jobs keep what they have."""
+        return await defaults.set_defaults(self._scope, self._store, values, reason=reason)
+
+    async def reset_defaults(self, names: Sequence[str] | None = None, *, reason: str = "") -> TenantDefaults:
+        """Return to the built-in values of these names, or of all. Jobs keep what they have."""
+        return await defaults.reset_defaults(self._scope, self._store, names, reason=reason)
 
     async def prune(
         self,

@@ -16,6 +16,7 @@ HoldfastError                something that a person can act on; becomes the pro
 └── TemplateError            an expression failed while a job ran
 LostRace                     another process was first; this one forgets what it read and reads again
 ├── Fenced                   this process is no longer the owner or the holder
+├── DefaultsChanged          a person has changed the defaults that a submission was made with
 └── HistoryChanged           the database may lack commits that this process remembers
 HandlerFailure               raised by handlers, on purpose
 ├── Permanent                never tried again
@@ -57,6 +58,7 @@ class Code(StrEnum):
     QUEUE_TIMEOUT = "QUEUE_TIMEOUT"
     JOB_TIMEOUT = "JOB_TIMEOUT"
     LEASE_LOST = "LEASE_LOST"
+    REQUEUE_LIMIT = "REQUEUE_LIMIT"
     WORKER_LOST = "WORKER_LOST"
     QUARANTINED = "QUARANTINED"
     TEMPLATE_ERROR = "TEMPLATE_ERROR"
@@ -287,6 +289,10 @@ class LostRace(Exception):
 
 class Fenced(LostRace):
     """This process is no longer the owner or the holder: it must write nothing more."""
+
+
+class DefaultsChanged(LostRace):
+    """A person has changed the defaults that a submission was made with; nothing was submitted."""
 
 
 class HistoryChanged(LostRace):

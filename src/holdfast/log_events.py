@@ -104,11 +104,11 @@ EVENTS: dict[str, Event] = {
     "janitor_retreats": Event(WARNING, "The janitor cannot use the database and tries again.", ("reason",)),
     "janitor_failed": Event(ERROR, "A pass of the janitor failed: a bug.", ("seconds",)),
     "janitor_waits": Event(WARNING, "A duty met a lock and is done in the next pass.", ("duty", "reason")),
-    "janitor_acted": Event(
-        INFO, "The janitor repaired something.", ("duty", "action", "job", "node", "item", "reason")
-    ),
     "janitor_alert": Event(
-        WARNING, "The janitor found something that a person must look at.", ("duty", "job", "node", "item", "reason")
+        WARNING,
+        "The janitor found something. The level is that of `severity`: `info` if it was repaired and no person needs to"
+        " look. `kind`: the duty; `count`: how many; `since`: when it began or was noted.",
+        ("severity", "kind", "job", "node", "count", "since", "action", "item", "reason"),
     ),
     # The store
     "payload_unavailable": Event(WARNING, "A large value cannot be read or written now.", ("reason",)),
@@ -144,9 +144,12 @@ class EventLog:
         """Whether a line of this level is written. Ask before you collect its fields on a hot path."""
         return self._logger.isEnabledFor(level)
 
-    def write(self, event: str, *, error: BaseException | None = None, **fields: Any) -> None:
-        """Log the event. With an `error`, which only a bug causes, the line has its traceback and the level `error`."""
-        level = EVENTS[event].level if error is None else ERROR
+    def write(self, event: str, *, error: BaseException | None = None, level: int | None = None, **fields: Any) -> None:
+        """Log the event, at its own level or another.
+
+        With an `error`, which only a bug causes, the line has its traceback and the level `error`.
+        """
+        level = ERROR if error is not None else EVENTS[event].level if level is None else level
         if self._logger.isEnabledFor(level):
             line = Line(event, {name: value for name, value in fields.items() if value is not None})
             # Not `log`, which finds out where it was called; no line says that.

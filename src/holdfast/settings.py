@@ -46,6 +46,7 @@ class Settings(BaseModel):
     poll_seconds: float = Field(5, gt=0, le=3600)
     lost_limit: int = Field(10, ge=0, le=1_000)
     crash_limit: int = Field(2, ge=1, le=100)
+    requeue_limit: int = Field(5, ge=0, le=1_000)
     payload_inline_bytes: int = Field(65_536, ge=0, le=1 << 30)
     payload_limit_bytes: int = Field(16 * 1024 * 1024, ge=1, le=1 << 30)
     storage_url: str | None = None

@@ -23,6 +23,7 @@ from holdfast.operations.verbs import ANSWER_SECONDS, Plan, VerbRequest, VerbRes
 from holdfast.private_loop import PrivateLoop
 from holdfast.store.records import NewJob, SignalAnswer
 from holdfast.views.data import Checkpoint, DataValue, TaskResult
+from holdfast.views.defaults import TenantDefaults
 from holdfast.views.fleet import Fleet
 from holdfast.views.gates import Breaker, Limit
 from holdfast.views.history import Artifact, Attempt, Event, FailedGroup, Task
@@ -254,6 +255,18 @@ class _Gates(_Face):
     def drop_limit(self, name: str, *, tenant: str | None = None) -> Limit:
         """Remove a limit that a person has set; returns it as it was."""
         return self._loop.run(self._client.drop_limit(name, tenant=tenant))
+
+    def defaults(self) -> TenantDefaults:
+        """What holds for workflows of the tenant that say nothing, and where each value comes from."""
+        return self._loop.run(self._client.defaults())
+
+    def set_defaults(self, values: Mapping[str, Any], *, reason: str = "") -> TenantDefaults:
+        """Set defaults of the tenant, such as `{"retry.max_retries": 5}`, all or none. Jobs keep what they have."""
+        return self._loop.run(self._client.set_defaults(values, reason=reason))
+
+    def reset_defaults(self, names: Sequence[str] | None = None, *, reason: str = "") -> TenantDefaults:
+        """Return to the built-in values of these names, or of all. Jobs keep what they have."""
+        return self._loop.run(self._client.reset_defaults(names, reason=reason))
 
     def prune(
         self,

@@ -20,11 +20,17 @@ def test_a_dry_run_shows_what_it_would_do_and_once_does_it(database: Command, da
     assert looked["dry_run"]
     assert [(f["duty"], f["action"], f["job_id"]) for f in looked["findings"]] == [("idle_jobs", "recheck", job_id)]
     assert "holdfast janitor --once" in database("janitor", "--dry-run").err
-    assert database("janitor", "--json").json == {"leader": None, "actions": []}
+    assert database("janitor", "--json").json == {"leader": None, "actions": [], "alerts": []}
     done = database("janitor", "--once")
-    assert (done.code, done.out.split()[4:7]) == (0, ["idle_jobs", "recheck", job_id[-8:]])
+    alerts, findings = done.out.split("\n\n")
+    assert (done.code, findings.split()[4:7]) == (0, ["idle_jobs", "recheck", job_id[-8:]])
+    assert alerts.split()[5:9] == ["info", "idle_jobs", job_id[-8:], "1"]
     assert "holdfast orchestrator" in done.err
-    (action,) = database("janitor", "--json").json["actions"]
+    logged = database("janitor", "--json").json
+    (action,), (alert,) = logged["actions"], logged["alerts"]
+    assert alert == {
+        "severity": "info", "kind": "idle_jobs", "job_id": job_id, "node": None, "count": 1, "since": action["at"],
+    }  # fmt: skip
     assert list(action) == [
         "run", "duty", "action", "job_id", "node", "index", "reason", "before", "after", "at",
     ]  # fmt: skip
@@ -36,8 +42,8 @@ def test_a_dry_run_shows_what_it_would_do_and_once_does_it(database: Command, da
 
 def test_without_a_database_nothing_is_set_up(command: Command) -> None:
     assert command("janitor").out.startswith("There is no database yet")
-    assert command("janitor", "--json").json == {"leader": None, "actions": []}
-    assert command("janitor", "--once", "--json").json == {"dry_run": False, "findings": []}
+    assert command("janitor", "--json").json == {"leader": None, "actions": [], "alerts": []}
+    assert command("janitor", "--once", "--json").json == {"dry_run": False, "findings": [], "alerts": []}
 
 
 def test_nothing_done_is_said(database: Command) -> None:

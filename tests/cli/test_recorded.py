@@ -147,6 +147,11 @@ GROUPS: dict[str, Sequence[str]] = {
         "prune --older-than 0s --yes",
         "prune --older-than soon",
         "migrate",
+        "defaults set retry.max_retries=5 timeout_minutes=240 --reason tests",
+        "defaults",
+        "defaults reset retry.max_retries",
+        "defaults set retry.max_retrys=5",
+        "defaults set breaker.probes=none retry.max_retries=2",
     ),
     "files": (
         "validate flow.yaml items.yaml",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -74,6 +75,64 @@ def test_a_task_without_a_queue_row_is_queued_as_a_new_epoch_and_spends_nothing(
     assert isinstance(again, RetryTask)
     assert (again.epoch, again.attempt, again.retries, again.lost, again.due_at) == (2, 1, 0, 0, None)
     assert event_data(job) == {"duty": "stuck_tasks", "reason": "as the test says", "requeued": {"a": []}}
+    assert job.run().state.status == "completed"
+
+
+@pytest.mark.parametrize("limit", [0, 2])
+def test_a_task_that_vanishes_again_and_again_fails_at_the_limit(limit: int) -> None:
+    job = new(rules=replace(RULES, requeue_limit=limit))
+    job.submit()
+    for _ in range(limit):
+        job.remove_from_queue("a")
+        job.doubt()
+        assert job.status_of("a") == "ready"
+    job.remove_from_queue("a")
+    ended, *_ = job.doubt()
+    assert isinstance(ended, FinishTask)
+    error = ended.error
+    assert error is not None
+    assert (error.code, error.is_permanent, error.node, error.attempt) == ("REQUEUE_LIMIT", False, "a", limit + 1)
+    assert error.hint is not None and "resume the job" in error.hint
+    assert (job.status_of("a"), job.state.status, job.node("a").failed) == ("failed", "failed", 1)
+    acted = [one.data for one in job.events if one.event == "janitor_acted"]
+    assert acted[limit:] == [{"duty": "stuck_tasks", "reason": "as the test says", "given_up": {"a": []}}]
+    assert [one.event for one in job.events if one.event.endswith("_failed")] == ["node_failed", "job_failed"]
+
+
+def test_items_that_vanish_too_often_fail_and_the_others_are_queued_again() -> None:
+    job = new(rules=replace(RULES, requeue_limit=1))
+    job.submit()
+    job.done("a")
+    job.continue_work()
+    for item in (0, 2):
+        job.remove_from_queue("f", item)
+    job.doubt()
+    for item in (0, 1, 2):
+        job.remove_from_queue("f", item)
+    job.doubt()
+    data = job.events[[one.event for one in job.events].index("janitor_acted") + 1 :]
+    acted = next(one.data for one in data if one.event == "janitor_acted")
+    assert acted is not None
+    assert (acted["requeued"], acted["given_up"]) == ({"f": [[1, 1]]}, {"f": [[0, 0], [2, 2]]})
+    assert [one.item for one in job.events if one.event == "task_failed"] == [0, 2]
+    assert job.run().state.status == "failed"
+    assert (job.node("f").completed, job.node("f").failed) == (4, 2)
+
+
+def test_a_retry_keeps_the_count_of_requeues_and_a_recovery_zeroes_it() -> None:
+    job = new(rules=replace(RULES, requeue_limit=1))
+    job.submit()
+    job.remove_from_queue("a")
+    job.doubt()
+    job.fail("a")
+    assert job.tasks[("a", -1)]["requeues"] == 1
+    job.remove_from_queue("a")
+    job.doubt()
+    assert job.status_of("a") == "failed"
+    job.recover("resume")
+    assert job.tasks[("a", -1)]["requeues"] == 0
+    job.remove_from_queue("a")
+    job.doubt()
     assert job.run().state.status == "completed"
 
 
@@ -206,6 +265,7 @@ def test_a_stopping_job_queues_no_lost_task_invariant_11() -> None:
     job.remove_from_queue("f", 2)
     (ended, *_) = job.doubt()
     assert isinstance(ended, FinishTask) and ended.status is Status.CANCELLED
+    assert event_data(job)["withdrawn"] == {"f": [[2, 2]]}
     assert job.state.status == "cancelled"
 
 

@@ -164,5 +164,5 @@ def test_a_finished_job_has_no_deadline() -> None:
 
 def test_the_numbers_are_those_of_the_documentation() -> None:
     rules = Rules()
-    assert (rules.lost_limit, rules.crash_limit) == (10, 2)
+    assert (rules.lost_limit, rules.crash_limit, rules.requeue_limit) == (10, 2, 5)
     assert (rules.drain_seconds, rules.chunk_size, rules.window_size) == (600.0, 2000, 1000)

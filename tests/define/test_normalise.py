@@ -156,8 +156,11 @@ def test_job_timeouts_are_in_seconds() -> None:
 
 
 def test_different_spellings_of_one_workflow_hash_the_same() -> None:
-    one = load("{a: {handler: x, next: b, timeout_seconds: 60}, b: {type: TASK, handler: x, retry: {max_attempts: 3}}}")
-    other = load("{a: {type: task, handler: x, next: [b], queue: default, timeout_seconds: 60.0}, b: {handler: x}}")
+    one = load("{a: {handler: x, next: b, timeout_seconds: 60}, b: {type: TASK, handler: x, retry: {max_attempts: 5}}}")
+    other = load(
+        "{a: {type: task, handler: x, next: [b], queue: default, timeout_seconds: 60.0},"
+        " b: {handler: x, retry: {max_retries: 5}}}"
+    )
     assert one == other
     assert one.hash() == other.hash()
 

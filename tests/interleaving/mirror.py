@@ -48,6 +48,7 @@ class Mirror:
             # A skip changes how the task ended, but not its budgets.
             self.db.history.resets.append(_key(old))
         budgets = {"retries": new["retry_count"], "lost": new["lost_count"], "crashes": new["crash_count"]}
+        budgets["requeues"] = new["requeue_count"]
         self.db.tasks[new["job_id"]][(new["node"], new["item"])] = new | budgets
 
     def _reset(self, old: dict[str, Any]) -> None:

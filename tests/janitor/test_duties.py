@@ -111,6 +111,34 @@ async def test_a_task_without_a_queue_row_is_queued_again_as_a_new_epoch(scene: 
     await finish(scene, job_id)
 
 
+async def test_a_task_that_vanishes_again_and_again_fails_and_a_recovery_gives_it_new_chances(
+    database_url: str,
+) -> None:
+    async with client_of(database_url) as engine:
+        scene = Bench(engine)
+
+        async def vanish(job_id: str) -> None:
+            await scene.queued(job_id, 1)
+            await scene.damage("delete from queue where job_id = %s", job_id)
+            assert await scene.tidy() == [("stuck_tasks", "recheck")]
+
+        async with serving(database_url, work=False, requeue_limit=1, **PATIENT):
+            job_id = await engine.submit("workflow_id: echo_test\nnodes: {a: {handler: echo}}")
+            await vanish(job_id)
+            await vanish(job_id)
+            ended = await engine.finished(job_id)
+            error = ended["error"]
+            assert (ended["status"], error["code"], error["class"], error["attempt"]) == (
+                ("failed", "REQUEUE_LIMIT", "transient", 2)
+            )
+            assert error["hint"].startswith("Find out what deletes rows of the table queue")
+            assert await engine.query("select requeue_count from holdfast.tasks") == [(1,)]
+            await engine.client.carry_out(await engine.client.plan(job_id, VerbRequest(Verb.RESUME)))
+            assert await engine.query("select requeue_count, attempt from holdfast.tasks") == [(0, 2)]
+            await vanish(job_id)
+            await finish(scene, job_id)
+
+
 async def test_lost_items_of_a_fan_out_are_queued_again_and_the_others_do_not_change(scene: Bench) -> None:
     job_id = await scene.engine.submit(WIDE, {"items": list(range(20))})
     await scene.queued(job_id, 20)
@@ -309,9 +337,12 @@ async def test_many_equal_failures_raise_one_alert(scene: Bench, caplog: pytest.
     with caplog.at_level(logging.WARNING, "holdfast.janitor"):
         assert await scene.tidy() == [("repeated_failures", "alert")]
         assert await scene.tidy() == []
-    (line,) = [record.getMessage() for record in caplog.records if record.name == "holdfast.janitor"]
+    (record,) = [record for record in caplog.records if record.name == "holdfast.janitor"]
     reason = "100 equal failures in one job of echo_test within an hour: HANDLER_ERROR: no route"
-    assert line == f"janitor_alert: {reason} (duty=repeated_failures, job={job_id})"
+    assert record.levelno == logging.ERROR
+    line, _, since = record.getMessage().partition(", since=")
+    assert line == f"janitor_alert: {reason} (severity=error, kind=repeated_failures, job={job_id}, count=100"
+    assert since.endswith("Z, action=alert)")
 
 
 async def test_a_breaker_that_stays_open_raises_an_alert_once_an_hour(scene: Bench) -> None:

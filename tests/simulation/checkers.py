@@ -52,9 +52,11 @@ class _EndEvents:
 class Checkers:
     """Checks each step, and remembers earlier states to notice forbidden changes."""
 
-    def __init__(self, database: Database, crash_limit: int = 2) -> None:
+    def __init__(self, database: Database, crash_limit: int = 2, requeue_limit: int = 5) -> None:
         self.db = database
         self._crash_limit = crash_limit
+        self._requeue_limit = requeue_limit
+        self._requeues: Counter[Key] = Counter()
         self._epochs: dict[Key, int] = {}
         self._final: dict[Key, tuple[str, Any]] = {}
         self._never_again: set[Key] = set()
@@ -126,6 +128,10 @@ class Checkers:
                         named.add((job_id, name))
                         self._final_nodes.pop((job_id, name), None)
                         self.stale.discard((job_id, name))
+                        for key in [key for key in self._requeues if key[:2] == (job_id, name)]:
+                            del self._requeues[key]
+                elif event == "janitor_acted":
+                    self._count_requeues(job_id, data)
             self._events_seen[job_id] = len(events)
         for key in self.db.history.resets[self._resets_seen :]:
             assert key[:2] in named, f"12: {key} was reset, and no plan had named its node"
@@ -133,6 +139,17 @@ class Checkers:
             if status == "completed":
                 self._check_guard(key)
         self._resets_seen = len(self.db.history.resets)
+
+    def _count_requeues(self, job_id: str, acted: dict[str, Any]) -> None:
+        """9: a task that vanishes from the queue is queued again only as often as the limit allows."""
+        for node, ranges in acted.get("requeued", {}).items():
+            # A node's own task has no range.
+            for item in [item for first, last in ranges for item in range(first, last + 1)] or [-1]:
+                key = (job_id, node, item)
+                self._requeues[key] += 1
+                assert self._requeues[key] <= self._requeue_limit, (
+                    f"9: the janitor made {key} come back {self._requeues[key]} times"
+                )
 
     def _check_guard(self, key: Key) -> None:
         """12: a completed task was reset only if its node's guard allows it. If a person set the node's result instead,
@@ -569,7 +586,7 @@ class Checkers:
             return True  # Too many items failed before the rows of the others were made.
         codes = {code_of(task) for task in self.db.tasks[job_id].values()}
         was_cut_short = "CANCELLED" in codes and self.ran_to_its_end(job_id)
-        return was_cut_short or not codes.isdisjoint(("LEASE_LOST", "TIMEOUT", "JOB_TIMEOUT"))
+        return was_cut_short or not codes.isdisjoint(("LEASE_LOST", "REQUEUE_LIMIT", "TIMEOUT", "JOB_TIMEOUT"))
 
     def ran_to_its_end(self, job_id: str) -> bool:
         """Whether nothing stopped the job. Of a stopped job only the status can be compared."""

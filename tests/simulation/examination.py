@@ -45,8 +45,7 @@ def _unqueued(db: Database, job_id: str, queued: set[Place], unread: set[tuple[s
     nodes, is_open = db.nodes[job_id], _open_nodes(db, job_id)
     return [
         UnqueuedTask(
-            node, item, TaskView(*(task[k] for k in ("status", "epoch", "attempt", "retries", "lost", "crashes"))),
-            task["error"],
+            node, item, TaskView(**{name: task[name] for name in TaskView._fields}), task["error"],
         )
         for (node, item), task in sorted(db.tasks[job_id].items())
         if node in is_open and task["status"] == "ready" and item < nodes[node].enqueued and not task["waits"]

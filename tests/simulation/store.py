@@ -60,7 +60,7 @@ class ModelStore:
         await self._statement()
         answers = []
         for job in jobs:
-            self.db.definitions[job.definition_hash] = job.definition
+            self.db.definitions[job.pinned_hash] = job.pinned
             existing = self.db.by_identity.get(job.identity)
             run = 1
             if existing is not None:
@@ -76,7 +76,7 @@ class ModelStore:
                 run = row["run"] + 1
             self.db.by_identity[job.identity] = job.job_id
             self.db.jobs[job.job_id] = {
-                "definition_hash": job.definition_hash, "body_hash": job.body_hash, "version": job.version,
+                "definition_hash": job.pinned_hash, "body_hash": job.body_hash, "version": job.version,
                 "inputs": orjson.loads(orjson.dumps(job.inputs)), "status": "pending", "owner": None, "epoch": 0,
                 "priority": job.priority, "generation": 1, "reason": None, "result": None, "error": None,
                 "created_at": self.db.now, "started_at": None, "finished_at": None, "deadline_at": None,

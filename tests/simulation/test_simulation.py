@@ -82,9 +82,9 @@ def test_every_fault_and_outcome_is_common() -> None:
         counts["reports handed over"] += history.handed
         counts["databases gone back"] += history.gone_back
         counts["deaths alone"] += sum(map(len, history.deaths.values()))
-        counts["quarantined"] += sum(
-            code_of(task) == "QUARANTINED" for tasks in world.db.tasks.values() for task in tasks.values()
-        )
+        codes = Counter(code_of(task) for tasks in world.db.tasks.values() for task in tasks.values())
+        counts["quarantined"] += codes["QUARANTINED"]
+        counts["vanished too often"] += codes["REQUEUE_LIMIT"]
         counts.update(how for how in history.ended.values())
         counts.update(str(job["status"]) for job in world.db.jobs.values())
         counts.update(f"stopped: {job['stop_cause']}" for job in world.db.jobs.values())
@@ -92,7 +92,7 @@ def test_every_fault_and_outcome_is_common() -> None:
     often = [
         "reports rejected", "jobs taken over", "commits of unknown outcome", "commits failed", "expired", "withdrawn",
         "jobs set aside", "steps of the clock", "reports handed over", "deaths alone", "quarantined",
-        "databases gone back",
+        "databases gone back", "vanished too often",
         "completed", "partial", "failed", "cancelled", "stopped: failed", "stopped: cancelled", "stopped: timeout",
         "owner_changed", "worker_lost", "node_retry_scheduled", "task_retry_scheduled", "node_skipped", "task_failed",
         "task_cancelled", "report_rejected", "vanished", "janitor_acted", "job_held", "job_released",

@@ -71,6 +71,7 @@ class Mix:
     window: int = 4
     doubt: float = 0.0
     vanish: float = 0.0
+    requeue_limit: int = 1000
     verbs: float = 0.0
     goes_back: float = 0.0
     deadly: int = 0
@@ -210,13 +211,15 @@ class World:
         self.clock = random.Random(f"clock {seed}")
         if self.clock.random() < 0.3:
             drawn.steps_back = self.clock.choice([0.001, 0.005])
+        drawn.requeue_limit = random.Random(f"requeues {seed}").choice([1000, 1000, 5, 2, 1, 0])
         self.mix = mix or drawn
         self.db = Database()
-        self.checkers = Checkers(self.db, self.mix.crash_limit)
+        self.checkers = Checkers(self.db, self.mix.crash_limit, self.mix.requeue_limit)
         self.script = Script(seed, self.mix.trouble, self.mix.deaths)
         self.rules = Rules(
             lost_limit=self.mix.lost_limit,
             crash_limit=self.mix.crash_limit,
+            requeue_limit=self.mix.requeue_limit,
             grace_seconds=5.0,
             drain_seconds=20.0,
             chunk_size=self.mix.chunk,

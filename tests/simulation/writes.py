@@ -194,7 +194,7 @@ def _retry(db: Database, me: int, retried: Sequence[RetryTask]) -> None:
         if task["epoch"] < again.epoch and task["status"] == "ready":
             task |= {
                 "epoch": again.epoch, "attempt": again.attempt, "error": again.error, "retries": again.retries,
-                "lost": again.lost, "crashes": again.crashes,
+                "lost": again.lost, "crashes": again.crashes, "requeues": task["requeues"] + again.requeued,
             }  # fmt: skip
             row = _put(db, me, (again.job_id, again.node, again.item), again, task)
             row |= {
@@ -287,8 +287,8 @@ def apply_withdrawal(db: Database, withdrawal: WithdrawTasks, keys: Sequence[Key
 
 def _task(status: str, params: Any = None, error: Any = None) -> dict[str, Any]:
     return {
-        "status": status, "epoch": 1, "attempt": 0, "retries": 0, "lost": 0, "crashes": 0, "params": params,
-        "output": None, "error": error, "waits": False, "finished_at": None,
+        "status": status, "epoch": 1, "attempt": 0, "retries": 0, "lost": 0, "crashes": 0, "requeues": 0,
+        "params": params, "output": None, "error": error, "waits": False, "finished_at": None,
     }  # fmt: skip
 
 

@@ -145,7 +145,8 @@ STATEMENTS: dict[str, dict[str, Any]] = {
     "retry_tasks": ROWS
     | {"me": 1, "rank_limit": 1000, "error": NOTHING, "due_at": NOTHING, "queue_timeout_seconds": NOTHING}
     | columns(lane_id=[1] * NUMBER, priority=[0] * NUMBER, rank=[0] * NUMBER, suspect=[False] * NUMBER,
-        timeout_seconds=[60] * NUMBER, item=list(range(2000, 2000 + NUMBER)), epoch=[2] * NUMBER),
+        requeued=[False] * NUMBER, timeout_seconds=[60] * NUMBER, item=list(range(2000, 2000 + NUMBER)),
+        epoch=[2] * NUMBER),
     "still_held": ROWS | {"me": 1},
     "release_strays": ROWS | {"me": 7, "worker": "w"},
     "delete_signals": columns(owner=[1] * NUMBER, id=list(range(NUMBER))),

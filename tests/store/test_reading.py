@@ -11,7 +11,7 @@ from holdfast.core.signals import EndedTask, TaskCounts, TaskView, UnqueuedTask
 from holdfast.store.batch import Batch
 from holdfast.store.interface import Cycle
 from holdfast.store.records import Gathered, ItemResult
-from tests.store.stage import Stage, enqueue_write, finish_write, new_task, node_row, report_of
+from tests.store.stage import Stage, enqueue_write, finish_write, new_task, node_row, report_of, retry_write
 
 pytestmark = pytest.mark.anyio
 
@@ -46,6 +46,27 @@ async def test_examining_a_job_finds_the_tasks_that_are_neither_queued_nor_repor
     assert findings.counts == {"n": TaskCounts(5, 4, 1, 0, 0, 0, 2), "own": TaskCounts(1, -1, 1, 0, 0, 0, -1)}
     assert findings.unqueued == [UnqueuedTask("n", 3, TaskView("ready", 1, 0), None)]
     assert findings.ended == {"own": EndedTask("completed", 1, 7)}
+
+
+async def test_examining_a_job_tells_how_often_a_task_had_vanished(stage: Stage) -> None:
+    me, worker = await stage.orchestrator(), await stage.worker()
+    job_id = await stage.owned_job(me)
+    node = node_row(job_id, "n", status="dispatched", width=1, expanded=1, enqueued=1)
+    tasks, enqueued = [new_task(job_id, "n", -1, {})], [enqueue_write(job_id, "n", -1, -1)]
+    await stage.commit(me, Batch(new_nodes=[node], tasks=tasks, enqueued=enqueued))
+    for requeued in (True, False, True):
+        (lease,) = await stage.claim(worker)
+        await stage.store.report(worker, [report_of(lease)])
+        handled = [signal.id for signal in await stage.signals(me)]
+        await stage.commit(me, Batch(handled=handled, retried=[retry_write(lease, None, requeued=requeued)]))
+    (lease,) = await stage.claim(worker)
+    await stage.store.report(worker, [report_of(lease)])
+    await stage.commit(me, Batch(handled=[signal.id for signal in await stage.signals(me)]))
+    cycle = stage.store.cycle(me)
+    await cycle.open(100, 100)
+    (lost,) = (await cycle.examine([job_id]))[job_id].unqueued
+    await cycle.rollback()
+    assert (lost.task.epoch, lost.task.requeues) == (4, 2)
 
 
 async def test_results_come_in_item_order_with_the_failed_ones_named(stage: Stage) -> None:

@@ -61,6 +61,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "doctor": ("holdfast doctor",),
     "adopt": ("holdfast adopt",),
     "janitor": ("holdfast janitor", "holdfast janitor --once"),
+    "defaults": ("holdfast defaults", "holdfast defaults set retry.max_retries=5 --reason 'the gateway is flaky'"),
     "prune": ("holdfast prune --older-than 90d --dry-run", "holdfast prune --older-than 30d --status completed --yes"),
     "migrate": ("holdfast migrate", "holdfast migrate --ddl"),
     "bootstrap": ("holdfast bootstrap", "holdfast bootstrap tables"),

@@ -13,7 +13,7 @@ from holdfast.cli.words import counted, cut, day_and_clock, duration, short
 from holdfast.errors import ExitCode
 from holdfast.settings import Settings
 from holdfast.views.encoding import to_json
-from holdfast.views.upkeep import Action, Finding, JanitorLog, JanitorPass
+from holdfast.views.upkeep import Action, Alert, Finding, JanitorLog, JanitorPass
 
 
 def tidy(*, once: bool, dry_run: bool, as_json: bool, target: Target) -> int:
@@ -40,6 +40,7 @@ async def _look(settings: Settings, *, dry_run: bool, as_json: bool, target: Tar
     elif not done.findings:
         answer("Nothing was found: everything is in order.")
     else:
+        _show_alerts(done.alerts)
         show(_table(done.findings))
         if dry_run:
             say(f"  → Nothing was done. Do it with: {target.command('janitor --once')}")
@@ -57,6 +58,7 @@ async def _log(settings: Settings, *, as_json: bool, target: Target) -> int:
         answer_json(to_json(log))
         return ExitCode.DONE
     if log.actions:
+        _show_alerts(log.alerts)
         show(_table(log.actions))
     else:
         answer("The janitor has had nothing to do.")
@@ -66,6 +68,21 @@ async def _log(settings: Settings, *, as_json: bool, target: Target) -> int:
     else:
         say(f"No process looks after this database now. Look once with: {target.command('janitor --once')}")
     return ExitCode.DONE
+
+
+def _show_alerts(alerts: Sequence[Alert]) -> None:
+    """What was found, by severity; the table of the single actions follows."""
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
+    for name in ("severity", "kind", "where", "count", "since"):
+        table.add_column(name, no_wrap=True, overflow="ellipsis")
+    before = None
+    for one in alerts:
+        where = " ".join(part for part in (short(one.job_id) if one.job_id else "", one.node or "") if part)
+        shown = one.severity if one.severity != before else ""
+        table.add_row(shown, one.kind, where, f"{one.count:,}", day_and_clock(one.since))
+        before = one.severity
+    show(table)
+    answer("")
 
 
 def _table(rows: Sequence[Finding] | Sequence[Action]) -> Table:

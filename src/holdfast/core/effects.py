@@ -100,6 +100,8 @@ class RetryTask(NamedTuple):
     suspect: bool
     timeout_seconds: float
     queue_timeout_seconds: float | None
+    requeued: bool = False
+    """Whether it had vanished from the queue, which is counted."""
 
 
 class ResetTasks(NamedTuple):

@@ -127,6 +127,10 @@ class Repairs(TypedDict, total=False):
 
     recounted: list[str]
     requeued: dict[str, list[list[int]]]
+    given_up: dict[str, list[list[int]]]
+    """Tasks that vanished from the queue once too often, and failed."""
+    withdrawn: dict[str, list[list[int]]]
+    """Tasks that had vanished from the queue of a stopping job."""
     ended: list[str]
     disagreeing: list[str]
     """Nodes of an ended job, which stay as they are."""

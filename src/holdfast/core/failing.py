@@ -27,6 +27,9 @@ HINTS: Mapping[str, Remedy] = {
     Code.DEPENDENCY_DOWN: Remedy("See what is down, and since when", "breakers"),
     Code.QUEUE_TIMEOUT: Remedy("Start more workers for the queue, or raise queue_timeout_seconds of the node."),
     Code.LEASE_LOST: Remedy("Look for workers that stopped or lost the database, then resume the job."),
+    Code.REQUEUE_LIMIT: Remedy(
+        "Find out what deletes rows of the table queue, then resume the job; see when it happened", "janitor"
+    ),
     Code.QUARANTINED: Remedy("This task kept killing its worker: look at its input before running it again."),
 }
 

@@ -73,8 +73,12 @@ def enqueue_again(
     attempt: int,
     due_at: float | None,
     error: Failure | None,
+    requeued: bool = False,
 ) -> None:
-    """Queue a task once more as a new epoch. `task` has its budgets as they are from now on."""
+    """Queue a task once more as a new epoch. `task` has its budgets as they are from now on.
+
+    `requeued`: it had vanished from the queue.
+    """
     state, spec = turn.state, turn.state.program.nodes[node].task_of(item).spec
     turn.effects.append(
         RetryTask(
@@ -94,6 +98,7 @@ def enqueue_again(
             suspect=task.lost > 0,
             timeout_seconds=spec.timeout_seconds,
             queue_timeout_seconds=spec.queue_timeout_seconds,
+            requeued=requeued,
         )
     )
 

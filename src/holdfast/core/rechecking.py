@@ -10,7 +10,7 @@ from collections import defaultdict
 from holdfast.core import fanning, stopping
 from holdfast.core.effects import OWN_TASK, FinishTask, MarkJob
 from holdfast.core.events import EventName, Repairs
-from holdfast.core.failing import failure
+from holdfast.core.failing import Failure, failure
 from holdfast.core.queueing import enqueue_again
 from holdfast.core.retrying import delay_seconds
 from holdfast.core.signals import InconsistencyFound, TaskCounts, TasksWithdrawn, UnqueuedTask
@@ -31,7 +31,7 @@ def repair(turn: Turn, signal: InconsistencyFound) -> Repairs:
     nodes = turn.state.nodes
     begun = [node for node in nodes.values() if node.status is not Status.PENDING or node.expanded]
     recounted = [node.name for node in begun if _recount(turn, node, signal.counts.get(node.name, TaskCounts()))]
-    requeued = _withdraw(turn, signal) if turn.state.stop is not None else _requeue(turn, signal)
+    tasks = _withdraw(turn, signal) if turn.state.stop is not None else _requeue(turn, signal)
     ended = [name for name in signal.ended if _end(turn, nodes[name], signal)]
     for node in begun:
         if turn.state.program.nodes[node.name].has_items and node.status is Status.RUNNING:
@@ -40,8 +40,7 @@ def repair(turn: Turn, signal: InconsistencyFound) -> Repairs:
     done: Repairs = {}
     if recounted:
         done["recounted"] = recounted
-    if requeued:
-        done["requeued"] = requeued
+    done |= tasks
     if ended:
         done["ended"] = ended
     return done
@@ -94,20 +93,64 @@ def _recount(turn: Turn, node: NodeState, counts: TaskCounts) -> bool:
     return True
 
 
-def _requeue(turn: Turn, signal: InconsistencyFound) -> dict[str, list[list[int]]]:
-    """Each gets a new epoch: a worker that still runs the old one can no longer report."""
+def _requeue(turn: Turn, signal: InconsistencyFound) -> Repairs:
+    """Each gets a new epoch: a worker that still runs the old one can no longer report.
+
+    One that vanished once too often fails. Those come last: if too many items of a node have failed by that, it takes
+    the others out of the queue.
+    """
     items: defaultdict[str, list[int]] = defaultdict(list)
+    given_up: defaultdict[str, list[int]] = defaultdict(list)
+    hopeless: list[UnqueuedTask] = []
     for lost in signal.unqueued:
+        if lost.task.requeues >= turn.state.rules.requeue_limit:
+            hopeless.append(lost)
+            continue
         node, task = turn.state.nodes[lost.node], lost.task
         due_at = _due_at(turn, node, lost)
         attempt = task.attempt + 1
-        enqueue_again(turn, lost.node, lost.item, task, attempt=attempt, due_at=due_at, error=lost.error)
+        enqueue_again(turn, lost.node, lost.item, task, attempt=attempt, due_at=due_at, error=lost.error, requeued=True)
         if lost.item == OWN_TASK:
             node.move(Trigger.RETRY_SCHEDULED)
             node.retry_at, node.attempt = due_at, attempt
             turn.state.touch(node)
         items[lost.node].append(lost.item)
-    return _ranges_by_node(items)
+    for lost in hopeless:
+        _give_up(turn, lost)
+        given_up[lost.node].append(lost.item)
+    done: Repairs = {}
+    if items:
+        done["requeued"] = _ranges_by_node(items)
+    if given_up:
+        done["given_up"] = _ranges_by_node(given_up)
+    return done
+
+
+def _give_up(turn: Turn, lost: UnqueuedTask) -> None:
+    """Fail a task that the queue does not keep. Whether its last attempt ran is not known, so none is recorded."""
+    node, times = turn.state.nodes[lost.node], lost.task.requeues + 1
+    # The attempt that vanished counts: a worker may have begun it.
+    lost = lost._replace(task=lost.task._replace(attempt=lost.task.attempt + 1))
+    attempt = lost.task.attempt
+    error = failure(
+        Code.REQUEUE_LIMIT,
+        f"it vanished from the queue {'once' if times == 1 else f'{times} times'}",
+        permanent=False,
+        at=turn.now,
+        node=lost.node,
+        item=lost.item,
+        attempt=attempt,
+    )
+    turn.effects.append(_finished(turn, lost, Status.FAILED, error))
+    node.failed += 1
+    turn.state.touch(node)
+    if lost.item == OWN_TASK:
+        node.attempt = attempt
+        turn.finish_node(node, Trigger.ATTEMPT_FAILED, error=error, attempt=attempt)
+        return
+    node.error = node.error or error
+    turn.emit(EventName.TASK_FAILED, node.name, lost.item, attempt, {"code": error.code, "message": error.message})
+    fanning.cut_short(turn, node)
 
 
 def _due_at(turn: Turn, node: NodeState, lost: UnqueuedTask) -> float | None:
@@ -123,35 +166,38 @@ def _due_at(turn: Turn, node: NodeState, lost: UnqueuedTask) -> float | None:
     return turn.now + delay_seconds(retry, lost.task.retries, chance=1.0)
 
 
-def _withdraw(turn: Turn, signal: InconsistencyFound) -> dict[str, list[list[int]]]:
+def _withdraw(turn: Turn, signal: InconsistencyFound) -> Repairs:
     """A stopping job takes nothing back into the queue: its lost tasks end as the withdrawn ones did."""
     stop = turn.state.stop
     assert stop is not None
     status, error = stopping.ended_status(stop.cause), stopping.ended_error(turn, stop.cause)
     items: defaultdict[str, list[int]] = defaultdict(list)
     for lost in signal.unqueued:
-        task = lost.task
-        turn.effects.append(
-            FinishTask(
-                job_id=turn.state.job_id,
-                node=lost.node,
-                item=lost.item,
-                status=status,
-                epoch=task.epoch,
-                attempt=task.attempt,
-                signal_id=None,
-                error=error,
-                worker=None,
-                started_at=None,
-                retries=task.retries,
-                lost=task.lost,
-                crashes=task.crashes,
-            )
-        )
+        turn.effects.append(_finished(turn, lost, status, error))
         items[lost.node].append(lost.item)
-    if items:
-        stopping.tasks_withdrawn(turn, TasksWithdrawn(dict(items)))
-    return _ranges_by_node(items)
+    if not items:
+        return {}
+    stopping.tasks_withdrawn(turn, TasksWithdrawn(dict(items)))
+    return {"withdrawn": _ranges_by_node(items)}
+
+
+def _finished(turn: Turn, lost: UnqueuedTask, status: Status, error: Failure) -> FinishTask:
+    task = lost.task
+    return FinishTask(
+        job_id=turn.state.job_id,
+        node=lost.node,
+        item=lost.item,
+        status=status,
+        epoch=task.epoch,
+        attempt=task.attempt,
+        signal_id=None,
+        error=error,
+        worker=None,
+        started_at=None,
+        retries=task.retries,
+        lost=task.lost,
+        crashes=task.crashes,
+    )
 
 
 def _ranges_by_node(items: dict[str, list[int]]) -> dict[str, list[list[int]]]:

@@ -27,6 +27,8 @@ class TaskView(NamedTuple):
     retries: int = 0
     lost: int = 0
     crashes: int = 0
+    requeues: int = 0
+    """How often it was queued again because it had vanished from the queue; known when the owner rechecks the job."""
 
 
 class JobSubmitted(NamedTuple):

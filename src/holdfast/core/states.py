@@ -152,6 +152,8 @@ class Rules:
 
     lost_limit: int = 10
     crash_limit: int = 2
+    requeue_limit: int = 5
+    """How often a task that vanished from the queue is queued again before it fails."""
     grace_seconds: float = 30.0
     drain_seconds: float = 600.0
     chunk_size: int = 2000

@@ -1,10 +1,11 @@
-"""How two definitions of one workflow differ, in words. Names, descriptions and versions do not count."""
+"""How two definitions of one workflow differ, in words. Names, descriptions, versions and defaults do not count."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
+from holdfast.define.defaults import as_written
 from holdfast.define.definition import Definition
 
 SHOWN = 5
@@ -12,7 +13,7 @@ SHOWN = 5
 
 def differences(before: Definition, after: Definition) -> list[str]:
     """What behaves in another way, part by part; empty if nothing does."""
-    return list(_differences(before.to_json(), after.to_json()))
+    return list(_differences(as_written(before).to_json(), as_written(after).to_json()))
 
 
 def shown(changes: list[str]) -> str:

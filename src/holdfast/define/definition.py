@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -84,6 +85,8 @@ class Definition:
     result: Any = None
     has_result: bool = False
     breakers: tuple[BreakerRules, ...] = ()
+    timeout_is_default: bool = field(default=False, compare=False)
+    """Whether the timeout is a default of the installation, and not the author's."""
 
     def node(self, name: str) -> Node:
         for node in self.nodes:
@@ -92,7 +95,13 @@ class Definition:
         raise KeyError(name)
 
     def to_json(self) -> dict[str, Any]:
-        later = {"breakers": [b.to_json() for b in self.breakers]} if self.breakers else {}
+        """Leaves out unused keys of later versions, so that upgrades do not change a definition's hash."""
+        later: dict[str, Any] = {"breakers": [b.to_json() for b in self.breakers]} if self.breakers else {}
+        stated = {b.name: sorted(b.stated) for b in self.breakers if b.stated != b.differing}
+        if stated:
+            later["stated_of_breakers"] = stated
+        if self.timeout_is_default:
+            later["timeout_is_default"] = True
         return later | {
             "workflow_id": self.workflow_id,
             "version": self.version,
@@ -117,7 +126,8 @@ class Definition:
             timeout_seconds=data["timeout_seconds"],
             result=data["result"],
             has_result=data["has_result"],
-            breakers=tuple(BreakerRules.from_json(b) for b in data.get("breakers", ())),
+            breakers=_breakers(data.get("breakers", ()), data.get("stated_of_breakers", {})),
+            timeout_is_default=data.get("timeout_is_default", False),
         )
 
     def canonical_bytes(self) -> bytes:
@@ -126,6 +136,11 @@ class Definition:
     def hash(self) -> str:
         """The same for every spelling of the same workflow, whichever language it was written in."""
         return hashlib.sha256(self.canonical_bytes()).hexdigest()
+
+
+def _breakers(stored: Iterable[dict[str, Any]], stated: Mapping[str, list[str]]) -> tuple[BreakerRules, ...]:
+    rules = (BreakerRules.from_json(one) for one in stored)
+    return tuple(replace(one, given=frozenset(stated[one.name])) if one.name in stated else one for one in rules)
 
 
 def read_pinned(definition_json: bytes | str) -> Definition:

@@ -33,6 +33,7 @@ from holdfast.define.work_document import ConcurrencyDocument, ErrorRuleDocument
 from holdfast.errors import CODE_LENGTH, Detail, cut
 from holdfast.masking import masked
 
+REMOVE_QUOTES = "Remove the quotes."
 _KINDS = {str(kind.node_type): kind for kind in KINDS.values()}
 _NAME_RULES = {
     NODE_NAME: "a letter, then letters, digits, '-' and single '_'",
@@ -250,7 +251,7 @@ def _hint(error_type: str, path: Path, written: Any) -> str | None:
     if error_type == "string_type" and isinstance(written, dict) and len(written) <= 1:
         return 'Put a template in quotes: "{{ … }}".'
     if error_type in ("int_type", "float_type", "bool_type") and isinstance(written, str):
-        return "Remove the quotes." if "{{" not in written else "A template is not allowed here."
+        return REMOVE_QUOTES if "{{" not in written else "A template is not allowed here."
     return None
 
 

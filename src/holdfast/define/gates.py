@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 DEFAULT_COOLDOWN_SECONDS = 30.0
@@ -36,6 +36,29 @@ class BreakerRules:
     """How many waiting tasks try first when the cooldown is over."""
     probe_url: str | None = None
     probe_handler: str | None = None
+    given: frozenset[str] | None = field(default=None, repr=False, compare=False)
+    """The fields that the author of the workflow gave, if that is known. The others are defaults."""
+
+    @property
+    def stated(self) -> frozenset[str]:
+        """The fields that the author gave; if that is unknown, those that differ from the built-in defaults."""
+        return self.given if self.given is not None else self.differing
+
+    @property
+    def differing(self) -> frozenset[str]:
+        return frozenset(name for name in DEFAULTED if getattr(self, name) != getattr(_BUILT_IN, name))
+
+    def with_default(self, default: BreakerRules) -> BreakerRules:
+        """The same with other defaults, which adapt to what the author gave, so that they never contradict."""
+        stated = self.stated
+        # What a default itself has adapted to does not count: a file may say something else.
+        otherwise = {name: getattr(default if name in default.stated else _BUILT_IN, name) for name in DEFAULTED}
+        values = otherwise | {name: getattr(self, name) for name in stated}
+        if "window_calls" not in stated and "min_calls" in stated:
+            values["window_calls"] = max(values["window_calls"], values["min_calls"])
+        if "min_calls" not in stated:
+            values["min_calls"] = min(values["min_calls"], values["window_calls"])
+        return replace(self, **values, given=stated)
 
     @property
     def has_probe(self) -> bool:
@@ -62,6 +85,11 @@ class BreakerRules:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> BreakerRules:
         return cls(**{**data, "codes": tuple(data["codes"]) if data["codes"] is not None else None})
+
+
+DEFAULTED = ("window_calls", "window_seconds", "failure_share", "min_calls", "cooldown_seconds", "probes")
+"""The fields of a breaker that have defaults."""
+_BUILT_IN = BreakerRules("")
 
 
 @dataclass(frozen=True, slots=True)

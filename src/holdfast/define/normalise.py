@@ -8,7 +8,7 @@ from holdfast.define import pattern
 from holdfast.define.definition import Definition, Input, InputType
 from holdfast.define.document import BreakerDocument, InputDocument, WorkflowDocument
 from holdfast.define.fields import float_or_none
-from holdfast.define.gates import BreakerRules
+from holdfast.define.gates import DEFAULTED, BreakerRules
 from holdfast.define.inputs import value_problems
 from holdfast.define.kinds import kind_of_document
 from holdfast.define.retry_document import normalise_retry
@@ -115,14 +115,20 @@ def _check_deliverables(definition: Definition, report: Report) -> None:
 
 def _breaker(name: str, document: BreakerDocument, report: Report) -> BreakerRules:
     path: Path = ("breakers", name)
+    probe = document.probe
+    if probe is not None and (probe.url is None) == (probe.handler is None):
+        report.at_value((*path, "probe"), "A probe needs either an address or a handler.", "Give 'url' or 'handler'.")
+    return breaker_rules(document, path, report, name)
+
+
+def breaker_rules(document: BreakerDocument, path: Path, report: Report, name: str = "") -> BreakerRules:
+    """The rules of a breaker with its defaults filled in."""
     min_calls = document.min_calls if document.min_calls is not None else min(10, document.window_calls)
     if min_calls > document.window_calls:
         report.at_value(
             (*path, "min_calls"), "'min_calls' is greater than 'window_calls': the breaker would never open."
         )
     probe = document.probe
-    if probe is not None and (probe.url is None) == (probe.handler is None):
-        report.at_value((*path, "probe"), "A probe needs either an address or a handler.", "Give 'url' or 'handler'.")
     return BreakerRules(
         name=name,
         window_calls=document.window_calls,
@@ -134,4 +140,7 @@ def _breaker(name: str, document: BreakerDocument, report: Report) -> BreakerRul
         probes=document.probes,
         probe_url=probe.url if probe is not None else None,
         probe_handler=probe.handler if probe is not None else None,
+        given=frozenset(
+            key for key in DEFAULTED if key in document.model_fields_set and getattr(document, key) is not None
+        ),
     )

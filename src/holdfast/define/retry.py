@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Self
@@ -36,7 +37,8 @@ class Retry:
     retry_on: tuple[str, ...] | None = None
     """The codes that are retried. None: all that are not permanent."""
     stated: frozenset[str] = field(init=False, repr=False, compare=False)
-    """The fields that the author of a workflow gave. The others come from the workflow's retry, as in a file."""
+    """The fields that the author of a workflow gave. The others are defaults: for a node those of its workflow, then
+    those of the installation."""
 
     def __new__(cls, *values: Any, **named: Any) -> Self:
         # The class before @dataclass gave it slots is another one, so `super()` would not find this one.
@@ -44,9 +46,44 @@ class Retry:
         object.__setattr__(self, "stated", frozenset([*cls.__match_args__[: len(values)], *named]))
         return self
 
+    @classmethod
+    def filled(cls, stated: Mapping[str, Any], default: Retry) -> Retry:
+        """The retry of an author who gave these fields. The defaults adapt to them, so that they never contradict."""
+        # What a default itself has adapted to does not count: a file may say something else.
+        otherwise: dict[str, Any] = {
+            name: getattr(default if name in default.stated else _BUILT_IN, name) for name in _FIELDS
+        }
+        schedule = stated.get("schedule", ())
+        if schedule:
+            otherwise |= {"max_retries": len(schedule), "jitter": Jitter.NONE, "jitter_seconds": (0.0, 0.0)}
+        if "jitter" in stated:
+            otherwise["jitter_seconds"] = (0.0, 0.0)
+        given = {**otherwise, **stated}
+        if "max_delay_seconds" not in stated:
+            given["max_delay_seconds"] = max(given["max_delay_seconds"], given["initial_delay_seconds"], *schedule)
+        if "initial_delay_seconds" not in stated:
+            given["initial_delay_seconds"] = min(given["initial_delay_seconds"], given["max_delay_seconds"])
+        if schedule:
+            given["backoff"] = Backoff.SCHEDULE
+        return cls(**given)._stating(stated)
+
+    def with_default(self, default: Retry) -> Retry:
+        """The same with other defaults."""
+        return Retry.filled({name: getattr(self, name) for name in self.stated}, default)
+
+    def forgetting(self) -> Retry:
+        """The same without what the author gave: fields that differ from the built-in defaults count as given."""
+        return Retry.from_json({key: value for key, value in self.to_json().items() if key != "stated"})
+
+    def _stating(self, names: Iterable[str]) -> Self:
+        object.__setattr__(self, "stated", frozenset(names))
+        return self
+
     def to_json(self) -> dict[str, Any]:
         """Leaves out unused keys of later versions, so that upgrades do not change a definition's hash."""
         later: dict[str, Any] = {}
+        if self.stated != _differing(self):
+            later["stated"] = sorted(self.stated)
         if self.jitter is Jitter.RANGE:
             later["jitter_seconds"] = list(self.jitter_seconds)
         if self.retry_on is not None:
@@ -62,7 +99,7 @@ class Retry:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Retry:
-        return cls(
+        read = cls(
             max_retries=data["max_retries"],
             backoff=Backoff(data["backoff"]),
             initial_delay_seconds=data["initial_delay_seconds"],
@@ -72,3 +109,13 @@ class Retry:
             jitter_seconds=tuple(data.get("jitter_seconds", (0.0, 0.0))),
             retry_on=tuple(data["retry_on"]) if "retry_on" in data else None,
         )
+        return read._stating(data.get("stated", _differing(read)))
+
+
+_FIELDS = Retry.__match_args__
+_BUILT_IN = Retry()
+
+
+def _differing(retry: Retry) -> frozenset[str]:
+    """The fields that the author must have given: what is not stored otherwise."""
+    return frozenset(name for name in _FIELDS if getattr(retry, name) != getattr(_BUILT_IN, name))

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 
 from holdfast.define.bounds import MAX_RETRIES
-from holdfast.define.fields import Delay, DocumentPart, FailureCode
+from holdfast.define.fields import Delay, DocumentPart, FailureCode, float_or_none
 from holdfast.define.retry import Backoff, Jitter, Retry
 from holdfast.define.source import Path, Report
 
@@ -89,36 +89,27 @@ def node_retry(own: RetryDocument | None, workflow: RetryDocument | None, path: 
 
 def normalise_retry(document: RetryDocument, path: Path, report: Report) -> Retry:
     """The retry of a document. A default adapts to the keys that are set, so that it never contradicts them."""
-    default = Retry()
-    schedule = tuple(float(pause) for pause in document.schedule or ())
+    retry = Retry.filled(_stated(document), Retry())
+    _check_retry(document, retry, path, report)
+    return retry
+
+
+def _stated(document: RetryDocument) -> dict[str, Any]:
+    """What the document says, in the form of Retry."""
     max_retries = document.max_retries if document.max_retries is not None else document.max_attempts
-    if max_retries is None:
-        max_retries = len(schedule) if schedule else default.max_retries
-    initial = default.initial_delay_seconds
-    if document.initial_delay_seconds is not None:
-        initial = float(document.initial_delay_seconds)
-    longest = max(default.max_delay_seconds, initial, *schedule)
-    if document.max_delay_seconds is not None:
-        longest = float(document.max_delay_seconds)
-        if document.initial_delay_seconds is None:
-            initial = min(initial, longest)
-    _check_retry(document, initial, longest, path, report)
-    return Retry(
-        max_retries=max_retries,
-        backoff=Backoff.SCHEDULE if schedule else Backoff(document.backoff or default.backoff),
-        initial_delay_seconds=initial,
-        max_delay_seconds=longest,
-        jitter=_jitter(document, Jitter.NONE if schedule else default.jitter),
-        schedule=schedule,
-        jitter_seconds=_jitter_seconds(document),
-        retry_on=tuple(document.retry_on) if document.retry_on is not None else None,
-    )
-
-
-def _jitter(document: RetryDocument, default: Jitter) -> Jitter:
+    said: dict[str, Any] = {
+        "max_retries": max_retries,
+        "backoff": Backoff(document.backoff) if document.backoff is not None else None,
+        "initial_delay_seconds": float_or_none(document.initial_delay_seconds),
+        "max_delay_seconds": float_or_none(document.max_delay_seconds),
+        "schedule": tuple(float(pause) for pause in document.schedule) if document.schedule is not None else None,
+        "retry_on": tuple(document.retry_on) if document.retry_on is not None else None,
+    }
     if isinstance(document.jitter, JitterRange):
-        return Jitter.RANGE
-    return Jitter(document.jitter) if document.jitter is not None else default
+        said |= {"jitter": Jitter.RANGE, "jitter_seconds": _jitter_seconds(document)}
+    elif document.jitter is not None:
+        said |= {"jitter": Jitter(document.jitter)}
+    return {name: value for name, value in said.items() if value is not None}
 
 
 def _jitter_seconds(document: RetryDocument) -> tuple[float, float]:
@@ -127,12 +118,12 @@ def _jitter_seconds(document: RetryDocument) -> tuple[float, float]:
     return (float(document.jitter.min_seconds), float(document.jitter.max_seconds))
 
 
-def _check_retry(document: RetryDocument, initial: float, longest: float, path: Path, report: Report) -> None:
+def _check_retry(document: RetryDocument, retry: Retry, path: Path, report: Report) -> None:
     if document.max_retries is not None and document.max_attempts is not None:
         report.at_key(
             (*path, "max_attempts"), "Give max_retries or max_attempts, not both: they have the same meaning."
         )
-    if initial > longest:
+    if retry.initial_delay_seconds > retry.max_delay_seconds:
         message = "'initial_delay_seconds' is greater than 'max_delay_seconds'."
         report.at_value((*path, "initial_delay_seconds"), message)
     least, most = _jitter_seconds(document)

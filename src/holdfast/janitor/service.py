@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 from holdfast import failpoint
 from holdfast.errors import Locked, Unreachable
-from holdfast.janitor.alerting import fields_of, raise_alert
+from holdfast.janitor.alerting import raise_alerts
 from holdfast.janitor.counters import Counters
 from holdfast.janitor.deadlines import Deadlines
-from holdfast.janitor.duty import ALERT, Duty, JobDuty
+from holdfast.janitor.duty import Duty, JobDuty
 from holdfast.janitor.ended_jobs import EndedJobs
 from holdfast.janitor.expired_leases import ExpiredLeases
 from holdfast.janitor.idle_jobs import IdleJobs
@@ -126,9 +126,5 @@ class Janitor:
         if dry_run or not findings:
             return findings
         done = await duty.act(self._store, pass_id, findings)
-        for finding in done:
-            if finding.action == ALERT:
-                raise_alert(finding)
-            else:
-                log.write("janitor_acted", action=finding.action, **fields_of(finding))
+        raise_alerts(done)
         return done

@@ -6,7 +6,7 @@ database. Every call may raise Unreachable: then its outcome is unknown.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from pathlib import Path
@@ -29,6 +29,7 @@ from holdfast.store.read_rows import (
     AcknowledgementRow,
     AttemptView,
     BreakerView,
+    DefaultRow,
     EndedJobs,
     EventView,
     JobCount,
@@ -45,7 +46,7 @@ from holdfast.store.read_rows import (
     UnreadSignals,
     WorkflowLine,
 )
-from holdfast.store.records import SignalAnswer
+from holdfast.store.records import KnownDefaults, SignalAnswer
 from holdfast.store.schema import SchemaStatus, TableSize
 
 
@@ -255,6 +256,24 @@ class GateStore(Protocol):
         ...
 
 
+class DefaultsStore(Protocol):
+    """The defaults of a tenant, as people see and change them."""
+
+    async def read(self, tenant: str) -> list[DefaultRow]:
+        """What people have set or reset, by name."""
+        ...
+
+    async def change(
+        self, tenant: str, decide: Callable[[Mapping[str, Any]], Mapping[str, Any]], actor: str, reason: str
+    ) -> list[DefaultRow]:
+        """Change defaults, all or none, while no other change runs; returns all as they are now.
+
+        `decide` gets the values that are set, by name, and returns those to write; None resets one. It may raise to
+        change nothing.
+        """
+        ...
+
+
 class OperationsStore(SubmissionStore, Protocol):
     """All that operations ask of a database whose schema is current."""
 
@@ -266,6 +285,13 @@ class OperationsStore(SubmissionStore, Protocol):
     @property
     def payload_limit_bytes(self) -> int:
         """The largest size of a value."""
+        ...
+
+    def known_defaults(self, tenant: str) -> KnownDefaults:
+        """The defaults of a tenant, as far as this process knows.
+
+        `submit` raises DefaultsChanged and makes no job if they are others by now; then this process knows them.
+        """
         ...
 
     async def newest_definition(self, tenant: str, workflow_id: str) -> bytes | None:
@@ -306,6 +332,8 @@ class OperationsStore(SubmissionStore, Protocol):
         ...
 
     def gates(self) -> GateStore: ...
+
+    def defaults(self) -> DefaultsStore: ...
 
     def pruning(self) -> PruneStore: ...
 

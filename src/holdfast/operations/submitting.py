@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +16,8 @@ from holdfast.define.changes import differences, shown
 from holdfast.define.definition import Definition, read_pinned
 from holdfast.define.gates import DEFAULT_TENANT
 from holdfast.define.inputs import check_inputs
-from holdfast.errors import DefinitionChanged, InvalidInput, NotFound, PayloadRefused, Refused
+from holdfast.errors import DefaultsChanged, DefinitionChanged, InvalidInput, NotFound, PayloadRefused, Refused
+from holdfast.operations.defaults import resolved
 from holdfast.operations.labels import check_labels
 from holdfast.operations.ports import OperationsStore, ReadStore
 from holdfast.operations.scope import Scope
@@ -212,8 +214,8 @@ async def settle(
 
 
 async def submit_many(store: OperationsStore, jobs: Sequence[NewJob]) -> list[Submission]:
-    """Many submissions in one transaction."""
-    answers = await store.submit(jobs)
+    """Many submissions in one transaction. Each job pins its definition with the defaults of its tenant."""
+    jobs, answers = await _submit(store, jobs)
     changes = _Changes(store)
     submissions = [
         _submission(job, answer, await changes.of(job, answer)) for job, answer in zip(jobs, answers, strict=True)
@@ -229,6 +231,14 @@ async def submit_many(store: OperationsStore, jobs: Sequence[NewJob]) -> list[Su
         _with_stages(one, stages[one.job_id], advice.get(one.job_id)) if one.job_id in stages else one
         for one in submissions
     ]
+
+
+async def _submit(store: OperationsStore, jobs: Sequence[NewJob]) -> tuple[list[NewJob], list[SubmitAnswer]]:
+    """Submit with the defaults that this process knows, and once more if a person has changed them."""
+    while True:
+        pinned = resolved(store, jobs)
+        with suppress(DefaultsChanged):
+            return pinned, await store.submit(pinned)
 
 
 async def register(scope: Scope, store: OperationsStore, definition: Definition) -> Registration:
@@ -262,7 +272,7 @@ class _Changes:
         self._known: dict[tuple[str, str], tuple[str, ...]] = {}
 
     async def of(self, job: NewJob, answer: SubmitAnswer) -> tuple[str, ...]:
-        if answer.definition_hash in (None, job.definition_hash):
+        if answer.definition_hash in (None, job.pinned_hash):
             return ()
         assert answer.definition_hash is not None
         key = (answer.definition_hash, job.definition_hash)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 
 from holdfast.core.states import JOB_TERMINAL
 from holdfast.errors import InvalidInput
 from holdfast.operations.ports import OperationsStore
 from holdfast.operations.scope import Scope
 from holdfast.store.upkeep_rows import EVERY_STATUS
-from holdfast.views.upkeep import JanitorLog, JanitorPass, Pruned, finding_view, log_view, pruned_view
+from holdfast.views.upkeep import JanitorLog, JanitorPass, Pruned, log_view, pass_view, pruned_view
 
 LOG_LENGTH = 50
 JANITOR_LEASE_SECONDS = 10.0
@@ -62,4 +63,4 @@ async def run_janitor(
 
     janitor = Janitor(store.janitor(), scope.actor, lease_seconds=lease_seconds, retention_days=retention_days)
     findings = await janitor.run_once(dry_run=dry_run)
-    return JanitorPass(dry_run, tuple(finding_view(finding) for finding in findings))
+    return pass_view(findings, datetime.now(UTC), dry_run=dry_run)

@@ -100,6 +100,7 @@ TYPE_OF = {
     "remedy": "text",
     "result": "jsonb",
     "result_ref": WORD,
+    "requeued": "boolean",
     "retries": "smallint",
     "retry_at": MOMENT,
     "run": "int",

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from holdfast.store.attempt_output import PostgresOutput, PostgresOutputReader
+from holdfast.store.defaults import PostgresDefaults
 from holdfast.store.gates import PostgresGates
 from holdfast.store.janitor_store import PostgresJanitorStore
 from holdfast.store.migrate import ensure_schema
@@ -54,6 +55,9 @@ class PostgresStore(PostgresSubmissions, PostgresOwnership, PostgresTaskSource):
 
     def gates(self) -> PostgresGates:
         return PostgresGates(self)
+
+    def defaults(self) -> PostgresDefaults:
+        return PostgresDefaults(self)
 
     def pruning(self) -> PostgresPruning:
         return PostgresPruning(self)

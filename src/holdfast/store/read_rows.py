@@ -269,6 +269,20 @@ class EndedJobs(NamedTuple):
     unacknowledged: int = 0
 
 
+class DefaultRow(NamedTuple):
+    """A default that a person has set, or has reset to the built-in value: then `is_set` is false."""
+
+    name: str
+    value: Any
+    actor: str
+    reason: str
+    set_at: datetime
+
+    @property
+    def is_set(self) -> bool:
+        return self.value is not None
+
+
 class AcknowledgementRow(NamedTuple):
     actor: str
     reason: str

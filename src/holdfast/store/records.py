@@ -7,6 +7,8 @@ them, as JSON bytes.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from holdfast.core.failing import Failure
@@ -266,6 +268,26 @@ class NewJob(NamedTuple):
     force: bool = False
     """Make a job although the same submission has made one before; the new one is its next run."""
     labels: dict[str, str] | None = None
+    resolved: tuple[str, bytes] | None = None
+    """The definition with the defaults of the installation filled in, and its hash, if there are any to fill in."""
+    defaults_mark: str | None = None
+    """Which defaults these were. The store refuses the submission if they are others by now; None: any will do."""
+
+    @property
+    def pinned_hash(self) -> str:
+        """The definition that the job pins; the one as written is registered."""
+        return self.resolved[0] if self.resolved is not None else self.definition_hash
+
+    @property
+    def pinned(self) -> bytes:
+        return self.resolved[1] if self.resolved is not None else self.definition
+
+
+class KnownDefaults(NamedTuple):
+    """The defaults of a tenant that people have set, by name, and a mark that changes with them."""
+
+    mark: str = ""
+    values: Mapping[str, Any] = MappingProxyType({})
 
 
 class SubmitAnswer(NamedTuple):

@@ -17,6 +17,7 @@ from holdfast.store.listener import SIGNAL
 from holdfast.store.outage import unreachable
 from holdfast.store.payloads import LIMIT_BYTES, Payloads
 from holdfast.store.queries import query
+from holdfast.store.records import KnownDefaults
 
 
 class PostgresSession:
@@ -33,6 +34,7 @@ class PostgresSession:
         self.payloads = payloads
         self.connections = Connections(url, name, lease_seconds)
         self._lanes = LaneIds(self.connections)
+        self._defaults: dict[str, KnownDefaults] = {}
 
     async def close(self) -> None:
         await self.connections.close()

@@ -10,15 +10,15 @@ import orjson
 
 from holdfast import failpoint
 from holdfast.define.definition import Definition
-from holdfast.errors import BacklogFull, NotFound
+from holdfast.errors import BacklogFull, DefaultsChanged, NotFound
 from holdfast.remedies import Remedy
 from holdfast.store.arrays import jsons, plain, texts
 from holdfast.store.columns import by_name, records, remedy_of
-from holdfast.store.connection import SYNC
+from holdfast.store.connection import SYNC, Statement
 from holdfast.store.payloads import value_or_name
 from holdfast.store.queries import query
 from holdfast.store.read_rows import AcknowledgementRow
-from holdfast.store.records import ANYBODY, NewJob, SignalAnswer, SubmitAnswer
+from holdfast.store.records import ANYBODY, KnownDefaults, NewJob, SignalAnswer, SubmitAnswer
 from holdfast.store.session import PostgresSession, signalled
 
 
@@ -32,6 +32,8 @@ class PostgresSubmissions(PostgresSession):
         left = jobs
         while left:
             runs |= await self._insert_jobs(left)
+            # They were compared the first time; what was made then stays.
+            left = [job._replace(defaults_mark=None) for job in left]
             left = [job for job in left if job.job_id not in runs]
             found = await self._jobs_by_identity(left)
             known |= found
@@ -55,7 +57,7 @@ class PostgresSubmissions(PostgresSession):
             "tenant": definitions["tenant"],
             "workflow_id": definitions["workflow_id"],
             "version": definitions["version"],
-            "definition_hash": definitions["definition_hash"],
+            "definition_hash": plain(j.pinned_hash for j in jobs),
             "identity": plain(j.identity for j in jobs),
             "body_hash": plain(j.body_hash for j in jobs),
             "inputs": jsons(j.inputs for j in jobs),
@@ -63,6 +65,8 @@ class PostgresSubmissions(PostgresSession):
             "force": plain(j.force for j in jobs),
             # Null stands for jobs without labels, however many there are.
             "labels": jsons(j.labels for j in jobs) if any(j.labels for j in jobs) else None,
+            # Null stands for jobs that take any defaults.
+            "defaults_mark": texts(j.defaults_mark for j in jobs),
         }
         if len({(j.tenant, j.definition_hash) for j in jobs}) == 1:
             definitions = {**definitions, **_first_definition(jobs[0])}
@@ -70,13 +74,18 @@ class PostgresSubmissions(PostgresSession):
         *_, submitted, _ = await self._exchange(
             "submit",
             (query("register_definitions"), definitions),
+            *_resolved(jobs),
             (query("take_backlog_turn"), {"tenant": rows["tenant"]}),
             (query("submit_jobs"), rows),
             SYNC,
             signalled([ANYBODY]),
         )
         await failpoint.hit("submit.after_commit")
-        return {row["job_id"]: row["run"] for row in by_name(submitted)}
+        runs = {row["job_id"]: row["run"] for row in by_name(submitted)}
+        if None in runs:
+            await self._learn_defaults(jobs)
+            raise DefaultsChanged("the defaults have changed since the definitions were resolved")
+        return runs
 
     async def _refuse_if_full(self, tenant: str) -> None:
         for row in await self._fetch("backlog_of", tenant=tenant):
@@ -113,6 +122,18 @@ class PostgresSubmissions(PostgresSession):
         return SubmitAnswer(
             row["job_id"], False, is_same, row["status"], row["run"], result, row["version"], row["definition_hash"]
         )
+
+    def known_defaults(self, tenant: str) -> KnownDefaults:
+        """The defaults of a tenant, as far as this process knows. `submit` refuses others."""
+        return self._defaults.get(tenant, KnownDefaults())
+
+    async def _learn_defaults(self, jobs: Sequence[NewJob]) -> None:
+        tenants = {job.tenant for job in jobs}
+        (answer,) = await self._exchange("submit", (query("known_defaults"), {"tenant": texts(tenants)}))
+        self._defaults |= dict.fromkeys(tenants, KnownDefaults())
+        self._defaults |= {
+            row["tenant"]: KnownDefaults(row["mark"], orjson.loads(row["values"])) for row in by_name(answer)
+        }
 
     async def newest_definition(self, tenant: str, workflow_id: str) -> bytes | None:
         """The definition of that id that the tenant registered last, or None."""
@@ -171,6 +192,20 @@ def _first_definition(job: NewJob) -> dict[str, str]:
         "version": texts([job.version]),
         "definition": jsons([job.definition]),
     }
+
+
+def _resolved(jobs: Sequence[NewJob]) -> list[Statement]:
+    """Stores the definitions that jobs pin and that are not the ones as written."""
+    resolved = {job.resolved[0]: job for job in jobs if job.resolved is not None}
+    if not resolved:
+        return []
+    rows = {
+        "definition_hash": plain(resolved),
+        "workflow_id": texts(job.workflow_id for job in resolved.values()),
+        "version": texts(job.version for job in resolved.values()),
+        "definition": jsons(job.pinned for job in resolved.values()),
+    }
+    return [(query("store_resolved"), rows)]
 
 
 def _is_open(job: NewJob, found: dict[str, Any] | None) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from holdfast.janitor.alerting import Noted, alerts_of
 from holdfast.store import upkeep_rows as rows
 from holdfast.views.encoding import VERBATIM
 
@@ -51,9 +52,26 @@ class Leader:
 
 
 @dataclass(frozen=True, slots=True)
+class Alert:
+    """What was found of one kind about one node of a job, or about a job, or about the installation."""
+
+    severity: str
+    """`error`, `warning` or `info`: info was repaired, and no person needs to look."""
+    kind: str
+    """The duty that found it."""
+    job_id: str | None
+    node: str | None
+    count: int
+    since: datetime
+    """When it began, or else when it was first noted."""
+
+
+@dataclass(frozen=True, slots=True)
 class JanitorLog:
     leader: Leader | None = None
     actions: tuple[Action, ...] = ()
+    alerts: tuple[Alert, ...] = ()
+    """The same actions together, the most severe first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +80,8 @@ class JanitorPass:
 
     dry_run: bool
     findings: tuple[Finding, ...] = ()
+    alerts: tuple[Alert, ...] = ()
+    """The same findings together, the most severe first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +120,28 @@ class Pruned:
     """Deleted jobs whose objects are still there."""
 
 
+def pass_view(findings: Sequence[rows.Finding], at: datetime, *, dry_run: bool) -> JanitorPass:
+    noted = [Noted(finding, at) for finding in findings]
+    return JanitorPass(dry_run, tuple(finding_view(finding) for finding in findings), _alert_views(noted))
+
+
+def _alert_views(noted: Sequence[Noted]) -> tuple[Alert, ...]:
+    return tuple(
+        Alert(str(one.severity), one.kind, one.job_id, one.node, one.count, one.since) for one in alerts_of(noted)
+    )
+
+
 def finding_view(row: rows.Finding) -> Finding:
     return Finding(row.duty, row.action, row.job_id, row.node, row.item, row.reason, row.before, row.after)
 
 
 def log_view(leader: rows.LeaderView | None, actions: Sequence[rows.ActionView]) -> JanitorLog:
     shown = Leader(leader.holder, leader.since, round(leader.lease_seconds, 3)) if leader is not None else None
-    return JanitorLog(shown, tuple(_action_view(row) for row in actions))
+    noted = [
+        Noted(rows.Finding(a.duty, a.action, a.reason, a.job_id, a.node, a.item, a.before, a.after), a.at)
+        for a in actions
+    ]
+    return JanitorLog(shown, tuple(_action_view(row) for row in actions), _alert_views(noted))
 
 
 def _action_view(row: rows.ActionView) -> Action:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import INSTALL, DatabaseUrl, Json, PlainCommand, UnusedDatabaseUrl
+from holdfast.cli.options import INSTALL, DatabaseUrl, Json, PlainCommand, Tenant, UnusedDatabaseUrl
 
 commands = typer.Typer()
 
@@ -24,6 +24,12 @@ class BootstrapVerb(StrEnum):
     DDL = "ddl"
     DEPLOY = "deploy"
     REBUILD = "rebuild"
+
+
+class DefaultsVerb(StrEnum):
+    SHOW = "show"
+    SET = "set"
+    RESET = "reset"
 
 
 class FinishedStatus(StrEnum):
@@ -62,6 +68,35 @@ def janitor(
     from holdfast.cli.session import Target
 
     return tidy(once=once, dry_run=dry_run, as_json=as_json, target=Target(database_url))
+
+
+@commands.command(cls=PlainCommand, rich_help_panel=INSTALL)
+def defaults(
+    verb: Annotated[
+        DefaultsVerb,
+        typer.Argument(metavar="show|set|reset", help="Show all, set some, or return to built-in ones. Default: show."),
+    ] = DefaultsVerb.SHOW,
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME=VALUE", help="For set: retry.max_retries=5; for reset: the name alone. May be repeated.")
+    ] = [],  # noqa: B006
+    every: Annotated[bool, typer.Option("--all", help="For reset: all of them.")] = False,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it is stored with the default.")] = "",
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+    tenant: Tenant = None,
+) -> int:
+    """Show and set what holds where a workflow says nothing: retries, breakers, the timeout of jobs."""
+    from holdfast.cli.defaults import reset_defaults, set_defaults, show_defaults
+    from holdfast.cli.session import Target
+
+    target = Target(database_url, tenant)
+    match verb:
+        case DefaultsVerb.SHOW:
+            return show_defaults(names, as_json=as_json, target=target)
+        case DefaultsVerb.SET:
+            return set_defaults(names, reason=reason, as_json=as_json, target=target)
+        case DefaultsVerb.RESET:
+            return reset_defaults(names, every=every, reason=reason, as_json=as_json, target=target)
 
 
 @commands.command(cls=PlainCommand, rich_help_panel=INSTALL)

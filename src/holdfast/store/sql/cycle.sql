@@ -141,7 +141,7 @@ with unread as materialized (
     where i.kind = 'report' and i.job_id = any(%(jobs)s::uuid[])
 )
 select t.job_id::text as job_id, t.node, t.item, t.status, t.epoch, t.attempt, t.retry_count as retries,
-    t.lost_count as lost, t.crash_count as crashes, t.error::text as error
+    t.lost_count as lost, t.crash_count as crashes, t.requeue_count as requeues, t.error::text as error
 from nodes n
 join tasks t on t.job_id = any(array[n.job_id]) and t.node = n.node and t.item < n.enqueued_count
 where n.job_id = any(%(jobs)s::uuid[]) and n.status in ('ready', 'dispatched', 'running') and t.status = 'ready'
@@ -251,7 +251,7 @@ with wanted as (
 moved as (
     update tasks t
     set epoch = w.epoch, attempt = w.attempt, error = w.error, retry_count = w.retries, lost_count = w.lost,
-        crash_count = w.crashes
+        crash_count = w.crashes, requeue_count = t.requeue_count + w.requeued::int
     from wanted w
     where t.job_id = any(array[w.job_id]) and t.node = w.node and t.item = w.item and t.epoch < w.epoch
         and t.status = 'ready'
@@ -448,7 +448,7 @@ cut_short as (
 update tasks t
 set status = 'ready', waits = true, epoch = t.epoch + 1,
     attempt = t.attempt + (g.state is not distinct from 'leased')::int,
-    retry_count = 0, lost_count = 0, crash_count = 0, output = null, output_ref = null, error = null, worker = null,
+    retry_count = 0, lost_count = 0, crash_count = 0, requeue_count = 0, output = null, output_ref = null, error = null, worker = null,
     started_at = null, finished_at = null
 from chosen c left join gone g on g.item = c.item
 where t.job_id = any(array[c.job_id]) and t.node = c.node and t.item = c.item;

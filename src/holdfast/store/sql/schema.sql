@@ -5,7 +5,7 @@
 -- owner writes its rows, and a trigger per row would double the cost of a fan-out.
 
 -- The definitions that jobs have pinned. A definition never changes: its key is the hash of its content. tenant is the
--- one that submitted it first.
+-- one that submitted it first, or '' if defaults of an installation are filled in: no name stands for that one.
 create table workflows (
     definition_hash text not null,
     tenant text not null default 'default',
@@ -180,6 +180,7 @@ create table tasks (
     finished_at timestamptz,
     waits boolean not null default false,
     has_contract boolean,
+    requeue_count smallint not null default 0,
     primary key (job_id, node, item),
     constraint task_status_is_known check (status in ('ready', 'completed', 'failed', 'skipped', 'cancelled')),
     constraint item_is_an_index_or_minus_one check (item >= -1),
@@ -394,6 +395,18 @@ create table limits (
     constraint limits_are_above_zero check (concurrency > 0 and rate > 0 and burst > 0 and backlog > 0),
     constraint a_rate_has_a_burst check ((rate is null) = (burst is null))
 ) with (fillfactor=50);
+
+-- The defaults that people have set for the workflows of a tenant: what holds where a workflow says nothing. A submission
+-- fills them into the definition that its job pins. value null: a person went back to the built-in value.
+create table defaults (
+    tenant text not null,
+    name text not null,
+    value jsonb,
+    actor text not null,
+    reason text not null default '',
+    set_at timestamptz not null default now(),
+    primary key (tenant, name)
+);
 
 -- Large values in the object store that rows refer to, by job.
 create table payloads (

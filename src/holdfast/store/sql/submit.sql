@@ -19,6 +19,16 @@ select distinct on (w.definition_hash, w.tenant) w.tenant, w.definition_hash, w.
 from wanted w order by w.definition_hash, w.tenant
 on conflict (tenant, definition_hash) do nothing;
 
+-- name: store_resolved
+-- Definitions into which defaults were filled. They belong to no tenant, so that no name stands for them: a name stands
+-- for a definition as it was written.
+insert into workflows (definition_hash, tenant, workflow_id, version, definition)
+select distinct on (w.definition_hash) w.definition_hash, '', w.workflow_id, w.version, w.definition
+from unnest(%(definition_hash)s::text[], %(workflow_id)s::text[], %(version)s::text[], %(definition)s::json[])
+    as w (definition_hash, workflow_id, version, definition)
+order by w.definition_hash
+on conflict (definition_hash) do nothing;
+
 -- name: register_definition
 -- Makes a definition the current one of its id: no other was registered later, whatever the clock says. A definition
 -- that is the current one stays as it is.
@@ -70,13 +80,20 @@ from (
 -- unless the submission is forced: then it makes the next run of the same body. If two submissions need the same run
 -- number, one of them gets it. A first run may have been pruned before a later one, so a submission that is not forced
 -- also looks for later runs. A tenant whose backlog is full gets no new job, but gets an existing one. The order is the
--- same everywhere: two calls with the same identities wait for each other, but never deadlock.
+-- same everywhere: two calls with the same identities wait for each other, but never deadlock. No job is made if the
+-- defaults of a tenant are not those with which its definition was resolved; a row without a job says so.
 with wanted as (
     select * from unnest(%(job_id)s::uuid[], %(tenant)s::text[], %(workflow_id)s::text[], %(version)s::text[],
         %(definition_hash)s::text[], %(identity)s::text[], %(body_hash)s::text[], %(inputs)s::jsonb[],
-        %(priority)s::smallint[], %(force)s::boolean[], %(labels)s::jsonb[]) with ordinality
+        %(priority)s::smallint[], %(force)s::boolean[], %(labels)s::jsonb[], %(defaults_mark)s::text[]) with ordinality
         as w (job_id, tenant, workflow_id, version, definition_hash, identity, body_hash, inputs, priority, force, labels,
-            place)
+            defaults_mark, place)
+),
+other_defaults as materialized (
+    select t.tenant from (select distinct w.tenant, w.defaults_mark from wanted w) t
+    where t.defaults_mark <> coalesce((
+        select md5(string_agg(d.name || d.value::text, ',' order by d.name))
+        from defaults d where d.tenant = t.tenant and d.value is not null), '')
 ),
 full_tenant as materialized (
     select m.tenant from limits m
@@ -96,7 +113,8 @@ created as (
         select j.job_id, j.run, j.body_hash from jobs j
         where w.force and j.tenant = w.tenant and j.identity = w.identity order by j.run desc limit 1
     ) n on true
-    where w.tenant not in (select f.tenant from full_tenant f)
+    where not exists (select 1 from other_defaults)
+        and w.tenant not in (select f.tenant from full_tenant f)
         and case when w.force then n.job_id is null or n.body_hash = w.body_hash
             else (
                 select j.run from jobs j
@@ -114,7 +132,9 @@ logged as (
 signalled as (
     insert into inbox (owner, job_id, kind) select 0, job_id, 'submitted' from created
 )
-select job_id::text as job_id, run from created;
+select job_id::text as job_id, run from created
+union all
+select null, null from other_defaults;
 
 -- name: backlog_of
 -- The number of open jobs of a tenant, and its limit.
