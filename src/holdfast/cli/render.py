@@ -15,12 +15,12 @@ from rich.text import Text
 from holdfast.cli.attempt_logs import log_lines
 from holdfast.cli.failures import failure_lines, left_out
 from holdfast.cli.streams import harmless
-from holdfast.cli.words import clock, counted, cut, day_and_clock, duration, elapsed, short, value
+from holdfast.cli.words import age, clock, counted, cut, day_and_clock, duration, elapsed, short, value
 from holdfast.define.definition import UNREADABLE_REMEDY
 from holdfast.errors import Code
 from holdfast.views.fleet import UnservedTasks
 from holdfast.views.history import Attempt, Event, FailedGroup, Failure
-from holdfast.views.jobs import Acknowledgement, Counts, Held, Job, JobSummary, NodeState, Owner
+from holdfast.views.jobs import PAUSED, Acknowledgement, Counts, Held, Job, JobSummary, NodeState, Owner
 from holdfast.views.outcome import Deliverable
 
 STYLES = {
@@ -33,6 +33,7 @@ STYLES = {
     "ready": "blue",
     "skipped": "dim",
     "pending": "dim",
+    PAUSED: "yellow",
 }
 SYMBOLS = {
     "completed": "✔",
@@ -44,6 +45,7 @@ SYMBOLS = {
     "ready": "…",
     "skipped": "↷",
     "pending": "·",
+    PAUSED: "⏸",
 }
 DOUBTED = ("⚠", STYLES["partial"])
 """Completed, and its rows contradict each other."""
@@ -56,19 +58,21 @@ Command = Callable[[str], str]
 
 def job_mark(job: Job | JobSummary) -> tuple[str, str]:
     """The symbol of a job and its style. One that completed with an error is in doubt."""
-    state = job.status
-    return DOUBTED if job.is_in_doubt else (SYMBOLS[state], STYLES[state])
+    return DOUBTED if job.is_in_doubt else (SYMBOLS[job.state], STYLES[job.state])
 
 
 def job_title(job: Job) -> Text:
     """`✔ demo completed in 6.3 s   job 1a2b3c4d`"""
-    state = job.status
+    state = job.state
     symbol, style = job_mark(job)
     text = Text(f"{symbol} ", style=style)
     text.append(cut(job.workflow_id, 60), style="bold")
     text.append(f" {state}", style=style)
     took = elapsed(job.started_at or job.created_at, job.finished_at)
-    text.append(f" in {took}" if job.finished_at else f" for {took}" if job.started_at else "")
+    if job.pause is not None:
+        text.append(f" for {elapsed(job.pause.since, None)}")
+    else:
+        text.append(f" in {took}" if job.finished_at else f" for {took}" if job.started_at else "")
     text.append(f"   job {job.job_id}", style="dim")
     return text
 
@@ -172,6 +176,12 @@ def held_note(held: Held, now: datetime) -> str:
     return f"held by {held.by} {cut(held.name, 30)}, for {elapsed(held.since, None, now)}"
 
 
+def pause_text(pause: Held) -> str:
+    """`by ann@laptop 4.0 s ago: CRM maintenance`"""
+    because = f": {pause.reason}" if pause.reason else ""
+    return f"by {pause.name} {age(pause.since)}{because}"
+
+
 def held_text(held: Held) -> str:
     """`by breaker gateway since 12:03:11, tried again at 12:03:41`"""
     text = f"by {held.by} {held.name} since {clock(held.since)}"
@@ -214,7 +224,9 @@ def job_card(
     if job.finished_at is None:
         parts.append(_line("Created", day_and_clock(job.created_at)))
         parts.append(_line("Owner", owner_text(job.owner)))
-    if job.held is not None:
+    if job.pause is not None:
+        parts.append(_line("Paused", pause_text(job.pause)))
+    elif job.held is not None:
         parts.append(_line("Held", held_text(job.held)))
     if job.problem is not None:
         parts.append(_line("Set aside", job.problem))
@@ -297,6 +309,11 @@ def _next_commands(
     yield Text("")
     if job.unreadable:
         yield _line("Next", command(f"events {job_name}"), note="everything that happened, in order")
+        return
+    if job.pause is not None:
+        yield _line("Next", command(f"unpause {job_name}"), note="let it continue")
+        if revive is not None:
+            yield _line("", revive, note="no orchestrator drives it; it needs this, too")
         return
     if revive is not None:
         yield _line("Next", revive, note="no orchestrator drives it; it continues when this runs")

@@ -61,7 +61,8 @@ def _lines(why: Why, list_command: ListCommand) -> Iterator[str]:
     if why.is_terminal:
         yield f"{name} {_ENDED[why.status]}" + (f" after {took}." if took else ".")
     elif paused is not None and why.stop_cause is None:
-        yield f"{name} is paused, by {paused.details['by']} {age(paused.since)}."
+        because = f": {paused.details['reason']}" if paused.details["reason"] else "."
+        yield cut(f"{name} is paused, by {paused.details['by']} {age(paused.since)}{because}", WIDTH)
     else:
         stopping = f", and is stopping ({why.stop_cause})" if why.stop_cause is not None else ""
         yield f"{name} is {why.status}{stopping}, because:"
@@ -152,7 +153,8 @@ def _sentence(reason: Reason) -> str:
             when = f" at {clock(until)}" if until is not None else ""
             return f"{_tasks(reason)} tried again{when}, attempt {details['attempt']}{_after(details.get('error'))}"
         case Cause.PAUSED if reason.node is None:
-            return f"{details['by']} paused it {since}"
+            because = f": {details['reason']}" if details["reason"] else ""
+            return f"{details['by']} paused it {since}{because}"
         case Cause.PAUSED:
             return f"{_tasks(reason)} held while the job is paused"
         case Cause.RUNNING:

@@ -201,6 +201,7 @@ class JobLine(NamedTuple):
     acknowledged_by: str | None
     acknowledged_reason: str | None
     acknowledged_at: datetime | None
+    pause: dict[str, Any] | None = None
 
 
 class JobFilter(NamedTuple):

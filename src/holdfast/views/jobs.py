@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from holdfast.core.states import JOB_TERMINAL, JobStatus, Status
+from holdfast.core.states import JOB_TERMINAL, PAUSE, JobStatus, Status
 from holdfast.define.definition import Definition
 from holdfast.define.kinds import kind_of
 from holdfast.define.node import Node
@@ -19,6 +19,7 @@ from holdfast.views.outcome import Outcome, StageState, outcome_view
 SET_ASIDE = "orchestrator_error: "
 """How the reason of a job begins that its owner cannot advance."""
 STOPPING = "stopping"
+PAUSED = "paused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,12 @@ class Held:
     name: str
     since: datetime
     until: datetime | None
+    reason: str | None = None
+    """Why, if the person or the breaker that holds them says so."""
+
+    @property
+    def is_pause(self) -> bool:
+        return self.by == PAUSE
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +142,16 @@ class Job:
         return self.reason == STOPPING
 
     @property
+    def pause(self) -> Held | None:
+        """The pause of a job that would go on without it."""
+        return _pause(self.held, self.status, self.reason)
+
+    @property
+    def state(self) -> str:
+        """The status in the words of people: a job that runs may be paused."""
+        return PAUSED if self.pause is not None else self.status
+
+    @property
     def problem(self) -> str | None:
         """Why its owner cannot advance it, if that is so."""
         is_set_aside = self.reason is not None and self.reason.startswith(SET_ASIDE)
@@ -163,10 +180,23 @@ class JobSummary:
     error: str | None
     labels: dict[str, str]
     acknowledged: Acknowledgement | None
+    held: Held | None
+    """The pause of the job; a list does not look for breakers and limits."""
+    reason: str | None = field(default=None, metadata=HIDDEN)
 
     @property
     def is_in_doubt(self) -> bool:
         return self.status == JobStatus.COMPLETED and self.error is not None
+
+    @property
+    def pause(self) -> Held | None:
+        """The pause of a job that would go on without it."""
+        return _pause(self.held, self.status, self.reason)
+
+    @property
+    def state(self) -> str:
+        """The status in the words of people: a job that runs may be paused."""
+        return PAUSED if self.pause is not None else self.status
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +268,8 @@ def summary_view(row: JobLine) -> JobSummary:
         row.message,
         row.labels or {},
         _acknowledgement(row),
+        pause_view(row.pause),
+        row.reason,
     )
 
 
@@ -248,7 +280,19 @@ def _acknowledgement(row: JobView | JobLine) -> Acknowledgement | None:
 
 
 def held_view(row: Hold | None) -> Held | None:
-    return Held(row.by, row.name, row.since, row.until) if row is not None else None
+    return Held(row.by, row.name, row.since, row.until, row.details.get("reason")) if row is not None else None
+
+
+def pause_view(stored: dict[str, Any] | None) -> Held | None:
+    if stored is None:
+        return None
+    since = datetime.fromtimestamp(stored["since"], UTC)
+    return Held(PAUSE, stored["name"], since, None, stored.get("reason") or None)
+
+
+def _pause(held: Held | None, status: str, reason: str | None) -> Held | None:
+    goes_on = status not in JOB_TERMINAL and reason != STOPPING
+    return held if held is not None and held.is_pause and goes_on else None
 
 
 def _stage_state(node: Node, shown: NodeState) -> StageState:
@@ -288,9 +332,9 @@ def _node(snapshot: Snapshot, node: Node) -> NodeState:
 
 def _job_held(snapshot: Snapshot) -> Held | None:
     """A job is held if a person has paused it, or if nothing of it runs and all of it that is ready is held."""
-    pause = snapshot.job.pause
+    pause = pause_view(snapshot.job.pause)
     if pause is not None:
-        return Held("pause", pause["name"], datetime.fromtimestamp(pause["since"], UTC), None)
+        return pause
     queue = snapshot.queue.values()
     if any(row.running or (row.ready and row.node not in snapshot.holds) for row in queue):
         return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from itertools import chain
 from typing import Any
@@ -21,7 +21,7 @@ from holdfast.store.fleet import WorkerView
 from holdfast.store.read_rows import JobDiagnosis, NodeView, QueuedTasks
 from holdfast.views.encoding import HIDDEN, VERBATIM, to_json
 from holdfast.views.history import FailedGroup, failure_view
-from holdfast.views.jobs import SET_ASIDE
+from holdfast.views.jobs import SET_ASIDE, pause_view
 from holdfast.views.outcome import Recovery, recovery_view
 
 
@@ -181,9 +181,10 @@ def _of_the_job(diagnosis: JobDiagnosis) -> Iterator[Reason]:
     if job.reason is not None and is_aside:
         details: dict[str, Any] = {"problem": job.reason.removeprefix(SET_ASIDE), "owner": job.owner}
         yield Reason(None, None, Cause.SET_ASIDE, since=job.owned_since, details=details)
-    if job.pause is not None:
-        since = datetime.fromtimestamp(job.pause["since"], UTC)
-        yield Reason(None, None, Cause.PAUSED, since=since, details={"by": job.pause["name"]})
+    pause = pause_view(job.pause)
+    if pause is not None:
+        details = {"by": pause.name, "reason": pause.reason}
+        yield Reason(None, None, Cause.PAUSED, since=pause.since, details=details)
     signals = {"signals": diagnosis.unread, "orchestrators": diagnosis.orchestrators}
     if job.owner_id is None:
         since = diagnosis.unread_since or job.created_at

@@ -7,12 +7,22 @@ select j.job_id::text as job_id, j.workflow_id, j.status, j.reason, j.version, j
     case when %(whole)s then j.result::text end as result, j.error::text as error,
     j.created_at, j.started_at, j.finished_at, j.owner as owner_id, o.name as owner, j.owned_since,
     coalesce(o.ended_at is null and o.lease_until > now(), false) as owner_is_alive,
-    jsonb_path_query_first(j.holds, '$[*] ? (@.by == "pause")')::text as pause,
+    {{pause_of_job}} as pause,
     case when %(whole)s then j.result_ref end as result_ref, j.labels::text as labels,
     k.actor as acknowledged_by, k.reason as acknowledged_reason, k.at as acknowledged_at
 from jobs j left join orchestrators o on o.orchestrator_id = j.owner
 left join acknowledgements k on k.job_id = j.job_id and k.generation = j.generation
 where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenant);
+
+-- name: pause_of_job
+-- The pause of a job `j`, with the reason that its event has. A paused job has few events after that one.
+case when j.holds @> '[{"by": "pause"}]' then (
+    jsonb_path_query_first(j.holds, '$[*] ? (@.by == "pause")') || jsonb_build_object('reason', (
+        select e.data ->> 'reason' from events e
+        where e.job_id = j.job_id and e.event = 'job_held' and e.data ->> 'by' = 'pause'
+        order by e.seq desc limit 1
+    ))
+)::text end;
 
 -- name: read_nodes
 -- The nodes that have begun, without their outputs: the output of a fan-in can be as large as all its items.
