@@ -14,7 +14,19 @@ from typing import Any
 
 from holdfast.define.definition import Definition
 from holdfast.errors import Unreachable
-from holdfast.operations import acknowledging, data, gates, logs, overview, reading, submitting, upkeep, verbs, watching
+from holdfast.operations import (
+    acknowledging,
+    data,
+    gates,
+    logs,
+    overview,
+    pausing,
+    reading,
+    submitting,
+    upkeep,
+    verbs,
+    watching,
+)
 from holdfast.operations.gates import BreakerVerb
 from holdfast.operations.ports import OperationsStore
 from holdfast.operations.scope import Scope
@@ -25,10 +37,11 @@ from holdfast.store.postgres import PostgresStore
 from holdfast.store.records import NewJob, SignalAnswer
 from holdfast.views.data import Checkpoint, DataValue, TaskResult
 from holdfast.views.fleet import Fleet
-from holdfast.views.gates import Breaker, Limit
+from holdfast.views.gates import Breaker, Limit, PausedQueue
 from holdfast.views.history import Artifact, Attempt, Event, FailedGroup, Task
 from holdfast.views.jobs import Acknowledgement, Job, JobPage, Statistics
 from holdfast.views.overview import Hour, QueueState, Registration, WorkflowSummary
+from holdfast.views.pausing import JobsPlan, JobsResult
 from holdfast.views.upkeep import JanitorLog, JanitorPass, Pruned
 from holdfast.views.why import Why
 
@@ -260,6 +273,22 @@ class _Gates(_Bound):
     async def drop_limit(self, name: str, *, tenant: str | None = None) -> Limit:
         """Remove a limit that a person has set; returns it as it was."""
         return await gates.drop_limit(self._scope, self._store, name, tenant=tenant)
+
+    async def plan_jobs(self, verb: Verb, *, workflow_id: str | None = None) -> JobsPlan:
+        """Which jobs that have not ended a pause or an unpause of all, or of one workflow, would change now."""
+        return await pausing.plan_jobs(self._scope, self._store, verb, workflow_id=workflow_id)
+
+    async def change_jobs(self, plan: JobsPlan, *, reason: str = "", seconds: float = ANSWER_SECONDS) -> JobsResult:
+        """Pause or unpause the jobs of a plan, and wait for the answers of their owners as long as some arrive."""
+        return await pausing.change_jobs(self._scope, self._store, plan, reason=reason, seconds=seconds)
+
+    async def pause_queue(self, queue: str, *, reason: str = "") -> PausedQueue:
+        """Let no worker start a task of the queue, for all tenants; running tasks continue to their end."""
+        return await pausing.pause_queue(self._scope, self._store, queue, reason=reason)
+
+    async def unpause_queue(self, queue: str) -> PausedQueue:
+        """Let workers start the tasks of the queue again; returns the queue as it was."""
+        return await pausing.unpause_queue(self._store, queue)
 
     async def prune(
         self,

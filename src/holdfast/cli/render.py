@@ -173,6 +173,10 @@ def unserved_note(unserved: UnservedTasks, now: datetime) -> str:
 
 
 def held_note(held: Held, now: datetime) -> str:
+    if held.paused_queue is not None:
+        because = f": {cut(held.reason, 60)}" if held.reason else ""
+        since = elapsed(held.since, None, now)
+        return f"queue {cut(held.paused_queue, 30)} is paused, by {held.paused_by} {since} ago{because}"
     return f"held by {held.by} {cut(held.name, 30)}, for {elapsed(held.since, None, now)}"
 
 
@@ -184,6 +188,8 @@ def pause_text(pause: Held) -> str:
 
 def held_text(held: Held) -> str:
     """`by breaker gateway since 12:03:11, tried again at 12:03:41`"""
+    if held.paused_queue is not None:
+        return held_note(held, datetime.now(UTC))
     text = f"by {held.by} {held.name} since {clock(held.since)}"
     return f"{text}, tried again at {clock(held.until)}" if held.until else text
 
@@ -317,6 +323,11 @@ def _next_commands(
         return
     if revive is not None:
         yield _line("Next", revive, note="no orchestrator drives it; it continues when this runs")
+        return
+    if job.held is not None and job.held.paused_queue is not None:
+        yield _line(
+            "Next", command(f"unpause --queue {job.held.paused_queue}"), note="let the tasks of its queue start"
+        )
         return
     if job.finished_at is None:
         yield _line("Next", command(f"watch {job_name}"), note="follow it to its end")

@@ -11,6 +11,7 @@ from holdfast.bootstrap import open_client
 from holdfast.cli.data_files import handlers_of
 from holdfast.cli.failures import failure_lines
 from holdfast.cli.fleet import start
+from holdfast.cli.pausing import unpause_command
 from holdfast.cli.session import Target, begin_on, drive, find_job
 from holdfast.cli.streams import answer_json, harmless, show
 from holdfast.cli.words import age, clock, counted, cut, elapsed, short
@@ -127,6 +128,8 @@ def _command(why: Why, reason: Reason, target: Target) -> str | None:
             return f"select pg_terminate_backend({reason.details['pid']})"
         case Cause.INCONSISTENT:
             return target.command("janitor --once")
+        case Cause.PAUSED if "queue" in reason.details:
+            return unpause_command(reason.details["queue"], target)
         case Cause.PAUSED:
             return target.command(f"unpause {job}") if why.stop_cause is None else None
         case Cause.PARTIAL if reason.node is not None and reason.details["error"] is None:
@@ -155,6 +158,9 @@ def _sentence(reason: Reason) -> str:
         case Cause.PAUSED if reason.node is None:
             because = f": {details['reason']}" if details["reason"] else ""
             return f"{details['by']} paused it {since}{because}"
+        case Cause.PAUSED if "queue" in details:
+            because = f": {details['reason']}" if details["reason"] else ""
+            return f"{_tasks(reason)} held: queue {details['queue']} is paused, by {details['by']} {since}{because}"
         case Cause.PAUSED:
             return f"{_tasks(reason)} held while the job is paused"
         case Cause.RUNNING:

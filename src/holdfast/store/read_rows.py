@@ -204,6 +204,17 @@ class JobLine(NamedTuple):
     pause: dict[str, Any] | None = None
 
 
+class OpenJobLine(NamedTuple):
+    """A job that has not ended, with what decides whether it can be paused."""
+
+    job_id: str
+    workflow_id: str
+    status: str
+    generation: int
+    stop_cause: str | None
+    paused_by: str | None
+
+
 class JobFilter(NamedTuple):
     """Which jobs a list has; without a value, a filter lets all jobs pass."""
 
@@ -320,6 +331,14 @@ class LimitView(NamedTuple):
     open_jobs: int | None
     changed_at: datetime
     actor: str | None
+    paused_at: datetime | None = None
+    paused_by: str | None = None
+    pause_reason: str | None = None
+
+    @property
+    def allows_less(self) -> bool:
+        """Whether it limits anything beside its pause."""
+        return self.concurrency is not None or self.rate is not None or self.backlog is not None
 
     @property
     def is_declared(self) -> bool:

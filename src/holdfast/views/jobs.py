@@ -11,7 +11,7 @@ from holdfast.define.definition import Definition
 from holdfast.define.kinds import kind_of
 from holdfast.define.node import Node
 from holdfast.store.read_rows import Hold, JobLine, JobView, NodeView, QueueView, Snapshot
-from holdfast.views.encoding import HIDDEN, VERBATIM
+from holdfast.views.encoding import HIDDEN, IF_ANY, VERBATIM
 from holdfast.views.fleet import UnservedTasks, unserved_view
 from holdfast.views.history import Failure, failure_view
 from holdfast.views.outcome import Outcome, StageState, outcome_view
@@ -45,10 +45,16 @@ class Held:
     until: datetime | None
     reason: str | None = None
     """Why, if the person or the breaker that holds them says so."""
+    paused_by: str | None = field(default=None, metadata=IF_ANY)
+    """The person who paused the queue, if that is what holds them."""
 
     @property
     def is_pause(self) -> bool:
         return self.by == PAUSE
+
+    @property
+    def paused_queue(self) -> str | None:
+        return self.name.removeprefix("queue:") if self.paused_by is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +286,9 @@ def _acknowledgement(row: JobView | JobLine) -> Acknowledgement | None:
 
 
 def held_view(row: Hold | None) -> Held | None:
-    return Held(row.by, row.name, row.since, row.until, row.details.get("reason")) if row is not None else None
+    if row is None:
+        return None
+    return Held(row.by, row.name, row.since, row.until, row.details.get("reason"), row.details.get("paused_by"))
 
 
 def pause_view(stored: dict[str, Any] | None) -> Held | None:

@@ -269,6 +269,15 @@ def _running(diagnosis: JobDiagnosis, group: QueuedTasks) -> Reason:
     return Reason(group.node, _item(group), Cause.RUNNING, group.claimed_at, diagnosis.stop_until, details)
 
 
+def _paused_queue(diagnosis: JobDiagnosis, group: QueuedTasks) -> Reason | None:
+    """Its queue is paused: another worker would not help."""
+    hold = diagnosis.snapshot.holds.get(group.node)
+    if hold is None or "paused_by" not in hold.details:
+        return None
+    details = {"queue": group.queue, "by": hold.details["paused_by"], "reason": hold.details["reason"]}
+    return Reason(group.node, _item(group), Cause.PAUSED, hold.since, details=_tasks(group) | details)
+
+
 def _no_worker(diagnosis: JobDiagnosis, group: QueuedTasks) -> Reason | None:
     serving = [w for w in diagnosis.workers if _serves_queue(w, group)]
     if any(group.handler in worker.handlers for worker in serving):
@@ -303,7 +312,12 @@ def _no_slot(diagnosis: JobDiagnosis, group: QueuedTasks) -> Reason:
     return Reason(group.node, _item(group), Cause.LIMIT_REACHED, group.queued_at, details=details)
 
 
-UNCLAIMED: tuple[Callable[[JobDiagnosis, QueuedTasks], Reason | None], ...] = (_no_worker, _held, _no_slot)
+UNCLAIMED: tuple[Callable[[JobDiagnosis, QueuedTasks], Reason | None], ...] = (
+    _paused_queue,
+    _no_worker,
+    _held,
+    _no_slot,
+)
 """What may keep ready tasks from being claimed. The first answer counts."""
 
 

@@ -56,6 +56,17 @@ left join acknowledgements k on k.job_id = j.job_id and k.generation = j.generat
 where j.job_id = any(%(jobs)s::uuid[]) and j.tenant = coalesce(%(tenant)s, j.tenant)
 order by j.job_id desc;
 
+-- name: open_jobs
+-- The jobs of a tenant that have not ended, or those of one workflow, oldest first, with what decides whether they can be
+-- paused.
+select j.job_id::text as job_id, j.workflow_id, j.status, j.generation, j.stop_cause,
+    jsonb_path_query_first(j.holds, '$[*] ? (@.by == "pause")') ->> 'name' as paused_by
+from jobs j
+where j.finished_at is null and j.tenant = coalesce(%(tenant)s, j.tenant)
+    and (%(workflow)s::text is null or j.workflow_id = %(workflow)s)
+    and (%(jobs)s::uuid[] is null or j.job_id = any(%(jobs)s::uuid[]))
+order by j.job_id;
+
 -- name: workflow_ids
 -- The ids of all workflows of a tenant. A process of an older version makes no registrations.
 select r.workflow_id from registrations r where r.tenant = %(tenant)s
