@@ -318,3 +318,37 @@ def test_a_job_that_is_paused_says_so_and_goes_on_when_it_is_let(
     until(lambda: database("status", job_id, "--json").json["status"] == "completed")
     assert database("unpause", job_id).code == 4
     assert database("pause", "ffffffffffff").code == 5
+
+
+def test_status_says_who_set_a_result_and_what_is_stale_after_only(database: Command, tmp_path: Path) -> None:
+    job_id = database("run", "failing.yaml", "--json").json["job_id"]
+    (tmp_path / "given.json").write_text("1")
+
+    def nodes() -> dict[str, Any]:
+        return {node["node"]: node for node in database("status", job_id, "--json").json["nodes"]}
+
+    database("set", job_id, "second", "--output", "given.json", "--yes", "--reason", "the sensor was off")
+    given = nodes()["second"]["by_hand"]
+    assert (given["verb"], given["by"], given["reason"]) == ("set", current_actor(), "the sensor was off")
+    person = re.escape(current_actor())
+    assert re.search(
+        rf"By hand   second: set by {person} [\d.]+ s ago: the sensor was off", database("status", job_id).out
+    )
+    assert not any(node["stale"] for node in nodes().values())
+
+    database("rerun", job_id, "--from", "first", "--only", "--yes")
+    assert not any(node["stale"] for node in nodes().values()), "a result that a person has set does not grow old"
+    database("rerun", job_id, "--from", "first", "--yes")
+    database("set", job_id, "second", "--output", "given.json", "--yes")
+    database("rerun", job_id, "--from", "third", "--only", "--yes")
+    assert not any(node["stale"] for node in nodes().values()) and nodes()["second"]["by_hand"]["reason"] is None
+
+    flow = database("run", "flow.yaml", "--json").json["job_id"]
+    database("clear", flow, "each", "--item", "1", "--only", "--yes")
+    status = database("status", flow, "--json").json
+    assert [node["node"] for node in status["nodes"] if node["stale"]] == ["gather", "is_long", "long", "end"]
+    card = database("status", flow).out
+    assert "Stale     gather, is_long, long: completed before a node above ran again" in card
+    assert len(re.findall(r"completed +stale ", card)) == 3
+    database("rerun", flow, "--from", "gather", "--yes")
+    assert not any(node["stale"] for node in database("status", flow, "--json").json["nodes"])

@@ -82,6 +82,7 @@ class ModelStore:
                 "created_at": self.db.now, "started_at": None, "finished_at": None, "deadline_at": None,
                 "stop_cause": None, "stop_until": None, "stop_leases_ended": False, "stop_signal": None, "holds": [],
                 "tenant": job.tenant, "run": run, "previous": existing, "deaths": 0, "died_at": None,
+                "recovered_at": None,
             }  # fmt: skip
             created = {"previous": existing} if existing is not None else None
             self.db.events[job.job_id].append((1, "job_created", None, None, None, created))

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from holdfast.cli.render import job_title, node_table, pause_text, steps
 from holdfast.cli.streams import asides, say
-from holdfast.cli.words import cut, elapsed, short
+from holdfast.cli.words import cut, elapsed, short, waited
 from holdfast.client import Client
 from holdfast.errors import Unreachable
 from holdfast.views.jobs import Job, NodeState
@@ -107,7 +107,8 @@ def _node_line(node: NodeState) -> str:
     if node.retrying:
         parts.append(f"{node.retrying:,} retrying")
     if node.finished_at and node.status != "skipped":
-        parts.append(elapsed(node.started_at, node.finished_at))
+        parts.append(elapsed(node.began_at or node.started_at, node.finished_at))
+        parts += [wait for wait in [waited(node.started_at, node.began_at)] if wait]
     if node.error and node.status in ("failed", "ready"):
         parts.append(cut(f"{node.error.code}: {node.error.message}", 200))
     return ", ".join(parts)

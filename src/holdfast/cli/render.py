@@ -15,12 +15,13 @@ from rich.text import Text
 from holdfast.cli.attempt_logs import log_lines
 from holdfast.cli.failures import failure_lines, left_out
 from holdfast.cli.streams import harmless
-from holdfast.cli.words import age, clock, counted, cut, day_and_clock, duration, elapsed, short, value
+from holdfast.cli.words import age, clock, counted, cut, day_and_clock, duration, elapsed, short, value, waited
 from holdfast.define.definition import UNREADABLE_REMEDY
 from holdfast.errors import Code
 from holdfast.views.fleet import UnservedTasks
+from holdfast.views.held import PAUSED, Held
 from holdfast.views.history import Attempt, Event, FailedGroup, Failure
-from holdfast.views.jobs import PAUSED, Acknowledgement, Counts, Held, Job, JobSummary, NodeState, Owner
+from holdfast.views.jobs import Acknowledgement, ByHand, Counts, Job, JobSummary, NodeState, Owner
 from holdfast.views.outcome import Deliverable
 
 STYLES = {
@@ -68,13 +69,21 @@ def job_title(job: Job) -> Text:
     text = Text(f"{symbol} ", style=style)
     text.append(cut(job.workflow_id, 60), style="bold")
     text.append(f" {state}", style=style)
-    took = elapsed(job.started_at or job.created_at, job.finished_at)
+    took = job_time(job)
     if job.pause is not None:
         text.append(f" for {elapsed(job.pause.since, None)}")
     else:
         text.append(f" in {took}" if job.finished_at else f" for {took}" if job.started_at else "")
     text.append(f"   job {job.job_id}", style="dim")
     return text
+
+
+def job_time(job: Job | JobSummary) -> str:
+    """`0.2 s (generation 2), waited 31 s`: the work of the present generation, without its time in the queue."""
+    took = elapsed(job.began_at or job.queued_at or job.created_at, job.finished_at)
+    generation = f" (generation {job.generation})" if job.generation > 1 else ""
+    wait = waited(job.queued_at, job.began_at)
+    return f"{took}{generation}" + (f", {wait}" if wait else "")
 
 
 def node_table(job: Job, *, rows: int | None = None, bar_width: int = 20) -> RenderableType:
@@ -119,7 +128,8 @@ def _node_cells(node: NodeState, now: datetime, bar_width: int) -> list[Renderab
     state = node.status
     is_doubted = state == "completed" and node.error is not None and node.error.code == Code.COUNTERS_DISAGREE
     symbol, style = DOUBTED if is_doubted else (SYMBOLS[state], STYLES[state])
-    took = elapsed(node.started_at, node.finished_at, now) if state not in ("pending", "skipped") else ""
+    took = elapsed(node.began_at or node.started_at, node.finished_at, now)
+    took = took if state not in ("pending", "skipped") else ""
     return [
         Text(f"{symbol} {cut(node.node, 32)}", style=style if state in ("pending", "skipped") else ""),
         Text(state, style=style),
@@ -156,12 +166,22 @@ def _notes(node: NodeState, now: datetime) -> Iterator[str]:
         yield f"{node.retrying:,} retrying" if node.has_task_per_item else _retry_note(node, now)
     if not node.has_task_per_item and (node.attempt or 0) > 1:
         yield f"attempt {node.attempt}"
+    if wait := waited(node.started_at, node.began_at):
+        yield wait
+    if node.stale:
+        yield "stale"
 
 
 def _retry_note(node: NodeState, now: datetime) -> str:
     if node.retry_at is None:
         return "will be tried again"
     return f"again in {duration((node.retry_at - now).total_seconds())}"
+
+
+def by_hand_note(one: ByHand) -> str:
+    """`set by ann@laptop 4.0 s ago: the sensor was off`"""
+    because = f": {one.reason}" if one.reason else ""
+    return f"{'set' if one.verb == 'set' else 'skipped'} by {one.by} {age(one.at)}{because}"
 
 
 def unserved_note(unserved: UnservedTasks, now: datetime) -> str:
@@ -234,6 +254,9 @@ def job_card(
         parts.append(_line("Paused", pause_text(job.pause)))
     elif job.held is not None:
         parts.append(_line("Held", held_text(job.held)))
+    parts += [_line("By hand", f"{one.node}: {by_hand_note(one.by_hand)}") for one in job.nodes if one.by_hand]
+    if stale := [node.node for node in steps(job) if node.stale]:
+        parts.append(_line("Stale", f"{', '.join(stale)}: completed before a node above ran again"))
     if job.problem is not None:
         parts.append(_line("Set aside", job.problem))
         parts.append(_line("", "Its orchestrator cannot advance it and tries again; its log has the details."))

@@ -56,7 +56,7 @@ def _list_command(why: Why, node: str, target: Target) -> str:
 
 
 def _lines(why: Why, list_command: ListCommand) -> Iterator[str]:
-    took = elapsed(why.started_at, why.finished_at)
+    took = elapsed(why.began_at, why.finished_at)
     name = f"Job {short(why.job_id)} of {why.workflow_id}"
     paused = next((one for one in why.reasons if one.cause is Cause.PAUSED and one.node is None), None)
     if why.is_terminal:

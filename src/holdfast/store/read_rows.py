@@ -61,6 +61,8 @@ class JobView(NamedTuple):
     acknowledged_by: str | None = None
     acknowledged_reason: str | None = None
     acknowledged_at: datetime | None = None
+    recovered_at: datetime | None = None
+    """When the present generation began; None: it is the first one."""
 
 
 class NodeView(NamedTuple):
@@ -79,6 +81,8 @@ class NodeView(NamedTuple):
     finished_at: datetime | None
     expanded: int = 0
     batch_size: int | None = None
+    began_at: datetime | None = None
+    """When its first attempt began since it was queued last."""
 
     @property
     def total(self) -> int:
@@ -111,6 +115,16 @@ class Hold(NamedTuple):
     details: dict[str, Any]
 
 
+class DecidedByHand(NamedTuple):
+    """Who decided how a node ended, when and why."""
+
+    node: str
+    verb: str
+    by: str
+    at: datetime
+    reason: str | None
+
+
 class Deliverable(NamedTuple):
     """What tasks that completed have delivered under one name, and the places of the first and the last of them."""
 
@@ -134,6 +148,8 @@ class Snapshot(NamedTuple):
     deliverables: list[Deliverable]
     locations: dict[str, str | None]
     """The locations of the deliverables that the definition declares, by name; empty if inputs were left out."""
+    by_hand: Mapping[str, DecidedByHand] = {}
+    """The nodes whose end a person decided; empty if inputs were left out."""
     advice: tuple[Advice, ...] = ()
     """The verbs that would continue a job that has not completed, the best first; empty if inputs were left out."""
 
@@ -202,6 +218,10 @@ class JobLine(NamedTuple):
     acknowledged_reason: str | None
     acknowledged_at: datetime | None
     pause: dict[str, Any] | None = None
+    generation: int = 1
+    recovered_at: datetime | None = None
+    began_at: datetime | None = None
+    """When the first attempt of the present generation began."""
 
 
 class OpenJobLine(NamedTuple):

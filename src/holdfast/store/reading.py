@@ -32,6 +32,7 @@ from holdfast.store.plan_inputs import Look, looking_at
 from holdfast.store.queries import query
 from holdfast.store.read_rows import (
     AttemptView,
+    DecidedByHand,
     Deliverable,
     EventView,
     Hold,
@@ -111,6 +112,7 @@ class PostgresReadStore(PostgresJobLists, PostgresDataReader):
             "unserved_nodes",
             "read_holds",
             "read_deliverables",
+            "read_by_hand",
             *more,
         )
         parameters = {"job": job_id, "tenant": self._tenant, "whole": whole, "held_seconds": HELD_SECONDS}
@@ -143,6 +145,7 @@ class PostgresReadStore(PostgresJobLists, PostgresDataReader):
             {hold.node: hold for hold in records(Hold, answers["read_holds"])},
             records(Deliverable, answers["read_deliverables"]),
             await self._locations(job, definition, nodes) if job.inputs is not None else {},
+            {one.node: one for one in records(DecidedByHand, answers["read_by_hand"])},
         )
 
     async def _locations(

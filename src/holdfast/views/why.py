@@ -20,8 +20,9 @@ from holdfast.moments import moment
 from holdfast.store.fleet import WorkerView
 from holdfast.store.read_rows import JobDiagnosis, NodeView, QueuedTasks
 from holdfast.views.encoding import HIDDEN, VERBATIM, to_json
+from holdfast.views.held import pause_view
 from holdfast.views.history import FailedGroup, failure_view
-from holdfast.views.jobs import SET_ASIDE, pause_view
+from holdfast.views.jobs import SET_ASIDE, work_began
 from holdfast.views.outcome import Recovery, recovery_view
 
 
@@ -95,7 +96,8 @@ class Why:
     status: str
     reasons: tuple[Reason, ...]
     workflow_id: str = field(metadata=HIDDEN)
-    started_at: datetime | None = field(metadata=HIDDEN)
+    began_at: datetime | None = field(metadata=HIDDEN)
+    """When the work of the present generation began."""
     finished_at: datetime | None = field(metadata=HIDDEN)
     stop_cause: str | None = field(metadata=HIDDEN)
     orchestrators: int = field(metadata=HIDDEN)
@@ -127,7 +129,7 @@ def why_view(diagnosis: JobDiagnosis, groups: Mapping[str, tuple[FailedGroup, ..
         job.status,
         tuple(reasons),
         job.workflow_id,
-        job.started_at,
+        work_began(diagnosis.snapshot) or job.recovered_at or job.started_at,
         job.finished_at,
         diagnosis.stop_cause,
         diagnosis.orchestrators,

@@ -59,7 +59,8 @@ create table workers (
 
 -- One row per run of a workflow. Only the owner writes it. The epoch counts the owners, so that a late write of a
 -- former owner finds another epoch. The stop columns describe a job that is stopping. deaths counts the orchestrators
--- that died in cycles of the job. labels null: the job has none.
+-- that died in cycles of the job. labels null: the job has none. recovered_at: when the present generation began; null
+-- for the first one.
 create table jobs (
     job_id uuid not null,
     tenant text not null default 'default',
@@ -93,6 +94,7 @@ create table jobs (
     died_at timestamptz,
     stop_signal bigint,
     labels jsonb,
+    recovered_at timestamptz,
     primary key (job_id),
     constraint job_status_is_known
         check (status in ('pending', 'running', 'completed', 'partial', 'failed', 'cancelled')),

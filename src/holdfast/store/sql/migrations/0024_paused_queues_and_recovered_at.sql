@@ -9,3 +9,6 @@ alter table limits
         (concurrency > 0 or concurrency = 0 and paused_at is not null)
         and rate > 0 and burst > 0 and backlog > 0 and kept_concurrency > 0
     );
+
+-- When the present generation of a job began; null for the first one.
+alter table jobs add column recovered_at timestamptz;
