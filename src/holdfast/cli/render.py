@@ -20,7 +20,7 @@ from holdfast.define.definition import UNREADABLE_REMEDY
 from holdfast.errors import Code
 from holdfast.views.fleet import UnservedTasks
 from holdfast.views.held import PAUSED, Held
-from holdfast.views.history import Attempt, Event, FailedGroup, Failure
+from holdfast.views.history import Attempt, FailedGroup, Failure
 from holdfast.views.jobs import Acknowledgement, ByHand, Counts, Job, JobSummary, NodeState, Owner
 from holdfast.views.outcome import Deliverable
 
@@ -390,21 +390,3 @@ def attempt_text(attempt: Attempt) -> str:
     lines += [f"  {line}" for line in log_lines(attempt.log or "", attempt.log_times)]
     lines += [f"  warning: {warning}" for warning in (attempt.extra or {}).get("warnings", [])]
     return "\n".join(harmless(line) for line in lines)
-
-
-def event_line(event: Event) -> Text:
-    """`   12  10:41:03.123  node_completed  inventory  attempt 1  worker vm:123`"""
-    name = event.event
-    state = name.rpartition("_")[2]
-    where = event.node or ""
-    if event.index is not None:
-        where += f"[{event.index}]"
-    text = Text(f"{event.seq:>6}  ", style="dim")
-    text.append(f"{clock(event.at)}  ", style="dim")
-    text.append(f"{name:<20}", style=STYLES.get(state, "yellow" if state == "scheduled" else ""))
-    text.append(f"  {where:<20}")
-    details = [f"attempt {event.attempt}"] if event.attempt is not None else []
-    details += [f"{key} {value(data, 200)}" for key, data in (event.data or {}).items() if data is not None]
-    text.append("  " + ", ".join(details))
-    text.rstrip()
-    return text
