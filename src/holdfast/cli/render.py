@@ -15,7 +15,7 @@ from rich.text import Text
 from holdfast.cli.attempt_logs import log_lines
 from holdfast.cli.failures import failure_lines, left_out
 from holdfast.cli.streams import harmless
-from holdfast.cli.words import age, clock, counted, cut, day_and_clock, duration, elapsed, short, value, waited
+from holdfast.cli.words import age, clock, coming, counted, cut, day_and_clock, duration, elapsed, short, value, waited
 from holdfast.define.definition import UNREADABLE_REMEDY
 from holdfast.errors import Code
 from holdfast.views.fleet import UnservedTasks
@@ -211,7 +211,7 @@ def held_text(held: Held) -> str:
     if held.paused_queue is not None:
         return held_note(held, datetime.now(UTC))
     text = f"by {held.by} {held.name} since {clock(held.since)}"
-    return f"{text}, tried again at {clock(held.until)}" if held.until else text
+    return f"{text}, tried again at {coming(held.until)}" if held.until else text
 
 
 def _number(number: Any) -> str:

@@ -14,7 +14,7 @@ from holdfast.cli.fleet import start
 from holdfast.cli.pausing import unpause_command
 from holdfast.cli.session import Target, begin_on, drive, find_job
 from holdfast.cli.streams import answer_json, harmless, show
-from holdfast.cli.words import age, clock, counted, cut, elapsed, short
+from holdfast.cli.words import age, coming, counted, cut, elapsed, short
 from holdfast.errors import ExitCode
 from holdfast.views.encoding import to_json
 from holdfast.views.why import Cause, Reason, Why
@@ -153,7 +153,7 @@ def _sentence(reason: Reason) -> str:
             return f"{subject} waits for {_some(details['nodes'])}"
         case Cause.RETRY_SCHEDULED:
             until = reason.until
-            when = f" at {clock(until)}" if until is not None else ""
+            when = f" at {coming(until)}" if until is not None else ""
             return f"{_tasks(reason)} tried again{when}, attempt {details['attempt']}{_after(details.get('error'))}"
         case Cause.PAUSED if reason.node is None:
             because = f": {details['reason']}" if details["reason"] else ""
@@ -234,20 +234,22 @@ def _running(reason: Reason, since: str) -> str:
 
 def _breaker(reason: Reason, since: str) -> str:
     details, until = reason.details, reason.until
-    why = f": {details['reason']}" if details["reason"] else ""
+    error = details["error"]
+    call = f"; the last call failed with {error['code']}: {error['message']}" if error else ""
+    why = (f": {details['reason']}" if details["reason"] else "") + call
     if details["held_by"] is not None:
         return f"which {details['held_by']} opened {since}{why}"
     if details["state"] == "half_open":
-        return f"which opened {since} and lets a few tasks through now, to test the dependency"
+        return f"which opened {since} and lets a few tasks through now, to test the dependency{call}"
     if details["has_probe"]:
         return f"which opened {since}{why}; its probe finds out when it is well again"
-    return f"which opened {since}{why}" + (f"; it is tried again at {clock(until)}" if until is not None else "")
+    return f"which opened {since}{why}" + (f"; it is tried again at {coming(until)}" if until is not None else "")
 
 
 def _limit(reason: Reason) -> str:
     details, until = reason.details, reason.until
     if until is not None:
-        return f"{details['burst']} may begin in {details['burst'] / details['rate']:g} s, the next at {clock(until)}"
+        return f"{details['burst']} may begin in {details['burst'] / details['rate']:g} s, the next at {coming(until)}"
     return f"{details['running']} of {details['concurrency']} run, on {_some(details['workers'])}"
 
 

@@ -99,6 +99,12 @@ def day_and_clock(moment: datetime | None) -> str:
     return f"{moment.astimezone():%Y-%m-%d %H:%M:%S}" if moment is not None else ""
 
 
+def coming(moment: datetime) -> str:
+    """The local time of day, with the date if it is not today."""
+    is_today = moment.astimezone().date() == datetime.now().astimezone().date()
+    return clock(moment) if is_today else day_and_clock(moment)
+
+
 def counted(number: int, noun: str) -> str:
     """`1 task`, `2,000 tasks`"""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -197,6 +197,8 @@ class JobDiagnosis(NamedTuple):
     queued: list[QueuedTasks]
     workers: list[WorkerView]
     locks: Sequence[LockHolder] = ()
+    errors: Mapping[str, Failure] = {}
+    """The error of the last failed attempt at each node that has tasks in the queue."""
 
 
 class JobLine(NamedTuple):

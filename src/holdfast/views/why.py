@@ -297,6 +297,8 @@ def _held(diagnosis: JobDiagnosis, group: QueuedTasks) -> Reason | None:
     is_breaker = hold.by == "breaker"
     cause = Cause.BREAKER_OPEN if is_breaker else Cause.LIMIT_REACHED
     details = _tasks(group) | {"breaker" if is_breaker else "limit": hold.name} | hold.details
+    if is_breaker:
+        details["error"] = _error(diagnosis.errors.get(group.node))
     return Reason(group.node, _item(group), cause, hold.since, hold.until, details)
 
 
