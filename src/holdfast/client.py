@@ -21,6 +21,7 @@ from holdfast.operations import (
     gates,
     logs,
     overview,
+    pausing,
     reading,
     submitting,
     upkeep,
@@ -38,10 +39,11 @@ from holdfast.store.records import NewJob, SignalAnswer
 from holdfast.views.data import Checkpoint, DataValue, TaskResult
 from holdfast.views.defaults import TenantDefaults
 from holdfast.views.fleet import Fleet
-from holdfast.views.gates import Breaker, Limit
+from holdfast.views.gates import Breaker, Limit, PausedQueue
 from holdfast.views.history import Artifact, Attempt, Event, FailedGroup, Task
 from holdfast.views.jobs import Acknowledgement, Job, JobPage, Statistics
 from holdfast.views.overview import Hour, QueueState, Registration, WorkflowSummary
+from holdfast.views.pausing import JobsPlan, JobsResult
 from holdfast.views.upkeep import JanitorLog, JanitorPass, Pruned
 from holdfast.views.why import Why
 
@@ -285,6 +287,22 @@ class _Gates(_Bound):
     async def reset_defaults(self, names: Sequence[str] | None = None, *, reason: str = "") -> TenantDefaults:
         """Return to the built-in values of these names, or of all. Jobs keep what they have."""
         return await defaults.reset_defaults(self._scope, self._store, names, reason=reason)
+
+    async def plan_jobs(self, verb: Verb, *, workflow_id: str | None = None) -> JobsPlan:
+        """Which jobs that have not ended a pause or an unpause of all, or of one workflow, would change now."""
+        return await pausing.plan_jobs(self._scope, self._store, verb, workflow_id=workflow_id)
+
+    async def change_jobs(self, plan: JobsPlan, *, reason: str = "", seconds: float = ANSWER_SECONDS) -> JobsResult:
+        """Pause or unpause the jobs of a plan, and wait for the answers of their owners as long as some arrive."""
+        return await pausing.change_jobs(self._scope, self._store, plan, reason=reason, seconds=seconds)
+
+    async def pause_queue(self, queue: str, *, reason: str = "") -> PausedQueue:
+        """Let no worker start a task of the queue, for all tenants; running tasks continue to their end."""
+        return await pausing.pause_queue(self._scope, self._store, queue, reason=reason)
+
+    async def unpause_queue(self, queue: str) -> PausedQueue:
+        """Let workers start the tasks of the queue again; returns the queue as it was."""
+        return await pausing.unpause_queue(self._store, queue)
 
     async def prune(
         self,

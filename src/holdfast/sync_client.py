@@ -19,16 +19,17 @@ from holdfast.operations import overview, reading, upkeep
 from holdfast.operations.gates import BreakerVerb
 from holdfast.operations.scope import Scope
 from holdfast.operations.submitting import Submission
-from holdfast.operations.verbs import ANSWER_SECONDS, Plan, VerbRequest, VerbResult
+from holdfast.operations.verbs import ANSWER_SECONDS, Plan, Verb, VerbRequest, VerbResult
 from holdfast.private_loop import PrivateLoop
 from holdfast.store.records import NewJob, SignalAnswer
 from holdfast.views.data import Checkpoint, DataValue, TaskResult
 from holdfast.views.defaults import TenantDefaults
 from holdfast.views.fleet import Fleet
-from holdfast.views.gates import Breaker, Limit
+from holdfast.views.gates import Breaker, Limit, PausedQueue
 from holdfast.views.history import Artifact, Attempt, Event, FailedGroup, Task
 from holdfast.views.jobs import Acknowledgement, Job, JobPage, Statistics
 from holdfast.views.overview import Hour, QueueState, Registration, WorkflowSummary
+from holdfast.views.pausing import JobsPlan, JobsResult
 from holdfast.views.upkeep import JanitorLog, JanitorPass, Pruned
 from holdfast.views.why import Why
 
@@ -267,6 +268,22 @@ class _Gates(_Face):
     def reset_defaults(self, names: Sequence[str] | None = None, *, reason: str = "") -> TenantDefaults:
         """Return to the built-in values of these names, or of all. Jobs keep what they have."""
         return self._loop.run(self._client.reset_defaults(names, reason=reason))
+
+    def plan_jobs(self, verb: Verb, *, workflow_id: str | None = None) -> JobsPlan:
+        """Which jobs that have not ended a pause or an unpause of all, or of one workflow, would change now."""
+        return self._loop.run(self._client.plan_jobs(verb, workflow_id=workflow_id))
+
+    def change_jobs(self, plan: JobsPlan, *, reason: str = "", seconds: float = ANSWER_SECONDS) -> JobsResult:
+        """Pause or unpause the jobs of a plan, and wait for the answers of their owners as long as some arrive."""
+        return self._loop.run(self._client.change_jobs(plan, reason=reason, seconds=seconds))
+
+    def pause_queue(self, queue: str, *, reason: str = "") -> PausedQueue:
+        """Let no worker start a task of the queue, for all tenants; running tasks continue to their end."""
+        return self._loop.run(self._client.pause_queue(queue, reason=reason))
+
+    def unpause_queue(self, queue: str) -> PausedQueue:
+        """Let workers start the tasks of the queue again; returns the queue as it was."""
+        return self._loop.run(self._client.unpause_queue(queue))
 
     def prune(
         self,

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from holdfast.cli.commands.verbs import VERBS
 from tests.cli.conftest import Command
 
 REFUSED = """
@@ -26,7 +30,20 @@ nodes:
   send: {handler: echo, rerun: {safe: never}, depends_on: {any_of: [extra, beside]}}
 """
 RESULT = "workflow_id: rt\nnodes: {a: {handler: echo}}\nresult: {v: '{{ nodes.a.output.missing }}'}\n"
-FILES = {"refused": REFUSED, "guarded": GUARDED, "rt": RESULT}
+TOLERATED = """
+workflow_id: tolerated
+nodes:
+  each:
+    type: fan_out
+    source: "{{ inputs.numbers }}"
+    tolerate: {failures: 2}
+    task: {handler: fail, params: {error_message: no luck, permanent: true}}
+    next: gather
+  gather: {type: fan_in, next: send}
+  send: {handler: echo, rerun: {safe: never}}
+inputs: {numbers: {type: array, default: [1, 2]}}
+"""
+FILES = {"refused": REFUSED, "guarded": GUARDED, "rt": RESULT, "tolerated": TOLERATED}
 KINDS = {
     "failing": ("failed", "resume JOB"),
     "items": ("failed", "resume JOB"),
@@ -35,6 +52,7 @@ KINDS = {
     "rt": ("failed", "resume JOB"),
     "refused": ("failed", "skip JOB each --yes"),
     "guarded": ("partial", "retry JOB extra --only"),
+    "tolerated": ("partial", "retry JOB each --only"),
 }
 
 
@@ -86,3 +104,53 @@ def test_a_job_that_is_paused_and_stopping_is_not_said_to_need_an_unpause(databa
     reasons = database("why", job_id, "--json").json["reasons"]
     assert "paused" in [reason["cause"] for reason in reasons]
     assert not any("unpause" in (reason["command"] or "") for reason in reasons)
+
+
+def pending(database: Command) -> str:
+    return str(database("submit", "slow.yaml", "--json").json["job_id"])
+
+
+def paused(database: Command) -> str:
+    job_id = pending(database)
+    assert database("pause", job_id, "--reason", "lunch").code == 0
+    return job_id
+
+
+def running(database: Command) -> str:
+    """Its orchestrator and its worker have ended."""
+    job_id = paused(database)
+    assert database("unpause", job_id).code == 0
+    return job_id
+
+
+def behind_a_paused_queue(database: Command) -> str:
+    assert database("pause", "--queue", "default").code == 0
+    return running(database)
+
+
+SHAPES: dict[str, Callable[[Command], str]] = {
+    **{name: partial(ended, name=name) for name in (*KINDS, "flow")},
+    "pending": pending,
+    "paused": paused,
+    "running": running,
+    "behind a paused queue": behind_a_paused_queue,
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_each_verb_that_status_and_why_name_is_one_that_the_planner_takes(database: Command, shape: str) -> None:
+    job_id = SHAPES[shape](database)
+    texts = [database(command, job_id) for command in ("status", "why")]
+    named = {
+        one
+        for text in texts
+        for one in re.findall(r"holdfast ([a-z]+(?: [^ \n]+)*)(?:   |$)", text.out + text.err, re.M)
+    }
+    commands = [shlex.split(one) for one in sorted(named)]
+    assert commands, "each says what can be done"
+    for words in commands:
+        if words[0] in VERBS:
+            answer = database(*words, "--plan")
+            assert answer.code == 0, (words, answer.err)
+        elif words[0] not in ("up", "worker", "watch"):
+            assert database(*words).code == 0, words

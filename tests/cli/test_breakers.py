@@ -127,7 +127,8 @@ def test_a_job_behind_an_open_breaker_is_held_and_says_until_when(
     put(database_url, state="open", reason="2 of the last 2 calls failed", until=in_a_while)
     status = status_of(database, job_id)
     since = breaker(database)["since"]
-    held = {"by": "breaker", "name": "gateway", "since": since, "until": in_a_while}
+    held: dict[str, Any] = {"by": "breaker", "name": "gateway", "since": since, "until": in_a_while}
+    held["reason"] = "2 of the last 2 calls failed"
     assert status["held"] == held
     assert list(status["held"]) == list(held)
     assert node_of(database, job_id, "call")["held"] == held

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from rich.console import Console
 
+from holdfast.cli.event_lines import event_line
 from holdfast.client import Client
 from holdfast.define.load import load_file
 from holdfast.operations.submitting import new_job
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.queries import query
+from holdfast.views.history import Event
 from tests.cli.conftest import Command, finished, spawn
 
 EVENT_KEYS = ["seq", "job_id", "event", "node", "index", "attempt", "at", "data"]
@@ -175,6 +179,24 @@ def test_events_for_people_are_lines(database: Command) -> None:
     answer = database("events", run(database)["job_id"])
     assert "node_dispatched" in answer.out
     assert "each[1]" in answer.out
+    assert "first 0, last 2" in answer.out, "not in the order of the database"
+
+
+def test_events_show_a_long_message_in_full_in_a_pipe_and_in_a_terminal(database: Command, tmp_path: Path) -> None:
+    words = [f"word{number}" for number in range(100)]
+    params = f"{{error_message: {' '.join(words)}, permanent: true}}"
+    (tmp_path / "long.yaml").write_text(f"workflow_id: long\nnodes: {{a: {{handler: fail, params: {params}}}}}")
+    job_id = database("run", "long.yaml", "--json").json["job_id"]
+    piped = next(line for line in database("events", job_id).out.splitlines() if "node_failed" in line)
+    assert piped.endswith(" ".join(words)) and "class permanent, message word0" in piped
+    (failed,) = [one for one in database("events", job_id, "--json").lines if one["event"] == "node_failed"]
+    fields = failed | {"at": datetime.fromisoformat(failed["at"])}
+    written = StringIO()
+    screen = Console(width=60, file=written, force_terminal=True, color_system=None)
+    screen.print(event_line(Event(**fields), screen.width))
+    shown = written.getvalue().splitlines()
+    assert max(map(len, shown)) <= 60 and "node_failed" in shown[0]
+    assert " ".join(line.strip() for line in shown).endswith(" ".join(words))
 
 
 def test_watch_and_follow_end_with_the_job(database: Command, database_url: str) -> None:

@@ -22,6 +22,7 @@ nodes: {nap: {handler: sleep, params: {duration_seconds: 600}, concurrency: {lim
 """
 KEYS = [
     "name", "tenant", "concurrency", "rate", "backlog", "running", "waiting", "open_jobs", "changed_at", "actor",
+    "paused",
 ]  # fmt: skip
 
 

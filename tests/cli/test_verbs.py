@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from holdfast.cli.progress import Lines
+from holdfast.operations.scope import current_actor
+from holdfast.sync_client import SyncClient
 from tests.cli.conftest import Command, finished, spawn
 from tests.cli.test_fleet import Start, started, until
 
@@ -284,14 +288,28 @@ def test_a_result_that_is_given_by_hand_is_taken_for_the_nodes(database: Command
     assert database("set", failed, "gather", "--output", "nowhere.json").code == 2
 
 
-def test_a_job_that_is_paused_says_so_and_goes_on_when_it_is_let(database: Command, started: Start) -> None:
+def test_a_job_that_is_paused_says_so_and_goes_on_when_it_is_let(
+    database: Command, started: Start, database_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     job_id = database("submit", "flow.yaml", "--json").json["job_id"]
     paused = database("pause", job_id, "--reason", "lunch")
     assert paused.code == 0 and "is paused" in paused.out and "holdfast unpause" in paused.err
     status = database("status", job_id, "--json").json
-    assert (status["held"]["by"], status["status"]) == ("pause", "running")
+    assert (status["held"]["by"], status["held"]["reason"], status["status"]) == ("pause", "lunch", "running")
     why = database("why", job_id)
-    assert "is paused, by" in why.out and "holdfast unpause" in why.out + why.err
+    person = re.escape(current_actor())
+    assert re.search(rf"is paused, by {person} [\d.]+ s ago: lunch\n", why.out)
+    assert "holdfast unpause" in why.out + why.err
+    card = database("status", job_id).out
+    assert re.search(r"^⏸ flow paused for [\d.]+ s ", card)
+    assert re.search(rf"Paused +by {person} [\d.]+ s ago: lunch", card)
+    assert f"Next      holdfast unpause {job_id[-8:]}" in card
+    listed = database("status").out
+    assert "⏸ paused" in listed and re.search(rf"↳ paused by {person} [\d.]+ s ago: lunch", listed)
+    assert database("status", "--json").json["jobs"][0]["held"] == status["held"]
+    with SyncClient.connect(database_url) as client:
+        Lines().show(client.job(job_id))
+    assert re.search(rf"paused by {person} [\d.]+ s ago: lunch", capsys.readouterr().err)
     assert database("pause", job_id).code == 4
     started("up")
     until(lambda: database("status", "--json").json["workers"])
@@ -300,3 +318,37 @@ def test_a_job_that_is_paused_says_so_and_goes_on_when_it_is_let(database: Comma
     until(lambda: database("status", job_id, "--json").json["status"] == "completed")
     assert database("unpause", job_id).code == 4
     assert database("pause", "ffffffffffff").code == 5
+
+
+def test_status_says_who_set_a_result_and_what_is_stale_after_only(database: Command, tmp_path: Path) -> None:
+    job_id = database("run", "failing.yaml", "--json").json["job_id"]
+    (tmp_path / "given.json").write_text("1")
+
+    def nodes() -> dict[str, Any]:
+        return {node["node"]: node for node in database("status", job_id, "--json").json["nodes"]}
+
+    database("set", job_id, "second", "--output", "given.json", "--yes", "--reason", "the sensor was off")
+    given = nodes()["second"]["by_hand"]
+    assert (given["verb"], given["by"], given["reason"]) == ("set", current_actor(), "the sensor was off")
+    person = re.escape(current_actor())
+    assert re.search(
+        rf"By hand   second: set by {person} [\d.]+ s ago: the sensor was off", database("status", job_id).out
+    )
+    assert not any(node["stale"] for node in nodes().values())
+
+    database("rerun", job_id, "--from", "first", "--only", "--yes")
+    assert not any(node["stale"] for node in nodes().values()), "a result that a person has set does not grow old"
+    database("rerun", job_id, "--from", "first", "--yes")
+    database("set", job_id, "second", "--output", "given.json", "--yes")
+    database("rerun", job_id, "--from", "third", "--only", "--yes")
+    assert not any(node["stale"] for node in nodes().values()) and nodes()["second"]["by_hand"]["reason"] is None
+
+    flow = database("run", "flow.yaml", "--json").json["job_id"]
+    database("clear", flow, "each", "--item", "1", "--only", "--yes")
+    status = database("status", flow, "--json").json
+    assert [node["node"] for node in status["nodes"] if node["stale"]] == ["gather", "is_long", "long", "end"]
+    card = database("status", flow).out
+    assert "Stale     gather, is_long, long: completed before a node above ran again" in card
+    assert len(re.findall(r"completed +stale ", card)) == 3
+    database("rerun", flow, "--from", "gather", "--yes")
+    assert not any(node["stale"] for node in database("status", flow, "--json").json["nodes"])

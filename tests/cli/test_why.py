@@ -37,6 +37,16 @@ nodes:
   each: {type: fan_out, source: "{{ inputs.items }}", task: {handler: sleep, params: {duration_seconds: 600}}}
 """
 BEHIND = "workflow_id: behind\nbreakers: {gateway: {}}\nnodes: {call: {handler: echo, breaker: gateway}}"
+DOWN = """
+workflow_id: down
+inputs: {items: {type: array, default: [1, 2, 3, 4]}}
+breakers: {gateway: {window_calls: 4, min_calls: 2, cooldown_seconds: 600}}
+nodes:
+  each:
+    type: fan_out
+    source: "{{ inputs.items }}"
+    task: {handler: fail, breaker: gateway, params: {error_message: Connection refused}}
+"""
 KEYS = ["node", "index", "cause", "since", "until", "details", "command"]
 
 
@@ -89,7 +99,7 @@ def test_running_says_where_since_when_and_how_far(database: Command, started: S
     assert f"on {worker}, attempt 1" in database("why", job_id).out
 
 
-def test_a_retry_says_when_and_after_which_error(database: Command, started: Start) -> None:
+def test_a_retry_says_when_and_after_which_error(database: Command, database_url: str, started: Start) -> None:
     job_id = submitted(database, "again", AGAIN)
     started("up")
     (reason,) = until(lambda: [r for r in why(database, job_id) if r["cause"] == "retry_scheduled"])
@@ -100,6 +110,17 @@ def test_a_retry_says_when_and_after_which_error(database: Command, started: Sta
     text = " ".join(database("why", job_id).out.split())
     assert "try is tried again at" in text
     assert "attempt 2, after HANDLER_ERROR: the tide is out" in text
+    sql(database_url, "update holdfast.queue set due_at = '2099-12-31 12:00:00'")
+    assert "try is tried again at 2099-12-31 12:00:00, attempt 2" in " ".join(database("why", job_id).out.split())
+
+
+def test_a_breaker_that_opened_by_itself_names_the_last_error(database: Command, started: Start) -> None:
+    job_id = submitted(database, "down", DOWN)
+    started("up")
+    (reason,) = until(lambda: [r for r in why(database, job_id) if r["cause"] == "breaker_open"])
+    assert reason["details"]["error"]["message"] == "Connection refused"
+    text = " ".join(database("why", job_id).out.split())
+    assert "; the last call failed with HANDLER_ERROR: Connection refused; it is tried again at" in text
 
 
 def test_no_worker_for_the_queue_and_none_for_the_handler(database: Command, started: Start) -> None:

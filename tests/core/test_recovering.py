@@ -59,6 +59,7 @@ def test_a_retry_runs_the_failed_stage_and_what_follows_and_nothing_else_invaria
     assert actions(job.plan("retry", "register")) == {"register": "rerun 1", "notify": "rerun 1"}
     assert job.recover("retry", "register").applied
     assert (job.state.status, job.state.generation) == ("running", 2)
+    assert job.state.recovered_at == job.now
     assert run(job) == [("register", -1), ("notify", -1)]
     assert job.state.status == "completed"
     data = job.event("job_recovered").data or {}

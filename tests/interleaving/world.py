@@ -74,6 +74,7 @@ class GatedWorld(World):
         self.blocked = 0
         self.has_news = False
         super().__init__(seed)
+        self.mix.pauses_queues = 0.0
         # No job is deadly here: only the scheduler ends processes.
         self.deadly.clear()
         self.mirror = Mirror(self.db)

@@ -20,6 +20,7 @@ from holdfast.store.loading import job_state
 from holdfast.store.records import NewJob, NodeRow
 from tests.simulation.cycle import ModelCycle
 from tests.simulation.database import TERMINAL, Database, Key, code_of
+from tests.simulation.gates import queue_is_paused
 from tests.simulation.selection import advise
 
 BAD = ("failed", "cancelled")
@@ -178,6 +179,8 @@ class Checkers:
             if row is not None:
                 if "lane" in row:  # A mirror of a real database has only lane ids.
                     self._check_gates(key, row["lane"])
+                    is_paused = queue_is_paused(self.db, row["lane"].queue)
+                    assert not is_paused, f"10: {key} was leased while its queue was paused"
                 self._check_attempt(key, epoch, row["attempt"])
             assert key not in self._never_again, f"12: {key} ran again, and that is never safe"
             assert key not in self._final, f"4: {key} was leased although it is {self._final[key][0]}"

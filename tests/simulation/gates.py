@@ -52,6 +52,25 @@ def tokens(db: Database, limit: dict[str, Any]) -> float:
     return float(min(limit["burst"], limit["tokens"] + limit["rate"] * (db.now - limit["refilled_at"])))
 
 
+def pause_queue(db: Database, queue: str) -> None:
+    """A person lets no task of the queue begin; no workflow declares a limit of a queue."""
+    db.limits["", f"queue:{queue}"] = {
+        "concurrency": 0,
+        "rate": None,
+        "burst": None,
+        "tokens": 0.0,
+        "refilled_at": None,
+    }
+
+
+def unpause_queue(db: Database, queue: str) -> None:
+    db.limits.pop(("", f"queue:{queue}"), None)
+
+
+def queue_is_paused(db: Database, queue: str) -> bool:
+    return ("", f"queue:{queue}") in db.limits
+
+
 def declare_limits(db: Database, lane: Lane) -> None:
     for limit in lane.limits:
         row = db.limits.setdefault(

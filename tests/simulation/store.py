@@ -29,7 +29,7 @@ from holdfast.store.records import (
 from tests.simulation.clock import follow_clock
 from tests.simulation.cycle import ModelCycle
 from tests.simulation.database import TERMINAL, Database, step
-from tests.simulation.gates import Gates
+from tests.simulation.gates import Gates, queue_is_paused
 from tests.simulation.leases import holds, lease_ready, worker_lives
 from tests.simulation.reports import apply_report, end_lease, is_accepted, reject_report, report_row
 
@@ -82,6 +82,7 @@ class ModelStore:
                 "created_at": self.db.now, "started_at": None, "finished_at": None, "deadline_at": None,
                 "stop_cause": None, "stop_until": None, "stop_leases_ended": False, "stop_signal": None, "holds": [],
                 "tenant": job.tenant, "run": run, "previous": existing, "deaths": 0, "died_at": None,
+                "recovered_at": None,
             }  # fmt: skip
             created = {"previous": existing} if existing is not None else None
             self.db.events[job.job_id].append((1, "job_created", None, None, None, created))
@@ -213,7 +214,10 @@ class ModelStore:
         tried = [let_try(breaker, self.db.now) for name, breaker in self.db.breakers.items() if name not in locked]
         gates = Gates(self.db)
         waits = any(
-            row["state"] == "ready" and gates.of(row["lane"]) & self.db.limits.keys() for row in self.db.queue.values()
+            row["state"] == "ready"
+            and gates.of(row["lane"]) & self.db.limits.keys()
+            and not queue_is_paused(self.db, row["lane"].queue)
+            for row in self.db.queue.values()
         )
         breakers = self.db.breakers.items()
         shut = {name: breaker.until for name, breaker in breakers if breaker.state != "closed"}

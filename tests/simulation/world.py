@@ -33,6 +33,7 @@ from holdfast.store.records import Lease, NewJob, Report, WorkerIdentity
 from tests.simulation.checkers import Checkers
 from tests.simulation.cycle import ModelCycle
 from tests.simulation.database import Database, step
+from tests.simulation.gates import pause_queue, queue_is_paused, unpause_queue
 from tests.simulation.selection import select
 from tests.simulation.shapes import Script, draw_definition, draw_inputs
 from tests.simulation.store import ModelStore
@@ -76,6 +77,7 @@ class Mix:
     goes_back: float = 0.0
     deadly: int = 0
     steps_back: float = 0.0
+    pauses_queues: float = 0.0
     troubled_seconds: float = 50.0
 
     @classmethod
@@ -212,6 +214,9 @@ class World:
         if self.clock.random() < 0.3:
             drawn.steps_back = self.clock.choice([0.001, 0.005])
         drawn.requeue_limit = random.Random(f"requeues {seed}").choice([1000, 1000, 5, 2, 1, 0])
+        self.pausing = random.Random(f"queues {seed}")
+        if self.pausing.random() < 0.15:
+            drawn.pauses_queues = 0.01
         self.mix = mix or drawn
         self.db = Database()
         self.checkers = Checkers(self.db, self.mix.crash_limit, self.mix.requeue_limit)
@@ -344,6 +349,8 @@ class World:
 
     def _calm_down(self) -> None:
         self.troubled = False
+        for queue in ("default", "heavy"):
+            unpause_queue(self.db, queue)
         for process in self.processes:
             process.wake_at = min(process.wake_at, self.db.time)
             if process.running is None and process.name not in VISITORS:
@@ -372,6 +379,8 @@ class World:
             return
         if self.troubled and self.mix.steps_back and self.clock.random() < self.mix.steps_back:
             self.db.step_back(self.clock.choice([1.0, 30.0, 86_400.0]))
+        if self.troubled and self.mix.pauses_queues and self.pausing.random() < self.mix.pauses_queues:
+            self._pause_or_unpause_a_queue()
         if self.troubled and process.name not in VISITORS and self._misfortune(process):
             return
         self._advance(process)
@@ -393,6 +402,13 @@ class World:
             self._kill(client)
         client.wake_at = self.db.time
         self._begin(client)
+
+    def _pause_or_unpause_a_queue(self) -> None:
+        queue = self.pausing.choice(["default", "heavy"])
+        if queue_is_paused(self.db, queue):
+            unpause_queue(self.db, queue)
+        else:
+            pause_queue(self.db, queue)
 
     def _lose_a_row(self) -> None:
         """Delete a queue row, leased or not, or the row of a process, as something outside the engine could."""

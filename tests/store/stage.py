@@ -12,6 +12,7 @@ from psycopg import sql
 from holdfast.core.effects import CreateTasks, Emit, EnqueueTasks, FinishTask, Lane, RetryTask
 from holdfast.core.failing import failure
 from holdfast.store.batch import Batch, JobUpdate
+from holdfast.store.gates import PostgresGates
 from holdfast.store.interface import Store
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.records import (
@@ -26,6 +27,7 @@ from holdfast.store.records import (
     WorkerIdentity,
 )
 from tests.simulation.database import Database, with_failure
+from tests.simulation.gates import pause_queue, unpause_queue
 from tests.simulation.store import ModelStore
 
 LEASE_SECONDS = 60.0
@@ -61,6 +63,10 @@ class Backstage(Protocol):
     async def delete_worker(self, worker: WorkerIdentity) -> None: ...
 
     async def delete_orchestrator(self, orchestrator_id: int) -> None: ...
+
+    async def pause_queue(self, queue: str) -> None: ...
+
+    async def unpause_queue(self, queue: str) -> None: ...
 
     async def waits(self, job_id: str) -> float: ...
 
@@ -143,6 +149,12 @@ class PostgresBackstage:
                 for name in names.strip("{}").split(",")
             )
             await self._run(sql.SQL("update {} set {}").format(sql.Identifier(table), moved).as_bytes(None))
+
+    async def pause_queue(self, queue: str) -> None:
+        assert await PostgresGates(self._store).pause_queue(queue, "someone", "as staged") is not None
+
+    async def unpause_queue(self, queue: str) -> None:
+        assert await PostgresGates(self._store).unpause_queue(queue) is not None
 
     async def waits(self, job_id: str) -> float:
         rows = await self._run(
@@ -241,6 +253,12 @@ class ModelBackstage:
 
     async def step_back(self, seconds: float) -> None:
         self._db.step_back(seconds)
+
+    async def pause_queue(self, queue: str) -> None:
+        pause_queue(self._db, queue)
+
+    async def unpause_queue(self, queue: str) -> None:
+        unpause_queue(self._db, queue)
 
     async def waits(self, job_id: str) -> float:
         (row,) = (row for key, row in self._db.queue.items() if key[0] == job_id)

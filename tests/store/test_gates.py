@@ -9,6 +9,7 @@ from holdfast.core.breaking import BreakerState
 from holdfast.core.effects import Lane
 from holdfast.define.gates import DEFAULT_TENANT as TENANT
 from holdfast.define.gates import BreakerRules, Limit
+from holdfast.errors import Refused
 from holdfast.store.batch import Batch, Handover
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.records import WorkerIdentity
@@ -247,3 +248,63 @@ async def test_tasks_behind_a_gate_are_claimed_only_for_free_slots(store: Postgr
     _, leases = await store.report_and_claim(worker, [], None, ["work"], 100, 2)
     assert sorted(lease.node for lease in leases) == ["free"] * 5 + ["gated"] * 2
     assert (await store.report_and_claim(worker, [], None, ["work"], 100, 0))[1] == []
+
+
+async def test_no_task_of_a_paused_queue_begins_until_it_is_unpaused(stage: Stage) -> None:
+    me, job_id = await queued(stage, Lane("maps", "work"), 3)
+    worker = await stage.worker()
+    (running,) = await stage.claim(worker, 1)
+    await stage.behind.pause_queue("maps")
+    assert await claimed(stage, worker) == []
+    assert not (await stage.store.open_gates()).may_find, "no worker is woken for it"
+    await stage.enqueue(me, job_id, "new", range(1), lane=Lane("maps", "work"))
+    await stage.enqueue(me, job_id, "other", range(1))
+    assert [lease.node for lease in await stage.claim(worker, 100)] == ["other"], "of old and new tasks"
+    assert next(row["state"] for row in await stage.behind.queue(job_id) if row["item"] == running.item) == "leased"
+    await stage.behind.unpause_queue("maps")
+    assert sorted(await claimed(stage, worker)) == [0, 1, 2]
+
+
+async def test_a_paused_queue_keeps_its_limit_and_the_time_of_its_tasks(store: PostgresStore) -> None:
+    stage = Stage(store, PostgresBackstage(store))
+    gates = store.gates()
+    lane = Lane("maps", "work")
+    me = await stage.orchestrator()
+    job_id = await stage.owned_job(me)
+    await stage.enqueue(me, job_id, "n", range(3), lane=lane, queue_timeout_seconds=60.0)
+    await gates.set_limit("", "queue:maps", "ann", concurrency=1)
+    assert (paused := await gates.pause_queue("maps", "bob", "full disk")) is not None
+    assert (paused.concurrency, paused.paused_by, paused.pause_reason, paused.waiting) == (1, "bob", "full disk", 3)
+    assert await gates.pause_queue("maps", "eve", "") is None, "it is paused already, by bob"
+    changed = await gates.set_limit("", "queue:maps", "ann", concurrency=2)
+    assert (changed.concurrency, changed.paused_by) == (2, "bob"), "it counts when the pause ends"
+    worker = await stage.worker()
+    assert await claimed(stage, worker) == []
+
+    async with store.connections.use("stage") as connection:
+        await connection.execute(b"update queue set queued_at = now() - interval '5 min'")
+        await connection.execute(b"update limits set paused_at = now() - interval '5 min' where paused_at is not null")
+    assert await store.expire() == 0, "the time does not run"
+    await gates.unpause_queue("maps")
+    assert await gates.unpause_queue("maps") is None
+    assert await store.expire() == 0, "and it has not run"
+    assert len(await claimed(stage, worker)) == 2
+
+    await gates.pause_queue("maps", "bob", "")
+    await gates.drop_limit("", "queue:maps")
+    (row,) = await gates.limits()
+    assert (row.concurrency, row.paused_by, row.actor) == (None, "bob", None), "without a limit, and paused"
+    with pytest.raises(Refused, match="the queue is paused"):
+        await gates.drop_limit("", "queue:maps")
+    await gates.unpause_queue("maps")
+    assert await gates.limits() == []
+
+
+async def test_a_task_that_waits_in_its_worker_does_not_begin_when_its_queue_is_paused(store: PostgresStore) -> None:
+    stage = Stage(store, PostgresBackstage(store))
+    await queued(stage, Lane("maps", "work"), 2)
+    worker = await stage.worker()
+    first, second = await stage.claim(worker, 2)
+    assert await store.begin_late(worker, first[:4])
+    await stage.behind.pause_queue("maps")
+    assert not await store.begin_late(worker, second[:4])

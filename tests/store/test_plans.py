@@ -169,6 +169,8 @@ STATEMENTS: dict[str, dict[str, Any]] = {
     "raise_floors": {"lanes": "{1,2,3}", "newest": 1_000_000},
     "read_queue": {"job": JOBS[0]},
     "read_holds": {"job": JOBS[0]},
+    "read_nodes": {"job": JOBS[0]},
+    "read_by_hand": {"job": JOBS[0], "whole": True},
     "unserved_nodes": {"job": JOBS[0]},
     "read_events": {"job": JOBS[0], "after": 4000, "node": None, "limit": 100},
     "item_results": {"job": JOBS[0], "node": "n"},

@@ -39,6 +39,7 @@ async def test_jobs_and_nodes_come_back_as_they_were_written(stage: Stage) -> No
         row, me, status="running", epoch=1, reason="stopping", error=error,
         started_at=row.created_at + 1, deadline_at=row.created_at + 60.5, stop_cause="failed",
         stop_until=row.created_at + 2, stop_leases_ended=True, stop_signal=77,
+        recovered_at=row.created_at + 3,
     )  # fmt: skip
     node = node_row(
         job_id, "n", status="running", reason="why, \"so\"", importance="important", output={"a": [1, None, "ü"]},
@@ -53,7 +54,7 @@ async def test_jobs_and_nodes_come_back_as_they_were_written(stage: Stage) -> No
     await cycle.rollback()
     for name in ("status", "owner", "epoch", "error", "stop_cause", "stop_leases_ended", "stop_signal"):
         assert getattr(loaded, name) == getattr(written, name)
-    for name in ("started_at", "deadline_at", "stop_until"):
+    for name in ("started_at", "deadline_at", "stop_until", "recovered_at"):
         assert getattr(loaded, name) == pytest.approx(getattr(written, name), abs=1e-5)
     assert sorted(nodes, key=lambda n: n.node) == [node, node_row(job_id, "null", taken=["null"])]
 

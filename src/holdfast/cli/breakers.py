@@ -12,7 +12,7 @@ from holdfast.cli.asking import confirmed
 from holdfast.cli.gates import begin_on_gate, list_gates
 from holdfast.cli.session import Target, drive
 from holdfast.cli.streams import answer, answer_json, harmless, say, show
-from holdfast.cli.words import counted, cut, day_and_clock
+from holdfast.cli.words import coming, counted, cut, day_and_clock
 from holdfast.client import Client
 from holdfast.errors import ExitCode, InvalidInput, Refused
 from holdfast.operations.gates import BreakerVerb
@@ -110,4 +110,4 @@ def why_text(one: Breaker) -> str:
 def tried_again(one: Breaker) -> str:
     if one.has_probe:
         return "waits for its probe"
-    return f"tried again at {day_and_clock(one.until)[-8:]}" if one.until else "is not tried again"
+    return f"tried again at {coming(one.until)}" if one.until else "is not tried again"

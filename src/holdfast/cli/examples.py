@@ -46,8 +46,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "rerun": ("holdfast rerun 1a2b3c4d --from read",),
     "skip": ("holdfast skip 1a2b3c4d notify --reason 'the service is gone'",),
     "set": ("holdfast set 1a2b3c4d read --output read.json",),
-    "pause": ("holdfast pause 1a2b3c4d --reason maintenance",),
-    "unpause": ("holdfast unpause 1a2b3c4d",),
+    "pause": ("holdfast pause 1a2b3c4d --reason maintenance", "holdfast pause --queue heavy"),
+    "unpause": ("holdfast unpause 1a2b3c4d", "holdfast unpause --all"),
     "breakers": ("holdfast breakers", "holdfast breakers open crm --reason maintenance"),
     "limits": (
         "holdfast limits",

@@ -9,9 +9,9 @@ from typing import Any
 
 from rich.text import Text
 
-from holdfast.cli.render import job_mark
+from holdfast.cli.render import job_mark, job_time, pause_text
 from holdfast.cli.streams import harmless
-from holdfast.cli.words import GAP, aligned, day_and_clock, elapsed, parse_moment, short
+from holdfast.cli.words import GAP, aligned, cut, day_and_clock, parse_moment, short
 from holdfast.errors import InvalidInput
 from holdfast.views.jobs import JobSummary
 
@@ -79,9 +79,13 @@ def job_lines(jobs: Sequence[JobSummary]) -> list[Text]:
     heading, *lines = map(Text, aligned(rows))
     heading.stylize("bold")
     begin = max(len(cells[0]) for cells in rows) + max(len(cells[1]) for cells in rows) + 2 * len(GAP)
+    shown = [heading]
     for line, cells, job in zip(lines, rows[1:], jobs, strict=True):
         line.stylize(job_mark(job)[1], begin, begin + len(cells[2]))
-    return [heading, *lines]
+        shown.append(line)
+        if job.pause is not None:
+            shown.append(Text(f"{GAP}↳ paused {cut(pause_text(job.pause), 400)}", style="yellow"))
+    return shown
 
 
 def _cells(job: JobSummary) -> list[str]:
@@ -91,10 +95,10 @@ def _cells(job: JobSummary) -> list[str]:
     return [
         short(job.job_id),
         harmless(job.workflow_id),
-        f"{job_mark(job)[0]} {job.status}{acknowledged}",
+        f"{job_mark(job)[0]} {job.state}{acknowledged}",
         f"{counts.completed:,}/{counts.total:,}{failed}",
         day_and_clock(job.created_at),
-        elapsed(job.started_at, job.finished_at),
+        job_time(job) if job.started_at is not None else "",
     ]
 
 

@@ -8,10 +8,11 @@ from holdfast.bootstrap import open_client
 from holdfast.cli.attempt_logs import follow as follow_attempts
 from holdfast.cli.attempt_logs import nothing_printed
 from holdfast.cli.ending import end_with, exit_code, say_unreadable, show_card
+from holdfast.cli.event_lines import event_line
 from holdfast.cli.fleet import fleet_lines, handlers_of, start, unserved_remedy, unserved_text
 from holdfast.cli.job_list import Filters, job_lines
 from holdfast.cli.progress import follow, make_view, say_outage
-from holdfast.cli.render import attempt_text, event_line
+from holdfast.cli.render import attempt_text
 from holdfast.cli.session import Target, begin, begin_on, drive, find_job, has_database, where
 from holdfast.cli.streams import answer, answer_json, answers, say, show
 from holdfast.client import Client
@@ -194,4 +195,5 @@ def _print_event(event: Event, *, as_json: bool) -> None:
     if as_json:
         answer_json(to_json(event))
     else:
-        answers().print(event_line(event), soft_wrap=not answers().is_terminal, no_wrap=True)
+        screen = answers()
+        screen.print(event_line(event, screen.width if screen.is_terminal else None), soft_wrap=not screen.is_terminal)

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from holdfast.bootstrap import open_client
 from holdfast.cli.gates import begin_on_gate, list_gates
+from holdfast.cli.pausing import pause_sentence, unpause_command
 from holdfast.cli.session import Target, begin, drive
 from holdfast.cli.streams import answer, answer_json, say, show
 from holdfast.cli.words import counted, cut
@@ -43,16 +44,19 @@ def set_limit(
     }
     # Refused before a database is started for it.
     check_limit(known, tenant, **values)
-    return drive(_set(begin(target), known, tenant, values, as_json=as_json))
+    return drive(_set(begin(target), known, tenant, values, as_json=as_json, target=target))
 
 
-async def _set(settings: Settings, name: str, tenant: str | None, values: dict[str, Any], *, as_json: bool) -> int:
+async def _set(
+    settings: Settings, name: str, tenant: str | None, values: dict[str, Any], *, as_json: bool, target: Target
+) -> int:
     async with open_client(settings) as client:
         changed = await client.set_limit(name, tenant=tenant, **values)
     if as_json:
         answer_json({"verb": "set", "limit": to_json(changed)})
     else:
         answer(f"Limit {changed.name}{_of(changed)}: {terms(changed)}.")
+        _say_pauses([changed], target)
     return ExitCode.DONE
 
 
@@ -118,7 +122,22 @@ def _show(limits: Sequence[Limit], *, as_json: bool, target: Target) -> None:
     for one in limits:
         numbers = (one.running, one.waiting, one.open_jobs or 0)
         shown = (f"{number:,}" if number else "" for number in numbers)
-        table.add_row(
-            cut(one.name, 40), cut(one.tenant or "", 40), terms(one), *shown, cut(one.actor or "its workflow", 40)
-        )
+        table.add_row(cut(one.name, 40), cut(one.tenant or "", 40), _allowed(one), *shown, cut(_setter(one), 40))
     show(table)
+    _say_pauses(limits, target)
+
+
+def _allowed(one: Limit) -> str:
+    return terms(one) if one.paused is None else f"nothing, paused; else {terms(one) or 'everything'}"
+
+
+def _setter(one: Limit) -> str:
+    return one.actor or (one.paused.by if one.paused is not None else "its workflow")
+
+
+def _say_pauses(limits: Sequence[Limit], target: Target) -> None:
+    for one in limits:
+        if one.paused is not None:
+            queue = one.name.removeprefix("queue:")
+            say(f"{pause_sentence(queue, one.paused)}.")
+            say(f"  → {unpause_command(queue, target)}")

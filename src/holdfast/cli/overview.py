@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from holdfast.bootstrap import open_client
 from holdfast.cli.fleet import unserved_remedy, unserved_text
+from holdfast.cli.pausing import pause_sentence, unpause_command
 from holdfast.cli.session import Target, begin, drive, has_database, where
 from holdfast.cli.streams import answer, answer_json, say
 from holdfast.cli.words import aligned, counted, day_and_clock, elapsed
@@ -49,6 +50,9 @@ def show_queues(*, as_json: bool, target: Target) -> int:
         else:
             head = ["queue", "queued", "held", "running", "oldest", "workers"]
             _print_lines(aligned([head, *map(_queue_cells, queues)]))
+            for queue, pause in ((one.queue, one.paused) for one in queues if one.paused is not None):
+                say(f"{pause_sentence(queue, pause)}.")
+                say(f"  → {unpause_command(queue, target)}")
             for one in (one for queue in queues for one in queue.unserved):
                 say(f"{unserved_text(one)}.")
                 say(f"  → {unserved_remedy(one, target)}")

@@ -10,9 +10,9 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from holdfast.cli.render import job_title, node_table, steps
+from holdfast.cli.render import job_title, node_table, pause_text, steps
 from holdfast.cli.streams import asides, say
-from holdfast.cli.words import cut, elapsed, short
+from holdfast.cli.words import cut, elapsed, short, waited
 from holdfast.client import Client
 from holdfast.errors import Unreachable
 from holdfast.views.jobs import Job, NodeState
@@ -49,7 +49,8 @@ class LiveTable:
     def show(self, job: Job) -> None:
         size = self._live.console.size
         table = node_table(job, rows=max(3, size.height - _OTHER_LINES), bar_width=30 if size.width >= 110 else 16)
-        self._live.update(Group(job_title(job), table, self._footer), refresh=True)
+        paused = [Text(f"  ↳ paused {cut(pause_text(job.pause), 200)}", style="yellow")] if job.pause else []
+        self._live.update(Group(job_title(job), *paused, table, self._footer), refresh=True)
 
     def close(self) -> None:
         self._live.stop()
@@ -64,9 +65,10 @@ class Lines:
         self._done: dict[str, int] = {}
 
     def show(self, job: Job) -> None:
-        if self._states.get("") != job.status:
-            self._states[""] = job.status
-            say(f"job {short(job.job_id)} ({job.workflow_id}) {job.status}")
+        if self._states.get("") != job.state:
+            self._states[""] = job.state
+            paused = f" {pause_text(job.pause)}" if job.pause is not None else ""
+            say(f"job {short(job.job_id)} ({job.workflow_id}) {job.state}{paused}")
         for node in steps(job):
             self._show_node(node)
 
@@ -105,7 +107,8 @@ def _node_line(node: NodeState) -> str:
     if node.retrying:
         parts.append(f"{node.retrying:,} retrying")
     if node.finished_at and node.status != "skipped":
-        parts.append(elapsed(node.started_at, node.finished_at))
+        parts.append(elapsed(node.began_at or node.started_at, node.finished_at))
+        parts += [wait for wait in [waited(node.started_at, node.began_at)] if wait]
     if node.error and node.status in ("failed", "ready"):
         parts.append(cut(f"{node.error.code}: {node.error.message}", 200))
     return ", ".join(parts)

@@ -15,12 +15,13 @@ from rich.text import Text
 from holdfast.cli.attempt_logs import log_lines
 from holdfast.cli.failures import failure_lines, left_out
 from holdfast.cli.streams import harmless
-from holdfast.cli.words import clock, counted, cut, day_and_clock, duration, elapsed, short, value
+from holdfast.cli.words import age, clock, coming, counted, cut, day_and_clock, duration, elapsed, short, value, waited
 from holdfast.define.definition import UNREADABLE_REMEDY
 from holdfast.errors import Code
 from holdfast.views.fleet import UnservedTasks
-from holdfast.views.history import Attempt, Event, FailedGroup, Failure
-from holdfast.views.jobs import Acknowledgement, Counts, Held, Job, JobSummary, NodeState, Owner
+from holdfast.views.held import PAUSED, Held
+from holdfast.views.history import Attempt, FailedGroup, Failure
+from holdfast.views.jobs import Acknowledgement, ByHand, Counts, Job, JobSummary, NodeState, Owner
 from holdfast.views.outcome import Deliverable
 
 STYLES = {
@@ -33,6 +34,7 @@ STYLES = {
     "ready": "blue",
     "skipped": "dim",
     "pending": "dim",
+    PAUSED: "yellow",
 }
 SYMBOLS = {
     "completed": "✔",
@@ -44,6 +46,7 @@ SYMBOLS = {
     "ready": "…",
     "skipped": "↷",
     "pending": "·",
+    PAUSED: "⏸",
 }
 DOUBTED = ("⚠", STYLES["partial"])
 """Completed, and its rows contradict each other."""
@@ -56,21 +59,31 @@ Command = Callable[[str], str]
 
 def job_mark(job: Job | JobSummary) -> tuple[str, str]:
     """The symbol of a job and its style. One that completed with an error is in doubt."""
-    state = job.status
-    return DOUBTED if job.is_in_doubt else (SYMBOLS[state], STYLES[state])
+    return DOUBTED if job.is_in_doubt else (SYMBOLS[job.state], STYLES[job.state])
 
 
 def job_title(job: Job) -> Text:
     """`✔ demo completed in 6.3 s   job 1a2b3c4d`"""
-    state = job.status
+    state = job.state
     symbol, style = job_mark(job)
     text = Text(f"{symbol} ", style=style)
     text.append(cut(job.workflow_id, 60), style="bold")
     text.append(f" {state}", style=style)
-    took = elapsed(job.started_at or job.created_at, job.finished_at)
-    text.append(f" in {took}" if job.finished_at else f" for {took}" if job.started_at else "")
+    took = job_time(job)
+    if job.pause is not None:
+        text.append(f" for {elapsed(job.pause.since, None)}")
+    else:
+        text.append(f" in {took}" if job.finished_at else f" for {took}" if job.started_at else "")
     text.append(f"   job {job.job_id}", style="dim")
     return text
+
+
+def job_time(job: Job | JobSummary) -> str:
+    """`0.2 s (generation 2), waited 31 s`: the work of the present generation, without its time in the queue."""
+    took = elapsed(job.began_at or job.queued_at or job.created_at, job.finished_at)
+    generation = f" (generation {job.generation})" if job.generation > 1 else ""
+    wait = waited(job.queued_at, job.began_at)
+    return f"{took}{generation}" + (f", {wait}" if wait else "")
 
 
 def node_table(job: Job, *, rows: int | None = None, bar_width: int = 20) -> RenderableType:
@@ -115,7 +128,8 @@ def _node_cells(node: NodeState, now: datetime, bar_width: int) -> list[Renderab
     state = node.status
     is_doubted = state == "completed" and node.error is not None and node.error.code == Code.COUNTERS_DISAGREE
     symbol, style = DOUBTED if is_doubted else (SYMBOLS[state], STYLES[state])
-    took = elapsed(node.started_at, node.finished_at, now) if state not in ("pending", "skipped") else ""
+    took = elapsed(node.began_at or node.started_at, node.finished_at, now)
+    took = took if state not in ("pending", "skipped") else ""
     return [
         Text(f"{symbol} {cut(node.node, 32)}", style=style if state in ("pending", "skipped") else ""),
         Text(state, style=style),
@@ -152,12 +166,22 @@ def _notes(node: NodeState, now: datetime) -> Iterator[str]:
         yield f"{node.retrying:,} retrying" if node.has_task_per_item else _retry_note(node, now)
     if not node.has_task_per_item and (node.attempt or 0) > 1:
         yield f"attempt {node.attempt}"
+    if wait := waited(node.started_at, node.began_at):
+        yield wait
+    if node.stale:
+        yield "stale"
 
 
 def _retry_note(node: NodeState, now: datetime) -> str:
     if node.retry_at is None:
         return "will be tried again"
     return f"again in {duration((node.retry_at - now).total_seconds())}"
+
+
+def by_hand_note(one: ByHand) -> str:
+    """`set by ann@laptop 4.0 s ago: the sensor was off`"""
+    because = f": {one.reason}" if one.reason else ""
+    return f"{'set' if one.verb == 'set' else 'skipped'} by {one.by} {age(one.at)}{because}"
 
 
 def unserved_note(unserved: UnservedTasks, now: datetime) -> str:
@@ -169,13 +193,25 @@ def unserved_note(unserved: UnservedTasks, now: datetime) -> str:
 
 
 def held_note(held: Held, now: datetime) -> str:
+    if held.paused_queue is not None:
+        because = f": {cut(held.reason, 60)}" if held.reason else ""
+        since = elapsed(held.since, None, now)
+        return f"queue {cut(held.paused_queue, 30)} is paused, by {held.paused_by} {since} ago{because}"
     return f"held by {held.by} {cut(held.name, 30)}, for {elapsed(held.since, None, now)}"
+
+
+def pause_text(pause: Held) -> str:
+    """`by ann@laptop 4.0 s ago: CRM maintenance`"""
+    because = f": {pause.reason}" if pause.reason else ""
+    return f"by {pause.name} {age(pause.since)}{because}"
 
 
 def held_text(held: Held) -> str:
     """`by breaker gateway since 12:03:11, tried again at 12:03:41`"""
+    if held.paused_queue is not None:
+        return held_note(held, datetime.now(UTC))
     text = f"by {held.by} {held.name} since {clock(held.since)}"
-    return f"{text}, tried again at {clock(held.until)}" if held.until else text
+    return f"{text}, tried again at {coming(held.until)}" if held.until else text
 
 
 def _number(number: Any) -> str:
@@ -214,8 +250,13 @@ def job_card(
     if job.finished_at is None:
         parts.append(_line("Created", day_and_clock(job.created_at)))
         parts.append(_line("Owner", owner_text(job.owner)))
-    if job.held is not None:
+    if job.pause is not None:
+        parts.append(_line("Paused", pause_text(job.pause)))
+    elif job.held is not None:
         parts.append(_line("Held", held_text(job.held)))
+    parts += [_line("By hand", f"{one.node}: {by_hand_note(one.by_hand)}") for one in job.nodes if one.by_hand]
+    if stale := [node.node for node in steps(job) if node.stale]:
+        parts.append(_line("Stale", f"{', '.join(stale)}: completed before a node above ran again"))
     if job.problem is not None:
         parts.append(_line("Set aside", job.problem))
         parts.append(_line("", "Its orchestrator cannot advance it and tries again; its log has the details."))
@@ -298,8 +339,18 @@ def _next_commands(
     if job.unreadable:
         yield _line("Next", command(f"events {job_name}"), note="everything that happened, in order")
         return
+    if job.pause is not None:
+        yield _line("Next", command(f"unpause {job_name}"), note="let it continue")
+        if revive is not None:
+            yield _line("", revive, note="no orchestrator drives it; it needs this, too")
+        return
     if revive is not None:
         yield _line("Next", revive, note="no orchestrator drives it; it continues when this runs")
+        return
+    if job.held is not None and job.held.paused_queue is not None:
+        yield _line(
+            "Next", command(f"unpause --queue {job.held.paused_queue}"), note="let the tasks of its queue start"
+        )
         return
     if job.finished_at is None:
         yield _line("Next", command(f"watch {job_name}"), note="follow it to its end")
@@ -339,21 +390,3 @@ def attempt_text(attempt: Attempt) -> str:
     lines += [f"  {line}" for line in log_lines(attempt.log or "", attempt.log_times)]
     lines += [f"  warning: {warning}" for warning in (attempt.extra or {}).get("warnings", [])]
     return "\n".join(harmless(line) for line in lines)
-
-
-def event_line(event: Event) -> Text:
-    """`   12  10:41:03.123  node_completed  inventory  attempt 1  worker vm:123`"""
-    name = event.event
-    state = name.rpartition("_")[2]
-    where = event.node or ""
-    if event.index is not None:
-        where += f"[{event.index}]"
-    text = Text(f"{event.seq:>6}  ", style="dim")
-    text.append(f"{clock(event.at)}  ", style="dim")
-    text.append(f"{name:<20}", style=STYLES.get(state, "yellow" if state == "scheduled" else ""))
-    text.append(f"  {where:<20}")
-    details = [f"attempt {event.attempt}"] if event.attempt is not None else []
-    details += [f"{key} {value(data, 200)}" for key, data in (event.data or {}).items() if data is not None]
-    text.append("  " + ", ".join(details))
-    text.rstrip()
-    return text

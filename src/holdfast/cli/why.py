@@ -10,9 +10,10 @@ from rich.text import Text
 from holdfast.bootstrap import open_client
 from holdfast.cli.failures import failure_lines
 from holdfast.cli.fleet import handlers_of, start
+from holdfast.cli.pausing import unpause_command
 from holdfast.cli.session import Target, begin_on, drive, find_job
 from holdfast.cli.streams import answer_json, harmless, show
-from holdfast.cli.words import age, clock, counted, cut, elapsed, short
+from holdfast.cli.words import age, coming, counted, cut, elapsed, short
 from holdfast.errors import ExitCode
 from holdfast.views.encoding import to_json
 from holdfast.views.why import Cause, Reason, Why
@@ -54,13 +55,14 @@ def _list_command(why: Why, node: str, target: Target) -> str:
 
 
 def _lines(why: Why, list_command: ListCommand) -> Iterator[str]:
-    took = elapsed(why.started_at, why.finished_at)
+    took = elapsed(why.began_at, why.finished_at)
     name = f"Job {short(why.job_id)} of {why.workflow_id}"
     paused = next((one for one in why.reasons if one.cause is Cause.PAUSED and one.node is None), None)
     if why.is_terminal:
         yield f"{name} {_ENDED[why.status]}" + (f" after {took}." if took else ".")
     elif paused is not None and why.stop_cause is None:
-        yield f"{name} is paused, by {paused.details['by']} {age(paused.since)}."
+        because = f": {paused.details['reason']}" if paused.details["reason"] else "."
+        yield cut(f"{name} is paused, by {paused.details['by']} {age(paused.since)}{because}", WIDTH)
     else:
         stopping = f", and is stopping ({why.stop_cause})" if why.stop_cause is not None else ""
         yield f"{name} is {why.status}{stopping}, because:"
@@ -125,6 +127,8 @@ def _command(why: Why, reason: Reason, target: Target) -> str | None:
             return f"select pg_terminate_backend({reason.details['pid']})"
         case Cause.INCONSISTENT:
             return target.command("janitor --once")
+        case Cause.PAUSED if "queue" in reason.details:
+            return unpause_command(reason.details["queue"], target)
         case Cause.PAUSED:
             return target.command(f"unpause {job}") if why.stop_cause is None else None
         case Cause.PARTIAL if reason.node is not None and reason.details["error"] is None:
@@ -148,10 +152,14 @@ def _sentence(reason: Reason) -> str:
             return f"{subject} waits for {_some(details['nodes'])}"
         case Cause.RETRY_SCHEDULED:
             until = reason.until
-            when = f" at {clock(until)}" if until is not None else ""
+            when = f" at {coming(until)}" if until is not None else ""
             return f"{_tasks(reason)} tried again{when}, attempt {details['attempt']}{_after(details.get('error'))}"
         case Cause.PAUSED if reason.node is None:
-            return f"{details['by']} paused it {since}"
+            because = f": {details['reason']}" if details["reason"] else ""
+            return f"{details['by']} paused it {since}{because}"
+        case Cause.PAUSED if "queue" in details:
+            because = f": {details['reason']}" if details["reason"] else ""
+            return f"{_tasks(reason)} held: queue {details['queue']} is paused, by {details['by']} {since}{because}"
         case Cause.PAUSED:
             return f"{_tasks(reason)} held while the job is paused"
         case Cause.RUNNING:
@@ -225,20 +233,22 @@ def _running(reason: Reason, since: str) -> str:
 
 def _breaker(reason: Reason, since: str) -> str:
     details, until = reason.details, reason.until
-    why = f": {details['reason']}" if details["reason"] else ""
+    error = details["error"]
+    call = f"; the last call failed with {error['code']}: {error['message']}" if error else ""
+    why = (f": {details['reason']}" if details["reason"] else "") + call
     if details["held_by"] is not None:
         return f"which {details['held_by']} opened {since}{why}"
     if details["state"] == "half_open":
-        return f"which opened {since} and lets a few tasks through now, to test the dependency"
+        return f"which opened {since} and lets a few tasks through now, to test the dependency{call}"
     if details["has_probe"]:
         return f"which opened {since}{why}; its probe finds out when it is well again"
-    return f"which opened {since}{why}" + (f"; it is tried again at {clock(until)}" if until is not None else "")
+    return f"which opened {since}{why}" + (f"; it is tried again at {coming(until)}" if until is not None else "")
 
 
 def _limit(reason: Reason) -> str:
     details, until = reason.details, reason.until
     if until is not None:
-        return f"{details['burst']} may begin in {details['burst'] / details['rate']:g} s, the next at {clock(until)}"
+        return f"{details['burst']} may begin in {details['burst'] / details['rate']:g} s, the next at {coming(until)}"
     return f"{details['running']} of {details['concurrency']} run, on {_some(details['workers'])}"
 
 

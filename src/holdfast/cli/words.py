@@ -14,6 +14,8 @@ from holdfast.errors import InvalidInput
 SHORT_ID = 8
 GAP = "  "
 """Between two columns."""
+NOTICED_SECONDS = 1.0
+"""A shorter time in the queue is not shown."""
 LONGEST_SECONDS = 36_500 * 86_400
 _DURATION = re.compile(r"([0-9]{1,12})\s*([smhdw])")
 _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -76,6 +78,13 @@ def elapsed(begin: datetime | None, end: datetime | None, now: datetime | None =
     return duration((until - begin).total_seconds()) if begin is not None else ""
 
 
+def waited(queued: datetime | None, began: datetime | None) -> str:
+    """`waited 31 s`, if the time between is worth telling."""
+    if queued is None or began is None or (began - queued).total_seconds() < NOTICED_SECONDS:
+        return ""
+    return f"waited {elapsed(queued, began)}"
+
+
 def age(moment: datetime | None) -> str:
     return f"{elapsed(moment, None)} ago" if moment is not None else ""
 
@@ -88,6 +97,12 @@ def clock(moment: datetime) -> str:
 
 def day_and_clock(moment: datetime | None) -> str:
     return f"{moment.astimezone():%Y-%m-%d %H:%M:%S}" if moment is not None else ""
+
+
+def coming(moment: datetime) -> str:
+    """The local time of day, with the date if it is not today."""
+    is_today = moment.astimezone().date() == datetime.now().astimezone().date()
+    return clock(moment) if is_today else day_and_clock(moment)
 
 
 def counted(number: int, noun: str) -> str:

@@ -27,4 +27,7 @@ def candidates(state: JobState) -> list[tuple[Request, ...]]:
     names = [node.name for node in state.program.definition.nodes]
     failed = [name for name in names if state.nodes[name].status is Status.FAILED and counts(state, name)]
     of_each = [(Request(Verb.RETRY, n), Request(Verb.RETRY, n, only=True), Request(Verb.SKIP, n)) for n in failed]
-    return [(Request(Verb.RESUME),), *of_each]
+    # Items that failed and were tolerated: what has completed behind them may be what must not run again.
+    tolerated = [name for name in names if state.nodes[name].status is Status.COMPLETED and state.nodes[name].failed]
+    of_items = [(Request(Verb.RETRY, name), Request(Verb.RETRY, name, only=True)) for name in tolerated]
+    return [(Request(Verb.RESUME),), *of_each, *of_items]

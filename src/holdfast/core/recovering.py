@@ -35,6 +35,7 @@ def reset(turn: Turn, signal: RecoveryRequested) -> Refusal | None:
     if wanted is not None and wanted != current:
         return MOVED
     state.generation += 1
+    state.recovered_at = turn.moment()
     state.scope["job"]["generation"] = state.generation
     turn.emit(EventName.JOB_RECOVERED, data=_event_data(state, signal, plan, current))
     if state.status in JOB_TERMINAL:

@@ -246,6 +246,8 @@ class JobState:
     started_at: float | None = None
     finished_at: float | None = None
     deadline_at: float | None = None
+    recovered_at: float | None = None
+    """When the present generation began; None: it is the first one."""
     stop: Stop | None = None
     error: Failure | None = None
     result: Any = None
@@ -260,7 +262,7 @@ class JobState:
     """The latest time that the job's rows tell. The clock of the database may step back, a job's times never do."""
 
     def __post_init__(self) -> None:
-        latest = max(self.created_at, self.started_at or 0.0)
+        latest = max(self.created_at, self.started_at or 0.0, self.recovered_at or 0.0)
         for node in self.nodes.values():
             latest = max(latest, node.started_at or 0.0, node.finished_at or 0.0)
         self.latest_at = latest

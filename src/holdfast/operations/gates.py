@@ -95,7 +95,7 @@ def check_limit(
     if any(number is not None and number <= 0 for number in (concurrency, burst, seconds, backlog)):
         raise InvalidInput(
             f"The limit {name} must be above zero.",
-            remedy="To hold back all tasks, open a breaker: holdfast breakers open NAME",
+            remedy="To hold back all tasks, pause the queue: holdfast pause --queue QUEUE",
         )
     if any(number is not None and number > MAX_LIMIT for number in (concurrency, burst, backlog)):
         raise InvalidInput(f"The limit {name} is too large.", remedy=f"Give at most {MAX_LIMIT:,}, or no limit.")

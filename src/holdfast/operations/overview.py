@@ -10,6 +10,7 @@ from holdfast.operations.ports import OperationsStore
 from holdfast.operations.scope import Scope
 from holdfast.store.read_rows import EndedJobs, QueueLine
 from holdfast.views.fleet import fleet_view
+from holdfast.views.gates import queue_pause
 from holdfast.views.overview import Hour, QueueState, WorkflowSummary
 
 SHOWN_HOURS = 24
@@ -29,18 +30,21 @@ async def workflows(scope: Scope, store: OperationsStore) -> list[WorkflowSummar
 
 
 async def queues(scope: Scope, store: OperationsStore) -> list[QueueState]:
-    """The queues that have tasks of the tenant, or that live workers name, and the workers that serve them."""
+    """The queues that have tasks of the tenant, that live workers name or that are paused, and who serves them."""
     reader = store.reads(scope.tenant)
     rows = {row.queue: row for row in await reader.queues()}
     fleet = fleet_view(await reader.fleet())
     named = {queue for worker in fleet.workers for queue in worker.queues or ()}
+    limits = (row for row in await store.gates().limits() if row.name.startswith("queue:"))
+    pauses = {row.name.removeprefix("queue:"): queue_pause(row) for row in limits if row.paused_at is not None}
     return [
         QueueState(
             *rows.get(queue, QueueLine(queue, 0, 0, 0, None)),
             workers=tuple(one.name for one in fleet.workers if one.queues is None or queue in one.queues),
             unserved=tuple(one for one in fleet.unserved if one.queue == queue and queue in rows),
+            paused=pauses.get(queue),
         )
-        for queue in sorted(named | set(rows))
+        for queue in sorted(named | set(rows) | set(pauses))
     ]
 
 

@@ -38,6 +38,7 @@ from holdfast.store.read_rows import (
     JobLines,
     LimitView,
     LongTransaction,
+    OpenJobLine,
     QueueCount,
     QueueLine,
     ServerFacts,
@@ -167,6 +168,12 @@ class ReadStore(DataStore, Protocol):
         """One page of jobs, newest first: those older than the job `before`, and those that fit the filter."""
         ...
 
+    async def open_jobs(
+        self, workflow_id: str | None = None, job_ids: Sequence[str] | None = None
+    ) -> list[OpenJobLine]:
+        """The jobs that have not ended, or those of one workflow, or those among some jobs, oldest first."""
+        ...
+
     async def workflow_ids(self) -> list[str]:
         """The ids of all workflows of the tenant."""
         ...
@@ -252,7 +259,15 @@ class GateStore(Protocol):
         ...
 
     async def drop_limit(self, tenant: str, name: str) -> LimitView:
-        """Remove the limit that a person has set; returns it as it was."""
+        """Remove the limit that a person has set; returns it as it was. A paused queue stays paused."""
+        ...
+
+    async def pause_queue(self, queue: str, actor: str, reason: str) -> LimitView | None:
+        """Let no task of the queue begin from now on, for all tenants; None if it is paused already."""
+        ...
+
+    async def unpause_queue(self, queue: str) -> LimitView | None:
+        """Let the tasks of the queue begin again, as its limit allows; returns it as it was, None if not paused."""
         ...
 
 
@@ -317,6 +332,16 @@ class OperationsStore(SubmissionStore, Protocol):
         tenant: str | None = None,
     ) -> int:
         """Put a person's signal into the inbox of a job, of that tenant if one is named; returns the signal's id."""
+        ...
+
+    async def send_many(
+        self, job_ids: Sequence[str], kind: str, actor: str, reason: str, *, tenant: str
+    ) -> dict[int, str]:
+        """Put the same signal into the inboxes of jobs that have not ended; returns the job of each signal."""
+        ...
+
+    async def answers(self, signal_ids: Sequence[int]) -> dict[int, SignalAnswer]:
+        """What the owners have answered so far to these signals."""
         ...
 
     async def answer(self, signal_id: int, *, tenant: str | None = None) -> SignalAnswer | None:

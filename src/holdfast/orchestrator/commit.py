@@ -42,6 +42,7 @@ def _job(state: JobState, owner: int | None) -> JobUpdate:
         stop_leases_ended=stop.leases_ended if stop else False,
         stop_signal=stop.signal_id if stop else None,
         holds=[hold._asdict() for hold in state.holds],
+        recovered_at=state.recovered_at,
     )
 
 

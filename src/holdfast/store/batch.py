@@ -49,6 +49,7 @@ class JobUpdate(NamedTuple):
     stop_leases_ended: bool
     stop_signal: int | None
     holds: list[dict[str, Any]]
+    recovered_at: float | None = None
 
 
 @dataclass(slots=True)

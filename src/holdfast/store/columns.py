@@ -97,6 +97,7 @@ TYPE_OF = {
     "queue_timeout_seconds": "real",
     "rank": "int",
     "reason": "text",
+    "recovered_at": MOMENT,
     "remedy": "text",
     "result": "jsonb",
     "result_ref": WORD,

@@ -80,7 +80,30 @@ class PostgresGates:
                 remedy=Remedy("Set it with", "limits", flags=("set", name, "--concurrency", "N")),
                 instance=name,
             )
-        await self._execute("give_limit_back" if found.is_declared else "drop_limit", tenant=tenant, name=name)
+        if found.paused_at is not None and not found.allows_less:
+            raise Refused(
+                f"{name} has no limit: the queue is paused.",
+                remedy=Remedy("Let its tasks begin with", "unpause", flags=("--queue", name.partition(":")[2])),
+                instance=name,
+            )
+        drop = "drop_limit" if found.paused_at is None else "drop_limit_of_paused_queue"
+        await self._execute("give_limit_back" if found.is_declared else drop, tenant=tenant, name=name)
+        await self._store.notify_workers()
+        return found
+
+    async def pause_queue(self, queue: str, actor: str, reason: str) -> LimitView | None:
+        """Let no task of the queue begin from now on; None if it is paused already."""
+        name = f"queue:{queue}"
+        if not (await self._ask("pause_queue", name=name, actor=actor, reason=reason or None)).rows:
+            return None
+        return await self._limit("", name)
+
+    async def unpause_queue(self, queue: str) -> LimitView | None:
+        """Let the tasks of the queue begin again, as its limit allows; returns it as it was, None if not paused."""
+        name = f"queue:{queue}"
+        found = next((one for one in await self.limits() if (one.tenant, one.name) == ("", name)), None)
+        if not (await self._ask("unpause_queue", name=name)).rows:
+            return None
         await self._store.notify_workers()
         return found
 

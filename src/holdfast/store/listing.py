@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -22,6 +23,7 @@ from holdfast.store.read_rows import (
     JobFilter,
     JobLine,
     JobLines,
+    OpenJobLine,
     QueueCount,
     QueueLine,
     WorkflowLine,
@@ -120,6 +122,13 @@ class PostgresJobLists(PostgresInstallationReader):
         rows = await self._fetch(statement, before=before, limit=limit + 1, **parameters)
         ids = [row["job_id"] for row in rows[:limit]]
         return ids, (ids[-1] if ids else before) if len(rows) > limit else None
+
+    async def open_jobs(
+        self, workflow_id: str | None = None, job_ids: Sequence[str] | None = None
+    ) -> list[OpenJobLine]:
+        """The jobs that have not ended, or those of one workflow, or those among some jobs."""
+        jobs = plain(job_ids) if job_ids is not None else None
+        return await self._records(OpenJobLine, "open_jobs", workflow=workflow_id, jobs=jobs)
 
     async def workflow_ids(self) -> list[str]:
         """The ids of all workflows of the tenant."""

@@ -30,6 +30,7 @@ def job_state(row: JobRow, nodes: Iterable[NodeRow], program: Program, rules: Ru
         seq=row.last_seq,
         started_at=row.started_at,
         deadline_at=row.deadline_at,
+        recovered_at=row.recovered_at,
         stop=stop,
         error=row.error,
         nodes={n.node: _node_state(n) for n in nodes},

@@ -61,6 +61,8 @@ class JobView(NamedTuple):
     acknowledged_by: str | None = None
     acknowledged_reason: str | None = None
     acknowledged_at: datetime | None = None
+    recovered_at: datetime | None = None
+    """When the present generation began; None: it is the first one."""
 
 
 class NodeView(NamedTuple):
@@ -79,6 +81,8 @@ class NodeView(NamedTuple):
     finished_at: datetime | None
     expanded: int = 0
     batch_size: int | None = None
+    began_at: datetime | None = None
+    """When its first attempt began since it was queued last."""
 
     @property
     def total(self) -> int:
@@ -111,6 +115,16 @@ class Hold(NamedTuple):
     details: dict[str, Any]
 
 
+class DecidedByHand(NamedTuple):
+    """Who decided how a node ended, when and why."""
+
+    node: str
+    verb: str
+    by: str
+    at: datetime
+    reason: str | None
+
+
 class Deliverable(NamedTuple):
     """What tasks that completed have delivered under one name, and the places of the first and the last of them."""
 
@@ -134,6 +148,8 @@ class Snapshot(NamedTuple):
     deliverables: list[Deliverable]
     locations: dict[str, str | None]
     """The locations of the deliverables that the definition declares, by name; empty if inputs were left out."""
+    by_hand: Mapping[str, DecidedByHand] = {}
+    """The nodes whose end a person decided; empty if inputs were left out."""
     advice: tuple[Advice, ...] = ()
     """The verbs that would continue a job that has not completed, the best first; empty if inputs were left out."""
 
@@ -181,6 +197,8 @@ class JobDiagnosis(NamedTuple):
     queued: list[QueuedTasks]
     workers: list[WorkerView]
     locks: Sequence[LockHolder] = ()
+    errors: Mapping[str, Failure] = {}
+    """The error of the last failed attempt at each node that has tasks in the queue."""
 
 
 class JobLine(NamedTuple):
@@ -201,6 +219,22 @@ class JobLine(NamedTuple):
     acknowledged_by: str | None
     acknowledged_reason: str | None
     acknowledged_at: datetime | None
+    pause: dict[str, Any] | None = None
+    generation: int = 1
+    recovered_at: datetime | None = None
+    began_at: datetime | None = None
+    """When the first attempt of the present generation began."""
+
+
+class OpenJobLine(NamedTuple):
+    """A job that has not ended, with what decides whether it can be paused."""
+
+    job_id: str
+    workflow_id: str
+    status: str
+    generation: int
+    stop_cause: str | None
+    paused_by: str | None
 
 
 class JobFilter(NamedTuple):
@@ -333,6 +367,14 @@ class LimitView(NamedTuple):
     open_jobs: int | None
     changed_at: datetime
     actor: str | None
+    paused_at: datetime | None = None
+    paused_by: str | None = None
+    pause_reason: str | None = None
+
+    @property
+    def allows_less(self) -> bool:
+        """Whether it limits anything beside its pause."""
+        return self.concurrency is not None or self.rate is not None or self.backlog is not None
 
     @property
     def is_declared(self) -> bool:

@@ -20,7 +20,7 @@ from holdfast.define.graph import Graph, build_graph
 from holdfast.define.node import Node
 from holdfast.errors import Refused
 from holdfast.store.arrays import plain, texts
-from holdfast.store.columns import by_name, records
+from holdfast.store.columns import by_name, failure_of, records
 from holdfast.store.connection import Answer, Connections, answer_of
 from holdfast.store.data import PostgresDataReader
 from holdfast.store.delivering import Locations, scope_of
@@ -32,6 +32,7 @@ from holdfast.store.plan_inputs import Look, looking_at
 from holdfast.store.queries import query
 from holdfast.store.read_rows import (
     AttemptView,
+    DecidedByHand,
     Deliverable,
     EventView,
     Hold,
@@ -90,7 +91,7 @@ class PostgresReadStore(PostgresJobLists, PostgresDataReader):
 
     async def diagnosis(self, job_id: str) -> JobDiagnosis:
         """The job as it is now, with everything that may keep it from continuing."""
-        looks = ("why_job", "why_windows", "why_queue", "live_workers", "why_locks")
+        looks = ("why_job", "why_windows", "why_queue", "live_workers", "why_locks", "why_errors")
         answers = await self._look_at(job_id, *looks, whole=False)
         (job,) = by_name(answers["why_job"])
         return JobDiagnosis(
@@ -100,6 +101,7 @@ class PostgresReadStore(PostgresJobLists, PostgresDataReader):
             queued=records(QueuedTasks, answers["why_queue"]),
             workers=records(WorkerView, answers["live_workers"]),
             locks=records(LockHolder, answers["why_locks"]),
+            errors={row["node"]: failure_of(row["error"]) for row in by_name(answers["why_errors"])},
         )
 
     async def _look_at(self, job_id: str, *more: str, whole: bool) -> dict[str, Answer]:
@@ -111,6 +113,7 @@ class PostgresReadStore(PostgresJobLists, PostgresDataReader):
             "unserved_nodes",
             "read_holds",
             "read_deliverables",
+            "read_by_hand",
             *more,
         )
         parameters = {"job": job_id, "tenant": self._tenant, "whole": whole, "held_seconds": HELD_SECONDS}
@@ -143,6 +146,7 @@ class PostgresReadStore(PostgresJobLists, PostgresDataReader):
             {hold.node: hold for hold in records(Hold, answers["read_holds"])},
             records(Deliverable, answers["read_deliverables"]),
             await self._locations(job, definition, nodes) if job.inputs is not None else {},
+            {one.node: one for one in records(DecidedByHand, answers["read_by_hand"])},
         )
 
     async def _locations(

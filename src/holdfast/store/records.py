@@ -47,6 +47,7 @@ class JobRow(NamedTuple):
     stop_signal: int | None
     holds: list[dict[str, Any]]
     last_seq: int
+    recovered_at: float | None = None
 
 
 class NodeRow(NamedTuple):

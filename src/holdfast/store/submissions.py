@@ -177,6 +177,21 @@ class PostgresSubmissions(PostgresSession):
         await self._exchange("main", signalled([rows[0]["owner"]]))
         return int(rows[0]["id"])
 
+    async def send_many(
+        self, job_ids: Sequence[str], kind: str, actor: str, reason: str, *, tenant: str
+    ) -> dict[int, str]:
+        """Put the same signal into the inboxes of jobs that have not ended; returns the job of each signal."""
+        rows = await self._fetch(
+            "send_signals", jobs=plain(job_ids), kind=kind, actor=actor, reason=reason, tenant=tenant
+        )
+        await self._exchange("main", signalled(sorted({row["owner"] for row in rows})))
+        return {int(row["id"]): row["job_id"] for row in rows}
+
+    async def answers(self, signal_ids: Sequence[int]) -> dict[int, SignalAnswer]:
+        """What the owners have answered so far to these signals."""
+        rows = await self._fetch("answers", signals=plain(signal_ids))
+        return {row["signal_id"]: SignalAnswer(row["applied"], row["reason"]) for row in rows}
+
     async def answer(self, signal_id: int, *, tenant: str | None = None) -> SignalAnswer | None:
         """What the owner answered to a signal, of that tenant if one is named; None while it has not."""
         answers = records(SignalAnswer, await self._answer("answer", signal_id=signal_id, tenant=tenant))

@@ -39,6 +39,26 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """Who lets nothing begin, since when, and why."""
+
+    by: str
+    since: datetime
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PausedQueue:
+    """A queue that a person has paused or unpaused, with its tasks of all tenants at that moment."""
+
+    queue: str
+    paused: Pause | None
+    """The pause; after an unpause, the one that ended."""
+    waiting: int
+    running: int
+
+
+@dataclass(frozen=True, slots=True)
 class Limit:
     """A limit at one moment. Its `actor` is the person who set it; None: its workflow declares it."""
 
@@ -52,6 +72,8 @@ class Limit:
     open_jobs: int | None
     changed_at: datetime
     actor: str | None
+    paused: Pause | None = None
+    """The pause of the queue, which lets nothing begin whatever the limit allows."""
     is_declared: bool = field(default=False, metadata=HIDDEN)
     """Whether its name is one that workflows declare."""
 
@@ -87,5 +109,16 @@ def limit_view(row: LimitView) -> Limit:
         row.open_jobs,
         row.changed_at,
         row.actor,
+        queue_pause(row),
         row.is_declared,
     )
+
+
+def queue_pause(row: LimitView) -> Pause | None:
+    if row.paused_at is None:
+        return None
+    return Pause(row.paused_by or "", row.paused_at, row.pause_reason)
+
+
+def paused_queue_view(row: LimitView) -> PausedQueue:
+    return PausedQueue(row.name.removeprefix("queue:"), queue_pause(row), row.waiting, row.running)

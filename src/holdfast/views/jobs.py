@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
+from holdfast.core.plans import SET_BY_PERSON
 from holdfast.core.states import JOB_TERMINAL, JobStatus, Status
 from holdfast.define.definition import Definition
 from holdfast.define.kinds import kind_of
 from holdfast.define.node import Node
-from holdfast.store.read_rows import Hold, JobLine, JobView, NodeView, QueueView, Snapshot
+from holdfast.store.read_rows import JobLine, JobView, NodeView, QueueView, Snapshot
 from holdfast.views.encoding import HIDDEN, VERBATIM
 from holdfast.views.fleet import UnservedTasks, unserved_view
+from holdfast.views.held import PAUSED, STOPPING, Held, held_view, pause_that_counts, pause_view
 from holdfast.views.history import Failure, failure_view
 from holdfast.views.outcome import Outcome, StageState, outcome_view
 
 SET_ASIDE = "orchestrator_error: "
 """How the reason of a job begins that its owner cannot advance."""
-STOPPING = "stopping"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +36,13 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """What holds ready tasks back: a breaker, a limit, or a pause."""
+class ByHand:
+    """Who decided how a node ended, by `set` or `skip`, when and why."""
 
+    verb: str
     by: str
-    name: str
-    since: datetime
-    until: datetime | None
+    at: datetime
+    reason: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +63,17 @@ class NodeState:
     started_at: datetime | None
     finished_at: datetime | None
     unserved: UnservedTasks | None
+    by_hand: ByHand | None = None
+    """A progress display leaves it out."""
+    stale: bool = False
+    """Whether it completed before a node ran again from which it has its data, directly or not."""
     retrying: int = field(default=0, metadata=HIDDEN)
     """How many of its tasks wait for their next attempt."""
     width: int = field(default=0, metadata=HIDDEN)
     """How many items or batches it has, if it has any."""
     has_task_per_item: bool = field(default=False, metadata=HIDDEN)
+    began_at: datetime | None = field(default=None, metadata=HIDDEN)
+    """When its first attempt began since it was queued last, at `started_at`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +123,10 @@ class Job:
     labels: dict[str, str]
     acknowledged: Acknowledgement | None
     definition: Definition = field(metadata=HIDDEN)
+    queued_at: datetime | None = field(default=None, metadata=HIDDEN)
+    """When the present generation could begin."""
+    began_at: datetime | None = field(default=None, metadata=HIDDEN)
+    """When the first attempt of the present generation began."""
 
     @property
     def is_terminal(self) -> bool:
@@ -133,6 +144,16 @@ class Job:
     @property
     def is_stopping(self) -> bool:
         return self.reason == STOPPING
+
+    @property
+    def pause(self) -> Held | None:
+        """The pause of a job that would go on without it."""
+        return pause_that_counts(self.held, self.status, self.reason)
+
+    @property
+    def state(self) -> str:
+        """The status in the words of people: a job that runs may be paused."""
+        return PAUSED if self.pause is not None else self.status
 
     @property
     def problem(self) -> str | None:
@@ -163,10 +184,26 @@ class JobSummary:
     error: str | None
     labels: dict[str, str]
     acknowledged: Acknowledgement | None
+    held: Held | None
+    """The pause of the job; a list does not look for breakers and limits."""
+    reason: str | None = field(default=None, metadata=HIDDEN)
+    generation: int = field(default=1, metadata=HIDDEN)
+    queued_at: datetime | None = field(default=None, metadata=HIDDEN)
+    began_at: datetime | None = field(default=None, metadata=HIDDEN)
 
     @property
     def is_in_doubt(self) -> bool:
         return self.status == JobStatus.COMPLETED and self.error is not None
+
+    @property
+    def pause(self) -> Held | None:
+        """The pause of a job that would go on without it."""
+        return pause_that_counts(self.held, self.status, self.reason)
+
+    @property
+    def state(self) -> str:
+        """The status in the words of people: a job that runs may be paused."""
+        return PAUSED if self.pause is not None else self.status
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +234,8 @@ class Statistics:
 def job_view(snapshot: Snapshot) -> Job:
     job = snapshot.job
     defined = snapshot.definition.nodes
-    nodes = tuple(_node(snapshot, node) for node in defined)
+    stale = _stale(snapshot)
+    nodes = tuple(_node(snapshot, node, is_stale=node.name in stale) for node in defined)
     return Job(
         job.job_id,
         job.workflow_id,
@@ -222,6 +260,8 @@ def job_view(snapshot: Snapshot) -> Job:
         job.labels or {},
         _acknowledgement(job),
         snapshot.definition,
+        job.recovered_at or job.started_at,
+        work_began(snapshot),
     )
 
 
@@ -238,6 +278,11 @@ def summary_view(row: JobLine) -> JobSummary:
         row.message,
         row.labels or {},
         _acknowledgement(row),
+        pause_view(row.pause),
+        row.reason,
+        row.generation,
+        row.recovered_at or row.started_at,
+        row.began_at,
     )
 
 
@@ -245,10 +290,6 @@ def _acknowledgement(row: JobView | JobLine) -> Acknowledgement | None:
     if row.acknowledged_by is None or row.acknowledged_at is None:
         return None
     return Acknowledgement(row.acknowledged_by, row.acknowledged_reason or "", row.acknowledged_at)
-
-
-def held_view(row: Hold | None) -> Held | None:
-    return Held(row.by, row.name, row.since, row.until) if row is not None else None
 
 
 def _stage_state(node: Node, shown: NodeState) -> StageState:
@@ -260,7 +301,42 @@ def _sum(counts: list[Counts]) -> Counts:
     return Counts(*(sum(getattr(one, name) for one in counts) for name in Counts.__slots__))
 
 
-def _node(snapshot: Snapshot, node: Node) -> NodeState:
+def work_began(snapshot: Snapshot) -> datetime | None:
+    """When the first attempt of the present generation began."""
+    since = snapshot.job.recovered_at or snapshot.job.started_at
+    times = ((row.started_at, row.began_at) for row in snapshot.nodes.values())
+    begun = (began for queued, began in times if began and queued and (since is None or queued >= since))
+    return min(begun, default=None)
+
+
+def _stale(snapshot: Snapshot) -> set[str]:
+    """The completed nodes that began before a node above them ended: that node ran again, and they did not.
+
+    A result that a person has set is never stale.
+    """
+    stale: set[str] = set()
+    for name in snapshot.graph.order:
+        row = snapshot.nodes.get(name)
+        if row is None or row.status != Status.COMPLETED or row.reason == SET_BY_PERSON or row.started_at is None:
+            continue
+        for source in snapshot.graph.sources[name]:
+            above = snapshot.nodes.get(source)
+            if above is None:
+                continue
+            is_newer = above.finished_at is None or above.finished_at > row.started_at
+            if source in stale or is_newer:
+                stale.add(name)
+    return stale
+
+
+def _by_hand(snapshot: Snapshot, name: str) -> ByHand | None:
+    row = snapshot.by_hand.get(name)
+    if row is None:
+        return None
+    return ByHand("set" if row.verb == SET_BY_PERSON else "skip", row.by, row.at, row.reason)
+
+
+def _node(snapshot: Snapshot, node: Node, *, is_stale: bool) -> NodeState:
     row, queued = snapshot.nodes.get(node.name), snapshot.queue.get(node.name)
     unserved = snapshot.unserved.get(node.name)
     status = _node_status(row, queued)
@@ -280,17 +356,20 @@ def _node(snapshot: Snapshot, node: Node) -> NodeState:
         _started_at(node, row, queued),
         row.finished_at if row else None,
         unserved_view(unserved) if unserved is not None else None,
+        _by_hand(snapshot, node.name),
+        is_stale,
         queued.waiting if queued else 0,
         row.width if row is not None and kind_of(node).has_items(node) else 0,
         kind_of(node).has_task_per_item,
+        row.began_at if row is not None else None,
     )
 
 
 def _job_held(snapshot: Snapshot) -> Held | None:
     """A job is held if a person has paused it, or if nothing of it runs and all of it that is ready is held."""
-    pause = snapshot.job.pause
+    pause = pause_view(snapshot.job.pause)
     if pause is not None:
-        return Held("pause", pause["name"], datetime.fromtimestamp(pause["since"], UTC), None)
+        return pause
     queue = snapshot.queue.values()
     if any(row.running or (row.ready and row.node not in snapshot.holds) for row in queue):
         return None

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from holdfast.views.fleet import UnservedTasks
+from holdfast.views.gates import Pause
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class QueueState:
     """When the oldest task that does not run was queued."""
     workers: tuple[str, ...]
     unserved: tuple[UnservedTasks, ...]
+    paused: Pause | None
 
 
 @dataclass(frozen=True, slots=True)

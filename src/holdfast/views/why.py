@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from itertools import chain
 from typing import Any
@@ -20,8 +20,9 @@ from holdfast.moments import moment
 from holdfast.store.fleet import WorkerView
 from holdfast.store.read_rows import JobDiagnosis, NodeView, QueuedTasks
 from holdfast.views.encoding import HIDDEN, VERBATIM, to_json
+from holdfast.views.held import pause_view
 from holdfast.views.history import FailedGroup, failure_view
-from holdfast.views.jobs import SET_ASIDE
+from holdfast.views.jobs import SET_ASIDE, work_began
 from holdfast.views.outcome import Recovery, recovery_view
 
 
@@ -95,7 +96,8 @@ class Why:
     status: str
     reasons: tuple[Reason, ...]
     workflow_id: str = field(metadata=HIDDEN)
-    started_at: datetime | None = field(metadata=HIDDEN)
+    began_at: datetime | None = field(metadata=HIDDEN)
+    """When the work of the present generation began."""
     finished_at: datetime | None = field(metadata=HIDDEN)
     stop_cause: str | None = field(metadata=HIDDEN)
     orchestrators: int = field(metadata=HIDDEN)
@@ -127,7 +129,7 @@ def why_view(diagnosis: JobDiagnosis, groups: Mapping[str, tuple[FailedGroup, ..
         job.status,
         tuple(reasons),
         job.workflow_id,
-        job.started_at,
+        work_began(diagnosis.snapshot) or job.recovered_at or job.started_at,
         job.finished_at,
         diagnosis.stop_cause,
         diagnosis.orchestrators,
@@ -181,9 +183,10 @@ def _of_the_job(diagnosis: JobDiagnosis) -> Iterator[Reason]:
     if job.reason is not None and is_aside:
         details: dict[str, Any] = {"problem": job.reason.removeprefix(SET_ASIDE), "owner": job.owner}
         yield Reason(None, None, Cause.SET_ASIDE, since=job.owned_since, details=details)
-    if job.pause is not None:
-        since = datetime.fromtimestamp(job.pause["since"], UTC)
-        yield Reason(None, None, Cause.PAUSED, since=since, details={"by": job.pause["name"]})
+    pause = pause_view(job.pause)
+    if pause is not None:
+        details = {"by": pause.name, "reason": pause.reason}
+        yield Reason(None, None, Cause.PAUSED, since=pause.since, details=details)
     signals = {"signals": diagnosis.unread, "orchestrators": diagnosis.orchestrators}
     if job.owner_id is None:
         since = diagnosis.unread_since or job.created_at
@@ -268,6 +271,15 @@ def _running(diagnosis: JobDiagnosis, group: QueuedTasks) -> Reason:
     return Reason(group.node, _item(group), Cause.RUNNING, group.claimed_at, diagnosis.stop_until, details)
 
 
+def _paused_queue(diagnosis: JobDiagnosis, group: QueuedTasks) -> Reason | None:
+    """Its queue is paused: another worker would not help."""
+    hold = diagnosis.snapshot.holds.get(group.node)
+    if hold is None or "paused_by" not in hold.details:
+        return None
+    details = {"queue": group.queue, "by": hold.details["paused_by"], "reason": hold.details["reason"]}
+    return Reason(group.node, _item(group), Cause.PAUSED, hold.since, details=_tasks(group) | details)
+
+
 def _no_worker(diagnosis: JobDiagnosis, group: QueuedTasks) -> Reason | None:
     serving = [w for w in diagnosis.workers if _serves_queue(w, group)]
     if any(group.handler in worker.handlers for worker in serving):
@@ -285,6 +297,8 @@ def _held(diagnosis: JobDiagnosis, group: QueuedTasks) -> Reason | None:
     is_breaker = hold.by == "breaker"
     cause = Cause.BREAKER_OPEN if is_breaker else Cause.LIMIT_REACHED
     details = _tasks(group) | {"breaker" if is_breaker else "limit": hold.name} | hold.details
+    if is_breaker:
+        details["error"] = _error(diagnosis.errors.get(group.node))
     return Reason(group.node, _item(group), cause, hold.since, hold.until, details)
 
 
@@ -302,7 +316,12 @@ def _no_slot(diagnosis: JobDiagnosis, group: QueuedTasks) -> Reason:
     return Reason(group.node, _item(group), Cause.LIMIT_REACHED, group.queued_at, details=details)
 
 
-UNCLAIMED: tuple[Callable[[JobDiagnosis, QueuedTasks], Reason | None], ...] = (_no_worker, _held, _no_slot)
+UNCLAIMED: tuple[Callable[[JobDiagnosis, QueuedTasks], Reason | None], ...] = (
+    _paused_queue,
+    _no_worker,
+    _held,
+    _no_slot,
+)
 """What may keep ready tasks from being claimed. The first answer counts."""
 
 

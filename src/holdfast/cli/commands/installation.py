@@ -77,7 +77,10 @@ def defaults(
         typer.Argument(metavar="show|set|reset", help="Show all, set some, or return to built-in ones. Default: show."),
     ] = DefaultsVerb.SHOW,
     names: Annotated[
-        list[str], typer.Argument(metavar="NAME=VALUE", help="For set: retry.max_retries=5; for reset: the name alone. May be repeated.")
+        list[str],
+        typer.Argument(
+            metavar="NAME=VALUE", help="For reset the name alone. May be repeated."
+        ),
     ] = [],  # noqa: B006
     every: Annotated[bool, typer.Option("--all", help="For reset: all of them.")] = False,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it is stored with the default.")] = "",

@@ -38,7 +38,18 @@ commands = typer.Typer()
 
 REQUIRED = inspect.Parameter.empty
 FromNode = Annotated[str, typer.Option("--from", metavar="NODE", help="Node or stage number to begin with.")]
-UnusedYes = Annotated[bool, typer.Option("--yes", "-y", help="Every verb takes it; this one asks nothing.")]
+AskedJob = Annotated[
+    str | None, typer.Argument(metavar="JOB", show_default=False, help="Job id, or its last 6 characters or more.")
+]
+OfWorkflow = Annotated[
+    str | None, typer.Option("--workflow", metavar="ID", help="All jobs of a workflow that have not ended.")
+]
+OfQueue = Annotated[
+    str | None,
+    typer.Option("--queue", metavar="QUEUE", help="The queue: whether its tasks start, of all jobs and tenants."),
+]
+Everything = Annotated[bool, typer.Option("--all", help="All jobs that have not ended.")]
+YesForMany = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before more than one job is changed.")]
 Output = Annotated[
     Path, typer.Option("--output", metavar="FILE", help="JSON or YAML file with the node's output; - is stdin.")
 ]
@@ -61,15 +72,22 @@ ARGUMENTS: dict[str, tuple[Any, Any]] = {
     "reason": (Reason, ""),
     "handlers": (Handlers, []),
     "yes": (Yes, False),
-    "unused_yes": (UnusedYes, False),
+    "yes_for_many": (YesForMany, False),
+    "asked_job": (AskedJob, None),
+    "workflow": (OfWorkflow, None),
+    "queue": (OfQueue, None),
+    "everything": (Everything, False),
     "detach": (Detach, False),
     "as_json": (Json, False),
     "tenant": (Tenant, None),
     "database_url": (DatabaseUrl, None),
 }
 """All arguments and flags with their defaults."""
+SAME_NAME = {"asked_job": "job", "yes_for_many": "yes"}
+"""Those that are the same to a verb, and have another help or default."""
 SHARED = ("detach", "as_json", "tenant", "database_url")
 STEERING = ("job", "show", "plan_id", "reason")
+PAUSING = ("asked_job", "workflow", "queue", "everything", "show", "plan_id", "reason", "yes_for_many", *SHARED)
 RECOVERY = ("show", "plan_id", "reason", "handlers", "yes", *SHARED)
 VERBS: dict[str, tuple[tuple[str, ...], str]] = {
     "cancel": ((*STEERING, "yes", *SHARED), "Stop a job; what it has finished is kept."),
@@ -95,8 +113,8 @@ VERBS: dict[str, tuple[tuple[str, ...], str]] = {
         "Continue a job without a node; it ends partial. Of a fan-out, what has completed stays.",
     ),
     "set": (("job", "node", "output", *RECOVERY), "Set a node's result by hand; the history names who did it."),
-    "pause": ((*STEERING, "unused_yes", *SHARED), "Start no more tasks of a job; running ones may end."),
-    "unpause": ((*STEERING, "unused_yes", *SHARED), "Let a paused job continue."),
+    "pause": (PAUSING, "Start no more tasks of a job, of many jobs or of a queue; running ones may end."),
+    "unpause": (PAUSING, "Let a paused job, many jobs or a queue continue."),
 }
 """Each verb with its arguments in the order of its help, and what it does."""
 PlannedVerb = StrEnum("PlannedVerb", {name.upper().replace("-", "_"): name for name in VERBS})  # type: ignore[misc]
@@ -110,19 +128,37 @@ def _command(name: str, arguments: tuple[str, ...]) -> Callable[..., int]:
     def run(**values: Any) -> int:
         return _run(name, values)
 
+    named = {SAME_NAME.get(one, one): ARGUMENTS[one] for one in arguments}
     parameters = [
-        inspect.Parameter(one, inspect.Parameter.KEYWORD_ONLY, default=ARGUMENTS[one][1], annotation=ARGUMENTS[one][0])
-        for one in arguments
+        inspect.Parameter(one, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for one, (annotation, default) in named.items()
     ]
     run.__signature__ = inspect.Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
-    run.__annotations__ = {one: ARGUMENTS[one][0] for one in arguments}
+    run.__annotations__ = {one: annotation for one, (annotation, _) in named.items()}
     return run
 
 
 def _run(name: str, values: dict[str, Any]) -> int:
+    from holdfast.cli.pausing import check_target, steer_jobs, steer_queue
     from holdfast.cli.session import Target
     from holdfast.cli.verbs import How, run_verb, typed
 
+    how = How(
+        Target(values["database_url"], values["tenant"]),
+        as_json=values["as_json"],
+        only_plan=values["show"],
+        reason=values.get("reason", ""),
+        handlers=values.get("handlers", ()),
+        yes=values.get("yes", False),
+        detach=values.get("detach", False),
+    )
+    if "everything" in values:
+        workflow, queue, everything = values["workflow"], values["queue"], values["everything"]
+        check_target(name, values["job"], workflow, queue, everything=everything, plan_id=values["plan_id"])
+        if queue is not None:
+            return steer_queue(name, queue, how)
+        if values["job"] is None:
+            return steer_jobs(name, workflow, how)
     asked = typed(
         "retry" if name == "retry-stage" else name,
         values.get("node") or values.get("from_node"),
@@ -133,15 +169,6 @@ def _run(name: str, values: dict[str, Any]) -> int:
         plan_id=values.get("plan_id"),
         output=values.get("output"),
         tolerated=values.get("tolerated", False),
-    )
-    how = How(
-        Target(values["database_url"], values["tenant"]),
-        as_json=values["as_json"],
-        only_plan=values["show"],
-        reason=values.get("reason", ""),
-        handlers=values.get("handlers", ()),
-        yes=values.get("yes", False),
-        detach=values.get("detach", False),
     )
     return run_verb(values["job"], asked, how)
 

@@ -44,16 +44,30 @@ coalesce((%(statuses)s::text[] is null or j.status = any(%(statuses)s::text[]))
 -- name: job_lines
 -- These jobs with the sums of their counters, newest first.
 select j.job_id::text as job_id, j.workflow_id, j.status, j.reason, j.version, j.created_at, j.started_at,
-    j.finished_at, n.total, n.completed, n.failed, j.error->>'message' as message, j.labels::text as labels,
+    j.finished_at, j.generation, j.recovered_at, n.began_at, n.total, n.completed, n.failed, j.error->>'message' as message, j.labels::text as labels,
+    {{pause_of_job}} as pause,
     k.actor as acknowledged_by, k.reason as acknowledged_reason, k.at as acknowledged_at
 from jobs j
 left join lateral (
-    select coalesce(sum(greatest(n.width, n.expanded_count)), 0), coalesce(sum(n.completed_count), 0), coalesce(sum(n.failed_count), 0)
+    select coalesce(sum(greatest(n.width, n.expanded_count)), 0), coalesce(sum(n.completed_count), 0),
+        coalesce(sum(n.failed_count), 0),
+        min({{work_began}}) filter (where n.started_at >= coalesce(j.recovered_at, j.started_at))
     from nodes n where n.job_id = j.job_id
-) as n (total, completed, failed) on true
+) as n (total, completed, failed, began_at) on true
 left join acknowledgements k on k.job_id = j.job_id and k.generation = j.generation
 where j.job_id = any(%(jobs)s::uuid[]) and j.tenant = coalesce(%(tenant)s, j.tenant)
 order by j.job_id desc;
+
+-- name: open_jobs
+-- The jobs of a tenant that have not ended, or those of one workflow, oldest first, with what decides whether they can be
+-- paused.
+select j.job_id::text as job_id, j.workflow_id, j.status, j.generation, j.stop_cause,
+    jsonb_path_query_first(j.holds, '$[*] ? (@.by == "pause")') ->> 'name' as paused_by
+from jobs j
+where j.finished_at is null and j.tenant = coalesce(%(tenant)s, j.tenant)
+    and (%(workflow)s::text is null or j.workflow_id = %(workflow)s)
+    and (%(jobs)s::uuid[] is null or j.job_id = any(%(jobs)s::uuid[]))
+order by j.job_id;
 
 -- name: workflow_ids
 -- The ids of all workflows of a tenant. A process of an older version makes no registrations.

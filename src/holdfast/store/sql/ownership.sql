@@ -275,7 +275,8 @@ select g.owner, g.job_id, 'report', g.node, g.item, g.epoch, g.attempt,
 from gone g;
 
 -- name: expire_queued
--- Tasks that no worker claimed within their queue timeout. The time does not run while a breaker holds tasks back.
+-- Tasks that no worker claimed within their queue timeout. The time does not run while a breaker holds tasks back, or
+-- while their queue is paused.
 with overdue as (
     select q.job_id, q.node, q.item
     from queue q
@@ -285,6 +286,9 @@ with overdue as (
             select 1 from lanes l join breakers b on b.name = l.breaker
             where l.lane_id = q.lane_id
                 and (b.state <> 'closed' or b.changed_at + make_interval(secs => q.queue_timeout_seconds) > now()))
+        and not exists (
+            select 1 from lanes l join limits m on m.tenant = '' and m.name = 'queue:' || l.queue
+            where l.lane_id = q.lane_id and {{limit_is_paused}})
     for update skip locked
 ),
 gone as (
@@ -314,7 +318,7 @@ on conflict (name) do update set settings = excluded.settings, probes = excluded
 where breakers.settings <> excluded.settings;
 
 -- name: limited_work_waits
--- Whether a task is ready behind a limit. Its slots and tokens become free without a signal.
+-- Whether a task is ready behind a limit. Its slots and tokens become free without a signal; a paused queue has none.
 select exists (
     select 1 from lanes l
     where (l.limit_key <> '' or exists (
@@ -322,6 +326,8 @@ select exists (
         ) or exists (
             select 1 from limits m where m.tenant = l.tenant and m.name = 'tenant'
         ))
+        and not exists (
+            select 1 from limits m where m.tenant = '' and m.name = 'queue:' || l.queue and {{limit_is_paused}})
         and exists (select 1 from queue q where q.lane_id = l.lane_id and q.state = 'ready')
 ) as waits;
 

@@ -5,21 +5,60 @@
 select j.job_id::text as job_id, j.workflow_id, j.status, j.reason, j.version, j.run, j.generation, j.tenant,
     j.definition_hash, case when %(whole)s then j.inputs::text end as inputs,
     case when %(whole)s then j.result::text end as result, j.error::text as error,
-    j.created_at, j.started_at, j.finished_at, j.owner as owner_id, o.name as owner, j.owned_since,
+    j.created_at, j.started_at, j.finished_at, j.recovered_at, j.owner as owner_id, o.name as owner, j.owned_since,
     coalesce(o.ended_at is null and o.lease_until > now(), false) as owner_is_alive,
-    jsonb_path_query_first(j.holds, '$[*] ? (@.by == "pause")')::text as pause,
+    {{pause_of_job}} as pause,
     case when %(whole)s then j.result_ref end as result_ref, j.labels::text as labels,
     k.actor as acknowledged_by, k.reason as acknowledged_reason, k.at as acknowledged_at
 from jobs j left join orchestrators o on o.orchestrator_id = j.owner
 left join acknowledgements k on k.job_id = j.job_id and k.generation = j.generation
 where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenant);
 
+-- name: pause_of_job
+-- The pause of a job `j`, with the reason that its event has. A paused job has few events after that one.
+case when j.holds @> '[{"by": "pause"}]' then (
+    jsonb_path_query_first(j.holds, '$[*] ? (@.by == "pause")') || jsonb_build_object('reason', (
+        select e.data ->> 'reason' from events e
+        where e.job_id = j.job_id and e.event = 'job_held' and e.data ->> 'by' = 'pause'
+        order by e.seq desc limit 1
+    ))
+)::text end;
+
 -- name: read_nodes
 -- The nodes that have begun, without their outputs: the output of a fan-in can be as large as all its items.
 select n.node, n.status, n.reason, n.attempt, n.width, n.completed_count as completed, n.failed_count as failed,
     n.skipped_count as skipped, n.cancelled_count as cancelled, n.retry_at, n.error::text as error, n.started_at,
-    n.finished_at, n.expanded_count as expanded, n.batch_size
+    n.finished_at, n.expanded_count as expanded, n.batch_size, {{work_began}} as began_at
 from nodes n where n.job_id = %(job)s;
+
+-- name: work_began
+-- When the first attempt at a node `n` began since the node was queued last. Of many items only the first one is looked
+-- at: it is claimed first. A handover is as old as the commit that queues the task.
+(select min(s.at) from (
+    select t.started_at as at from tasks t
+    where t.job_id = any(array[n.job_id]) and t.node = n.node and t.item in (-1, 0)
+    union all
+    select a.started_at from attempts a
+    where a.job_id = any(array[n.job_id]) and a.node = n.node and a.item in (-1, 0)
+    union all
+    select q.claimed_at from queue q
+    where q.job_id = any(array[n.job_id]) and q.node = n.node and q.item in (-1, 0) and q.state = 'leased'
+) s where s.at >= n.started_at);
+
+-- name: read_by_hand
+-- Who decided how nodes ended, when and why.
+select n.node, n.reason as verb, e.data ->> 'by' as by, e.at, nullif(r.data ->> 'reason', '') as reason
+from nodes n
+cross join lateral (
+    select e.seq, e.at, e.data from events e
+    where e.job_id = n.job_id and e.node = n.node and e.event in ('node_completed', 'node_skipped') and e.data ? 'by'
+    order by e.seq desc limit 1
+) e
+left join lateral (
+    select r.data from events r
+    where r.job_id = n.job_id and r.event = 'job_recovered' and r.seq < e.seq order by r.seq desc limit 1
+) r on true
+where %(whole)s and n.job_id = %(job)s and n.reason in ('set_by_person', 'by_person');
 
 -- name: node_statuses
 -- The statuses of the nodes of these jobs, and the definition of each job.

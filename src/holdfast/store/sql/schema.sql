@@ -59,7 +59,8 @@ create table workers (
 
 -- One row per run of a workflow. Only the owner writes it. The epoch counts the owners, so that a late write of a
 -- former owner finds another epoch. The stop columns describe a job that is stopping. deaths counts the orchestrators
--- that died in cycles of the job. labels null: the job has none.
+-- that died in cycles of the job. labels null: the job has none. recovered_at: when the present generation began; null
+-- for the first one.
 create table jobs (
     job_id uuid not null,
     tenant text not null default 'default',
@@ -93,6 +94,7 @@ create table jobs (
     died_at timestamptz,
     stop_signal bigint,
     labels jsonb,
+    recovered_at timestamptz,
     primary key (job_id),
     constraint job_status_is_known
         check (status in ('pending', 'running', 'completed', 'partial', 'failed', 'cancelled')),
@@ -379,7 +381,8 @@ create index breaker_changes_by_name on breaker_changes (name, id desc);
 
 -- How many tasks may run at once (concurrency), how many may begin within a period (rate per second, tokens in a bucket
 -- of size burst), and how many jobs may be open (backlog). A lane has the limits that its limit_key names, one per
--- line, those of its queue (tenant '', name queue:NAME) and those of its tenant (name tenant).
+-- line, those of its queue (tenant '', name queue:NAME) and those of its tenant (name tenant). The limit of a queue that
+-- a person has paused has the concurrency 0, and kept_concurrency has what it allows otherwise.
 create table limits (
     tenant text not null,
     name text not null,
@@ -391,8 +394,15 @@ create table limits (
     backlog int,
     changed_at timestamptz not null default now(),
     actor text,
+    paused_at timestamptz,
+    paused_by text,
+    pause_reason text,
+    kept_concurrency int,
     primary key (tenant, name),
-    constraint limits_are_above_zero check (concurrency > 0 and rate > 0 and burst > 0 and backlog > 0),
+    constraint limits_are_above_zero check (
+        (concurrency > 0 or concurrency = 0 and paused_at is not null)
+        and rate > 0 and burst > 0 and backlog > 0 and kept_concurrency > 0
+    ),
     constraint a_rate_has_a_burst check ((rate is null) = (burst is null))
 ) with (fillfactor=50);
 

@@ -197,6 +197,19 @@ from jobs j where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenan
 for key share
 returning id, owner;
 
+-- name: send_signals
+-- The same signal to many jobs that have not ended.
+insert into inbox (owner, job_id, kind, actor, reason)
+select coalesce(j.owner, 0), j.job_id, %(kind)s, %(actor)s, %(reason)s
+from jobs j
+where j.job_id = any(%(jobs)s::uuid[]) and j.finished_at is null and j.tenant = coalesce(%(tenant)s, j.tenant)
+for key share
+returning id, owner, job_id::text as job_id;
+
+-- name: answers
+-- The answers so far to signals that were sent to many jobs.
+select a.signal_id, a.applied, a.reason from answers a where a.signal_id = any(%(signals)s::bigint[]);
+
 -- name: answer
 select a.applied, a.reason, a.remedy from answers a
 where a.signal_id = %(signal_id)s and (%(tenant)s::text is null

@@ -31,6 +31,13 @@ where q.job_id = %(job)s
 group by q.node, q.state, l.queue, l.handler, w.ended_at is null and w.lease_until > now(), t.error->>'fingerprint'
 order by q.node, q.state, min(q.item);
 
+-- name: why_errors
+-- The error of the last failed attempt at each node that has tasks in the queue.
+select distinct on (a.node) a.node, a.error::text as error from attempts a
+where a.job_id = %(job)s and a.error is not null and exists (
+    select 1 from queue q where q.job_id = any(array[a.job_id]) and q.node = a.node)
+order by a.node, a.finished_at desc, a.attempt desc;
+
 -- name: why_locks
 -- Sessions that keep rows of the job locked, or rows of its owner and of its workers. A locked row names the
 -- transaction that locked it last; while that transaction is open, its session is the one to look at.

@@ -135,6 +135,9 @@ from jobs j
 where q.job_id = %(job)s and q.node = %(node)s and q.item = %(item)s and q.epoch = %(epoch)s
     and q.state = 'leased' and q.holder = %(me)s
     and j.job_id = q.job_id and j.stop_cause is null and not j.holds @> '[{"by": "pause"}]'
+    and not exists (
+        select 1 from lanes l join limits m on m.tenant = '' and m.name = 'queue:' || l.queue
+        where l.lane_id = q.lane_id and {{limit_is_paused}})
     and exists (select 1 from workers w where w.worker_id = %(me)s and w.ended_at is null and w.lease_until > now());
 
 -- name: release_strays
