@@ -216,7 +216,7 @@ def test_every_dependency_has_its_reason() -> None:
 def test_the_demo_prints_every_step_that_the_readme_shows() -> None:
     source = (ROOT / "src" / "holdfast" / "apps" / "flood" / "demo.py").read_text(encoding="utf-8")
     calls = (call for call in ast.walk(ast.parse(source)) if isinstance(call, ast.Call))
-    said = [call.args[0] for call in calls if isinstance(call.func, ast.Name) and call.func.id == "_step"]
+    said = [call.args[0] for call in calls if isinstance(call.func, ast.Name) and call.func.id == "step"]
     patterns = [_as_pattern(text) for text in said]
     shown = re.findall(r"^==> (.+)$", (ROOT / "README.md").read_text(encoding="utf-8"), re.M)
     assert shown

@@ -78,9 +78,7 @@ def defaults(
     ] = DefaultsVerb.SHOW,
     names: Annotated[
         list[str],
-        typer.Argument(
-            metavar="NAME=VALUE", help="For reset the name alone. May be repeated."
-        ),
+        typer.Argument(metavar="NAME=VALUE", help="For reset the name alone. May be repeated."),
     ] = [],  # noqa: B006
     every: Annotated[bool, typer.Option("--all", help="For reset: all of them.")] = False,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it is stored with the default.")] = "",
@@ -88,7 +86,7 @@ def defaults(
     database_url: DatabaseUrl = None,
     tenant: Tenant = None,
 ) -> int:
-    """Show and set what holds where a workflow says nothing: retries, breakers, the timeout of jobs."""
+    """Show and set what holds where a workflow says nothing."""
     from holdfast.cli.defaults import reset_defaults, set_defaults, show_defaults
     from holdfast.cli.session import Target
 

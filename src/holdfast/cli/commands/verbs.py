@@ -113,7 +113,7 @@ VERBS: dict[str, tuple[tuple[str, ...], str]] = {
         "Continue a job without a node; it ends partial. Of a fan-out, what has completed stays.",
     ),
     "set": (("job", "node", "output", *RECOVERY), "Set a node's result by hand; the history names who did it."),
-    "pause": (PAUSING, "Start no more tasks of a job, of many jobs or of a queue; running ones may end."),
+    "pause": (PAUSING, "Start no more tasks of a job, of many jobs or of a queue."),
     "unpause": (PAUSING, "Let a paused job, many jobs or a queue continue."),
 }
 """Each verb with its arguments in the order of its help, and what it does."""
