@@ -23,7 +23,7 @@ def test_a_paused_queue_starts_nothing_and_says_so_everywhere(database: Command,
     before = database("submit", "flow.yaml", "--json").json["job_id"]
     paused = database("pause", "--queue", "default", "--reason", "full disk")
     assert paused.code == 0 and paused.out.startswith("Queue default is paused; 0 tasks wait in it")
-    assert "holdfast unpause --queue default" in paused.err
+    assert "holdfast unpause --queue default" in paused.err and "No task is in the queue default now." in paused.err
     after = database("submit", "nap.yaml", "--json").json["job_id"]
     started("up")
     until(lambda: all(database("status", one, "--json").json["held"] for one in (before, after)))
@@ -62,6 +62,8 @@ def test_a_paused_queue_starts_nothing_and_says_so_everywhere(database: Command,
     until(lambda: database("status", after, "--json").json["status"] == "completed")
     assert database("limits", "--json").json["limits"][0]["concurrency"] == 2
     assert database("unpause", "--queue", "default").code == 4
+    database("pause", "--queue", "default", "--reason", "two\nlines")
+    assert "two lines.\n" in database("queues").err
 
 
 def test_all_jobs_of_a_workflow_are_paused_and_unpaused_together(

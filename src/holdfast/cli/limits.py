@@ -128,7 +128,9 @@ def _show(limits: Sequence[Limit], *, as_json: bool, target: Target) -> None:
 
 
 def _allowed(one: Limit) -> str:
-    return terms(one) if one.paused is None else f"nothing, paused; else {terms(one) or 'everything'}"
+    if one.paused is None:
+        return terms(one)
+    return "; else ".join(part for part in ("nothing, paused", terms(one)) if part)
 
 
 def _setter(one: Limit) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 
@@ -10,7 +11,7 @@ from holdfast.cli.asking import confirmed
 from holdfast.cli.session import Target, begin, drive, has_database
 from holdfast.cli.streams import answer, answer_json, say
 from holdfast.cli.verbs import How
-from holdfast.cli.words import age, aligned, counted
+from holdfast.cli.words import age, aligned, counted, cut
 from holdfast.client import Client
 from holdfast.errors import ExitCode, InvalidInput, NotFound, Refused
 from holdfast.operations.verbs import ANSWER_SECONDS, Verb
@@ -79,12 +80,12 @@ def steer_queue(verb: str, queue: str, how: How) -> int:
 
 def pause_sentence(queue: str, pause: Pause) -> str:
     """`Queue maps is paused, by ann@laptop 4.0 s ago: CRM maintenance`"""
-    because = f": {pause.reason}" if pause.reason else ""
+    because = f": {cut(pause.reason, 400)}" if pause.reason else ""
     return f"Queue {queue} is paused, by {pause.by} {age(pause.since)}{because}"
 
 
 def unpause_command(queue: str, target: Target) -> str:
-    return target.command(f"unpause --queue {queue}")
+    return target.command(f"unpause --queue {shlex.quote(queue)}")
 
 
 def _refuse_without_database(is_there: bool) -> None:
@@ -187,6 +188,7 @@ async def _show_queue(client: Client, verb: Verb, changed: PausedQueue, how: How
         answer(f"Queue {changed.queue} is unpaused; {waiting} in it.")
         return
     answer(f"Queue {changed.queue} is paused; {waiting} in it, and {changed.running:,} that run continue to their end.")
-    if not any(one.workers or one.since or one.running for one in await client.queues() if one.queue == changed.queue):
-        say(f"No task is in the queue {changed.queue} now, and no worker serves it: is that its name?")
+    if not changed.waiting and not changed.running:
+        queues = ", ".join(one.queue for one in await client.queues() if one.since is not None or one.running)
+        say(f"No task is in the queue {changed.queue} now." + (f" Queues with tasks: {queues}" if queues else ""))
     say(f"  → {unpause_command(changed.queue, how.target)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -96,7 +97,8 @@ def node_table(job: Job, *, rows: int | None = None, bar_width: int = 20) -> Ren
     now = datetime.now(UTC)
     for node in shown:
         table.add_row(*_node_cells(node, now, bar_width))
-        if node.unserved is not None:
+        is_paused = node.held is not None and node.held.paused_queue is not None
+        if node.unserved is not None and not is_paused:
             table.add_row("", "", "", Text(f"↳ {unserved_note(node.unserved, now)}", style="yellow"), "")
         elif node.held is not None and not node.counts.running:
             table.add_row("", "", "", Text(f"↳ {held_note(node.held, now)}", style="yellow"), "")
@@ -349,7 +351,9 @@ def _next_commands(
         return
     if job.held is not None and job.held.paused_queue is not None:
         yield _line(
-            "Next", command(f"unpause --queue {job.held.paused_queue}"), note="let the tasks of its queue start"
+            "Next",
+            command(f"unpause --queue {shlex.quote(job.held.paused_queue)}"),
+            note="let the tasks of its queue start",
         )
         return
     if job.finished_at is None:
