@@ -107,7 +107,7 @@ def test_queues_name_what_waits_and_what_to_start(database: Command, started: St
 
     until(lambda: queues().get("light", {}).get("queued") == 3 and queues().get("heavy", {}).get("queued") == 1)
     light = queues()["light"]
-    assert list(light) == ["queue", "queued", "held", "running", "since", "workers", "unserved"]
+    assert list(light) == ["queue", "queued", "held", "running", "since", "workers", "unserved", "paused"]
     assert (light["held"], light["running"], light["workers"]) == (0, 0, [])
     assert [one["cause"] for one in light["unserved"]] == ["no_worker_for_queue"]
     idle = queues()["idle"]
