@@ -27,6 +27,22 @@ def test_register_makes_a_file_known_by_its_id_without_a_job(database: Command, 
     assert database("workflows", "--tenant", "maps", "--json").json == {"workflows": []}
 
 
+def test_only_the_first_submission_and_register_decide_what_an_id_stands_for(database: Command, tmp_path: Path) -> None:
+    first = (tmp_path / "flow.yaml").read_text()
+    database("submit", "flow.yaml")
+    (tmp_path / "flow.yaml").write_text(first.replace("inputs:", "version: 2\ninputs:"))
+    assert database("submit", "flow.yaml", "--key", "b", "--json").json["version"] == "2"
+    assert database("submit", "flow", "--key", "c", "--json").json["version"] == "1"
+    assert [one["version"] for one in database("workflows", "--json").json["workflows"]] == ["1"]
+    database("register", "flow.yaml")
+    assert database("submit", "flow", "--key", "d", "--json").json["version"] == "2"
+    (tmp_path / "flow.yaml").write_text(first)
+    database("submit", "flow.yaml", "--key", "e")
+    assert database("submit", "flow", "--key", "f", "--json").json["version"] == "2"
+    assert database("submit", "flow.yaml", "--tenant", "maps", "--json").json["version"] == "1"
+    assert database("submit", "flow", "--tenant", "maps", "--key", "g", "--json").json["version"] == "1"
+
+
 def test_a_wrong_file_is_not_registered(command: Command, tmp_path: Path) -> None:
     (tmp_path / "wrong.yaml").write_text("workflow_id: wrong\nnodes: {a: {type: odd}}\n")
     assert command("register", "wrong.yaml").code == 2

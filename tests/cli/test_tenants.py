@@ -10,8 +10,8 @@ import pytest
 from tests.cli.conftest import Command
 
 BESIDE_THE_JOB = {
-    "read_nodes", "read_queue", "read_deliverables", "unserved_nodes", "why_job", "why_windows", "why_queue",
-    "why_locks",
+    "read_nodes", "read_queue", "read_deliverables", "read_by_hand", "unserved_nodes", "why_job", "why_windows",
+    "why_queue", "why_locks", "why_errors",
 }  # fmt: skip
 """Read in one transaction with read_job, which finds nothing of another tenant; then the rest is not shown."""
 OF_THE_INSTALLATION = {
@@ -19,7 +19,7 @@ OF_THE_INSTALLATION = {
     "lock_holders", "server_facts",
 }  # fmt: skip
 """Processes and queues serve all tenants; operators look at them."""
-LISTS_OF_COLUMNS = {"job_fits", "session_columns", "unserved_columns"}
+LISTS_OF_COLUMNS = {"job_fits", "pause_of_job", "session_columns", "unserved_columns", "work_began"}
 """Parts of the statements above; none of them is run."""
 
 

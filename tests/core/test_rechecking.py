@@ -267,6 +267,10 @@ def test_a_stopping_job_queues_no_lost_task_invariant_11() -> None:
     assert isinstance(ended, FinishTask) and ended.status is Status.CANCELLED
     assert event_data(job)["withdrawn"] == {"f": [[2, 2]]}
     assert job.state.status == "cancelled"
+    job.recover("resume")
+    assert next(row["attempt"] for key, row in job.db.queue.items() if key[1:] == ("f", 2)) == 2, (
+        "a worker had begun attempt 1"
+    )
 
 
 def test_a_node_whose_task_has_ended_ends_with_it() -> None:

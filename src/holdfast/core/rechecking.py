@@ -129,8 +129,7 @@ def _requeue(turn: Turn, signal: InconsistencyFound) -> Repairs:
 def _give_up(turn: Turn, lost: UnqueuedTask) -> None:
     """Fail a task that the queue does not keep. Whether its last attempt ran is not known, so none is recorded."""
     node, times = turn.state.nodes[lost.node], lost.task.requeues + 1
-    # The attempt that vanished counts: a worker may have begun it.
-    lost = lost._replace(task=lost.task._replace(attempt=lost.task.attempt + 1))
+    lost = _with_its_attempt(lost)
     attempt = lost.task.attempt
     error = failure(
         Code.REQUEUE_LIMIT,
@@ -173,12 +172,17 @@ def _withdraw(turn: Turn, signal: InconsistencyFound) -> Repairs:
     status, error = stopping.ended_status(stop.cause), stopping.ended_error(turn, stop.cause)
     items: defaultdict[str, list[int]] = defaultdict(list)
     for lost in signal.unqueued:
-        turn.effects.append(_finished(turn, lost, status, error))
+        turn.effects.append(_finished(turn, _with_its_attempt(lost), status, error))
         items[lost.node].append(lost.item)
     if not items:
         return {}
     stopping.tasks_withdrawn(turn, TasksWithdrawn(dict(items)))
     return {"withdrawn": _ranges_by_node(items)}
+
+
+def _with_its_attempt(lost: UnqueuedTask) -> UnqueuedTask:
+    """The attempt that vanished counts: a worker may have begun it, and no other attempt may have its number."""
+    return lost._replace(task=lost.task._replace(attempt=lost.task.attempt + 1))
 
 
 def _finished(turn: Turn, lost: UnqueuedTask, status: Status, error: Failure) -> FinishTask:

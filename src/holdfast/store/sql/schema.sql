@@ -17,7 +17,8 @@ create table workflows (
 );
 create index workflows_by_id on workflows (tenant, workflow_id, registered_at desc);
 
--- The definitions of each tenant. The first submission of a definition by a tenant registers it.
+-- The definitions that ids stood for, by tenant; the last one counts. The first submission of an id registers its
+-- definition, and `register` any other.
 create table registrations (
     tenant text not null,
     definition_hash text not null,

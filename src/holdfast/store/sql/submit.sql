@@ -1,22 +1,29 @@
 -- Submissions, definitions, and signals of people.
 
 -- name: register_definitions
--- Tenants share the content of equal definitions, and each has a registration of its own. The order is the same
--- everywhere, so that two submissions never deadlock.
-with wanted as (
-    select * from unnest(%(definition_hash)s::text[], %(tenant)s::text[], %(workflow_id)s::text[], %(version)s::text[],
+-- Stores definitions. Tenants share the content of equal ones. The first definition of an id becomes the one that the id
+-- stands for; later ones, which register_definition names, belong to no tenant. The order is the same everywhere, so
+-- that two submissions never deadlock.
+with wanted as materialized (
+    select w.*, not exists (
+            select 1 from registrations r where r.tenant = w.tenant and r.workflow_id = w.workflow_id
+        ) and not exists (
+            select 1 from workflows c where c.tenant = w.tenant and c.workflow_id = w.workflow_id
+        ) as is_first
+    from unnest(%(definition_hash)s::text[], %(tenant)s::text[], %(workflow_id)s::text[], %(version)s::text[],
         %(definition)s::json[])
         as w (definition_hash, tenant, workflow_id, version, definition)
 ),
 stored as (
     insert into workflows (definition_hash, tenant, workflow_id, version, definition)
-    select distinct on (w.definition_hash) w.definition_hash, w.tenant, w.workflow_id, w.version, w.definition
+    select distinct on (w.definition_hash) w.definition_hash, case when w.is_first then w.tenant else '' end,
+        w.workflow_id, w.version, w.definition
     from wanted w order by w.definition_hash, w.tenant
     on conflict (definition_hash) do nothing
 )
 insert into registrations (tenant, definition_hash, workflow_id, version)
 select distinct on (w.definition_hash, w.tenant) w.tenant, w.definition_hash, w.workflow_id, w.version
-from wanted w order by w.definition_hash, w.tenant
+from wanted w where w.is_first order by w.definition_hash, w.tenant
 on conflict (tenant, definition_hash) do nothing;
 
 -- name: store_resolved
