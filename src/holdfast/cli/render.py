@@ -312,17 +312,20 @@ def _failures(
         yield _line("Error", f"{error.code}{where}: {error.message}", style=STYLES["failed"])
         if error.hint:
             yield _line("", error.hint)
+    label = "" if error is not None else "Failed"
     for node in job.nodes:
         groups = failed.get(node.node, ())
         if error is not None and error.node == node.node and only_item is not None:
             continue
         for line in failure_lines(groups, node.counts.failed, in_batches=not node.has_task_per_item):
-            yield _line("", cut(f"{node.node}: {line}", width - _LABEL))
+            yield _line(label, cut(f"{node.node}: {line}", width - _LABEL))
+            label = ""
         if left_out(groups, node.counts.failed):
             yield _line("", command(f"tasks {short(job.job_id)} {node.node} --status failed"), note="all of them")
         if node.error is not None and not groups and node.error != error and node.status == "failed":
             text = f"{node.error.code}: {node.error.message}"
-            yield _line("", cut(f"{node.node}: {text}", width - _LABEL))
+            yield _line(label, cut(f"{node.node}: {text}", width - _LABEL))
+            label = ""
 
 
 def _only_item(error: Failure | None, failed: Mapping[str, Sequence[FailedGroup]]) -> int | None:
