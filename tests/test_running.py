@@ -132,6 +132,8 @@ def test_a_script_needs_no_database(tmp_path: Path) -> None:
 
 def test_ctrl_c_hands_the_tasks_back_and_keeps_the_job(tmp_path: Path, database_url: str) -> None:
     (tmp_path / "long.py").write_text(
+        # As in a terminal: the children of a shell's background job ignore it.
+        "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "import asyncio, pathlib\nimport holdfast\n\n"
         "@holdfast.handler\nasync def nap():\n    pathlib.Path('begun').touch()\n    await asyncio.sleep(600)\n\n"
         "flow = holdfast.Workflow('long')\nflow.task('nap', handler=nap)\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
@@ -16,6 +17,9 @@ from holdfast.worker.loop import Worker
 
 HANDOVER_LIMIT = 16
 """How many reports a worker gives to an orchestrator in the same process without a transaction of their own."""
+
+
+LOOK_SECONDS = 0.01
 
 
 class Listener(Protocol):
@@ -101,10 +105,22 @@ class Services:
         if self.worker is not None:
             self._working = asyncio.create_task(self.worker.run(self._stop_worker), name="holdfast worker")
 
+    @property
+    def _running(self) -> list[asyncio.Task[None]]:
+        return [*self._orchestrating, *([self._working] if self._working is not None else [])]
+
+    async def until_registered(self, seconds: float) -> None:
+        """Wait until other processes see the services here. At most that long: the database may be out of reach."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not any(task.done() for task in self._running):
+            orchestrating = all(orchestrator.orchestrator_id is not None for orchestrator in self.orchestrators)
+            if orchestrating and (self.worker is None or self.worker.is_registered):
+                return
+            await asyncio.sleep(LOOK_SECONDS)
+
     async def wait(self) -> None:
         """Until a service ends, which it does only by our bug or because it was asked to stop."""
-        running = [*self._orchestrating, *([self._working] if self._working is not None else [])]
-        done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
 

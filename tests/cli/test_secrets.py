@@ -25,7 +25,9 @@ ARGUMENTS = {
     "ITEM": "one",
 }
 OPTIONS = {"from_node": ["--from", "first"], "output": ["--output", "flow.yaml"]}
-EXTRAS = {"stac find": ["--job", "abcdef123456"], "submit": ["flow.yaml"]}
+EXTRAS = {
+    "stac find": ["--job", "abcdef123456"], "submit": ["flow.yaml"], "pause": ["--all"], "unpause": ["--all"],
+}  # fmt: skip
 
 
 def commands() -> list[list[str]]:

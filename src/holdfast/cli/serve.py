@@ -17,6 +17,9 @@ from holdfast.errors import ExitCode
 from holdfast.services import Services
 from holdfast.settings import Settings
 
+READY_SECONDS = 5.0
+"""How long a service waits for its place in the database before it says that it runs."""
+
 
 def serve(
     service: str,
@@ -63,6 +66,7 @@ async def _serve(
             return "" if as_json else _left_behind(service, services, settings)
 
         async with draining(stop, left_behind) as drain, services:
+            await services.until_registered(READY_SECONDS)
             _say_ready(service, settings, registry, queues, as_json=as_json)
             await services.wait()
     farewell = "" if as_json else f"{service} has stopped."

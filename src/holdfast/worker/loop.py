@@ -98,6 +98,11 @@ class Worker:
     def lease_count(self) -> int:
         return len(self._leases)
 
+    @property
+    def is_registered(self) -> bool:
+        """Whether other processes see this worker."""
+        return self._own_lease.identity is not None
+
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set; then finish or give back what is held, within the grace."""
         capture_output()
