@@ -368,11 +368,13 @@ async def test_a_priority_goes_with_the_job(client: Client, store: PostgresStore
     assert [(row.job_id, row.priority) for row in opened.claimed] == [(answer.job_id, 7)]
 
 
-async def test_the_definition_submitted_last_is_found_by_its_id(client: Client) -> None:
+async def test_an_id_stands_for_the_definition_submitted_first_or_registered_last(client: Client) -> None:
     with pytest.raises(NotFound, match="has no workflow 'maps'"):
         await client.definition("maps")
     await client.submit(REGION, {"region": "CIV"})
     await client.submit(NEWER, {"region": "GHA"})
+    assert (await client.definition("maps")).canonical_bytes() == REGION.canonical_bytes()
+    await client.register(NEWER)
     assert (await client.definition("maps")).canonical_bytes() == NEWER.canonical_bytes()
 
 

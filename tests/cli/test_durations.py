@@ -47,7 +47,8 @@ def test_time_in_the_queue_is_shown_apart(database: Command, database_url: str) 
             " where node in ('start', 'read')"
         )
     card = database("status", job_id).out
-    assert re.search(r"^✔ flow completed in \d\.\d s, waited 3[12] s   job", card)
+    assert re.search(r"^✔ flow completed in \d\.\d s   job", card)
+    assert re.search(r"^Queued +waited 3[12] s before the first task began$", card, re.MULTILINE)
     assert re.search(r"✔ read +completed +waited 3[12] s +\d\.\d s\n", card)
     assert re.search(r"✔ long +completed +\d\.\d s\n", card)
     assert re.search(r" \d\.\d s, waited 3[12] s$", database("status").out, re.MULTILINE)

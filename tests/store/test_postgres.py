@@ -190,12 +190,12 @@ async def test_a_signal_to_a_job_that_does_not_exist_is_refused(store: PostgresS
         await store.definition("0" * 64)
 
 
-async def test_the_newest_definition_of_a_workflow_is_found_by_its_id(store: PostgresStore) -> None:
+async def test_an_id_stands_for_the_first_definition_that_was_submitted(store: PostgresStore) -> None:
     assert await store.newest_definition("default", "w") is None
     for number in (1, 2):
         text = f'{{"version": {number}}}'.encode()
         await store.submit([new_job()._replace(definition_hash=str(number) * 64, definition=text, version=str(number))])
-    assert await store.newest_definition("default", "w") == b'{"version": 2}'
+    assert await store.newest_definition("default", "w") == b'{"version": 1}'
     assert await store.newest_definition("other tenant", "w") is None
 
 

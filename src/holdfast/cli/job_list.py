@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.text import Text
 
-from holdfast.cli.render import job_mark, job_time, pause_text
+from holdfast.cli.render import job_mark, job_time, job_wait, pause_text
 from holdfast.cli.streams import harmless
 from holdfast.cli.words import GAP, aligned, cut, day_and_clock, parse_moment, short
 from holdfast.errors import InvalidInput
@@ -98,7 +98,7 @@ def _cells(job: JobSummary) -> list[str]:
         f"{job_mark(job)[0]} {job.state}{acknowledged}",
         f"{counts.completed:,}/{counts.total:,}{failed}",
         day_and_clock(job.created_at),
-        job_time(job) if job.started_at is not None else "",
+        ", ".join(part for part in (job_time(job), job_wait(job)) if part) if job.started_at is not None else "",
     ]
 
 

@@ -80,11 +80,14 @@ def job_title(job: Job) -> Text:
 
 
 def job_time(job: Job | JobSummary) -> str:
-    """`0.2 s (generation 2), waited 31 s`: the work of the present generation, without its time in the queue."""
+    """`0.2 s (generation 2)`: the work of the present generation, without its time in the queue."""
     took = elapsed(job.began_at or job.queued_at or job.created_at, job.finished_at)
-    generation = f" (generation {job.generation})" if job.generation > 1 else ""
-    wait = waited(job.queued_at, job.began_at)
-    return f"{took}{generation}" + (f", {wait}" if wait else "")
+    return f"{took} (generation {job.generation})" if job.generation > 1 else took
+
+
+def job_wait(job: Job | JobSummary) -> str:
+    """`waited 31 s`, if the job waited for its first task to begin."""
+    return waited(job.queued_at, job.began_at)
 
 
 def node_table(job: Job, *, rows: int | None = None, bar_width: int = 20) -> RenderableType:
@@ -241,6 +244,8 @@ def job_card(
     parts.append(_line("Tasks", task_summary(job.counts, retries)))
     if job.inputs:
         parts.append(_line("Inputs", value(job.inputs, width - _LABEL)))
+    if wait := job_wait(job):
+        parts.append(_line("Queued", f"{wait} before the first task began"))
     if job.labels:
         parts.append(_line("Labels", " ".join(f"{name}={text}" for name, text in sorted(job.labels.items()))))
     if job.acknowledged is not None:
