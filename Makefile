@@ -9,8 +9,8 @@ JOBS ?= 20000
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# Tests mostly wait for other processes, so one more test process than there are cores.
-AT_ONCE = $(shell $(BIN)/python -c "import os; print(1 + (os.cpu_count() or 1))")
+# Tests mostly wait for other processes, so two more test processes than there are cores.
+AT_ONCE = $(shell $(BIN)/python -c "import os; print(2 + (os.cpu_count() or 1))")
 # Compiled modules make every start of the command half a second faster.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -26,7 +26,7 @@ demo: $(READY) ## Stack and register flood maps, with a worker killed and a regi
 
 test: check ## Check the code, then run all tests (ONLY=PATH: only these)
 	@echo "==> Tests"
-	@$(BIN)/pytest -q -n $(AT_ONCE) $(ONLY)
+	@$(BIN)/pytest -q -n $(AT_ONCE) --dist worksteal $(ONLY)
 	@$(if $(ONLY),:,$(MAKE) --no-print-directory sim)
 
 quick: check ## Check the code, then run the tests that need no database, in under a minute

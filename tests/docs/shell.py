@@ -25,6 +25,7 @@ _VARYING = (
     (re.compile(r"\b\d\d:\d\d:\d\d(\.\d+)?"), "TIME"),
     (re.compile(r"^ *\d+ +TIME"), "EVENT"),
     (re.compile(r"\b\d+(\.\d+)? (ms|s|min|h|d)\b( \d+ (s|min|h)\b)?"), "DURATION"),
+    (re.compile(r",? waited DURATION"), ""),
     (re.compile(r"\bin \d+\.\d+s\b"), "in DURATION"),
     (re.compile(r"\b[\w.-]+:\d{2,}\b"), "PROCESS"),
     (re.compile(r"\s+"), " "),

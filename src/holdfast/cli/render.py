@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -63,8 +64,8 @@ def job_mark(job: Job | JobSummary) -> tuple[str, str]:
     return DOUBTED if job.is_in_doubt else (SYMBOLS[job.state], STYLES[job.state])
 
 
-def job_title(job: Job) -> Text:
-    """`✔ demo completed in 6.3 s   job 1a2b3c4d`"""
+def job_title(job: Job, width: int | None = None) -> Text:
+    """`✔ demo completed in 6.3 s   job 1a2b3c4d`; if that is wider than `width`, in two lines."""
     state = job.state
     symbol, style = job_mark(job)
     text = Text(f"{symbol} ", style=style)
@@ -75,7 +76,9 @@ def job_title(job: Job) -> Text:
         text.append(f" for {elapsed(job.pause.since, None)}")
     else:
         text.append(f" in {took}" if job.finished_at else f" for {took}" if job.started_at else "")
-    text.append(f"   job {job.job_id}", style="dim")
+    name = f"   job {job.job_id}"
+    is_too_wide = width is not None and cell_len(text.plain + name) > width
+    text.append(f"\n{name.strip()}" if is_too_wide else name, style="dim")
     return text
 
 
@@ -238,7 +241,7 @@ def job_card(
 
     `revive` is the command without which an open job makes no progress; None if an orchestrator drives it.
     """
-    parts: list[RenderableType] = [job_title(job), Text("")]
+    parts: list[RenderableType] = [job_title(job, width), Text("")]
     parts.append(node_table(job, bar_width=20 if width >= 100 else 10))
     parts.append(Text(""))
     parts.append(_line("Tasks", task_summary(job.counts, retries)))
