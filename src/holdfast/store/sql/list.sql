@@ -44,7 +44,8 @@ coalesce((%(statuses)s::text[] is null or j.status = any(%(statuses)s::text[]))
 -- name: job_lines
 -- These jobs with the sums of their counters, newest first.
 select j.job_id::text as job_id, j.workflow_id, j.status, j.reason, j.version, j.created_at, j.started_at,
-    j.finished_at, j.generation, j.recovered_at, n.began_at, n.total, n.completed, n.failed, j.error->>'message' as message, j.labels::text as labels,
+    j.finished_at, j.generation, j.recovered_at, n.began_at, n.total, n.completed, n.failed,
+    j.error->>'message' as message, j.labels::text as labels,
     {{pause_of_job}} as pause,
     k.actor as acknowledged_by, k.reason as acknowledged_reason, k.at as acknowledged_at
 from jobs j
