@@ -104,7 +104,8 @@ def test_an_empty_list_names_the_database(database: Command, database_url: str) 
     assert f"in the database {name} on 127.0.0.1" in database("status", "1a2b3c4d").err
     missing = database("status", "00000000-0000-0000-0000-000000000000").err
     assert f"in the database {name} on 127.0.0.1" in missing
-    assert f"There is no job yet in the database {name}" in database("why").err
+    for command in (["why"], ["params", "--last", "a"], ["tasks", "--last", "a"], ["artifacts", "--last"]):
+        assert f"There is no job yet in the database {name}" in database(*command).err
     assert "for tenant maps in the database" in database("status", "--tenant", "maps").out
     assert "No job matches in the database" in database("status", "--status", "failed").out
     assert "holdfast@" not in missing + answer.out

@@ -193,6 +193,12 @@ def test_a_bad_assignment_names_its_flag(assignment: str, problem: str) -> None:
     assert problem in str(caught.value.errors[0])
 
 
+def test_an_undeclared_name_is_called_unknown_and_not_bad_json() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        check_inputs(declared(LIMIT), parse_assignments(declared(LIMIT), ["limt=abc"]))
+    assert str(caught.value.errors[0]).startswith("Unknown input 'limt'.")
+
+
 def test_an_input_cannot_be_assigned_twice() -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_assignments(declared(LIMIT), ["limit=1", "limit=2"])

@@ -10,7 +10,7 @@ from rich.text import Text
 from holdfast.bootstrap import open_client
 from holdfast.cli.destination import draft_of, writing_to
 from holdfast.cli.render import delivered_text
-from holdfast.cli.session import Target, begin_on, drive
+from holdfast.cli.session import Target, begin_on, drive, find_job
 from holdfast.cli.streams import answer, answer_json, json_text, say, show
 from holdfast.cli.words import cut, day_and_clock, short, size
 from holdfast.client import Client
@@ -29,7 +29,7 @@ def show_artifacts(job: str, *, node: str | None, item: int | None, as_json: boo
 
     async def work() -> int:
         async with open_client(settings) as client:
-            whole_job = await client.job(await client.find_job(job))
+            whole_job = await client.job(await find_job(client, job, settings))
             artifacts = _pages(client, whole_job.job_id, node, item)
             if as_json:
                 await _write_json(whole_job, artifacts)
@@ -86,7 +86,7 @@ def get_artifact(
 
     async def work() -> int:
         async with open_client(settings) as client:
-            job_id = await client.find_job(job)
+            job_id = await find_job(client, job, settings)
             artifacts = await client.artifacts(job_id, node=node, index=item, name=name, limit=SHOWN_PLACES + 1)
             artifact = await _only_one(client, job_id, name, artifacts, target)
             file = _file_for(artifact, to)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.bootstrap import open_client
-from holdfast.cli.session import Target, begin_on, drive
+from holdfast.cli.session import Target, begin_on, drive, find_job
 from holdfast.cli.streams import answer, answer_json, say
 from holdfast.cli.words import cut, day_and_clock, short, size
 from holdfast.errors import ExitCode
@@ -17,7 +17,7 @@ def show_checkpoints(job: str, node: str, *, item: int | None, as_json: bool, ta
     async def work() -> int:
         number = 0
         async with open_client(settings) as client:
-            job_id = await client.find_job(job)
+            job_id = await find_job(client, job, settings)
             async for checkpoint in client.checkpoints(job_id, node, index=item):
                 if as_json:
                     answer_json(to_json(checkpoint))

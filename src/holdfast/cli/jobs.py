@@ -165,7 +165,7 @@ async def _follow_logs(
     settings: Settings, name: str, *, node: str | None, item: int | None, tail: int | None, as_json: bool
 ) -> int:
     async with open_client(settings) as client:
-        job = await client.job(await client.find_job(name), whole=False)
+        job = await client.job(await find_job(client, name, settings), whole=False)
         say_unreadable(job)
         await follow_attempts(client, job.job_id, node=node, item=item, tail=tail, as_json=as_json)
     return ExitCode.DONE

@@ -10,7 +10,7 @@ from typing import Literal
 
 from holdfast.bootstrap import open_client
 from holdfast.cli.destination import writing_to
-from holdfast.cli.session import Target, begin_on, drive
+from holdfast.cli.session import Target, begin_on, drive, find_job
 from holdfast.cli.streams import json_text, say
 from holdfast.cli.words import short
 from holdfast.client import Client
@@ -42,7 +42,7 @@ def show_results(job: str, node: str, *, status: str | None, format: Format, to:
 
     async def work() -> int:
         async with open_client(settings) as client:
-            job_id = await client.find_job(job)
+            job_id = await find_job(client, job, settings)
             with writing_to(to) as write:
                 number = await _write(client.results(job_id, node, status=status), format, write)
             await _say_what_is_missing(client, job_id, node, number, status, target)

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from holdfast.bootstrap import open_client
 from holdfast.cli.render import STYLES
-from holdfast.cli.session import Target, begin_on, drive
+from holdfast.cli.session import Target, begin_on, drive, find_job
 from holdfast.cli.streams import answer, answer_json, answers, say
 from holdfast.cli.words import cut, elapsed, short
 from holdfast.client import Client
@@ -26,7 +26,7 @@ def show_tasks(
 
     async def work() -> int:
         async with open_client(settings) as client:
-            job_id = await client.find_job(job)
+            job_id = await find_job(client, job, settings)
             place = (node, after) if after is not None else None
             tasks = await client.tasks(job_id, node=node, status=status, limit=limit + 1, after=place)
             page, is_more = tasks[:limit], len(tasks) > limit

@@ -7,7 +7,7 @@ from typing import Literal
 
 from holdfast.bootstrap import open_client
 from holdfast.cli.destination import writing_to
-from holdfast.cli.session import Target, begin_on, drive
+from holdfast.cli.session import Target, begin_on, drive, find_job
 from holdfast.cli.streams import json_text, say
 from holdfast.cli.words import short, size
 from holdfast.errors import ExitCode, Refused
@@ -29,7 +29,7 @@ def show_value(
     async def work() -> int:
         async with open_client(settings) as client:
             read = client.output if what == "output" else client.params
-            data = await read(await client.find_job(job), node, index=item)
+            data = await read(await find_job(client, job, settings), node, index=item)
         if not as_json and not data.has_value:
             raise _missing(what, data, target)
         text = json_text(to_json(data)) if as_json else json_text(data.value, indent=2)

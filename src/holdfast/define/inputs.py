@@ -68,7 +68,8 @@ def parse_assignments(definition: Definition, assignments: Iterable[str]) -> dic
             problems.append(_flag(assignment, "has no value", "Write --input NAME=VALUE."))
         elif name in values:
             problems.append(_flag(assignment, f"gives '{cut(name)}' a second time"))
-        elif types.get(name) is InputType.STRING:
+        elif types.get(name) is InputType.STRING or (types and name not in types):
+            # check_inputs refuses a name that the workflow does not declare.
             values[name] = text
         else:
             try:

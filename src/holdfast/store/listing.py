@@ -169,7 +169,8 @@ def _parameters(only: JobFilter) -> dict[str, Any]:
 
 
 def no_such_job(text: str) -> NotFound:
-    return NotFound(f"There is no job '{text}'.", remedy=Remedy("List the jobs with", "status"), instance=text)
+    what = "no job yet" if text == NEWEST else f"no job '{text}'"
+    return NotFound(f"There is {what}.", remedy=Remedy("List the jobs with", "status"), instance=text)
 
 
 def _first_job_since(since: datetime) -> str:
