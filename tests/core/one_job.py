@@ -24,13 +24,16 @@ from holdfast.core.effects import (
 )
 from holdfast.core.failing import failure
 from holdfast.core.gathering import Gathering
+from holdfast.core.item_keys import match_items
+from holdfast.core.matching import chunk_size, item_keys, tasks_at
 from holdfast.core.planning import batches_asked, make_plan
-from holdfast.core.plans import Action, Plan, Refusal
+from holdfast.core.plans import Action, Correction, Plan, Refusal, Stale
 from holdfast.core.signals import (
     CancelRequested,
     InconsistencyFound,
     ItemsAggregated,
     JobSubmitted,
+    MatchedTask,
     Outcome,
     RecoveryRequested,
     Request,
@@ -45,10 +48,14 @@ from holdfast.core.signals import (
 from holdfast.core.states import NodeState, Rules
 from holdfast.define.definition import Definition
 from holdfast.define.node import Aggregation
+from holdfast.define.program import compile_definition
 from holdfast.define.workflow import Workflow
 from holdfast.orchestrator.commit import add_states
+from holdfast.orchestrator.loading import correction
 from holdfast.store.batch import Batch
 from tests.core.stored_job import JOB_ID, START, Fails, Key, StoredJob
+from tests.simulation import selection
+from tests.simulation.correcting import plan_correction
 from tests.simulation.database import Database
 from tests.simulation.examination import examined
 from tests.simulation.selection import select
@@ -128,7 +135,19 @@ class OneJob(StoredJob):
         return self.send(JobSubmitted())
 
     def continue_work(self) -> list[Effect]:
-        return self.send(WorkContinued())
+        return self.send(WorkContinued(tasks=self._matched()))
+
+    def _matched(self) -> dict[str, dict[int, MatchedTask]]:
+        """The tasks of fan-outs that are matched with their items, as far as the next chunk concerns them."""
+        matched = {}
+        for node in self.state.nodes.values():
+            if node.status == "running" and node.matching is not None and node.is_matching:
+                if node.name not in self.state.matches:
+                    keys = selection.item_keys(self.db, JOB_ID, node.name)
+                    self.state.matches[node.name] = match_items(item_keys(self.state, node), keys)
+                wanted = tasks_at(self.state.matches[node.name], node.matching.place, chunk_size(self.state))
+                matched[node.name] = selection.matched_tasks(self.db, JOB_ID, node.name, wanted)
+        return matched
 
     def pass_time(self, seconds: float = 0.0) -> list[Effect]:
         self.now += seconds
@@ -148,7 +167,11 @@ class OneJob(StoredJob):
             rows = sorted((item, node, task) for (node, item), task in self.tasks.items() if item >= 0)
             outputs = [task["output"] for _, node, task in rows if (node, task["status"]) == (source, "completed")]
             left_out = {
-                status: [item for item, node, task in rows if (node, task["status"]) == (fan_out, status)]
+                status: [
+                    item
+                    for item, node, task in rows
+                    if (node, task["status"]) == (fan_out, status) and task["gone"] is None
+                ]
                 for status in ("failed", "skipped")
             }
             try:
@@ -185,10 +208,39 @@ class OneJob(StoredJob):
         self.send(RecoveryRequested(9, "ann", "mended", request, self._select(request)))
         return self.answers[-1]
 
-    def _select(self, request: Request) -> dict[str, Selected]:
+    def plan_correction(
+        self,
+        verb: str = "resume",
+        node: str | None = None,
+        *,
+        inputs: dict[str, Any] | None = None,
+        flow: Workflow | None = None,
+        stale: str | None = None,
+    ) -> tuple[Plan | Refusal, RecoveryRequested]:
+        """What the verb would do with other inputs or another definition, and the signal that asks for it."""
+        request = Request(Verb(verb), node)
+        program = compile_definition(flow.definition()) if flow is not None else self.state.program
+        given = {**self.state.inputs, **(inputs or {})}
+        chosen = Stale(stale) if stale is not None else None
+        plan, row = plan_correction(self.db, self.state, request, program, given, chosen)
+        self.db.definitions[program.hash] = program.definition.canonical_bytes()
+        corrected = correction(row, program)
+        return plan, RecoveryRequested(9, "ann", "corrected", request, self._select(request, corrected), corrected)
+
+    def correct(self, verb: str = "resume", node: str | None = None, **more: Any) -> AnswerSignal | Refusal:
+        """Carry a correction out; returns the owner's answer, or why the plan is refused."""
+        plan, asked = self.plan_correction(verb, node, **more)
+        refusal = plan if isinstance(plan, Refusal) else plan.refusal
+        if refusal is not None:
+            return refusal
+        self.send(asked)
+        return self.answers[-1]
+
+    def _select(self, request: Request, corrected: Correction | None = None) -> dict[str, Selected]:
         node = self.state.nodes.get(request.node or "")
         enqueued = node.enqueued if node is not None else 0
-        return select(self.db, JOB_ID, request, enqueued, batches_asked(self.state, request))
+        asked = batches_asked(self.state, request, is_corrected=corrected is not None)
+        return select(self.db, JOB_ID, request, enqueued, asked)
 
     # Attempts from their claim to the owner's decision
 

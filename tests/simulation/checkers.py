@@ -12,8 +12,12 @@ from typing import Any
 
 from holdfast.core.advance import advance
 from holdfast.core.effects import AnswerSignal, Lane
+from holdfast.core.fanning import items_of
+from holdfast.core.item_keys import keys_of
+from holdfast.core.kinds import has_task_per_item
 from holdfast.core.outcome import counts, is_bad
-from holdfast.core.states import Rules
+from holdfast.core.states import JobState, NodeState, Rules
+from holdfast.core.turn import Turn
 from holdfast.define.node import Importance, NodeType, Safe
 from holdfast.define.program import Program, compile_pinned
 from holdfast.store.loading import job_state
@@ -45,7 +49,7 @@ class _EndEvents:
                 self.job_ends += 1
             elif event == "job_recovered":
                 self.job_ends = 0
-                for name in data["rerun"]:
+                for name in (*data["rerun"], *data.get("gone", ())):
                     self.ends.pop(name, None)
         self.read_count = len(events)
 
@@ -125,7 +129,7 @@ class Checkers:
             for _, event, *_, data in events[self._events_seen[job_id] :]:
                 if event == "job_recovered":
                     self._final_jobs.pop(job_id, None)
-                    for name in data["rerun"]:
+                    for name in (*data["rerun"], *data.get("gone", ())):
                         named.add((job_id, name))
                         self._final_nodes.pop((job_id, name), None)
                         self.stale.discard((job_id, name))
@@ -135,7 +139,8 @@ class Checkers:
                     self._count_requeues(job_id, data)
             self._events_seen[job_id] = len(events)
         for key in self.db.history.resets[self._resets_seen :]:
-            assert key[:2] in named, f"12: {key} was reset, and no plan had named its node"
+            is_matched = self.db.nodes[key[0]][key[1]].matching is not None
+            assert key[:2] in named or is_matched, f"12: {key} was reset, and no plan had named its node"
             status, _ = self._final.pop(key, ("ready", None))
             if status == "completed":
                 self._check_guard(key)
@@ -157,6 +162,8 @@ class Checkers:
         no task runs; a task that may never run again does not run later either."""
         job = self.db.jobs[key[0]]
         program = compile_pinned(job["definition_hash"], self.db.definitions[job["definition_hash"]])
+        if key[1] not in program.nodes:
+            return  # A correction has taken the node away: nothing of it runs again.
         guard = program.nodes[key[1]].node.rerun
         if self.db.nodes[key[0]][key[1]].reason == "set_by_person":
             if guard.safe is Safe.NEVER:
@@ -164,7 +171,9 @@ class Checkers:
             return
         assert guard.safe is not Safe.NEVER, f"12: {key} ran again, and that is never safe"
         if guard.within_hours is not None:
-            ago = self.db.history.decided_at - self._completed_at[key]
+            is_matched = self.db.nodes[key[0]][key[1]].matching is not None
+            asked_at = job["recovered_at"] if is_matched else self.db.history.decided_at
+            ago = asked_at - self._completed_at[key]
             assert ago <= guard.within_hours * 3600, f"12: {key} ran again after {ago:.1f} s"
 
     # History
@@ -264,7 +273,10 @@ class Checkers:
             assert task["epoch"] >= self._epochs.get(key, 0), f"2: the epoch of {key} went back"
             self._epochs[key] = task["epoch"]
             now = (task["status"], task["output"])
-            if key in self._final:
+            if key in self._final and "skipped" in (task["status"], self._final[key][0]) and self._is_matched(key):
+                # Its item has gone, or has come back.
+                self._final[key] = now
+            elif key in self._final:
                 assert self._final[key] == now, f"4: {key} was {self._final[key]} and is now {now}"
             elif task["status"] in TERMINAL:
                 self._final[key] = now
@@ -277,6 +289,9 @@ class Checkers:
             if queued is not None:
                 assert not self.has_vanished(key, task), f"16: {key} was queued again as the epoch that had vanished"
                 assert queued["epoch"] == task["epoch"], f"2: {key} is queued as another epoch than its task's"
+
+    def _is_matched(self, key: Key) -> bool:
+        return self.db.nodes[key[0]][key[1]].matching is not None
 
     def _check_crashes(self, key: Key, task: dict[str, Any]) -> None:
         """9: a task is quarantined if and only if it died too often in its own process. A stop may come before the last
@@ -291,6 +306,9 @@ class Checkers:
 
     def _check_nodes(self, job_id: str, job: dict[str, Any], nodes: dict[str, NodeRow], program: Program) -> None:
         for name, node in nodes.items():
+            if name not in program.nodes:
+                assert node.status == "pending" and not node.expanded, f"4: {job_id} has lost {name}, which has tasks"
+                continue
             key = (job_id, name)
             now = (str(node.status), node.output)
             if key in self._final_nodes:
@@ -313,7 +331,8 @@ class Checkers:
             if node.status == "completed" and definition.type is NodeType.FAN_OUT:
                 settled = node.completed + node.failed + node.skipped
                 assert settled == node.width, f"8: {job_id}/{name} completed without all its items"
-                assert definition.tolerate.allows(node.failed, node.width), f"8: {job_id}/{name} tolerated too many"
+                items = node.width - (node.matching or {}).get("gone", 0)
+                assert definition.tolerate.allows(node.failed, items), f"8: {job_id}/{name} tolerated too many"
             if node.batch_size is not None and node.expanded > node.width:
                 batches = node.completed - (node.status == "completed")
                 assert batches == node.width, f"8: {job_id}/{name} began its last task before all batches completed"
@@ -329,7 +348,11 @@ class Checkers:
         """8: the gathered output lists the items that it leaves out, by status."""
         for how in ("failed", "skipped"):
             tasks = self.db.tasks[job_id].items()
-            expected = sorted(item for (node, item), task in tasks if node == fan_out and task["status"] == how)
+            expected = sorted(
+                item
+                for (node, item), task in tasks
+                if node == fan_out and task["status"] == how and task["gone"] is None
+            )
             assert output.get(how, []) == expected, (
                 f"8: {job_id}/{name} lists {output.get(how)} as {how}, not {expected}"
             )
@@ -366,13 +389,52 @@ class Checkers:
             f"16: {job_id} is correct, and was marked as doubtful: {job['error']}"
         )
         assert job["finished_at"] >= job["started_at"], f"5: {job_id} ended before it began"
-        assert set(nodes) == set(program.graph.order), f"13: {job_id} ended before all its nodes had ended"
+        assert set(nodes) >= set(program.graph.order), f"13: {job_id} ended before all its nodes had ended"
+        nodes = {name: node for name, node in nodes.items() if name in program.nodes}
         assert all(n.status in TERMINAL for n in nodes.values()), f"13: {job_id} ended before all its nodes had ended"
+        self._check_corrected(job_id, program)
         expected = self._expected_status(nodes, program)
         if expected in ("completed", "partial") and self.result_fails(job, program):
             expected = "failed"
         assert job["status"] == expected, f"13: {job_id} is {job['status']}"
         assert not any(key[0] == job_id for key in self.db.queue), f"11: {job_id} ended and still has queued tasks"
+
+    def _check_corrected(self, job_id: str, program: Program) -> None:
+        """23: what a corrected job has completed is what the corrected job would have done, as if it had begun so.
+
+        Where a person kept stale results, or gave results, only the items are compared.
+        """
+        if not self._is_corrected(job_id):
+            return
+        recoveries = [data for _, event, *_, data in self.db.events[job_id] if event == "job_recovered"]
+        corrections = [data for data in recoveries if "corrected" in data]
+        state = job_state(*ModelCycle(self.db, 0).committed_rows(job_id), program, Rules())
+        is_strict = all(data.get("stale") != "keep" for data in corrections)
+        is_strict = is_strict and all(data["verb"] not in ("set", "skip", "clear") for data in recoveries)
+        for (name, item), task in self.db.tasks[job_id].items():
+            if task["status"] == "completed":
+                assert task["output"]["params"] == task["params"], f"23: {job_id}/{name}[{item}] was not run as it says"
+        for name, node in state.nodes.items():
+            is_skipped = node.reason == "by_person"
+            if node.status == "completed" and has_task_per_item(state, name) and node.expanded and not is_skipped:
+                self._check_items(state, node)
+        for (name, item), task in self.db.tasks[job_id].items() if is_strict else ():
+            node = state.nodes[name]
+            if task["status"] == "completed" and item < 0 and node.status == "completed" and node.batch_size is None:
+                expected = program.nodes[name].task_of(item).params.render(Turn(state, 0.0).scope_of(name))
+                assert task["params"] == expected, f"23: {job_id}/{name} ran with {task['params']}, not {expected}"
+
+    def _check_items(self, state: JobState, node: NodeState) -> None:
+        """23: every item of a fan-out has exactly one task, with the params of that item."""
+        tasks = {
+            item: task
+            for (name, item), task in self.db.tasks[state.job_id].items()
+            if name == node.name and task["gone"] is None
+        }
+        items = items_of(Turn(state, 0.0), node)
+        wanted = Counter(keys_of(state.program.nodes[node.name].item_key, items))
+        found = Counter(task["item_key"] for task in tasks.values())
+        assert found == wanted, f"23: {state.job_id}/{node.name} has tasks for {found}, not {wanted}"
 
     def result_fails(self, job: dict[str, Any], program: Program) -> bool:
         """Whether the job fails in its result: every result that the simulation draws reads a missing value."""
@@ -408,7 +470,8 @@ class Checkers:
             if node.status in BAD and weight is Importance.CRITICAL:
                 return "failed"
             is_missed = node.failed and program.nodes[name].node.tolerate.counts_as != "completed"
-            is_skipped = node.skipped or (node.status, node.reason) == ("skipped", "by_person")
+            missed = node.skipped - (node.matching or {}).get("gone", 0)
+            is_skipped = missed or (node.status, node.reason) == ("skipped", "by_person")
             if node.status in BAD or is_missed or is_skipped:
                 worst = "partial"
         return worst
@@ -442,9 +505,12 @@ class Checkers:
         if any(self.has_vanished((job_id, *key), task) for key, task in self.db.tasks[job_id].items()):
             return
         for name, node in nodes.items():
+            if name not in program.nodes:
+                continue
             kind = program.nodes[name].node.type
+            is_matching = node.matching is not None and not node.matching["is_done"]
             gathers = kind is NodeType.FAN_IN and node.completed == node.width
-            if node.status == "running" and (gathers or node.expanded < node.width):
+            if node.status == "running" and (gathers or is_matching or node.expanded < node.width):
                 return
             if node.status == "ready" and not node.expanded:
                 return
@@ -544,6 +610,8 @@ class Checkers:
         job = self.db.jobs[job_id]
         program = compile_pinned(job["definition_hash"], self.db.definitions[job["definition_hash"]])
         repeated = self._repeated(job_id)
+        if self._is_corrected(job_id):
+            return  # What is kept may have had other limits.
         for (node, item), task in self.db.tasks[job_id].items():
             spec = program.spec_of(node, item)
             if spec is None:
@@ -559,6 +627,9 @@ class Checkers:
                 and (node, item) not in repeated
             ):
                 assert task["retries"] == limit, f"9: {job_id}/{node}[{item}] failed with retries left"
+
+    def _is_corrected(self, job_id: str) -> bool:
+        return any(event == "job_recovered" and "corrected" in data for _, event, *_, data in self.db.events[job_id])
 
     def _repeated(self, job_id: str) -> set[tuple[str, int]]:
         """Items that were not retried because too many others had failed in the same way."""
@@ -583,6 +654,8 @@ class Checkers:
         if self.db.jobs[job_id]["stop_cause"] in ("timeout", "cancelled") or self._repeated(job_id):
             return True
         event_data = [data or {} for *_, data in self.db.events[job_id]]
+        if self._is_corrected(job_id):
+            return True
         if any(data.get("reason") == "too_many_failed" or data.get("verb") in ("skip", "set") for data in event_data):
             return True
         if any(node.expanded < node.width for node in self.db.nodes[job_id].values()):

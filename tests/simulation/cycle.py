@@ -15,7 +15,7 @@ import orjson
 
 from holdfast.core.breaking import Breaker
 from holdfast.core.effects import ResetTasks, RestartNode, SkipTasks, WithdrawTasks
-from holdfast.core.signals import BatchesAsked, Request, Selected
+from holdfast.core.signals import BatchesAsked, MatchedTask, Request, Selected
 from holdfast.errors import Fenced, HistoryChanged, LostRace
 from holdfast.store.batch import Batch, Handover
 from holdfast.store.records import (
@@ -27,6 +27,7 @@ from holdfast.store.records import (
     JobRow,
     NodeRow,
     Opened,
+    PlanRow,
     SignalRow,
     Wide,
 )
@@ -34,7 +35,7 @@ from tests.simulation.database import Database, Key, Transaction, step
 from tests.simulation.examination import examined
 from tests.simulation.leases import lease_ready
 from tests.simulation.reports import HandedReport, apply_report, is_accepted, report_row
-from tests.simulation.selection import select
+from tests.simulation.selection import item_keys, matched_tasks, select
 from tests.simulation.writes import apply_batch, apply_withdrawal, withdrawn
 
 GATHER_ROWS = 3
@@ -243,6 +244,18 @@ class ModelCycle(Transaction):
             apply_entry(view, self.me, entry)
         return view
 
+    async def plan_of_correction(self, job_id: str, plan_id: str) -> PlanRow | None:
+        await self._step()
+        return self.db.plans.get((job_id, plan_id))
+
+    async def item_keys(self, job_id: str, node: str) -> list[tuple[int, str]]:
+        await self._step()
+        return item_keys(self.db, job_id, node)
+
+    async def matched_tasks(self, job_id: str, node: str, items: Sequence[int]) -> dict[int, MatchedTask]:
+        await self._step()
+        return matched_tasks(self.db, job_id, node, items)
+
     async def results(
         self, job_id: str, node: str, after: int, statuses: Sequence[str] = GATHERED
     ) -> tuple[list[Gathered], bool]:
@@ -251,7 +264,7 @@ class ModelCycle(Transaction):
         page = [
             Gathered(item, task["status"], task["output"], len(orjson.dumps(task["output"])))
             for item, task in sorted(tasks.items())
-            if task["status"] in statuses
+            if task["status"] in statuses and task["gone"] is None
         ]
         return page[:GATHER_ROWS], len(page) > GATHER_ROWS
 

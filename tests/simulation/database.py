@@ -14,7 +14,7 @@ from typing import Any
 
 from holdfast.core.breaking import Breaker
 from holdfast.core.failing import Failure
-from holdfast.store.records import NodeRow, SignalAnswer
+from holdfast.store.records import NodeRow, PlanRow, SignalAnswer
 
 Key = tuple[str, str, int]
 IDLE_IN_TRANSACTION_SECONDS = 20.0
@@ -109,6 +109,7 @@ class Database:
         self.inbox: dict[int, dict[str, Any]] = {}
         self.events: dict[str, list[Any]] = defaultdict(list)
         self.answers: dict[int, SignalAnswer] = {}
+        self.plans: dict[tuple[str, str], PlanRow] = {}
         self.orchestrators: dict[int, dict[str, Any]] = {}
         self.marks: dict[int, int] = {}
         self.open_cycles: dict[int, list[str]] = {}

@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import orjson
+
 from holdfast.core.advising import candidates
 from holdfast.core.failing import Failure
 from holdfast.core.planning import batches_asked, make_plan
 from holdfast.core.plans import Refusal
-from holdfast.core.signals import BatchesAsked, RecoveryRequested, Request, Selected, Selection
+from holdfast.core.signals import BatchesAsked, MatchedTask, RecoveryRequested, Request, Selected, Selection
 from holdfast.core.states import JobState
 from tests.simulation.database import Database
 
@@ -26,7 +28,12 @@ def matches(filters: Any, item: int, task: dict[str, Any]) -> bool:
 
 
 def can_be_reset(task: dict[str, Any], item: int, enqueued: int) -> bool:
-    return task["params"] is not None and not task["waits"] and (task["status"] != "ready" or item < enqueued)
+    return (
+        task["params"] is not None
+        and not task["waits"]
+        and task["gone"] is None
+        and (task["status"] != "ready" or item < enqueued)
+    )
 
 
 def earlier(since: float | None, task: dict[str, Any]) -> float | None:
@@ -56,7 +63,7 @@ def select(
             if can_be_reset(task, item, enqueued):
                 chosen[task["status"]] += 1
                 since = earlier(since, task)
-            elif task["status"] != "ready":
+            elif task["status"] != "ready" and task["gone"] is None:
                 refused += 1
         # A worker may lease a queued task before the verb is committed.
         queued = (job_id, node, item) in db.queue
@@ -107,3 +114,21 @@ def select_batches(db: Database, job_id: str, batches: BatchesAsked, before: Sel
         elif node == batches.node and item < 0:
             since = earlier(since, task)
     return before._replace(chosen=dict(chosen), refused=refused, touched=selection.also, completed_since=since)
+
+
+def item_keys(db: Database, job_id: str, node: str) -> list[tuple[int, str]]:
+    tasks = db.tasks[job_id].items()
+    return [(item, task["item_key"]) for (name, item), task in tasks if name == node and item >= 0]
+
+
+def matched_tasks(db: Database, job_id: str, node: str, items: Sequence[int]) -> dict[int, MatchedTask]:
+    found = {item: db.tasks[job_id][(node, item)] for item in items}
+    return {item: MatchedTask(task["status"], _encoded(task["params"]), task["gone"]) for item, task in found.items()}
+
+
+def own_params(db: Database, job_id: str) -> dict[str, bytes | None]:
+    return {node: _encoded(task["params"]) for (node, item), task in db.tasks[job_id].items() if item < 0}
+
+
+def _encoded(params: Any) -> bytes | None:
+    return None if params is None else orjson.dumps(params)

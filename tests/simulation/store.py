@@ -21,6 +21,7 @@ from holdfast.store.records import (
     Lease,
     NewJob,
     OpenedGates,
+    PlanRow,
     Report,
     SignalAnswer,
     SubmitAnswer,
@@ -90,6 +91,11 @@ class ModelStore:
             answers.append(SubmitAnswer(job.job_id, True, True, "pending", run, None, job.version))
         self._after()
         return answers
+
+    async def keep_plan(self, plan: PlanRow, definition: bytes) -> None:
+        await step()
+        self.db.definitions.setdefault(plan.definition_hash, definition)
+        self.db.plans[plan.job_id, plan.plan_id] = plan
 
     async def definition(self, definition_hash: str) -> bytes:
         await step()

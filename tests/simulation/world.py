@@ -31,6 +31,7 @@ from holdfast.store.leases import in_lock_order
 from holdfast.store.loading import job_state
 from holdfast.store.records import Lease, NewJob, Report, WorkerIdentity
 from tests.simulation.checkers import Checkers
+from tests.simulation.correcting import OTHER_HANDLER, draw_correction
 from tests.simulation.cycle import ModelCycle
 from tests.simulation.database import Database, step
 from tests.simulation.gates import pause_queue, queue_is_paused, unpause_queue
@@ -40,7 +41,7 @@ from tests.simulation.store import ModelStore
 
 LEASE_SECONDS, RENEW_SECONDS = 10.0, 3.0
 OUTAGE_SECONDS = 15.0
-HANDLERS = ("work",)
+HANDLERS = ("work", OTHER_HANDLER)
 VISITORS = ("client", "person")
 """Processes that end by themselves, and are never restarted."""
 SLOW_SECONDS = 6.0
@@ -78,6 +79,7 @@ class Mix:
     deadly: int = 0
     steps_back: float = 0.0
     pauses_queues: float = 0.0
+    corrections: float = 0.0
     troubled_seconds: float = 50.0
 
     @classmethod
@@ -161,7 +163,7 @@ class MortalOwner(Owner):
 
     def __init__(self, deadly: set[str], *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._decider = MortalDecider(deadly, self._cycle, self._rules, arguments[4])
+        self._decider = MortalDecider(deadly, self._cycle, self._rules, arguments[4], self._program)
 
 
 class MortalDecider(Decider):
@@ -180,7 +182,8 @@ class MortalDecider(Decider):
     ) -> list[WithdrawTasks]:
         signals = list(signals)
         cancels = any(isinstance(one, CancelRequested) for one in signals)
-        if state.job_id in self._deadly and state.stop is None and not cancels:
+        is_open = state.stop is None and not state.is_terminal
+        if state.job_id in self._deadly and is_open and not cancels:
             raise Died
         return await super().advance(batch, state, signals, owed, breakers, now)
 
@@ -217,6 +220,9 @@ class World:
         self.pausing = random.Random(f"queues {seed}")
         if self.pausing.random() < 0.15:
             drawn.pauses_queues = 0.01
+        self.editing = random.Random(f"corrections {seed}")
+        if self.editing.random() < 0.35:
+            drawn.corrections = self.editing.choice([0.5, 2.0])
         self.mix = mix or drawn
         self.db = Database()
         self.checkers = Checkers(self.db, self.mix.crash_limit, self.mix.requeue_limit)
@@ -250,6 +256,8 @@ class World:
             self._add(Process("janitor", lambda: self._tidy()))
         if self.mix.verbs:
             self._add(Process("person", lambda: self._help()))
+        if self.mix.corrections:
+            self._add(Process("editor", lambda: self._edit()))
         if self.deadly:
             self._add(Process("operator", lambda: self._cancel_deadly()))
         self._add(Process("client", lambda: self._submit_all()))
@@ -535,6 +543,28 @@ class World:
                 await store.send(paused[0], "unpause", "someone", "it is calm")
             await self._sleep(2.0)
 
+    async def _edit(self) -> None:
+        """A person who corrects jobs that have ended, as long as there are faults."""
+        store = self._new_store()
+        while self.troubled:
+            await self._sleep(self.editing.random() * self.mix.corrections)
+            jobs = [(job_id, job) for job_id, job in sorted(self.db.jobs.items()) if job_id not in self.deadly]
+            ended = [job_id for job_id, job in jobs if job["finished_at"] is not None]
+            if not ended or not self.troubled:
+                continue
+            job_id = self.editing.choice(ended)
+            verb = self.editing.choice([Verb.RESUME, Verb.RESUME, Verb.RETRY, Verb.RERUN])
+            node = self.editing.choice(sorted(self.db.nodes[job_id])) if verb is not Verb.RESUME else None
+            request = Request(verb, node)
+            drawn = draw_correction(self.db, self._state(job_id), request, self.editing)
+            if drawn is None:
+                continue
+            row, definition = drawn
+            with contextlib.suppress(Unreachable, NotFound):
+                await store.keep_plan(row, definition)
+                asked = {"verb": str(verb), "correction": row.plan_id} | ({"node": node} if node is not None else {})
+                await store.send(job_id, "recover", "someone", "as drawn", asked)
+
     def _may_be_paused(self, job_id: str) -> bool:
         is_asked = any(row["job_id"] == job_id and row["kind"] == "pause" for row in self.db.inbox.values())
         return is_asked or any(hold["by"] == "pause" for hold in self.db.jobs[job_id]["holds"])
@@ -762,7 +792,8 @@ class World:
 
     async def _read(self, store: Store, lease: Lease) -> dict[str, Any]:
         """Read the results that the task needs: a batch reads its page, the last task the results of all batches."""
-        if self._program(lease.job_id).nodes[lease.node].batches is None:
+        node = self._program(lease.job_id).nodes.get(lease.node)
+        if node is None or node.batches is None:
             return {}
         every: dict[str, Any] = {"node": lease.node, "offset": 0, "limit": 1000}
         page = lease.params["page"] if lease.item >= 0 else every
@@ -774,8 +805,11 @@ class World:
         return {"read": read}
 
     def _program(self, job_id: str) -> Program:
-        job = self.jobs[self.numbers[job_id]]
-        return compile_pinned(job.definition_hash, job.definition)
+        job = self.db.jobs.get(job_id)
+        if job is None:
+            # The database went back to a time before the submission.
+            return compile_pinned(*self.jobs[self.numbers[job_id]][4:6])
+        return compile_pinned(job["definition_hash"], self.db.definitions[job["definition_hash"]])
 
     def _is_down(self, lease: Lease) -> bool:
         """Whether the dependency of the task is down at this moment, so that its handler fails."""

@@ -11,17 +11,22 @@ import orjson
 from holdfast.core.breaking import Breaker
 from holdfast.core.effects import (
     AnswerSignal,
+    CorrectTasks,
     CreateTasks,
+    DropTasks,
     Emit,
     EnqueueTasks,
     EnqueueWaiting,
     FailTask,
     FinishTask,
     MarkJob,
+    PinJob,
+    RefuseTask,
     ReleaseTasks,
     ResetTasks,
     RestartNode,
     RetryTask,
+    ReviveTasks,
     SkipTasks,
     WithdrawTasks,
 )
@@ -39,9 +44,14 @@ def apply_batch(db: Database, me: int, batch: Batch) -> None:
     _write_nodes(db, batch.new_nodes, batch.nodes)
     _finish(db, batch.finished)
     _remove_handled(db, me, batch.handled)
+    _pin(db, me, batch.pins)
     _reset(db, batch.resets)
     _restart(db, batch.restarts)
     _skip(db, batch.skips)
+    _correct(db, batch.corrections)
+    _refuse(db, batch.refusals)
+    _drop(db, batch.drops)
+    _revive(db, batch.revivals)
     _make_tasks(db, batch.tasks)
     _make_failed_tasks(db, batch.failed_tasks)
     for lane in batch.lanes:
@@ -117,9 +127,52 @@ def _reset_task(db: Database, key: Key, task: dict[str, Any]) -> None:
     db.history.reset[key] = task["epoch"]
     db.history.resets.append(key)
     task |= _task("ready", task["params"]) | {
+        "item_key": task["item_key"], "gone": task["gone"],
         "epoch": task["epoch"] + 1, "waits": True,
         "attempt": task["attempt"] + (row is not None),
     }  # fmt: skip
+
+
+def _pin(db: Database, me: int, pins: Sequence[PinJob]) -> None:
+    for pin in pins:
+        row = db.jobs[pin.job_id]
+        if row["owner"] in (None, me):
+            row |= {"definition_hash": pin.definition_hash, "inputs": _json(pin.inputs)}
+            db.dirty.add(pin.job_id)
+
+
+def _correct(db: Database, corrections: Sequence[CorrectTasks]) -> None:
+    for one in corrections:
+        for item, params in zip(one.items, one.params, strict=True):
+            task = db.tasks[one.job_id][(one.node, item)]
+            assert task["status"] != "ready", f"{one[:2]} {item} is corrected while it is open"
+            _reset_task(db, (one.job_id, one.node, item), task)
+            task |= {"params": _json(params), "has_contract": one.has_contract, "gone": None}
+        db.dirty.add(one.job_id)
+
+
+def _refuse(db: Database, refused: Sequence[RefuseTask]) -> None:
+    for one in refused:
+        task = db.tasks[one.job_id][(one.node, one.item)]
+        _reset_task(db, (one.job_id, one.node, one.item), task)
+        task |= {"status": "failed", "error": one.error, "params": None, "waits": False, "gone": None}
+
+
+def _drop(db: Database, drops: Sequence[DropTasks]) -> None:
+    for one in drops:
+        for item in one.items:
+            task = db.tasks[one.job_id][(one.node, item)]
+            assert task["status"] != "ready", f"{one[:2]} {item} is gone while it is open"
+            task |= {"status": "skipped", "gone": task["status"]}
+        db.dirty.add(one.job_id)
+
+
+def _revive(db: Database, revivals: Sequence[ReviveTasks]) -> None:
+    for one in revivals:
+        for item in one.items:
+            task = db.tasks[one.job_id][(one.node, item)]
+            task |= {"status": task["gone"], "gone": None}
+        db.dirty.add(one.job_id)
 
 
 def _cut_short(db: Database, key: Key, reason: str) -> dict[str, Any] | None:
@@ -158,15 +211,17 @@ def _skip(db: Database, skips: Sequence[SkipTasks]) -> None:
 def _make_tasks(db: Database, tasks: Sequence[CreateTasks]) -> None:
     for new in tasks:
         columns = {"epoch": new.epoch, "attempt": new.attempt, "has_contract": new.has_contract}
-        for item, params in enumerate(new.params, new.first):
+        keys: list[str | None] = [*new.keys] if new.keys is not None else [None] * len(new.params)
+        for item, (params, key) in enumerate(zip(new.params, keys, strict=True), new.first):
             assert (new.node, item) not in db.tasks[new.job_id], f"task {new[:2]} {item} was made twice"
-            db.tasks[new.job_id][(new.node, item)] = _task("ready", params=_json(params)) | columns
+            db.tasks[new.job_id][(new.node, item)] = _task("ready", params=_json(params)) | columns | {"item_key": key}
 
 
 def _make_failed_tasks(db: Database, refused: Sequence[FailTask]) -> None:
     for new in refused:
         assert (new.node, new.item) not in db.tasks[new.job_id], f"task {new[:3]} was made twice"
-        task = _task("failed", error=new.error) | {"epoch": new.epoch, "attempt": new.attempt}
+        task = _task("failed", error=new.error)
+        task |= {"epoch": new.epoch, "attempt": new.attempt, "item_key": new.item_key}
         db.tasks[new.job_id][(new.node, new.item)] = task
 
 
@@ -289,6 +344,7 @@ def _task(status: str, params: Any = None, error: Any = None) -> dict[str, Any]:
     return {
         "status": status, "epoch": 1, "attempt": 0, "retries": 0, "lost": 0, "crashes": 0, "requeues": 0,
         "params": params, "output": None, "error": error, "waits": False, "finished_at": None,
+        "item_key": None, "gone": None,
     }  # fmt: skip
 
 

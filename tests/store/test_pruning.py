@@ -123,6 +123,8 @@ async def test_pruning_deletes_every_row_and_every_object_of_a_finished_job(past
         "insert into attempt_output (job_id, node, item, epoch, part, started_at, log, log_times)"
         " select job_id, 'n', -1, 1, 1, now(), 'begun', '[]' from jobs"
     )
+    await past.query("insert into pins select job_id, 2, definition_hash, version, inputs from jobs")
+    await past.query("insert into plans select job_id, 'a plan', 1, 1, definition_hash, inputs, '{}' from jobs")
     before = await past.tables()
     written = {table for table, rows in before.items() if rows}
     assert written == set(before) - {"queue", "inbox", "discarded"}, "there is a new table: prune it, or add it to STAY"

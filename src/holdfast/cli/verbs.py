@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.bootstrap import open_client
 from holdfast.cli.asking import confirmed
+from holdfast.cli.correcting import TypedCorrection
 from holdfast.cli.data_files import read_data
 from holdfast.cli.ending import end_with, naming, say_unreadable
 from holdfast.cli.fleet import handlers_of, start
@@ -48,6 +49,7 @@ class Typed:
     request: VerbRequest
     items: tuple[str, ...] = ()
     output_file: Path | None = None
+    correction: TypedCorrection | None = None
 
     @property
     def verb(self) -> Verb:
@@ -55,8 +57,9 @@ class Typed:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What a command needs that the request does not know: the file with the output."""
-        return () if self.output_file is None else (f"--output {shlex.quote(str(self.output_file))}",)
+        """What a command needs that the request does not know: the file with the output, and a correction."""
+        output = () if self.output_file is None else (f"--output {shlex.quote(str(self.output_file))}",)
+        return (*output, *(self.correction.flags if self.correction is not None else ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,7 @@ def typed(
     plan_id: str | None = None,
     output: Path | None = None,
     tolerated: bool = False,
+    correction: TypedCorrection | None = None,
 ) -> Typed:
     """What was typed, checked as far as that is possible without the job."""
     known = Verb(verb)
@@ -111,7 +115,7 @@ def typed(
         )
     data = read_data(output, "output file") if output is not None else None
     request = VerbRequest(known, node, (), code, fingerprint, only, plan_id, data, tolerated)
-    return Typed(request, tuple(items), output)
+    return Typed(request, tuple(items), output, correction)
 
 
 def run_verb(job: str, asked: Typed, how: How) -> int:
@@ -132,6 +136,9 @@ def run_verb(job: str, asked: Typed, how: How) -> int:
 
 
 async def _plan(client: Client, job_id: str, asked: Typed) -> Plan:
+    if asked.correction is not None:
+        correction = await asked.correction.read(client, job_id)
+        return await client.plan(job_id, replace(asked.request, correction=correction))
     wrong = next((text for text in asked.items if not _NUMBER.fullmatch(text)), None)
     if wrong is None:
         return await client.plan(job_id, replace(asked.request, items=tuple(map(int, asked.items))))
@@ -188,7 +195,8 @@ class _Verb:
     async def _only_needs_a_driver(self, job: Job) -> bool:
         """A resume of an open job that no orchestrator drives. If one does, the plan is refused."""
         request = self._asked.request
-        if request.verb is not Verb.RESUME or request.plan_id is not None or self._how.detach or job.is_terminal:
+        is_plain = request.verb is Verb.RESUME and request.plan_id is None and self._asked.correction is None
+        if not is_plain or self._how.detach or job.is_terminal:
             return False
         return not await self._client.is_served(self._job_id)
 
@@ -233,7 +241,9 @@ class _Verb:
                 instance=plan.job_id,
             )
         if not plan.verb.is_steering:
-            await refuse_unknown_handlers(job.definition, self._registry, self._client)
+            correction = self._asked.correction
+            definition = correction.definition if correction is not None and correction.definition else job.definition
+            await refuse_unknown_handlers(definition, self._registry, self._client)
 
     def _services(self, finished: asyncio.Event) -> Services:
         # Imported late, here and below: an orchestrator that is running carries the verb out.

@@ -6,9 +6,10 @@ cycle whose commit fails or is unknown throws its states away and reads them aga
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, assert_never
 
-from holdfast.core import fanning, holding, rechecking, recovering, reporting, steering, stopping
+from holdfast.core import fanning, holding, matching, rechecking, recovering, reporting, steering, stopping
 from holdfast.core.breaking import BreakerState
 from holdfast.core.effects import AnswerSignal, Effect
 from holdfast.core.events import END_OF_JOB, BreakerMove, EventName, JanitorActed, JobEnded
@@ -24,6 +25,7 @@ from holdfast.core.signals import (
     InconsistencyFound,
     ItemsAggregated,
     JobSubmitted,
+    MatchedTask,
     OwnerChanged,
     PauseRequested,
     RecoveryRequested,
@@ -59,7 +61,7 @@ def advance(state: JobState, signal: Signal, now: float) -> list[Effect]:
         case JobSubmitted():
             _submitted(turn)
         case WorkContinued():
-            _continue_work(turn, signal.limit)
+            _continue_work(turn, signal.limit, signal.tasks)
         case ItemsAggregated():
             _aggregated(turn, signal)
         case TasksWithdrawn():
@@ -164,6 +166,7 @@ def _decide(turn: Turn, node: NodeState) -> None:
         case Verdict.READY:
             _begin(turn, node)
         case Verdict.SKIPPED:
+            recovering.drop_tasks(turn, node)
             turn.finish_node(node, Trigger.DEPENDENCIES_ABSENT, reason="branch_not_taken")
         case Verdict.CANCELLED:
             turn.finish_node(node, Trigger.UPSTREAM_FAILED, reason=UPSTREAM_FAILED)
@@ -191,7 +194,7 @@ def _go_on(turn: Turn, node: NodeState) -> None:
         turn.finish_node(node, Trigger.REFUSED, error=error)
 
 
-def _continue_work(turn: Turn, limit: int | None) -> None:
+def _continue_work(turn: Turn, limit: int | None, tasks: Mapping[str, Mapping[int, MatchedTask]]) -> None:
     """One more chunk for every node that owes rows, as far as all together do not become too large."""
     state = turn.state
     if state.stop is not None or state.is_terminal:
@@ -201,6 +204,9 @@ def _continue_work(turn: Turn, limit: int | None) -> None:
             break
         if node.status is Status.READY and fanning.owes_rows(state, node):
             _go_on(turn, node)
+        elif fanning.owes_rows(state, node) and node.is_matching:
+            if node.name in state.matches:
+                matching.match_chunk(turn, node, tasks.get(node.name, {}), limit)
         elif fanning.owes_rows(state, node):
             items = fanning.items_of(turn, node)
             if len(items) != node.width:

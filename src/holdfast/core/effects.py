@@ -54,6 +54,8 @@ class CreateTasks(NamedTuple):
     attempt: int = 0
     has_contract: bool = False
     """Whether the output of the tasks must match a schema."""
+    keys: list[str] | None = None
+    """What the items are known by, in item order."""
 
 
 class FailTask(NamedTuple):
@@ -65,6 +67,53 @@ class FailTask(NamedTuple):
     error: Failure
     epoch: int = 1
     attempt: int = 0
+    item_key: str | None = None
+
+
+class CorrectTasks(NamedTuple):
+    """Tasks of a fan-out back to ready with other params, each as a new epoch with whole budgets; they wait to be
+    queued."""
+
+    job_id: str
+    node: str
+    items: list[int]
+    params: list[bytes]
+    has_contract: bool = False
+
+
+class RefuseTask(NamedTuple):
+    """A task of a corrected fan-out has failed: its new params were refused."""
+
+    job_id: str
+    node: str
+    item: int
+    error: Failure
+
+
+class DropTasks(NamedTuple):
+    """Tasks of a corrected fan-out without an item: skipped, and not missed. They keep what they have come to."""
+
+    job_id: str
+    node: str
+    items: list[int]
+
+
+class ReviveTasks(NamedTuple):
+    """The items of these tasks are there again: they are what they were before."""
+
+    job_id: str
+    node: str
+    items: list[int]
+
+
+class PinJob(NamedTuple):
+    """The definition and the inputs of a job from this generation on."""
+
+    job_id: str
+    generation: int
+    definition_hash: str
+    version: str
+    inputs: dict[str, Any]
 
 
 class EnqueueTasks(NamedTuple):
@@ -239,6 +288,11 @@ Effect = (
     | FailTask
     | EnqueueTasks
     | RetryTask
+    | CorrectTasks
+    | RefuseTask
+    | DropTasks
+    | ReviveTasks
+    | PinJob
     | ResetTasks
     | RestartNode
     | SkipTasks

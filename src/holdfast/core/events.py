@@ -95,6 +95,11 @@ class JobRecovered(TypedDict):
     rerun: dict[str, int | None]
     unknown: NotRequired[int]
     evaluates_result: NotRequired[bool]
+    corrected: NotRequired[list[str]]
+    """What a person has changed: `inputs.NAME`, `workflow`, or `params` of one task."""
+    stale: NotRequired[str]
+    gone: NotRequired[list[str]]
+    """The nodes that the corrected definition no longer has."""
 
 
 class JobHeld(TypedDict):
@@ -215,8 +220,19 @@ class TasksEnded(TypedDict):
 
 
 class TasksSkipped(TypedDict):
+    """By a person; or because their items are gone after a correction."""
+
     count: int
-    by: str
+    by: NotRequired[str]
+    items: NotRequired[list[list[int]]]
+    reason: NotRequired[str]
+
+
+class TasksCorrected(TypedDict):
+    """Tasks that run again with other params, as ranges."""
+
+    items: list[list[int]]
+    count: int
 
 
 class WorkerName(TypedDict):
@@ -260,7 +276,7 @@ class Emitter:
     @overload
     def emit(self, event: Retry, node: str, item: int, attempt: int, data: RetryScheduled) -> None: ...
     @overload
-    def emit(self, event: Literal[EventName.TASK_READY], node: str, *, data: ItemRange) -> None: ...
+    def emit(self, event: Literal[EventName.TASK_READY], node: str, *, data: ItemRange | TasksCorrected) -> None: ...
     @overload
     def emit(self, event: Literal[EventName.TASK_DISPATCHED], node: str, *, data: TasksDispatched) -> None: ...
     @overload

@@ -15,6 +15,7 @@ from holdfast.core.dispatching import dispatch
 from holdfast.core.effects import FailTask, WithdrawTasks
 from holdfast.core.events import EventName, ItemsFixed, NodeEnded
 from holdfast.core.failing import Failure, failure
+from holdfast.core.item_keys import keys_of
 from holdfast.core.queueing import create, enqueue, enqueue_waiting, lane_of
 from holdfast.core.states import JOB_CANCELLED, UPSTREAM_FAILED, JobState, NodeState, Status, StopCause, Trigger
 from holdfast.core.turn import Turn
@@ -28,12 +29,16 @@ TOO_MANY_FAILED = "too_many_failed"
 
 def begin_items(turn: Turn, node: NodeState, items: Sequence[Any], width: ItemsFixed) -> None:
     """The width is fixed: make the rows of the first items."""
+    start_items(turn, node, width)
+    expand_chunk(turn, node, items)
+
+
+def start_items(turn: Turn, node: NodeState, width: ItemsFixed) -> None:
     node.move(Trigger.EXPANDED)
     node.started_at = turn.moment()
     turn.state.touch(node)
     turn.emit(EventName.NODE_DISPATCHED, node.name, data=width)
     turn.start_job()
-    expand_chunk(turn, node, items)
 
 
 def items_of(turn: Turn, node: NodeState) -> Sequence[Any]:
@@ -49,9 +54,10 @@ def items_of(turn: Turn, node: NodeState) -> Sequence[Any]:
 def expand_chunk(turn: Turn, node: NodeState, items: Sequence[Any], limit: int | None = None) -> None:
     """Make the next rows, as far as their number and their bytes allow. An item whose params are refused is a failed
     item, not a failed node."""
-    rules, params = turn.state.rules, turn.state.program.nodes[node.name].items.params
-    chunk = min(limit or rules.chunk_size, rules.chunk_size)
+    rules, program = turn.state.rules, turn.state.program.nodes[node.name]
+    chunk, params = min(limit or rules.chunk_size, rules.chunk_size), program.items.params
     first, last = node.expanded, min(node.expanded + chunk, node.width)
+    keys = keys_of(program.item_key, items[first:last]) if node.batch_size is None else None
     scope, sizes = dict(turn.scope_of(node.name)), Sizes()
     rendered: list[bytes] = []
     start = first
@@ -63,12 +69,11 @@ def expand_chunk(turn: Turn, node: NodeState, items: Sequence[Any], limit: int |
         try:
             rendered.append(turn.params(params, scope, sizes))
         except (TemplateError, PayloadRefused) as problem:
-            if rendered:
-                create(turn, node, start, rendered)
-            _refuse_item(turn, node, index, problem)
+            _make(turn, node, start, rendered, keys, first)
+            error = refusal(turn, node.name, index, problem)
+            refuse_item(turn, node, index, error, keys[index - first] if keys is not None else None)
             rendered, start = [], index + 1
-    if rendered:
-        create(turn, node, start, rendered)
+    _make(turn, node, start, rendered, keys, first)
     node.expanded = last
     turn.state.touch(node)
     if last > first:
@@ -78,9 +83,24 @@ def expand_chunk(turn: Turn, node: NodeState, items: Sequence[Any], limit: int |
     settle_items(turn, node)
 
 
-def _refuse_item(turn: Turn, node: NodeState, index: int, problem: TemplateError | PayloadRefused) -> None:
-    error = failure(problem.code, str(problem), permanent=True, at=turn.now, node=node.name, item=index)
-    turn.effects.append(FailTask(turn.state.job_id, node.name, index, error, node.base_epoch + 1, node.base_attempt))
+def _make(turn: Turn, node: NodeState, start: int, params: list[bytes], keys: list[str] | None, first: int) -> None:
+    """Make the rows from item `start` on; the keys begin with that of item `first`."""
+    if params:
+        known = keys[start - first : start - first + len(params)] if keys is not None else None
+        create(turn, node, start, params, known)
+
+
+def refusal(turn: Turn, name: str, item: int, problem: TemplateError | PayloadRefused) -> Failure:
+    return failure(problem.code, str(problem), permanent=True, at=turn.now, node=name, item=item)
+
+
+def refuse_item(turn: Turn, node: NodeState, index: int, error: Failure, key: str | None) -> None:
+    epoch, attempt = node.base_epoch + 1, node.base_attempt
+    turn.effects.append(FailTask(turn.state.job_id, node.name, index, error, epoch, attempt, key))
+    count_refused(turn, node, index, error)
+
+
+def count_refused(turn: Turn, node: NodeState, index: int, error: Failure) -> None:
     turn.emit(EventName.TASK_FAILED, node.name, index, None, {"code": error.code, "message": error.message})
     node.failed += 1
     node.error = node.error or error
@@ -94,9 +114,10 @@ def is_cut_short(node: NodeState) -> bool:
 def cut_short(turn: Turn, node: NodeState) -> None:
     """An item has failed: if that was one too many, withdraw those that wait; those that run may finish."""
     definition = turn.state.program.nodes[node.name].node
-    if definition.on_item_failure is not OnItemFailure.STOP or definition.tolerate.allows(node.failed, node.width):
+    if definition.on_item_failure is not OnItemFailure.STOP or definition.tolerate.allows(node.failed, node.items):
         return
-    if turn.state.stop is not None or is_cut_short(node):
+    if turn.state.stop is not None or is_cut_short(node) or node.is_matching:
+        # Those that failed before a correction may run again.
         return
     node.reason = TOO_MANY_FAILED
     turn.state.touch(node)
@@ -177,20 +198,20 @@ def settle_items(turn: Turn, node: NodeState) -> None:
 
     What a person's cancel has left unfinished is remembered, whatever stops the job later.
     """
-    if node.open_tasks:
+    if node.open_tasks or (node.is_matching and turn.state.stop is None):
         return
     tolerate = turn.state.program.nodes[node.name].node.tolerate
     kept = JOB_CANCELLED if node.reason == JOB_CANCELLED else None
     if turn.state.stop is None and is_cut_short(node):
         turn.finish_node(node, Trigger.TOO_MANY_FAILED, error=_items_failed(turn, node), data=_tally(node))
-    elif node.expanded == node.width and not node.cancelled:
-        if not tolerate.allows(node.failed, node.width):
+    elif node.expanded == node.width and not node.cancelled and not node.is_matching:
+        if not tolerate.allows(node.failed, node.items):
             error = _items_failed(turn, node)
             turn.finish_node(node, Trigger.TOO_MANY_FAILED, error=error, reason=kept, data=_tally(node))
         elif node.batch_size is not None:
             _batches_done(turn, node)
         else:
-            output = {"fan_out_count": node.width}
+            output = {"fan_out_count": node.items}
             turn.finish_node(node, Trigger.ITEMS_SETTLED, output=output, data=_tally(node))
     elif turn.state.stop is not None:
         if turn.state.stop.cause is StopCause.TIMEOUT or node.failed:
@@ -201,7 +222,7 @@ def settle_items(turn: Turn, node: NodeState) -> None:
             turn.finish_node(node, Trigger.JOB_STOPPED, reason=kept or turn.state.stop_reason, data=_tally(node))
     elif node.expanded == node.width:
         # A person ran some of its items again, and others stay cancelled.
-        if not tolerate.allows(node.failed, node.width):
+        if not tolerate.allows(node.failed, node.items):
             error = _items_failed(turn, node)
             turn.finish_node(node, Trigger.TOO_MANY_FAILED, error=error, reason=kept, data=_tally(node))
         else:
@@ -227,7 +248,7 @@ def _items_failed(turn: Turn, node: NodeState) -> Failure:
     first = node.error
     error = failure(
         first.code if first else Code.HANDLER_ERROR,
-        f"{node.failed} of {node.width} {'batches' if node.batch_size else 'items'} failed;"
+        f"{node.failed} of {node.items} {'batches' if node.batch_size else 'items'} failed;"
         f" the first: {first.message if first else 'an item failed'}",
         permanent=first is not None and first.is_permanent,
         at=turn.now,
@@ -263,5 +284,5 @@ def owes_rows(state: JobState, node: NodeState) -> bool:
     """Whether a node still has items without a row, and wants them; or waits to have its own."""
     if node.status is Status.READY:
         return not node.expanded
-    is_short = node.status is Status.RUNNING and node.expanded < node.width
+    is_short = node.status is Status.RUNNING and (node.expanded < node.width or node.is_matching)
     return is_short and state.program.nodes[node.name].has_items and not is_cut_short(node)

@@ -37,6 +37,10 @@ class Foresight:
     """Those that begin from their start, with a width of their own."""
     skipped: str | None = None
     """The one that a person skips."""
+    taken: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The conditionals that run again and whose branch is known."""
+    widths: dict[str, int] = field(default_factory=dict)
+    """The fan-outs whose items were matched and counted."""
 
     def fate_of(self, name: str) -> tuple[Fate, str | None]:
         """What becomes of a node, and the dependency that makes it so where it does not simply run."""
@@ -58,6 +62,8 @@ class Foresight:
         if fate is Fate.IS_SKIPPED:
             return View.ABSENT
         branches = self.state.program.nodes[source].node.branches
+        if source in self.taken and any(target in branch.targets for branch in branches):
+            return View.OK if target in self.taken[source] else View.ABSENT
         is_decided_later = fate is Fate.MAY_RUN or any(target in branch.targets for branch in branches)
         return None if is_decided_later else View.OK
 
@@ -80,6 +86,8 @@ class Foresight:
         assert source is not None
         if name == self.skipped:
             return node.expanded
+        if name in self.widths:
+            return self.widths[name]
         if name not in self.begins_again:
             return node.width if node.width or node.status in TERMINAL else None
         if self._is_known(source):

@@ -76,7 +76,7 @@ def _misses_something(state: JobState, node: NodeState) -> bool:
     """Whether a node without a bad end was skipped by a person, or has items that nothing excuses."""
     tolerate = state.program.nodes[node.name].node.tolerate
     is_missed = node.failed > 0 and tolerate.counts_as is CountsAs.PARTIAL
-    return is_missed or node.skipped > 0 or (node.status is Status.SKIPPED and node.reason == SKIPPED_BY_PERSON)
+    return is_missed or node.missed > 0 or (node.status is Status.SKIPPED and node.reason == SKIPPED_BY_PERSON)
 
 
 def first_error(state: JobState) -> Failure | None:

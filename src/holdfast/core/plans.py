@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import asdict
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -12,8 +13,10 @@ from holdfast.core.foreseeing import Fate
 from holdfast.core.signals import Request, Selected, Selection, Verb
 from holdfast.core.states import (
     JobStatus,
+    Matching,
     Status,
 )
+from holdfast.define.program import Program
 from holdfast.remedies import Remedy
 
 RESUMABLE = frozenset({JobStatus.FAILED, JobStatus.PARTIAL, JobStatus.CANCELLED})
@@ -31,9 +34,19 @@ class Action(StrEnum):
     SKIP = "skip"
     SET = "set"
     STALE = "stale"
+    NEW = "new"
+    GONE = "gone"
 
 
-CHANGES = (Action.RERUN, Action.SKIP, Action.SET)
+CHANGES = (Action.RERUN, Action.SKIP, Action.SET, Action.NEW)
+RUNS = (Action.RERUN, Action.NEW)
+
+
+class Stale(StrEnum):
+    """What becomes of completed work that the corrected job would do in another way."""
+
+    KEEP = "keep"
+    RERUN = "rerun"
 
 
 class Unknown(StrEnum):
@@ -61,6 +74,29 @@ class Step(NamedTuple):
     unknown: Unknown | None = None
     blocked: str | None = None
     """Why it may not be done."""
+    matching: Matching | None = None
+    """For a corrected fan-out: its tasks stay, and its items are matched with them."""
+
+    def to_json(self) -> dict[str, Any]:
+        selection = self.selection._asdict() if self.selection is not None else None
+        matching = asdict(self.matching) if self.matching is not None else None
+        return self._asdict() | {"selection": selection, "matching": matching, "fate": int(self.fate)}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Step:
+        selection, matching, unknown = data["selection"], data["matching"], data["unknown"]
+        if selection is not None:
+            lists = {name: tuple(selection[name]) for name in ("statuses", "also")}
+            items = tuple(selection["items"]) if selection["items"] is not None else None
+            selection = Selection(**selection | lists | {"items": items})
+        typed = {
+            "action": Action(data["action"]),
+            "selection": selection,
+            "fate": Fate(data["fate"]),
+            "unknown": Unknown(unknown) if unknown is not None else None,
+            "matching": Matching(**matching) if matching is not None else None,
+        }
+        return cls(**data | typed)
 
 
 class Refusal(NamedTuple):
@@ -87,12 +123,40 @@ class Plan(NamedTuple):
     @property
     def tasks(self) -> int:
         """How many are known to run."""
-        return sum(step.items or 0 for step in self.reruns)
+        return sum(step.items or 0 for step in self.steps if step.action in RUNS)
 
     @property
     def unknown(self) -> list[Step]:
         """Of these it is not known yet whether they run, or how many tasks they have."""
-        return [step for step in self.reruns if step.unknown is not None]
+        return [step for step in self.steps if step.action in RUNS and step.unknown is not None]
+
+    def to_json(self) -> dict[str, Any]:
+        """For a plan that can be carried out."""
+        steps = [step.to_json() for step in self.steps]
+        return {"verb": str(self.verb), "steps": steps, "evaluates_result": self.evaluates_result}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Plan:
+        steps = tuple(Step.from_json(step) for step in data["steps"])
+        return cls(Verb(data["verb"]), steps, data["evaluates_result"])
+
+
+class Correction(NamedTuple):
+    """What a person has changed about an ended job, and the plan that was made of it, as it is stored.
+
+    Its owner compares the generation and the last event with those of the job: if they are the same, nothing has
+    happened since, and the plan holds.
+    """
+
+    plan_id: str
+    generation: int
+    seq: int
+    program: Program
+    inputs: dict[str, Any]
+    plan: Plan
+    corrected: tuple[str, ...] = ()
+    """What was changed: `inputs.NAME` or `workflow`."""
+    stale: Stale | None = None
 
 
 MOVED = Refusal("the job has changed since this plan was made", Remedy("Look at the plan again, and use its new id."))

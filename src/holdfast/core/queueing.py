@@ -21,12 +21,15 @@ def lane_of(turn: Turn, name: str, item: int) -> Lane:
     return Lane(spec.queue, spec.handler, tenant, breaker, limits_of(turn, name, item))
 
 
-def create(turn: Turn, node: NodeState, first: int, params: list[bytes]) -> None:
+def create(turn: Turn, node: NodeState, first: int, params: list[bytes], keys: list[str] | None = None) -> None:
     """Make the rows of tasks. Their epochs follow those of an earlier run of the node."""
-    has_contract = turn.state.program.nodes[node.name].task_of(first).spec.output_schema is not None
-    turn.effects.append(
-        CreateTasks(turn.state.job_id, node.name, first, params, node.base_epoch + 1, node.base_attempt, has_contract)
-    )
+    epoch, attempt = node.base_epoch + 1, node.base_attempt
+    contract = has_contract(turn, node.name, first)
+    turn.effects.append(CreateTasks(turn.state.job_id, node.name, first, params, epoch, attempt, contract, keys))
+
+
+def has_contract(turn: Turn, name: str, item: int) -> bool:
+    return turn.state.program.nodes[name].task_of(item).spec.output_schema is not None
 
 
 def enqueue(turn: Turn, node: NodeState, first: int, last: int, lane: Lane, rank: int) -> None:

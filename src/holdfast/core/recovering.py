@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from holdfast.core import fanning
-from holdfast.core.effects import ResetTasks, RestartNode, SkipTasks
+from holdfast.core.correcting import corrected_state
+from holdfast.core.effects import PinJob, ResetTasks, RestartNode, SkipTasks
 from holdfast.core.events import EventName, JobRecovered, NodeEnded
 from holdfast.core.kinds import has_task_per_item
-from holdfast.core.planning import make_plan
-from holdfast.core.plans import BY_HAND, CHANGES, MOVED, NOTHING_SELECTED, SET_BY_PERSON, Plan, Refusal, plan_id
+from holdfast.core.matching import await_matching
+from holdfast.core.planning import make_plan, why_guarded
+from holdfast.core.plans import (
+    BY_HAND,
+    CHANGES,
+    MOVED,
+    NOTHING_SELECTED,
+    SET_BY_PERSON,
+    Action,
+    Correction,
+    Plan,
+    Refusal,
+    Step,
+    plan_id,
+)
 from holdfast.core.readiness import SKIPPED_BY_PERSON
 from holdfast.core.signals import RecoveryRequested, Selected, Selection, Verb
 from holdfast.core.states import (
@@ -21,21 +38,21 @@ from holdfast.core.states import (
     Trigger,
 )
 from holdfast.core.turn import Turn
+from holdfast.remedies import Remedy
 
 
 def reset(turn: Turn, signal: RecoveryRequested) -> Refusal | None:
     """Carry out the plan: what it names goes back to the start, everything else stays, with its epoch and its lease."""
-    state = turn.state
-    plan = make_plan(state, signal.request, signal.selected, turn.now)
-    refusal = plan if isinstance(plan, Refusal) else plan.refusal
-    if isinstance(plan, Refusal) or refusal is not None:
-        return refusal
-    wanted = signal.request.plan_id
+    state, correction = turn.state, signal.correction
+    plan = _corrected_plan(turn, signal, correction) if correction is not None else _plan(turn, signal)
+    if isinstance(plan, Refusal):
+        return plan
     current = plan_id(state.job_id, state.generation, signal.request, plan)
-    if wanted is not None and wanted != current:
-        return MOVED
     state.generation += 1
     state.recovered_at = turn.moment()
+    if correction is not None:
+        _correct(turn, correction, signal.selected)
+        current = correction.plan_id
     state.scope["job"]["generation"] = state.generation
     turn.emit(EventName.JOB_RECOVERED, data=_event_data(state, signal, plan, current))
     if state.status in JOB_TERMINAL:
@@ -48,14 +65,7 @@ def reset(turn: Turn, signal: RecoveryRequested) -> Refusal | None:
     state.job_touched = True
     again = {step.node for step in plan.reruns}
     for step in plan.reruns:
-        node, found = state.nodes[step.node], signal.selected.get(step.node, NOTHING_SELECTED)
-        if step.selection is not None and node.batch_size is not None:
-            waits = any(source in again for source in state.program.graph.sources[step.node])
-            _redo_batches(turn, node, step.selection, found, waits=waits)
-        elif step.selection is not None:
-            _redo(turn, node, step.selection, found)
-        else:
-            _restart(turn, node, found)
+        _carry_out(turn, step, signal.selected.get(step.node, NOTHING_SELECTED), again)
     if signal.request.verb in BY_HAND:
         assert signal.request.node is not None
         node = state.nodes[signal.request.node]
@@ -64,6 +74,59 @@ def reset(turn: Turn, signal: RecoveryRequested) -> Refusal | None:
         else:
             _skip(turn, node, signal.actor)
     return None
+
+
+def _plan(turn: Turn, signal: RecoveryRequested) -> Plan | Refusal:
+    """What the verb does now; with a plan's id, exactly that or nothing."""
+    state = turn.state
+    plan = make_plan(state, signal.request, signal.selected, turn.now)
+    if isinstance(plan, Refusal):
+        return plan
+    wanted = signal.request.plan_id
+    is_other = wanted is not None and wanted != plan_id(state.job_id, state.generation, signal.request, plan)
+    return plan.refusal or (MOVED if is_other else plan)
+
+
+def _corrected_plan(turn: Turn, signal: RecoveryRequested, correction: Correction) -> Plan | Refusal:
+    """The stored plan, if nothing has happened to the job since it was made, and its guards still allow it."""
+    state, plan = turn.state, correction.plan
+    if not state.is_terminal or (correction.generation, correction.seq) != (state.generation, state.seq):
+        return MOVED
+    after = corrected_state(state, correction.program, correction.inputs)
+    for step in plan.reruns:
+        if step.redone and (reason := why_guarded(after, step, signal.selected, turn.now)) is not None:
+            return Refusal(reason, Remedy("Look at the plan again", "plan", state.job_id))
+    return plan
+
+
+def _correct(turn: Turn, correction: Correction, selected: Mapping[str, Selected]) -> None:
+    """Another definition or other inputs from this generation on. Nodes that are gone leave only their history."""
+    state, former = turn.state, turn.state.program
+    for node in state.correct(correction.program, correction.inputs):
+        _restart(turn, node, selected.get(node.name, NOTHING_SELECTED))
+    for name, node in state.nodes.items():
+        if node.has_row and former.importances.get(name) is not correction.program.importances[name]:
+            state.touch(node)
+    version = correction.program.definition.version
+    turn.effects.append(PinJob(state.job_id, state.generation, correction.program.hash, version, correction.inputs))
+
+
+def _carry_out(turn: Turn, step: Step, found: Selected, again: set[str]) -> None:
+    """Bring one node back to where it runs again."""
+    node = turn.state.nodes[step.node]
+    if step.matching is not None:
+        how = replace(step.matching, last_epoch=found.last_epoch, last_attempt=found.last_attempt)
+        await_matching(turn, node, how)
+    elif step.selection is not None and node.batch_size is not None:
+        waits = any(source in again for source in turn.state.program.graph.sources[step.node])
+        _redo_batches(turn, node, step.selection, found, waits=waits)
+    elif step.selection is not None:
+        _redo(turn, node, step.selection, found)
+        if has_task_per_item(turn.state, node.name):
+            # By another `tolerate` it may end with nothing run.
+            fanning.settle_items(turn, node)
+    else:
+        _restart(turn, node, found)
 
 
 def _event_data(state: JobState, signal: RecoveryRequested, plan: Plan, current: str) -> JobRecovered:
@@ -80,6 +143,13 @@ def _event_data(state: JobState, signal: RecoveryRequested, plan: Plan, current:
         data["unknown"] = len(plan.unknown)
     if plan.evaluates_result:
         data["evaluates_result"] = True
+    if signal.correction is not None:
+        data["corrected"] = list(signal.correction.corrected)
+        gone = [step.node for step in plan.steps if step.action is Action.GONE]
+        if gone:
+            data["gone"] = gone
+        if signal.correction.stale is not None:
+            data["stale"] = str(signal.correction.stale)
     return data
 
 
@@ -109,8 +179,7 @@ def _redo_batches(turn: Turn, node: NodeState, selection: Selection, found: Sele
 
 def _drop_last_task(turn: Turn, node: NodeState, found: Selected) -> None:
     """Its epochs go on where they were, so that a zombie of it is known as such. It ended as its node did."""
-    node.base_epoch = max(node.base_epoch, found.last_epoch)
-    node.base_attempt = max(node.base_attempt, found.last_attempt)
+    _keep_epochs(node, found)
     if not node.has_last_task:
         return
     turn.effects.append(RestartNode(turn.state.job_id, node.name, own_only=True))
@@ -155,18 +224,32 @@ def _restart(turn: Turn, node: NodeState, found: Selected) -> None:
     known as such."""
     if node.expanded:
         turn.effects.append(RestartNode(turn.state.job_id, node.name))
-    node.base_epoch = max(node.base_epoch, found.last_epoch)
-    node.base_attempt = max(node.base_attempt, found.last_attempt)
+    _keep_epochs(node, found)
     if node.status is not Status.PENDING:
         node.move(Trigger.RESTARTED)
     node.output = node.error = node.reason = node.retry_at = node.started_at = node.finished_at = None
-    node.batch_size = None
+    node.batch_size = node.matching = None
     node.width = node.expanded = node.enqueued = node.waiting = 0
     node.completed = node.failed = node.skipped = node.cancelled = node.attempt = 0
     node.taken = ()
     node.spent.clear()
     turn.state.scope["nodes"].pop(node.name, None)
     turn.state.touch(node)
+
+
+def drop_tasks(turn: Turn, node: NodeState) -> None:
+    """A fan-out that waited to match its items will have none: its branch is not taken any more."""
+    if node.matching is not None and node.is_matching:
+        reached = NOTHING_SELECTED._replace(
+            last_epoch=node.matching.last_epoch, last_attempt=node.matching.last_attempt
+        )
+        _restart(turn, node, reached)
+
+
+def _keep_epochs(node: NodeState, found: Selected) -> None:
+    """Whatever the node makes from now on has epochs and attempts above those that its rows tell of."""
+    node.base_epoch = max(node.base_epoch, found.last_epoch)
+    node.base_attempt = max(node.base_attempt, found.last_attempt)
 
 
 def _set(turn: Turn, node: NodeState, signal: RecoveryRequested) -> None:
@@ -189,7 +272,7 @@ def _skip(turn: Turn, node: NodeState, actor: str) -> None:
         node.width = node.expanded
     by: NodeEnded = {"by": actor}
     if node.expanded and has_task_per_item(turn.state, node.name):
-        output = {"fan_out_count": node.width}
+        output = {"fan_out_count": node.items}
         turn.finish_node(node, Trigger.SET, output=output, reason=SKIPPED_BY_PERSON, data=by)
     else:
         turn.finish_node(node, Trigger.SKIPPED, reason=SKIPPED_BY_PERSON, data=by)

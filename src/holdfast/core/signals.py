@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.core.breaking import BreakerState
 from holdfast.core.failing import Failure
+
+if TYPE_CHECKING:
+    from holdfast.core.plans import Correction
 
 
 class Outcome(StrEnum):
@@ -120,10 +124,23 @@ class TimePassed(NamedTuple):
     """One of the job's own deadlines may have come."""
 
 
+class MatchedTask(NamedTuple):
+    """A task of a corrected fan-out as its row says. Params that were refused are none."""
+
+    status: str
+    params: bytes | None
+    gone: str | None = None
+    """How it had ended when its item went away; None: it has its item."""
+
+
 class WorkContinued(NamedTuple):
-    """The owner has time for the next chunk of what a fan-out still owes; `limit`: a smaller one than usual."""
+    """The owner has time for the next chunk of what a fan-out still owes; `limit`: a smaller one than usual.
+
+    `tasks`: by fan-out that is matched, the tasks that this chunk concerns.
+    """
 
     limit: int | None = None
+    tasks: Mapping[str, Mapping[int, MatchedTask]] = {}
 
 
 class TasksWithdrawn(NamedTuple):
@@ -267,13 +284,14 @@ class Selected(NamedTuple):
 
 
 class RecoveryRequested(NamedTuple):
-    """A person wants a part of the job to run again."""
+    """A person wants a part of the job to run again, with a correction or without one."""
 
     signal_id: int | None
     actor: str
     reason: str
     request: Request
     selected: dict[str, Selected]
+    correction: Correction | None = None
 
 
 Signal = (

@@ -137,6 +137,20 @@ class Stop:
 PAUSE = "pause"
 
 
+class Matches(NamedTuple):
+    """Which task each item of a fan-out has, by place, and the tasks that have no item. NEW: it has none yet."""
+
+    numbers: list[int]
+    left_over: list[int]
+
+    @property
+    def places(self) -> int:
+        return len(self.numbers) + len(self.left_over)
+
+
+NEW = -1
+
+
 class Hold(NamedTuple):
     """What holds a job back, as its last `job_held` event says."""
 
@@ -163,6 +177,25 @@ class Rules:
     repeat_limit: int = 20
     """After this many items have spent their retries on one fingerprint, and none has completed, none is retried."""
     payload_limit_bytes: int = 16 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class Matching:
+    """How far the items of a corrected fan-out have been matched with its tasks, and what becomes of these."""
+
+    reruns_stale: bool = False
+    """Whether a completed task runs again if its handler or its params are others now."""
+    reruns_unfinished: bool = False
+    """Whether a failed or cancelled task runs again although nothing about it has changed."""
+    has_other_handler: bool = False
+    place: int = 0
+    """How many items and, after them, tasks without an item have been looked at."""
+    is_done: bool = False
+    last_epoch: int = 0
+    last_attempt: int = 0
+    """How far its tasks had come before."""
+    gone: int = 0
+    """How many of the skipped tasks are skipped because their items are gone: these are not missed."""
 
 
 @dataclass(slots=True)
@@ -198,6 +231,7 @@ class NodeState:
     base_epoch: int = 0
     base_attempt: int = 0
     """Where the epochs and attempts of an earlier run of the node ended."""
+    matching: Matching | None = None
     has_row: bool = False
 
     @property
@@ -208,6 +242,26 @@ class NodeState:
     def queued(self) -> int:
         """Tasks that are in the queue, or whose report is unread."""
         return self.enqueued - self.settled - self.waiting
+
+    @property
+    def is_matching(self) -> bool:
+        """Whether it is not known yet which of its tasks belong to its items."""
+        return self.matching is not None and not self.matching.is_done
+
+    @property
+    def gone(self) -> int:
+        """How many of its tasks have no item any more."""
+        return self.matching.gone if self.matching is not None else 0
+
+    @property
+    def items(self) -> int:
+        """How many items it has: tasks without one do not count."""
+        return self.width - self.gone
+
+    @property
+    def missed(self) -> int:
+        """How many of its tasks were skipped although they have an item."""
+        return self.skipped - self.gone
 
     @property
     def has_last_task(self) -> bool:
@@ -252,12 +306,16 @@ class JobState:
     error: Failure | None = None
     result: Any = None
     nodes: dict[str, NodeState] = field(default_factory=dict)
+    retired: dict[str, NodeState] = field(default_factory=dict)
+    """Nodes that the definition had before a correction: they have no tasks, and only their epochs count."""
     holds: list[Hold] = field(default_factory=list)
     touched: set[str] = field(default_factory=set)
     job_touched: bool = False
     made_bytes: int = 0
     """How large all params are that were made since the last commit."""
     scope: dict[str, Any] = field(default_factory=dict)
+    matches: dict[str, Matches] = field(default_factory=dict)
+    """By fan-out that is matched now: which task each item has. Can be made again from the rows at any time."""
     latest_at: float = 0.0
     """The latest time that the job's rows tell. The clock of the database may step back, a job's times never do."""
 
@@ -266,6 +324,21 @@ class JobState:
         for node in self.nodes.values():
             latest = max(latest, node.started_at or 0.0, node.finished_at or 0.0)
         self.latest_at = latest
+        self._complete()
+
+    def correct(self, program: Program, inputs: dict[str, Any]) -> list[NodeState]:
+        """Follow another definition and other inputs from now on; returns the nodes that the definition lacks."""
+        self.program, self.inputs = program, inputs
+        before = set(self.nodes)
+        self._complete()
+        return [node for name, node in self.retired.items() if name in before and node.has_row]
+
+    def _complete(self) -> None:
+        """Every node of the definition has a state, and templates see all that has ended."""
+        if self.retired or not self.nodes.keys() <= self.program.nodes.keys():
+            known = self.retired | self.nodes
+            self.nodes = {name: node for name, node in known.items() if name in self.program.nodes}
+            self.retired = {name: node for name, node in known.items() if name not in self.program.nodes}
         for name in self.program.graph.order:
             if name not in self.nodes:
                 self.nodes[name] = NodeState(name)

@@ -195,6 +195,8 @@ class Node:
     any_of: tuple[str, ...] = ()
     task: TaskSpec | None = None
     source: str | None = None
+    item_key: str | None = None
+    """For a fan-out: a template over `item`. An item with the same key is the same item after a correction."""
     aggregation: Aggregation = Aggregation.COLLECT
     branches: tuple[Branch, ...] = ()
     tolerate: Tolerate = Tolerate()

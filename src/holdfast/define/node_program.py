@@ -10,6 +10,8 @@ from holdfast.define.template import Template, compile_template
 
 ROOTS = frozenset({"inputs", "input", "nodes", "job", "upstream"})
 ITEM_ROOTS = ROOTS | {"item", "index"}
+KEY_ROOTS = frozenset({"item"})
+"""What an item is known by must not depend on its place, nor on anything that a correction changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,7 @@ class NodeProgram:
     node: Node
     task: TaskProgram | None = None
     source: Template | None = None
+    item_key: Template | None = None
     branches: tuple[tuple[Condition | None, tuple[str, ...]], ...] = ()
     batches: TaskProgram | None = None
     batch_size: Template | None = None

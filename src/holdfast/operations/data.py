@@ -141,7 +141,7 @@ def _item(index: int | None) -> int:
 
 def _number_of_items(snapshot: Snapshot, node: Node) -> int | None:
     row = reached(snapshot, node)
-    return row.width if row is not None and has_items(snapshot, node) else None
+    return row.numbers if row is not None and has_items(snapshot, node) else None
 
 
 def _status(snapshot: Snapshot, node: Node) -> str:

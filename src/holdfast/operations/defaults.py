@@ -48,6 +48,11 @@ async def reset_defaults(
     return defaults_view(scope.tenant, await store.defaults().change(scope.tenant, decide, scope.actor, reason))
 
 
+async def defaults_now(scope: Scope, store: OperationsStore) -> Defaults:
+    """The defaults of the tenant, as they are filled into a definition that a job pins."""
+    return defaults_of(_known({row.name: row.value for row in await store.defaults().read(scope.tenant)}))
+
+
 def resolved(store: OperationsStore, jobs: Sequence[NewJob]) -> list[NewJob]:
     """The same submissions; where their tenants have defaults, with the definitions that the jobs pin."""
     known = {tenant: store.known_defaults(tenant) for tenant in {job.tenant for job in jobs}}

@@ -50,9 +50,9 @@ def check_any_item(snapshot: Snapshot, item: int) -> None:
     """Refuse an item that no node of the job has. A node that was not reached may get it yet."""
     nodes = [node for node in snapshot.definition.nodes if has_items(snapshot, node)]
     rows = [reached(snapshot, node) for node in nodes]
-    if snapshot.unreadable is not None or any(row is None or item < row.width for row in rows):
+    if snapshot.unreadable is not None or any(row is None or item < row.numbers for row in rows):
         return
-    texts = [items_text(row.node, row.width) for row in rows if row is not None]
+    texts = [items_text(row.node, row.numbers) for row in rows if row is not None]
     job_id = snapshot.job.job_id
     raise NotFound(
         f"Job {job_id} has no item {item}. {' '.join(texts) or 'None of its nodes has items.'}",
@@ -72,9 +72,9 @@ def check_item(snapshot: Snapshot, node: Node, item: int) -> None:
             instance=job_id,
         )
     row = reached(snapshot, node)
-    if row is not None and not 0 <= item < row.width:
+    if row is not None and not 0 <= item < row.numbers:
         raise NotFound(
-            f"Job {job_id} has no item {item} of {node.name}. {items_text(node.name, row.width)}",
+            f"Job {job_id} has no item {item} of {node.name}. {items_text(node.name, row.numbers)}",
             remedy=Remedy("List them with", "tasks", job_id, node.name),
             instance=job_id,
         )

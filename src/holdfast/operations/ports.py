@@ -14,8 +14,9 @@ from typing import Any, Protocol
 
 from holdfast.core.advising import Advice
 from holdfast.core.breaking import Breaker
+from holdfast.core.correcting import Corrected
 from holdfast.core.plans import Plan, Refusal
-from holdfast.core.signals import Request
+from holdfast.core.signals import MatchedTask, Request
 from holdfast.core.states import JobState
 from holdfast.define.definition import Definition
 from holdfast.janitor.ports import JanitorStore, PruneStore
@@ -64,6 +65,30 @@ class PlanningLook(Protocol):
 
     async def plan(self, request: Request) -> Plan | Refusal:
         """The plan that the owner would make of the verb now."""
+        ...
+
+
+class CorrectingLook(PlanningLook, Protocol):
+    """An ended job as one transaction sees it, with what its nodes gave."""
+
+    async def own_params(self) -> dict[str, bytes | None]:
+        """The params of each node's own task; None: they were refused."""
+        ...
+
+    async def item_keys(self, node: str) -> list[tuple[int, str]]:
+        """The tasks of a fan-out, each with what its item is known by."""
+        ...
+
+    async def matched_tasks(self, node: str, items: Sequence[int]) -> dict[int, MatchedTask]:
+        """These tasks of a fan-out as their rows say."""
+        ...
+
+    async def completed_outputs(self, node: str, after: int, limit: int) -> list[tuple[int, bytes]]:
+        """The next outputs of a node's completed tasks, by item."""
+        ...
+
+    async def corrected_plan(self, after: JobState, request: Request, corrected: Corrected) -> Plan | Refusal:
+        """The plan of a verb with a correction; `after` is the job as it would be."""
         ...
 
 
@@ -162,6 +187,10 @@ class ReadStore(DataStore, Protocol):
 
     def planning(self, job_id: str) -> AbstractAsyncContextManager[PlanningLook]:
         """A look at the job that can plan verbs for as long as it is open."""
+        ...
+
+    def correcting(self, job_id: str) -> AbstractAsyncContextManager[CorrectingLook]:
+        """The same for a job that a person corrects."""
         ...
 
     async def jobs(self, limit: int, *, before: str | None = None, only: JobFilter | None = None) -> JobLines:

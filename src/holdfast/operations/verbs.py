@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import orjson
 
-from holdfast.core.plans import Refusal
+from holdfast.core.plans import Refusal, Stale
 from holdfast.core.states import JobStatus, Status, StopCause
 from holdfast.core.steering import OpenJob, OpenNode, SteeringVerb, make_steering
 from holdfast.define.program import Program
 from holdfast.errors import PayloadRefused
+from holdfast.operations.correcting import plan_correction
 from holdfast.operations.ports import OperationsStore
 from holdfast.operations.scope import Scope
 from holdfast.remedies import Remedy
@@ -21,6 +22,7 @@ from holdfast.store.records import SignalAnswer
 from holdfast.views.verbs import (
     APPLIED,
     PENDING,
+    Correction,
     Plan,
     Verb,
     VerbRequest,
@@ -33,7 +35,9 @@ from holdfast.views.verbs import (
 
 __all__ = [
     "ANSWER_SECONDS",
+    "Correction",
     "Plan",
+    "Stale",
     "Verb",
     "VerbRequest",
     "VerbResult",
@@ -55,6 +59,8 @@ async def plan(scope: Scope, store: OperationsStore, job_id: str, request: VerbR
 
     Refused where the verb would be refused. Only if a step is blocked, the plan is returned and has a `refusal`.
     """
+    if request.correction is not None:
+        return await plan_correction(scope, store, job_id, await _with_node_name(scope, store, job_id, request))
     make = _plan_steering if request.verb.is_steering else _plan_recovery
     return await make(scope, store, job_id, request)
 
@@ -65,6 +71,8 @@ async def send(scope: Scope, store: OperationsStore, job_id: str, request: VerbR
         data = {"plan_id": request.plan_id} if request.plan_id is not None else None
         return await store.send(job_id, str(request.verb), scope.actor, reason, data, tenant=scope.tenant)
     arguments = {field: value for field, value in request.to_core()._asdict().items() if value}
+    if request.correction is not None:
+        arguments["correction"] = request.plan_id
     if request.verb is Verb.SET:
         arguments["output"] = request.output
         size, limit = len(orjson.dumps(request.output)), store.payload_limit_bytes
@@ -92,7 +100,8 @@ async def carry_out(
     """
     if planned.refusal is not None:
         raise planned.refusal
-    wanted = planned.plan_id if exactly else planned.request.plan_id
+    is_stored = planned.request.correction is not None
+    wanted = planned.plan_id if exactly or is_stored else planned.request.plan_id
     signal_id = await send(scope, store, planned.job_id, replace(planned.request, plan_id=wanted), reason=reason)
     tasks = None if planned.verb.is_steering else planned.tasks
     pending = VerbResult(planned.job_id, planned.verb, signal_id, PENDING, None, tasks)
@@ -151,6 +160,13 @@ async def _plan_steering(scope: Scope, store: OperationsStore, job_id: str, requ
     if isinstance(planned, Refusal):
         raise refused(job_id, request.verb, planned)
     return replace(steering_plan(job, now, planned), request=request)
+
+
+async def _with_node_name(scope: Scope, store: OperationsStore, job_id: str, request: VerbRequest) -> VerbRequest:
+    if request.node is None:
+        return request
+    async with store.reads(scope.tenant).planning(job_id) as look:
+        return replace(request, node=_node_name(look.state.program, request.node))
 
 
 def _node_name(program: Program, name: str | None) -> str | None:

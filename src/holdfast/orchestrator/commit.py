@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from holdfast.core.states import JobState, NodeState
+from holdfast.define.node import Importance
 from holdfast.store.batch import Batch, JobUpdate
 from holdfast.store.records import NodeRow
 
@@ -10,7 +13,7 @@ from holdfast.store.records import NodeRow
 def add_states(batch: Batch, state: JobState, owner: int) -> None:
     """Put the rows that the state touched into the batch; a finished job has no owner."""
     for name in sorted(state.touched):
-        node = state.nodes[name]
+        node = state.nodes.get(name) or state.retired[name]
         (batch.nodes if node.has_row else batch.new_nodes).append(_node(state, node))
         node.has_row = True
     if state.pause is not None:
@@ -52,7 +55,7 @@ def _node(state: JobState, node: NodeState) -> NodeRow:
         node=node.name,
         status=node.status,
         reason=node.reason,
-        importance=state.program.nodes[node.name].node.importance,
+        importance=state.program.importances.get(node.name, Importance.OPTIONAL),
         output=node.output,
         error=node.error,
         attempt=node.attempt,
@@ -72,4 +75,5 @@ def _node(state: JobState, node: NodeState) -> NodeRow:
         base_epoch=node.base_epoch,
         base_attempt=node.base_attempt,
         batch_size=node.batch_size,
+        matching=asdict(node.matching) if node.matching is not None else None,
     )

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from holdfast import failpoint
 from holdfast.core.advance import advance
 from holdfast.core.breaking import Breaker
-from holdfast.core.effects import WithdrawTasks
+from holdfast.core.effects import AnswerSignal, WithdrawTasks
 from holdfast.core.failing import failure
 from holdfast.core.gathering import Gathering
 from holdfast.core.holding import consult, named_by
+from holdfast.core.item_keys import match_items
+from holdfast.core.matching import chunk_size, item_keys, tasks_at
 from holdfast.core.planning import batches_asked
-from holdfast.core.signals import ItemsAggregated, RecoveryRequested, Signal, TaskReported, TasksWithdrawn
+from holdfast.core.plans import MOVED, Correction
+from holdfast.core.signals import (
+    ItemsAggregated,
+    MatchedTask,
+    RecoveryRequested,
+    Signal,
+    TaskReported,
+    TasksWithdrawn,
+    WorkContinued,
+)
 from holdfast.core.states import JobState, Rules, Status
 from holdfast.define.gates import breaker_key
+from holdfast.define.program import Program
 from holdfast.errors import Code, PayloadRefused
-from holdfast.orchestrator.loading import inconsistency, recovery, signal
+from holdfast.orchestrator.loading import correction, inconsistency, recovery, signal
 from holdfast.store.batch import Batch
 from holdfast.store.interface import Cycle
 from holdfast.store.records import GATHERED, LEFT_OUT, Examined, SignalRow
@@ -28,10 +40,17 @@ RECOVER = "recover"
 class Decider:
     """Decides inside an open cycle. It keeps nothing from one cycle to the next."""
 
-    def __init__(self, cycle: Cycle, rules: Rules, chance: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        cycle: Cycle,
+        rules: Rules,
+        chance: Callable[[], float],
+        program: Callable[[str, str], Awaitable[Program]],
+    ) -> None:
         self._cycle = cycle
         self._rules = rules
         self._chance = chance
+        self._program = program
 
     async def signals(
         self, given: Iterable[SignalRow | Signal], state: JobState, now: float, examined: Examined | None
@@ -81,6 +100,8 @@ class Decider:
             if own and isinstance(received, TaskReported):
                 breaker = state.program.breaker_of(received.node, received.item)
                 received, changes = consult(received, breaker, own, now)
+            elif isinstance(received, WorkContinued):
+                received = received._replace(tasks=await self._matched(state, received.limit))
             for one in (received, *changes):
                 withdrawals += batch.add(advance(state, one, now))
         for node in owed:
@@ -89,6 +110,18 @@ class Decider:
         if state.stop is None:
             await failpoint.hit("decide.job", state.program.definition.workflow_id)
         return withdrawals
+
+    async def _matched(self, state: JobState, limit: int | None) -> dict[str, dict[int, MatchedTask]]:
+        """Of each fan-out that is matched with its items, the tasks that the next chunk concerns."""
+        matched = {}
+        for node in state.nodes.values():
+            if node.status is Status.RUNNING and node.matching is not None and node.is_matching:
+                if node.name not in state.matches:
+                    tasks = await self._cycle.item_keys(state.job_id, node.name)
+                    state.matches[node.name] = match_items(item_keys(state, node), tasks)
+                wanted = tasks_at(state.matches[node.name], node.matching.place, chunk_size(state, limit))
+                matched[node.name] = await self._cycle.matched_tasks(state.job_id, node.name, wanted)
+        return matched
 
     async def _gather(self, state: JobState, node: str, now: float) -> ItemsAggregated:
         """Read what the items gave; all their reports are committed by now."""
@@ -120,6 +153,7 @@ class Decider:
     ) -> None:
         """End what waits in the queue, after everything decided so far is written, until no job asks for more."""
         while withdrawals:
+            withdrawals = _merged(withdrawals)
             await self._cycle.write(batch)
             batch.clear()
             ended = await self._cycle.withdraw(withdrawals)
@@ -137,6 +171,33 @@ class Decider:
         batch.clear()
         node = state.nodes.get(request.node or "")
         enqueued = node.enqueued if node is not None else 0
-        selected = await self._cycle.select(row.job_id, request, enqueued, batches_asked(state, request))
-        asked = RecoveryRequested(row.id, row.actor or "", row.reason or "", request, selected)
+        plan_id = (row.data or {}).get("correction")
+        asked_batches = batches_asked(state, request, is_corrected=plan_id is not None)
+        selected = await self._cycle.select(row.job_id, request, enqueued, asked_batches)
+        corrected = await self._correction(state, plan_id) if plan_id is not None else None
+        if plan_id is not None and corrected is None:
+            batch.answers.append(AnswerSignal(row.id, row.job_id, False, MOVED.reason, MOVED.remedy))
+            return
+        asked = RecoveryRequested(row.id, row.actor or "", row.reason or "", request, selected, corrected)
         await self.withdraw(batch, states, batch.add(advance(state, asked, now)), now)
+
+    async def _correction(self, state: JobState, plan_id: str) -> Correction | None:
+        """The stored plan of a correction, with the definition that the job is to have; None: it is gone."""
+        row = await self._cycle.plan_of_correction(state.job_id, plan_id)
+        return correction(row, await self._program(state.tenant, row.definition_hash)) if row is not None else None
+
+
+def _merged(withdrawals: Sequence[WithdrawTasks]) -> list[WithdrawTasks]:
+    """One withdrawal for each job that stops: where a failure and a timeout stop it in the same cycle, the last one
+    says how its tasks end, as it does for the counters of its nodes."""
+    merged: dict[tuple[str, str | None], WithdrawTasks] = {}
+    for one in withdrawals:
+        same = [key for key in merged if key[0] == one.job_id and (one.node is None or key[1] is None)]
+        before = [merged.pop(key) for key in same]
+        last = before[-1] if before and one.node is not None else one
+        unqueued = tuple(dict.fromkeys(found for each in (*before, one) for found in each.unqueued))
+        waiting = tuple(dict.fromkeys(name for each in (*before, one) for name in each.waiting))
+        leases_too = any(each.leases_too for each in (*before, one))
+        key = (one.job_id, last.node)
+        merged[key] = last._replace(unqueued=unqueued, waiting=waiting, leases_too=leases_too)
+    return list(merged.values())

@@ -6,6 +6,7 @@ from typing import Any
 
 from holdfast.core.classifying import classify, failure_in
 from holdfast.core.failing import Failure, failure
+from holdfast.core.plans import Correction, Plan, Stale
 from holdfast.core.signals import (
     CancelRequested,
     InconsistencyFound,
@@ -21,7 +22,7 @@ from holdfast.core.signals import (
 )
 from holdfast.define.program import Program
 from holdfast.errors import Bug, FailureClass
-from holdfast.store.records import Examined, SignalRow
+from holdfast.store.records import Examined, PlanRow, SignalRow
 
 
 def signal(row: SignalRow, now: float, chance: float, program: Program) -> Signal:
@@ -52,8 +53,23 @@ def inconsistency(row: SignalRow, examined: Examined) -> InconsistencyFound:
 
 def recovery(row: SignalRow) -> Request:
     """The verb that a person's signal asks for."""
-    given = row.data or {}
+    given = {name: value for name, value in (row.data or {}).items() if name != "correction"}
     return Request(**given | {"verb": Verb(given["verb"]), "items": tuple(given.get("items", ()))})
+
+
+def correction(row: PlanRow, program: Program) -> Correction:
+    """What a person has changed about a job, with its plan."""
+    content = row.content
+    return Correction(
+        row.plan_id,
+        row.generation,
+        row.last_seq,
+        program,
+        row.inputs,
+        Plan.from_json(content["plan"]),
+        tuple(content["corrected"]),
+        Stale(content["stale"]) if content["stale"] is not None else None,
+    )
 
 
 def _report(row: SignalRow, now: float, chance: float, program: Program) -> TaskReported:

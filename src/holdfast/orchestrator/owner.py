@@ -105,7 +105,7 @@ class Owner:
         self._store = store
         self._cycle: Cycle = store.cycle(orchestrator_id)
         self._rules = rules
-        self._decider = Decider(self._cycle, rules, chance)
+        self._decider = Decider(self._cycle, rules, chance, self._program)
         self._memory = Memory()
         self._turns = Turns()
         self._programs: dict[str, Program] = {}

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 from holdfast.core.breaking import Breaker, BreakerState
 from holdfast.core.effects import (
     AnswerSignal,
+    CorrectTasks,
     CreateTasks,
+    DropTasks,
     Effect,
     Emit,
     EnqueueTasks,
@@ -18,11 +20,14 @@ from holdfast.core.effects import (
     FinishTask,
     Lane,
     MarkJob,
+    PinJob,
     RecordAttempt,
+    RefuseTask,
     ReleaseTasks,
     ResetTasks,
     RestartNode,
     RetryTask,
+    ReviveTasks,
     SkipTasks,
     WithdrawTasks,
 )
@@ -64,9 +69,14 @@ class Batch:
     nodes: list[NodeRow] = field(default_factory=list)
     finished: list[FinishTask] = field(default_factory=list)
     handled: list[int] = field(default_factory=list)
+    pins: list[PinJob] = field(default_factory=list)
     resets: list[ResetTasks] = field(default_factory=list)
     restarts: list[RestartNode] = field(default_factory=list)
     skips: list[SkipTasks] = field(default_factory=list)
+    corrections: list[CorrectTasks] = field(default_factory=list)
+    refusals: list[RefuseTask] = field(default_factory=list)
+    drops: list[DropTasks] = field(default_factory=list)
+    revivals: list[ReviveTasks] = field(default_factory=list)
     tasks: list[CreateTasks] = field(default_factory=list)
     failed_tasks: list[FailTask] = field(default_factory=list)
     enqueued: list[EnqueueTasks] = field(default_factory=list)
@@ -134,6 +144,11 @@ _FIELD_OF: dict[type, str] = {
     ResetTasks: "resets",
     RestartNode: "restarts",
     SkipTasks: "skips",
+    PinJob: "pins",
+    CorrectTasks: "corrections",
+    RefuseTask: "refusals",
+    DropTasks: "drops",
+    ReviveTasks: "revivals",
     CreateTasks: "tasks",
     FailTask: "failed_tasks",
     EnqueueTasks: "enqueued",

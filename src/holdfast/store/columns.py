@@ -32,7 +32,9 @@ from holdfast.core.effects import (
     FailTask,
     FinishTask,
     MarkJob,
+    PinJob,
     RecordAttempt,
+    RefuseTask,
     ReleaseTasks,
     RetryTask,
 )
@@ -78,6 +80,7 @@ TYPE_OF = {
     "importance": WORD,
     "inputs": "jsonb",
     "item": "int",
+    "item_key": "uuid",
     "job_id": "uuid",
     "labels": "jsonb",
     "lane_id": "int",
@@ -85,6 +88,7 @@ TYPE_OF = {
     "log": "text",
     "log_times": "jsonb",
     "lost": "smallint",
+    "matching": "jsonb",
     "node": "text",
     "number": "int",
     "outcome": WORD,
@@ -120,6 +124,7 @@ TYPE_OF = {
     "taken": "text",
     "tenant": "text",
     "timeout_seconds": "real",
+    "version": "text",
     "waiting": "int",
     "width": "int",
     "worker": "text",
@@ -128,7 +133,7 @@ MAY_BE_LARGE = frozenset({"output", "params", "result"})
 """Values that may lie in the object store: the row has their digest then, in the column with `_ref` behind its name."""
 JSON = frozenset(
     {name for name, type_ in TYPE_OF.items() if type_ == "jsonb"}
-    | {"after", "before", "details", "pause", "progress", "resume_point", "seen", "statuses"}
+    | {"after", "before", "content", "details", "pause", "progress", "resume_point", "seen", "statuses"}
 )
 """Values that an answer has as JSON text; a record has them as Python values."""
 TEXT = frozenset(name for name, type_ in TYPE_OF.items() if type_ == "text")
@@ -143,7 +148,7 @@ _COLUMN_OF = {
     "waiting": "waiting_count",
 }
 """Where a record's field and the column of its table have different names."""
-_KEY = frozenset({"job_id", "node", "importance"})
+_KEY = frozenset({"job_id", "node"})
 """What never changes of a row."""
 
 
@@ -164,7 +169,9 @@ _RECORDS: dict[str, Any] = {
         JobUpdate,
         MarkJob,
         NodeRow,
+        PinJob,
         RecordAttempt,
+        RefuseTask,
         ReleaseTasks,
         RetryTask,
     )
@@ -185,7 +192,7 @@ def filled_in(statement: str, other: Callable[[str], str]) -> str:
 
 def _fields(kind: Any) -> tuple[str, ...]:
     """What a record's rows have: a lane goes by its number, and of many tasks each row has its own item."""
-    renamed = {"lane": "lane_id"} | ({"first": "item"} if kind is CreateTasks else {})
+    renamed = {"lane": "lane_id"} | ({"first": "item", "keys": "item_key"} if kind is CreateTasks else {})
     fields = [renamed.get(field, field) for field in kind._fields]
     fields = [field for field in fields if field in TYPE_OF]
     return (*fields, *(f"{field}_ref" for field in fields if field in MAY_BE_LARGE))

@@ -19,6 +19,7 @@ from holdfast.core.effects import WithdrawTasks
 from holdfast.core.signals import (
     BatchesAsked,
     EndedTask,
+    MatchedTask,
     Request,
     Selected,
     TaskCounts,
@@ -36,8 +37,19 @@ from holdfast.store.large import LargeValues
 from holdfast.store.outage import unreachable
 from holdfast.store.payloads import Payloads
 from holdfast.store.queries import query
-from holdfast.store.records import GATHERED, Committed, Examined, Gathered, JobRow, NodeRow, Opened, SignalRow, Wide
-from holdfast.store.selecting import batches_from, selected_from, selecting, selecting_batches
+from holdfast.store.records import (
+    GATHERED,
+    Committed,
+    Examined,
+    Gathered,
+    JobRow,
+    NodeRow,
+    Opened,
+    PlanRow,
+    SignalRow,
+    Wide,
+)
+from holdfast.store.selecting import batches_from, keys_from, matched_from, selected_from, selecting, selecting_batches
 from holdfast.store.work import accepted_in, claim_statement, leases_of, report_statement
 from holdfast.store.writing import BatchWriter
 
@@ -185,6 +197,17 @@ class PostgresCycle:
             answer = await self._fetch("select_batches", **selecting_batches(job_id, asked))
             selected[asked.node] = batches_from(answer)
         return selected
+
+    async def plan_of_correction(self, job_id: str, plan_id: str) -> PlanRow | None:
+        found = records(PlanRow, await self._fetch("plan_of_correction", job=job_id, plan=plan_id))
+        return found[0] if found else None
+
+    async def item_keys(self, job_id: str, node: str) -> list[tuple[int, str]]:
+        return keys_from(await self._fetch("item_keys", job=job_id, node=node))
+
+    async def matched_tasks(self, job_id: str, node: str, items: Sequence[int]) -> dict[int, MatchedTask]:
+        answer = await self._fetch("matched_tasks", job=job_id, node=node, items=plain(items))
+        return await matched_from(answer, lambda digest: self._large.text(job_id, digest))
 
     async def _nodes(self, answer: Answer) -> list[NodeRow]:
         nodes = records(NodeRow, answer)

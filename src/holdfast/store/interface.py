@@ -9,7 +9,7 @@ from holdfast.core.breaking import Breaker
 from holdfast.core.effects import (
     WithdrawTasks,
 )
-from holdfast.core.signals import BatchesAsked, Request, Selected
+from holdfast.core.signals import BatchesAsked, MatchedTask, Request, Selected
 from holdfast.define.gates import BreakerRules
 from holdfast.store.batch import Batch, Handover
 from holdfast.store.dangers import Dangers
@@ -26,6 +26,7 @@ from holdfast.store.records import (
     NodeRow,
     Opened,
     OpenedGates,
+    PlanRow,
     Report,
     SignalAnswer,
     SignalRow,
@@ -93,6 +94,18 @@ class Cycle(Protocol):
         """A node's next items behind `after` that ended so, in item order, and whether there may be more."""
         ...
 
+    async def plan_of_correction(self, job_id: str, plan_id: str) -> PlanRow | None:
+        """The plan that a person wants to be carried out; None: it is gone."""
+        ...
+
+    async def item_keys(self, job_id: str, node: str) -> list[tuple[int, str]]:
+        """The tasks of a fan-out, each with what its item is known by."""
+        ...
+
+    async def matched_tasks(self, job_id: str, node: str, items: Sequence[int]) -> dict[int, MatchedTask]:
+        """These tasks of a fan-out as their rows say."""
+        ...
+
     async def write(self, batch: Batch) -> None:
         """Apply a batch before something inside the same transaction needs to see it."""
         ...
@@ -124,6 +137,10 @@ class SubmissionStore(Protocol):
 
     async def definition(self, definition_hash: str) -> bytes:
         """The canonical JSON of a definition that some job has pinned."""
+        ...
+
+    async def keep_plan(self, plan: PlanRow, definition: bytes) -> None:
+        """Keep the plan of a correction, and the definition that it brings, until its owner carries it out."""
         ...
 
     async def send(self, job_id: str, kind: str, actor: str, reason: str, data: dict[str, Any] | None = None) -> int:

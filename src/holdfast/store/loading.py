@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from holdfast.core.states import Hold, JobState, JobStatus, NodeState, Rules, Status, Stop, StopCause
+from holdfast.core.states import Hold, JobState, JobStatus, Matching, NodeState, Rules, Status, Stop, StopCause
 from holdfast.define.program import Program
 from holdfast.store.records import JobRow, NodeRow
 
@@ -62,5 +62,6 @@ def _node_state(row: NodeRow) -> NodeState:
         base_epoch=row.base_epoch,
         base_attempt=row.base_attempt,
         batch_size=row.batch_size,
+        matching=Matching(**row.matching) if row.matching is not None else None,
         has_row=True,
     )

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from holdfast.core.advising import Advice, candidates
+from holdfast.core.correcting import Corrected
 from holdfast.core.planning import batches_asked, make_plan
 from holdfast.core.plans import Plan, Refusal
-from holdfast.core.signals import Request, Selected
+from holdfast.core.signals import MatchedTask, Request, Selected
 from holdfast.core.states import JobState, Rules
 from holdfast.define.program import compile_pinned
 from holdfast.store.arrays import plain
 from holdfast.store.columns import by_name, records
 from holdfast.store.connection import Answer, Connection, Connections, answer_of
+from holdfast.store.large import LargeValues
 from holdfast.store.loading import job_state
+from holdfast.store.payloads import Payloads
 from holdfast.store.queries import query
 from holdfast.store.records import JobRow, NodeRow
-from holdfast.store.selecting import batches_from, selected_from, selecting, selecting_batches
+from holdfast.store.selecting import (
+    batches_from,
+    keys_from,
+    matched_from,
+    selected_from,
+    selecting,
+    selecting_batches,
+)
 
 ROLE = "plan"
 
@@ -26,8 +36,9 @@ ROLE = "plan"
 class Look:
     """A job as one transaction sees it; outputs are left where they are."""
 
-    def __init__(self, connection: Connection, state: JobState, now: float) -> None:
+    def __init__(self, connection: Connection, state: JobState, now: float, large: LargeValues | None = None) -> None:
         self._connection = connection
+        self._large = large or LargeValues(None)
         self._selected: dict[str, dict[str, Selected]] = {}
         self.state = state
         self.now = now
@@ -47,14 +58,44 @@ class Look:
                     break
         return tuple(found)
 
-    async def _select(self, request: Request) -> dict[str, Selected]:
+    async def corrected_plan(self, after: JobState, request: Request, corrected: Corrected) -> Plan | Refusal:
+        """The plan of a verb with a correction; `after` is the job as it would be."""
+        return make_plan(after, request, await self._select(request, is_corrected=True), self.now, corrected)
+
+    async def own_params(self) -> dict[str, bytes | None]:
+        """The params of each node's own task; None: they were refused."""
+        answer = await self._fetch("own_params", {"job": self.state.job_id})
+        return {row["node"]: await self._text(row["params"], row["params_ref"]) for row in by_name(answer)}
+
+    async def item_keys(self, node: str) -> list[tuple[int, str]]:
+        """The tasks of a fan-out, each with what its item is known by."""
+        return keys_from(await self._fetch("item_keys", {"job": self.state.job_id, "node": node}))
+
+    async def matched_tasks(self, node: str, items: Sequence[int]) -> dict[int, MatchedTask]:
+        """These tasks of a fan-out as their rows say."""
+        asked = {"job": self.state.job_id, "node": node, "items": plain(items)}
+        answer = await self._fetch("matched_tasks", asked)
+        return await matched_from(answer, lambda digest: self._large.text(self.state.job_id, digest))
+
+    async def completed_outputs(self, node: str, after: int, limit: int) -> list[tuple[int, bytes]]:
+        """The next outputs of a node's completed tasks, by item."""
+        asked = {"job": self.state.job_id, "node": node, "after": after, "limit": limit}
+        rows = by_name(await self._fetch("completed_outputs", asked))
+        return [(row["item"], await self._text(row["output"], row["output_ref"]) or b"null") for row in rows]
+
+    async def _text(self, value: str | None, reference: str | None) -> bytes | None:
+        if reference is not None:
+            return await self._large.text(self.state.job_id, reference)
+        return value.encode() if value is not None else None
+
+    async def _select(self, request: Request, *, is_corrected: bool = False) -> dict[str, Selected]:
         node = self.state.nodes.get(request.named or "")
         asked = selecting(self.state.job_id, request, node.enqueued if node is not None else 0)
         known = repr(asked)
         if known not in self._selected:
             self._selected[known] = selected_from(await self._fetch("select_tasks", asked))
         selected = dict(self._selected[known])
-        for batches in batches_asked(self.state, request):
+        for batches in batches_asked(self.state, request, is_corrected=is_corrected):
             found = await self._fetch("select_batches", selecting_batches(self.state.job_id, batches))
             selected[batches.node] = batches_from(found)
         return selected
@@ -64,8 +105,10 @@ class Look:
 
 
 @asynccontextmanager
-async def looking_at(connections: Connections, job_id: str) -> AsyncIterator[Look | None]:
-    """None: there is no such job."""
+async def looking_at(
+    connections: Connections, job_id: str, payloads: Payloads | None = None, *, has_outputs: bool = False
+) -> AsyncIterator[Look | None]:
+    """None: there is no such job. What its nodes gave is left where it is, unless it is asked for."""
     async with connections.use(ROLE) as connection, connection.transaction():
         await connection.execute("set transaction isolation level repeatable read, read only")
         jobs = {"jobs": plain([job_id]), "me": None}
@@ -77,7 +120,14 @@ async def looking_at(connections: Connections, job_id: str) -> AsyncIterator[Loo
         pinned = await connection.execute(query("definition"), {"hash": job.definition_hash})
         (workflow,) = by_name(await answer_of(pinned))
         program = compile_pinned(job.definition_hash, workflow["definition"].encode())
-        nodes = records(NodeRow, await answer_of(await connection.execute(query("load_nodes"), jobs)))
-        nodes = [node._replace(output=None) for node in nodes]
+        large = LargeValues(payloads)
+        answer = await answer_of(await connection.execute(query("load_nodes"), jobs))
+        nodes = records(NodeRow, answer)
+        for number, row in enumerate(by_name(answer)):
+            if not has_outputs:
+                nodes[number] = nodes[number]._replace(output=None)
+            elif row["output_ref"] is not None:
+                output = await large.value(job_id, row["output_ref"])
+                nodes[number] = nodes[number]._replace(output=output)
         (clock,) = by_name(await answer_of(await connection.execute(query("clock"))))
-        yield Look(connection, job_state(job, nodes, program, Rules()), clock["now"])
+        yield Look(connection, job_state(job, nodes, program, Rules()), clock["now"], large)

@@ -83,6 +83,10 @@ class NodeView(NamedTuple):
     batch_size: int | None = None
     began_at: datetime | None = None
     """When its first attempt began since it was queued last."""
+    numbers: int = 0
+    """How many numbers its items have: those that a correction took away keep theirs."""
+    gone: int = 0
+    """How many of its items a correction took away; no other number counts them."""
 
     @property
     def total(self) -> int:

@@ -72,6 +72,14 @@ class PostgresReadStore(PostgresJobLists, PostgresDataReader):
                 raise no_such_job(job_id)
             yield look
 
+    @asynccontextmanager
+    async def correcting(self, job_id: str) -> AsyncIterator[Look]:
+        """The same for a job that a person corrects, with what its nodes gave."""
+        async with looking_at(self._connections, job_id, self._payloads, has_outputs=True) as look:
+            if look is None or (self._tenant is not None and look.state.tenant != self._tenant):
+                raise no_such_job(job_id)
+            yield look
+
     async def _with_advice(self, snapshot: Snapshot) -> Snapshot:
         is_in_doubt = snapshot.job.status == JobStatus.COMPLETED and snapshot.job.error is not None
         if snapshot.unreadable is not None or (snapshot.job.status not in RESUMABLE and not is_in_doubt):

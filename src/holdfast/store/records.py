@@ -77,6 +77,19 @@ class NodeRow(NamedTuple):
     base_epoch: int = 0
     base_attempt: int = 0
     batch_size: int | None = None
+    matching: dict[str, Any] | None = None
+
+
+class PlanRow(NamedTuple):
+    """The plan of a correction: what the job is to have from its next generation on, and what that means for it."""
+
+    plan_id: str
+    job_id: str
+    generation: int
+    last_seq: int
+    definition_hash: str
+    inputs: dict[str, Any]
+    content: dict[str, Any]
 
 
 ASKED_KINDS = ("cancel", "pause", "unpause", "recover", "recheck")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from holdfast.core.signals import BatchesAsked, Request, Selected, Selection
+from holdfast.core.signals import BatchesAsked, MatchedTask, Request, Selected, Selection
 from holdfast.core.states import Status
 from holdfast.store.arrays import plain, texts
 from holdfast.store.columns import by_name
@@ -29,6 +30,22 @@ def selected_from(answer: Answer) -> dict[str, Selected]:
     for row in by_name(answer):
         selected[row["node"]] = _with(selected.get(row["node"], Selected({})), row)
     return selected
+
+
+def keys_from(answer: Answer) -> list[tuple[int, str]]:
+    """What `item_keys` found."""
+    return [(row["item"], row["item_key"]) for row in by_name(answer)]
+
+
+async def matched_from(answer: Answer, read: Callable[[str], Awaitable[bytes]]) -> dict[int, MatchedTask]:
+    """What `matched_tasks` found; `read` gets params that are too large for their row."""
+    found = {}
+    for row in by_name(answer):
+        params = row["params"].encode() if row["params"] is not None else None
+        if row["params_ref"] is not None:
+            params = await read(row["params_ref"])
+        found[row["item"]] = MatchedTask(row["status"], params, row["gone"])
+    return found
 
 
 def selecting_batches(job_id: str, asked: BatchesAsked) -> dict[str, Any]:

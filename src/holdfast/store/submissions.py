@@ -18,7 +18,7 @@ from holdfast.store.connection import SYNC, Statement
 from holdfast.store.payloads import value_or_name
 from holdfast.store.queries import query
 from holdfast.store.read_rows import AcknowledgementRow
-from holdfast.store.records import ANYBODY, KnownDefaults, NewJob, SignalAnswer, SubmitAnswer
+from holdfast.store.records import ANYBODY, KnownDefaults, NewJob, PlanRow, SignalAnswer, SubmitAnswer
 from holdfast.store.session import PostgresSession, signalled
 
 
@@ -151,6 +151,21 @@ class PostgresSubmissions(PostgresSession):
             definition=definition.canonical_bytes().decode(),
         )
         return row["registered_at"], row["is_new"]
+
+    async def keep_plan(self, plan: PlanRow, definition: bytes) -> None:
+        """Keep the plan of a correction, and the definition that it brings, until its owner carries it out."""
+        await self._execute(
+            "keep_plan",
+            job=plan.job_id,
+            plan=plan.plan_id,
+            generation=plan.generation,
+            last_seq=plan.last_seq,
+            definition_hash=plan.definition_hash,
+            version=orjson.loads(definition)["version"],
+            definition=definition.decode(),
+            inputs=orjson.dumps(plan.inputs).decode(),
+            content=orjson.dumps(plan.content).decode(),
+        )
 
     async def acknowledge(self, tenant: str, job_id: str, actor: str, reason: str) -> AcknowledgementRow | None:
         """Note that a person has seen a failed or partial job; None if the tenant has no such job."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from holdfast.core.effects import CreateTasks, Lane, ResetTasks, RestartNode
+from holdfast.core.effects import CorrectTasks, CreateTasks, DropTasks, Lane, ResetTasks, RestartNode, ReviveTasks
 from holdfast.store.arrays import failures, jsons, plain, texts
 from holdfast.store.batch import Batch
 from holdfast.store.breakers import breaker_columns
@@ -42,9 +42,14 @@ class BatchWriter:
             *self._rows("write_nodes", batch.nodes),
             *self._rows("finish_tasks", batch.finished),
             *self._deleted(batch.handled),
+            *self._rows("pin_jobs", batch.pins),
             *((query("reset_tasks"), _reset(reset)) for reset in batch.resets),
             *((query("restart_node"), _restart(restart)) for restart in batch.restarts),
             *((query("skip_tasks"), {"job": one.job_id, "node": one.node}) for one in batch.skips),
+            *(self._corrected(one) for one in batch.corrections),
+            *self._rows("refuse_tasks", batch.refusals),
+            *((query("drop_tasks"), _some_tasks(one)) for one in batch.drops),
+            *((query("revive_tasks"), _some_tasks(one)) for one in batch.revivals),
             *self._created(batch.tasks),
             *self._rows("create_failed_tasks", batch.failed_tasks),
             *self._rows("enqueue_tasks", batch.enqueued, lane_ids),
@@ -121,14 +126,39 @@ class BatchWriter:
             "attempt": plain([tasks.attempt for tasks in created for _ in tasks.params]),
             # `unnest` fills up an array that is too short with nulls: where no task has a contract, that is enough.
             "has_contract": plain(contracts) if any(contracts) else "{}",
+            "item_key": _keys(created),
             **self._values("params", job_ids, [params for tasks in created for params in tasks.params]),
         }
         return [(query("create_tasks"), parameters)]
+
+    def _corrected(self, row: CorrectTasks) -> Statement:
+        parameters = {
+            "job": row.job_id,
+            "node": row.node,
+            "item": plain(row.items),
+            "has_contract": row.has_contract,
+            **self._values("params", [row.job_id] * len(row.items), row.params),
+        }
+        return query("correct_tasks"), parameters
 
     def _values(self, column: str, job_ids: Sequence[str], values: Iterable[Any]) -> dict[str, str]:
         """A column of JSON values, and the digests of those that are too large for a row."""
         kept, references = self._large.taken_out(job_ids, values)
         return {column: jsons(kept), f"{column}_ref": references}
+
+
+def _keys(created: Sequence[CreateTasks]) -> str:
+    """What the items are known by; the own tasks of nodes and batches have no key."""
+    if all(tasks.keys is None for tasks in created):
+        return "{}"
+    keys: list[str | None] = []
+    for tasks in created:
+        keys += tasks.keys if tasks.keys is not None else [None] * len(tasks.params)
+    return plain(keys)
+
+
+def _some_tasks(row: DropTasks | ReviveTasks) -> dict[str, Any]:
+    return {"job": row.job_id, "node": row.node, "items": plain(row.items)}
 
 
 def _reset(row: ResetTasks) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -11,6 +11,7 @@ from typing import Any
 
 from holdfast.core import plans, signals, steering
 from holdfast.core.states import JobState, Status
+from holdfast.define.definition import Definition
 from holdfast.errors import HoldfastError, InvalidInput, NotFound, Refused
 from holdfast.views.advice import request_words
 from holdfast.views.encoding import HIDDEN, IF_ANY
@@ -47,6 +48,17 @@ class Verb(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Correction:
+    """Other inputs or another definition for a job that has ended, from its next generation on."""
+
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    """The inputs that differ; the others stay."""
+    definition: Definition | None = None
+    stale: plans.Stale | None = None
+    """What becomes of completed work that the corrected job would do in another way. None: it must be said."""
+
+
+@dataclass(frozen=True, slots=True)
 class VerbRequest:
     """A verb with its arguments. With the id of a plan the owner does exactly that plan, or refuses."""
 
@@ -62,6 +74,8 @@ class VerbRequest:
     """For `set`: the result of the node."""
     tolerated: bool = False
     """For `resume`: also run tolerated failures of completed nodes again."""
+    correction: Correction | None = None
+    """For `resume`, `retry` and `rerun`."""
 
     def to_core(self) -> signals.Request:
         return signals.Request(
@@ -123,6 +137,8 @@ class Plan:
     running: int = field(default=0, metadata=HIDDEN)
     """For a cancel, a pause or an unpause: how many tasks run now."""
     uncounted: tuple[str, ...] = field(default=(), metadata=HIDDEN)
+    corrected: tuple[str, ...] = field(default=(), metadata=IF_ANY)
+    """What a correction changes: `inputs.NAME`, and the parts of the workflow."""
 
     @property
     def asks(self) -> bool:
@@ -200,6 +216,20 @@ def recovery_plan(job_id: str, generation: int, made_at: float, request: VerbReq
         refused(job_id, request.verb, plan.refusal) if plan.refusal is not None else None,
         uncounted=tuple(str(step.unknown) for step in plan.unknown),
     ).with_flags()
+
+
+def corrected_plan(
+    job_id: str,
+    generation: int,
+    made_at: float,
+    request: VerbRequest,
+    plan: plans.Plan,
+    plan_id: str,
+    corrected: tuple[str, ...],
+) -> Plan:
+    """The plan of a verb with a correction."""
+    shown = recovery_plan(job_id, generation, made_at, request, plan)
+    return replace(shown, plan_id=plan_id, corrected=corrected).with_flags()
 
 
 def steering_plan(job: steering.OpenJob, made_at: float, plan: steering.Steering) -> Plan:

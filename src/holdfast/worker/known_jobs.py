@@ -16,7 +16,8 @@ KNOWN_DEFINITIONS = 256
 
 
 class KnownJobs:
-    """Reads the facts of a job once, and each definition once. Never forgets a job of which the worker holds a task."""
+    """Reads the facts of a job with each claim of its tasks, because a recovery or a correction changes them, and each
+    definition once. Never forgets a job of which the worker holds a task."""
 
     def __init__(self, source: TaskSource, registry: Registry, leases: HeldLeases) -> None:
         self._source = source
@@ -37,12 +38,11 @@ class KnownJobs:
     async def learn(self, leases: Sequence[Lease]) -> None:
         """Read what the tasks need: facts where the handler takes a context, contracts where the node has one."""
         needed = {lease.job_id for lease in leases if lease.has_contract or lease.handler in self._with_context}
-        unknown = [job_id for job_id in needed if job_id not in self._facts]
-        if unknown:
-            if len(self._facts) + len(unknown) > KNOWN_JOBS:
+        if needed:
+            if len(self._facts.keys() | needed) > KNOWN_JOBS:
                 held = {key[0] for key in self._leases.by_key}
                 self._facts = {job_id: facts for job_id, facts in self._facts.items() if job_id in held}
-            self._facts |= await self._source.job_facts(unknown)
+            self._facts |= await self._source.job_facts(sorted(needed))
         await self._learn_contracts({lease.job_id for lease in leases if lease.has_contract})
 
     async def _learn_contracts(self, job_ids: Iterable[str]) -> None:

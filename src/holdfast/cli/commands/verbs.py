@@ -57,6 +57,22 @@ Tolerated = Annotated[
     bool,
     typer.Option("--tolerated", help="Run tolerated failures of completed nodes again, too."),
 ]
+CorrectedFile = Annotated[
+    Path | None,
+    typer.Option("--workflow", metavar="FILE", help="Follow this corrected workflow file from now on."),
+]
+CorrectedInput = Annotated[
+    list[str], typer.Option("--input", metavar="NAME=VALUE", help="Correct an input; may be repeated.")
+]
+CorrectedInputs = Annotated[
+    Path | None,
+    typer.Option("--inputs", metavar="FILE", help="JSON or YAML file with inputs to correct; - is stdin."),
+]
+StaleWork = StrEnum("StaleWork", {"KEEP": "keep", "RERUN": "rerun"})
+OfStale = Annotated[
+    StaleWork | None,
+    typer.Option("--stale", help="Completed work that a correction concerns: keep its results, or run it again."),
+]
 ARGUMENTS: dict[str, tuple[Any, Any]] = {
     "job": (JobName, REQUIRED),
     "node": (NodeName, REQUIRED),
@@ -67,6 +83,10 @@ ARGUMENTS: dict[str, tuple[Any, Any]] = {
     "fingerprint": (Fingerprint, None),
     "only": (Only, False),
     "tolerated": (Tolerated, False),
+    "corrected_input": (CorrectedInput, []),
+    "corrected_inputs": (CorrectedInputs, None),
+    "corrected_file": (CorrectedFile, None),
+    "stale": (OfStale, None),
     "show": (ShowPlan, False),
     "plan_id": (PlanId, None),
     "reason": (Reason, ""),
@@ -87,25 +107,26 @@ SAME_NAME = {"asked_job": "job", "yes_for_many": "yes"}
 """Those that are the same to a verb, and have another help or default."""
 SHARED = ("detach", "as_json", "tenant", "database_url")
 STEERING = ("job", "show", "plan_id", "reason")
+CORRECTION = ("corrected_input", "corrected_inputs", "corrected_file", "stale")
 PAUSING = ("asked_job", "workflow", "queue", "everything", "show", "plan_id", "reason", "yes_for_many", *SHARED)
 RECOVERY = ("show", "plan_id", "reason", "handlers", "yes", *SHARED)
 VERBS: dict[str, tuple[tuple[str, ...], str]] = {
     "cancel": ((*STEERING, "yes", *SHARED), "Stop a job; what it has finished is kept."),
     "resume": (
-        ("job", "tolerated", *RECOVERY),
-        "Continue a failed, partial or cancelled job. What completed stays.",
+        ("job", "tolerated", *CORRECTION, *RECOVERY),
+        "Continue a failed, partial or cancelled job, or one with a correction. What completed stays.",
     ),
     "retry": (
-        ("job", "node", "only", *RECOVERY),
+        ("job", "node", "only", *CORRECTION, *RECOVERY),
         "Run a failed stage again, and what follows it. Give its name or its number.",
     ),
-    "retry-stage": (("job", "node", "only", *RECOVERY), "The same as retry: run a failed stage again."),
+    "retry-stage": (("job", "node", "only", *CORRECTION, *RECOVERY), "The same as retry: run a failed stage again."),
     "clear": (
         ("job", "node", "item", "code", "fingerprint", "only", *RECOVERY),
         "Run some tasks of a node again, and what depends on them. This works also while the job runs.",
     ),
     "rerun": (
-        ("job", "from_node", "only", *RECOVERY),
+        ("job", "from_node", "only", *CORRECTION, *RECOVERY),
         "Run a node and everything after it again, however it ended.",
     ),
     "skip": (
@@ -139,9 +160,11 @@ def _command(name: str, arguments: tuple[str, ...]) -> Callable[..., int]:
 
 
 def _run(name: str, values: dict[str, Any]) -> int:
+    from holdfast.cli.correcting import typed_correction
     from holdfast.cli.pausing import check_target, steer_jobs, steer_queue
     from holdfast.cli.session import Target
     from holdfast.cli.verbs import How, run_verb, typed
+    from holdfast.operations.verbs import Verb
 
     how = How(
         Target(values["database_url"], values["tenant"]),
@@ -159,8 +182,16 @@ def _run(name: str, values: dict[str, Any]) -> int:
             return steer_queue(name, queue, how)
         if values["job"] is None:
             return steer_jobs(name, workflow, how)
+    verb = "retry" if name == "retry-stage" else name
+    correction = typed_correction(
+        Verb(verb),
+        values.get("corrected_input", ()),
+        values.get("corrected_inputs"),
+        values.get("corrected_file"),
+        values.get("stale"),
+    )
     asked = typed(
-        "retry" if name == "retry-stage" else name,
+        verb,
         values.get("node") or values.get("from_node"),
         values.get("item", ()),
         values.get("code"),
@@ -169,6 +200,7 @@ def _run(name: str, values: dict[str, Any]) -> int:
         plan_id=values.get("plan_id"),
         output=values.get("output"),
         tolerated=values.get("tolerated", False),
+        correction=correction,
     )
     return run_verb(values["job"], asked, how)
 
@@ -185,6 +217,10 @@ def plan(
     only: Only = False,
     tolerated: Tolerated = False,
     output: Annotated[Path | None, typer.Option("--output", metavar="FILE", help="For set: the node's output.")] = None,
+    corrected_input: CorrectedInput = [],  # noqa: B006
+    corrected_inputs: CorrectedInputs = None,
+    corrected_file: CorrectedFile = None,
+    stale: OfStale = None,
     handlers: Handlers = [],  # noqa: B006
     as_json: Json = False,
     tenant: Tenant = None,

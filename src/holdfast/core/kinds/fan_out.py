@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.core.failing import failure
-from holdfast.core.fanning import begin_items
+from holdfast.core.fanning import begin_items, start_items
 from holdfast.core.kinds.kind import Kind
 from holdfast.core.queueing import limits_of
 from holdfast.core.states import NodeState, Trigger
@@ -32,5 +32,9 @@ class FanOut(Kind):
         except OutsizedError as problem:
             raise PayloadRefused(f"{source} is {problem}; no more can be fanned out") from None
         limits_of(turn, node.name, 0)  # A key that cannot be rendered refuses the node, before anything is made.
+        if node.is_matching:
+            # Which tasks its items have is known once the owner has read their rows.
+            start_items(turn, node, {"width": len(items)})
+            return
         node.width = len(items)
         begin_items(turn, node, items, {"width": node.width})

@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from holdfast.define.bounds import MAX_ITEMS
 from holdfast.define.expression_text import short_expression
-from holdfast.define.fields import DocumentPart, Expression, Name, Names
+from holdfast.define.fields import DocumentPart, Expression, Name, Names, stripped
 from holdfast.define.kinds.kind import Kind
 from holdfast.define.node import CountsAs, Node, NodeType, OnItemFailure, Tolerate
 from holdfast.define.node_document import (
@@ -22,7 +22,7 @@ from holdfast.define.node_document import (
     RerunDocument,
     any_case,
 )
-from holdfast.define.node_program import ITEM_ROOTS, ROOTS, NodeProgram, compile_task
+from holdfast.define.node_program import ITEM_ROOTS, KEY_ROOTS, ROOTS, NodeProgram, compile_task
 from holdfast.define.readings import Reading, template_readings, work_readings
 from holdfast.define.source import Path, Report
 from holdfast.define.template import compile_template
@@ -74,6 +74,9 @@ class FanOutDocument(NodeDocument):
     source: Expression
     """The list, such as "{{ nodes.inventory.output.groups }}"."""
 
+    item_key: Expression | None = None
+    """What an item is known by after a correction, such as "{{ item.id }}". Default: its whole value."""
+
     task: ItemTaskDocument
     """What runs for each item."""
 
@@ -119,12 +122,15 @@ class FanOut(Kind[FanOutDocument]):
         return {
             "task": task_spec(document.task, document.task.handler, defaults, (*path, "task"), report),
             "source": document.source.strip(),
+            "item_key": stripped(document.item_key),
             "tolerate": _tolerate(document),
             "on_item_failure": OnItemFailure(document.on_item_failure or OnItemFailure.FINISH),
         }
 
     def readings(self, node: Node, document: FanOutDocument, path: Path, report: Report) -> Iterator[Reading]:
         yield from template_readings(document.source, (*path, "source"), node.name, ROOTS, report)
+        if document.item_key is not None:
+            yield from template_readings(document.item_key, (*path, "item_key"), node.name, KEY_ROOTS, report)
         yield from work_readings(document.task, (*path, "task"), node.name, report, ITEM_ROOTS)
 
     def own_json(self, node: Node) -> dict[str, Any]:
@@ -133,11 +139,14 @@ class FanOut(Kind[FanOutDocument]):
             own["tolerate"] = node.tolerate.to_json()
         if node.on_item_failure is not OnItemFailure.FINISH:
             own["on_item_failure"] = str(node.on_item_failure)
+        if node.item_key is not None:
+            own["item_key"] = node.item_key
         return own
 
     def own_fields_from_json(self, data: dict[str, Any]) -> dict[str, Any]:
         return {
             "source": data["source"],
+            "item_key": data.get("item_key"),
             "tolerate": Tolerate.from_json(data.get("tolerate", {})),
             "on_item_failure": OnItemFailure(data.get("on_item_failure", "finish")),
         }
@@ -147,6 +156,7 @@ class FanOut(Kind[FanOutDocument]):
             node,
             task=compile_task(node.task, ITEM_ROOTS) if node.task is not None else None,
             source=compile_template(node.source, ROOTS, "source") if node.source is not None else None,
+            item_key=compile_template(node.item_key, KEY_ROOTS, "item_key") if node.item_key is not None else None,
             has_items=True,
         )
 

@@ -171,7 +171,7 @@ from (
             case when t.output_ref is null then coalesce(octet_length(t.output::text), 0) else %(bytes)s end as bytes
         from tasks t
         where t.job_id = %(job)s and t.node = %(node)s and t.item > %(after)s
-            and t.status = any(%(statuses)s::text[])
+            and t.status = any(%(statuses)s::text[]) and t.gone is null
         order by t.item limit %(limit)s
     ) t
 ) r
@@ -215,9 +215,108 @@ insert into tasks ({{CreateTasks names}})
 select {{CreateTasks values}} from {{CreateTasks}};
 
 -- name: create_failed_tasks
-insert into tasks (job_id, node, item, status, error, epoch, attempt, finished_at)
-select w.job_id, w.node, w.item, 'failed', w.error, w.epoch, w.attempt, now()
+insert into tasks (job_id, node, item, status, error, epoch, attempt, finished_at, item_key)
+select w.job_id, w.node, w.item, 'failed', w.error, w.epoch, w.attempt, now(), w.item_key
 from {{FailTask}};
+
+-- name: pin_jobs
+-- Another definition or other inputs, from this generation on. What the job had before stays readable; what it was
+-- submitted with is kept with the first correction.
+with submitted as (
+    insert into pins (job_id, generation, definition_hash, version, inputs)
+    select j.job_id, 1, j.definition_hash, j.version, j.inputs
+    from {{PinJob}} join jobs j on j.job_id = any(array[w.job_id])
+    on conflict (job_id, generation) do nothing
+),
+corrected as (
+    insert into pins (job_id, generation, definition_hash, version, inputs)
+    select w.job_id, w.generation, w.definition_hash, w.version, w.inputs from {{PinJob}}
+)
+update jobs j
+set definition_hash = w.definition_hash, version = w.version, inputs = w.inputs
+from {{PinJob}}
+where j.job_id = any(array[w.job_id]) and (j.owner is null or j.owner = %(me)s);
+
+-- name: plan_of_correction
+select p.plan_id, p.job_id::text as job_id, p.generation, p.last_seq, p.definition_hash, p.inputs::text as inputs,
+    p.content::text as content
+from plans p where p.job_id = %(job)s::uuid and p.plan_id = %(plan)s;
+
+-- name: item_keys
+-- What the items of a fan-out are known by.
+select t.item, replace(t.item_key::text, '-', '') as item_key
+from tasks t
+where t.job_id = %(job)s::uuid and t.node = %(node)s and t.item >= 0 and t.item_key is not null;
+
+-- name: own_params
+-- The params of the own tasks of nodes.
+select t.node, t.params::text as params, t.params_ref
+from tasks t where t.job_id = %(job)s::uuid and t.item < 0;
+
+-- name: completed_outputs
+select t.item, t.output::text as output, t.output_ref
+from tasks t
+where t.job_id = %(job)s::uuid and t.node = %(node)s and t.item > %(after)s and t.status = 'completed'
+order by t.item limit %(limit)s;
+
+-- name: matched_tasks
+select t.item, t.status, t.params::text as params, t.params_ref, t.gone
+from tasks t
+where t.job_id = %(job)s::uuid and t.node = %(node)s and t.item = any(%(items)s::int[]);
+
+-- name: correct_tasks
+-- Makes tasks ready again with other params, with a new epoch and full budgets. Completed attempts stay in the history;
+-- a task that had completed starts without its checkpoints.
+with given as materialized (
+    select t.job_id, t.node, t.item, t.status, t.epoch, t.attempt, t.worker, t.started_at, t.finished_at,
+        w.params as new_params, w.params_ref as new_params_ref
+    from unnest(%(item)s::int[], %(params)s::jsonb[], %(params_ref)s::text[]) as w (item, params, params_ref)
+    join tasks t on t.job_id = any(array[%(job)s::uuid]) and t.node = %(node)s and t.item = w.item
+),
+history as (
+    insert into attempts (job_id, node, item, attempt, epoch, outcome, worker, started_at, finished_at)
+    select g.job_id, g.node, g.item, g.attempt, g.epoch, 'done', g.worker, g.started_at, g.finished_at
+    from given g where g.status = 'completed'
+    on conflict (job_id, node, item, attempt) do nothing
+),
+forgotten as (
+    delete from checkpoints k using given g
+    where g.status = 'completed' and k.job_id = any(array[g.job_id]) and k.node = g.node and k.item = g.item
+)
+update tasks t
+set status = 'ready', waits = true, gone = null, epoch = t.epoch + 1, retry_count = 0, lost_count = 0, crash_count = 0,
+    requeue_count = 0, output = null, output_ref = null, error = null, worker = null, started_at = null,
+    finished_at = null, params = g.new_params, params_ref = g.new_params_ref,
+    has_contract = nullif(%(has_contract)s::boolean, false)
+from given g
+where t.job_id = any(array[g.job_id]) and t.node = g.node and t.item = g.item;
+
+-- name: refuse_tasks
+-- The new params of these tasks were refused.
+with history as (
+    insert into attempts (job_id, node, item, attempt, epoch, outcome, worker, started_at, finished_at)
+    select t.job_id, t.node, t.item, t.attempt, t.epoch, 'done', t.worker, t.started_at, t.finished_at
+    from {{RefuseTask}} join tasks t on t.job_id = any(array[w.job_id]) and t.node = w.node and t.item = w.item
+    where t.status = 'completed'
+    on conflict (job_id, node, item, attempt) do nothing
+)
+update tasks t
+set status = 'failed', waits = false, gone = null, epoch = t.epoch + 1, error = w.error, params = null,
+    params_ref = null, output = null, output_ref = null, finished_at = now()
+from {{RefuseTask}}
+where t.job_id = any(array[w.job_id]) and t.node = w.node and t.item = w.item;
+
+-- name: drop_tasks
+-- Tasks whose items are gone keep what they have come to: the items may come back.
+update tasks t
+set gone = t.status, status = 'skipped'
+where t.job_id = %(job)s::uuid and t.node = %(node)s and t.item = any(%(items)s::int[]);
+
+-- name: revive_tasks
+-- The items are there again.
+update tasks t
+set status = t.gone, gone = null
+where t.job_id = %(job)s::uuid and t.node = %(node)s and t.item = any(%(items)s::int[]) and t.gone is not null;
 
 -- name: enqueue_tasks
 -- Queues the first attempts of a range of items, without refused items.
@@ -360,7 +459,7 @@ returning t.job_id::text as job_id, t.node, t.item;
 -- task that was never queued needs no reset. The attempt of a queued task counts: a worker may lease the task before
 -- the verb is committed.
 select t.node, t.status, count(*) filter (where c.is_named and c.can_run)::int as chosen,
-    count(*) filter (where c.is_named and t.status <> 'ready' and not c.can_run)::int as refused, max(t.epoch) as last_epoch,
+    count(*) filter (where c.is_named and t.status <> 'ready' and not c.can_run and t.gone is null)::int as refused, max(t.epoch) as last_epoch,
     max(t.attempt + (q.state is not null)::int) as last_attempt,
     extract(epoch from min(t.finished_at) filter (where c.is_named and c.can_run))::float8 as completed_since,
     extract(epoch from min(t.finished_at))::float8 as node_completed_since
@@ -371,7 +470,7 @@ cross join lateral (
             and (%(items)s::int[] is null or t.item = any(%(items)s::int[]))
             and (%(code)s::text is null or t.error->>'code' = %(code)s)
             and (%(fingerprint)s::text is null or t.error->>'fingerprint' = %(fingerprint)s),
-        (t.params is not null or t.params_ref is not null) and not t.waits
+        (t.params is not null or t.params_ref is not null) and not t.waits and t.gone is null
             and (t.status <> 'ready' or t.item < %(enqueued)s)
 ) as c (is_named, can_run)
 where t.job_id = %(job)s::uuid
@@ -383,7 +482,7 @@ group by t.node, t.status;
 with touched as materialized (
     select distinct f.item / %(page_size)s::int as batch
     from tasks f
-    where f.job_id = %(job)s::uuid and f.node = %(fan_out)s and not f.waits
+    where f.job_id = %(job)s::uuid and f.node = %(fan_out)s and not f.waits and f.gone is null
         and (f.params is not null or f.params_ref is not null)
         and (f.status <> 'ready' or f.item < %(fan_out_enqueued)s) and f.status = any(%(of_statuses)s::text[])
         and (%(of_items)s::int[] is null or f.item = any(%(of_items)s::int[]))
@@ -391,7 +490,7 @@ with touched as materialized (
         and (%(of_fingerprint)s::text is null or f.error->>'fingerprint' = %(of_fingerprint)s)
 )
 select t.status, count(*) filter (where c.is_meant and c.can_run)::int as chosen,
-    count(*) filter (where c.is_meant and t.status <> 'ready' and not c.can_run)::int as refused, max(t.epoch) as last_epoch,
+    count(*) filter (where c.is_meant and t.status <> 'ready' and not c.can_run and t.gone is null)::int as refused, max(t.epoch) as last_epoch,
     max(t.attempt + (q.state is not null)::int) as last_attempt,
     array_agg(t.item) filter (where k.batch is not null) as touched,
     extract(epoch from min(t.finished_at) filter (where c.is_meant and c.can_run or t.item < 0))::float8 as completed_since,
@@ -416,7 +515,7 @@ group by t.status;
 -- completed ones stay in the history; a task that had completed starts without its checkpoints.
 with chosen as materialized (
     select t.* from tasks t
-    where t.job_id = %(job)s::uuid and t.node = %(node)s and not t.waits
+    where t.job_id = %(job)s::uuid and t.node = %(node)s and not t.waits and t.gone is null
         and (t.params is not null or t.params_ref is not null) and (t.status <> 'ready' or t.item < %(enqueued)s)
         and (t.item >= 0 or not %(items_only)s) and (
             t.item = any(%(also)s::int[]) or t.status = any(%(statuses)s::text[])

@@ -50,8 +50,8 @@ select j.job_id::text as job_id, j.workflow_id, j.status, j.reason, j.version, j
     k.actor as acknowledged_by, k.reason as acknowledged_reason, k.at as acknowledged_at
 from jobs j
 left join lateral (
-    select coalesce(sum(greatest(n.width, n.expanded_count)), 0), coalesce(sum(n.completed_count), 0),
-        coalesce(sum(n.failed_count), 0),
+    select coalesce(sum(greatest(n.width, n.expanded_count) - coalesce((n.matching ->> 'gone')::int, 0)), 0),
+        coalesce(sum(n.completed_count), 0), coalesce(sum(n.failed_count), 0),
         min({{work_began}}) filter (where n.started_at >= coalesce(j.recovered_at, j.started_at))
     from nodes n where n.job_id = j.job_id
 ) as n (total, completed, failed, began_at) on true

@@ -96,6 +96,12 @@ artifacts_gone as (
 acknowledgements_gone as (
     delete from acknowledgements k using locked l where k.job_id = any(array[l.job_id])
 ),
+plans_gone as (
+    delete from plans p using locked l where p.job_id = any(array[l.job_id])
+),
+pins_gone as (
+    delete from pins p using locked l where p.job_id = any(array[l.job_id])
+),
 answered as materialized (
     -- If an answer is locked, the janitor is deleting it.
     select a.signal_id from answers a where a.job_id in (select l.job_id from locked l) for update skip locked

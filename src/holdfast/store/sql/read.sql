@@ -25,11 +25,15 @@ case when j.holds @> '[{"by": "pause"}]' then (
 )::text end;
 
 -- name: read_nodes
--- The nodes that have begun, without their outputs: the output of a fan-in can be as large as all its items.
-select n.node, n.status, n.reason, n.attempt, n.width, n.completed_count as completed, n.failed_count as failed,
-    n.skipped_count as skipped, n.cancelled_count as cancelled, n.retry_at, n.error::text as error, n.started_at,
-    n.finished_at, n.expanded_count as expanded, n.batch_size, {{work_began}} as began_at
-from nodes n where n.job_id = %(job)s;
+-- The nodes that have begun, without their outputs: the output of a fan-in can be as large as all its items. Tasks whose
+-- items are gone do not count.
+select n.node, n.status, n.reason, n.attempt, n.width - g.gone as width, n.completed_count as completed,
+    n.failed_count as failed, n.skipped_count - g.gone as skipped, n.cancelled_count as cancelled, n.retry_at,
+    n.error::text as error, n.started_at, n.finished_at, n.expanded_count - g.gone as expanded, n.batch_size,
+    {{work_began}} as began_at, n.width as numbers, g.gone
+from nodes n
+cross join lateral (select coalesce((n.matching ->> 'gone')::int, 0) as gone) g
+where n.job_id = %(job)s;
 
 -- name: work_began
 -- When the first attempt at a node `n` began since the node was queued last. Of many items only the first one is looked

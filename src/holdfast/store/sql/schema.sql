@@ -151,6 +151,7 @@ create table nodes (
     base_epoch int not null default 0,
     base_attempt int not null default 0,
     batch_size int,
+    matching jsonb,
     primary key (job_id, node),
     constraint node_status_is_known
         check (status in ('pending', 'ready', 'dispatched', 'running', 'completed', 'failed', 'skipped', 'cancelled')),
@@ -161,6 +162,8 @@ create table nodes (
 ) with (fillfactor=70);
 
 -- One row per task, however many attempts it has. item is -1 for a node's own task, else its index in the fan-out.
+-- item_key is what the item is known by: after a correction, an item with the same key has the same task. gone: how it
+-- had ended when a correction took its item away; it is skipped since then.
 -- While a task is queued its status stays 'ready': its queue row says whether it waits, is dispatched or runs. Half of
 -- each page stays free, here and in jobs, so that an update stays in its page and needs no new index entries.
 create table tasks (
@@ -184,12 +187,39 @@ create table tasks (
     waits boolean not null default false,
     has_contract boolean,
     requeue_count smallint not null default 0,
+    item_key uuid,
+    gone text,
     primary key (job_id, node, item),
     constraint task_status_is_known check (status in ('ready', 'completed', 'failed', 'skipped', 'cancelled')),
     constraint item_is_an_index_or_minus_one check (item >= -1),
     constraint finished_tasks_have_a_finishing_time check ((finished_at is not null) = (status <> 'ready'))
 ) with (fillfactor=50);
 create index tasks_that_wait_after_a_reset on tasks (job_id, node, item) where waits;
+
+-- The plans of corrections: what a job is to have from its next generation on, and what that means for each node. The
+-- owner carries a plan out if the generation and the last event are still those of the job.
+create table plans (
+    job_id uuid not null,
+    plan_id text not null,
+    generation int not null,
+    last_seq int not null,
+    definition_hash text not null,
+    inputs jsonb not null,
+    content jsonb not null,
+    made_at timestamptz not null default now(),
+    primary key (job_id, plan_id)
+);
+
+-- The definition and the inputs of corrected jobs, from each corrected generation on; generation 1 is the submission.
+create table pins (
+    job_id uuid not null,
+    generation int not null,
+    definition_hash text not null,
+    version text not null,
+    inputs jsonb not null,
+    pinned_at timestamptz not null default now(),
+    primary key (job_id, generation)
+);
 
 -- Attempts that did not complete their task, and completed ones that were reset later.
 create table attempts (

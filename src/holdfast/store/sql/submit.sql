@@ -26,6 +26,18 @@ select distinct on (w.definition_hash, w.tenant) w.tenant, w.definition_hash, w.
 from wanted w where w.is_first order by w.definition_hash, w.tenant
 on conflict (tenant, definition_hash) do nothing;
 
+-- name: keep_plan
+-- The plan of a correction, if it is not known yet, and the definition that it brings. No name stands for that one.
+with stored as (
+    insert into workflows (definition_hash, tenant, workflow_id, version, definition)
+    select %(definition_hash)s, '', j.workflow_id, %(version)s, %(definition)s::json
+    from jobs j where j.job_id = %(job)s::uuid
+    on conflict (definition_hash) do nothing
+)
+insert into plans (job_id, plan_id, generation, last_seq, definition_hash, inputs, content)
+values (%(job)s::uuid, %(plan)s, %(generation)s, %(last_seq)s, %(definition_hash)s, %(inputs)s::jsonb, %(content)s::jsonb)
+on conflict (job_id, plan_id) do nothing;
+
 -- name: store_resolved
 -- Definitions into which defaults were filled. They belong to no tenant, so that no name stands for them: a name stands
 -- for a definition as it was written.

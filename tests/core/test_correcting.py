@@ -1,0 +1,342 @@
+"""Corrections: with other inputs or another definition, what completed stays unless it would be done in another way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast.core.effects import AnswerSignal
+from holdfast.core.item_keys import keys_of, match_items
+from holdfast.core.matching import same_params
+from holdfast.core.plans import Action, Plan, Refusal
+from holdfast.core.states import NEW, Rules
+from holdfast.define.workflow import Workflow
+from tests.core.one_job import Fails, OneJob
+
+RULES = Rules(chunk_size=4, window_size=4, drain_seconds=600, grace_seconds=30)
+BAD = Fails("as scripted", permanent=True)
+
+
+def flow(
+    *,
+    limit: str = "{{ inputs.limit }}",
+    handler: str = "h",
+    title: str = "a",
+    extra: bool = False,
+    tolerate: int = 0,
+    importance: str = "critical",
+    item_key: str | None = None,
+    without: str = "",
+    retries: int = 3,
+) -> Workflow:
+    """Prepare, work on each item, gather, register, and a side step."""
+    made = Workflow("w", inputs={"items": {"type": "array"}, "limit": {"type": "integer"}, "side": {"type": "any"}})
+    made.task("prepare", handler="h", params={"title": title})
+    made.fan_out(
+        "each",
+        source="{{ inputs['items'] }}",
+        handler=handler,
+        params={"n": "{{ item }}", "limit": limit},
+        after=["prepare"],
+        tolerate={"failures": tolerate},
+        importance=importance,
+        item_key=item_key,
+        retry={"max_retries": retries, "initial_delay_seconds": 1},
+    )
+    made.fan_in("all", after="each")
+    made.task("register", handler="h", params={"of": "{{ nodes.all.output.count }}"}, after=["all"])
+    if without != "side":
+        made.task("side", handler="h", params={"side": "{{ inputs.side }}"}, after=["prepare"])
+    if extra:
+        made.task("extra", handler="h", after=["register"])
+    return made
+
+
+class Work:
+    """A handler that notes which tasks ran with which params, and fails for the nodes and items in `bad`."""
+
+    def __init__(self, *bad: Any) -> None:
+        self.bad = set(bad)
+        self.ran: list[tuple[str, int]] = []
+
+    def __call__(self, node: str, item: int, attempt: int, params: Any) -> Any:
+        self.ran.append((node, item))
+        is_bad = node in self.bad or (node, item) in self.bad
+        return BAD if is_bad else {"did": [node, item], "params": params}
+
+
+def ended(*bad: Any, items: list[Any] | None = None, rules: Rules = RULES, **shape: Any) -> OneJob:
+    inputs = {"items": items if items is not None else [10, 11, 12, 13, 14, 15], "limit": 3, "side": 1}
+    job = OneJob(flow(**shape), inputs, rules)
+    job.run(Work(*bad))
+    return job
+
+
+def ran(job: OneJob, *bad: Any) -> list[tuple[str, int]]:
+    work = Work(*bad)
+    job.run(work)
+    return sorted(work.ran)
+
+
+def steps(plan: Plan | Refusal) -> dict[str, str]:
+    assert isinstance(plan, Plan), plan
+    return {step.node: f"{step.action} {step.items}" for step in plan.steps if step.action is not Action.KEEP}
+
+
+def params_of(job: OneJob, node: str = "each") -> dict[int, Any]:
+    return {item: task["params"] for (name, item), task in sorted(job.tasks.items()) if name == node}
+
+
+def test_a_corrected_input_runs_only_what_reads_it_and_what_follows() -> None:
+    job = ended()
+    plan, _ = job.plan_correction(inputs={"side": 2}, stale="rerun")
+    assert steps(plan) == {"side": "rerun 1"}
+    assert job.correct(inputs={"side": 2}, stale="rerun").applied  # type: ignore[union-attr]
+    assert ran(job) == [("side", -1)]
+    assert job.state.status == "completed" and job.state.inputs["side"] == 2
+    assert job.tasks[("side", -1)]["params"] == {"side": 2}
+
+
+def test_completed_work_that_would_be_done_in_another_way_asks_what_becomes_of_it() -> None:
+    job = ended()
+    refusal = job.correct(inputs={"side": 2})
+    assert isinstance(refusal, Refusal) and "side" in refusal.reason and "--stale" in str(refusal.remedy)
+    assert job.state.generation == 1 and job.state.inputs["side"] == 1
+
+
+def test_stale_work_is_kept_if_the_person_says_so() -> None:
+    job = ended()
+    plan, _ = job.plan_correction(inputs={"side": 2}, stale="keep")
+    assert steps(plan) == {"side": "stale 1"}
+    assert isinstance(job.correct(inputs={"side": 2}, stale="keep"), AnswerSignal)
+    assert job.state.status == "completed" and job.tasks[("side", -1)]["params"] == {"side": 1}
+
+
+def test_a_failed_task_runs_again_with_the_corrected_params() -> None:
+    job = ended("side")
+    assert steps(job.plan_correction(inputs={"side": 5})[0])["side"] == "rerun 1"
+    job.correct(inputs={"side": 5})
+    assert ("side", -1) in ran(job) and job.tasks[("side", -1)]["params"] == {"side": 5}
+
+
+def test_of_many_items_one_corrected_one_new_in_the_middle_and_one_gone_two_run() -> None:
+    items = [{"id": n, "v": 0} for n in range(30)]
+    job = ended(items=items, item_key="{{ item.id }}", rules=Rules(chunk_size=7, window_size=5))
+    changed = [dict(one) for one in items if one["id"] != 20]
+    changed[3]["v"] = 9
+    changed.insert(10, {"id": 99, "v": 0})
+    plan, _ = job.plan_correction(inputs={"items": changed}, stale="rerun")
+    assert steps(plan) == {"each": "rerun 2", "all": "rerun 0", "register": "rerun 1"}
+    before = {item: task["epoch"] for (name, item), task in job.tasks.items() if name == "each"}
+    assert isinstance(job.correct(inputs={"items": changed}, stale="rerun"), AnswerSignal)
+    assert ran(job) == [("each", 3), ("each", 30), ("register", -1)]
+    after = {item: task["epoch"] for (name, item), task in job.tasks.items() if name == "each"}
+    assert {item for item in before if after[item] != before[item]} == {3}
+    assert job.tasks[("each", 20)]["gone"] == "completed" and job.node("each").items == 30
+    assert job.node("all").output["count"] == 30 and "skipped" not in job.node("all").output
+    assert job.state.status == "completed"
+
+
+def test_the_number_of_an_item_is_its_index_wherever_it_stands() -> None:
+    made = Workflow("w", inputs={"items": {"type": "array"}})
+    made.fan_out("each", source="{{ inputs['items'] }}", handler="h", params={"n": "{{ item }}", "i": "{{ index }}"})
+    job = OneJob(made, {"items": ["a", "b", "c"]}, RULES)
+    job.run(Work())
+    job.correct(inputs={"items": ["c", "x", "a", "b"]})
+    assert ran(job) == [("each", 3)]
+    assert params_of(job) == {n: {"n": text, "i": n} for n, text in enumerate("abcx")}
+
+
+def test_an_item_that_comes_back_has_its_result_again() -> None:
+    job = ended()
+    job.correct(inputs={"items": [10, 11]}, stale="rerun")
+    ran(job)
+    assert job.node("each").items == 2 and job.node("all").output["count"] == 2
+    job.correct(inputs={"items": [10, 15, 11]}, stale="rerun")
+    assert ran(job) == [("register", -1)]
+    assert job.tasks[("each", 5)]["status"] == "completed" and job.node("each").gone == 3
+
+
+def test_equal_items_match_in_their_order() -> None:
+    job = ended(items=[1, 1, 2])
+    job.correct(inputs={"items": [1, 2, 1, 1]}, stale="rerun")
+    assert [one for one in ran(job) if one[0] == "each"] == [("each", 3)]
+
+
+def test_another_handler_makes_every_result_stale() -> None:
+    job = ended()
+    plan, _ = job.plan_correction(flow=flow(handler="other"), stale="rerun")
+    assert steps(plan)["each"] == "rerun 6"
+    kept, _ = job.plan_correction(flow=flow(handler="other"), stale="keep")
+    assert steps(kept) == {"each": "stale 6"}
+
+
+def test_retries_queues_and_texts_do_not_count() -> None:
+    job = ended(("each", 2))
+    plan, _ = job.plan_correction(flow=flow(retries=1))
+    assert steps(plan) == {"each": "rerun 1", "all": "rerun 0", "register": "rerun 1", "side": "rerun 1"}
+
+
+def test_a_new_node_runs_and_a_node_that_is_gone_counts_no_more() -> None:
+    job = ended("side")
+    plan, _ = job.plan_correction(flow=flow(extra=True, without="side"))
+    assert steps(plan) == {"extra": "new 1", "side": "gone None"}
+    job.correct(flow=flow(extra=True, without="side"))
+    assert ran(job) == [("extra", -1)]
+    assert job.state.status == "completed" and "side" not in job.state.nodes
+    assert not [key for key in job.tasks if key[0] == "side"]
+
+
+def test_a_node_that_comes_back_has_attempts_above_its_earlier_ones() -> None:
+    job = ended()
+    job.correct(flow=flow(without="side"))
+    ran(job)
+    job.state = job.load()
+    job.correct(flow=flow())
+    assert ran(job) == [("side", -1)]
+    assert (job.tasks[("side", -1)]["epoch"], job.tasks[("side", -1)]["attempt"]) == (2, 2)
+
+
+def test_a_higher_tolerance_completes_the_job_with_nothing_of_the_fan_out_run() -> None:
+    job = ended(("each", 2))
+    plan, _ = job.plan_correction(flow=flow(tolerate=1))
+    assert steps(plan) == {"each": "rerun 0", "all": "rerun 0", "register": "rerun 1", "side": "rerun 1"}
+    job.correct(flow=flow(tolerate=1))
+    assert ran(job) == [("register", -1), ("side", -1)]
+    assert job.state.status == "partial"
+
+
+def test_a_lower_tolerance_runs_what_failed_again() -> None:
+    job = ended(("each", 2), tolerate=1)
+    assert steps(job.plan_correction(flow=flow())[0]) == {"each": "rerun 1", "all": "rerun 0", "register": "rerun 1"}
+    job.correct(flow=flow())
+    assert ("each", 2) in ran(job) and job.state.status == "completed"
+
+
+def test_another_importance_alone_decides_the_job_again() -> None:
+    job = ended(("each", 2), tolerate=1)
+    assert job.state.status == "partial"
+    job.correct(flow=flow(tolerate=1, importance="optional"))
+    assert job.state.status == "completed" and job.node_rows["each"].importance == "optional"
+
+
+def branching(condition: str = "{{ inputs.n }} > 5") -> Workflow:
+    made = Workflow("w", inputs={"n": {"type": "integer"}, "items": {"type": "array"}})
+    made.conditional("choose", condition=condition, on_true="high", on_false="low")
+    made.task("high", handler="h")
+    made.fan_out("low", source="{{ inputs['items'] }}", handler="h", params={"n": "{{ item }}"})
+    made.task("join", handler="h", after_any=["high", "low"])
+    return made
+
+
+def test_a_branch_that_is_no_longer_taken_becomes_skipped() -> None:
+    job = OneJob(branching(), {"n": 1, "items": [1, 2]}, RULES)
+    job.run(Work())
+    plan, _ = job.plan_correction(inputs={"n": 9}, stale="rerun")
+    assert steps(plan) == {"choose": "rerun 0", "high": "rerun 1", "low": "rerun 0", "join": "rerun 1"}
+    job.correct(inputs={"n": 9}, stale="rerun")
+    assert ran(job) == [("high", -1), ("join", -1)]
+    assert job.statuses() == {"choose": "completed", "high": "completed", "low": "skipped", "join": "completed"}
+    assert not [key for key in job.tasks if key[0] == "low"]
+
+
+def test_where_the_source_runs_again_items_are_matched_after_that() -> None:
+    made = Workflow("w", inputs={"n": {"type": "integer"}})
+    made.task("list", handler="h", params={"n": "{{ inputs.n }}"})
+    made.fan_out("each", source="{{ nodes.list.output.found }}", handler="h", params={"v": "{{ item }}"}, after="list")
+    job = OneJob(made, {"n": 1}, RULES)
+
+    def handler(node: str, item: int, attempt: int, params: Any) -> Any:
+        seen.append((node, item))
+        found = ["a", "b"] if params.get("n") == 1 else ["b", "c"]
+        return {"found": found, "params": params}
+
+    seen: list[tuple[str, int]] = []
+    job.run(handler)
+    plan, _ = job.plan_correction(inputs={"n": 2}, stale="rerun")
+    assert steps(plan) == {"list": "rerun 1", "each": "rerun None"}
+    assert "decided when it has" in next(one.reason for one in plan.steps if one.node == "each")  # type: ignore[union-attr]
+    seen.clear()
+    job.correct(inputs={"n": 2}, stale="rerun")
+    job.run(handler)
+    assert seen == [("list", -1), ("each", 2)]
+    assert job.tasks[("each", 0)]["gone"] == "completed"
+
+
+def test_only_a_job_that_has_ended_can_be_corrected() -> None:
+    job = OneJob(flow(), {"items": [1], "limit": 3, "side": 1}, RULES)
+    job.submit()
+    refusal = job.correct(inputs={"side": 2})
+    assert isinstance(refusal, Refusal) and "only a job that has ended" in refusal.reason
+
+
+def test_a_plan_of_an_earlier_state_is_refused_and_changes_nothing() -> None:
+    job = ended(("each", 2))
+    plan, asked = job.plan_correction(inputs={"side": 2}, stale="rerun")
+    assert isinstance(plan, Plan)
+    job.recover("resume")
+    ran(job)
+    job.send(asked)
+    assert not job.answers[-1].applied and "changed since" in job.answers[-1].reason
+    assert job.state.inputs["side"] == 1
+
+
+def test_a_cancel_while_items_are_matched_keeps_what_was_kept() -> None:
+    job = ended(items=list(range(20)), rules=Rules(chunk_size=3, window_size=2))
+    job.correct(inputs={"items": [*range(5, 20), 30, 31]}, stale="rerun")
+    job.continue_work()
+    job.cancel()
+    job.pass_time(60)
+    assert job.state.status == "cancelled" and job.node("each").is_matching
+    assert job.recover("resume").applied
+    assert [one for one in ran(job) if one[0] == "each"] == [("each", 20), ("each", 21)]
+    assert job.state.status == "completed" and job.node("each").items == 17
+
+
+@pytest.mark.parametrize("verb", ["clear", "skip"])
+def test_no_verb_names_a_fan_out_whose_items_are_being_matched(verb: str) -> None:
+    job = ended(items=list(range(20)), rules=Rules(chunk_size=3, window_size=2))
+    job.correct(inputs={"items": [*range(5, 20)]}, stale="rerun")
+    plan = job.plan(verb, "each")
+    assert isinstance(plan, Refusal) and "not all matched" in plan.reason
+
+
+def test_an_owner_that_takes_over_in_the_middle_matches_the_rest() -> None:
+    job = ended(items=list(range(12)), rules=Rules(chunk_size=2, window_size=2))
+    job.correct(inputs={"items": [50, *range(3, 12), 51]}, stale="rerun")
+    job.continue_work()
+    job.state = job.load()
+    assert [one for one in ran(job) if one[0] == "each"] == [("each", 12), ("each", 13)]
+    assert job.node("each").gone == 3 and job.state.status == "completed"
+
+
+def test_a_refused_item_is_a_failed_item_of_the_corrected_job() -> None:
+    job = ended()
+    changed = flow(limit="{{ inputs.limit / (item - 12) }}")
+    job.correct(flow=changed, stale="rerun")
+    ran(job)
+    assert job.tasks[("each", 2)]["status"] == "failed" and job.node("each").failed == 1
+
+
+@pytest.mark.parametrize("never", [True, False])
+def test_what_may_never_run_again_blocks_a_correction_that_would_run_it(*, never: bool) -> None:
+    made = Workflow("w", inputs={"n": {"type": "integer"}})
+    made.task("pay", handler="h", params={"n": "{{ inputs.n }}"}, rerun={"safe": "never" if never else "always"})
+    job = OneJob(made, {"n": 1}, RULES)
+    job.run(Work())
+    answer = job.correct(inputs={"n": 2}, stale="rerun")
+    assert isinstance(answer, Refusal) is never
+    assert not never or "--stale keep" in str(answer.remedy)
+
+
+def test_items_are_known_by_their_value_or_by_their_key() -> None:
+    assert keys_of(None, [{"a": 1, "b": 2}]) == keys_of(None, [{"b": 2, "a": 1}])
+    assert keys_of(None, [1]) != keys_of(None, [1.0]) != keys_of(None, [True])
+    assert match_items(["a", "b", "a"], [(4, "a"), (1, "a"), (2, "c")]) == ([1, NEW, 4], [2])
+
+
+def test_params_are_compared_by_value_and_type() -> None:
+    assert same_params(b'{"a": 1, "b": [2]}', b'{"b":[2],"a":1}')
+    assert not same_params(b'{"a": 1}', b'{"a": true}')
+    assert not same_params(None, b"{}")

@@ -1,0 +1,200 @@
+"""Corrections end to end: a wrong input, a typo in the file, changed items; what completed stays."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from holdfast import Context, load_text
+from holdfast.define.registry import Registry
+from holdfast.errors import InvalidInput, NotFound, Refused
+from holdfast.operations.verbs import Correction, Plan, Stale, Verb, VerbRequest
+from tests.conftest import eventually
+from tests.running import Engine, registry, running
+
+pytestmark = pytest.mark.anyio
+
+FLOW = """
+workflow_id: stacks
+inputs:
+  limit: {type: integer, default: 3}
+  groups: {type: array, default: [{id: 0, size: 1}, {id: 1, size: 9}, {id: 2, size: 2}]}
+nodes:
+  inventory: {handler: echo_params, params: {title: "stacks"}, next: stack}
+  stack:
+    type: fan_out
+    source: "{{ inputs.groups }}"
+    item_key: "{{ item.id }}"
+    task: {handler: stack, params: {size: "{{ item.size }}", limit: "{{ inputs.limit }}"}, retry: {max_retries: 0}}
+    next: all
+  all: {type: fan_in, next: register}
+  register: {handler: echo_params, params: {count: "{{ nodes.all.output.count }}", title: "tital"}}
+"""
+
+
+class Handlers:
+    """Notes what ran, and what its context said."""
+
+    def __init__(self) -> None:
+        self.ran: Counter[str] = Counter()
+        self.seen: list[tuple[int, Any]] = []
+
+    def stack(self, ctx: Context, size: int, limit: int) -> dict[str, Any]:
+        self.ran["stack"] += 1
+        self.seen.append((ctx.generation, ctx.inputs["limit"]))
+        if size > limit:
+            raise ValueError(f"{size} is larger than {limit}")
+        return {"size": size, "limit": limit}
+
+    def echo_params(self, **params: Any) -> dict[str, Any]:
+        self.ran["echo_params"] += 1
+        return params
+
+    @property
+    def registry(self) -> Registry:
+        def stack(ctx: Context, size: int, limit: int) -> dict[str, Any]:
+            return self.stack(ctx, size, limit)
+
+        def echo_params(**params: Any) -> dict[str, Any]:
+            return self.echo_params(**params)
+
+        return registry(stack=stack, echo_params=echo_params)
+
+
+def asked(verb: Verb = Verb.RESUME, node: str | None = None, **correction: Any) -> VerbRequest:
+    if "text" in correction:
+        correction["definition"] = load_text(correction.pop("text"))
+    return VerbRequest(verb, node, correction=Correction(**correction))
+
+
+async def corrected(engine: Engine, job_id: str, request: VerbRequest) -> tuple[Plan, dict[str, Any]]:
+    plan = await engine.client.plan(job_id, request)
+    result = await engine.client.carry_out(plan, seconds=20)
+    assert result.is_applied, result
+    generation = plan.generation + 1
+
+    async def has_ended() -> bool:
+        status = await engine.status(job_id)
+        return status["generation"] == generation and status["finished_at"] is not None
+
+    await eventually(has_ended, 30.0)
+    return plan, await engine.status(job_id)
+
+
+def actions(plan: Plan) -> dict[str, tuple[str, int | None]]:
+    return {step.node: (step.action, step.items) for step in plan.steps if not step.is_kept}
+
+
+async def test_a_wrong_input_a_typo_and_other_items_are_corrected_in_turn(database_url: str) -> None:
+    work = Handlers()
+    async with running(database_url, work.registry) as engine:
+        job_id = (await engine.run(FLOW))["job_id"]
+        assert (await engine.status(job_id))["status"] == "failed"
+        work.ran.clear()
+
+        plan, status = await corrected(engine, job_id, asked(inputs={"limit": 10}, stale=Stale.KEEP))
+        assert plan.corrected == ("inputs.limit",)
+        assert status["status"] == "completed" and work.ran == {"stack": 1, "echo_params": 1}
+        assert work.seen[-1] == (2, 10), "a handler sees the corrected inputs and the new generation"
+
+        work.ran.clear()
+        text = FLOW.replace("tital", "title").replace("workflow_id: stacks", "workflow_id: stacks\nversion: 2")
+        plan, status = await corrected(engine, job_id, asked(text=text, stale=Stale.RERUN))
+        assert actions(plan) == {"register": ("rerun", 1)} and "title" in plan.steps[-1].reason
+        assert status["result"]["title"] == "title" and status["version"] == "2"
+        assert work.ran == {"echo_params": 1}
+
+        work.ran.clear()
+        groups = [{"id": 0, "size": 1}, {"id": 7, "size": 5}, {"id": 1, "size": 8}]
+        plan, status = await corrected(engine, job_id, asked(inputs={"groups": groups}, stale=Stale.RERUN))
+        assert actions(plan)["stack"] == ("rerun", 3), "two are stale: one had been kept with another limit"
+        assert status["status"] == "completed" and status["result"]["count"] == 3
+        stack = next(node for node in status["nodes"] if node["node"] == "stack")
+        assert stack["counts"] == stack["counts"] | {"total": 3, "completed": 3, "skipped": 0}
+        results = [one async for one in engine.client.results(job_id, "stack")]
+        assert [(one.item, one.status) for one in results][2] == (2, "skipped")
+
+        events = await engine.events(job_id)
+        recovered = [one["data"] for one in events if one["event"] == "job_recovered"]
+        assert recovered[0]["corrected"] == ["inputs.limit"]
+        pins = await engine.query("select generation, version, inputs->>'limit' from pins order by generation")
+        assert pins == [(1, "1", "3"), (2, "1", "10"), (3, "2", "10"), (4, "2", "10")]
+
+
+async def test_of_1924_items_with_one_corrected_one_new_and_one_gone_two_run(database_url: str) -> None:
+    work = Handlers()
+    async with running(database_url, work.registry) as engine:
+        groups = [{"id": n, "size": 1} for n in range(1924)]
+        status = await engine.finished(await engine.submit(FLOW, {"groups": groups}), 60.0)
+        assert status["status"] == "completed" and work.ran["stack"] == 1924
+        work.ran.clear()
+        changed = [one for one in groups if one["id"] != 1500]
+        changed[17] = {"id": 17, "size": 2}
+        changed.insert(900, {"id": 5000, "size": 1})
+        request = asked(inputs={"groups": changed}, stale=Stale.RERUN)
+        plan, status = await corrected(engine, status["job_id"], request)
+        assert actions(plan)["stack"] == ("rerun", 2) and work.ran["stack"] == 2
+        assert "1,922 the same, 1 stale, 1 new, 1 gone" in next(s.reason for s in plan.steps if s.node == "stack")
+        assert status["result"]["count"] == 1924
+
+
+async def test_corrections_that_cannot_be_are_refused_and_change_nothing(database_url: str) -> None:
+    work = Handlers()
+    async with running(database_url, work.registry) as engine:
+        job_id = (await engine.run(FLOW, {"limit": 10}))["job_id"]
+        client = engine.client
+        with pytest.raises(Refused, match="changes nothing") as same:
+            await client.plan(job_id, asked(inputs={"limit": 10}))
+        assert "needs no correction" in str(same.value.remedy)
+        with pytest.raises(InvalidInput, match="do not fit"):
+            await client.plan(job_id, asked(inputs={"limit": "many", "unknown": 1}))
+        with pytest.raises(Refused, match="it is of workflow stacks"):
+            await client.plan(job_id, asked(text=FLOW.replace("workflow_id: stacks", "workflow_id: other")))
+        no_list = asked(text=FLOW.replace('"{{ inputs.groups }}"', '"{{ inputs.limit }}"'), stale=Stale.RERUN)
+        with pytest.raises(InvalidInput, match="the source of stack gives no list now: it is an integer"):
+            await client.plan(job_id, no_list)
+        undecided = await client.plan(job_id, asked(inputs={"limit": 11}))
+        assert isinstance(undecided.refusal, Refused) and "--stale" in str(undecided.refusal.remedy)
+        with pytest.raises(Refused, match="stack"):
+            await client.carry_out(undecided)
+        with pytest.raises(NotFound, match="no node"):
+            await client.plan(job_id, asked(Verb.RETRY, "nix", inputs={"limit": 12}))
+        await engine.query("update tasks set item_key = null where node = 'stack' and item = 1")
+        with pytest.raises(Refused, match="earlier version"):
+            await client.plan(job_id, asked(inputs={"limit": 12}, stale=Stale.RERUN))
+        status = await engine.status(job_id)
+        assert (status["generation"], status["inputs"]["limit"]) == (1, 10)
+        assert await engine.query("select 1 from pins") == []
+
+
+async def test_kept_outputs_must_keep_the_contract_of_the_corrected_workflow(database_url: str) -> None:
+    schema = "output_schema: {type: object, properties: {size: {type: integer, maximum: 5}}}"
+    text = FLOW.replace("retry: {max_retries: 0}}", f"retry: {{max_retries: 0}}, {schema}}}")
+    work = Handlers()
+    async with running(database_url, work.registry) as engine:
+        job_id = (await engine.run(FLOW, {"limit": 10}))["job_id"]
+        with pytest.raises(Refused, match="break the contract") as refused:
+            await engine.client.plan(job_id, asked(text=text))
+        assert [one.path for one in refused.value.errors] == ["stack[1]"]
+        loose = text.replace("maximum: 5", "maximum: 50").replace("tital", "title")
+        plan, status = await corrected(engine, job_id, asked(text=loose, stale=Stale.RERUN))
+        assert actions(plan) == {"register": ("rerun", 1)} and status["status"] == "completed"
+
+
+async def test_a_plan_of_a_correction_is_carried_out_exactly_or_not_at_all(database_url: str) -> None:
+    work = Handlers()
+    async with running(database_url, work.registry) as engine:
+        job_id = (await engine.run(FLOW))["job_id"]
+        first = await engine.client.plan(job_id, asked(inputs={"limit": 9}, stale=Stale.KEEP))
+        again = await engine.client.plan(job_id, asked(inputs={"limit": 9}, stale=Stale.KEEP))
+        assert first.plan_id == again.plan_id
+        _, status = await corrected(engine, job_id, asked(inputs={"limit": 10}, stale=Stale.KEEP))
+        with pytest.raises(Refused, match="has changed since"):
+            await engine.client.carry_out(first, seconds=20)
+        forged = replace(first, plan_id="0123456789abcdef")
+        with pytest.raises(Refused, match="has changed since"):
+            await engine.client.carry_out(forged, seconds=20)
+        assert (await engine.status(job_id))["generation"] == status["generation"] == 2
