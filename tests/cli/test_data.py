@@ -6,11 +6,14 @@ import csv
 import io
 import json
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from holdfast.cli import results
+from holdfast.cli.words import size
 from tests.cli.conftest import Answer, Command, finished, spawn
 from tests.cli.test_fleet import until
 
@@ -187,6 +190,11 @@ def test_what_runs_and_what_has_not_started_has_no_output_yet(database: Command,
     assert params.code == 4 and "second has no params yet: they are made when it starts" in params.err
     assert "second has no tasks yet: it is pending." in database("tasks", job_id, "second").out
     assert "second has no tasks yet: it is pending." in database("results", job_id, "second").err
+    early = database("results", job_id, "first", "--status", "completed").err.splitlines()
+    assert early == [
+        "No task of first has the status completed.",
+        "first has not ended: it is running. More of its tasks may become completed.",
+    ]
     (task,) = database("tasks", job_id, "first", "--json").json["tasks"]
     assert (task["status"], task["attempt"], task["worker"] is None) == ("running", 1, False)
     Path("go").touch()
@@ -214,7 +222,7 @@ def test_a_file_is_written_whole_or_not_at_all(database: Command, job: str) -> N
     assert database("output", job, "gather", "--to", "link.json").code == 0
     assert Path("link.json").is_symlink() and json.loads(Path("old.json").read_text())["count"] == 2
     os.mkfifo("pipe")
-    for bad in ("pipe", ".", "missing/a.json"):
+    for bad in ("pipe", ".", "missing/a.json", "/proc/a.json"):
         answer = database("results", job, "each", "--to", bad)
         assert answer.code in (2, 6) and f"--to: {bad}" in answer.err
     assert not list(Path().glob(".*.draft"))
@@ -240,6 +248,38 @@ def test_results_are_lines_an_array_or_a_table(database: Command, job: str) -> N
     assert Path("each.csv").read_text() == table
     assert database("results", job, "each", "--status", "failed").lines == rows[1:2]
     assert [row["output"]["name"] for row in database("results", job, "greet").lines] == ["2 items"]
+
+
+def test_a_file_of_results_is_reported_with_their_number_and_with_the_file_that_it_replaced(
+    database: Command, job: str
+) -> None:
+    assert database("results", job, "each", "--to", "each.jsonl").err.startswith("Wrote 3 results, ")
+    before = size(Path("each.jsonl").stat().st_size)
+    failed = database("results", job, "each", "--status", "failed", "--to", "each.jsonl")
+    after = size(Path("each.jsonl").stat().st_size)
+    assert failed.err == f"Wrote 1 result, {after}, to each.jsonl. It replaced a file of {before}.\n"
+    assert [json.loads(line)["item"] for line in Path("each.jsonl").read_text().splitlines()] == [1]
+    none = database("results", job, "each", "--status", "skipped", "--to", "none.jsonl")
+    assert none.err == "Wrote 0 results, 0 B, to none.jsonl.\nNo task of each has the status skipped.\n"
+
+
+def test_ctrl_c_leaves_no_half_a_file(database: Command, job: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("each.jsonl").write_text("old")
+
+    drafts: list[Path] = []
+
+    def pressed(value: Any) -> str:
+        # Only once: a second press would end the process at once.
+        if not drafts:
+            drafts.extend(Path().glob(".*.draft"))
+            os.kill(os.getpid(), signal.SIGINT)
+        return json.dumps(value)
+
+    monkeypatch.setattr(results, "json_text", pressed)
+    assert database("results", job, "each", "--to", "each.jsonl").code == 130
+    assert drafts, "it should have begun to write"
+    assert Path("each.jsonl").read_text() == "old"
+    assert not list(Path().glob(".*.draft"))
 
 
 def test_results_without_tasks_say_so(database: Command, job: str) -> None:

@@ -12,7 +12,7 @@ from holdfast.bootstrap import open_client
 from holdfast.cli.destination import writing_to
 from holdfast.cli.session import Target, begin_on, drive, find_job
 from holdfast.cli.streams import json_text, say
-from holdfast.cli.words import short
+from holdfast.cli.words import counted, short
 from holdfast.client import Client
 from holdfast.errors import ExitCode, InvalidInput
 from holdfast.views.data import TaskResult
@@ -45,6 +45,7 @@ def show_results(job: str, node: str, *, status: str | None, format: Format, to:
             job_id = await find_job(client, job, settings)
             with writing_to(to) as write:
                 number = await _write(client.results(job_id, node, status=status), format, write)
+                write.contents = counted(number, "result")
             await _say_what_is_missing(client, job_id, node, number, status, target)
         return ExitCode.DONE
 
@@ -85,15 +86,16 @@ def _csv_line(cells: tuple[object, ...]) -> str:
 async def _say_what_is_missing(
     client: Client, job_id: str, node: str, number: int, status: str | None, target: Target
 ) -> None:
-    """Say why there are no results, or that items have no tasks yet."""
-    if status is not None:
-        if not number:
-            say(f"No task of {node} has the status {status}.")
-        return
+    """Say why there are no results, that items have no tasks yet, or that more results may follow."""
+    if status is not None and not number:
+        say(f"No task of {node} has the status {status}.")
     state = (await client.job(job_id, whole=False)).node(node)
     if state is None:
         return
-    if not number and state.status == "completed" and not state.width:
+    if status is not None:
+        if state.finished_at is None:
+            say(f"{state.node} has not ended: it is {state.status}. More of its tasks may become {status}.")
+    elif not number and state.status == "completed" and not state.width:
         say(f"{state.node} has no tasks. Its output: {target.command(f'output {short(job_id)} {state.node}')}")
     elif not number:
         say(f"{state.node} has no tasks yet: it is {state.status}.")
