@@ -229,20 +229,22 @@ def test_a_file_is_written_whole_or_not_at_all(database: Command, job: str) -> N
 
 
 def test_results_are_lines_an_array_or_a_table(database: Command, job: str) -> None:
+    place = {"job_id": job, "node": "each"}
     rows = [
-        {"item": 0, "status": "completed", "attempts": 1, "code": None, "output": {"doubled": 0}},
-        {"item": 1, "status": "failed", "attempts": 1, "code": "ODD", "output": None},
-        {"item": 2, "status": "completed", "attempts": 1, "code": None, "output": None},
+        place | {"item": 0, "status": "completed", "attempts": 1, "code": None, "output": {"doubled": 0}},
+        place | {"item": 1, "status": "failed", "attempts": 1, "code": "ODD", "output": None},
+        place | {"item": 2, "status": "completed", "attempts": 1, "code": None, "output": None},
     ]
+    assert database("results", job[-8:], "1").lines == rows
     assert database("results", job, "each").lines == rows
     assert database("results", job, "each", "--format", "json").json == rows
     assert database("results", job, "each", "--json").json == rows
     table = database("results", job, "each", "--format", "csv").out
     assert list(csv.reader(io.StringIO(table))) == [
-        ["item", "status", "attempts", "code", "output"],
-        ["0", "completed", "1", "", '{"doubled": 0}'],
-        ["1", "failed", "1", "ODD", ""],
-        ["2", "completed", "1", "", "null"],
+        ["job_id", "node", "item", "status", "attempts", "code", "output"],
+        [job, "each", "0", "completed", "1", "", '{"doubled": 0}'],
+        [job, "each", "1", "failed", "1", "ODD", ""],
+        [job, "each", "2", "completed", "1", "", "null"],
     ]
     assert database("results", job, "each", "--format", "csv", "--to", "each.csv").out == ""
     assert Path("each.csv").read_text() == table
@@ -286,7 +288,7 @@ def test_results_without_tasks_say_so(database: Command, job: str) -> None:
     none = database("results", job, "each", "--status", "cancelled", "--format", "json")
     assert (none.code, none.json) == (0, []) and "No task of each has the status cancelled." in none.err
     gathered = database("results", job, "gather", "--format", "csv")
-    assert gathered.out == "item,status,attempts,code,output\n"
+    assert gathered.out == "job_id,node,item,status,attempts,code,output\n"
     assert f"gather has no tasks. Its output: holdfast output {job[-8:]} gather" in gathered.err
 
 

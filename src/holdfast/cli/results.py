@@ -19,7 +19,7 @@ from holdfast.views.data import TaskResult
 from holdfast.views.encoding import to_json
 
 Format = Literal["json", "jsonl", "csv"]
-COLUMNS = ("item", "status", "attempts", "code", "output")
+COLUMNS = ("job_id", "node", "item", "status", "attempts", "code", "output")
 
 
 def chosen_format(text: str | None, *, as_json: bool) -> Format:
@@ -74,7 +74,7 @@ async def _write(results: AsyncIterator[TaskResult], format: Format, write: Call
 def _cells(result: TaskResult) -> tuple[object, ...]:
     """A task without an output has an empty cell; one that returned nothing has `null`."""
     output = json_text(result.output) if result.status == "completed" else None
-    return result.item, result.status, result.attempts, result.code, output
+    return result.job_id, result.node, result.item, result.status, result.attempts, result.code, output
 
 
 def _csv_line(cells: tuple[object, ...]) -> str:
