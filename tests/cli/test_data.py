@@ -290,6 +290,8 @@ def test_results_without_tasks_say_so(database: Command, job: str) -> None:
     gathered = database("results", job, "gather", "--format", "csv")
     assert gathered.out == "job_id,node,item,status,attempts,code,output\n"
     assert f"gather has no tasks. Its output: holdfast output {job[-8:]} gather" in gathered.err
+    failed = database("run", "failing.yaml", "--json").json["job_id"]
+    assert database("results", failed, "third").err == "third has no tasks: it is cancelled.\n"
 
 
 @pytest.mark.parametrize(

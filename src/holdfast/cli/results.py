@@ -98,6 +98,6 @@ async def _say_what_is_missing(
     elif not number and state.status == "completed" and not state.width:
         say(f"{state.node} has no tasks. Its output: {target.command(f'output {short(job_id)} {state.node}')}")
     elif not number:
-        say(f"{state.node} has no tasks yet: it is {state.status}.")
+        say(f"{state.node} has no tasks{' yet' if state.finished_at is None else ''}: it is {state.status}.")
     elif number < state.width:
         say(f"{number:,} of {state.width:,} items have tasks so far; {state.node} is {state.status}.")
