@@ -6,11 +6,14 @@ import csv
 import io
 import json
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from holdfast.cli import results
+from holdfast.cli.words import size
 from tests.cli.conftest import Answer, Command, finished, spawn
 from tests.cli.test_fleet import until
 
@@ -187,6 +190,11 @@ def test_what_runs_and_what_has_not_started_has_no_output_yet(database: Command,
     assert params.code == 4 and "second has no params yet: they are made when it starts" in params.err
     assert "second has no tasks yet: it is pending." in database("tasks", job_id, "second").out
     assert "second has no tasks yet: it is pending." in database("results", job_id, "second").err
+    early = database("results", job_id, "first", "--status", "completed").err.splitlines()
+    assert early == [
+        "No task of first has the status completed.",
+        "first has not ended: it is running. More of its tasks may become completed.",
+    ]
     (task,) = database("tasks", job_id, "first", "--json").json["tasks"]
     assert (task["status"], task["attempt"], task["worker"] is None) == ("running", 1, False)
     Path("go").touch()
@@ -214,27 +222,29 @@ def test_a_file_is_written_whole_or_not_at_all(database: Command, job: str) -> N
     assert database("output", job, "gather", "--to", "link.json").code == 0
     assert Path("link.json").is_symlink() and json.loads(Path("old.json").read_text())["count"] == 2
     os.mkfifo("pipe")
-    for bad in ("pipe", ".", "missing/a.json"):
+    for bad in ("pipe", ".", "missing/a.json", "/proc/a.json"):
         answer = database("results", job, "each", "--to", bad)
         assert answer.code in (2, 6) and f"--to: {bad}" in answer.err
     assert not list(Path().glob(".*.draft"))
 
 
 def test_results_are_lines_an_array_or_a_table(database: Command, job: str) -> None:
+    place = {"job_id": job, "node": "each"}
     rows = [
-        {"item": 0, "status": "completed", "attempts": 1, "code": None, "output": {"doubled": 0}},
-        {"item": 1, "status": "failed", "attempts": 1, "code": "ODD", "output": None},
-        {"item": 2, "status": "completed", "attempts": 1, "code": None, "output": None},
+        place | {"item": 0, "status": "completed", "attempts": 1, "code": None, "output": {"doubled": 0}},
+        place | {"item": 1, "status": "failed", "attempts": 1, "code": "ODD", "output": None},
+        place | {"item": 2, "status": "completed", "attempts": 1, "code": None, "output": None},
     ]
+    assert database("results", job[-8:], "1").lines == rows
     assert database("results", job, "each").lines == rows
     assert database("results", job, "each", "--format", "json").json == rows
     assert database("results", job, "each", "--json").json == rows
     table = database("results", job, "each", "--format", "csv").out
     assert list(csv.reader(io.StringIO(table))) == [
-        ["item", "status", "attempts", "code", "output"],
-        ["0", "completed", "1", "", '{"doubled": 0}'],
-        ["1", "failed", "1", "ODD", ""],
-        ["2", "completed", "1", "", "null"],
+        ["job_id", "node", "item", "status", "attempts", "code", "output"],
+        [job, "each", "0", "completed", "1", "", '{"doubled": 0}'],
+        [job, "each", "1", "failed", "1", "ODD", ""],
+        [job, "each", "2", "completed", "1", "", "null"],
     ]
     assert database("results", job, "each", "--format", "csv", "--to", "each.csv").out == ""
     assert Path("each.csv").read_text() == table
@@ -242,12 +252,46 @@ def test_results_are_lines_an_array_or_a_table(database: Command, job: str) -> N
     assert [row["output"]["name"] for row in database("results", job, "greet").lines] == ["2 items"]
 
 
+def test_a_file_of_results_is_reported_with_their_number_and_with_the_file_that_it_replaced(
+    database: Command, job: str
+) -> None:
+    assert database("results", job, "each", "--to", "each.jsonl").err.startswith("Wrote 3 results, ")
+    before = size(Path("each.jsonl").stat().st_size)
+    failed = database("results", job, "each", "--status", "failed", "--to", "each.jsonl")
+    after = size(Path("each.jsonl").stat().st_size)
+    assert failed.err == f"Wrote 1 result, {after}, to each.jsonl. It replaced a file of {before}.\n"
+    assert [json.loads(line)["item"] for line in Path("each.jsonl").read_text().splitlines()] == [1]
+    none = database("results", job, "each", "--status", "skipped", "--to", "none.jsonl")
+    assert none.err == "Wrote 0 results, 0 B, to none.jsonl.\nNo task of each has the status skipped.\n"
+
+
+def test_ctrl_c_leaves_no_half_a_file(database: Command, job: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("each.jsonl").write_text("old")
+
+    drafts: list[Path] = []
+
+    def pressed(value: Any) -> str:
+        # Only once: a second press would end the process at once.
+        if not drafts:
+            drafts.extend(Path().glob(".*.draft"))
+            os.kill(os.getpid(), signal.SIGINT)
+        return json.dumps(value)
+
+    monkeypatch.setattr(results, "json_text", pressed)
+    assert database("results", job, "each", "--to", "each.jsonl").code == 130
+    assert drafts, "it should have begun to write"
+    assert Path("each.jsonl").read_text() == "old"
+    assert not list(Path().glob(".*.draft"))
+
+
 def test_results_without_tasks_say_so(database: Command, job: str) -> None:
     none = database("results", job, "each", "--status", "cancelled", "--format", "json")
     assert (none.code, none.json) == (0, []) and "No task of each has the status cancelled." in none.err
     gathered = database("results", job, "gather", "--format", "csv")
-    assert gathered.out == "item,status,attempts,code,output\n"
+    assert gathered.out == "job_id,node,item,status,attempts,code,output\n"
     assert f"gather has no tasks. Its output: holdfast output {job[-8:]} gather" in gathered.err
+    failed = database("run", "failing.yaml", "--json").json["job_id"]
+    assert database("results", failed, "third").err == "third has no tasks: it is cancelled.\n"
 
 
 @pytest.mark.parametrize(

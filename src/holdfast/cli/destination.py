@@ -7,7 +7,6 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
 
 from holdfast.cli.streams import put_answer, say
 from holdfast.cli.words import size
@@ -17,22 +16,45 @@ from holdfast.errors import InvalidInput, Unusable
 BUFFER_CHARACTERS = 65_536
 
 
-@contextmanager
-def writing_to(target: Path | None) -> Iterator[Callable[[str], None]]:
-    """A function that takes the pieces of the answer. Without a target, or with `-`, they go to stdout.
+class Writing:
+    """Takes the pieces of an answer."""
 
-    If the block raises, a file stays as it was.
+    contents: str | None = None
+    """What they are, once that is known, such as `3 results`. A file is reported with it."""
+
+    def __init__(self, put: Callable[[str], object]) -> None:
+        self._put = put
+
+    def __call__(self, text: str) -> None:
+        self._put(text)
+
+
+@contextmanager
+def writing_to(target: Path | None) -> Iterator[Writing]:
+    """What takes the pieces of the answer. Without a target, or with `-`, they go to stdout.
+
+    If the block raises, a file stays as it was. A file that is replaced is mentioned.
     """
     if target is None or str(target) == "-":
         buffer = _Buffer(put_answer)
-        yield buffer.put
+        yield Writing(buffer.put)
         buffer.flush()
         return
     with draft_of(target) as draft:
         with draft.open("w", encoding="utf-8") as file:
-            yield _writer(file)
-        written = draft.stat().st_size
-    say(f"Wrote {size(written)} to {shown_name(target)}.")
+            writing = Writing(file.write)
+            yield writing
+        written, replaced = draft.stat().st_size, _size_of(target)
+    contents = f"{writing.contents}, {size(written)}," if writing.contents is not None else size(written)
+    before = f" It replaced a file of {size(replaced)}." if replaced is not None else ""
+    say(f"Wrote {contents} to {shown_name(target)}.{before}")
+
+
+def _size_of(target: Path) -> int | None:
+    try:
+        return target.stat().st_size
+    except FileNotFoundError:
+        return None
 
 
 @contextmanager
@@ -40,7 +62,13 @@ def draft_of(target: Path) -> Iterator[Path]:
     """A new file beside the target. After the block it takes the place of the target; if the block raises, it goes."""
     place = _checked(target)
     draft = place.with_name(f".holdfast-{secrets.token_hex(4)}.draft")
-    os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    try:
+        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    except OSError as error:
+        raise Unusable(
+            f"--to: {shown_name(target)} cannot be written: {error.strerror}.",
+            remedy="Name a file in a directory that you may write to.",
+        ) from None
     try:
         yield draft
         with draft.open("rb") as file:
@@ -66,13 +94,6 @@ def _checked(target: Path) -> Path:
             remedy="Make the directory first, or name a file in another one.",
         )
     return place
-
-
-def _writer(file: TextIO) -> Callable[[str], None]:
-    def put(text: str) -> None:
-        file.write(text)
-
-    return put
 
 
 class _Buffer:

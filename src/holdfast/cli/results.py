@@ -12,14 +12,14 @@ from holdfast.bootstrap import open_client
 from holdfast.cli.destination import writing_to
 from holdfast.cli.session import Target, begin_on, drive, find_job
 from holdfast.cli.streams import json_text, say
-from holdfast.cli.words import short
+from holdfast.cli.words import counted, short
 from holdfast.client import Client
 from holdfast.errors import ExitCode, InvalidInput
 from holdfast.views.data import TaskResult
 from holdfast.views.encoding import to_json
 
 Format = Literal["json", "jsonl", "csv"]
-COLUMNS = ("item", "status", "attempts", "code", "output")
+COLUMNS = ("job_id", "node", "item", "status", "attempts", "code", "output")
 
 
 def chosen_format(text: str | None, *, as_json: bool) -> Format:
@@ -45,6 +45,7 @@ def show_results(job: str, node: str, *, status: str | None, format: Format, to:
             job_id = await find_job(client, job, settings)
             with writing_to(to) as write:
                 number = await _write(client.results(job_id, node, status=status), format, write)
+                write.contents = counted(number, "result")
             await _say_what_is_missing(client, job_id, node, number, status, target)
         return ExitCode.DONE
 
@@ -73,7 +74,7 @@ async def _write(results: AsyncIterator[TaskResult], format: Format, write: Call
 def _cells(result: TaskResult) -> tuple[object, ...]:
     """A task without an output has an empty cell; one that returned nothing has `null`."""
     output = json_text(result.output) if result.status == "completed" else None
-    return result.item, result.status, result.attempts, result.code, output
+    return result.job_id, result.node, result.item, result.status, result.attempts, result.code, output
 
 
 def _csv_line(cells: tuple[object, ...]) -> str:
@@ -85,17 +86,18 @@ def _csv_line(cells: tuple[object, ...]) -> str:
 async def _say_what_is_missing(
     client: Client, job_id: str, node: str, number: int, status: str | None, target: Target
 ) -> None:
-    """Say why there are no results, or that items have no tasks yet."""
-    if status is not None:
-        if not number:
-            say(f"No task of {node} has the status {status}.")
-        return
+    """Say why there are no results, that items have no tasks yet, or that more results may follow."""
+    if status is not None and not number:
+        say(f"No task of {node} has the status {status}.")
     state = (await client.job(job_id, whole=False)).node(node)
     if state is None:
         return
-    if not number and state.status == "completed" and not state.width:
+    if status is not None:
+        if state.finished_at is None:
+            say(f"{state.node} has not ended: it is {state.status}. More of its tasks may become {status}.")
+    elif not number and state.status == "completed" and not state.width:
         say(f"{state.node} has no tasks. Its output: {target.command(f'output {short(job_id)} {state.node}')}")
     elif not number:
-        say(f"{state.node} has no tasks yet: it is {state.status}.")
+        say(f"{state.node} has no tasks{' yet' if state.finished_at is None else ''}: it is {state.status}.")
     elif number < state.width:
         say(f"{number:,} of {state.width:,} items have tasks so far; {state.node} is {state.status}.")

@@ -71,7 +71,7 @@ async def results(
     reader = store.reads(scope.tenant)
     _, known = await _look(reader, job_id, node)
     async for row in reader.results(job_id, known.name, status):
-        yield result_view(row)
+        yield result_view(job_id, known.name, row)
 
 
 async def checkpoints(

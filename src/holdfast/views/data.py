@@ -27,8 +27,13 @@ class DataValue:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """How one task of a node stands: its status, its attempts, the code of its failure, its output."""
+    """How one task of a node stands: its status, its attempts, the code of its failure, its output.
 
+    A file of results is read far from its job, so each of them names the job and the node.
+    """
+
+    job_id: str
+    node: str
     item: int | None
     status: str
     attempts: int
@@ -48,8 +53,8 @@ class Checkpoint:
     value: Any = field(metadata=VERBATIM)
 
 
-def result_view(row: ResultRow) -> TaskResult:
-    return TaskResult(_item(row.item), row.status, row.attempts, row.code, row.output)
+def result_view(job_id: str, node: str, row: ResultRow) -> TaskResult:
+    return TaskResult(job_id, node, _item(row.item), row.status, row.attempts, row.code, row.output)
 
 
 def checkpoint_view(row: CheckpointRow) -> Checkpoint:

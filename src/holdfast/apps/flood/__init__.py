@@ -11,7 +11,17 @@ if missing := [name for name in ("numpy", "PIL", "pystac", "rasterio", "rio_coge
     )
 
 from holdfast.apps.catalog.registering import STAC_INVALID, STAC_REFUSED, STAC_UNREACHABLE
-from holdfast.apps.flood.handlers import band_stack, finalize, inventory, merge, quicklook, register_batch
+from holdfast.apps.flood.handlers import (
+    band_stack,
+    finalize,
+    finalize_stacks,
+    inventory,
+    merge,
+    quicklook,
+    read_stacks,
+    register_batch,
+    register_stack,
+)
 
 __all__ = [
     "STAC_INVALID",
@@ -19,8 +29,11 @@ __all__ = [
     "STAC_UNREACHABLE",
     "band_stack",
     "finalize",
+    "finalize_stacks",
     "inventory",
     "merge",
     "quicklook",
+    "read_stacks",
     "register_batch",
+    "register_stack",
 ]

@@ -8,14 +8,15 @@ from typing import Any
 
 from holdfast import Context, Permanent, Result, handler
 from holdfast.apps.flood.inventory import read_expected, take_inventory
+from holdfast.apps.flood.listing import read_listing
 from holdfast.apps.flood.merge import merge as merge_stacks
 from holdfast.apps.flood.naming import Group
 from holdfast.apps.flood.quicklook import contact_sheet, footprint_map
-from holdfast.apps.flood.registering import finish, register_page
+from holdfast.apps.flood.registering import finish, finish_one_by_one, register_one, register_page
 from holdfast.apps.flood.stack import stack
 from holdfast.apps.flood.storage import below
 from holdfast.apps.raster.handlers import opening_rasters
-from holdfast.apps.raster.storage import fetched, place
+from holdfast.apps.raster.storage import fetched, place, readable
 
 
 @handler("flood.inventory")
@@ -51,6 +52,39 @@ def finalize(collection_id: str, node: str, title: str | None = None, *, ctx: Co
     """Check that every stack of `node` is registered; returns the collection's extents, counts and summaries."""
     output = finish(collection_id, title, node, ctx)
     ctx.log("registered", items=output["items"], created=output["created"], unchanged=output["unchanged"])
+    return output
+
+
+@handler("flood.read_stacks")
+def read_stacks(file: str, *, ctx: Context) -> Result:
+    """Read the stacks that a file lists: what `holdfast results` wrote, or a JSON list of outputs."""
+    output = read_listing(readable(file), file).to_json()
+    left_out = output["left_out"]
+    ctx.log("read", stacks=len(output["stacks"]), left_out=left_out["count"])
+    statuses = ", ".join(f"{count:,} {status}" for status, count in left_out["statuses"].items())
+    return Result(output, warnings=(f"left out of {file}: {statuses}",) if statuses else ())
+
+
+@handler("flood.register_stack", database=True)
+def register_stack(
+    stack: dict[str, Any],
+    collection_id: str,
+    title: str | None = None,
+    origin: dict[str, str] | None = None,
+    *,
+    ctx: Context,
+) -> Result | None:
+    """Register one stack in the catalog. `origin` has the `job_id` and the `node` that made it, if not this one."""
+    return register_one(stack, collection_id, title, origin or {}, ctx)
+
+
+@handler("flood.finalize_stacks", database=True)
+def finalize_stacks(
+    collection_id: str, node: str, title: str | None = None, left_out: int = 0, *, ctx: Context
+) -> dict[str, Any]:
+    """Check that every stack of the fan-out `node` is registered, and count what it changed."""
+    output = finish_one_by_one(collection_id, title, node, left_out, ctx)
+    ctx.log("registered", **{name: count for name, count in output.items() if name != "collection_id"})
     return output
 
 

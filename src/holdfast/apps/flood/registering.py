@@ -1,14 +1,15 @@
-"""Registers stacks in the catalog page by page, and checks at the end that none is missing."""
+"""Registers stacks in the catalog, page by page or one by one, and checks at the end that none is missing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from holdfast import Context, Permanent, Result
 from holdfast.apps.catalog.collection import new_collection
-from holdfast.apps.catalog.interface import Catalog, CollectionSummary, all_items
-from holdfast.apps.catalog.registering import as_failures, catalog_of, ensure, register
+from holdfast.apps.catalog.interface import CONTENT_HASH, Catalog, CollectionSummary, all_items
+from holdfast.apps.catalog.registering import STAC_COLLECTION_UNKNOWN, as_failures, catalog_of, ensure, register
 from holdfast.apps.flood.naming import years_of
 
 NAMES_SHOWN = 5
@@ -63,7 +64,7 @@ def register_page(page: Mapping[str, Any], collection_id: str, title: str | None
     """Register the stacks of one page of results, all or none; None if asked to stop."""
     stacks = [facts_of(stack) for stack in ctx.results(**page)]
     if _summary(catalog_of(ctx), collection_id) is None:
-        ensure(new_collection(collection_id, title, None, "other", ["flood", "hazard"], None, None), ctx)
+        _write_collection(collection_id, title, None, ctx)
     done = register(collection_id, stacks, None, page["node"], ctx)
     if done is None:
         return None
@@ -71,26 +72,34 @@ def register_page(page: Mapping[str, Any], collection_id: str, title: str | None
     return Result({"items": len(stacks), **upserted.to_json()}, warnings=warnings)
 
 
+def register_one(
+    stack: Mapping[str, Any], collection_id: str, title: str | None, origin: Mapping[str, str], ctx: Context
+) -> Result | None:
+    """Register one stack as made by its `origin`, a job and a node; None if asked to stop."""
+    facts = {**facts_of(stack), **origin}
+    try:
+        done = register(collection_id, [facts], None, ctx.node, ctx)
+    except Permanent as problem:
+        if problem.code != STAC_COLLECTION_UNKNOWN.code:
+            raise
+        _write_collection(collection_id, title, None, ctx)
+        done = register(collection_id, [facts], None, ctx.node, ctx)
+    if done is None:
+        return None
+    upserted, warnings = done
+    change = next(name for name, count in upserted.to_json().items() if count)
+    return Result({"item_id": facts["id"], "sha256": facts["sha256"], "change": change}, warnings=warnings)
+
+
 def finish(collection_id: str, title: str | None, node: str, ctx: Context) -> dict[str, Any]:
     """Check that the current version of every stack is registered; returns facts of the collection."""
     batches = list(ctx.results(ctx.node))
-    with as_failures():
-        catalog = catalog_of(ctx)
-        registered = {item["id"]: item["properties"] for item in all_items(catalog, collections=[collection_id])}
     stacks = {item_id(stack): stack["sha256"] for stack in ctx.results(node)}
-    missing = [name for name, digest in stacks.items() if _digest(registered.get(name)) != digest]
-    if missing:
-        shown = ", ".join(missing[:NAMES_SHOWN]) + (" and others" if len(missing) > NAMES_SHOWN else "")
-        raise Permanent(
-            f"{len(missing)} of {len(stacks)} stacks are missing or outdated in {collection_id}: {shown}."
-            f" Register them again with: holdfast rerun {ctx.job_id} --from {ctx.node}",
-            code="FLOOD_UNREGISTERED",
-        )
+    registered = _registered(collection_id, stacks, ctx.node, ctx)
     ours = [registered[name] for name in stacks]
     if stacks:
-        summaries = {"summaries": _summaries(ours)}
-        ensure(new_collection(collection_id, title, None, "other", ["flood", "hazard"], None, summaries), ctx)
-    summary = _summary(catalog, collection_id)
+        _write_collection(collection_id, title, ours, ctx)
+    summary = _summary(catalog_of(ctx), collection_id)
     return {
         "collection_id": collection_id,
         "items": summary.items if summary is not None else 0,
@@ -103,8 +112,53 @@ def finish(collection_id: str, title: str | None, node: str, ctx: Context) -> di
     }
 
 
+def finish_one_by_one(collection_id: str, title: str | None, node: str, left_out: int, ctx: Context) -> dict[str, Any]:
+    """Check that every stack that `node` has registered is there; returns the counts.
+
+    The stacks may be a part of the collection, so its summaries are made of all its stacks.
+    """
+    outputs = list(ctx.results(node))
+    registered = _registered(collection_id, {one["item_id"]: one["sha256"] for one in outputs}, node, ctx)
+    _write_collection(collection_id, title, [one for one in registered.values() if "flood:scenario" in one], ctx)
+    changes = Counter(one["change"] for one in outputs)
+    return {
+        "collection_id": collection_id,
+        "items": len(registered),
+        "registered": changes["created"],
+        "replaced": changes["updated"],
+        "already_there": changes["unchanged"],
+        "left_out": left_out,
+    }
+
+
+def _registered(
+    collection_id: str, digests: Mapping[str, str], node: str, ctx: Context
+) -> dict[str, Mapping[str, Any]]:
+    """The properties of all items of the collection, by id. Fails if one of these stacks is not there as it is now."""
+    with as_failures():
+        items = all_items(catalog_of(ctx), collections=[collection_id])
+        registered = {item["id"]: item["properties"] for item in items}
+    missing = [name for name, digest in digests.items() if _digest(registered.get(name)) != digest]
+    if missing:
+        shown = ", ".join(missing[:NAMES_SHOWN]) + (" and others" if len(missing) > NAMES_SHOWN else "")
+        raise Permanent(
+            f"{len(missing)} of {len(digests)} stacks are missing or outdated in {collection_id}: {shown}."
+            f" Register them again with: holdfast rerun {ctx.job_id} --from {node}",
+            code="FLOOD_UNREGISTERED",
+        )
+    return registered
+
+
+def _write_collection(
+    collection_id: str, title: str | None, properties: Iterable[Mapping[str, Any]] | None, ctx: Context
+) -> None:
+    """Create or update the collection, with summaries of these properties of its items, if there are any yet."""
+    summaries = {"summaries": _summaries(list(properties))} if properties is not None else None
+    ensure(new_collection(collection_id, title, None, "other", ["flood", "hazard"], None, summaries), ctx)
+
+
 def _digest(properties: Mapping[str, Any] | None) -> str | None:
-    return properties["holdfast:content_hash"] if properties is not None else None
+    return properties.get(CONTENT_HASH) if properties is not None else None
 
 
 def _summary(catalog: Catalog, collection_id: str) -> CollectionSummary | None:
