@@ -16,7 +16,7 @@ from psycopg.types.json import Json
 
 from holdfast.define.load import load_text
 from holdfast.remedies import Remedy
-from holdfast.store.migrate import apply_missing
+from holdfast.store.migrate import admit_operators, apply_missing
 from holdfast.store.schema import ddl
 from tests.conftest import eventually
 from tests.running import QUICK, client_of, registry, serving
@@ -543,6 +543,22 @@ async def test_a_role_that_may_make_no_roles_migrates_and_admits_operators(
         finally:
             administrator.execute(sql.SQL("drop owned by {}").format(role))
             administrator.execute(sql.SQL("drop role {}").format(role))
+
+
+async def test_migrate_gives_back_the_privileges_that_a_restore_left_out(empty_database_url: str) -> None:
+    await apply_missing(empty_database_url)
+    with psycopg.connect(empty_database_url, autocommit=True) as connection:
+        connection.execute("revoke all on all functions in schema holdfast from holdfast_operator")
+        connection.execute("revoke all on all tables in schema holdfast from holdfast_operator")
+        connection.execute("revoke all on schema holdfast from holdfast_operator")
+        # The privileges that a function has by itself.
+        connection.execute("update pg_proc set proacl = null where pronamespace = 'holdfast'::regnamespace")
+        assert await admit_operators(empty_database_url)
+    with logged_in(empty_database_url, "in role holdfast_operator") as operator:
+        assert callable_by(operator, operator.name) == FUNCTIONS | FOR_EVERYBODY
+        assert operator.rows("select * from holdfast.job_overview") == []
+        # It neither owns the schema nor may it create roles: nothing is left to do, and nothing fails.
+        assert await admit_operators(operator.url)
 
 
 def callable_by(person: Person, role: str) -> set[str]:
