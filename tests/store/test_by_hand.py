@@ -367,7 +367,7 @@ async def test_a_failed_job_is_explained_with_what_can_be_done(stage: Stage, ope
         "tell  cancelled          0       0        0        0  job stopped",
         "",
         "What you can do next:",
-        "  run what is missing; what completed stays: select holdfast.resume_job('JOB');",
+        "  run what is missing, and what follows it: select holdfast.resume_job('JOB');",
         "  run each again: select holdfast.retry_node('JOB', 'each');",
         "  continue without each: select holdfast.skip_node('JOB', 'each');",
         "  see what failed: select * from holdfast.failed_tasks where job_id = 'JOB';",
@@ -407,7 +407,7 @@ async def test_a_partial_job_and_a_completed_one_are_explained(stage: Stage, ope
     lines = operator.explain(play.job_id)
     assert lines[1] == "Status: partial since TIME, generation 2"
     assert lines[4] == "each  completed          3       0        0        5  by person"
-    assert lines[-1] == "  run what is missing; what completed stays: select holdfast.resume_job('JOB');"
+    assert lines[-1] == "  run what is missing, and what follows it: select holdfast.resume_job('JOB');"
     other = await begun(stage, 1)
     await other.work()
     assert operator.explain(other.job_id)[-1] == "tell  completed          1       0        0        1"
@@ -516,6 +516,7 @@ async def test_the_functions_cannot_be_led_astray_by_the_search_path(stage: Stag
     assert (await answered(play, operator, operator.send("resume_job", play.job_id)))[0]
 
 
+@pytest.mark.usefixtures("template_database")  # Its migration has made the role for the whole server.
 @pytest.mark.parametrize("is_printed", [False, True], ids=["migrate", "ddl"])
 async def test_a_role_that_may_make_no_roles_migrates_and_admits_operators(
     empty_database_url: str, is_printed: bool

@@ -6,7 +6,7 @@ declare
     failing record;
 begin
     if is_resumable then
-        return next format('run what is missing; what completed stays: select holdfast.resume_job(%L);', seen.job_id);
+        return next format('run what is missing, and what follows it: select holdfast.resume_job(%L);', seen.job_id);
     elsif seen.stopping is not null then
         return next format('it is stopping; look again with: select * from holdfast.explain_job(%L);', seen.job_id);
     elsif seen.finished_at is null then
@@ -16,7 +16,7 @@ begin
         return next format('stop it; what it has finished is kept: select holdfast.cancel_job(%L);', seen.job_id);
     end if;
     for failing in
-        select o.node, o.status, o.type, (
+        select o.node, o.status, (
             select array_agg(f.item order by f.item) from (
                 select t.item from failed_tasks t
                 where t.job_id = o.job_id and t.node = o.node and t.item is not null order by t.item limit shown
