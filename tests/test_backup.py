@@ -7,9 +7,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from holdfast.embedded.binaries import find_installation
+from holdfast.store.migrate import admit_operators
 from tests.conftest import eventually
 from tests.docs.pages import ROOT
 from tests.running import SHORT_LEASES, client_of, registry, running, serving
@@ -72,6 +74,12 @@ async def test_open_jobs_of_a_backup_go_on_in_the_restored_database(
         shutil.copytree(old / "payloads", new / "payloads")
         release.set()
         assert (await engine.finished(job_id))["result"] == 4 * LARGE
+
+    with psycopg.connect(empty_database_url, autocommit=True) as connection:
+        for is_admitted in (False, True):
+            usable = "select has_schema_privilege('holdfast_operator', 'holdfast', 'usage')"
+            assert connection.execute(usable).fetchone() == (is_admitted,)
+            assert await admit_operators(empty_database_url)
 
     handlers = registry(large=large_again, size=size)
     async with (

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from holdfast.cli.doctor import _isolation
+from holdfast.store.installation import PostgresInstallation
 from holdfast.worker import landlock, network
 from tests.chaos.faults import can_mount, small_disk
 from tests.cli.conftest import Answer, Command, finished, line_that_has, spawn
@@ -190,6 +191,20 @@ def test_migrate_applies_what_is_missing_once(command: Command, empty_database_u
     assert "applied 0001" in first.out
     assert command("migrate", "--database-url", empty_database_url).out == "The schema is up to date.\n"
     assert command("migrate", "--database-url", empty_database_url, "--json").json == {"applied": []}
+
+
+def test_migrate_says_who_can_make_the_role_of_operators_where_it_may_not(
+    command: Command, empty_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def may_not(installation: PostgresInstallation) -> bool:
+        return False
+
+    monkeypatch.setattr(PostgresInstallation, "admit_operators", may_not)
+    first = command("migrate", "--database-url", empty_database_url)
+    assert first.code == 0 and "applied 0027" in first.out
+    assert "Let an administrator run: create role holdfast_operator; Then run: holdfast migrate" in first.err
+    # Those who do not need the role are not reminded of it.
+    assert command("migrate", "--database-url", empty_database_url).err == ""
 
 
 def test_the_ddl_is_printed_without_a_database(command: Command) -> None:

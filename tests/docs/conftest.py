@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.embedded.binaries import find_installation
 from tests.docs.forking import forked_commands
 
 
@@ -27,7 +28,9 @@ def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str,
         "PYTEST_ADDOPTS": "-p no:cacheprovider",
     }
     with forked_commands(tmp_path_factory.mktemp("forking"), shared) as commands:
-        yield shared | {"PATH": f"{commands}:{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        # The programs of Postgres, for pages that call psql.
+        postgres = find_installation(None, base / "none").directory
+        yield shared | {"PATH": f"{commands}:{Path(sys.executable).parent}:{postgres}:{os.environ['PATH']}"}
 
 
 @pytest.fixture

@@ -138,7 +138,9 @@ class Shell:
         """Remember which real job corresponds to an id on the page."""
         for pattern in (_JOB, _SHORT_JOB):
             for one, other in zip(pattern.findall(shown), pattern.findall(printed), strict=False):
-                self._ids[one[-8:]] = other[-8:]
+                self._ids |= {one: other, one[-8:]: other[-8:]}
 
     def _with_ids(self, command: str) -> str:
-        return _SHORT_JOB.sub(lambda match: self._ids.get(match[0], match[0]), command)
+        for pattern in (_JOB, _SHORT_JOB):
+            command = pattern.sub(lambda match: self._ids.get(match[0], match[0]), command)
+        return command

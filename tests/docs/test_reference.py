@@ -10,6 +10,7 @@ from collections import defaultdict
 from importlib.machinery import SourceFileLoader
 from typing import Any
 
+import psycopg
 import pytest
 
 import holdfast
@@ -226,3 +227,22 @@ def test_the_demo_prints_every_step_that_the_readme_shows() -> None:
 def _as_pattern(text: ast.expr) -> str:
     parts = text.values if isinstance(text, ast.JoinedStr) else [text]
     return "".join(re.escape(str(one.value)) if isinstance(one, ast.Constant) else ".+" for one in parts)
+
+
+def test_the_functions_and_views_for_psql_are_those_of_the_schema(database_url: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        functions = connection.execute(
+            "select proname || '(' || array_to_string(proargnames[1:pronargs], ', ') || ')' from pg_proc"
+            " where pronamespace = 'holdfast'::regnamespace and prosecdef"
+        ).fetchall()
+        columns = connection.execute(
+            "select v.viewname, array_agg(a.attname::text) from pg_views v"
+            " join pg_attribute a on a.attrelid = ('holdfast.' || v.viewname)::regclass and a.attnum > 0"
+            " where v.schemaname = 'holdfast' group by v.viewname"
+        ).fetchall()
+    assert {name for (name,) in functions} == {one for one in cells("psql") if "(" in one}
+    sections = dict(re.findall(r"^### `(\w+)`\n(.*?)(?=^##)", page("psql"), re.MULTILINE | re.DOTALL))
+    assert {view: set(names) for view, names in columns} == {
+        view: {name for row in re.findall(r"^\| (`.*?) \|", text, re.MULTILINE) for name in _CODE.findall(row)}
+        for view, text in sections.items()
+    }

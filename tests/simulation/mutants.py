@@ -51,6 +51,7 @@ STORE = (
     "tests/store/test_gates.py",
     "tests/store/test_recovery.py",
     "tests/store/test_batches.py",
+    "tests/store/test_by_hand.py",
     "tests/store/test_clock.py",
     "-k",
     "not model",

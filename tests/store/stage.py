@@ -141,7 +141,8 @@ class PostgresBackstage:
         """Moves all times in the rows into the future, as if the database's clock had been set back."""
         columns = await self._run(
             b"select table_name, array_agg(column_name) from information_schema.columns where table_schema = 'holdfast'"
-            b" and data_type = 'timestamp with time zone' and table_name <> 'migrations' group by table_name"
+            b" and data_type = 'timestamp with time zone' and table_name <> 'migrations'"
+            b" and table_name in (select tablename from pg_tables where schemaname = 'holdfast') group by table_name"
         )
         for table, names in columns:
             moved = sql.SQL(", ").join(

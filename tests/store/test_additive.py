@@ -114,10 +114,10 @@ def broken_by(url: str, statement: str) -> list[str]:
     ("statement", "problem"),
     [
         ("drop table attempts", "attempts is gone"),
-        ("alter table jobs drop column reason", "jobs.reason is gone"),
+        ("alter table jobs drop column body_hash", "jobs.body_hash is gone"),
         ("alter table jobs rename column reason to cause", "jobs.reason is gone"),
         ("alter table jobs rename to work", "jobs.reason is gone"),
-        ("alter table jobs alter column run type bigint", "jobs.run was integer and is bigint"),
+        ("alter table jobs alter column deaths type bigint", "jobs.deaths was integer and is bigint"),
         ("alter table jobs alter column reason set not null", "jobs.reason may no longer be null"),
         ("alter table jobs alter column run drop default", "jobs.run may no longer be left out"),
         ("alter table jobs add column colour text not null", "jobs.colour is new and may not be left out"),

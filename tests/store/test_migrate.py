@@ -39,6 +39,7 @@ def schema_of(url: str) -> dict[str, list[Any]]:
         " where schemaname = 'holdfast' and tablename <> 'migrations' order by 1, 2",
         "storage": "select relname, relkind::text, reloptions from pg_class c join pg_namespace n"
         " on n.oid = c.relnamespace where n.nspname = 'holdfast' and relname not like 'migrations%' order by 1",
+        "views": "select viewname, definition from pg_views where schemaname = 'holdfast' order by 1",
         "functions": "select proname, pg_get_functiondef(p.oid) from pg_proc p join pg_namespace n"
         " on n.oid = p.pronamespace where n.nspname = 'holdfast' order by 1",
         "triggers": "select tgname, pg_get_triggerdef(oid) from pg_trigger where not tgisinternal order by 1",

@@ -28,11 +28,15 @@ def apply_migrations(*, as_json: bool, target: Target) -> int:
 async def _apply(settings: Settings, as_json: bool) -> int:
     async with open_installation(settings) as installation:
         applied = await operations.migrate(installation)
+        has_operators = await operations.admit_operators(installation)
     if as_json:
         answer_json({"applied": [{"number": m.number, "name": m.name} for m in applied]})
     elif applied:
         for migration in applied:
             answer(f"applied {migration.number:04d} {migration.name}")
+        if not has_operators:
+            say("There is no role holdfast_operator for people who have only psql, and this login may not create it.")
+            say("  → Let an administrator run: create role holdfast_operator; Then run: holdfast migrate")
     else:
         answer("The schema is up to date.")
     return ExitCode.DONE

@@ -29,6 +29,12 @@ async def migrate(installation: Installation) -> list[Migration]:
     return await installation.migrate()
 
 
+async def admit_operators(installation: Installation) -> bool:
+    """Let the role `holdfast_operator` use the functions for people. False: there is no such role, and the login may
+    not make it."""
+    return await installation.admit_operators()
+
+
 async def schema_state(installation: Installation) -> SchemaState:
     """Which migrations the database has and lacks."""
     found = await installation.schema()

@@ -401,6 +401,10 @@ class Installation(Protocol):
         """Apply the migrations that the database lacks; returns those that were applied now."""
         ...
 
+    async def admit_operators(self) -> bool:
+        """Let operators use the functions for people. False: there is no role for them, and we may not make it."""
+        ...
+
     async def tables(self) -> list[TableSize]:
         """The tables of the schema, with their rows and their sizes."""
         ...

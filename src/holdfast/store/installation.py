@@ -69,6 +69,10 @@ class PostgresInstallation(PostgresInstallationReader):
         """Apply the migrations that the database lacks; returns those that were applied now."""
         return await migrate.apply_missing(self._connections.url)
 
+    async def admit_operators(self) -> bool:
+        """Let operators use the functions for people. False: there is no role for them, and we may not make it."""
+        return await migrate.admit_operators(self._connections.url)
+
     async def tables(self) -> list[TableSize]:
         return await migrate.tables(self._connections.url)
 

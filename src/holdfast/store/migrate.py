@@ -61,6 +61,25 @@ async def apply_missing(url: str) -> list[Migration]:
         return applied
 
 
+async def admit_operators(url: str) -> bool:
+    """Let operators use the functions for people, if they cannot yet: a restore leaves privileges out, and an
+    administrator may have made their role since. False: there is no such role, and this login may not make it.
+
+    A login that does not own the schema changes nothing.
+    """
+    async with await connect(url, "holdfast migrate") as connection, connection.transaction():
+        await _take_turn(connection)
+        found = await connection.execute(
+            "select pg_has_role(p.proowner, 'usage') and (p.proacl is null or not exists (select from pg_roles r"
+            " where r.rolname = 'holdfast_operator' and has_function_privilege(r.oid, p.oid, 'execute'))) as lacks"
+            " from pg_proc p where p.oid = to_regprocedure('holdfast.answer(bigint)')"
+        )
+        if not any(row["lacks"] for row in by_name(await answer_of(found))):
+            return True
+        (row,) = by_name(await answer_of(await connection.execute("select holdfast.admit_operators() as is_there")))
+        return bool(row["is_there"])
+
+
 async def _take_turn(connection: Connection) -> None:
     """Behind others that migrate, however long they take. The lock ends with the transaction: a kill leaves nothing.
 
