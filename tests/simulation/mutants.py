@@ -50,6 +50,7 @@ STORE = (
     "tests/store/test_handovers.py",
     "tests/store/test_gates.py",
     "tests/store/test_recovery.py",
+    "tests/test_corrections.py",
     "tests/store/test_batches.py",
     "tests/store/test_by_hand.py",
     "tests/store/test_clock.py",

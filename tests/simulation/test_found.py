@@ -21,3 +21,19 @@ def test_a_fan_in_does_not_gather_before_the_last_report_of_its_items_is_committ
     stage.cycle()
     gathered = {"results": [{"value": 1}, {"value": 2}], "count": 2}
     assert stage.job["result"] == {"early_in": gathered, "late_in": gathered}
+
+
+def test_a_failure_and_a_timeout_in_one_cycle_end_the_tasks_in_one_way_invariant_8() -> None:
+    """The failure cancelled what was queued, and the timeout counted the same task as failed."""
+    flow = Workflow("w", timeout_seconds=40)
+    flow.task("waits", handler="h", retry={"max_retries": 3, "initial_delay_seconds": 100})
+    flow.task("fails", handler="h", retry={"max_retries": 0})
+    stage = Stage(flow)
+    stage.cycle()
+    stage.work("waits", outcome="failed", data={"code": "LATER", "message": "not yet"})
+    stage.cycle()
+    stage.work("fails", outcome="failed", data={"code": "NEVER", "message": "not at all"})
+    stage.db.now += 50
+    stage.cycles()
+    task, node = stage.db.tasks[stage.job_id][("waits", -1)], stage.db.nodes[stage.job_id]["waits"]
+    assert task["status"] == node.status == "failed" and node.failed == 1

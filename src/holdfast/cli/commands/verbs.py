@@ -71,7 +71,11 @@ CorrectedInputs = Annotated[
 StaleWork = StrEnum("StaleWork", {"KEEP": "keep", "RERUN": "rerun"})
 OfStale = Annotated[
     StaleWork | None,
-    typer.Option("--stale", metavar="keep|rerun", help="Completed work that a correction concerns: keep its results, or run it again."),
+    typer.Option(
+        "--stale",
+        metavar="keep|rerun",
+        help="Completed work that a correction concerns: keep its results, or run it again.",
+    ),
 ]
 ARGUMENTS: dict[str, tuple[Any, Any]] = {
     "job": (JobName, REQUIRED),
