@@ -198,3 +198,17 @@ async def test_a_plan_of_a_correction_is_carried_out_exactly_or_not_at_all(datab
         with pytest.raises(Refused, match="has changed since"):
             await engine.client.carry_out(forged, seconds=20)
         assert (await engine.status(job_id))["generation"] == status["generation"] == 2
+
+
+async def test_one_task_runs_again_with_the_params_that_a_person_gives(database_url: str) -> None:
+    work = Handlers()
+    async with running(database_url, work.registry) as engine:
+        job_id = (await engine.run(FLOW))["job_id"]
+        work.ran.clear()
+        request = VerbRequest(Verb.CLEAR, "stack", (1,), params={"size": 2, "limit": 3})
+        _, status = await corrected(engine, job_id, request)
+        assert status["status"] == "completed" and work.ran == {"stack": 1, "echo_params": 1}
+        given = await engine.client.params(job_id, "stack", index=1)
+        assert given.value == {"size": 2, "limit": 3}
+        plan = await engine.client.plan(job_id, asked(inputs={"limit": 4}, stale=Stale.RERUN))
+        assert actions(plan)["stack"] == ("rerun", 2), "what a person gave stays"

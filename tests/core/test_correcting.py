@@ -340,3 +340,37 @@ def test_params_are_compared_by_value_and_type() -> None:
     assert same_params(b'{"a": 1, "b": [2]}', b'{"b":[2],"a":1}')
     assert not same_params(b'{"a": 1}', b'{"a": true}')
     assert not same_params(None, b"{}")
+
+
+def test_one_task_gets_other_params_and_keeps_them_through_a_correction() -> None:
+    job = ended(("each", 2))
+    plan = job.plan("clear", "each", items=(2,), params={"n": 99})
+    assert steps(plan)["each"] == "rerun 1"
+    assert job.recover("clear", "each", items=(2,), params={"n": 99}).applied
+    ran(job)
+    assert job.tasks[("each", 2)]["params"] == {"n": 99}
+    assert job.event("job_recovered").data["corrected"] == ["params of each[2]"]  # type: ignore[index]
+    job.correct(inputs={"limit": 4}, stale="rerun")
+    assert ("each", 2) not in ran(job) and job.tasks[("each", 2)]["params"] == {"n": 99}
+
+
+def test_an_item_whose_params_were_refused_runs_with_those_that_a_person_gives() -> None:
+    job = ended(limit="{{ inputs.limit / (item - 12) }}")
+    assert job.tasks[("each", 2)]["params"] is None
+    assert job.recover("clear", "each", items=(2,), params={"n": 1}).applied
+    assert ("each", 2) in ran(job)
+
+
+@pytest.mark.parametrize(
+    ("node", "more", "why"),
+    [
+        ("each", {}, "one task at a time"),
+        ("each", {"items": (1, 2)}, "one task at a time"),
+        ("each", {"items": (1,), "code": "X"}, "one task at a time"),
+        ("prepare", {"items": (1,)}, "one task at a time"),
+        ("all", {}, "takes the results of other tasks"),
+    ],
+)
+def test_params_are_given_to_one_task_with_a_handler(node: str, more: dict[str, Any], why: str) -> None:
+    plan = ended().plan("clear", node, params={"n": 1}, **more)
+    assert isinstance(plan, Refusal) and why in plan.reason

@@ -27,9 +27,9 @@ def matches(filters: Any, item: int, task: dict[str, Any]) -> bool:
     )
 
 
-def can_be_reset(task: dict[str, Any], item: int, enqueued: int) -> bool:
+def can_be_reset(task: dict[str, Any], item: int, enqueued: int, *, gives_params: bool = False) -> bool:
     return (
-        task["params"] is not None
+        (task["params"] is not None or gives_params)
         and not task["waits"]
         and task["gone"] is None
         and (task["status"] != "ready" or item < enqueued)
@@ -60,7 +60,7 @@ def select(
         chosen, refused, since = before.chosen, before.refused, before.completed_since
         chosen.setdefault(task["status"], 0)
         if request.named in (None, node) and matches(request, item, task):
-            if can_be_reset(task, item, enqueued):
+            if can_be_reset(task, item, enqueued, gives_params=request.params is not None):
                 chosen[task["status"]] += 1
                 since = earlier(since, task)
             elif task["status"] != "ready" and task["gone"] is None:
@@ -123,11 +123,18 @@ def item_keys(db: Database, job_id: str, node: str) -> list[tuple[int, str]]:
 
 def matched_tasks(db: Database, job_id: str, node: str, items: Sequence[int]) -> dict[int, MatchedTask]:
     found = {item: db.tasks[job_id][(node, item)] for item in items}
-    return {item: MatchedTask(task["status"], _encoded(task["params"]), task["gone"]) for item, task in found.items()}
+    return {
+        item: MatchedTask(task["status"], _encoded(task["params"]), task["gone"], task["is_given"])
+        for item, task in found.items()
+    }
 
 
 def own_params(db: Database, job_id: str) -> dict[str, bytes | None]:
-    return {node: _encoded(task["params"]) for (node, item), task in db.tasks[job_id].items() if item < 0}
+    return {
+        node: _encoded(task["params"])
+        for (node, item), task in db.tasks[job_id].items()
+        if item < 0 and not task["is_given"]
+    }
 
 
 def _encoded(params: Any) -> bytes | None:

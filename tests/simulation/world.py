@@ -579,6 +579,8 @@ class World:
         drawn: dict[str, Any] = {"verb": verb, "node": node, "items": items}
         if verb == "set":
             drawn["output"] = {"given": True}
+        if verb == "clear" and items and zlib.crc32(repr(self.helping.getstate()[1][-5:]).encode()) % 2:
+            drawn["params"] = {"given": items[0]}
         if self.helping.random() < 0.3:
             drawn["plan_id"] = self._plan_id(job_id, drawn)
         return drawn

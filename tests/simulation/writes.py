@@ -19,6 +19,7 @@ from holdfast.core.effects import (
     EnqueueWaiting,
     FailTask,
     FinishTask,
+    GiveParams,
     MarkJob,
     PinJob,
     RefuseTask,
@@ -45,6 +46,7 @@ def apply_batch(db: Database, me: int, batch: Batch) -> None:
     _finish(db, batch.finished)
     _remove_handled(db, me, batch.handled)
     _pin(db, me, batch.pins)
+    _give_params(db, batch.given)
     _reset(db, batch.resets)
     _restart(db, batch.restarts)
     _skip(db, batch.skips)
@@ -127,7 +129,7 @@ def _reset_task(db: Database, key: Key, task: dict[str, Any]) -> None:
     db.history.reset[key] = task["epoch"]
     db.history.resets.append(key)
     task |= _task("ready", task["params"]) | {
-        "item_key": task["item_key"], "gone": task["gone"],
+        "item_key": task["item_key"], "is_given": task["is_given"], "gone": task["gone"],
         "epoch": task["epoch"] + 1, "waits": True,
         "attempt": task["attempt"] + (row is not None),
     }  # fmt: skip
@@ -141,13 +143,19 @@ def _pin(db: Database, me: int, pins: Sequence[PinJob]) -> None:
             db.dirty.add(pin.job_id)
 
 
+def _give_params(db: Database, given: Sequence[GiveParams]) -> None:
+    for one in given:
+        given = {"params": _json(one.params), "is_given": True, "has_contract": one.has_contract}
+        db.tasks[one.job_id][(one.node, one.item)] |= given
+
+
 def _correct(db: Database, corrections: Sequence[CorrectTasks]) -> None:
     for one in corrections:
         for item, params in zip(one.items, one.params, strict=True):
             task = db.tasks[one.job_id][(one.node, item)]
             assert task["status"] != "ready", f"{one[:2]} {item} is corrected while it is open"
             _reset_task(db, (one.job_id, one.node, item), task)
-            task |= {"params": _json(params), "has_contract": one.has_contract, "gone": None}
+            task |= {"params": _json(params), "has_contract": one.has_contract, "gone": None, "is_given": False}
         db.dirty.add(one.job_id)
 
 
@@ -344,7 +352,7 @@ def _task(status: str, params: Any = None, error: Any = None) -> dict[str, Any]:
     return {
         "status": status, "epoch": 1, "attempt": 0, "retries": 0, "lost": 0, "crashes": 0, "requeues": 0,
         "params": params, "output": None, "error": error, "waits": False, "finished_at": None,
-        "item_key": None, "gone": None,
+        "item_key": None, "gone": None, "is_given": False,
     }  # fmt: skip
 
 

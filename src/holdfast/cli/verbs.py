@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.bootstrap import open_client
 from holdfast.cli.asking import confirmed
@@ -49,6 +49,7 @@ class Typed:
     request: VerbRequest
     items: tuple[str, ...] = ()
     output_file: Path | None = None
+    params_file: Path | None = None
     correction: TypedCorrection | None = None
 
     @property
@@ -57,9 +58,10 @@ class Typed:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What a command needs that the request does not know: the file with the output, and a correction."""
-        output = () if self.output_file is None else (f"--output {shlex.quote(str(self.output_file))}",)
-        return (*output, *(self.correction.flags if self.correction is not None else ()))
+        """What a command needs that the request does not know: a file with an output or params, and a correction."""
+        files = (("--output", self.output_file), ("--params", self.params_file))
+        flags = [f"{name} {shlex.quote(str(file))}" for name, file in files if file is not None]
+        return (*flags, *(self.correction.flags if self.correction is not None else ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ def typed(
     plan_id: str | None = None,
     output: Path | None = None,
     tolerated: bool = False,
+    params: Path | None = None,
     correction: TypedCorrection | None = None,
 ) -> Typed:
     """What was typed, checked as far as that is possible without the job."""
@@ -114,8 +117,21 @@ def typed(
             remedy="Run the failed items of a node again with: holdfast retry JOB NODE",
         )
     data = read_data(output, "output file") if output is not None else None
-    request = VerbRequest(known, node, (), code, fingerprint, only, plan_id, data, tolerated)
-    return Typed(request, tuple(items), output, correction)
+    given = _read_params(known, params) if params is not None else None
+    request = VerbRequest(known, node, (), code, fingerprint, only, plan_id, data, tolerated, params=given)
+    return Typed(request, tuple(items), output, params, correction)
+
+
+def _read_params(verb: Verb, file: Path) -> dict[str, Any]:
+    if verb is not Verb.CLEAR:
+        raise InvalidInput(
+            f"{verb} takes no --params.",
+            remedy="Give other params to one task with: holdfast clear JOB NODE --item N --params FILE",
+        )
+    params = read_data(file, "params file")
+    if not isinstance(params, dict):
+        raise InvalidInput(f"The params file {file} must hold an object: a value for each name.")
+    return params
 
 
 def run_verb(job: str, asked: Typed, how: How) -> int:

@@ -81,6 +81,16 @@ class CorrectTasks(NamedTuple):
     has_contract: bool = False
 
 
+class GiveParams(NamedTuple):
+    """What a person gives a task instead of the params that it has."""
+
+    job_id: str
+    node: str
+    item: int
+    params: dict[str, Any]
+    has_contract: bool = False
+
+
 class RefuseTask(NamedTuple):
     """A task of a corrected fan-out has failed: its new params were refused."""
 
@@ -289,6 +299,7 @@ Effect = (
     | EnqueueTasks
     | RetryTask
     | CorrectTasks
+    | GiveParams
     | RefuseTask
     | DropTasks
     | ReviveTasks

@@ -173,7 +173,7 @@ def _keep_or_rerun(
 
 def runs_again(matching: Matching, task: MatchedTask, *, is_same: bool) -> bool:
     """Whether a task runs again whose item is still there; `is_same`: it would be given the same params."""
-    is_same = is_same and not matching.has_other_handler
+    is_same = (is_same or task.is_given) and not matching.has_other_handler
     match Status(task.gone or task.status):
         case Status.COMPLETED:
             return matching.reruns_stale and not is_same
@@ -285,6 +285,7 @@ def counted(
             number = found.numbers[place]
             params = reading.params(place, number)
             is_same = not isinstance(params, Failure) and same_params(tasks[number].params, params)
+            is_same = is_same or tasks[number].is_given
             number_of[_word(tasks[number], is_same=is_same and not other_handler)] += 1
     state.made_bytes = 0
     return Counted(**number_of)

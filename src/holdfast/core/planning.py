@@ -196,6 +196,8 @@ def _refusal(state: JobState, request: Request, *, is_corrected: bool = False) -
         wait = Remedy("Wait until that is done", "watch", state.job_id)
         go_on = Remedy("Continue it first", "resume", state.job_id)
         return Refusal(f"the items of {node.name} are not all matched yet", go_on if state.is_terminal else wait)
+    if request.params is not None and (refusal := _refusal_of_params(state, node, request)) is not None:
+        return refusal
     if request.verb in BY_HAND:
         return _refusal_by_hand(state, node, request)
     if not _was_reached(node):
@@ -206,6 +208,19 @@ def _refusal(state: JobState, request: Request, *, is_corrected: bool = False) -
     if request.verb is Verb.RETRY and node.status not in (Status.FAILED, Status.CANCELLED) and not _lacks_items(node):
         remedy = Remedy("Run it again all the same", "rerun", state.job_id, flags=("--from", node.name))
         return Refusal(f"{node.name} is {node.status}", remedy)
+    return None
+
+
+def _refusal_of_params(state: JobState, node: NodeState, request: Request) -> Refusal | None:
+    """Why a person cannot give the params of a task: they are those of exactly one task, with a handler of its own."""
+    program = state.program.nodes[node.name]
+    if program.batches is not None or program.task is None:
+        leave = Remedy("Correct the workflow, or the items that it reads.")
+        return Refusal(f"{node.name} takes the results of other tasks, and its params say which", leave)
+    is_one = len(request.items) == 1 if program.has_items else not request.items
+    if request.verb is not Verb.CLEAR or not is_one or request.code is not None or request.fingerprint is not None:
+        name = Remedy("Name it with --item N." if program.has_items else "Leave --item, --code and --fingerprint out.")
+        return Refusal("params are given to one task at a time", name)
     return None
 
 

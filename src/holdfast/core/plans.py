@@ -159,6 +159,7 @@ class Correction(NamedTuple):
     stale: Stale | None = None
 
 
+_FIRST_FIELDS = Request._fields.index("tolerated")
 MOVED = Refusal("the job has changed since this plan was made", Remedy("Look at the plan again, and use its new id."))
 
 
@@ -169,6 +170,8 @@ def plan_id(job_id: str, generation: int, request: Request, plan: Plan) -> str:
     """
     done = [(step.node, str(step.action), step.items) for step in plan.steps if step.action is not Action.KEEP]
     # Versions that do not know a field give the same id, as long as nothing is said in it.
-    asked = list(request._replace(plan_id=None))[: None if request.tolerated else -1]
+    asked = list(request._replace(plan_id=None)[:_FIRST_FIELDS])
+    asked += [request.tolerated] if request.tolerated else []
+    asked += [request.params] if request.params is not None else []
     content = [job_id, generation, asked, done]
     return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]

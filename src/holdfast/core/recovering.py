@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from holdfast.core import fanning
 from holdfast.core.correcting import corrected_state
-from holdfast.core.effects import PinJob, ResetTasks, RestartNode, SkipTasks
+from holdfast.core.effects import OWN_TASK, GiveParams, PinJob, ResetTasks, RestartNode, SkipTasks
 from holdfast.core.events import EventName, JobRecovered, NodeEnded
 from holdfast.core.kinds import has_task_per_item
 from holdfast.core.matching import await_matching
@@ -25,8 +25,9 @@ from holdfast.core.plans import (
     Step,
     plan_id,
 )
+from holdfast.core.queueing import has_contract
 from holdfast.core.readiness import SKIPPED_BY_PERSON
-from holdfast.core.signals import RecoveryRequested, Selected, Selection, Verb
+from holdfast.core.signals import RecoveryRequested, Request, Selected, Selection, Verb
 from holdfast.core.states import (
     JOB_CANCELLED,
     JOB_TERMINAL,
@@ -64,6 +65,8 @@ def reset(turn: Turn, signal: RecoveryRequested) -> Refusal | None:
     state.deadline_at = begins_at + timeout if timeout is not None else None
     state.job_touched = True
     again = {step.node for step in plan.reruns}
+    if signal.request.params is not None:
+        _give_params(turn, signal.request)
     for step in plan.reruns:
         _carry_out(turn, step, signal.selected.get(step.node, NOTHING_SELECTED), again)
     if signal.request.verb in BY_HAND:
@@ -111,6 +114,13 @@ def _correct(turn: Turn, correction: Correction, selected: Mapping[str, Selected
     turn.effects.append(PinJob(state.job_id, state.generation, correction.program.hash, version, correction.inputs))
 
 
+def _give_params(turn: Turn, request: Request) -> None:
+    assert request.node is not None and request.params is not None
+    item = request.items[0] if request.items else OWN_TASK
+    contract = has_contract(turn, request.node, item)
+    turn.effects.append(GiveParams(turn.state.job_id, request.node, item, request.params, contract))
+
+
 def _carry_out(turn: Turn, step: Step, found: Selected, again: set[str]) -> None:
     """Bring one node back to where it runs again."""
     node = turn.state.nodes[step.node]
@@ -143,6 +153,9 @@ def _event_data(state: JobState, signal: RecoveryRequested, plan: Plan, current:
         data["unknown"] = len(plan.unknown)
     if plan.evaluates_result:
         data["evaluates_result"] = True
+    if signal.request.params is not None:
+        items = signal.request.items
+        data["corrected"] = [f"params of {signal.request.node}{f'[{items[0]}]' if items else ''}"]
     if signal.correction is not None:
         data["corrected"] = list(signal.correction.corrected)
         gone = [step.node for step in plan.steps if step.action is Action.GONE]

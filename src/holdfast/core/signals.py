@@ -131,6 +131,8 @@ class MatchedTask(NamedTuple):
     params: bytes | None
     gone: str | None = None
     """How it had ended when its item went away; None: it has its item."""
+    is_given: bool = False
+    """Whether a person gave its params: they stay, whatever the workflow says."""
 
 
 class WorkContinued(NamedTuple):
@@ -227,6 +229,8 @@ class Request(NamedTuple):
     output: Any = None
     tolerated: bool = False
     """For `resume`: also the tolerated failures of completed nodes."""
+    params: dict[str, Any] | None = None
+    """For `clear`: what the one task that it names is given from now on."""
 
     @property
     def named(self) -> str | None:

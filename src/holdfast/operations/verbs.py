@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
+from typing import Any
 
 import orjson
 
@@ -75,14 +76,21 @@ async def send(scope: Scope, store: OperationsStore, job_id: str, request: VerbR
         arguments["correction"] = request.plan_id
     if request.verb is Verb.SET:
         arguments["output"] = request.output
-        size, limit = len(orjson.dumps(request.output)), store.payload_limit_bytes
-        if size > limit:
-            raise PayloadRefused(
-                f"The output of {request.node} has {size:,} bytes; the limit is {limit:,}.",
-                remedy="Put the data into a file or a store that the handlers can read, and give its name.",
-                instance=job_id,
-            )
+        _check_size(store, job_id, f"The output of {request.node} has", request.output)
+    if request.params is not None:
+        arguments["params"] = request.params
+        _check_size(store, job_id, f"The params of {request.node} have", request.params)
     return await store.send(job_id, "recover", scope.actor, reason, arguments, tenant=scope.tenant)
+
+
+def _check_size(store: OperationsStore, job_id: str, what: str, value: Any) -> None:
+    size, limit = len(orjson.dumps(value)), store.payload_limit_bytes
+    if size > limit:
+        raise PayloadRefused(
+            f"{what} {size:,} bytes; the limit is {limit:,}.",
+            remedy="Put the data into a file or a store that the handlers can read, and give its name.",
+            instance=job_id,
+        )
 
 
 async def carry_out(

@@ -18,6 +18,7 @@ from holdfast.core.effects import (
     EnqueueWaiting,
     FailTask,
     FinishTask,
+    GiveParams,
     Lane,
     MarkJob,
     PinJob,
@@ -70,6 +71,7 @@ class Batch:
     finished: list[FinishTask] = field(default_factory=list)
     handled: list[int] = field(default_factory=list)
     pins: list[PinJob] = field(default_factory=list)
+    given: list[GiveParams] = field(default_factory=list)
     resets: list[ResetTasks] = field(default_factory=list)
     restarts: list[RestartNode] = field(default_factory=list)
     skips: list[SkipTasks] = field(default_factory=list)
@@ -145,6 +147,7 @@ _FIELD_OF: dict[type, str] = {
     RestartNode: "restarts",
     SkipTasks: "skips",
     PinJob: "pins",
+    GiveParams: "given",
     CorrectTasks: "corrections",
     RefuseTask: "refusals",
     DropTasks: "drops",

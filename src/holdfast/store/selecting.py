@@ -21,6 +21,7 @@ def selecting(job_id: str, request: Request, enqueued: int) -> dict[str, Any]:
         "code": request.code,
         "fingerprint": request.fingerprint,
         "enqueued": enqueued,
+        "gives_params": request.params is not None,
     }
 
 
@@ -44,7 +45,7 @@ async def matched_from(answer: Answer, read: Callable[[str], Awaitable[bytes]]) 
         params = row["params"].encode() if row["params"] is not None else None
         if row["params_ref"] is not None:
             params = await read(row["params_ref"])
-        found[row["item"]] = MatchedTask(row["status"], params, row["gone"])
+        found[row["item"]] = MatchedTask(row["status"], params, row["gone"], row["params_given"])
     return found
 
 

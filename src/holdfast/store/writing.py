@@ -43,6 +43,7 @@ class BatchWriter:
             *self._rows("finish_tasks", batch.finished),
             *self._deleted(batch.handled),
             *self._rows("pin_jobs", batch.pins),
+            *self._rows("give_params", batch.given),
             *((query("reset_tasks"), _reset(reset)) for reset in batch.resets),
             *((query("restart_node"), _restart(restart)) for restart in batch.restarts),
             *((query("skip_tasks"), {"job": one.job_id, "node": one.node}) for one in batch.skips),

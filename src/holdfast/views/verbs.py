@@ -76,6 +76,8 @@ class VerbRequest:
     """For `resume`: also run tolerated failures of completed nodes again."""
     correction: Correction | None = None
     """For `resume`, `retry` and `rerun`."""
+    params: dict[str, Any] | None = None
+    """For `clear`: what the one task that it names is given from now on."""
 
     def to_core(self) -> signals.Request:
         return signals.Request(
@@ -88,6 +90,7 @@ class VerbRequest:
             self.plan_id,
             self.output,
             self.tolerated,
+            self.params,
         )
 
     def words(self, job: str) -> str:

@@ -57,6 +57,10 @@ Tolerated = Annotated[
     bool,
     typer.Option("--tolerated", help="Run tolerated failures of completed nodes again, too."),
 ]
+Params = Annotated[
+    Path | None,
+    typer.Option("--params", metavar="FILE", help="Give this one task other params: a JSON or YAML file; - is stdin."),
+]
 CorrectedFile = Annotated[
     Path | None,
     typer.Option("--workflow", metavar="FILE", help="Follow this corrected workflow file from now on."),
@@ -87,6 +91,7 @@ ARGUMENTS: dict[str, tuple[Any, Any]] = {
     "fingerprint": (Fingerprint, None),
     "only": (Only, False),
     "tolerated": (Tolerated, False),
+    "params": (Params, None),
     "corrected_input": (CorrectedInput, []),
     "corrected_inputs": (CorrectedInputs, None),
     "corrected_file": (CorrectedFile, None),
@@ -126,7 +131,7 @@ VERBS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "retry-stage": (("job", "node", "only", *CORRECTION, *RECOVERY), "The same as retry: run a failed stage again."),
     "clear": (
-        ("job", "node", "item", "code", "fingerprint", "only", *RECOVERY),
+        ("job", "node", "item", "code", "fingerprint", "params", "only", *RECOVERY),
         "Run some tasks of a node again, and what depends on them. This works also while the job runs.",
     ),
     "rerun": (
@@ -204,6 +209,7 @@ def _run(name: str, values: dict[str, Any]) -> int:
         plan_id=values.get("plan_id"),
         output=values.get("output"),
         tolerated=values.get("tolerated", False),
+        params=values.get("params"),
         correction=correction,
     )
     return run_verb(values["job"], asked, how)
@@ -221,6 +227,7 @@ def plan(
     only: Only = False,
     tolerated: Tolerated = False,
     output: Annotated[Path | None, typer.Option("--output", metavar="FILE", help="For set: the node's output.")] = None,
+    params: Params = None,
     corrected_input: CorrectedInput = [],  # noqa: B006
     corrected_inputs: CorrectedInputs = None,
     corrected_file: CorrectedFile = None,

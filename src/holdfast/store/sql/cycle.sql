@@ -249,9 +249,9 @@ from tasks t
 where t.job_id = %(job)s::uuid and t.node = %(node)s and t.item >= 0 and t.item_key is not null;
 
 -- name: own_params
--- The params of the own tasks of nodes.
+-- The params of the own tasks of nodes, without those that a person gave.
 select t.node, t.params::text as params, t.params_ref
-from tasks t where t.job_id = %(job)s::uuid and t.item < 0;
+from tasks t where t.job_id = %(job)s::uuid and t.item < 0 and not t.params_given;
 
 -- name: completed_outputs
 select t.item, t.output::text as output, t.output_ref
@@ -260,7 +260,7 @@ where t.job_id = %(job)s::uuid and t.node = %(node)s and t.item > %(after)s and 
 order by t.item limit %(limit)s;
 
 -- name: matched_tasks
-select t.item, t.status, t.params::text as params, t.params_ref, t.gone
+select t.item, t.status, t.params::text as params, t.params_ref, t.gone, t.params_given
 from tasks t
 where t.job_id = %(job)s::uuid and t.node = %(node)s and t.item = any(%(items)s::int[]);
 
@@ -286,10 +286,17 @@ forgotten as (
 update tasks t
 set status = 'ready', waits = true, gone = null, epoch = t.epoch + 1, retry_count = 0, lost_count = 0, crash_count = 0,
     requeue_count = 0, output = null, output_ref = null, error = null, worker = null, started_at = null,
-    finished_at = null, params = g.new_params, params_ref = g.new_params_ref,
+    finished_at = null, params = g.new_params, params_ref = g.new_params_ref, params_given = false,
     has_contract = nullif(%(has_contract)s::boolean, false)
 from given g
 where t.job_id = any(array[g.job_id]) and t.node = g.node and t.item = g.item;
+
+-- name: give_params
+-- What a person gives to tasks. A reset follows.
+update tasks t
+set params = w.params, params_ref = w.params_ref, params_given = true, has_contract = nullif(w.has_contract, false)
+from {{GiveParams}}
+where t.job_id = any(array[w.job_id]) and t.node = w.node and t.item = w.item;
 
 -- name: refuse_tasks
 -- The new params of these tasks were refused.
@@ -470,7 +477,7 @@ cross join lateral (
             and (%(items)s::int[] is null or t.item = any(%(items)s::int[]))
             and (%(code)s::text is null or t.error->>'code' = %(code)s)
             and (%(fingerprint)s::text is null or t.error->>'fingerprint' = %(fingerprint)s),
-        (t.params is not null or t.params_ref is not null) and not t.waits and t.gone is null
+        (t.params is not null or t.params_ref is not null or %(gives_params)s) and not t.waits and t.gone is null
             and (t.status <> 'ready' or t.item < %(enqueued)s)
 ) as c (is_named, can_run)
 where t.job_id = %(job)s::uuid

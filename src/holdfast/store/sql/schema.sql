@@ -163,7 +163,7 @@ create table nodes (
 
 -- One row per task, however many attempts it has. item is -1 for a node's own task, else its index in the fan-out.
 -- item_key is what the item is known by: after a correction, an item with the same key has the same task. gone: how it
--- had ended when a correction took its item away; it is skipped since then.
+-- had ended when a correction took its item away; it is skipped since then. params_given: a person gave its params.
 -- While a task is queued its status stays 'ready': its queue row says whether it waits, is dispatched or runs. Half of
 -- each page stays free, here and in jobs, so that an update stays in its page and needs no new index entries.
 create table tasks (
@@ -189,6 +189,7 @@ create table tasks (
     requeue_count smallint not null default 0,
     item_key uuid,
     gone text,
+    params_given boolean not null default false,
     primary key (job_id, node, item),
     constraint task_status_is_known check (status in ('ready', 'completed', 'failed', 'skipped', 'cancelled')),
     constraint item_is_an_index_or_minus_one check (item >= -1),

@@ -1,7 +1,8 @@
 -- What the item of a task is known by, so that it is recognised after a correction: null for a node's own task, for a
 -- batch, and for tasks that a process of an older version has made. gone: how it had
--- ended when a correction took its item away; it is skipped since then.
-alter table tasks add column item_key uuid, add column gone text;
+-- ended when a correction took its item away; it is skipped since then. params_given: a person gave its params.
+alter table tasks add column item_key uuid, add column gone text,
+    add column params_given boolean not null default false;
 
 -- How the items of a corrected fan-out are matched with the tasks that it had before.
 alter table nodes add column matching jsonb;
