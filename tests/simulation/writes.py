@@ -145,8 +145,8 @@ def _pin(db: Database, me: int, pins: Sequence[PinJob]) -> None:
 
 def _give_params(db: Database, given: Sequence[GiveParams]) -> None:
     for one in given:
-        given = {"params": _json(one.params), "is_given": True, "has_contract": one.has_contract}
-        db.tasks[one.job_id][(one.node, one.item)] |= given
+        columns = {"params": _json(one.params), "is_given": True, "has_contract": one.has_contract}
+        db.tasks[one.job_id][(one.node, one.item)] |= columns
 
 
 def _correct(db: Database, corrections: Sequence[CorrectTasks]) -> None:
