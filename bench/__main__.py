@@ -11,6 +11,7 @@ from pathlib import Path
 from bench import limits
 from bench.ageing import age, claim_milliseconds, open_snapshot, sizes
 from bench.backlog import rate_behind
+from bench.correcting import correct_one_of
 from bench.fairness import alone_and_beside
 from bench.fleet import WORKERS, Fleet, run_child
 from bench.held import hold_back
@@ -152,6 +153,7 @@ async def bench(url: str, runs: int, widest: int, aged: int) -> None:
     await results(store, widest)
     await snapshot(url, store)
     await recovery(store, min(10_000, widest))
+    await correction(url, store, min(100_000, widest))
     if aged:
         await old(url, store, runs, widest, aged, fresh)
     # Must be the last: its tasks stay held.
@@ -195,6 +197,17 @@ async def recovery(store: PostgresStore, tasks: int) -> None:
     print(
         f"{'recovery':<12} {tasks:,} tasks archived in {archived:.2f} s (goal: well under 1),"
         f" sent back in {sent_back:.2f} s"
+    )
+
+
+async def correction(url: str, store: PostgresStore, width: int) -> None:
+    """One corrected item of a wide fan-out."""
+    done = await correct_one_of(url, store, width)
+    print(
+        f"{'correction':<12} 1 of {width:,} items corrected: planned in {done.plan_seconds:.1f} s (goal: under 5),"
+        f" matched in {done.matched_seconds:.1f} s, longest cycle {done.longest_cycle_seconds:.2f} s (goal: under 0.5),"
+        f" {done.tasks} to run",
+        flush=True,
     )
 
 

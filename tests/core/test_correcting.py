@@ -241,6 +241,24 @@ def test_a_branch_that_is_no_longer_taken_becomes_skipped() -> None:
     assert not [key for key in job.tasks if key[0] == "low"]
 
 
+def test_a_branch_that_turns_out_not_to_be_taken_any_more_leaves_no_tasks() -> None:
+    made = Workflow("w", inputs={"n": {"type": "integer"}})
+    made.task("look", handler="h", params={"n": "{{ inputs.n }}"})
+    made.conditional(
+        "choose", condition="{{ nodes.look.output.params.n }} > 5", on_true="high", on_false="low", after="look"
+    )
+    made.task("high", handler="h")
+    made.fan_out("low", source="{{ [1, 2, 3] }}", handler="h", params={"v": "{{ item }}"})
+    job = OneJob(made, {"n": 1}, RULES)
+    job.run(Work())
+    job.correct(inputs={"n": 9}, stale="rerun")
+    assert ran(job) == [("high", -1), ("look", -1)]
+    assert job.status_of("low") == "skipped" and not [key for key in job.tasks if key[0] == "low"]
+    job.correct(inputs={"n": 1}, stale="rerun")
+    assert ran(job) == [("look", -1), ("low", 0), ("low", 1), ("low", 2)]
+    assert {task["epoch"] for (name, _), task in job.tasks.items() if name == "low"} == {2}
+
+
 def test_where_the_source_runs_again_items_are_matched_after_that() -> None:
     made = Workflow("w", inputs={"n": {"type": "integer"}})
     made.task("list", handler="h", params={"n": "{{ inputs.n }}"})

@@ -65,6 +65,7 @@ class Checkers:
         self._epochs: dict[Key, int] = {}
         self._final: dict[Key, tuple[str, Any]] = {}
         self._never_again: set[Key] = set()
+        self._named_last: set[tuple[str, str]] = set()
         self._completed_at: dict[Key, float] = {}
         self._final_nodes: dict[tuple[str, str], tuple[str, Any]] = {}
         self._final_jobs: dict[str, str] = {}
@@ -128,9 +129,11 @@ class Checkers:
             events = self.db.events[job_id]
             for _, event, *_, data in events[self._events_seen[job_id] :]:
                 if event == "job_recovered":
+                    self._named_last = {one for one in self._named_last if one[0] != job_id}
                     self._final_jobs.pop(job_id, None)
                     for name in (*data["rerun"], *data.get("gone", ())):
                         named.add((job_id, name))
+                        self._named_last.add((job_id, name))
                         self._final_nodes.pop((job_id, name), None)
                         self.stale.discard((job_id, name))
                         for key in [key for key in self._requeues if key[:2] == (job_id, name)]:
@@ -139,7 +142,9 @@ class Checkers:
                     self._count_requeues(job_id, data)
             self._events_seen[job_id] = len(events)
         for key in self.db.history.resets[self._resets_seen :]:
-            is_matched = self.db.nodes[key[0]][key[1]].matching is not None
+            node = self.db.nodes[key[0]][key[1]]
+            # A fan-out that waited to match its items may turn out to be on a branch that is not taken any more.
+            is_matched = node.matching is not None or (node.status == "skipped" and key[:2] in self._named_last)
             assert key[:2] in named or is_matched, f"12: {key} was reset, and no plan had named its node"
             status, _ = self._final.pop(key, ("ready", None))
             if status == "completed":

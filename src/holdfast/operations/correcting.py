@@ -19,7 +19,7 @@ from holdfast.define.defaults import with_defaults
 from holdfast.define.definition import Definition
 from holdfast.define.inputs import check_inputs
 from holdfast.define.node import Node
-from holdfast.define.program import compile_pinned
+from holdfast.define.program import Program, compile_pinned
 from holdfast.errors import Detail, InvalidInput, PayloadRefused, Refused, TemplateError
 from holdfast.operations.defaults import defaults_now
 from holdfast.operations.ports import CorrectingLook, OperationsStore
@@ -48,7 +48,9 @@ async def plan_correction(scope: Scope, store: OperationsStore, job_id: str, req
                 instance=job_id,
             )
         pinned = definition.canonical_bytes()
-        after = corrected_state(before, compile_pinned(definition.hash(), pinned), inputs)
+        program = compile_pinned(definition.hash(), pinned)
+        await look.read_outputs(_nodes_read(program))
+        after = corrected_state(before, program, inputs)
         corrected = Corrected(before.program, before.inputs, await look.own_params(), stale=request.correction.stale)
         corrected.counted = {
             node.name: await _counted(look, after, node, difference) for node, difference in to_count(after, corrected)
@@ -78,6 +80,14 @@ async def _definition(scope: Scope, store: OperationsStore, job: JobState, corre
             instance=job.job_id,
         )
     return with_defaults(correction.definition, await defaults_now(scope, store))
+
+
+def _nodes_read(program: Program) -> set[str]:
+    """The nodes whose outputs templates and conditions read; `upstream` may be any of them."""
+    paths = program.paths_read()
+    if any(path[0] == "upstream" or path == ("nodes",) for path in paths):
+        return set(program.nodes)
+    return {str(path[1]) for path in paths if path[0] == "nodes"}
 
 
 def _inputs(job: JobState, definition: Definition, correction: Correction, limit_bytes: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@ database. Every call may raise Unreachable: then its outcome is unknown.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from pathlib import Path
@@ -70,6 +70,10 @@ class PlanningLook(Protocol):
 
 class CorrectingLook(PlanningLook, Protocol):
     """An ended job as one transaction sees it, with what its nodes gave."""
+
+    async def read_outputs(self, nodes: Container[str]) -> None:
+        """Complete the state with what these nodes gave, where that is too large for a row."""
+        ...
 
     async def own_params(self) -> dict[str, bytes | None]:
         """The params of each node's own task; None: they were refused."""

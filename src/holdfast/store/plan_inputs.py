@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Container, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,7 +11,7 @@ from holdfast.core.correcting import Corrected
 from holdfast.core.planning import batches_asked, make_plan
 from holdfast.core.plans import Plan, Refusal
 from holdfast.core.signals import MatchedTask, Request, Selected
-from holdfast.core.states import JobState, Rules
+from holdfast.core.states import JobState, Rules, node_scope
 from holdfast.define.program import compile_pinned
 from holdfast.store.arrays import plain
 from holdfast.store.columns import by_name, records
@@ -36,9 +36,17 @@ ROLE = "plan"
 class Look:
     """A job as one transaction sees it; outputs are left where they are."""
 
-    def __init__(self, connection: Connection, state: JobState, now: float, large: LargeValues | None = None) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        state: JobState,
+        now: float,
+        large: LargeValues | None = None,
+        references: Mapping[str, str] | None = None,
+    ) -> None:
         self._connection = connection
         self._large = large or LargeValues(None)
+        self._references = references or {}
         self._selected: dict[str, dict[str, Selected]] = {}
         self.state = state
         self.now = now
@@ -61,6 +69,14 @@ class Look:
     async def corrected_plan(self, after: JobState, request: Request, corrected: Corrected) -> Plan | Refusal:
         """The plan of a verb with a correction; `after` is the job as it would be."""
         return make_plan(after, request, await self._select(request, is_corrected=True), self.now, corrected)
+
+    async def read_outputs(self, nodes: Container[str]) -> None:
+        """Complete the state with what these nodes gave, where that is too large for a row."""
+        for name, reference in self._references.items():
+            if name in nodes and name in self.state.nodes:
+                node = self.state.nodes[name]
+                node.output = await self._large.value(self.state.job_id, reference)
+                self.state.scope["nodes"][name] = node_scope(node)
 
     async def own_params(self) -> dict[str, bytes | None]:
         """The params of each node's own task; None: they were refused."""
@@ -108,7 +124,8 @@ class Look:
 async def looking_at(
     connections: Connections, job_id: str, payloads: Payloads | None = None, *, has_outputs: bool = False
 ) -> AsyncIterator[Look | None]:
-    """None: there is no such job. What its nodes gave is left where it is, unless it is asked for."""
+    """None: there is no such job. What its nodes gave is left where it is, unless `has_outputs` asks for it; large
+    outputs are read later."""
     async with connections.use(ROLE) as connection, connection.transaction():
         await connection.execute("set transaction isolation level repeatable read, read only")
         jobs = {"jobs": plain([job_id]), "me": None}
@@ -120,14 +137,10 @@ async def looking_at(
         pinned = await connection.execute(query("definition"), {"hash": job.definition_hash})
         (workflow,) = by_name(await answer_of(pinned))
         program = compile_pinned(job.definition_hash, workflow["definition"].encode())
-        large = LargeValues(payloads)
         answer = await answer_of(await connection.execute(query("load_nodes"), jobs))
         nodes = records(NodeRow, answer)
-        for number, row in enumerate(by_name(answer)):
-            if not has_outputs:
-                nodes[number] = nodes[number]._replace(output=None)
-            elif row["output_ref"] is not None:
-                output = await large.value(job_id, row["output_ref"])
-                nodes[number] = nodes[number]._replace(output=output)
+        if not has_outputs:
+            nodes = [node._replace(output=None) for node in nodes]
+        references = {row["node"]: row["output_ref"] for row in by_name(answer) if row["output_ref"] is not None}
         (clock,) = by_name(await answer_of(await connection.execute(query("clock"))))
-        yield Look(connection, job_state(job, nodes, program, Rules()), clock["now"], large)
+        yield Look(connection, job_state(job, nodes, program, Rules()), clock["now"], LargeValues(payloads), references)
