@@ -44,12 +44,14 @@ class Mirror:
             return
         if old and new["waits"] and not old["waits"]:
             self._reset(old)
-        elif old and old["status"] != "ready" and new["status"] == "skipped":
+        elif old and old["status"] != "ready" and new["status"] == "skipped" and new["gone"] is None:
             # A skip changes how the task ended, but not its budgets.
             self.db.history.resets.append(_key(old))
         budgets = {"retries": new["retry_count"], "lost": new["lost_count"], "crashes": new["crash_count"]}
         budgets["requeues"] = new["requeue_count"]
-        self.db.tasks[new["job_id"]][(new["node"], new["item"])] = new | budgets
+        key = new["item_key"].replace("-", "") if new["item_key"] is not None else None
+        others = {"item_key": key, "is_given": new["params_given"]}
+        self.db.tasks[new["job_id"]][(new["node"], new["item"])] = new | budgets | others
 
     def _reset(self, old: dict[str, Any]) -> None:
         """Record that a verb has reset the task."""

@@ -562,6 +562,7 @@ class World:
             row, definition = drawn
             with contextlib.suppress(Unreachable, NotFound):
                 await store.keep_plan(row, definition)
+                self.db.definitions.setdefault(row.definition_hash, definition)
                 asked = {"verb": str(verb), "correction": row.plan_id} | ({"node": node} if node is not None else {})
                 await store.send(job_id, "recover", "someone", "as drawn", asked)
 
