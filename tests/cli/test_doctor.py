@@ -67,6 +67,11 @@ def test_an_unreachable_database_is_exit_6_and_the_password_stays_secret(command
     assert "hunter2" not in answer.out + answer.err
 
 
+def test_one_task_at_a_time_is_one(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_CONCURRENCY", "1")
+    assert ", 1 task at a time" in command("doctor").out
+
+
 def test_bad_settings_are_exit_2(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_LEASE_SECONDS", "-1")
     answer = command("doctor", "--json")

@@ -72,6 +72,7 @@ def test_warnings_are_shown_and_are_errors_with_strict(command: Command, tmp_pat
     what = "'jitter' has no effect: with 'max_retries: 0' nothing is tried again."
     answer = command("validate", "vain.yaml", "flow.yaml")
     assert (answer.code, len(answer.out.splitlines())) == (0, 2)
+    assert answer.out.startswith("ok: vain.yaml: vain, version 1, 1 node\n")
     assert answer.err == f"vain.yaml:3:46: warning: {what} Remove the key, or allow retries.\n"
     found = command("validate", "vain.yaml", "flow.yaml", "--json").json
     assert [one["file"] for one in found["files"]] == ["vain.yaml", "flow.yaml"]

@@ -129,7 +129,7 @@ def _settings(settings: Settings, target: Target) -> Iterator[Finding]:
         )
     else:
         where = _database_from(settings, target)
-        yield Finding("settings", Grade.OK, f"database from {where}, {settings.concurrency} tasks at a time")
+        yield Finding("settings", Grade.OK, f"database from {where}, {counted(settings.concurrency, 'task')} at a time")
     place = _existing(settings.home.resolve())
     yield from _home(place)
     free = shutil.disk_usage(place).free / 1e9

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from holdfast.cli.render import job_title, node_table, pause_text, steps
 from holdfast.cli.streams import asides, say
-from holdfast.cli.words import cut, elapsed, short, waited
+from holdfast.cli.words import counted, cut, elapsed, short, waited
 from holdfast.client import Client
 from holdfast.errors import Unreachable
 from holdfast.views.jobs import Job, NodeState
@@ -100,8 +100,8 @@ def _done(node: NodeState) -> int:
 def _node_line(node: NodeState) -> str:
     parts = [f"  {node.node}: {node.status}"]
     if node.width:
-        noun = "items" if node.has_task_per_item else "batches"
-        parts.append(f"{min(node.counts.completed, node.width):,}/{node.width:,} {noun}")
+        width = counted(node.width, "item") if node.has_task_per_item else counted(node.width, "batch", "batches")
+        parts.append(f"{min(node.counts.completed, node.width):,}/{width}")
         if node.counts.failed:
             parts.append(f"{node.counts.failed:,} failed")
     if node.retrying:

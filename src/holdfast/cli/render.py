@@ -112,7 +112,7 @@ def node_table(job: Job, *, rows: int | None = None, bar_width: int = 20) -> Ren
     if not left_out:
         return table
     rest = ", ".join(f"{count} {state}" for state, count in left_out.items())
-    return Group(table, Text(f"  and {left_out.total()} more nodes: {rest}", style="dim"))
+    return Group(table, Text(f"  and {counted(left_out.total(), 'more node')}: {rest}", style="dim"))
 
 
 def steps(job: Job) -> list[NodeState]:

@@ -26,7 +26,7 @@ from holdfast.apps.catalog.postgres import PostgresCatalog
 from holdfast.apps.flood.naming import MANIFEST
 from holdfast.apps.staging import DemoFailed, Services, answer_of, lines_of, output_of, run_shown, step
 from holdfast.apps.tether import tethered
-from holdfast.extend.commands import say, use_database
+from holdfast.extend.commands import counted, say, use_database
 
 WORKFLOW = Path(__file__).with_name("flood_stack.yaml")
 SOURCE, STACKS, PICTURES = "bronze/flood", "silver/flood", "gold/flood"
@@ -161,8 +161,8 @@ class Demo:
                     os.killpg(victim.pid, signal.SIGKILL)
                     victim.wait()
                     bar.close()
-                    running = nodes["stack"]["counts"]["running"]
-                    step(f"Killing a worker (kill -9) with {done:,} stacks done and {running} tasks running")
+                    running = counted(nodes["stack"]["counts"]["running"], "task")
+                    step(f"Killing a worker (kill -9) with {counted(done, 'stack')} done and {running} running")
                     say("    Another worker starts")
                     self._work()
             bar.close()
