@@ -145,6 +145,8 @@ def _show(submission: Submission, *, as_json: bool, wait: bool) -> None:
             run=submission.run,
         )
     )
+    if submission.misses_only_tolerated:
+        print_line("Nothing is missing but items whose failure the workflow tolerates. Nothing was run.")
     if submission.answer == "previously_failed":
         if submission.failed_stage is not None:
             print_line(f"Failed:    {cut(submission.failed_stage, 100)}")
@@ -167,7 +169,7 @@ def _say_what_next(submission: Submission, definition: Definition, *, is_served:
     if submission.advice is not None:
         text = submission.advice.words(job)
         how = target.command(text) if is_served else start(text, handlers_of(definition), target)
-        say(f"  → Continue it with: {how}")
+        say(f"  → {'Run them again' if submission.misses_only_tolerated else 'Continue it'} with: {how}")
     say("  → Make a new job and keep this one with: --force")
 
 
