@@ -13,6 +13,7 @@ from holdfast.cli.streams import answer_json, say
 from holdfast.cli.words import counted, duration
 from holdfast.define.bounds import checked_queue
 from holdfast.define.registry import Registry
+from holdfast.define.settings_check import refuse_wrong_settings
 from holdfast.errors import ExitCode
 from holdfast.services import Services
 from holdfast.settings import Settings
@@ -35,6 +36,7 @@ def serve(
     for queue in settings.queues:
         checked_queue(queue)
     registry = known_handlers(settings) if service != "orchestrator" else None
+    refuse_wrong_settings(registry.checks if registry is not None else ())
     asked = list(settings.queues) or None
     return drive(_serve(service, settings, registry, asked, migrate=migrate, as_json=as_json))
 
