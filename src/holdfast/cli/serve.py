@@ -69,7 +69,8 @@ async def _serve(
 
         async with draining(stop, left_behind) as drain, services:
             await services.until_registered(READY_SECONDS)
-            _say_ready(service, settings, registry, queues, as_json=as_json)
+            if drain.asked_by is None:
+                _say_ready(service, settings, registry, queues, as_json=as_json)
             await services.wait()
     farewell = "" if as_json else f"{service} has stopped."
     if drain.asked_by == signal.SIGINT:
