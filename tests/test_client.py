@@ -269,6 +269,46 @@ async def test_resume_runs_nothing_again_that_had_completed(database_url: str, s
         assert (await engine.status(job_id))["generation"] == 1
 
 
+ACCEPTED = """
+workflow_id: accepted
+nodes:
+  each: {{type: fan_out, source: "{{{{ [0, 1] }}}}", tolerate: {{failures: 2}}, task: {task}{behind}}}
+"""
+BAD_TASK = "{handler: fail, params: {error_message: no luck, permanent: true}}"
+
+
+@pytest.mark.parametrize(
+    ("guard", "command"),
+    [("", "resume {} --tolerated --yes"), (", rerun: {safe: never}", "retry {} each --only")],
+    ids=["completed work behind", "work behind that must not run again"],
+)
+async def test_resume_of_a_job_that_lacks_only_tolerated_items_says_so_and_runs_nothing(
+    database_url: str, guard: str, command: str
+) -> None:
+    behind = f", next: all}}\n  all: {{type: fan_in, next: send}}\n  send: {{handler: echo{guard}"
+    definition = load_text(ACCEPTED.format(task=BAD_TASK, behind=behind))
+    async with running(database_url) as engine:
+        job_id = (await engine.run(definition))["job_id"]
+        answer = await engine.client.submit(definition, resume=True)
+        assert (answer.answer, answer.status, answer.job_id) == ("previously_failed", "partial", job_id)
+        assert answer.misses_only_tolerated and answer.signal_id is None
+        assert answer.hint == (
+            "It ended partial: nothing is missing but items whose failure the workflow tolerates."
+            f" Run them again with: holdfast {command.format(job_id)}"
+        )
+        assert (await engine.status(job_id))["generation"] == 1
+
+
+async def test_resume_runs_tolerated_items_again_if_nothing_has_completed_behind_them(database_url: str) -> None:
+    definition = load_text(ACCEPTED.format(task=BAD_TASK, behind=""))
+    async with running(database_url) as engine:
+        job_id = (await engine.run(definition))["job_id"]
+        answer = await engine.client.submit(definition, resume=True)
+        assert (answer.answer, answer.misses_only_tolerated) == ("resumed", False)
+        await eventually(lambda: engine.store.answer(answer.signal_id or 0))
+        assert (await engine.finished(job_id))["generation"] == 2
+
+
 async def test_a_job_of_which_nothing_would_run_is_not_resumed(client: Client, store: PostgresStore) -> None:
     first = await client.submit(REGION, {"region": "CIV"})
     await end_job(store, first.job_id, "cancelled")

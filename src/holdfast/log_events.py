@@ -76,6 +76,11 @@ EVENTS: dict[str, Event] = {
         WARNING, "A checkpoint cannot be saved now and is tried again.", ("job", "node", "item", "checkpoint", "reason")
     ),
     "probe_failed": Event(WARNING, "The probe of a breaker could not be run.", ("reason",)),
+    "older_code": Event(
+        WARNING,
+        "Files of the worker's handlers have changed since the worker imported them.",
+        ("worker", "files", "reason"),
+    ),
     "handlers_ignore_their_end": Event(WARNING, "Handlers still run although their worker ends.", ("count",)),
     # Orchestrators
     "orchestrator_fenced": Event(

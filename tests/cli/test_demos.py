@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from holdfast.apps.demos import _answer_words
 from holdfast.embedded import watchdog
 from tests.cli.conftest import Command, finished, spawn
 from tests.embedded.test_server import wait_until
@@ -83,3 +84,11 @@ def test_the_flood_demo_without_its_libraries_names_the_extra(
     assert (answer.code, answer.out) == (2, "")
     assert "needs libraries for rasters, which are not installed: rasterio" in answer.err
     assert "pip install 'holdfast[geo]'" in answer.err
+
+
+def test_one_lost_attempt_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+    report = {"job_id": "0" * 32, "status": "completed", "files": 40, "words": 9, "report": "report.txt", "seconds": 1}
+    _answer_words({**report, "attempts_lost": 1, "counted_twice": 1})
+    assert "lost 1 attempt, which ran again. 1 file was counted twice." in capsys.readouterr().out
+    _answer_words({**report, "attempts_lost": 2, "counted_twice": 0})
+    assert "lost 2 attempts, which ran again. 0 files were counted twice." in capsys.readouterr().out

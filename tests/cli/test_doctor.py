@@ -14,6 +14,8 @@ from holdfast.worker import landlock, network
 from tests.chaos.faults import can_mount, small_disk
 from tests.cli.conftest import Answer, Command, finished, line_that_has, spawn
 
+NOWHERE = "postgresql://127.0.0.1:1/x"
+"""A service that is not refused ends all the same."""
 ONE = "workflow_id: one\nnodes: {a: {handler: echo}}\n"
 
 
@@ -68,11 +70,59 @@ def test_an_unreachable_database_is_exit_6_and_the_password_stays_secret(command
     assert "hunter2" not in answer.out + answer.err
 
 
+def test_one_task_at_a_time_is_one(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_CONCURRENCY", "1")
+    assert ", 1 task at a time" in command("doctor").out
+
+
 def test_bad_settings_are_exit_2(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_LEASE_SECONDS", "-1")
     answer = command("doctor", "--json")
     assert answer.code == 2
     assert grades(answer.json)["settings"] == "fail"
+
+
+def test_wrong_settings_of_an_app_are_named_and_a_worker_does_not_start_with_them(
+    database: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_RASTER_CONTAINERS", "silver=ftp://host/x")
+    monkeypatch.setenv("HOLDFAST_RASTER_ROOTS", "/nowhere")
+    answer = database("doctor", "--json")
+    assert answer.code == 2
+    wrong, missing = [finding for finding in answer.json["findings"] if finding["check"] == "raster"]
+    assert (wrong["grade"], missing["grade"]) == ("fail", "warn")
+    assert wrong["message"] == "HOLDFAST_RASTER_CONTAINERS has the invalid entry 'silver=ftp…'."
+    assert "NAME=s3://BUCKET/FOLDER" in wrong["remedy"]
+    for service in ("worker", "up"):
+        refused = database(service, "--database-url", NOWHERE)
+        assert refused.code == 2
+        assert f"{wrong['message']} {wrong['remedy']}" in refused.err and "/nowhere" not in refused.err
+    assert database("run", "flow.yaml").code == 0, "it runs no task of that app"
+    monkeypatch.delenv("HOLDFAST_RASTER_CONTAINERS")
+    assert database("doctor").code == 0, "a warning"
+
+
+def test_a_module_of_handlers_may_check_its_own_settings(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "harbour_tides.py").write_text(
+        "from holdfast import handler\n"
+        "from holdfast.extend.settings import SettingsCheck, SettingsProblem, variable\n\n"
+        "def problems():\n"
+        "    if not variable('TIDES'):\n"
+        "        yield SettingsProblem('HOLDFAST_TIDES is missing.', 'Name the harbour.')\n\n"
+        "CHECK = SettingsCheck('tides', problems)\n\n"
+        "@handler('tides.high')\ndef high() -> None: ...\n"
+    )
+    (tmp_path / "holdfast.toml").write_text('handlers = ["harbour_tides"]\n')
+    refused = command("worker", "--database-url", NOWHERE)
+    assert refused.code == 2 and "HOLDFAST_TIDES is missing. Name the harbour." in refused.err
+    assert grades(command("doctor", "--json").json)["tides"] == "fail"
+
+
+def test_handlers_that_cannot_be_imported_are_a_finding(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "torn_handlers.py").write_text("1 / 0\n")
+    (tmp_path / "holdfast.toml").write_text('handlers = ["torn_handlers"]\n')
+    answer = command("doctor", "--json")
+    assert (answer.code, grades(answer.json)["handlers"]) == (2, "fail")
 
 
 def test_a_database_without_our_schema_says_how_to_get_it(command: Command, empty_database_url: str) -> None:

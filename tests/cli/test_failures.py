@@ -91,6 +91,15 @@ def test_why_names_node_number_and_codes_of_tolerated_failures(database: Command
     assert [group["number"] for group in each["details"]["failures"]] == [2, 1]
 
 
+def test_one_item_is_one_item(database: Command) -> None:
+    Path("words.yaml").write_text(fan_out(["alpha"], "tolerate: {failures: 100%}"))
+    answer = database("run", "words.yaml")
+    assert "each: completed, 0/1 item, 1 failed" in answer.err
+    assert "1 of 1 item of each failed (HANDLER_ERROR)" in database("why", "last").out
+    objective = database("status", "last", "--json").json["outcome"]["primary"][0]
+    assert objective["details"] == "0 of 1 item completed"
+
+
 def test_why_groups_the_failures_of_a_failed_node_and_says_what_it_leaves_out(database: Command) -> None:
     job_id, _ = run(database, fan_out(WORDS))
     shown = lines(database("why", job_id).out)

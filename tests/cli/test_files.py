@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,31 @@ def test_params_that_a_handler_does_not_take_are_errors_of_validate_and_of_run(
     assert wrong in command("run", "flow.py").err
 
 
+def test_a_refused_file_names_the_check_that_finds_the_same_mistakes(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "strict_handlers.py").write_text(
+        "from holdfast import handler\n\n@handler('strict')\ndef strict(day: str) -> None: ...\n"
+    )
+    (tmp_path / "my flow.yaml").write_text("workflow_id: w\nnodes: {r: {handler: strict, params: {date: x}}}\n")
+    (tmp_path / "flow.py").write_text(
+        "from holdfast import Workflow\nfrom strict_handlers import strict\n"
+        "flow = Workflow('f')\nflow.task('r', handler=strict, params={'day': 1})\n"
+    )
+    (tmp_path / "torn.yaml").write_text("workflow_id: w\nnodes: {r: {handlr: strict}}\n")
+    for words in (
+        ["run", "my flow.yaml", "--handlers", "strict_handlers"],
+        ["run", "flow.py"],
+        ["run", "torn.yaml", "--handlers", "strict_handlers"],
+        ["submit", "torn.yaml"],
+    ):
+        refused = command(*words)
+        assert refused.code == 2
+        advised = shlex.split(refused.err.partition("check with: holdfast ")[2])
+        assert advised[:2] == ["validate", words[1]]
+        assert advised[2:] == (words[2:] or (["--handlers", "flow.py"] if words[1] == "flow.py" else []))
+        mistakes = [line.strip() for line in refused.err.splitlines()[1:-1]]
+        assert command(*advised).err.splitlines() == mistakes
+
+
 def test_warnings_are_shown_and_are_errors_with_strict(command: Command, tmp_path: Path) -> None:
     (tmp_path / "vain.yaml").write_text(
         "workflow_id: vain\nnodes:\n  a: {handler: echo, retry: {max_retries: 0, jitter: none}}\n"
@@ -72,6 +98,7 @@ def test_warnings_are_shown_and_are_errors_with_strict(command: Command, tmp_pat
     what = "'jitter' has no effect: with 'max_retries: 0' nothing is tried again."
     answer = command("validate", "vain.yaml", "flow.yaml")
     assert (answer.code, len(answer.out.splitlines())) == (0, 2)
+    assert answer.out.startswith("ok: vain.yaml: vain, version 1, 1 node\n")
     assert answer.err == f"vain.yaml:3:46: warning: {what} Remove the key, or allow retries.\n"
     found = command("validate", "vain.yaml", "flow.yaml", "--json").json
     assert [one["file"] for one in found["files"]] == ["vain.yaml", "flow.yaml"]

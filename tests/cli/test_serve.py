@@ -6,9 +6,11 @@ import json
 import signal
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from tests.cli.conftest import Command, finished, line_that_has, spawn
+from tests.cli.test_fleet import until
 
 WAITING = """
 import asyncio
@@ -17,9 +19,19 @@ from holdfast import handler
 
 @handler("until_allowed")
 async def until_allowed():
+    Path("begun").touch()
     if not Path("allowed").exists():
         await asyncio.Event().wait()
 """
+WAITS = "workflow_id: waits\nnodes: {wait: {handler: until_allowed}}\n"
+
+
+def begun_job(database: Command) -> str:
+    """A job whose task has begun. A task that is only claimed goes back to the queue when its worker stops."""
+    Path("waits.yaml").write_text(WAITS)
+    job_id: str = database("submit", "waits.yaml", "--json").json["job_id"]
+    until(Path("begun").exists)
+    return job_id
 
 
 def test_an_orchestrator_and_a_worker_do_together_what_up_does_alone(database: Command) -> None:
@@ -68,11 +80,11 @@ def test_a_worker_that_is_terminated_gives_its_task_back(database: Command) -> N
 def test_a_second_signal_ends_a_service_at_once_and_says_what_it_left_behind(
     database: Command, first: signal.Signals, second: signal.Signals, code: int
 ) -> None:
-    serving = spawn("up", HOLDFAST_GRACE_SECONDS="3600")
-    job_id = database("submit", "slow.yaml", "--json").json["job_id"]
-    watching = spawn("watch", job_id)
-    assert watching.stderr is not None and serving.stderr is not None
-    line_that_has(watching.stderr, "nap: running")
+    Path("waiting.py").write_text(WAITING)
+    serving = spawn("up", "--handlers", "waiting", HOLDFAST_GRACE_SECONDS="3600")
+    assert serving.stderr is not None
+    line_that_has(serving.stderr, "up is running")
+    job_id = begun_job(database)
     serving.send_signal(first)
     line_that_has(serving.stderr, "A second signal ends at once.")
     serving.send_signal(second)
@@ -80,21 +92,33 @@ def test_a_second_signal_ends_a_service_at_once_and_says_what_it_left_behind(
     assert ended.code == code
     left = "up ended at once and left 1 task and 1 job behind"
     assert ended.err == f"{left}; other processes take over when the lease ends, within 10 s.\n"
-    watching.kill()
-    finished(watching)
     status = database("status", job_id, "--json").json
     assert (status["status"], status["counts"]["running"]) == ("running", 1)
 
 
+def test_a_service_that_is_stopped_before_it_is_ready_does_not_say_that_it_runs(
+    database: Command, database_url: str
+) -> None:
+    with psycopg.connect(database_url) as locking, psycopg.connect(database_url, autocommit=True) as looking:
+        locking.execute("lock table holdfast.workers in access exclusive mode")
+        serving = spawn("worker")
+        waits = "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+        until(lambda: looking.execute(waits).fetchone())
+        serving.terminate()
+        assert serving.stderr is not None
+        line_that_has(serving.stderr, "Stopping:")
+        locking.rollback()
+    ended = finished(serving)
+    assert ended.code == 0 and "is running" not in ended.err
+
+
 def test_what_a_worker_left_behind_at_once_goes_on_elsewhere(database: Command) -> None:
     Path("waiting.py").write_text(WAITING)
-    Path("waits.yaml").write_text("workflow_id: waits\nnodes: {wait: {handler: until_allowed}}\n")
     leases = {"HOLDFAST_GRACE_SECONDS": "3600", "HOLDFAST_LEASE_SECONDS": "3", "HOLDFAST_RENEW_SECONDS": "0.2"}
     orchestrator, first = spawn("orchestrator"), spawn("worker", "--handlers", "waiting", **leases)
-    job_id = database("submit", "waits.yaml", "--json").json["job_id"]
+    job_id = begun_job(database)
     watching = spawn("watch", job_id)
-    assert watching.stderr is not None and first.stderr is not None
-    line_that_has(watching.stderr, "wait: running")
+    assert first.stderr is not None
     first.terminate()
     line_that_has(first.stderr, "A second signal ends at once.")
     first.terminate()

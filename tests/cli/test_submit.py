@@ -183,6 +183,33 @@ def test_a_job_that_cannot_be_resumed_is_refused_with_the_reason(database: Comma
     assert f"Job {job_id} was not changed by resume: nothing of it would run again" in refused.err
 
 
+ACCEPTED = """
+workflow_id: accepted
+nodes:
+  each: {type: fan_out, source: "{{ [0] }}", tolerate: {failures: 1}, next: all,
+    task: {handler: fail, params: {error_message: no luck, permanent: true}}}
+  all: {type: fan_in, next: send}
+  send: {handler: echo}
+"""
+
+
+def test_resume_of_a_job_that_lacks_only_tolerated_items_runs_nothing_and_names_what_does(
+    database: Command, started: Start
+) -> None:
+    Path("accepted.yaml").write_text(ACCEPTED)
+    started("up")
+    job = database("submit", "accepted.yaml", "--wait", "--json").json["job_id"]
+    again = database("submit", "accepted.yaml", "--resume")
+    assert again.code == 0, again.err
+    assert f"job {job} before; it ended partial.\n" in again.out
+    assert "Nothing is missing but items whose failure the workflow tolerates. Nothing was run.\n" in again.out
+    assert f"  → Run them again with: holdfast resume {job[-8:]} --tolerated --yes\n" in again.err
+    waited = database("submit", "accepted.yaml", "--resume", "--wait", "--json")
+    assert (waited.code, waited.json["status"], waited.json["generation"]) == (3, "partial", 1)
+    words = again.err.partition("holdfast ")[2].splitlines()[0].split()
+    assert database(*words, "--wait", "--json").json["generation"] == 2
+
+
 def test_force_makes_a_new_job_beside_the_one_that_is_there(database: Command, failed: str) -> None:
     forced = database("submit", "mendable.yaml", "--force", "--json")
     assert (forced.code, forced.json["answer"], forced.json["status"], forced.json["run"]) == (

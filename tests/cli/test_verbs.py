@@ -145,6 +145,30 @@ def test_with_an_orchestrator_the_owner_does_it_and_the_command_says_so(
     assert [(e["data"]["verb"], e["data"]["reason"]) for e in events] == [("retry", "the disk was emptied")]
 
 
+def test_wait_follows_the_job_to_its_new_end_and_exits_with_its_code(
+    database: Command, failed: str, started: Start
+) -> None:
+    started("up", "--handlers", "repairable")
+    until(lambda: database("status", "--json").json["workers"])
+    again = database("resume", failed, "--wait", "--json")
+    assert (again.code, again.json["status"], again.json["generation"]) == (1, "failed", 2), again.err
+    Path("mended").touch()
+    shown = database("retry", failed, "each", "--wait")
+    assert (shown.code, "completed" in shown.out) == (0, True), shown.err
+    assert f"Job {failed} continues: 2 tasks to run" in shown.err and "each: completed" in shown.err
+    cleared = database("clear", failed, "each", "--item", "0", "--yes", "--wait", "--json")
+    assert (cleared.code, cleared.json["status"], cleared.json["generation"]) == (0, "completed", 4), cleared.err
+    Path("mended").unlink()
+    redone = database("rerun", failed, "--from", "each", "--yes", "--wait", "--json")
+    assert (redone.code, redone.json["status"], redone.json["generation"]) == (1, "failed", 5), redone.err
+
+
+def test_wait_and_detach_do_not_go_together(command: Command) -> None:
+    refused = command("resume", "12345678", "--wait", "--detach")
+    assert refused.code == 2
+    assert "--wait and --detach exclude each other" in refused.err
+
+
 def test_what_had_completed_runs_again_only_if_a_person_says_so(
     database: Command, failed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

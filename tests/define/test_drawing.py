@@ -117,6 +117,11 @@ def test_the_cards_of_an_svg_lie_inside_it_and_apart_from_each_other(definition:
             assert one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
 
 
+def test_an_svg_says_how_many_nodes_there_are() -> None:
+    assert "wide · version 1 · 3 nodes<" in draw_svg(wide(1))
+    assert "one · version 1 · 1 node<" in draw_svg(load_text("workflow_id: one\nnodes: {a: {handler: echo}}\n"))
+
+
 def test_every_name_is_in_every_drawing() -> None:
     for drawing in (draw_text(example()), draw_mermaid(example()), draw_svg(example())):
         assert all(re.search(rf"\b{node.name}\b", drawing) for node in example().nodes)

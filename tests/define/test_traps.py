@@ -49,6 +49,7 @@ def test_a_share_that_is_less_than_one_item_is_a_trap() -> None:
     assert of_fan_out("failures: 10%") == [
         "3:90: 10% of at most 3 items is less than one item: no failure is tolerated."
     ]
+    assert "10% of at most 1 item is" in of_fan_out("failures: 10%", "{{ [1] }}")[0]
     bounded = "inputs: {x: {type: array, max_length: 9}, y: {type: array}}\n"
     assert "10% of at most 9 items" in of_fan_out("failures: 10%", "{{ inputs.x }}", head=bounded)[0]
     for silent in (

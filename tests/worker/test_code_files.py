@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 import pytest
 
 from holdfast.define.registry import discover
+from holdfast.log_events import Line
 from holdfast.worker import code_files
 from holdfast.worker.code_files import CodeFiles, older_code
+from tests.conftest import eventually
 
 TEXT = "import {beside}\nfrom holdfast import handler\n\n@handler\ndef work(): ...\n"
 
@@ -42,6 +45,34 @@ def test_a_file_that_changes_is_named_until_it_is_as_before(code: CodeFiles, tmp
     assert older_code("laptop:1", code.look()) == f"laptop:1 runs older code than {file.name}: restart it"
     file.write_text(before)
     assert code.look() == ()
+
+
+@pytest.mark.anyio
+async def test_a_change_is_logged_once_as_an_event(
+    code: CodeFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(code_files, "LOOK_SECONDS", 0.0)
+    looks = 0
+
+    def look() -> tuple[str, ...]:
+        nonlocal looks
+        looks += 1
+        return ("flow.py", "sales.py")
+
+    monkeypatch.setattr(code, "look", look)
+    watching = asyncio.create_task(code.watch("laptop:1"))
+
+    async def has_looked_often() -> bool:
+        return looks > 3
+
+    await eventually(has_looked_often)
+    watching.cancel()
+    (line,) = [record.msg for record in caplog.records if record.name == "holdfast.worker"]
+    assert isinstance(line, Line)
+    assert (line.event, line.fields) == (
+        "older_code",
+        {"worker": "laptop:1", "files": "flow.py, sales.py", "reason": "restart the worker"},
+    )
 
 
 def test_a_module_that_the_handlers_import_counts_and_a_new_time_alone_does_not(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast import InvalidInput, Permanent
-from holdfast.extend.commands import Json, PlainCommand, PlainGroup, answer, answer_json, home
+from holdfast.extend.commands import Json, PlainCommand, PlainGroup, answer, answer_json, counted, home
 
 if TYPE_CHECKING:
     from holdfast.apps.staging import Services
@@ -51,14 +51,19 @@ def _answer_words(report: dict[str, Any]) -> None:
     job = report["job_id"][-8:]
     answer(
         f"\nThe job is {report['status']}: {report['files']} files were counted, {report['words']:,} words in all.\n"
-        f"  The killed worker lost {report['attempts_lost']} attempts, which ran again."
-        f" {report['counted_twice']} files were counted twice.\n"
+        f"  The killed worker lost {counted(report['attempts_lost'], 'attempt')}, which ran again."
+        f" {_happened(report['counted_twice'], 'file')} counted twice.\n"
         f"  It took {report['seconds']} s. The report is in {report['report']}\n"
         f"\nNext      holdfast events {job}   everything that happened, in order\n"
         f"          holdfast init PATH   write a small project of your own\n"
         f"          holdfast demo flood   the same with rasters and a catalog, in a minute\n"
         f"          holdfast --help   all commands"
     )
+
+
+def _happened(number: int, noun: str) -> str:
+    """`1 file was`, `3 files were`"""
+    return f"{counted(number, noun)} {'was' if number == 1 else 'were'}"
 
 
 @app.command(cls=PlainCommand, epilog="holdfast demo flood\nholdfast demo flood --region CIV --items 40 --keep")
@@ -103,8 +108,8 @@ def _answer_flood(report: dict[str, Any], stacks: str) -> None:
         f"\nThe job is {report['status']}, in generation {report['generation']}: {report['stacks']:,} stacks of"
         f" {report['region']} ({report['stack_bytes'] / 1e6:,.1f} MB) were made and {report['registered']:,} were"
         f" registered.\n"
-        f"  The killed worker lost {report['attempts_lost']} attempts, which ran again."
-        f" {report['stacked_twice']} finished stacks were made twice.\n"
+        f"  The killed worker lost {counted(report['attempts_lost'], 'attempt')}, which ran again."
+        f" {_happened(report['stacked_twice'], 'finished stack')} made twice.\n"
         f"  Peak memory: {_megabytes(report['peak_mb']['orchestrator'])} in the orchestrator,"
         f" {_megabytes(report['peak_mb']['worker'])} in a worker, {_megabytes(report['peak_mb']['handler'])} in a"
         f" handler's process. Database: {report['database_bytes'] / 1e6:,.1f} MB.\n"

@@ -103,7 +103,7 @@ def why_text(one: Breaker) -> str:
     if one.actor is not None:
         reason += f" (by {one.actor})"
     if one.state == "half_open":
-        return f"{reason}; {one.successes} of {one.window_calls} calls have succeeded"
+        return f"{reason}; {one.successes} of {counted(one.window_calls, 'call')} succeeded"
     return f"{reason}; {tried_again(one)}" if one.state == "open" else reason
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from json import JSONDecodeError
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +15,7 @@ from holdfast.define.importing import PYTHON_SUFFIX
 from holdfast.define.inputs import check_inputs, parse_assignments
 from holdfast.define.named_file import read_named_file, read_up_to, shown_name
 from holdfast.define.plain import parse_json
-from holdfast.errors import Detail, InvalidInput, NotFound
+from holdfast.errors import Detail, InvalidDefinition, InvalidInput, NotFound
 from holdfast.settings import load_settings
 
 if TYPE_CHECKING:
@@ -28,16 +30,32 @@ def load_definition(path: Path) -> Definition:
     return load_named_workflow(path).definition
 
 
-def load_named_workflow(path: Path) -> LoadedWorkflow:
-    """The same, with the module of a Python file, which may define handlers."""
+def load_named_workflow(path: Path, handlers: Sequence[str] = ()) -> LoadedWorkflow:
+    """The same, with the module of a Python file, which may define handlers.
+
+    `handlers` are the modules of the command; the advice after a refusal repeats them.
+    """
     # Imported here, as in the functions below: most commands read no file, and start quickly without it.
     from holdfast.define.workflow_file import load_workflow
 
     try:
-        return load_workflow(path)
+        with advising_check(path, handlers):
+            return load_workflow(path)
     except NotFound:
         name = shown_name(path)
         raise InvalidInput(f"There is no file {name}.", instance=name) from None
+
+
+@contextmanager
+def advising_check(path: Path, handlers: Sequence[str]) -> Iterator[None]:
+    """Inside, the refusal of a workflow file names the command that finds the same mistakes."""
+    try:
+        yield
+    except InvalidDefinition as refused:
+        words = ["holdfast validate", shlex.quote(shown_name(path))]
+        words += [f"--handlers {shlex.quote(module)}" for module in handlers]
+        refused.remedy = f"Correct the listed mistakes, then check with: {' '.join(words)}"
+        raise
 
 
 def read_inputs(

@@ -1,7 +1,7 @@
 """`holdfast doctor`: one line for each thing that can be wrong, and what to do about it.
 
-Exit code: 2 if the settings are wrong, 6 if the database or the home is out of reach or not usable, else 0, warnings or
-not.
+Exit code: 2 if the settings or the handlers are wrong, 6 if the database or the home is out of reach or not usable,
+else 0, warnings or not.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from holdfast.cli.fleet import (
     without_owner_text,
     worker_text,
 )
-from holdfast.cli.session import Target, begin, drive, has_database
+from holdfast.cli.session import Target, begin, drive, has_database, known_handlers
 from holdfast.cli.streams import answer_json, harmless, show
 from holdfast.cli.words import age, counted, duration
 from holdfast.define.named_file import shown_name
@@ -75,9 +75,13 @@ async def _examine(*, as_json: bool, target: Target) -> int:
         code = ExitCode.BAD_USAGE
     else:
         findings += [_project(settings), *_settings(settings, target), _isolation()]
+        of_handlers = list(_handlers(settings))
         fleet = await _database(settings, target, findings)
-        if any(f.grade is Grade.FAIL for f in findings):
+        if any(f.grade is Grade.FAIL for f in of_handlers):
+            code = ExitCode.BAD_USAGE
+        elif any(f.grade is Grade.FAIL for f in findings):
             code = ExitCode.UNREACHABLE
+        findings += of_handlers
     if as_json:
         report = {"ok": code == ExitCode.DONE, "findings": to_json(findings)}
         answer_json(report | to_json(fleet))
@@ -129,7 +133,7 @@ def _settings(settings: Settings, target: Target) -> Iterator[Finding]:
         )
     else:
         where = _database_from(settings, target)
-        yield Finding("settings", Grade.OK, f"database from {where}, {settings.concurrency} tasks at a time")
+        yield Finding("settings", Grade.OK, f"database from {where}, {counted(settings.concurrency, 'task')} at a time")
     place = _existing(settings.home.resolve())
     yield from _home(place)
     free = shutil.disk_usage(place).free / 1e9
@@ -154,6 +158,20 @@ def _project(settings: Settings) -> Finding:
     ignored = [key for key in settings.project.values if key not in settings.from_project]
     text = f"{shown_name(settings.project.path)} sets {', '.join(used) or 'nothing'}"
     return Finding("project", Grade.OK, text + (f"; a variable or a flag sets {', '.join(ignored)}" if ignored else ""))
+
+
+def _handlers(settings: Settings) -> Iterator[Finding]:
+    """What keeps a worker from its start: handlers that cannot be imported, and wrong settings of theirs."""
+    try:
+        for known in known_handlers(settings).checks:
+            for one in known.problems():
+                yield Finding(known.app, Grade.WARN if one.only_warns else Grade.FAIL, one.message, one.remedy)
+    except HoldfastError as error:
+        yield _failed("handlers", error)
+    except Exception as error:
+        # An app may raise anything while it is imported, and in its check.
+        text = f"an installed app fails: {type(error).__name__}: {error}"
+        yield Finding("handlers", Grade.FAIL, text, "Install its package again, or remove it.")
 
 
 def _home(place: Path) -> Iterator[Finding]:

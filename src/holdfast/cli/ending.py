@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from holdfast.cli.fleet import handlers_of, start
+from holdfast.cli.progress import follow, make_view
 from holdfast.cli.render import job_card
 from holdfast.cli.session import Target
 from holdfast.cli.streams import answer_json, answers, say, show
@@ -24,6 +25,18 @@ _EXIT_CODES = {
     "failed": ExitCode.JOB_FAILED,
     "cancelled": ExitCode.JOB_CANCELLED,
 }
+
+
+async def follow_to_the_end(
+    client: Client, job_id: str, *, as_json: bool, target: Target, handlers: Sequence[str] = ()
+) -> int:
+    """Show the job while others run it, then how it ended; returns the exit code that says it."""
+    view = make_view(as_json=as_json)
+    try:
+        await follow(client, job_id, view)
+    finally:
+        view.close()
+    return await end_with(client, job_id, as_json=as_json, target=target, handlers=handlers)
 
 
 async def end_with(client: Client, job_id: str, *, as_json: bool, target: Target, handlers: Sequence[str] = ()) -> int:

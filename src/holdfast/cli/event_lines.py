@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from holdfast.cli.render import STYLES
+from holdfast.cli.marks import STYLES
 from holdfast.cli.words import clock, value
 from holdfast.views.history import Event
 

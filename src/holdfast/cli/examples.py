@@ -39,7 +39,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "plan": ("holdfast plan 1a2b3c4d", "holdfast plan 1a2b3c4d clear read --item 7"),
     "acknowledge": ("holdfast acknowledge --last --reason known",),
     "cancel": ("holdfast cancel 1a2b3c4d --reason 'wrong day'",),
-    "resume": ("holdfast resume 1a2b3c4d", "holdfast resume --last --yes"),
+    "resume": ("holdfast resume 1a2b3c4d --wait", "holdfast resume --last --yes"),
     "retry": ("holdfast retry 1a2b3c4d register",),
     "retry-stage": ("holdfast retry-stage 1a2b3c4d 3",),
     "clear": ("holdfast clear 1a2b3c4d read --item 7", "holdfast clear 1a2b3c4d read --code BAD_FILE --plan"),

@@ -11,6 +11,7 @@ from typing import Any
 from holdfast.cli.data_files import load_definition
 from holdfast.cli.session import known_handlers
 from holdfast.cli.streams import answer, answer_json, say
+from holdfast.cli.words import counted
 from holdfast.define.definition import Definition
 from holdfast.define.document import schema
 from holdfast.define.drawing import draw_mermaid, draw_svg, draw_text
@@ -40,7 +41,8 @@ def validate_files(files: Sequence[Path], *, handlers: Sequence[str], strict: bo
         answer_json({"files": checked, "warnings": [one.to_json() for one in warnings]})
         return ExitCode.DONE
     for one in checked:
-        answer(f"ok: {one['file']}: {one['workflow_id']}, version {one['version']}, {one['node_count']} nodes")
+        nodes = counted(one["node_count"], "node")
+        answer(f"ok: {one['file']}: {one['workflow_id']}, version {one['version']}, {nodes}")
     for warning in warnings:
         say(str(replace(warning, message=f"warning: {warning.message}")))
     for problem in problems:
@@ -69,7 +71,7 @@ def _described(file: Path, definition: Definition) -> dict[str, Any]:
 
 
 def _total(problems: int, files: int) -> str:
-    return f"{problems} error{'s' if problems != 1 else ''} in {files} file{'s' if files != 1 else ''}."
+    return f"{counted(problems, 'error')} in {counted(files, 'file')}."
 
 
 def draw_file(file: Path, *, drawing: str, handlers: Sequence[str], as_json: bool) -> int:

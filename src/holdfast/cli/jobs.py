@@ -7,11 +7,11 @@ from rich.text import Text
 from holdfast.bootstrap import open_client
 from holdfast.cli.attempt_logs import follow as follow_attempts
 from holdfast.cli.attempt_logs import nothing_printed
-from holdfast.cli.ending import end_with, exit_code, say_unreadable, show_card
+from holdfast.cli.ending import exit_code, follow_to_the_end, say_unreadable, show_card
 from holdfast.cli.event_lines import event_line
 from holdfast.cli.fleet import fleet_lines, handlers_of, start, unserved_remedy, unserved_text
 from holdfast.cli.job_list import Filters, job_lines
-from holdfast.cli.progress import follow, make_view, say_outage
+from holdfast.cli.progress import say_outage
 from holdfast.cli.render import attempt_text
 from holdfast.cli.session import Target, begin, begin_on, drive, find_job, has_database, where
 from holdfast.cli.streams import answer, answer_json, answers, say, show
@@ -123,12 +123,7 @@ async def _watch(settings: Settings, name: str, *, as_json: bool, target: Target
         if as_json:
             return await _watch_as_json(client, job_id)
         await _say_what_is_missing(client, await client.job(job_id, whole=False), target)
-        view = make_view(as_json=False)
-        try:
-            await follow(client, job_id, view)
-        finally:
-            view.close()
-        return await end_with(client, job_id, as_json=False, target=target)
+        return await follow_to_the_end(client, job_id, as_json=False, target=target)
 
 
 async def _watch_as_json(client: Client, job_id: str) -> int:

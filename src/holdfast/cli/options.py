@@ -150,6 +150,7 @@ ShowPlan = Annotated[bool, typer.Option("--plan", help="Show what would be done,
 PlanId = Annotated[str | None, typer.Option("--plan-id", metavar="ID", help="Do exactly this plan, or nothing.")]
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it is stored with the job.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end; the exit code says how it ended.")]
 Detach = Annotated[bool, typer.Option("--detach", help="Only record it; do not wait for the answer.")]
 Inputs = Annotated[
     Path | None, typer.Option("--inputs", metavar="FILE", help="JSON or YAML file with inputs; - is stdin.")

@@ -10,9 +10,10 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from holdfast.cli.render import job_title, node_table, pause_text, steps
+from holdfast.cli.node_table import node_table, steps
+from holdfast.cli.render import job_title, pause_text
 from holdfast.cli.streams import asides, say
-from holdfast.cli.words import cut, elapsed, short, waited
+from holdfast.cli.words import counted, cut, elapsed, short, waited
 from holdfast.client import Client
 from holdfast.errors import Unreachable
 from holdfast.views.jobs import Job, NodeState
@@ -48,7 +49,8 @@ class LiveTable:
 
     def show(self, job: Job) -> None:
         size = self._live.console.size
-        table = node_table(job, rows=max(3, size.height - _OTHER_LINES), bar_width=30 if size.width >= 110 else 16)
+        rows, bar_width = max(3, size.height - _OTHER_LINES), 30 if size.width >= 110 else 16
+        table = node_table(job, size.width, rows=rows, bar_width=bar_width)
         paused = [Text(f"  ↳ paused {cut(pause_text(job.pause), 200)}", style="yellow")] if job.pause else []
         self._live.update(Group(job_title(job), *paused, table, self._footer), refresh=True)
 
@@ -100,8 +102,8 @@ def _done(node: NodeState) -> int:
 def _node_line(node: NodeState) -> str:
     parts = [f"  {node.node}: {node.status}"]
     if node.width:
-        noun = "items" if node.has_task_per_item else "batches"
-        parts.append(f"{min(node.counts.completed, node.width):,}/{node.width:,} {noun}")
+        width = counted(node.width, "item") if node.has_task_per_item else counted(node.width, "batch", "batches")
+        parts.append(f"{min(node.counts.completed, node.width):,}/{width}")
         if node.counts.failed:
             parts.append(f"{node.counts.failed:,} failed")
     if node.retrying:

@@ -1,58 +1,28 @@
-"""How a job looks in a terminal: its nodes as a table, its end as a summary, its failures with the next command."""
+"""How a job looks in a terminal: its title, its end as a summary, its failures with the next command."""
 
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Group, RenderableType
-from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from holdfast.cli.attempt_logs import log_lines
 from holdfast.cli.failures import failure_lines, left_out
+from holdfast.cli.marks import DOUBTED, STYLES, SYMBOLS
+from holdfast.cli.node_table import held_note, node_table, steps
 from holdfast.cli.streams import harmless
-from holdfast.cli.words import age, clock, coming, counted, cut, day_and_clock, duration, elapsed, short, value, waited
+from holdfast.cli.words import age, clock, coming, counted, cut, day_and_clock, elapsed, short, value, waited
 from holdfast.define.definition import UNREADABLE_REMEDY
-from holdfast.errors import Code
-from holdfast.views.fleet import UnservedTasks
-from holdfast.views.held import PAUSED, Held
+from holdfast.views.held import Held
 from holdfast.views.history import Attempt, FailedGroup, Failure
-from holdfast.views.jobs import Acknowledgement, ByHand, Counts, Job, JobSummary, NodeState, Owner
+from holdfast.views.jobs import Acknowledgement, ByHand, Counts, Job, JobSummary, Owner
 from holdfast.views.outcome import Deliverable
 
-STYLES = {
-    "completed": "green",
-    "failed": "red",
-    "partial": "yellow",
-    "cancelled": "magenta",
-    "running": "cyan",
-    "dispatched": "blue",
-    "ready": "blue",
-    "skipped": "dim",
-    "pending": "dim",
-    PAUSED: "yellow",
-}
-SYMBOLS = {
-    "completed": "✔",
-    "failed": "✘",
-    "partial": "◐",
-    "cancelled": "⊘",
-    "running": "▶",
-    "dispatched": "…",
-    "ready": "…",
-    "skipped": "↷",
-    "pending": "·",
-    PAUSED: "⏸",
-}
-DOUBTED = ("⚠", STYLES["partial"])
-"""Completed, and its rows contradict each other."""
-_URGENCY = ("running", "failed", "ready", "dispatched", "cancelled", "completed", "skipped", "pending")
 _LABEL = 10
 
 Command = Callable[[str], str]
@@ -93,119 +63,10 @@ def job_wait(job: Job | JobSummary) -> str:
     return waited(job.queued_at, job.began_at)
 
 
-def node_table(job: Job, *, rows: int | None = None, bar_width: int = 20) -> RenderableType:
-    """One line per node, in the order of the file; with `rows` only the most urgent ones."""
-    nodes = steps(job)
-    shown = _most_urgent(nodes, rows) if rows is not None else nodes
-    table = Table(box=None, show_header=False, padding=(0, 1), pad_edge=False)
-    for justify in ("left", "left", "left", "left", "right"):
-        table.add_column(justify=justify, no_wrap=True, overflow="ellipsis")
-    now = datetime.now(UTC)
-    for node in shown:
-        table.add_row(*_node_cells(node, now, bar_width))
-        is_paused = node.held is not None and node.held.paused_queue is not None
-        if node.unserved is not None and not is_paused:
-            table.add_row("", "", "", Text(f"↳ {unserved_note(node.unserved, now)}", style="yellow"), "")
-        elif node.held is not None and not node.counts.running:
-            table.add_row("", "", "", Text(f"↳ {held_note(node.held, now)}", style="yellow"), "")
-    left_out = Counter(node.status for node in nodes) - Counter(node.status for node in shown)
-    if not left_out:
-        return table
-    rest = ", ".join(f"{count} {state}" for state, count in left_out.items())
-    return Group(table, Text(f"  and {left_out.total()} more nodes: {rest}", style="dim"))
-
-
-def steps(job: Job) -> list[NodeState]:
-    """The nodes without start and end; all that are known if the definition cannot be read."""
-    return [node for node in job.nodes if node.stage is not None or job.unreadable]
-
-
-def _most_urgent(nodes: list[NodeState], rows: int) -> list[NodeState]:
-    if len(nodes) <= rows:
-        return nodes
-    chosen = sorted(range(len(nodes)), key=lambda i: (_URGENCY.index(nodes[i].status), _lateness(nodes[i]), i))
-    return [nodes[i] for i in sorted(chosen[: max(1, rows)])]
-
-
-def _lateness(node: NodeState) -> float:
-    """What ended last is shown first."""
-    return -node.finished_at.timestamp() if node.finished_at is not None else 0.0
-
-
-def _node_cells(node: NodeState, now: datetime, bar_width: int) -> list[RenderableType]:
-    state = node.status
-    is_doubted = state == "completed" and node.error is not None and node.error.code == Code.COUNTERS_DISAGREE
-    symbol, style = DOUBTED if is_doubted else (SYMBOLS[state], STYLES[state])
-    took = elapsed(node.began_at or node.started_at, node.finished_at, now)
-    took = took if state not in ("pending", "skipped") else ""
-    return [
-        Text(f"{symbol} {cut(node.node, 32)}", style=style if state in ("pending", "skipped") else ""),
-        Text(state, style=style),
-        _bar(node, bar_width),
-        Text(", ".join(_notes(node, now))),
-        Text(took, style="dim"),
-    ]
-
-
-def _bar(node: NodeState, width: int) -> RenderableType:
-    """How far it is: for fan-outs always, for single tasks if they report progress."""
-    progress = node.progress
-    if not isinstance(progress, dict) or not width:
-        return Text("")
-    done, total = progress.get("done"), progress.get("total")
-    if not isinstance(done, int | float) or not isinstance(total, int | float) or total <= 0:
-        return Text("")
-    style = STYLES["failed"] if node.counts.failed else STYLES["completed"]
-    return ProgressBar(total=total, completed=min(done, total), width=width, complete_style=style, finished_style=style)
-
-
-def _notes(node: NodeState, now: datetime) -> Iterator[str]:
-    counts, progress = node.counts, node.progress
-    if node.width:
-        yield f"{min(counts.completed, node.width):,}/{node.width:,}"
-        for number, word in ((counts.failed, "failed"), (counts.skipped, "skipped"), (counts.cancelled, "cancelled")):
-            if number:
-                yield f"{number:,} {word}"
-    elif isinstance(progress, dict) and "done" in progress:
-        yield f"{_number(progress['done'])}/{_number(progress.get('total'))}"
-        if progress.get("text"):
-            yield cut(str(progress["text"]), 30)
-    if node.retrying:
-        yield f"{node.retrying:,} retrying" if node.has_task_per_item else _retry_note(node, now)
-    if not node.has_task_per_item and (node.attempt or 0) > 1:
-        yield f"attempt {node.attempt}"
-    if wait := waited(node.started_at, node.began_at):
-        yield wait
-    if node.stale:
-        yield "stale"
-
-
-def _retry_note(node: NodeState, now: datetime) -> str:
-    if node.retry_at is None:
-        return "will be tried again"
-    return f"again in {duration((node.retry_at - now).total_seconds())}"
-
-
 def by_hand_note(one: ByHand) -> str:
     """`set by ann@laptop 4.0 s ago: the sensor was off`"""
     because = f": {one.reason}" if one.reason else ""
     return f"{'set' if one.verb == 'set' else 'skipped'} by {one.by} {age(one.at)}{because}"
-
-
-def unserved_note(unserved: UnservedTasks, now: datetime) -> str:
-    """In few words, for the line below the node: what it waits for, and since when."""
-    lacks = f"serves '{cut(unserved.queue, 30)}'"
-    if unserved.cause == "no_worker_for_handler":
-        lacks = f"has '{cut(unserved.handler, 30)}'"
-    return f"no worker {lacks}, for {elapsed(unserved.since, None, now)}"
-
-
-def held_note(held: Held, now: datetime) -> str:
-    if held.paused_queue is not None:
-        because = f": {cut(held.reason, 60)}" if held.reason else ""
-        since = elapsed(held.since, None, now)
-        return f"queue {cut(held.paused_queue, 30)} is paused, by {held.paused_by} {since} ago{because}"
-    return f"held by {held.by} {cut(held.name, 30)}, for {elapsed(held.since, None, now)}"
 
 
 def pause_text(pause: Held) -> str:
@@ -220,10 +81,6 @@ def held_text(held: Held) -> str:
         return held_note(held, datetime.now(UTC))
     text = f"by {held.by} {held.name} since {clock(held.since)}"
     return f"{text}, tried again at {coming(held.until)}" if held.until else text
-
-
-def _number(number: Any) -> str:
-    return f"{number:,g}" if isinstance(number, float) else f"{number:,}" if isinstance(number, int) else str(number)
 
 
 def job_card(
@@ -242,7 +99,7 @@ def job_card(
     `revive` is the command without which an open job makes no progress; None if an orchestrator drives it.
     """
     parts: list[RenderableType] = [job_title(job, width), Text("")]
-    parts.append(node_table(job, bar_width=20 if width >= 100 else 10))
+    parts.append(node_table(job, width, bar_width=20 if width >= 100 else 10))
     parts.append(Text(""))
     parts.append(_line("Tasks", task_summary(job.counts, retries)))
     if job.inputs:

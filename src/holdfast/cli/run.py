@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.bootstrap import open_client
-from holdfast.cli.data_files import load_named_workflow, read_inputs
+from holdfast.cli.data_files import advising_check, load_named_workflow, read_inputs
 from holdfast.cli.ending import end_with
 from holdfast.cli.fleet import handlers_of, start
 from holdfast.cli.job_list import parse_labels
@@ -43,12 +43,13 @@ def run_file(
     target: Target,
 ) -> int:
     settings = begin(target, concurrency=concurrency, handlers=handlers or None)
-    loaded = load_named_workflow(file)
+    loaded = load_named_workflow(file, handlers)
     definition, registry = loaded.definition, known_handlers(settings)
     if loaded.add_handlers_to(registry):
         # The commands that continue the job need them too.
         handlers = [*settings.handlers, python_file(file)]
-    loaded.refuse_unfit(registry)
+    with advising_check(file, handlers):
+        loaded.refuse_unfit(registry)
     inputs = read_inputs(definition, assignments, inputs_file)
     named = check_labels(parse_labels(labels))
     return drive(_run(settings, definition, registry, inputs, named, handlers, as_json=as_json, target=target))

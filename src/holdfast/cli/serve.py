@@ -13,6 +13,7 @@ from holdfast.cli.streams import answer_json, say
 from holdfast.cli.words import counted, duration
 from holdfast.define.bounds import checked_queue
 from holdfast.define.registry import Registry
+from holdfast.define.settings_check import refuse_wrong_settings
 from holdfast.errors import ExitCode
 from holdfast.services import Services
 from holdfast.settings import Settings
@@ -35,6 +36,7 @@ def serve(
     for queue in settings.queues:
         checked_queue(queue)
     registry = known_handlers(settings) if service != "orchestrator" else None
+    refuse_wrong_settings(registry.checks if registry is not None else ())
     asked = list(settings.queues) or None
     return drive(_serve(service, settings, registry, asked, migrate=migrate, as_json=as_json))
 
@@ -67,7 +69,8 @@ async def _serve(
 
         async with draining(stop, left_behind) as drain, services:
             await services.until_registered(READY_SECONDS)
-            _say_ready(service, settings, registry, queues, as_json=as_json)
+            if drain.asked_by is None:
+                _say_ready(service, settings, registry, queues, as_json=as_json)
             await services.wait()
     farewell = "" if as_json else f"{service} has stopped."
     if drain.asked_by == signal.SIGINT:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from holdfast.bootstrap import open_client
 from holdfast.cli.data_files import load_definition, read_inputs
-from holdfast.cli.ending import end_with
+from holdfast.cli.ending import follow_to_the_end
 from holdfast.cli.fleet import handlers_of, start
 from holdfast.cli.job_list import parse_labels
-from holdfast.cli.progress import follow, make_view
 from holdfast.cli.session import Target, begin, drive, find_job
 from holdfast.cli.streams import answer, answer_json, say
 from holdfast.cli.words import cut, short, value
@@ -93,12 +92,7 @@ async def _wait(client: Client, submission: Submission, *, as_json: bool, target
     """Follow the job to its end."""
     while submission.signal_id is not None:
         submission = await client.settle_submission(submission)
-    view = make_view(as_json=as_json)
-    try:
-        await follow(client, submission.job_id, view)
-    finally:
-        view.close()
-    return await end_with(client, submission.job_id, as_json=as_json, target=target)
+    return await follow_to_the_end(client, submission.job_id, as_json=as_json, target=target)
 
 
 async def _known(client: Client, workflow: str | None, like: str | None) -> Definition:
@@ -151,6 +145,8 @@ def _show(submission: Submission, *, as_json: bool, wait: bool) -> None:
             run=submission.run,
         )
     )
+    if submission.misses_only_tolerated:
+        print_line("Nothing is missing but items whose failure the workflow tolerates. Nothing was run.")
     if submission.answer == "previously_failed":
         if submission.failed_stage is not None:
             print_line(f"Failed:    {cut(submission.failed_stage, 100)}")
@@ -173,7 +169,7 @@ def _say_what_next(submission: Submission, definition: Definition, *, is_served:
     if submission.advice is not None:
         text = submission.advice.words(job)
         how = target.command(text) if is_served else start(text, handlers_of(definition), target)
-        say(f"  → Continue it with: {how}")
+        say(f"  → {'Run them again' if submission.misses_only_tolerated else 'Continue it'} with: {how}")
     say("  → Make a new job and keep this one with: --force")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.text import Text
 
 from holdfast.bootstrap import open_client
-from holdfast.cli.render import STYLES
+from holdfast.cli.marks import STYLES
 from holdfast.cli.session import Target, begin_on, drive, find_job
 from holdfast.cli.streams import answer, answer_json, answers, say
 from holdfast.cli.words import cut, elapsed, short

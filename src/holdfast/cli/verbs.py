@@ -18,7 +18,7 @@ from holdfast.bootstrap import open_client
 from holdfast.cli.asking import confirmed
 from holdfast.cli.correcting import TypedCorrection
 from holdfast.cli.data_files import read_data
-from holdfast.cli.ending import end_with, naming, say_unreadable
+from holdfast.cli.ending import end_with, follow_to_the_end, naming, say_unreadable
 from holdfast.cli.fleet import handlers_of, start
 from holdfast.cli.planning import plan_table, show_plan
 from holdfast.cli.problems import Interrupted
@@ -75,6 +75,14 @@ class How:
     handlers: Sequence[str] = ()
     yes: bool = False
     detach: bool = False
+    wait: bool = False
+
+    def __post_init__(self) -> None:
+        if self.wait and self.detach:
+            raise InvalidInput(
+                "--wait and --detach exclude each other.",
+                remedy="--wait follows the job to its end; --detach does not even wait for the answer.",
+            )
 
 
 def typed(
@@ -206,7 +214,13 @@ class _Verb:
                 return await self._drive_to_the_end(result)
             result = await self._drive_until_answered(result)
         await self._show(plan, result)
-        return ExitCode.DONE
+        if not self._how.wait:
+            return ExitCode.DONE
+        # Until the owner has answered, a job that has ended still shows its old end.
+        await self._client.settle(result, seconds=None)
+        return await follow_to_the_end(
+            self._client, self._job_id, as_json=self._how.as_json, target=self._how.target, handlers=self._how.handlers
+        )
 
     async def _only_needs_a_driver(self, job: Job) -> bool:
         """A resume of an open job that no orchestrator drives. If one does, the plan is refused."""
@@ -303,7 +317,10 @@ class _Verb:
 
     async def _show(self, plan: Plan, result: VerbResult) -> None:
         job = await self._client.job(self._job_id, whole=False)
-        if self._how.as_json:
+        if self._how.wait:
+            if not self._how.as_json:
+                say(_sentences(plan, result, job)[0])
+        elif self._how.as_json:
             answer_json(to_json(result))
         else:
             sentence, remark, next_command = _sentences(plan, result, job)

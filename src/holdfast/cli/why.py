@@ -201,9 +201,9 @@ def _without_error(why: Why, reason: Reason) -> str:
     failures = why.failures.get(reason.node or "")
     if failures is not None and failures.is_tolerated:
         codes = ", ".join(dict.fromkeys(str(group.code) for group in failures.groups))
-        noun = "batches" if failures.in_batches else "items"
-        number = f"{failures.failed:,} of {failures.items:,} {noun} of {failures.node}"
-        return f"{number} failed ({codes}), and the workflow tolerates that"
+        nouns = ("batch", "batches") if failures.in_batches else ("item",)
+        number = f"{failures.failed:,} of {counted(failures.items, *nouns)}"
+        return f"{number} of {failures.node} failed ({codes}), and the workflow tolerates that"
     if reason.node is None and why.tolerated:
         return ""
     return f"{reason.node or 'the job'} ended {why.status}, and no error is stored"

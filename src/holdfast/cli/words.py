@@ -105,9 +105,9 @@ def coming(moment: datetime) -> str:
     return clock(moment) if is_today else day_and_clock(moment)
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 task`, `2,000 tasks`"""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+def counted(number: int, noun: str, several: str | None = None) -> str:
+    """`1 task`, `2,000 tasks`, `3 batches`"""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {several or f'{noun}s'}"
 
 
 def size(number: int) -> str:

@@ -345,7 +345,8 @@ class Parser(TokenReader):
             elif len(arguments) < len(parameters):
                 parameter = parameters[len(arguments)]
             else:
-                self._fail(f"The filter '{name}' takes at most {len(parameters)} arguments.")
+                noun = "argument" if len(parameters) == 1 else "arguments"
+                self._fail(f"The filter '{name}' takes at most {len(parameters)} {noun}.")
             if parameter not in parameters or parameter in arguments:
                 self._fail(f"The filter '{name}' takes no further argument '{parameter[:40]}'.", position)
             arguments[parameter] = self._expression()

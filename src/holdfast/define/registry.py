@@ -18,6 +18,7 @@ from typing import Any, TypeVar, overload
 from pydantic import TypeAdapter, ValidationError
 
 from holdfast.define.importing import import_named
+from holdfast.define.settings_check import SettingsCheck, checks_in
 from holdfast.errors import ErrorCode, InvalidInput
 
 ENTRY_POINT_GROUP = "holdfast.handlers"
@@ -341,6 +342,8 @@ class Registry:
         self._places: dict[str, tuple[str, str]] = {}
         self.codes: dict[str, ErrorCode] = {}
         """The codes that the modules of these handlers declare."""
+        self.checks: list[SettingsCheck] = []
+        """The checks of settings that the modules of these handlers declare."""
         self.modules: list[str] = []
         """The modules of the user that were named, without those of installed packages."""
 
@@ -390,6 +393,7 @@ class Registry:
                     f"The code {declared.code} is declared twice, with different meanings.",
                     remedy="Declare it once, and import it in other modules.",
                 )
+        self.checks += [check for check in checks_in(module) if check not in self.checks]
         return len(marked) + len(used)
 
     def place(self, handler: Handler) -> tuple[str, str] | None:

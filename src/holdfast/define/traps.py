@@ -60,7 +60,8 @@ def _tolerance(node: Node, program: Program, read: AbstractSet[Path], path: Path
         where = (*path, "counts_as") if counts_as else path
         report.at_key(where, message, f"Remove '{key}', or give the node 'importance: important'.")
     elif tolerate.percent and width and not tolerate.allows(1, width):
-        message = f"{share} of at most {width} items is less than one item: no failure is tolerated."
+        items = "1 item" if width == 1 else f"{width} items"
+        message = f"{share} of at most {items} is less than one item: no failure is tolerated."
         report.at_value((*path, "failures"), message, "Give a number of items, such as 1, or a larger share.")
     elif counts_as and not tolerate.failures and not tolerate.percent:
         message = "'counts_as' has no effect: no failure is tolerated."

@@ -1,16 +1,26 @@
-"""Settings of apps: environment variables of their own, and the engine's home."""
+"""Settings of apps: environment variables of their own, checks of these, and the engine's home."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from holdfast.define.settings_check import SettingsCheck, SettingsProblem
 from holdfast.environment import everything, is_set, variable
 
 if TYPE_CHECKING:
     from holdfast.settings import Settings
 
-__all__ = ["everything", "home", "is_set", "names_database", "tenant", "variable"]
+__all__ = [
+    "SettingsCheck",
+    "SettingsProblem",
+    "everything",
+    "home",
+    "is_set",
+    "names_database",
+    "tenant",
+    "variable",
+]
 
 
 def home() -> Path:

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import uuid_utils
 
-from holdfast.core.states import JOB_TERMINAL, JobStatus
+from holdfast.core.states import JOB_TERMINAL, JobStatus, Status
 from holdfast.define.changes import differences, shown
 from holdfast.define.definition import Definition, read_pinned
 from holdfast.define.gates import DEFAULT_TENANT
@@ -54,6 +54,8 @@ class Submission:
     """The signal that resumes the job; its owner answers it."""
     advice: Recovery | None = field(default=None, metadata=HIDDEN)
     """What would continue a job that failed, if anything does."""
+    misses_only_tolerated: bool = field(default=False, metadata=HIDDEN)
+    """Whether it should resume a job that lacks nothing but tolerated items, with completed work behind them."""
     submitted: NewJob | None = field(default=None, repr=False, metadata=HIDDEN)
 
     @property
@@ -63,6 +65,9 @@ class Submission:
 
     @property
     def hint(self) -> str:
+        if self.misses_only_tolerated and self.advice is not None:
+            missing = "nothing is missing but items whose failure the workflow tolerates"
+            return f"It ended {self.status}: {missing}. Run them again with: holdfast {self.advice.words(self.job_id)}"
         if self.answer == "previously_failed" and self.advice is not None:
             return f"It ended {self.status}. Continue it with: holdfast {self.advice.words(self.job_id)}"
         if self.answer == "previously_failed":
@@ -178,6 +183,8 @@ async def submit(
 async def _resume(scope: Scope, store: OperationsStore, submission: Submission) -> Submission:
     """Exactly what was planned: of several clients that do this at once, one succeeds."""
     planned = await plan(scope, store, submission.job_id, VerbRequest(Verb.RESUME))
+    if (planned.asks or planned.refusal is not None) and await _misses_only_tolerated(scope, store, planned.job_id):
+        return replace(submission, misses_only_tolerated=True, advice=_naming_tolerated(submission.advice))
     if planned.refusal is not None:
         raise planned.refusal
     if planned.asks:
@@ -190,6 +197,20 @@ async def _resume(scope: Scope, store: OperationsStore, submission: Submission) 
     exactly = replace(planned.request, plan_id=planned.plan_id)
     signal_id = await send(scope, store, planned.job_id, exactly, reason="submitted again")
     return replace(submission, answer="resumed", signal_id=signal_id)
+
+
+async def _misses_only_tolerated(scope: Scope, store: OperationsStore, job_id: str) -> bool:
+    """Whether no node is unfinished: then the job is partial because of items that failed and were tolerated."""
+    snapshot = await store.reads(scope.tenant).snapshot(job_id, whole=False)
+    bad = (Status.FAILED, Status.CANCELLED)
+    return snapshot.job.status == JobStatus.PARTIAL and not any(one.status in bad for one in snapshot.nodes.values())
+
+
+def _naming_tolerated(advice: Recovery | None) -> Recovery | None:
+    """A resume that says what it is for. Where none is possible, the advice is to retry a node."""
+    if advice is None or not advice.is_resume:
+        return advice
+    return replace(advice, advice=advice.advice._replace(request=advice.advice.request._replace(tolerated=True)))
 
 
 async def settle(

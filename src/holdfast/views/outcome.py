@@ -150,9 +150,9 @@ def _details(node: Node, row: NodeView | None) -> str | None:
     if row is None:
         return None
     if kind_of(node).has_task_per_item:
-        return f"{row.completed} of {row.width} items completed"
+        return f"{row.completed} of {row.width} {'item' if row.width == 1 else 'items'} completed"
     if row.batch_size is not None:
-        return f"{min(row.completed, row.width)} of {row.width} batches completed"
+        return f"{min(row.completed, row.width)} of {row.width} {'batch' if row.width == 1 else 'batches'} completed"
     return row.reason.replace("_", " ") if row.reason is not None else None
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import logging
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-logger = logging.getLogger("holdfast.worker")
+from holdfast.log_events import EventLog
+
+log = EventLog("holdfast.worker")
 
 LOOK_SECONDS = 2.0
 MAX_FILES = 500
@@ -44,7 +45,7 @@ class CodeFiles:
             await asyncio.sleep(LOOK_SECONDS)
             before, self.changed = self.changed, await asyncio.to_thread(self.look)
             if self.changed and not before:
-                logger.warning("older_code: %s", older_code(name, self.changed))
+                log.write("older_code", worker=name, files=", ".join(self.changed), reason="restart the worker")
 
     def _remember(self) -> None:
         self._files = {path: one for path in _own_files(self._modules) if (one := _read(path)) is not None}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ import psycopg
 import pystac
 import pytest
 
+from holdfast.apps.catalog.postgres import PostgresCatalog
+from holdfast.apps.flood.demo import Demo
 from holdfast.embedded import watchdog
 from tests.embedded.test_server import wait_until
 
@@ -78,6 +81,61 @@ def check_demo(folder: Path) -> str:
         assert (outputs / name).read_bytes().startswith(b"\x89PNG")
     assert not [path for path in (folder / "home" / "storage").rglob("*") if ".part" in path.name]
     return str(report["job_id"])
+
+
+@pytest.fixture
+def victim() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that takes the place of a worker."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True) as process:
+        yield process
+        process.kill()
+
+
+class Looks:
+    """What `watch --json` prints on a machine that is so busy that it looks only now and then."""
+
+    def __init__(self, looks: Iterator[dict[str, Any]]) -> None:
+        self.stdout = map(json.dumps, looks)
+
+    def __enter__(self) -> Looks:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+def node(name: str, status: str, completed: int, running: int = 0) -> dict[str, Any]:
+    counts = {"completed": completed, "running": running}
+    return {"node": name, "stage": 1, "type": "fan_out", "status": status, "counts": counts, "progress": None}
+
+
+def test_a_job_cannot_end_before_a_worker_was_killed_however_late_a_look_comes(
+    folder: Path, database_url: str, victim: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    PostgresCatalog(database_url).make_ready()
+    show = Demo(folder, "RWA", 8)
+    monkeypatch.setattr(show, "_start_workers", lambda: victim)
+    monkeypatch.setattr(show, "_work", lambda: None)
+
+    def can_register() -> bool:
+        with psycopg.connect(database_url, autocommit=True) as connection:
+            connection.execute("set lock_timeout = '50ms'")
+            try:
+                connection.execute("delete from stac.items")
+            except psycopg.errors.LockNotAvailable:
+                return False
+            return True
+
+    def looks() -> Iterator[dict[str, Any]]:
+        yield {"nodes": [node("stack", "running", 0, 4)]}
+        assert not can_register(), "the job would end"
+        yield {"nodes": [node("stack", "completed", 8), node("register", "running", 0, 1)]}
+        assert victim.wait(10) == -signal.SIGKILL
+        assert can_register()
+        yield {"nodes": [node("stack", "completed", 8), node("register", "failed", 0)]}
+
+    monkeypatch.setattr("holdfast.apps.flood.demo.tethered", lambda *words, **options: Looks(looks()))
+    show._follow(database_url, "1a2b3c4d")
 
 
 _STARTS_A_SERVICE = """

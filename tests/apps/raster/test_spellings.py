@@ -218,7 +218,7 @@ def test_handlers_take_either_name_and_give_the_outputs_under_both(storage: Path
         ({"local_path": "bronze/x.tif", "blob_path": "bronze/y.tif"}, "'bronze/x.tif' and 'bronze/y.tif'"),
         ({"path": "bronze/x.tif", "source_crs": "EPSG:4326", "input_crs": "EPSG:3857"}, "two values for 'source_crs'"),
         ({"path": "bronze/x.tif", "storage_account": "maps"}, "cannot choose the account"),
-        ({"path": "bronze/x.tif", "raster_type": "rgb"}, "bands of uint8, which makes it"),
+        ({"path": "bronze/x.tif", "raster_type": "rgb"}, "it has 1 band of uint8, which makes it"),
         ({"path": "bronze/x.tif", "raster_type": "lidar"}, "not a type of raster. Use auto"),
     ],
 )

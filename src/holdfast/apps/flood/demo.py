@@ -26,7 +26,7 @@ from holdfast.apps.catalog.postgres import PostgresCatalog
 from holdfast.apps.flood.naming import MANIFEST
 from holdfast.apps.staging import DemoFailed, Services, answer_of, lines_of, output_of, run_shown, step
 from holdfast.apps.tether import tethered
-from holdfast.extend.commands import say, use_database
+from holdfast.extend.commands import counted, say, use_database
 
 WORKFLOW = Path(__file__).with_name("flood_stack.yaml")
 SOURCE, STACKS, PICTURES = "bronze/flood", "silver/flood", "gold/flood"
@@ -35,6 +35,7 @@ RETURN_PERIODS = (10, 50, 100, 500)
 # Short leases, so that the tasks of the killed worker soon run again.
 ENVIRONMENT = {"HOLDFAST_LEASE_SECONDS": "4", "HOLDFAST_RENEW_SECONDS": "1", "HOLDFAST_GRACE_SECONDS": "5"}
 FREEZE = "alter table stac.items add constraint the_catalog_is_frozen check (false) not valid"
+HOLD = "lock table stac.items in share row exclusive mode"
 THAW = "alter table stac.items drop constraint if exists the_catalog_is_frozen"
 
 
@@ -137,17 +138,22 @@ class Demo:
         words = ["submit", str(WORKFLOW), *(f"--input={name}={value}" for name, value in inputs.items())]
         job_id = str(answer_of([*words, "--key", f"demo {uuid.uuid4()}"])["job_id"])
         with self.timed("run"):
-            self._follow(job_id)
+            self._follow(url, job_id)
         run_shown(["status", job_id[-8:]])
         return job_id
 
-    def _follow(self, job_id: str) -> None:
+    def _follow(self, url: str, job_id: str) -> None:
         """Watch the job until it ends. Half-way, kill one of the workers with everything that it runs.
 
-        The workers start after the watching has begun: otherwise a small job could end before the kill.
+        On a busy machine half-way may be over before we look. Until the kill no registration can end, so that the job
+        cannot either.
         """
         is_killed = False
-        with tethered(["watch", job_id, "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as watching:
+        with (
+            psycopg.connect(url) as holding,
+            tethered(["watch", job_id, "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as watching,
+        ):
+            holding.execute(HOLD)
             assert watching.stdout is not None
             bar = _Bar()
             victim: subprocess.Popen[bytes] | None = None
@@ -156,13 +162,14 @@ class Demo:
                 nodes = {node["node"]: node for node in json.loads(line)["nodes"]}
                 bar.show(nodes)
                 done = nodes["stack"]["counts"]["completed"]
-                if not is_killed and done >= self.items // 2 and nodes["stack"]["status"] == "running":
+                if not is_killed and done >= self.items // 2:
                     is_killed = True
                     os.killpg(victim.pid, signal.SIGKILL)
                     victim.wait()
+                    holding.rollback()
                     bar.close()
-                    running = nodes["stack"]["counts"]["running"]
-                    step(f"Killing a worker (kill -9) with {done:,} stacks done and {running} tasks running")
+                    running = counted(sum(node["counts"]["running"] for node in nodes.values()), "task")
+                    step(f"Killing a worker (kill -9) with {counted(done, 'stack')} done and {running} running")
                     say("    Another worker starts")
                     self._work()
             bar.close()

@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any, Literal
 
 from holdfast import Context, Permanent, Result, handler
-from holdfast.apps.raster import mount, sources, spellings, storage, sweeping
+from holdfast.apps.raster import mount, settings, sources, spellings, storage, sweeping
 from holdfast.apps.raster.item_ids import item_id
 from holdfast.apps.raster.spellings import spelled
-from holdfast.extend.settings import variable
+from holdfast.extend.settings import SettingsCheck, variable
 
 Tier = Literal["visualization", "analysis", "archive"]
 Resampling = Literal["nearest", "bilinear", "cubic", "cubic_spline", "lanczos", "average", "mode"]
@@ -22,6 +22,7 @@ MEMORY_MB = 1024
 ATTEMPTS_PER_PROCESS = 500
 """A process is used many times: loading GDAL takes longer than handling a small raster."""
 
+SETTINGS = SettingsCheck("raster", settings.problems)
 _STORES = bool(variable("RASTER_CONTAINERS"))
 """Whether the operator has put containers into object stores."""
 _KEYS_OF_STORES = ("AWS_*", "AZURE_*", "GOOGLE_*", "IDENTITY_*", "MSI_*", "*_PROXY", "*_proxy")

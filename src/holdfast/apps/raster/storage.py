@@ -29,6 +29,7 @@ from holdfast.extend.settings import home, variable
 
 VARIABLES = ("HOLDFAST_HOME", "HOLDFAST_RASTER_ROOTS", "HOLDFAST_RASTER_CONTAINERS")
 """The variables that say where files are. A handler with its own process must declare them to open files."""
+CONTAINER_RULE = "Write NAME=s3://BUCKET/FOLDER, or use gs:// or az://"
 HASH_BYTES = 4 * 1024 * 1024
 LONGEST_NAME_BYTES = 200
 SHORT_NAME_BYTES = 60
@@ -238,17 +239,28 @@ def sizes_below(folder: Path) -> dict[str, int]:
 def containers() -> dict[str, str]:
     """The containers that are in object stores, each with its address."""
     addresses = {}
-    for entry in variable("RASTER_CONTAINERS").split():
-        name, _, address = entry.partition("=")
-        scheme, separator, rest = address.partition("://")
-        if not _CONTAINER.fullmatch(name) or scheme not in SCHEMES or not separator or not rest.strip("/"):
-            raise Permanent(
-                f"HOLDFAST_RASTER_CONTAINERS has the invalid entry '{name}={scheme}…'."
-                " Write NAME=s3://BUCKET/FOLDER, or use gs:// or az://",
-                code="CONTAINER_REFUSED",
-            )
+    for name, address in entries():
+        if not is_container(name, address):
+            raise Permanent(f"{wrong_entry(name, address)}. {CONTAINER_RULE}", code="CONTAINER_REFUSED")
         addresses[name] = address
     return addresses
+
+
+def entries() -> Iterator[tuple[str, str]]:
+    """The names and addresses that HOLDFAST_RASTER_CONTAINERS lists, right or wrong."""
+    for entry in variable("RASTER_CONTAINERS").split():
+        name, _, address = entry.partition("=")
+        yield name, address
+
+
+def is_container(name: str, address: str) -> bool:
+    scheme, _, rest = address.partition("://")
+    return bool(_CONTAINER.fullmatch(name)) and scheme in SCHEMES and bool(rest.strip("/"))
+
+
+def wrong_entry(name: str, address: str) -> str:
+    """What is wrong, without the rest of the address: it may have a signature."""
+    return f"HOLDFAST_RASTER_CONTAINERS has the invalid entry '{name}={address.partition('://')[0]}…'"
 
 
 def _remote(path: Path) -> Remote | None:

@@ -266,8 +266,9 @@ def agreed_type(expected: str, dataset: Any, detected: str, name: str) -> str:
     if expected in ("auto", detected):
         return detected
     if not possible[expected]:
+        bands = "1 band" if dataset.count == 1 else f"{dataset.count} bands"
         raise Permanent(
-            f"{name} is not {expected}: it has {dataset.count} bands of {dataset.dtypes[0]}, which makes it {detected}",
+            f"{name} is not {expected}: it has {bands} of {dataset.dtypes[0]}, which makes it {detected}",
             code="RASTER_TYPE_MISMATCH",
         )
     return expected

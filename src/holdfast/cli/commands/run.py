@@ -18,6 +18,7 @@ from holdfast.cli.options import (
     PlainCommand,
     Queues,
     Tenant,
+    Wait,
     WorkflowFile,
 )
 
@@ -79,7 +80,7 @@ def submit(
             "--priority", metavar="N", min=-1000, max=1000, help="Tasks of jobs with a higher number run first."
         ),
     ] = 0,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; the exit code says how it ended.")] = False,
+    wait: Wait = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="If the same submission has failed before, continue that job.")
     ] = False,

@@ -31,6 +31,7 @@ from holdfast.cli.options import (
     Reason,
     ShowPlan,
     Tenant,
+    Wait,
     Yes,
 )
 
@@ -106,6 +107,7 @@ ARGUMENTS: dict[str, tuple[Any, Any]] = {
     "workflow": (OfWorkflow, None),
     "queue": (OfQueue, None),
     "everything": (Everything, False),
+    "wait": (Wait, False),
     "detach": (Detach, False),
     "as_json": (Json, False),
     "tenant": (Tenant, None),
@@ -118,7 +120,7 @@ SHARED = ("detach", "as_json", "tenant", "database_url")
 STEERING = ("job", "show", "plan_id", "reason")
 CORRECTION = ("corrected_input", "corrected_inputs", "corrected_file", "stale")
 PAUSING = ("asked_job", "workflow", "queue", "everything", "show", "plan_id", "reason", "yes_for_many", *SHARED)
-RECOVERY = ("show", "plan_id", "reason", "handlers", "yes", *SHARED)
+RECOVERY = ("show", "plan_id", "reason", "handlers", "yes", "wait", *SHARED)
 VERBS: dict[str, tuple[tuple[str, ...], str]] = {
     "cancel": ((*STEERING, "yes", *SHARED), "Stop a job; what it has finished is kept."),
     "resume": (
@@ -183,6 +185,7 @@ def _run(name: str, values: dict[str, Any]) -> int:
         handlers=values.get("handlers", ()),
         yes=values.get("yes", False),
         detach=values.get("detach", False),
+        wait=values.get("wait", False),
     )
     if "everything" in values:
         workflow, queue, everything = values["workflow"], values["queue"], values["everything"]

@@ -27,7 +27,8 @@ def draw_svg(definition: Definition) -> str:
     width = max(layout.right - layout.left + 2 * MARGIN, 2 * MARGIN + 8.0 * len(title[:60]))
     height = HEAD + layout.depth * (HEIGHT + DROP) - DROP + MARGIN
     shift = (width - layout.left - layout.right) / 2
-    head = f"{definition.workflow_id} · version {definition.version} · {len(definition.nodes)} nodes"
+    number = "1 node" if len(definition.nodes) == 1 else f"{len(definition.nodes)} nodes"
+    head = f"{definition.workflow_id} · version {definition.version} · {number}"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" font-family="{_FONT}">',
