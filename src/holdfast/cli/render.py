@@ -20,6 +20,7 @@ from holdfast.cli.streams import harmless
 from holdfast.cli.words import age, clock, coming, counted, cut, day_and_clock, duration, elapsed, short, value, waited
 from holdfast.define.definition import UNREADABLE_REMEDY
 from holdfast.errors import Code
+from holdfast.views.definitions import Corrected
 from holdfast.views.fleet import UnservedTasks
 from holdfast.views.held import PAUSED, Held
 from holdfast.views.history import Attempt, FailedGroup, Failure
@@ -166,6 +167,8 @@ def _notes(node: NodeState, now: datetime) -> Iterator[str]:
         for number, word in ((counts.failed, "failed"), (counts.skipped, "skipped"), (counts.cancelled, "cancelled")):
             if number:
                 yield f"{number:,} {word}"
+        if node.gone:
+            yield f"{node.gone:,} gone"
     elif isinstance(progress, dict) and "done" in progress:
         yield f"{_number(progress['done'])}/{_number(progress.get('total'))}"
         if progress.get("text"):
@@ -251,6 +254,8 @@ def job_card(
         parts.append(_line("Queued", f"{wait} before the first task began"))
     if job.labels:
         parts.append(_line("Labels", " ".join(f"{name}={text}" for name, text in sorted(job.labels.items()))))
+    if job.corrected is not None:
+        parts.append(_line("Corrected", corrected_text(job.corrected)))
     if job.acknowledged is not None:
         parts.append(_line("Seen", _seen(job.acknowledged)))
     if job.result is not None:
@@ -276,6 +281,15 @@ def job_card(
     parts += _failures(job, failed, command, width)
     parts += _next_commands(job, command, revive, advised, plan)
     return Group(*parts)
+
+
+def corrected_text(corrected: Corrected) -> str:
+    """`inputs.limit, workflow (generation 2, by ann@laptop: the limit was wrong)`"""
+    names = [one for one in corrected.changes if one.startswith("inputs.")]
+    names += ["workflow"] if len(names) < len(corrected.changes) else []
+    by = f", by {corrected.by}" if corrected.by is not None else ""
+    because = f": {corrected.reason}" if corrected.reason else ""
+    return f"{', '.join(names)} (generation {corrected.generation}{by}{because})"
 
 
 def _seen(acknowledged: Acknowledgement) -> str:
