@@ -38,6 +38,7 @@ from holdfast.store.postgres import PostgresStore
 from holdfast.store.records import NewJob, SignalAnswer
 from holdfast.views.data import Checkpoint, DataValue, TaskResult
 from holdfast.views.defaults import TenantDefaults
+from holdfast.views.definitions import JobDefinition
 from holdfast.views.fleet import Fleet
 from holdfast.views.gates import Breaker, Limit, PausedQueue
 from holdfast.views.history import Artifact, Attempt, Event, FailedGroup, Task
@@ -142,6 +143,10 @@ class _Reads(_Bound):
     async def failures(self, job_id: str, node: str, *, limit: int = reading.SHOWN_GROUPS) -> list[FailedGroup]:
         """The failed items of a node, those that failed in the same way together: the largest groups."""
         return await reading.failures(self._scope, self._store, job_id, node, limit=limit)
+
+    async def job_definition(self, job_id: str, *, generation: int | None = None) -> JobDefinition:
+        """The definition and the inputs that a generation of a job follows; None: the present generation."""
+        return await reading.job_definition(self._scope, self._store, job_id, generation=generation)
 
     async def retries(self, job_id: str) -> int:
         """How many attempts failed or were lost and were followed by another."""

@@ -24,6 +24,7 @@ from holdfast.private_loop import PrivateLoop
 from holdfast.store.records import NewJob, SignalAnswer
 from holdfast.views.data import Checkpoint, DataValue, TaskResult
 from holdfast.views.defaults import TenantDefaults
+from holdfast.views.definitions import JobDefinition
 from holdfast.views.fleet import Fleet
 from holdfast.views.gates import Breaker, Limit, PausedQueue
 from holdfast.views.history import Artifact, Attempt, Event, FailedGroup, Task
@@ -128,6 +129,10 @@ class _Reads(_Face):
     def failures(self, job_id: str, node: str, *, limit: int = reading.SHOWN_GROUPS) -> list[FailedGroup]:
         """The failed items of a node, those that failed in the same way together: the largest groups."""
         return self._loop.run(self._client.failures(job_id, node, limit=limit))
+
+    def job_definition(self, job_id: str, *, generation: int | None = None) -> JobDefinition:
+        """The definition and the inputs that a generation of a job follows; None: the present generation."""
+        return self._loop.run(self._client.job_definition(job_id, generation=generation))
 
     def retries(self, job_id: str) -> int:
         """How many attempts failed or were lost and were followed by another."""

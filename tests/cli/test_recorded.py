@@ -93,6 +93,8 @@ GROUPS: dict[str, Sequence[str]] = {
         "logs JOB-2 --node each --item 9",
         "artifacts JOB-1",
         "artifacts JOB-1 --get map.tif",
+        "definition JOB-2",
+        "definition JOB-2 --generation 7",
         "checkpoints JOB-1 read",
         "checkpoints JOB-1 missing",
     ),

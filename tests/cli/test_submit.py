@@ -265,6 +265,7 @@ def test_a_changed_file_is_not_ignored(database: Command, file: str) -> None:
         assert (refused.code, refused.problem["code"]) == (4, "DEFINITION_CHANGED")
         assert "Nothing was run" in refused.problem["detail"] and "differs in handler" in refused.problem["detail"]
         assert "--force" in refused.problem["remedy"] and "--key" in refused.problem["remedy"]
+        assert f"holdfast resume {first['job_id']} --workflow FILE" in refused.problem["remedy"]
     assert database("submit", file, "--key", "another", "--json").json["answer"] == "created"
     assert database("submit", file, "--force", "--json").json["answer"] == "forced"
 

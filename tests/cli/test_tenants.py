@@ -10,8 +10,8 @@ import pytest
 from tests.cli.conftest import Command
 
 BESIDE_THE_JOB = {
-    "read_nodes", "read_queue", "read_deliverables", "read_by_hand", "unserved_nodes", "why_job", "why_windows",
-    "why_queue", "why_locks", "why_errors",
+    "read_nodes", "read_queue", "read_deliverables", "read_by_hand", "read_corrected", "unserved_nodes", "why_job",
+    "why_windows", "why_queue", "why_locks", "why_errors",
 }  # fmt: skip
 """Read in one transaction with read_job, which finds nothing of another tenant; then the rest is not shown."""
 OF_THE_INSTALLATION = {
@@ -19,7 +19,7 @@ OF_THE_INSTALLATION = {
     "lock_holders", "server_facts",
 }  # fmt: skip
 """Processes and queues serve all tenants; operators look at them."""
-LISTS_OF_COLUMNS = {"job_fits", "pause_of_job", "session_columns", "unserved_columns", "work_began"}
+LISTS_OF_COLUMNS = {"event_of_pin", "job_fits", "pause_of_job", "session_columns", "unserved_columns", "work_began"}
 """Parts of the statements above; none of them is run."""
 
 
@@ -37,7 +37,7 @@ def test_commands_find_the_jobs_of_their_tenant_alone(database: Command, monkeyp
     theirs = database("run", "flow.yaml", "--json").json
     assert theirs["tenant"] == "acme"
     assert [job["job_id"] for job in database("status", "--json").json["jobs"]] == [theirs["job_id"]]
-    for line in ("status", "watch", "events", "logs", "why", "resume", "pause", "plan resume"):
+    for line in ("status", "watch", "events", "logs", "why", "definition", "resume", "pause", "plan resume"):
         verb, *more = line.split()
         assert database(verb, ours, *more, "--json").code == 5, line
         assert database(verb, ours[-8:], *more, "--json").code == 5, line

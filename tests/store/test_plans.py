@@ -171,6 +171,8 @@ STATEMENTS: dict[str, dict[str, Any]] = {
     "read_holds": {"job": JOBS[0]},
     "read_nodes": {"job": JOBS[0]},
     "read_by_hand": {"job": JOBS[0], "whole": True},
+    "read_corrected": {"job": JOBS[0], "whole": True},
+    "read_pins": {"job": JOBS[0], "tenant": None},
     "unserved_nodes": {"job": JOBS[0]},
     "read_events": {"job": JOBS[0], "after": 4000, "node": None, "limit": 100},
     "item_results": {"job": JOBS[0], "node": "n"},

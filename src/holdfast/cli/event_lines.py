@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -13,11 +14,14 @@ from holdfast.cli.words import clock, value
 from holdfast.views.history import Event
 
 INDENT = 8
+GONE = "gone"
+"""Why tasks were skipped whose items a correction took away."""
 _FIRST = (
     "workflow_id", "version", "verb", "actor", "by", "name", "breaker", "generation", "plan_id", "owner", "previous",
     "queue", "handler", "worker", "outcome", "width", "batch_size", "first", "last", "items", "count", "tasks",
-    "completed", "failed", "skipped", "cancelled", "taken", "rerun", "unknown", "evaluates_result", "epoch",
-    "started_at", "retry_at", "since", "until", "duty", "requeued", "recounted", "ended", "disagreeing",
+    "completed", "failed", "skipped", "cancelled", "corrected", "gone", "stale", "taken", "rerun", "unknown",
+    "evaluates_result", "epoch", "started_at", "retry_at", "since", "until", "duty", "requeued", "recounted", "ended",
+    "disagreeing",
 )  # fmt: skip
 _LAST = ("reason", "code", "class", "message")
 """The database sorts the data of an event by the lengths of their names; people read it in this order."""
@@ -52,7 +56,22 @@ def _head(event: Event) -> Text:
 def _details(event: Event) -> list[str]:
     attempt = [f"attempt {event.attempt}"] if event.attempt is not None else []
     data = {key: one for key, one in (event.data or {}).items() if one is not None}
-    return attempt + [f"{key} {value(data[key], sys.maxsize)}" for key in sorted(data, key=_place)]
+    return attempt + [_detail(key, data[key]) for key in sorted(data, key=_place)]
+
+
+def _detail(key: str, one: Any) -> str:
+    """`rerun {"read": 3}`, `corrected inputs.limit; node read differs in params`, `items 2, 5-7`"""
+    if (key, one) == ("reason", GONE):
+        return "their items are gone"
+    if key in ("corrected", "gone") and _has_only(one, str):
+        return f"{key} {value('; '.join(one), sys.maxsize)}"
+    if key == "items" and _has_only(one, list) and all(len(pair) == 2 for pair in one):
+        return f"{key} {', '.join(str(first) if first == last else f'{first}-{last}' for first, last in one)}"
+    return f"{key} {value(one, sys.maxsize)}"
+
+
+def _has_only(one: Any, kind: type) -> bool:
+    return isinstance(one, list) and all(isinstance(part, kind) for part in one)
 
 
 def _place(key: str) -> tuple[int, str]:

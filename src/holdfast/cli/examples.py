@@ -27,6 +27,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "events": ("holdfast events 1a2b3c4d --node read", "holdfast events --last --follow"),
     "why": ("holdfast why", "holdfast why 1a2b3c4d"),
     "logs": ("holdfast logs 1a2b3c4d -f", "holdfast logs 1a2b3c4d --node read --item 7 --tail 20"),
+    "definition": ("holdfast definition 1a2b3c4d", "holdfast definition 1a2b3c4d --generation 2"),
     "output": ("holdfast output 1a2b3c4d read --item 7",),
     "params": ("holdfast params 1a2b3c4d read --item 7",),
     "results": ("holdfast results 1a2b3c4d read --format csv --to read.csv",),

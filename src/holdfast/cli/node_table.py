@@ -166,6 +166,8 @@ def _notes(node: NodeState, now: datetime) -> Iterator[str]:
         for number, word in ((counts.failed, "failed"), (counts.skipped, "skipped"), (counts.cancelled, "cancelled")):
             if number:
                 yield f"{number:,} {word}"
+        if node.gone:
+            yield f"{node.gone:,} gone"
     elif isinstance(progress, dict) and "done" in progress:
         yield f"{_number(progress['done'])}/{_number(progress.get('total'))}"
         if progress.get("text"):

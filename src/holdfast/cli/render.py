@@ -18,6 +18,7 @@ from holdfast.cli.node_table import held_note, node_table, steps
 from holdfast.cli.streams import harmless
 from holdfast.cli.words import age, clock, coming, counted, cut, day_and_clock, elapsed, short, value, waited
 from holdfast.define.definition import UNREADABLE_REMEDY
+from holdfast.views.definitions import Corrected
 from holdfast.views.held import Held
 from holdfast.views.history import Attempt, FailedGroup, Failure
 from holdfast.views.jobs import Acknowledgement, ByHand, Counts, Job, JobSummary, Owner
@@ -108,6 +109,8 @@ def job_card(
         parts.append(_line("Queued", f"{wait} before the first task began"))
     if job.labels:
         parts.append(_line("Labels", " ".join(f"{name}={text}" for name, text in sorted(job.labels.items()))))
+    if job.corrected is not None:
+        parts.append(_line("Corrected", corrected_text(job.corrected)))
     if job.acknowledged is not None:
         parts.append(_line("Seen", _seen(job.acknowledged)))
     if job.result is not None:
@@ -133,6 +136,15 @@ def job_card(
     parts += _failures(job, failed, command, width)
     parts += _next_commands(job, command, revive, advised, plan)
     return Group(*parts)
+
+
+def corrected_text(corrected: Corrected) -> str:
+    """`inputs.limit, workflow (generation 2, by ann@laptop: the limit was wrong)`"""
+    names = [one for one in corrected.changes if one.startswith("inputs.")]
+    names += ["workflow"] if len(names) < len(corrected.changes) else []
+    by = f", by {corrected.by}" if corrected.by is not None else ""
+    because = f": {corrected.reason}" if corrected.reason else ""
+    return f"{', '.join(names)} (generation {corrected.generation}{by}{because})"
 
 
 def _seen(acknowledged: Acknowledgement) -> str:

@@ -79,13 +79,19 @@ def _lines(tasks: Sequence[Task]) -> Iterator[Text]:
         yield line
 
 
+def _note(task: Task) -> str:
+    """Why it failed, or that a correction took its item away."""
+    if task.gone:
+        return "gone"
+    return cut(f"{task.error.code}: {task.error.message}", MESSAGE_WIDTH) if task.error is not None else ""
+
+
 def _cells(task: Task) -> tuple[str, str, str, str, str, str]:
-    error = task.error
     return (
         str(task.index) if task.index is not None else "-",
         task.status,
         str(task.attempt),
         elapsed(task.started_at, task.finished_at),
         cut(task.worker or "", 30),
-        cut(f"{error.code}: {error.message}", MESSAGE_WIDTH) if error is not None else "",
+        _note(task),
     )

@@ -40,6 +40,7 @@ from holdfast.store.read_rows import (
     LimitView,
     LongTransaction,
     OpenJobLine,
+    Pin,
     QueueCount,
     QueueLine,
     ServerFacts,
@@ -229,6 +230,10 @@ class ReadStore(DataStore, Protocol):
 
     async def count_queue(self) -> QueueCount:
         """How many tasks wait in the queue, and how many run."""
+        ...
+
+    async def pins(self, job_id: str) -> list[Pin]:
+        """What the job follows, from each generation on at which that changed, the first one first."""
         ...
 
     def events(self, job_id: str, after: int = 0, node: str | None = None) -> AsyncIterator[EventView]:

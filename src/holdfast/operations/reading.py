@@ -9,14 +9,17 @@ from typing import Any
 from uuid import UUID
 
 from holdfast.core.states import JOB_TERMINAL, JobStatus
-from holdfast.errors import InvalidInput
+from holdfast.define.definition import Definition, read_pinned
+from holdfast.errors import InvalidInput, NotFound, Refused
 from holdfast.operations.data import check_task_status
 from holdfast.operations.labels import check_labels
 from holdfast.operations.nodes import check_any_item, check_item, find_node
 from holdfast.operations.ports import OperationsStore, ReadStore
 from holdfast.operations.scope import Scope
 from holdfast.operations.submitting import identity_of_key
+from holdfast.remedies import Remedy
 from holdfast.store.read_rows import JobFilter
+from holdfast.views.definitions import JobDefinition, definition_view
 from holdfast.views.fleet import Fleet, fleet_view
 from holdfast.views.history import (
     Attempt,
@@ -139,6 +142,33 @@ async def failures(
 ) -> list[FailedGroup]:
     """The failed items of a node, those that failed in the same way together: the largest groups, at most `limit`."""
     return [failed_group(row) for row in await store.reads(scope.tenant).failed_items(job_id, node, limit)]
+
+
+async def job_definition(
+    scope: Scope, store: OperationsStore, job_id: str, *, generation: int | None = None
+) -> JobDefinition:
+    """The definition and the inputs that a generation of a job follows; None: the present generation."""
+    pins = await store.reads(scope.tenant).pins(job_id)
+    present = pins[0].present
+    wanted = present if generation is None else generation
+    if not 1 <= wanted <= present:
+        there = f"generations 1 to {present}" if present > 1 else "generation 1 alone"
+        raise NotFound(
+            f"Job {job_id} has no generation {wanted}. It has {there}.",
+            remedy=Remedy("See what the present one follows with", "definition", job_id),
+            instance=job_id,
+        )
+    # Two at most: that of the generation, and the one before, with which it is compared.
+    hashes = {pin.definition_hash for pin in [pin for pin in pins if pin.generation <= wanted][-2:]}
+    stored = {one: await store.definition(one) for one in hashes}
+    return definition_view(job_id, wanted, pins, stored, {one: _readable(stored[one]) for one in hashes})
+
+
+def _readable(stored: bytes) -> Definition | Refused:
+    try:
+        return read_pinned(stored)
+    except Refused as problem:
+        return problem
 
 
 async def retries(scope: Scope, store: OperationsStore, job_id: str) -> int:

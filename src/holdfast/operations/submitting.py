@@ -22,6 +22,7 @@ from holdfast.operations.labels import check_labels
 from holdfast.operations.ports import OperationsStore, ReadStore
 from holdfast.operations.scope import Scope
 from holdfast.operations.verbs import ANSWER_SECONDS, Verb, VerbRequest, answer, plan, send
+from holdfast.remedies import Remedy
 from holdfast.store.payloads import LIMIT_BYTES
 from holdfast.store.read_rows import Stages
 from holdfast.store.records import NewJob, SubmitAnswer
@@ -314,7 +315,13 @@ def _changed(submission: Submission) -> DefinitionChanged:
     return DefinitionChanged(
         f"Nothing was run: the same submission made job {submission.job_id} before, which is {submission.status}, and"
         f" the workflow has changed since: {shown(list(submission.changes))}.",
-        remedy="Run the changed workflow as a new job with --force. Name another piece of work with --key NAME.",
+        remedy=Remedy(
+            "Run the changed workflow as a new job with --force. Name another piece of work with --key NAME. Continue"
+            " this job with the changed workflow",
+            "resume",
+            submission.job_id,
+            flags=("--workflow", "FILE"),
+        ),
         instance=submission.job_id,
     )
 

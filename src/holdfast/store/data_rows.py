@@ -19,6 +19,8 @@ class TaskRow(NamedTuple):
     started_at: datetime | None
     finished_at: datetime | None
     error: Failure | None
+    gone: bool = False
+    """Whether a correction took its item away."""
 
 
 class ArtifactView(NamedTuple):

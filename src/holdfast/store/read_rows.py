@@ -129,6 +129,27 @@ class DecidedByHand(NamedTuple):
     reason: str | None
 
 
+class Corrected(NamedTuple):
+    """A correction: the generation that it began, when, and the data of its event."""
+
+    generation: int
+    at: datetime
+    data: dict[str, Any] | None
+
+
+class Pin(NamedTuple):
+    """What a job follows from a generation on, and the data of the event that began it; `present` is its generation."""
+
+    workflow_id: str
+    present: int
+    generation: int
+    definition_hash: str
+    version: str
+    inputs: dict[str, Any]
+    at: datetime
+    data: dict[str, Any] | None
+
+
 class Deliverable(NamedTuple):
     """What tasks that completed have delivered under one name, and the places of the first and the last of them."""
 
@@ -156,6 +177,8 @@ class Snapshot(NamedTuple):
     """The nodes whose end a person decided; empty if inputs were left out."""
     advice: tuple[Advice, ...] = ()
     """The verbs that would continue a job that has not completed, the best first; empty if inputs were left out."""
+    corrected: Corrected | None = None
+    """The last correction; None if inputs were left out."""
 
 
 class Stages(NamedTuple):

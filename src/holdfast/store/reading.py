@@ -32,6 +32,7 @@ from holdfast.store.plan_inputs import Look, looking_at
 from holdfast.store.queries import query
 from holdfast.store.read_rows import (
     AttemptView,
+    Corrected,
     DecidedByHand,
     Deliverable,
     EventView,
@@ -39,6 +40,7 @@ from holdfast.store.read_rows import (
     JobDiagnosis,
     JobView,
     NodeView,
+    Pin,
     QueuedTasks,
     QueueView,
     Snapshot,
@@ -122,6 +124,7 @@ class PostgresReadStore(PostgresJobLists, PostgresDataReader):
             "read_holds",
             "read_deliverables",
             "read_by_hand",
+            "read_corrected",
             *more,
         )
         parameters = {"job": job_id, "tenant": self._tenant, "whole": whole, "held_seconds": HELD_SECONDS}
@@ -155,6 +158,7 @@ class PostgresReadStore(PostgresJobLists, PostgresDataReader):
             records(Deliverable, answers["read_deliverables"]),
             await self._locations(job, definition, nodes) if job.inputs is not None else {},
             {one.node: one for one in records(DecidedByHand, answers["read_by_hand"])},
+            corrected=next(iter(records(Corrected, answers["read_corrected"])), None),
         )
 
     async def _locations(
@@ -176,6 +180,13 @@ class PostgresReadStore(PostgresJobLists, PostgresDataReader):
         }
         seen = [(name, view.status, outputs.get(name)) for name, view in ended.items()]
         return locations.render(scope_of(facts, job.inputs, seen))
+
+    async def pins(self, job_id: str) -> list[Pin]:
+        """What the job follows, from each generation on at which that changed, the first one first."""
+        found = await self._records(Pin, "read_pins", job=job_id)
+        if not found:
+            raise no_such_job(job_id)
+        return found
 
     async def events(self, job_id: str, after: int = 0, node: str | None = None) -> AsyncIterator[EventView]:
         """The events of a job that have happened so far, page by page."""

@@ -14,7 +14,7 @@ from holdfast.moments import moment
 HIDDEN: Mapping[str, Any] = {"json": None}
 """Metadata of a field that programs may use and JSON leaves out."""
 IF_ANY: Mapping[str, Any] = {"if_any": True}
-"""Metadata of a field that JSON leaves out while it is None."""
+"""Metadata of a field that JSON leaves out while it is None or an empty tuple."""
 VERBATIM: Mapping[str, Any] = {"verbatim": True}
 """Metadata of a field that holds JSON already, however large: it is not copied."""
 
@@ -30,7 +30,7 @@ def to_json(view: Any) -> Any:
         answer = {}
         for name, key, metadata in _keys(type(view)):
             value = getattr(view, name)
-            if value is not None or "if_any" not in metadata:
+            if "if_any" not in metadata or (value is not None and value != ()):
                 answer[key] = value if "verbatim" in metadata else to_json(value)
         return answer
     if isinstance(view, datetime):

@@ -12,7 +12,7 @@ from holdfast.moments import epoch_moment
 from holdfast.store.data_rows import ArtifactView, FailedItems, TaskRow
 from holdfast.store.output_rows import RunningPart
 from holdfast.store.read_rows import AttemptView, EventView
-from holdfast.views.encoding import VERBATIM, named
+from holdfast.views.encoding import IF_ANY, VERBATIM, named
 
 RUNNING = "running"
 _TIMES_IN_EVENTS = ("started_at", "retry_at", "since", "until")
@@ -98,6 +98,8 @@ class Task:
     started_at: datetime | None
     finished_at: datetime | None
     error: Failure | None
+    gone: bool | None = field(default=None, metadata=IF_ANY)
+    """True if a correction took its item away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +218,7 @@ def task_view(row: TaskRow) -> Task:
         row.started_at,
         row.finished_at,
         failure_view(row.error),
+        row.gone or None,
     )
 
 

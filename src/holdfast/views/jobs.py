@@ -12,6 +12,7 @@ from holdfast.define.definition import Definition
 from holdfast.define.kinds import kind_of
 from holdfast.define.node import Node
 from holdfast.store.read_rows import JobLine, JobView, NodeView, QueueView, Snapshot
+from holdfast.views.definitions import Corrected, corrected_view
 from holdfast.views.encoding import HIDDEN, VERBATIM
 from holdfast.views.fleet import UnservedTasks, unserved_view
 from holdfast.views.held import PAUSED, STOPPING, Held, held_view, pause_that_counts, pause_view
@@ -74,6 +75,8 @@ class NodeState:
     has_task_per_item: bool = field(default=False, metadata=HIDDEN)
     began_at: datetime | None = field(default=None, metadata=HIDDEN)
     """When its first attempt began since it was queued last, at `started_at`."""
+    gone: int = field(default=0, metadata=HIDDEN)
+    """How many of its items a correction took away; `counts` has none of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +125,8 @@ class Job:
     """Why this version cannot read the job's definition. Then only nodes that have begun are known."""
     labels: dict[str, str]
     acknowledged: Acknowledgement | None
+    corrected: Corrected | None
+    """The last correction. A progress display leaves it out."""
     definition: Definition = field(metadata=HIDDEN)
     queued_at: datetime | None = field(default=None, metadata=HIDDEN)
     """When the present generation could begin."""
@@ -259,6 +264,7 @@ def job_view(snapshot: Snapshot) -> Job:
         snapshot.unreadable.message if snapshot.unreadable else None,
         job.labels or {},
         _acknowledgement(job),
+        corrected_view(snapshot.corrected),
         snapshot.definition,
         job.recovered_at or job.started_at,
         work_began(snapshot),
@@ -362,6 +368,7 @@ def _node(snapshot: Snapshot, node: Node, *, is_stale: bool) -> NodeState:
         row.width if row is not None and kind_of(node).has_items(node) else 0,
         kind_of(node).has_task_per_item,
         row.began_at if row is not None else None,
+        row.gone if row is not None else 0,
     )
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import LAST, LOOK, MAX_NUMBER, DatabaseUrl, Json, NewestJob, PlainCommand, Tenant
+from holdfast.cli.options import LAST, LOOK, MAX_NUMBER, DatabaseUrl, JobName, Json, NewestJob, PlainCommand, Tenant
 
 commands = typer.Typer()
 
@@ -92,6 +92,24 @@ def why(job: NewestJob = LAST, as_json: Json = False, tenant: Tenant = None, dat
     from holdfast.cli.why import explain
 
     return explain(job, as_json=as_json, target=Target(database_url, tenant))
+
+
+@commands.command(cls=PlainCommand, rich_help_panel=LOOK)
+def definition(
+    job: JobName,
+    generation: Annotated[
+        int | None,
+        typer.Option("--generation", metavar="N", max=MAX_NUMBER, help="Of this generation. Default: the present one."),
+    ] = None,
+    as_json: Json = False,
+    tenant: Tenant = None,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Show the definition and the inputs that a job follows. What corrections changed is shown, too."""
+    from holdfast.cli.definition import show_definition
+    from holdfast.cli.session import Target
+
+    return show_definition(job, generation=generation, as_json=as_json, target=Target(database_url, tenant))
 
 
 @commands.command(cls=PlainCommand, rich_help_panel=LOOK)

@@ -125,7 +125,7 @@ VERBS: dict[str, tuple[tuple[str, ...], str]] = {
     "cancel": ((*STEERING, "yes", *SHARED), "Stop a job; what it has finished is kept."),
     "resume": (
         ("job", "tolerated", *CORRECTION, *RECOVERY),
-        "Continue a failed, partial or cancelled job, or one with a correction. What completed stays.",
+        "Continue a job that did not complete, or one that you correct. What completed stays.",
     ),
     "retry": (
         ("job", "node", "only", *CORRECTION, *RECOVERY),

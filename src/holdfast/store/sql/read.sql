@@ -64,6 +64,39 @@ left join lateral (
 ) r on true
 where %(whole)s and n.job_id = %(job)s and n.reason in ('set_by_person', 'by_person');
 
+-- name: event_of_pin
+-- The event that began the generation of `p`. A submission has none: its event names no person.
+left join lateral (
+    select e.at, e.data from events e
+    where e.job_id = %(job)s and e.event = 'job_recovered' and (e.data ->> 'generation')::int = p.generation
+    order by e.seq desc limit 1
+) e on true;
+
+-- name: read_corrected
+-- The last correction of a job: when, by whom and why. Few jobs have one; its event is looked for from the last on.
+select p.generation, coalesce(e.at, p.pinned_at) as at, e.data::text as data
+from (
+    select p.generation, p.pinned_at from pins p
+    where %(whole)s and p.job_id = %(job)s and p.generation > 1 order by p.generation desc limit 1
+) p
+{{event_of_pin}};
+
+-- name: read_pins
+-- What a job follows from each generation on at which that changed, with the event of the change. A job that was never
+-- corrected has no pins: it follows what it was submitted with.
+select j.workflow_id, j.generation as present, p.generation, p.definition_hash, p.version, p.inputs::text as inputs,
+    case when p.generation = 1 then j.created_at else coalesce(e.at, p.pinned_at) end as at, e.data::text as data
+from jobs j
+cross join lateral (
+    select p.generation, p.definition_hash, p.version, p.inputs, p.pinned_at from pins p where p.job_id = j.job_id
+    union all
+    select 1, j.definition_hash, j.version, j.inputs, j.created_at
+    where not exists (select 1 from pins p where p.job_id = j.job_id)
+) p
+{{event_of_pin}}
+where j.job_id = %(job)s and j.tenant = coalesce(%(tenant)s, j.tenant)
+order by p.generation;
+
 -- name: node_statuses
 -- The statuses of the nodes of these jobs, and the definition of each job.
 select j.job_id::text as job_id, j.definition_hash, (
