@@ -12,6 +12,7 @@ from holdfast.version import __version__
 
 if TYPE_CHECKING:
     from holdfast.client import Client
+    from holdfast.core.plans import Stale
     from holdfast.define.failures import ErrorRule
     from holdfast.define.load import load_file, load_text
     from holdfast.define.registry import Result, handler
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from holdfast.running import run
     from holdfast.sync_client import SyncClient
     from holdfast.views.encoding import to_json
-    from holdfast.views.verbs import Verb, VerbRequest
+    from holdfast.views.verbs import Correction, Verb, VerbRequest
     from holdfast.worker.context import AsyncContext, Context
 
 
@@ -47,6 +48,7 @@ __all__ = [
     "AsyncContext",
     "Client",
     "Context",
+    "Correction",
     "DependencyDown",
     "ErrorCode",
     "ErrorRule",
@@ -64,6 +66,7 @@ __all__ = [
     "Retry",
     "RetryAfter",
     "Scope",
+    "Stale",
     "Submission",
     "SyncClient",
     "Transient",
@@ -109,7 +112,8 @@ _HOMES = {
     "running": ("run",),
     "sync_client": ("SyncClient",),
     "views.encoding": ("to_json",),
-    "views.verbs": ("Verb", "VerbRequest"),
+    "core.plans": ("Stale",),
+    "views.verbs": ("Correction", "Verb", "VerbRequest"),
     "worker.context": ("AsyncContext", "Context"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

@@ -45,7 +45,7 @@ def job(*nodes: NodeState) -> Job:
     definition = load_text("workflow_id: w\nnodes: {a: {handler: echo}}\n")
     return Job(
         "1a2b3c4d", "w", "completed", "1", 1, 1, "default", {}, AT, AT, AT, Counts(), None, None, None, nodes,
-        Outcome((), (), (), {}, {}, False, None, ()), None, None, None, {}, None, definition,
+        Outcome((), (), (), {}, {}, False, None, ()), None, None, None, {}, None, None, definition,
     )  # fmt: skip
 
 

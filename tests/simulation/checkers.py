@@ -405,7 +405,7 @@ class Checkers:
         assert not any(key[0] == job_id for key in self.db.queue), f"11: {job_id} ended and still has queued tasks"
 
     def _check_corrected(self, job_id: str, program: Program) -> None:
-        """23: what a corrected job has completed is what the corrected job would have done, as if it had begun so.
+        """24: what a corrected job has completed is what the corrected job would have done, as if it had begun so.
 
         Where a person kept stale results, or gave results, only the items are compared.
         """
@@ -418,7 +418,7 @@ class Checkers:
         is_strict = is_strict and all(data["verb"] not in ("set", "skip", "clear") for data in recoveries)
         for (name, item), task in self.db.tasks[job_id].items():
             if task["status"] == "completed":
-                assert task["output"]["params"] == task["params"], f"23: {job_id}/{name}[{item}] was not run as it says"
+                assert task["output"]["params"] == task["params"], f"24: {job_id}/{name}[{item}] was not run as it says"
         for name, node in state.nodes.items():
             is_skipped = node.reason == "by_person"
             if node.status == "completed" and has_task_per_item(state, name) and node.expanded and not is_skipped:
@@ -427,10 +427,10 @@ class Checkers:
             node = state.nodes[name]
             if task["status"] == "completed" and item < 0 and node.status == "completed" and node.batch_size is None:
                 expected = program.nodes[name].task_of(item).params.render(Turn(state, 0.0).scope_of(name))
-                assert task["params"] == expected, f"23: {job_id}/{name} ran with {task['params']}, not {expected}"
+                assert task["params"] == expected, f"24: {job_id}/{name} ran with {task['params']}, not {expected}"
 
     def _check_items(self, state: JobState, node: NodeState) -> None:
-        """23: every item of a fan-out has exactly one task, with the params of that item."""
+        """24: every item of a fan-out has exactly one task, with the params of that item."""
         tasks = {
             item: task
             for (name, item), task in self.db.tasks[state.job_id].items()
@@ -439,7 +439,7 @@ class Checkers:
         items = items_of(Turn(state, 0.0), node)
         wanted = Counter(keys_of(state.program.nodes[node.name].item_key, items))
         found = Counter(task["item_key"] for task in tasks.values())
-        assert found == wanted, f"23: {state.job_id}/{node.name} has tasks for {found}, not {wanted}"
+        assert found == wanted, f"24: {state.job_id}/{node.name} has tasks for {found}, not {wanted}"
 
     def result_fails(self, job: dict[str, Any], program: Program) -> bool:
         """Whether the job fails in its result: every result that the simulation draws reads a missing value."""

@@ -28,6 +28,8 @@ async def show_plan(
         modules = (f"--handlers {shlex.quote(module)}" for module in handlers)
         answer_json(to_json(plan.with_flags(*flags, *modules)))
     else:
+        if plan.corrected:
+            answer(f"Corrected: {'; '.join(plan.corrected)}")
         show(plan_table(plan))
     if plan.refusal is not None:
         raise plan.refusal
@@ -57,7 +59,8 @@ def plan_table(plan: Plan) -> Table:
         style = None if step.is_kept else "yellow"
         if step.blocked is not None:
             note, style = f"blocked: {step.blocked}", "red"
-        tasks = "?" if step.items is None else f"{step.items:,}" if step.items else ""
+        is_unknown = step.items is None and not step.is_kept and step.action != "gone"
+        tasks = "?" if is_unknown else f"{step.items:,}" if step.items else ""
         table.add_row(cut(step.node, 40), step.action, tasks, note, style=style)
     return table
 

@@ -272,10 +272,10 @@ def job_timeout(turn: Turn, node: str | None) -> Failure:
 
 def _tally(node: NodeState) -> NodeEnded:
     return {
-        "width": node.width,
+        "width": node.items,
         "completed": node.completed,
         "failed": node.failed,
-        "skipped": node.skipped,
+        "skipped": node.missed,
         "cancelled": node.cancelled,
     }
 

@@ -278,7 +278,8 @@ def _matched_step(
         stay = f"{difference.reason}; {counted.stale:,} of its items are stale and stay as they are"
         return Step(node.name, Action.STALE, node.completed, stay)
     ahead.begins_again.discard(node.name)
-    ahead.widths[node.name] = sum(counted) - counted.gone
+    # Batches go by number, and tasks without an item keep theirs.
+    ahead.widths[node.name] = node.expanded + counted.new
     reason = f"{difference.reason}; {_counted_words(counted, is_kept=not how.reruns_stale)}"
     return Step(node.name, Action.RERUN, again, reason, redone=stale > 0, matching=how)
 

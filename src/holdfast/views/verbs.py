@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from holdfast.core import plans, signals, steering
+from holdfast.core.plans import Stale
 from holdfast.core.states import JobState, Status
 from holdfast.define.definition import Definition
 from holdfast.errors import HoldfastError, InvalidInput, NotFound, Refused
@@ -54,7 +55,7 @@ class Correction:
     inputs: Mapping[str, Any] = field(default_factory=dict)
     """The inputs that differ; the others stay."""
     definition: Definition | None = None
-    stale: plans.Stale | None = None
+    stale: Stale | None = None
     """What becomes of completed work that the corrected job would do in another way. None: it must be said."""
 
 

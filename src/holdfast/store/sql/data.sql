@@ -59,7 +59,8 @@ from (
         - octet_length(coalesce(p.output, '')) as bytes_before
     from (
         select t.item, {{status_of_task}} as status, {{attempts_of_task}} as attempts, t.error->>'code' as code,
-            t.output::text as output, t.output_ref
+            case when t.gone is null then t.output::text end as output,
+            case when t.gone is null then t.output_ref end as output_ref
         from tasks t
         {{queued_task}}
         where t.job_id = %(job)s and t.node = %(node)s and t.item > %(after)s
