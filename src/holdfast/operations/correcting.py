@@ -22,7 +22,8 @@ from holdfast.define.node import Node
 from holdfast.define.program import Program, compile_pinned
 from holdfast.errors import Detail, InvalidInput, PayloadRefused, Refused, TemplateError
 from holdfast.operations.defaults import defaults_now
-from holdfast.operations.ports import CorrectingLook, OperationsStore
+from holdfast.operations.looks import CorrectingLook
+from holdfast.operations.ports import OperationsStore
 from holdfast.operations.scope import Scope
 from holdfast.remedies import Remedy
 from holdfast.store.records import PlanRow

@@ -6,7 +6,7 @@ database. Every call may raise Unreachable: then its outcome is unknown.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from pathlib import Path
@@ -14,12 +14,9 @@ from typing import Any, Protocol
 
 from holdfast.core.advising import Advice
 from holdfast.core.breaking import Breaker
-from holdfast.core.correcting import Corrected
-from holdfast.core.plans import Plan, Refusal
-from holdfast.core.signals import MatchedTask, Request
-from holdfast.core.states import JobState
 from holdfast.define.definition import Definition
 from holdfast.janitor.ports import JanitorStore, PruneStore
+from holdfast.operations.looks import CorrectingLook, PlanningLook
 from holdfast.sql_files import Migration
 from holdfast.store.data_rows import ArtifactView, CheckpointRow, FailedItems, ResultRow, TaskRow
 from holdfast.store.fleet import Fleet, OrchestratorView
@@ -51,50 +48,6 @@ from holdfast.store.read_rows import (
 )
 from holdfast.store.records import KnownDefaults, SignalAnswer
 from holdfast.store.schema import SchemaStatus, TableSize
-
-
-class PlanningLook(Protocol):
-    """A job as one transaction sees it."""
-
-    @property
-    def state(self) -> JobState: ...
-
-    @property
-    def now(self) -> float:
-        """When that was, by the store's clock."""
-        ...
-
-    async def plan(self, request: Request) -> Plan | Refusal:
-        """The plan that the owner would make of the verb now."""
-        ...
-
-
-class CorrectingLook(PlanningLook, Protocol):
-    """An ended job as one transaction sees it, with what its nodes gave."""
-
-    async def read_outputs(self, nodes: Container[str]) -> None:
-        """Complete the state with what these nodes gave, where that is too large for a row."""
-        ...
-
-    async def own_params(self) -> dict[str, bytes | None]:
-        """The params of each node's own task; None: they were refused."""
-        ...
-
-    async def item_keys(self, node: str) -> list[tuple[int, str]]:
-        """The tasks of a fan-out, each with what its item is known by."""
-        ...
-
-    async def matched_tasks(self, node: str, items: Sequence[int]) -> dict[int, MatchedTask]:
-        """These tasks of a fan-out as their rows say."""
-        ...
-
-    async def completed_outputs(self, node: str, after: int, limit: int) -> list[tuple[int, bytes]]:
-        """The next outputs of a node's completed tasks, by item."""
-        ...
-
-    async def corrected_plan(self, after: JobState, request: Request, corrected: Corrected) -> Plan | Refusal:
-        """The plan of a verb with a correction; `after` is the job as it would be."""
-        ...
 
 
 class OutputReads(Protocol):
