@@ -38,7 +38,7 @@ def test_json_is_one_status_object_on_stdout_and_nothing_on_stderr(database: Com
     assert list(answer.json) == [
         "job_id", "workflow_id", "status", "version", "run", "generation", "tenant", "inputs", "created_at",
         "started_at", "finished_at", "counts", "held", "error", "result", "nodes", "outcome", "owner", "reason",
-        "unreadable", "labels", "acknowledged",
+        "unreadable", "labels", "acknowledged", "corrected",
     ]  # fmt: skip
     assert answer.json["status"] == "completed"
     assert answer.json["result"] == {"message": "Hello, World!", "name": "World"}
