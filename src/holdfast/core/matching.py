@@ -91,6 +91,8 @@ def match_chunk(turn: Turn, node: NodeState, tasks: Mapping[int, MatchedTask], l
             number = found.numbers[place]
             _keep_or_rerun(turn, node, number, tasks[number], reading.params(place, number), chunk)
     matching.place, matching.is_done = last, last == found.places
+    if matching.is_done:
+        del state.matches[node.name]
     _write(turn, node, chunk, before)
     state.touch(node)
     fanning.cut_short(turn, node)
@@ -216,16 +218,8 @@ def _revive(node: NodeState, number: int, status: str, chunk: _Chunk) -> None:
 
 def _uncount(node: NodeState, task: MatchedTask) -> None:
     assert node.matching is not None
-    match Status(task.status):
-        case Status.COMPLETED:
-            node.completed -= 1
-        case Status.FAILED:
-            node.failed -= 1
-        case Status.CANCELLED:
-            node.cancelled -= 1
-        case _:
-            node.skipped -= 1
-            node.matching.gone -= task.gone is not None
+    node.uncount(Status(task.status))
+    node.matching.gone -= task.gone is not None
 
 
 def _write(turn: Turn, node: NodeState, chunk: _Chunk, first: int) -> None:

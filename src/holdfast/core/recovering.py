@@ -199,17 +199,7 @@ def _drop_last_task(turn: Turn, node: NodeState, found: Selected) -> None:
     node.expanded -= 1
     node.enqueued = min(node.enqueued, node.expanded)
     node.attempt = 0
-    match node.status:
-        case Status.COMPLETED:
-            node.completed -= 1
-        case Status.FAILED:
-            node.failed -= 1
-        case Status.CANCELLED:
-            node.cancelled -= 1
-        case Status.SKIPPED:
-            node.skipped -= 1
-        case _:
-            pass
+    node.uncount(node.status)
 
 
 def _send_back(turn: Turn, node: NodeState, selection: Selection, found: Selected) -> None:

@@ -263,6 +263,20 @@ class NodeState:
         """How many of its tasks were skipped although they have an item."""
         return self.skipped - self.gone
 
+    def uncount(self, status: Status) -> None:
+        """One task less that has ended so; one that is open is in no such counter."""
+        match status:
+            case Status.COMPLETED:
+                self.completed -= 1
+            case Status.FAILED:
+                self.failed -= 1
+            case Status.CANCELLED:
+                self.cancelled -= 1
+            case Status.SKIPPED:
+                self.skipped -= 1
+            case _:
+                pass
+
     @property
     def has_last_task(self) -> bool:
         """Whether the task behind its batches is there."""
