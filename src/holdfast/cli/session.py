@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import gc
 import os
 import shlex
@@ -126,12 +127,14 @@ async def _driven(work: Coroutine[Any, Any, int]) -> int:
 async def draining(stop: Callable[[], None], left_behind: Callable[[], str]) -> AsyncIterator[Drain]:
     """Inside, the first SIGTERM or Ctrl-C calls `stop` and the service drains; a second one ends it at once."""
     loop = asyncio.get_running_loop()
+    # A signal may come while a handler runs. In the handler's context, what `stop` says would go to the handler's log.
+    own_context = contextvars.copy_context()
     drain = Drain()
 
     def signalled(number: int, frame: FrameType | None) -> None:
         if drain.asked_by is None:
             drain.asked_by = number
-            loop.call_soon_threadsafe(stop)
+            loop.call_soon_threadsafe(stop, context=own_context)
             return
         # Not by sys.stderr: a handler that runs right now would get the line into its own log.
         with suppress(OSError):
