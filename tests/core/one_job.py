@@ -204,7 +204,9 @@ class OneJob(StoredJob):
         """Send a verb that runs a part of the job again; returns the owner's answer."""
         request, plan = Request(Verb(verb), node, **more), self.plan(verb, node, **more)
         if isinstance(plan, Plan):
-            self.checkers.stale |= {(JOB_ID, step.node) for step in plan.steps if step.action is Action.STALE}
+            self.checkers.remembered.stale |= {
+                (JOB_ID, step.node) for step in plan.steps if step.action is Action.STALE
+            }
         self.send(RecoveryRequested(9, "ann", "mended", request, self._select(request)))
         return self.answers[-1]
 

@@ -189,7 +189,7 @@ def test_every_invariant_that_holds_has_a_test_or_a_checker_with_its_number() ->
     invariants = dict(zip(map(int, sections[::2]), sections[1::2], strict=True))
     assert list(invariants) == list(range(1, len(invariants) + 1))
     tests = "".join(test.read_text(encoding="utf-8") for test in (ROOT / "tests").rglob("test_*.py"))
-    checkers = (ROOT / "tests/simulation/checkers.py").read_text(encoding="utf-8")
+    checkers = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "tests/simulation").glob("*checkers.py"))
     for number, section in invariants.items():
         holds = "**Holds" in section
         assert holds or "**Not yet" in section or "**Built" in section, number

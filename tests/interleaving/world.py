@@ -21,7 +21,8 @@ from tests.interleaving.gate import GatedConnections, GatedStore
 from tests.interleaving.mirror import Mirror
 from tests.interleaving.observer import RECORDED, Observer
 from tests.simulation.database import IDLE_IN_TRANSACTION_SECONDS, Database
-from tests.simulation.world import HANDLERS, Process, World, check_results
+from tests.simulation.environment import HANDLERS, Process
+from tests.simulation.world import World, check_results
 
 PATIENCE_SECONDS = 0.01
 """How long the scheduler waits for a running process before it checks whether the process waits for a lock."""

@@ -19,6 +19,7 @@ from holdfast.store.records import NodeRow, PlanRow, SignalAnswer
 Key = tuple[str, str, int]
 IDLE_IN_TRANSACTION_SECONDS = 20.0
 TERMINAL = ("completed", "failed", "skipped", "cancelled")
+JOB_TERMINAL = ("completed", "partial", "failed", "cancelled")
 NO_ROWS = frozenset({"now", "behind", "transactions", "drawn", "commit_outcome", "dirty"})
 """The attributes of a Database that are no tables, and do not go back with them."""
 

@@ -1,0 +1,58 @@
+"""Checks corrections: an ended job has done what its corrected inputs and its corrected workflow say."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from holdfast.core.fanning import items_of
+from holdfast.core.item_keys import keys_of
+from holdfast.core.kinds import has_task_per_item
+from holdfast.core.states import JobState, NodeState, Rules
+from holdfast.core.turn import Turn
+from holdfast.define.program import Program
+from holdfast.store.loading import job_state
+from tests.simulation.cycle import ModelCycle
+from tests.simulation.database import Database
+
+
+def check_corrected(db: Database, job_id: str, program: Program) -> None:
+    """24: what a corrected job has completed is what the corrected job would have done, as if it had begun so.
+
+    Where a person kept stale results, or gave results, only the items are compared.
+    """
+    if not is_corrected(db, job_id):
+        return
+    recoveries = [data for _, event, *_, data in db.events[job_id] if event == "job_recovered"]
+    corrections = [data for data in recoveries if "corrected" in data]
+    state = job_state(*ModelCycle(db, 0).committed_rows(job_id), program, Rules())
+    is_strict = all(data.get("stale") != "keep" for data in corrections)
+    is_strict = is_strict and all(data["verb"] not in ("set", "skip", "clear") for data in recoveries)
+    for (name, item), task in db.tasks[job_id].items():
+        if task["status"] == "completed":
+            assert task["output"]["params"] == task["params"], f"24: {job_id}/{name}[{item}] was not run as it says"
+    for name, node in state.nodes.items():
+        is_skipped = node.reason == "by_person"
+        if node.status == "completed" and has_task_per_item(state, name) and node.expanded and not is_skipped:
+            _check_items(db, state, node)
+    for (name, item), task in db.tasks[job_id].items() if is_strict else ():
+        node = state.nodes[name]
+        if task["status"] == "completed" and item < 0 and node.status == "completed" and node.batch_size is None:
+            expected = program.nodes[name].task_of(item).params.render(Turn(state, 0.0).scope_of(name))
+            assert task["params"] == expected, f"24: {job_id}/{name} ran with {task['params']}, not {expected}"
+
+
+def _check_items(db: Database, state: JobState, node: NodeState) -> None:
+    """24: every item of a fan-out has exactly one task, with the params of that item."""
+    tasks = {
+        item: task
+        for (name, item), task in db.tasks[state.job_id].items()
+        if name == node.name and task["gone"] is None
+    }
+    items = items_of(Turn(state, 0.0), node)
+    wanted = Counter(keys_of(state.program.nodes[node.name].item_key, items))
+    found = Counter(task["item_key"] for task in tasks.values())
+    assert found == wanted, f"24: {state.job_id}/{node.name} has tasks for {found}, not {wanted}"
+
+
+def is_corrected(db: Database, job_id: str) -> bool:
+    return any(event == "job_recovered" and "corrected" in data for _, event, *_, data in db.events[job_id])
