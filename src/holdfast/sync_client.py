@@ -28,7 +28,8 @@ from holdfast.views.definitions import JobDefinition
 from holdfast.views.fleet import Fleet
 from holdfast.views.gates import Breaker, Limit, PausedQueue
 from holdfast.views.history import Artifact, Attempt, Event, FailedGroup, Task
-from holdfast.views.jobs import Acknowledgement, Job, JobPage, Statistics
+from holdfast.views.interventions import Acknowledgement
+from holdfast.views.jobs import Job, JobPage, Statistics
 from holdfast.views.overview import Hour, QueueState, Registration, WorkflowSummary
 from holdfast.views.pausing import JobsPlan, JobsResult
 from holdfast.views.upkeep import JanitorLog, JanitorPass, Pruned

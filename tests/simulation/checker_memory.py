@@ -26,6 +26,10 @@ class EndEvents:
                 self.ends.setdefault(node, []).append(event)
             elif event in JOB_ENDS:
                 self.job_ends += 1
+            elif event == "node_undo_started":
+                self.ends.pop(node, None)
+            elif event in ("node_undone", "node_undo_failed"):
+                self.ends[node] = [f"node_{data['status']}"]
             elif event == "job_recovered":
                 self.job_ends = 0
                 for name in (*data["rerun"], *data.get("gone", ())):
@@ -48,6 +52,9 @@ class Memory:
     owner_epochs: dict[str, int] = field(default_factory=dict)
     claims_seen: int = 0
     resets_seen: int = 0
+    undos_seen: int = 0
+    undo_named: set[tuple[str, str]] = field(default_factory=set)
+    """The nodes that the last recovery of their job undoes."""
     events_seen: Counter[str] = field(default_factory=Counter)
     accepted_seen: int = 0
     rejections_seen: int = 0

@@ -1,8 +1,8 @@
 """Checks what must hold after every step: in the state of the database, and in the history, which no state shows.
 
-The checks are in `task_checkers`, `node_checkers`, `job_checkers`, `event_checkers`, `recovery_checkers` and
-`correction_checkers`. `checker_memory` has what they remember of earlier steps. The numbers are those of the invariants
-in docs/explanation/invariants.md.
+The checks are in `task_checkers`, `node_checkers`, `job_checkers`, `event_checkers`, `recovery_checkers`,
+`correction_checkers` and `undo_checkers`. `checker_memory` has what they remember of earlier steps. The numbers are
+those of the invariants in docs/explanation/invariants.md.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tests.simulation.job_checkers import check_cancels, check_owner, check_prog
 from tests.simulation.node_checkers import check_batches, check_counters, check_nodes
 from tests.simulation.recovery_checkers import note_resets
 from tests.simulation.task_checkers import check_budgets, check_history, check_tasks
+from tests.simulation.undo_checkers import check_undoing, is_undone_by, was_ever_undone
 
 
 class Checkers:
@@ -76,6 +77,7 @@ class Checkers:
             self.db, self.remembered, job_id, job, nodes, program, result_fails=self.result_fails(job, program)
         )
         check_events(self.db, self.remembered, job_id, job, nodes)
+        check_undoing(self.db, job_id, job, nodes, program)
         check_progress(self.db, job_id, job, nodes, program)
 
     def result_fails(self, job: dict[str, Any], program: Program) -> bool:
@@ -116,7 +118,7 @@ class Checkers:
         if self.db.jobs[job_id]["stop_cause"] in ("timeout", "cancelled") or repeated_failures(self.db, job_id):
             return True
         event_data = [data or {} for *_, data in self.db.events[job_id]]
-        if is_corrected(self.db, job_id):
+        if is_corrected(self.db, job_id) or is_undone_by(self.db, job_id, "someone"):
             return True
         if any(data.get("reason") == "too_many_failed" or data.get("verb") in ("skip", "set") for data in event_data):
             return True
@@ -128,4 +130,4 @@ class Checkers:
 
     def ran_to_its_end(self, job_id: str) -> bool:
         """Whether nothing stopped the job. Of a stopped job only the status can be compared."""
-        return self.db.jobs[job_id]["stop_cause"] is None
+        return self.db.jobs[job_id]["stop_cause"] is None and not was_ever_undone(self.db, job_id)

@@ -184,7 +184,7 @@ class ModelCycle(Transaction):
             job["generation"], job["owner"], job["epoch"], job["inputs"], job["error"], job["created_at"],
             job["started_at"], job["deadline_at"], job["stop_cause"], job["stop_until"], job["stop_leases_ended"],
             job["stop_signal"], job["holds"],
-            self.db.events[job_id][-1][0], job["recovered_at"],
+            self.db.events[job_id][-1][0], job["recovered_at"], job["undo"],
         )  # fmt: skip
 
     def _signal(self, signal_id: int) -> SignalRow:

@@ -64,6 +64,10 @@ class History:
     reset: dict[Key, int] = field(default_factory=dict)
     """Tasks that a verb has reset, each with its last epoch before that."""
     resets: list[Key] = field(default_factory=list)
+    undos: list[Key] = field(default_factory=list)
+    """Completed tasks that an undo has sent back, or that a person has declared undone."""
+    effects: dict[Key, str] = field(default_factory=dict)
+    """What the world has of each task: it is `done`, or was `undone`."""
     passed_over: list[int] = field(default_factory=list)
     """What people had asked of a job before an owner claimed it, and this owner did not read with the claim."""
     decided_at: float = 0.0
@@ -200,4 +204,5 @@ class Database:
         view.workers = self.workers
         view.inbox, view.limits = dict(self.inbox), {key: dict(limit) for key, limit in self.limits.items()}
         view.breakers = {name: copy.copy(breaker) for name, breaker in self.breakers.items()}
+        view.history.effects = dict(self.history.effects)
         return view

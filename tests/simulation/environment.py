@@ -19,11 +19,11 @@ from tests.simulation.correcting import OTHER_HANDLER
 from tests.simulation.cycle import ModelCycle
 from tests.simulation.database import Database, step
 from tests.simulation.mix import Mix
-from tests.simulation.shapes import Script, draw_definition, draw_inputs
+from tests.simulation.shapes import UNDO_HANDLER, Script, draw_definition, draw_inputs, with_compensations
 from tests.simulation.store import ModelStore
 
 LEASE_SECONDS, RENEW_SECONDS = 10.0, 3.0
-HANDLERS = ("work", OTHER_HANDLER)
+HANDLERS = ("work", OTHER_HANDLER, UNDO_HANDLER)
 
 
 @dataclass
@@ -84,6 +84,9 @@ class Environment:
         self.editing = random.Random(f"corrections {seed}")
         if self.editing.random() < 0.35:
             drawn.corrections = self.editing.choice([0.5, 2.0])
+        self.taking_back = random.Random(f"undo {seed}")
+        if self.taking_back.random() < 0.35:
+            drawn.undos = self.taking_back.choice([0.5, 2.0])
         self.mix = mix or drawn
         self.db = Database()
         self.checkers = Checkers(self.db, self.mix.crash_limit, self.mix.requeue_limit)
@@ -113,6 +116,8 @@ class Environment:
         jobs = []
         for number in range(self.mix.jobs):
             definition = draw_definition(self.chance)
+            if self.mix.undos:
+                definition = with_compensations(definition, random.Random(f"undo {self.seed} {number}"))
             job = new_job(definition, draw_inputs(self.chance), key=f"job {number}", priority=self.chance.randint(0, 1))
             jobs.append(job._replace(job_id=f"job-{number}"))
         return jobs

@@ -13,6 +13,7 @@ from tests.simulation.database import JOB_TERMINAL, TERMINAL, Database, code_of
 from tests.simulation.node_checkers import verdict
 from tests.simulation.recovery_checkers import check_advice
 from tests.simulation.task_checkers import has_vanished
+from tests.simulation.undo_checkers import check_undone, was_ever_undone
 
 BAD = ("failed", "cancelled")
 
@@ -46,7 +47,10 @@ def check_status(
     nodes = {name: node for name, node in nodes.items() if name in program.nodes}
     assert all(n.status in TERMINAL for n in nodes.values()), f"13: {job_id} ended before all its nodes had ended"
     check_corrected(db, job_id, program)
+    check_undone(db, job_id, job, nodes, program)
     expected = _expected_status(nodes, program)
+    if job["undo"] is not None:
+        expected = "cancelled" if job["undo"]["cause"] == "person" else "failed"
     if expected in ("completed", "partial") and result_fails:
         expected = "failed"
     assert job["status"] == expected, f"13: {job_id} is {job['status']}"
@@ -56,7 +60,7 @@ def check_status(
 def _expected_status(nodes: dict[str, NodeRow], program: Program) -> str:
     borders = (NodeType.START, NodeType.END)
     inner_nodes = [n for name, n in nodes.items() if program.nodes[name].node.type not in borders]
-    if any(node.reason == "job_cancelled" for node in inner_nodes):
+    if any(node.reason in ("job_cancelled", "undone") for node in inner_nodes):
         return "cancelled"
     worst = "completed"
     for name, node in nodes.items():
@@ -118,6 +122,8 @@ def check_cancels(db: Database) -> None:
     reason."""
     cancels = db.history.cancels
     for job_id in set(cancels.values()):
+        if was_ever_undone(db, job_id):
+            continue
         ends = {event for _, event, *_ in db.events[job_id]} & JOB_ENDS
         applied = [db.answers[signal_id][0] for signal_id, job in cancels.items() if job == job_id]
         was_cancelled = "job_cancelled" in ends

@@ -65,6 +65,8 @@ def lease(db: Database, worker: WorkerIdentity, key: Key) -> Lease:
     db.history.claims.append((db.now, key, row["epoch"], worker.worker_id, row["due_at"]))
     db.dirty.add(key[0])
     task, saved = db.tasks[key[0]][key[1:]], db.checkpoints[key]
+    is_undo = task["undo"] is not None
+    params = {"params": task["params"], "output": task["output"]} if is_undo else task["params"]
     return Lease(
         *key,
         epoch=row["epoch"],
@@ -72,9 +74,10 @@ def lease(db: Database, worker: WorkerIdentity, key: Key) -> Lease:
         handler=row["lane"].handler,
         timeout_seconds=row["timeout_seconds"],
         suspect=row["suspect"],
-        params=orjson.loads(orjson.dumps(task["params"])),
+        params=orjson.loads(orjson.dumps(params)),
         resume_point=(saved[-1][1], orjson.loads(saved[-1][2])) if saved else None,
         checkpoint_seq=saved[-1][0] if saved else 0,
         owner=row["owner"],
-        has_contract=task["has_contract"],
+        has_contract=task["has_contract"] and not is_undo,
+        is_undo=is_undo,
     )

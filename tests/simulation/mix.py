@@ -36,6 +36,7 @@ class Mix:
     steps_back: float = 0.0
     pauses_queues: float = 0.0
     corrections: float = 0.0
+    undos: float = 0.0
     troubled_seconds: float = 50.0
 
     @classmethod

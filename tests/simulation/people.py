@@ -124,6 +124,36 @@ class People(Environment):
     def _steering_id(self, job_id: str, verb: str) -> str:
         return steering_id(open_job(self._state(job_id)), SteeringVerb(verb))
 
+    async def _take_back(self) -> None:
+        """A person who undoes jobs that have ended, as long as there are faults, and goes on where an undo failed."""
+        store, chance = self._new_store(), self.taking_back
+        while self.troubled:
+            await self._sleep(chance.random() * self.mix.undos)
+            jobs = [job_id for job_id in sorted(self.db.jobs) if job_id not in self.deadly]
+            if not jobs or not self.troubled:
+                continue
+            job_id = chance.choice(jobs)
+            with contextlib.suppress(Unreachable, NotFound):
+                if self.db.jobs[job_id]["finished_at"] is not None:
+                    await store.send(job_id, "recover", "someone", "as drawn", self._draw_undo(job_id))
+                elif self.db.jobs[job_id]["reason"] == "undoing" and chance.random() < 0.3:
+                    self.cancelled.add(job_id)
+                    await store.send(job_id, "cancel", "someone", "no longer wanted")
+
+    def _draw_undo(self, job_id: str) -> dict[str, Any]:
+        chance, nodes = self.taking_back, self.db.nodes[job_id]
+        left = sorted(name for name, node in nodes.items() if node.undo is not None and node.undo["failed"])
+        if left and chance.random() < 0.4:
+            return {"verb": "skip", "node": chance.choice(left)}
+        if chance.random() < 0.2:
+            return {"verb": "resume"}
+        drawn: dict[str, Any] = {"verb": "undo", "items": []}
+        if chance.random() < 0.3:
+            drawn["node"] = chance.choice([*sorted(nodes), "no_such_node"])
+        if chance.random() < 0.3:
+            drawn["plan_id"] = self._plan_id(job_id, drawn)
+        return drawn
+
     async def _edit(self) -> None:
         """A person who corrects jobs that have ended, as long as there are faults."""
         store = self._new_store()

@@ -15,17 +15,20 @@ from tests.simulation.checker_memory import Memory
 from tests.simulation.cycle import ModelCycle
 from tests.simulation.database import Database, Key
 from tests.simulation.selection import advise
+from tests.simulation.undo_checkers import note_undo
 
 
 def note_resets(db: Database, memory: Memory, requeue_limit: int) -> None:
     """The statuses of tasks that a verb has reset are no longer final; all others still are."""
     named: set[tuple[str, str]] = set()
+    undo_named = set(memory.undo_named)
     for job_id in db.dirty:
         events = db.events[job_id]
         for _, event, *_, data in events[memory.events_seen[job_id] :]:
             if event == "job_recovered":
                 memory.named_last = {one for one in memory.named_last if one[0] != job_id}
                 memory.final_jobs.pop(job_id, None)
+                undo_named |= note_undo(memory, job_id, data)
                 for name in (*data["rerun"], *data.get("gone", ())):
                     named.add((job_id, name))
                     memory.named_last.add((job_id, name))
@@ -36,6 +39,10 @@ def note_resets(db: Database, memory: Memory, requeue_limit: int) -> None:
             elif event == "janitor_acted":
                 _count_requeues(memory, job_id, data, requeue_limit)
         memory.events_seen[job_id] = len(events)
+    for key in db.history.undos[memory.undos_seen :]:
+        assert key[:2] in undo_named, f"25: {key} was undone, and no plan had named its node"
+        memory.final.pop(key, None)
+    memory.undos_seen = len(db.history.undos)
     for key in db.history.resets[memory.resets_seen :]:
         node = db.nodes[key[0]][key[1]]
         # A fan-out that waited to match its items may turn out to be on a branch that is not taken any more.

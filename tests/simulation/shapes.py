@@ -5,11 +5,15 @@ from __future__ import annotations
 import random
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from holdfast.define.definition import Definition
+from holdfast.define.definition import Definition, OnFailure
+from holdfast.define.node import TaskSpec
+from holdfast.define.retry import Backoff, Retry
 from holdfast.define.workflow import Workflow
 
+UNDO_HANDLER = "undo"
 MIXED = ("critical", "critical", "important", "optional")
 SECONDARY = ("important", "important", "optional")
 DEATHS = (1, 1, 2, 1000)
@@ -36,6 +40,28 @@ def draw_definition(chance: random.Random) -> Definition:
     if _lacks_its_result(chance):
         flow.result({"of": f"{{{{ nodes.{flow.definition().nodes[0].name}.output.absent }}}}"})
     return flow.definition()
+
+
+def with_compensations(definition: Definition, chance: random.Random) -> Definition:
+    """With handlers that undo most of its tasks. Some of the workflows undo by themselves what a failed job did."""
+    nodes = []
+    for node in definition.nodes:
+        task, batches = node.task, node.batches
+        if task is not None and chance.random() < 0.7:
+            task = _compensated(task, chance)
+            if batches is not None and chance.random() < 0.7:
+                batches = replace(batches, task=_compensated(batches.task, chance))
+        elif task is None and batches is not None and chance.random() < 0.5:
+            batches = replace(batches, task=_compensated(batches.task, chance))
+        nodes.append(replace(node, task=task, batches=batches))
+    on_failure = OnFailure.COMPENSATE if chance.random() < 0.3 else OnFailure.KEEP
+    return replace(definition, nodes=tuple(nodes), on_failure=on_failure)
+
+
+def _compensated(task: TaskSpec, chance: random.Random) -> TaskSpec:
+    retry = Retry(max_retries=chance.randint(0, 3), backoff=Backoff.FIXED, initial_delay_seconds=1.0)
+    undo = TaskSpec(UNDO_HANDLER, queue=chance.choice(["default", "heavy"]), timeout_seconds=60.0, retry=retry)
+    return replace(task, compensate=undo)
 
 
 def _lacks_its_result(chance: random.Random) -> bool:

@@ -84,6 +84,7 @@ class ModelStore:
                 "stop_cause": None, "stop_until": None, "stop_leases_ended": False, "stop_signal": None, "holds": [],
                 "tenant": job.tenant, "run": run, "previous": existing, "deaths": 0, "died_at": None,
                 "recovered_at": None,
+                "undo": None,
             }  # fmt: skip
             created = {"previous": existing} if existing is not None else None
             self.db.events[job.job_id].append((1, "job_created", None, None, None, created))

@@ -11,6 +11,7 @@ from tests.simulation.correction_checkers import is_corrected
 from tests.simulation.database import TERMINAL, Database, Key, code_of
 from tests.simulation.event_checkers import repeated_failures
 from tests.simulation.gates import queue_is_paused
+from tests.simulation.undo_checkers import was_undone
 
 
 def check_history(db: Database, memory: Memory, crash_limit: int) -> None:
@@ -93,8 +94,10 @@ def check_tasks(db: Database, memory: Memory, job_id: str, crash_limit: int) -> 
             assert key not in db.queue, f"11: {key} is {task['status']} and still queued"
             if task["status"] == "completed":
                 memory.completed_at[key] = task["finished_at"]
-                assert (key, task["epoch"]) in memory.accepted, f"1: {key} completed by an epoch that did not report"
-            _check_crashes(db, key, task, crash_limit)
+                is_reported = (key, task["epoch"]) in memory.accepted or task["undo"] is not None
+                assert is_reported, f"1: {key} completed by an epoch that did not report"
+            if not was_undone(task):
+                _check_crashes(db, key, task, crash_limit)
         queued = db.queue.get(key)
         if queued is not None:
             assert not has_vanished(db, key, task), f"16: {key} was queued again as the epoch that had vanished"
@@ -133,6 +136,8 @@ def check_budgets(db: Database, job_id: str) -> None:
         spec = program.spec_of(node, item)
         if spec is None:
             continue
+        if was_undone(task):
+            spec = spec.compensate or spec
         limit = spec.retry.max_retries
         assert task["retries"] <= limit, f"9: {job_id}/{node}[{item}] was retried {task['retries']} times"
         given_up = task["status"] == "failed" and code_of(task) == "HANDLER_ERROR"

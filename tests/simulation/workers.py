@@ -73,7 +73,8 @@ class Workers(Environment):
         return reports
 
     async def _execute(self, store: Store, lease: Lease) -> Report:
-        outcome = self.script.outcome(self.numbers[lease.job_id], lease.node, lease.item, *self._spent(lease))
+        what = f"undo of {lease.node}" if lease.is_undo else lease.node
+        outcome = self.script.outcome(self.numbers[lease.job_id], what, lease.item, *self._spent(lease))
         started = self.db.time
         await self._sleep(self.chance.random() * 0.5)
         self.checkers.executed((lease.job_id, lease.node, lease.item), lease.epoch)
@@ -84,6 +85,10 @@ class Workers(Environment):
         if self._is_down(lease):
             down = orjson.dumps({"code": "DEPENDENCY_DOWN", "message": "the gateway is down", "class": "transient"})
             return Report(*common, "failed", started, None, down)
+        if lease.is_undo and outcome == "done":
+            did = lease.params["output"]["did"]
+            assert did == [lease.node, lease.item], f"25: {lease.node}[{lease.item}] is undone with the output of {did}"
+            return Report(*common, "done", self.db.time, b"null")
         if outcome == "done":
             did = {"did": [lease.node, lease.item], "params": lease.params}
             return Report(*common, "done", self.db.time, orjson.dumps(did | await self._read(store, lease)))
@@ -110,7 +115,7 @@ class Workers(Environment):
 
     def _is_down(self, lease: Lease) -> bool:
         """Whether the dependency of the task is down at this moment, so that its handler fails."""
-        if self.seed % 3 or not self.troubled or self.db.time >= 1_000_000.0 + OUTAGE_SECONDS:
+        if lease.is_undo or self.seed % 3 or not self.troubled or self.db.time >= 1_000_000.0 + OUTAGE_SECONDS:
             return False
         return self._program(lease.job_id).breaker_of(lease.node, lease.item) is not None
 

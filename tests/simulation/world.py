@@ -45,6 +45,8 @@ class World(People, Orchestrators, Faults):
             self._add(Process("person", lambda: self._help()))
         if self.mix.corrections:
             self._add(Process("editor", lambda: self._edit()))
+        if self.mix.undos:
+            self._add(Process("undoer", lambda: self._take_back()))
         if self.deadly:
             self._add(Process("operator", lambda: self._cancel_deadly()))
         self._add(Process("client", lambda: self._submit_all()))

@@ -10,6 +10,7 @@ import orjson
 
 from holdfast.core.breaking import Breaker
 from holdfast.core.effects import (
+    AcceptUndo,
     AnswerSignal,
     CorrectTasks,
     CreateTasks,
@@ -19,6 +20,7 @@ from holdfast.core.effects import (
     EnqueueWaiting,
     FailTask,
     FinishTask,
+    FinishUndo,
     GiveParams,
     MarkJob,
     PinJob,
@@ -29,8 +31,10 @@ from holdfast.core.effects import (
     RetryTask,
     ReviveTasks,
     SkipTasks,
+    UndoTasks,
     WithdrawTasks,
 )
+from holdfast.core.failing import Failure
 from holdfast.store.batch import Batch, JobUpdate
 from holdfast.store.records import RANK_LIMIT, NodeRow, SignalAnswer
 from tests.simulation.database import Database, Key
@@ -44,12 +48,15 @@ def apply_batch(db: Database, me: int, batch: Batch) -> None:
     _write_jobs(db, me, batch.jobs)
     _write_nodes(db, batch.new_nodes, batch.nodes)
     _finish(db, batch.finished)
+    _finish_undos(db, batch.ended_undos)
     _remove_handled(db, me, batch.handled)
     _pin(db, me, batch.pins)
     _give_params(db, batch.given)
     _reset(db, batch.resets)
     _restart(db, batch.restarts)
     _skip(db, batch.skips)
+    _accept_undos(db, batch.accepted)
+    _undo(db, batch.undos)
     _correct(db, batch.corrections)
     _refuse(db, batch.refusals)
     _drop(db, batch.drops)
@@ -100,6 +107,60 @@ def _finish(db: Database, finished: Sequence[FinishTask]) -> None:
                 "error": done.error, "retries": done.retries, "lost": done.lost, "crashes": done.crashes,
                 "finished_at": db.history.decided_at,
             }  # fmt: skip
+            if task["status"] == "completed":
+                db.history.effects[(done.job_id, done.node, done.item)] = "done"
+
+
+def _undo(db: Database, undos: Sequence[UndoTasks]) -> None:
+    for undo in undos:
+        for (node, item), task in db.tasks[undo.job_id].items():
+            if node == undo.node and task["status"] == "completed" and (item < 0) == undo.own_only:
+                key = (undo.job_id, node, item)
+                db.checkpoints.pop(key, None)
+                db.history.reset[key] = task["epoch"]
+                db.history.undos.append(key)
+                task |= {
+                    "status": "ready", "waits": True, "epoch": task["epoch"] + 1, "retries": 0, "lost": 0,
+                    "crashes": 0, "requeues": 0, "error": None, "undo": {"completed_at": task["finished_at"]},
+                    "finished_at": None,
+                }  # fmt: skip
+        db.dirty.add(undo.job_id)
+
+
+def _finish_undos(db: Database, ended: Sequence[FinishUndo]) -> None:
+    for done in ended:
+        key = (done.job_id, done.node, done.item)
+        task = db.tasks[done.job_id].get(key[1:])
+        if task is None or task["epoch"] != done.epoch or task["status"] != "ready" or task["undo"] is None:
+            continue
+        db.checkpoints.pop(key, None)
+        task["attempt"] = done.attempt
+        if done.is_undone:
+            _take_back(db, key, task, done.error)
+        else:
+            _leave_done(task, done.error)
+
+
+def _take_back(db: Database, key: Key, task: dict[str, Any], error: Failure) -> None:
+    """25: what a task has completed is taken back once."""
+    assert db.history.effects.get(key) == "done", f"25: {key} was undone, and it was {db.history.effects.get(key)}"
+    db.history.effects[key] = "undone"
+    task |= {"status": "cancelled", "output": None, "error": error, "undo": None}
+    task["finished_at"] = db.history.decided_at
+
+
+def _leave_done(task: dict[str, Any], error: Failure) -> None:
+    task |= {"status": "completed", "finished_at": task["undo"]["completed_at"], "undo": {"error": error}}
+
+
+def _accept_undos(db: Database, accepted: Sequence[AcceptUndo]) -> None:
+    for one in accepted:
+        for (node, item), task in db.tasks[one.job_id].items():
+            if node == one.node and task["status"] == "completed" and task["undo"] is not None:
+                key = (one.job_id, node, item)
+                db.history.undos.append(key)
+                _take_back(db, key, task, one.error)
+        db.dirty.add(one.job_id)
 
 
 def _remove_handled(db: Database, me: int, handled: Sequence[int]) -> None:
@@ -343,7 +404,11 @@ def apply_withdrawal(db: Database, withdrawal: WithdrawTasks, keys: Sequence[Key
         row = _cut_short(db, key, "withdrawn")
         task = db.tasks[key[0]][key[1:]]
         assert task["status"] == "ready", f"{key} was withdrawn although it is {task['status']}"
-        task |= {"status": str(withdrawal.status), "error": withdrawal.error, "waits": False}
+        if task["undo"] is not None:
+            _leave_done(task, withdrawal.error)
+        else:
+            task |= {"status": str(withdrawal.status), "error": withdrawal.error}
+        task["waits"] = False
         task["attempt"] += row is not None
     db.dirty.add(withdrawal.job_id)
 
@@ -352,7 +417,7 @@ def _task(status: str, params: Any = None, error: Any = None) -> dict[str, Any]:
     return {
         "status": status, "epoch": 1, "attempt": 0, "retries": 0, "lost": 0, "crashes": 0, "requeues": 0,
         "params": params, "output": None, "error": error, "waits": False, "finished_at": None,
-        "item_key": None, "gone": None, "is_given": False,
+        "item_key": None, "gone": None, "is_given": False, "undo": None,
     }  # fmt: skip
 
 

@@ -19,9 +19,9 @@ GONE = "gone"
 _FIRST = (
     "workflow_id", "version", "verb", "actor", "by", "name", "breaker", "generation", "plan_id", "owner", "previous",
     "queue", "handler", "worker", "outcome", "width", "batch_size", "first", "last", "items", "count", "tasks",
-    "completed", "failed", "skipped", "cancelled", "corrected", "gone", "stale", "taken", "rerun", "unknown",
-    "evaluates_result", "epoch", "started_at", "retry_at", "since", "until", "duty", "requeued", "recounted", "ended",
-    "disagreeing",
+    "completed", "undone", "failed", "skipped", "cancelled", "corrected", "gone", "stale", "taken", "rerun", "undo",
+    "unknown", "evaluates_result", "epoch", "started_at", "retry_at", "since", "until", "duty", "requeued", "recounted",
+    "ended", "disagreeing",
 )  # fmt: skip
 _LAST = ("reason", "code", "class", "message")
 """The database sorts the data of an event by the lengths of their names; people read it in this order."""

@@ -47,6 +47,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "holdfast clear 1a2b3c4d read --item 7 --params new.json",
         "holdfast clear 1a2b3c4d read --code BAD_FILE --plan",
     ),
+    "undo": ("holdfast undo 1a2b3c4d", "holdfast undo 1a2b3c4d --from charge --plan"),
     "rerun": ("holdfast rerun 1a2b3c4d --from read",),
     "skip": ("holdfast skip 1a2b3c4d notify --reason 'the service is gone'",),
     "set": ("holdfast set 1a2b3c4d read --output read.json",),

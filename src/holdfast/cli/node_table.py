@@ -19,6 +19,7 @@ from holdfast.cli.words import GAP, counted, cut, duration, elapsed, waited
 from holdfast.errors import Code
 from holdfast.views.fleet import UnservedTasks
 from holdfast.views.held import Held
+from holdfast.views.interventions import NodeUndone
 from holdfast.views.jobs import Job, NodeState
 
 _URGENCY = ("running", "failed", "ready", "dispatched", "cancelled", "completed", "skipped", "pending")
@@ -180,6 +181,17 @@ def _notes(node: NodeState, now: datetime) -> Iterator[str]:
         yield wait
     if node.stale:
         yield "stale"
+    if node.undo is not None:
+        yield from _undo_notes(node.undo)
+
+
+def _undo_notes(undo: NodeUndone) -> Iterator[str]:
+    if not undo.is_over:
+        yield "undoing"
+    if undo.undone:
+        yield f"{undo.undone:,} undone"
+    if undo.failed:
+        yield f"{undo.failed:,} not undone"
 
 
 def _retry_note(node: NodeState, now: datetime) -> str:

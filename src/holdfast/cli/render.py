@@ -21,7 +21,8 @@ from holdfast.define.definition import UNREADABLE_REMEDY
 from holdfast.views.definitions import Corrected
 from holdfast.views.held import Held
 from holdfast.views.history import Attempt, FailedGroup, Failure
-from holdfast.views.jobs import Acknowledgement, ByHand, Counts, Job, JobSummary, Owner
+from holdfast.views.interventions import Acknowledgement, ByHand
+from holdfast.views.jobs import Counts, Job, JobSummary, Owner
 from holdfast.views.outcome import Deliverable
 
 _LABEL = 10
@@ -42,6 +43,7 @@ def job_title(job: Job, width: int | None = None) -> Text:
     text = Text(f"{symbol} ", style=style)
     text.append(cut(job.workflow_id, 60), style="bold")
     text.append(f" {state}", style=style)
+    text.append(f" ({job.reason})" if job.is_undone else "", style=style)
     took = job_time(job)
     if job.pause is not None:
         text.append(f" for {elapsed(job.pause.since, None)}")

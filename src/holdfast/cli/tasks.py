@@ -83,6 +83,8 @@ def _note(task: Task) -> str:
     """Why it failed, or that a correction took its item away."""
     if task.gone:
         return "gone"
+    if task.undo_error is not None:
+        return cut(f"not undone: {task.undo_error.code}: {task.undo_error.message}", MESSAGE_WIDTH)
     return cut(f"{task.error.code}: {task.error.message}", MESSAGE_WIDTH) if task.error is not None else ""
 
 

@@ -29,7 +29,7 @@ from holdfast.cli.words import counted, short
 from holdfast.client import Client
 from holdfast.define.definition import UNREADABLE_REMEDY
 from holdfast.define.registry import Registry
-from holdfast.errors import ExitCode, InvalidInput, Refused
+from holdfast.errors import Code, ExitCode, InvalidInput, Refused
 from holdfast.operations.verbs import Plan, Verb, VerbRequest, VerbResult
 from holdfast.settings import Settings
 from holdfast.views.encoding import to_json
@@ -106,7 +106,7 @@ def typed(
             f"{verb} is about the whole job: it takes no node and nothing that chooses tasks.",
             remedy="Run a part of it again with: holdfast clear JOB NODE, or holdfast rerun JOB --from NODE",
         )
-    if known.takes_node and node is None:
+    if known.needs_node and node is None:
         name = "--from NODE" if known is Verb.RERUN else "NODE"
         raise InvalidInput(f"`{verb}` needs a node.", remedy=f"Name it: holdfast plan JOB {verb} {name}")
     if known is not Verb.CLEAR and (items or code or fingerprint):
@@ -114,6 +114,8 @@ def typed(
             f"{verb} is about the whole node: it takes no --item, --code or --fingerprint.",
             remedy="Run some of its tasks again with: holdfast clear JOB NODE --item N",
         )
+    if known is Verb.UNDO and only:
+        raise InvalidInput("undo takes no --only.", remedy="It undoes a node and what follows it: --from NODE")
     if known.is_by_hand and only:
         raise InvalidInput(f"{verb} takes no --only.", remedy="What follows the node is decided again; leave it out.")
     if (known is Verb.SET) != (output is not None):
@@ -210,17 +212,25 @@ class _Verb:
         if not result.is_applied and not self._how.detach and not await self._client.is_served(self._job_id):
             # No orchestrator was running, or it ended without an answer.
             if not plan.verb.is_steering:
-                say(f"No orchestrator is running: driving the job from here; {plan.work} to run.")
-                return await self._drive_to_the_end(result)
+                to_do = "to undo" if plan.verb is Verb.UNDO else "to run"
+                say(f"No orchestrator is running: driving the job from here; {plan.work} {to_do}.")
+                return await self._meaning(plan, await self._drive_to_the_end(result))
             result = await self._drive_until_answered(result)
         await self._show(plan, result)
         if not self._how.wait:
             return ExitCode.DONE
         # Until the owner has answered, a job that has ended still shows its old end.
         await self._client.settle(result, seconds=None)
-        return await follow_to_the_end(
+        code = await follow_to_the_end(
             self._client, self._job_id, as_json=self._how.as_json, target=self._how.target, handlers=self._how.handlers
         )
+        return await self._meaning(plan, code)
+
+    async def _meaning(self, plan: Plan, code: int) -> int:
+        """A job that is undone is cancelled; the undo itself is done if nothing was left."""
+        job = await self._client.job(self._job_id, whole=False)
+        is_whole = job.error is not None and job.error.code == Code.UNDONE
+        return ExitCode.DONE if plan.undoes and is_whole else code
 
     async def _only_needs_a_driver(self, job: Job) -> bool:
         """A resume of an open job that no orchestrator drives. If one does, the plan is refused."""
@@ -354,6 +364,8 @@ def _sentences(plan: Plan, result: VerbResult, job: Job) -> tuple[str, str, str]
             return f"Job {job_id} is paused; running tasks continue to their end.", "", f"unpause {short(job_id)}"
         case Verb.UNPAUSE:
             return f"Job {job_id} continues.", "", watch
+        case Verb.UNDO:
+            return f"Job {job_id} is being undone: {plan.work} to undo, {result.reason}.", "", watch
         case _:
             return f"Job {job_id} continues: {plan.work} to run, {result.reason}.", "", watch
 
@@ -365,8 +377,14 @@ def _question(plan: Plan, job: Job, output: Path | None) -> tuple[str, str]:
         case Verb.CANCEL:
             question = f"Cancel job {plan.job_id} of {job.workflow_id}? What it has finished is kept"
             return "a cancel must be confirmed", question
+        case Verb.SKIP if plan.undoes:
+            what = f"what could not be undone of {node} would count as undone"
+            return what, f"Are the effects of {node} dealt with, so that it counts as undone?"
         case Verb.SKIP:
             return f"{node} would be skipped", f"Skip {node}?"
+        case Verb.UNDO:
+            names = ", ".join(dict.fromkeys(step.node for step in plan.steps if step.confirm))
+            return f"{plan.work} of {names} would be undone", f"Undo {plan.work} of {names}?"
         case Verb.SET:
             source = "stdin" if str(output) == "-" else str(output)
             what = f"the result of {node} would be set to the contents of {source}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, assert_never
 
-from holdfast.core import fanning, holding, matching, rechecking, recovering, reporting, steering, stopping
+from holdfast.core import fanning, holding, matching, rechecking, recovering, reporting, steering, stopping, undoing
 from holdfast.core.breaking import BreakerState
 from holdfast.core.effects import AnswerSignal, Effect
 from holdfast.core.events import END_OF_JOB, BreakerMove, EventName, JanitorActed, JobEnded
@@ -93,13 +93,15 @@ def advance(state: JobState, signal: Signal, now: float) -> list[Effect]:
 
 def owed_rows(state: JobState) -> bool:
     """Whether the job needs `WorkContinued`."""
-    if state.stop is not None or state.is_terminal:
+    if state.stop is not None or state.is_terminal or state.is_undoing:
         return False
     return any(fanning.owes_rows(state, n) for n in state.nodes.values())
 
 
 def owed_results(state: JobState) -> list[str]:
     """The fan-ins whose results the owner must gather; after a takeover, too."""
+    if state.is_undoing:
+        return []
     return [n.name for n in state.nodes.values() if kind_of(state, n.name).owes_results(n)]
 
 
@@ -119,6 +121,10 @@ def _settle(turn: Turn) -> None:
     """Let every node that ended decide its dependents, stop the job where one demands it, end it when all ended."""
     state = turn.state
     if not turn.finished:
+        return
+    if state.is_undoing:
+        turn.finished.clear()
+        undoing.go_on(turn)
         return
     while turn.finished:
         name = turn.finished.pop(0)
@@ -146,7 +152,12 @@ def _end_borders(turn: Turn) -> None:
 
 
 def _withdrawn(turn: Turn, signal: TasksWithdrawn) -> None:
+    state = turn.state
+    state.awaits_withdrawal = False
     stopping.tasks_withdrawn(turn, signal)
+    is_over = not state.is_terminal and not state.is_undoing and not turn.finished
+    if is_over and all(node.status in TERMINAL for node in state.nodes.values()):
+        _finish_job(turn)
     if turn.state.stop is None:
         for name in signal.items:
             if turn.state.nodes[name].status is Status.PENDING:
@@ -197,7 +208,7 @@ def _go_on(turn: Turn, node: NodeState) -> None:
 def _continue_work(turn: Turn, limit: int | None, tasks: Mapping[str, Mapping[int, MatchedTask]]) -> None:
     """One more chunk for every node that owes rows, as far as all together do not become too large."""
     state = turn.state
-    if state.stop is not None or state.is_terminal:
+    if state.stop is not None or state.is_terminal or state.is_undoing:
         return
     for node in state.nodes.values():
         if state.has_made_enough:
@@ -249,11 +260,13 @@ def _recheck(turn: Turn, signal: InconsistencyFound) -> None:
             if node.status is Status.PENDING and (node.expanded or node.name not in signal.counts):
                 _decide(turn, node)
     stopping.time_passed(turn)
-    is_over = all(node.status in TERMINAL for node in state.nodes.values())
+    if state.is_undoing and not turn.finished:
+        undoing.go_on(turn)
+    is_over = not state.is_undoing and all(node.status in TERMINAL for node in state.nodes.values())
     if done or turn.effects or is_over:
         acted: JanitorActed = {"duty": signal.duty, "reason": signal.reason, **done}
         turn.emit(EventName.JANITOR_ACTED, data=acted)
-    if is_over and not turn.finished:
+    if is_over and not turn.finished and not state.is_terminal:
         _finish_job(turn)
 
 
@@ -270,7 +283,7 @@ def _answer_cancel(turn: Turn) -> None:
     state, stop = turn.state, turn.state.stop
     if stop is None or stop.signal_id is None:
         return
-    if was_cancelled(state):
+    if state.undo.is_cut if state.undo is not None else was_cancelled(state):
         turn.effects.append(AnswerSignal(stop.signal_id, state.job_id, True, "cancelled"))
     elif state.is_terminal:
         reason = f"too late: its last tasks have finished, and it is {state.status}"
@@ -303,7 +316,7 @@ def _recover(turn: Turn, signal: RecoveryRequested) -> None:
     refusal = recovering.reset(turn, signal)
     if signal.signal_id is not None:
         _answer(turn, signal.signal_id, refusal, f"generation {turn.state.generation}")
-    if refusal is None:
+    if refusal is None and turn.state.undo is None:
         _begin_pending(turn)
         if not turn.finished and all(node.status in TERMINAL for node in turn.state.nodes.values()):
             _finish_job(turn)
@@ -357,6 +370,10 @@ def _finish_job(turn: Turn) -> None:
             state.error = failure(problem.code, str(problem), permanent=True, at=turn.now)
     if state.error is None and status is not JobStatus.COMPLETED:
         state.error = first_error(state) or _not_run_again(turn)
+    if status is JobStatus.FAILED and recovering.compensates(state):
+        if not state.awaits_withdrawal:
+            recovering.compensate(turn)
+        return
     state.move(status)
     state.holds.clear()
     state.finished_at = turn.moment()

@@ -8,6 +8,7 @@ from holdfast.core.outcome import counts
 from holdfast.core.plans import RESUMABLE, Plan
 from holdfast.core.signals import Request, Verb
 from holdfast.core.states import JobState, JobStatus, Status
+from holdfast.core.undo_plans import nodes_to_undo
 
 
 class Advice(NamedTuple):
@@ -30,4 +31,6 @@ def candidates(state: JobState) -> list[tuple[Request, ...]]:
     # Items that failed and were tolerated: what has completed behind them may be what must not run again.
     tolerated = [name for name in names if state.nodes[name].status is Status.COMPLETED and state.nodes[name].failed]
     of_items = [(Request(Verb.RETRY, name), Request(Verb.RETRY, name, only=True)) for name in tolerated]
-    return [(Request(Verb.RESUME),), *of_each, *of_items]
+    is_left = state.undo is not None and not state.undo.is_whole
+    undo = [(Request(Verb.UNDO),)] if is_left and nodes_to_undo(state) else []
+    return [*undo, (Request(Verb.RESUME),), *of_each, *of_items]

@@ -191,6 +191,39 @@ class SkipTasks(NamedTuple):
     node: str
 
 
+class UndoTasks(NamedTuple):
+    """The completed tasks of a node back to ready, each as a new epoch with whole budgets, with what they have given:
+    their effects are taken back. They wait to be queued."""
+
+    job_id: str
+    node: str
+    own_only: bool
+    """Only its own task; else only its items or batches."""
+
+
+class FinishUndo(NamedTuple):
+    """The undo of a task has ended: it is cancelled, or completed as before with the error of its undo."""
+
+    job_id: str
+    node: str
+    item: int
+    epoch: int
+    attempt: int
+    error: Failure
+    """Why it counts no more, or why it could not be undone."""
+    is_undone: bool
+    worker: str | None
+    started_at: float | None
+
+
+class AcceptUndo(NamedTuple):
+    """The tasks of a node that could not be undone count as undone: a person says so."""
+
+    job_id: str
+    node: str
+    error: Failure
+
+
 class EnqueueWaiting(NamedTuple):
     """Queue the next `number` of a node's tasks that were reset and wait, in item order."""
 
@@ -307,6 +340,9 @@ Effect = (
     | ResetTasks
     | RestartNode
     | SkipTasks
+    | UndoTasks
+    | FinishUndo
+    | AcceptUndo
     | EnqueueWaiting
     | FinishTask
     | RecordAttempt

@@ -41,6 +41,11 @@ class EventName(StrEnum):
     TASK_FAILED = "task_failed"
     TASK_SKIPPED = "task_skipped"
     TASK_CANCELLED = "task_cancelled"
+    NODE_UNDO_STARTED = "node_undo_started"
+    NODE_UNDONE = "node_undone"
+    NODE_UNDO_FAILED = "node_undo_failed"
+    TASK_UNDONE = "task_undone"
+    TASK_UNDO_FAILED = "task_undo_failed"
     WORKER_LOST = "worker_lost"
     OWNER_CHANGED = "owner_changed"
     JANITOR_ACTED = "janitor_acted"
@@ -50,6 +55,8 @@ class EventName(StrEnum):
 JobEnd = Literal[EventName.JOB_COMPLETED, EventName.JOB_PARTIAL, EventName.JOB_FAILED, EventName.JOB_CANCELLED]
 BreakerMove = Literal[EventName.BREAKER_OPENED, EventName.BREAKER_CLOSED]
 NodeEnd = Literal[EventName.NODE_COMPLETED, EventName.NODE_FAILED, EventName.NODE_SKIPPED, EventName.NODE_CANCELLED]
+NodeUndoEnd = Literal[EventName.NODE_UNDONE, EventName.NODE_UNDO_FAILED]
+TaskUndoEnd = Literal[EventName.TASK_UNDONE, EventName.TASK_UNDO_FAILED]
 Retry = Literal[EventName.NODE_RETRY_SCHEDULED, EventName.TASK_RETRY_SCHEDULED]
 TaskEnd = Literal[EventName.TASK_COMPLETED, EventName.TASK_FAILED, EventName.TASK_CANCELLED]
 
@@ -100,6 +107,8 @@ class JobRecovered(TypedDict):
     stale: NotRequired[str]
     gone: NotRequired[list[str]]
     """The nodes that the corrected definition no longer has."""
+    undo: NotRequired[dict[str, int | None]]
+    """How many tasks of each node are undone."""
 
 
 class JobHeld(TypedDict):
@@ -235,6 +244,24 @@ class TasksCorrected(TypedDict):
     count: int
 
 
+class UndoStarted(TypedDict):
+    tasks: int
+    queue: str
+    handler: str
+
+
+class NodeUndone(TypedDict):
+    """How many of its tasks were undone, and of how many the undo failed, with the first of these failures."""
+
+    undone: int
+    failed: int
+    status: str
+    code: NotRequired[str]
+    message: NotRequired[str]
+    by: NotRequired[str]
+    """The person who says that it counts as undone."""
+
+
 class WorkerName(TypedDict):
     worker: str | None
 
@@ -285,6 +312,14 @@ class Emitter:
     def emit(self, event: TaskEnd, node: str, *, data: TasksEnded) -> None: ...
     @overload
     def emit(self, event: Literal[EventName.TASK_SKIPPED], node: str, *, data: TasksSkipped) -> None: ...
+    @overload
+    def emit(self, event: Literal[EventName.NODE_UNDO_STARTED], node: str, *, data: UndoStarted) -> None: ...
+    @overload
+    def emit(self, event: NodeUndoEnd, node: str, *, data: NodeUndone) -> None: ...
+    @overload
+    def emit(self, event: TaskUndoEnd, node: str, item: int, attempt: int | None, data: TaskEnded) -> None: ...
+    @overload
+    def emit(self, event: Literal[EventName.TASK_UNDO_FAILED], node: str, *, data: TasksEnded) -> None: ...
     @overload
     def emit(
         self, event: Literal[EventName.WORKER_LOST], node: str, item: int, attempt: int, data: WorkerName

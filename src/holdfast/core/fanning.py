@@ -131,7 +131,7 @@ def withdraw_rest(turn: Turn, node: NodeState, reason: str) -> None:
     unqueued = ((node.name, node.enqueued, node.expanded - 1),) if node.enqueued < node.expanded else ()
     waiting = (node.name,) if node.waiting else ()
     error = failure(Code.CANCELLED, reason, permanent=False, at=turn.now, node=node.name)
-    turn.effects.append(
+    turn.withdraw(
         WithdrawTasks(
             turn.state.job_id,
             Status.CANCELLED,

@@ -81,7 +81,7 @@ BREAKER = "breaker"
 def notice(state: JobState, shut: Mapping[str, float | None]) -> list[BreakerSeen]:
     """What the breakers that are not closed just now, by key, each until some time, mean for a job, if that is news."""
     held = {hold.name for hold in state.holds if hold.by == BREAKER}
-    if state.is_terminal or state.stop is not None or not (shut or held):
+    if state.is_terminal or state.is_undoing or state.stop is not None or not (shut or held):
         return []
     own = {name: until for key, until in shut.items() if (name := breaker_name(state.tenant, key)) is not None}
     news = [BreakerSeen(name, is_shut=False) for name in sorted(held - own.keys())]
@@ -89,6 +89,12 @@ def notice(state: JobState, shut: Mapping[str, float | None]) -> list[BreakerSee
         if name not in held and _waits_behind(state, name):
             news.append(BreakerSeen(name, is_shut=True, until=until))
     return news
+
+
+def breaker_of(state: JobState, node: str, item: int) -> str | None:
+    """The breaker that a task is behind; what undoes it is behind none."""
+    known = state.nodes.get(node)
+    return None if known is not None and known.is_undoing else state.program.breaker_of(node, item)
 
 
 def _waits_behind(state: JobState, breaker: str) -> bool:

@@ -9,6 +9,7 @@ from holdfast.core.failing import Failure
 from holdfast.core.kinds import is_border
 from holdfast.core.readiness import SKIPPED_BY_PERSON, View, view
 from holdfast.core.states import JOB_CANCELLED, TERMINAL, UPSTREAM_FAILED, JobState, JobStatus, NodeState, Status
+from holdfast.core.undo_states import UNDONE
 from holdfast.define.node import CountsAs, Importance
 
 
@@ -46,8 +47,9 @@ def stops_the_job(state: JobState, name: str) -> bool:
 
 
 def was_cancelled(state: JobState) -> bool:
-    """Whether a person's cancel ended something early that no verb has run again since."""
-    ended = [name for name, node in state.nodes.items() if node.reason == JOB_CANCELLED]
+    """Whether a person's cancel ended something early, or an undo took something back, that no verb has run again
+    since."""
+    ended = [name for name, node in state.nodes.items() if node.reason in (JOB_CANCELLED, UNDONE)]
     return any(counts(state, name) for name in ended)
 
 

@@ -38,6 +38,7 @@ from holdfast.core.states import (
     Status,
 )
 from holdfast.core.steps import step_of
+from holdfast.core.undo_plans import acceptance_plan, is_accepted, undo_plan
 from holdfast.define.node import Importance, Rerun, Safe
 from holdfast.errors import Code
 from holdfast.remedies import Remedy
@@ -57,6 +58,10 @@ def make_plan(
     refusal = _refusal(state, request, is_corrected=corrected is not None)
     if refusal is not None:
         return refusal
+    if request.verb is Verb.UNDO:
+        return undo_plan(state, request)
+    if is_accepted(state, request):
+        return acceptance_plan(state, request)
     chosen = _chosen(state, request, is_corrected=corrected is not None)
     steps: list[Step] = []
     changed: dict[str, Step] = {}
@@ -79,7 +84,8 @@ def make_plan(
     if corrected is not None:
         steps += _gone_steps(state, corrected)
         refusal = refusal or _undecided(corrected)
-    decides_again = request.verb is Verb.RESUME and (corrected is not None or _lacks_result(state))
+    is_given_up = state.undo is not None
+    decides_again = request.verb is Verb.RESUME and (corrected is not None or is_given_up or _lacks_result(state))
     if not changed and not decides_again:
         remedy = Remedy("Name other tasks, or see what there is", "status", state.job_id)
         return Refusal("nothing of it would run again", remedy)
@@ -154,7 +160,7 @@ def _way_around(
 
 def batches_asked(state: JobState, request: Request, *, is_corrected: bool = False) -> list[BatchesAsked]:
     """What must be known of the batches of fan-ins, beside what there is of the tasks that the verb names."""
-    if _refusal(state, request, is_corrected=is_corrected) is not None:
+    if request.verb is Verb.UNDO or _refusal(state, request, is_corrected=is_corrected) is not None:
         return []
     asked: list[BatchesAsked] = []
     chosen = _chosen(state, request, is_corrected=is_corrected)
@@ -174,11 +180,16 @@ def batches_asked(state: JobState, request: Request, *, is_corrected: bool = Fal
 
 
 def _refusal(state: JobState, request: Request, *, is_corrected: bool = False) -> Refusal | None:
+    if state.is_undoing:
+        wait = Remedy("Wait until that is done, or cancel it", "watch", state.job_id)
+        return Refusal("what it has done is being undone", wait)
     if is_corrected and not state.is_terminal:
         wait = Remedy("Wait until it has ended, or cancel it", "cancel", state.job_id)
         return Refusal(f"it is {state.status}, and only a job that has ended can be corrected", wait)
     if state.stop is not None and not state.is_terminal:
         return Refusal("it is still stopping", Remedy("Wait until it has ended", "watch", state.job_id))
+    if request.verb is Verb.UNDO or is_accepted(state, request):
+        return None
     if request.verb is Verb.RESUME:
         if state.status in RESUMABLE or is_corrected:
             return None

@@ -36,6 +36,7 @@ class Action(StrEnum):
     STALE = "stale"
     NEW = "new"
     GONE = "gone"
+    UNDO = "undo"
 
 
 CHANGES = (Action.RERUN, Action.SKIP, Action.SET, Action.NEW)
@@ -123,7 +124,7 @@ class Plan(NamedTuple):
     @property
     def tasks(self) -> int:
         """How many are known to run."""
-        return sum(step.items or 0 for step in self.steps if step.action in RUNS)
+        return sum(step.items or 0 for step in self.steps if step.action in (*RUNS, Action.UNDO))
 
     @property
     def unknown(self) -> list[Step]:

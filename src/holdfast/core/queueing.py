@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from holdfast.core.effects import CreateTasks, EnqueueTasks, EnqueueWaiting, Lane, RetryTask
+from holdfast.core.effects import OWN_TASK, CreateTasks, EnqueueTasks, EnqueueWaiting, Lane, RetryTask
 from holdfast.core.failing import Failure
 from holdfast.core.signals import TaskView
-from holdfast.core.states import NodeState
+from holdfast.core.states import JobState, NodeState
 from holdfast.core.turn import Turn
+from holdfast.core.undo_states import UndoStage
 from holdfast.define.gates import Limit, breaker_key
+from holdfast.define.node import TaskSpec
 from holdfast.define.template import Template
 from holdfast.errors import TemplateError
 
 MAX_KEY_LENGTH = 200
 
 
+def spec_of(state: JobState, name: str, item: int) -> TaskSpec:
+    """What runs as a task now: its handler, or the one that undoes what it did."""
+    undo, program = state.nodes[name].undo, state.program.nodes[name]
+    if undo is None or undo.is_over:
+        return program.task_of(item).spec
+    compensation = program.task_of(OWN_TASK if undo.stage is UndoStage.OWN else item).compensation
+    assert compensation is not None, f"nothing undoes {name}"
+    return compensation.spec
+
+
 def lane_of(turn: Turn, name: str, item: int) -> Lane:
-    spec = turn.state.program.nodes[name].task_of(item).spec
+    spec = spec_of(turn.state, name, item)
     tenant = turn.state.tenant
     breaker = breaker_key(tenant, spec.breaker) if spec.breaker else ""
     return Lane(spec.queue, spec.handler, tenant, breaker, limits_of(turn, name, item))
@@ -52,7 +64,7 @@ def enqueue(turn: Turn, node: NodeState, first: int, last: int, lane: Lane, rank
 
 def enqueue_waiting(turn: Turn, node: NodeState, number: int, lane: Lane) -> None:
     """Queue the next of a node's tasks that were reset and wait."""
-    state, spec = turn.state, turn.state.program.nodes[node.name].items.spec
+    state, spec = turn.state, spec_of(turn.state, node.name, 0)
     turn.effects.append(
         EnqueueWaiting(
             state.job_id,
@@ -82,7 +94,7 @@ def enqueue_again(
 
     `requeued`: it had vanished from the queue.
     """
-    state, spec = turn.state, turn.state.program.nodes[node].task_of(item).spec
+    state, spec = turn.state, spec_of(turn.state, node, item)
     turn.effects.append(
         RetryTask(
             job_id=state.job_id,
@@ -111,6 +123,8 @@ def limits_of(turn: Turn, name: str, item: int) -> tuple[Limit, ...]:
 
     The answer never changes: what the keys read is finished before the node begins.
     """
+    if turn.state.nodes[name].is_undoing:
+        return ()
     program = turn.state.program.nodes[name].task_of(item)
     spec = program.spec
     if spec.concurrency is None and spec.rate is None:

@@ -7,23 +7,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from holdfast.core import fanning, stopping
+from holdfast.core import fanning, stopping, undoing
 from holdfast.core.effects import OWN_TASK, FinishTask, MarkJob
 from holdfast.core.events import EventName, Repairs
 from holdfast.core.failing import Failure, failure
 from holdfast.core.queueing import enqueue_again
+from holdfast.core.reporting import TRIGGERS
 from holdfast.core.retrying import delay_seconds
 from holdfast.core.signals import InconsistencyFound, TaskCounts, TasksWithdrawn, UnqueuedTask
 from holdfast.core.states import TERMINAL, JobStatus, NodeState, Status, Trigger
 from holdfast.core.turn import Turn
 from holdfast.errors import Code
 from holdfast.remedies import Remedy
-
-_ENDS = {
-    Status.COMPLETED: Trigger.ATTEMPT_COMPLETED,
-    Status.FAILED: Trigger.ATTEMPT_FAILED,
-    Status.CANCELLED: Trigger.JOB_STOPPED,
-}
 
 
 def repair(turn: Turn, signal: InconsistencyFound) -> Repairs:
@@ -34,7 +29,10 @@ def repair(turn: Turn, signal: InconsistencyFound) -> Repairs:
     tasks = _withdraw(turn, signal) if turn.state.stop is not None else _requeue(turn, signal)
     ended = [name for name in signal.ended if _end(turn, nodes[name], signal)]
     for node in begun:
-        if turn.state.program.nodes[node.name].has_items and node.status is Status.RUNNING:
+        if node.is_undoing:
+            fanning.fill_window(turn, node)
+            undoing.settle(turn, node)
+        elif turn.state.program.nodes[node.name].has_items and node.status is Status.RUNNING:
             fanning.fill_window(turn, node)
             fanning.settle_items(turn, node)
     done: Repairs = {}
@@ -140,6 +138,9 @@ def _give_up(turn: Turn, lost: UnqueuedTask) -> None:
         item=lost.item,
         attempt=attempt,
     )
+    if node.is_undoing:
+        undoing.task_ended(turn, node, lost.item, epoch=lost.task.epoch, attempt=attempt, error=error)
+        return
     turn.effects.append(_finished(turn, lost, Status.FAILED, error))
     node.failed += 1
     turn.state.touch(node)
@@ -169,6 +170,8 @@ def _withdraw(turn: Turn, signal: InconsistencyFound) -> Repairs:
     """A stopping job takes nothing back into the queue: its lost tasks end as the withdrawn ones did."""
     stop = turn.state.stop
     assert stop is not None
+    if turn.state.is_undoing:
+        return _leave(turn, signal)
     status, error = stopping.ended_status(stop.cause), stopping.ended_error(turn, stop.cause)
     items: defaultdict[str, list[int]] = defaultdict(list)
     for lost in signal.unqueued:
@@ -178,6 +181,17 @@ def _withdraw(turn: Turn, signal: InconsistencyFound) -> Repairs:
         return {}
     stopping.tasks_withdrawn(turn, TasksWithdrawn(dict(items)))
     return {"withdrawn": _ranges_by_node(items)}
+
+
+def _leave(turn: Turn, signal: InconsistencyFound) -> Repairs:
+    """An undo that a person has cancelled: its lost tasks stay completed."""
+    items: defaultdict[str, list[int]] = defaultdict(list)
+    for lost in map(_with_its_attempt, signal.unqueued):
+        node, task = turn.state.nodes[lost.node], lost.task
+        error = undoing.cut_error(turn)
+        undoing.task_ended(turn, node, lost.item, epoch=task.epoch, attempt=task.attempt, error=error)
+        items[lost.node].append(lost.item)
+    return {"withdrawn": _ranges_by_node(items)} if items else {}
 
 
 def _with_its_attempt(lost: UnqueuedTask) -> UnqueuedTask:
@@ -212,10 +226,10 @@ def _ranges_by_node(items: dict[str, list[int]]) -> dict[str, list[list[int]]]:
 def _end(turn: Turn, node: NodeState, signal: InconsistencyFound) -> bool:
     """A node whose own task has ended, ends as its task did."""
     task = signal.ended[node.name]
-    if node.status in TERMINAL:
+    if node.status in TERMINAL or node.is_undoing:
         return False
     node.attempt = task.attempt
     reason = turn.state.stop_reason if task.status == Status.CANCELLED else None
-    trigger = _ENDS[Status(task.status)]
+    trigger = TRIGGERS[Status(task.status)]
     turn.finish_node(node, trigger, output=task.output, error=task.error, reason=reason, attempt=task.attempt)
     return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from holdfast.core import fanning
+from holdfast.core import fanning, undo_plans, undoing
 from holdfast.core.correcting import corrected_state
 from holdfast.core.effects import OWN_TASK, GiveParams, PinJob, ResetTasks, RestartNode, SkipTasks
 from holdfast.core.events import EventName, JobRecovered, NodeEnded
@@ -39,6 +39,8 @@ from holdfast.core.states import (
     Trigger,
 )
 from holdfast.core.turn import Turn
+from holdfast.core.undo_states import Undo, UndoCause
+from holdfast.define.definition import OnFailure
 from holdfast.remedies import Remedy
 
 
@@ -49,6 +51,9 @@ def reset(turn: Turn, signal: RecoveryRequested) -> Refusal | None:
     if isinstance(plan, Refusal):
         return plan
     current = plan_id(state.job_id, state.generation, signal.request, plan)
+    is_undo = signal.request.verb is Verb.UNDO
+    is_accepted = undo_plans.is_accepted(state, signal.request)
+    nodes = undo_plans.nodes_to_undo(state, signal.request.node) if is_undo else ()
     state.generation += 1
     state.recovered_at = turn.moment()
     if correction is not None:
@@ -59,6 +64,13 @@ def reset(turn: Turn, signal: RecoveryRequested) -> Refusal | None:
     if state.status in JOB_TERMINAL:
         state.move(JobStatus.RUNNING)
         state.finished_at = state.stop = state.error = state.result = None
+    if is_undo:
+        undoing.begin(turn, Undo(UndoCause.PERSON, signal.actor, nodes, signal.reason))
+        return None
+    if is_accepted:
+        _accept(turn, signal)
+        return None
+    state.undo = None
     timeout = state.program.definition.timeout_seconds
     # What a pause has taken so far is added when it ends.
     begins_at = state.pause.since if state.pause is not None else turn.now
@@ -77,6 +89,36 @@ def reset(turn: Turn, signal: RecoveryRequested) -> Refusal | None:
         else:
             _skip(turn, node, signal.actor)
     return None
+
+
+def compensates(state: JobState) -> bool:
+    """Whether a job that has failed undoes what it has completed: its workflow wants that, and something undoes it."""
+    wants = state.program.definition.on_failure is OnFailure.COMPENSATE
+    return wants and bool(undo_plans.nodes_to_undo(state))
+
+
+def compensate(turn: Turn) -> None:
+    """A job has failed: undo what it has completed."""
+    state = turn.state
+    nodes = undo_plans.nodes_to_undo(state)
+    request = Request(Verb.UNDO)
+    plan = undo_plans.plan_of_failed(state, request)
+    signal = RecoveryRequested(None, "on_failure: compensate", state.error.message if state.error else "", request, {})
+    current = plan_id(state.job_id, state.generation, request, plan)
+    state.generation += 1
+    state.recovered_at = turn.moment()
+    state.scope["job"]["generation"] = state.generation
+    turn.emit(EventName.JOB_RECOVERED, data=_event_data(state, signal, plan, current))
+    undoing.begin(turn, Undo(UndoCause.FAILURE, signal.actor, nodes))
+
+
+def _accept(turn: Turn, signal: RecoveryRequested) -> None:
+    """A person has dealt with what could not be undone of a node: the undo goes on above it."""
+    undo, name = turn.state.undo, signal.request.node
+    assert undo is not None and name is not None
+    rest = undo_plans.nodes_after_acceptance(turn.state, name)
+    undoing.accept(turn, turn.state.nodes[name], signal.actor)
+    undoing.begin(turn, Undo(undo.cause, signal.actor, rest, signal.reason))
 
 
 def _plan(turn: Turn, signal: RecoveryRequested) -> Plan | Refusal:
@@ -149,6 +191,12 @@ def _event_data(state: JobState, signal: RecoveryRequested, plan: Plan, current:
         "tasks": plan.tasks,
         "rerun": {step.node: step.items for step in plan.steps if step.action in CHANGES},
     }
+    undone: dict[str, int | None] = {}
+    for step in plan.steps:
+        if step.action is Action.UNDO:
+            undone[step.node] = undone.get(step.node, 0) + (step.items or 0)  # type: ignore[operator]
+    if undone:
+        data["undo"] = undone
     if plan.unknown:
         data["unknown"] = len(plan.unknown)
     if plan.evaluates_result:
@@ -216,6 +264,7 @@ def _send_back(turn: Turn, node: NodeState, selection: Selection, found: Selecte
     node.reason = JOB_CANCELLED if node.reason == JOB_CANCELLED and node.cancelled else None
     node.started_at = turn.moment()
     node.spent.clear()
+    node.undo = None
     turn.state.scope["nodes"].pop(node.name, None)
     turn.state.touch(node)
     turn.effects.append(ResetTasks(turn.state.job_id, node.name, selection, node.enqueued))
@@ -231,7 +280,7 @@ def _restart(turn: Turn, node: NodeState, found: Selected) -> None:
     if node.status is not Status.PENDING:
         node.move(Trigger.RESTARTED)
     node.output = node.error = node.reason = node.retry_at = node.started_at = node.finished_at = None
-    node.batch_size = node.matching = None
+    node.batch_size = node.matching = node.undo = None
     node.width = node.expanded = node.enqueued = node.waiting = 0
     node.completed = node.failed = node.skipped = node.cancelled = node.attempt = 0
     node.taken = ()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from holdfast.core import fanning
+from holdfast.core import fanning, undoing
 from holdfast.core.effects import OWN_TASK, FinishTask, RecordAttempt
 from holdfast.core.events import END_OF_TASK, EventName, NodeEnded, RetryScheduled
 from holdfast.core.failing import Failure, failure
-from holdfast.core.queueing import enqueue_again
+from holdfast.core.queueing import enqueue_again, spec_of
 from holdfast.core.retrying import delay_seconds, return_pause_seconds
 from holdfast.core.signals import Outcome, TaskReported, TaskView
 from holdfast.core.states import JOB_CANCELLED, TERMINAL, NodeState, Status, Trigger
@@ -18,6 +18,12 @@ from holdfast.errors import Code
 
 FINGERPRINTS_LIMIT = 50
 REPEATED = str(Code.REPEATED_FAILURE)
+TRIGGERS = {
+    Status.COMPLETED: Trigger.ATTEMPT_COMPLETED,
+    Status.FAILED: Trigger.ATTEMPT_FAILED,
+    Status.CANCELLED: Trigger.JOB_STOPPED,
+}
+"""How a node moves whose own task has ended."""
 
 
 def task_reported(turn: Turn, signal: TaskReported) -> None:
@@ -47,7 +53,7 @@ def reject(turn: Turn, node: str, item: int, epoch: int, worker: str | None) -> 
 
 def _failed(turn: Turn, signal: TaskReported, task: TaskView, node: NodeState) -> None:
     """Retry within the budget. What is permanent or never retried, a spent budget and a stopping job end the task."""
-    retry = turn.state.program.nodes[node.name].task_of(signal.item).spec.retry
+    retry = spec_of(turn.state, node.name, signal.item).retry
     error = signal.error
     assert error is not None
     if _is_held(signal, error) and turn.state.stop is None:
@@ -60,7 +66,7 @@ def _failed(turn: Turn, signal: TaskReported, task: TaskView, node: NodeState) -
         cut_by = None if is_final else turn.state.stop_reason
         _finish(turn, signal, task, node, Status.FAILED, error, cut_by=cut_by)
         return
-    if repeated(turn, node, error):
+    if not node.is_undoing and repeated(turn, node, error):
         hint = f"Not retried: {turn.state.rules.repeat_limit} items failed in the same way and none has completed."
         _finish(turn, signal, task, node, Status.FAILED, replace(error, hint=hint), not_retried=REPEATED)
         return
@@ -86,6 +92,7 @@ def _hold(turn: Turn, signal: TaskReported, task: TaskView, node: NodeState, err
 def _spend(turn: Turn, node: NodeState, item: int, error: Failure) -> None:
     """Count an item that failed for good, while none has completed; the rarest make no room for more."""
     known = error.fingerprint in node.spent or len(node.spent) < FINGERPRINTS_LIMIT
+    known = known and not node.is_undoing
     if item != OWN_TASK and node.completed == 0 and turn.state.stop is None and known:
         node.spent[error.fingerprint] = node.spent.get(error.fingerprint, 0) + 1
 
@@ -179,6 +186,9 @@ def _finish(
 
     `not_retried` is why it has no retry although it could have one; `cut_by` is what kept it from going on.
     """
+    if node.is_undoing:
+        _end_undo(turn, signal, node, None if status is Status.COMPLETED else error)
+        return
     output = signal.output if status is Status.COMPLETED else None
     turn.effects.append(
         FinishTask(
@@ -206,11 +216,7 @@ def _finish(
         data["reason"] = not_retried
     if signal.item == OWN_TASK:
         node.attempt = signal.attempt
-        trigger = {
-            Status.COMPLETED: Trigger.ATTEMPT_COMPLETED,
-            Status.FAILED: Trigger.ATTEMPT_FAILED,
-            Status.CANCELLED: Trigger.JOB_STOPPED,
-        }[status]
+        trigger = TRIGGERS[status]
         turn.finish_node(node, trigger, output=output, error=error, reason=cut_by, attempt=signal.attempt, data=data)
         return
     if cut_by == JOB_CANCELLED:
@@ -226,6 +232,21 @@ def _finish(
     fanning.settle_items(turn, node)
 
 
+def _end_undo(turn: Turn, signal: TaskReported, node: NodeState, error: Failure | None) -> None:
+    """Its effects are taken back, or with an error they stay."""
+    _record(turn, signal)
+    undoing.task_ended(
+        turn,
+        node,
+        signal.item,
+        epoch=signal.epoch,
+        attempt=signal.attempt,
+        error=error,
+        worker=signal.worker,
+        started_at=signal.started_at,
+    )
+
+
 def _count(node: NodeState, status: Status) -> None:
     match status:
         case Status.COMPLETED:
@@ -238,6 +259,9 @@ def _count(node: NodeState, status: Status) -> None:
 
 
 def _record(turn: Turn, signal: TaskReported) -> None:
+    extra = signal.extra
+    if turn.state.nodes[signal.node].is_undoing:
+        extra = {**(extra or {}), "compensates": spec_of(turn.state, signal.node, signal.item).handler}
     turn.effects.append(
         RecordAttempt(
             job_id=turn.state.job_id,
@@ -250,7 +274,7 @@ def _record(turn: Turn, signal: TaskReported) -> None:
             started_at=signal.started_at,
             error=signal.error,
             log=signal.log,
-            extra=signal.extra,
+            extra=extra,
             log_times=signal.log_times,
         )
     )

@@ -214,6 +214,7 @@ class Verb(StrEnum):
     RERUN = "rerun"
     SKIP = "skip"
     SET = "set"
+    UNDO = "undo"
 
 
 class Request(NamedTuple):

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from holdfast.core.failing import Failure
+from holdfast.core.undo_states import NodeUndo, Undo
 from holdfast.define.program import Program
 from holdfast.errors import Bug
 
@@ -62,8 +63,21 @@ class Trigger(StrEnum):
     ITEMS_RESET = "items reset by a person"
     SKIPPED = "skipped by a person"
     SET = "its result given by a person"
+    UNDO_OWN = "its own task to be undone"
+    UNDO_ITEMS = "its items to be undone"
+    UNDONE = "undone"
+    BACK_TO_COMPLETED = "not undone, completed as before"
+    BACK_TO_FAILED = "undone as far as it had completed"
+    BACK_TO_SKIPPED = "not undone, skipped as before"
 
 
+_OPEN = (Status.READY, Status.DISPATCHED, Status.RUNNING)
+_ENDS_OF_UNDO = {
+    Trigger.UNDONE: Status.CANCELLED,
+    Trigger.BACK_TO_COMPLETED: Status.COMPLETED,
+    Trigger.BACK_TO_FAILED: Status.FAILED,
+    Trigger.BACK_TO_SKIPPED: Status.SKIPPED,
+}
 NODE_TRANSITIONS: dict[tuple[Status, Trigger], Status] = {
     (Status.PENDING, Trigger.DEPENDENCIES_HOLD): Status.READY,
     (Status.PENDING, Trigger.DEPENDENCIES_ABSENT): Status.SKIPPED,
@@ -95,10 +109,11 @@ NODE_TRANSITIONS: dict[tuple[Status, Trigger], Status] = {
     **{(status, Trigger.TASK_RESET): Status.DISPATCHED for status in (Status.READY, Status.DISPATCHED, *ENDS)},
     **{(status, Trigger.SKIPPED): Status.SKIPPED for status in Status if status is not Status.COMPLETED},
     **{(status, Trigger.SET): Status.COMPLETED for status in Status if status is not Status.COMPLETED},
-    **{
-        (status, Trigger.ITEMS_RESET): Status.RUNNING
-        for status in (Status.READY, Status.DISPATCHED, Status.RUNNING, *ENDS)
-    },
+    (Status.COMPLETED, Trigger.UNDO_OWN): Status.DISPATCHED,
+    **{(status, Trigger.UNDO_ITEMS): Status.RUNNING for status in (Status.READY, Status.DISPATCHED, *ENDS)},
+    **{(status, trigger): end for status in _OPEN for trigger, end in _ENDS_OF_UNDO.items()},
+    **{(status, Trigger.UNDONE): Status.CANCELLED for status in (Status.COMPLETED, Status.CANCELLED)},
+    **{(status, Trigger.ITEMS_RESET): Status.RUNNING for status in (*_OPEN, *ENDS)},
 }
 
 JOB_TRANSITIONS: dict[JobStatus, frozenset[JobStatus]] = {
@@ -232,6 +247,7 @@ class NodeState:
     base_attempt: int = 0
     """Where the epochs and attempts of an earlier run of the node ended."""
     matching: Matching | None = None
+    undo: NodeUndo | None = None
     has_row: bool = False
 
     @property
@@ -247,6 +263,11 @@ class NodeState:
     def is_matching(self) -> bool:
         """Whether it is not known yet which of its tasks belong to its items."""
         return self.matching is not None and not self.matching.is_done
+
+    @property
+    def is_undoing(self) -> bool:
+        """Whether its open tasks take back what they had done."""
+        return self.undo is not None and not self.undo.is_over
 
     @property
     def gone(self) -> int:
@@ -317,12 +338,15 @@ class JobState:
     recovered_at: float | None = None
     """When the present generation began; None: it is the first one."""
     stop: Stop | None = None
+    undo: Undo | None = None
     error: Failure | None = None
     result: Any = None
     nodes: dict[str, NodeState] = field(default_factory=dict)
     retired: dict[str, NodeState] = field(default_factory=dict)
     """Nodes that the definition had before a correction: they have no tasks, and only their epochs count."""
     holds: list[Hold] = field(default_factory=list)
+    awaits_withdrawal: bool = False
+    """Whether tasks are about to be taken out of the queue: nothing may be put into it before that is done."""
     touched: set[str] = field(default_factory=set)
     job_touched: bool = False
     made_bytes: int = 0
@@ -372,6 +396,10 @@ class JobState:
     @property
     def is_terminal(self) -> bool:
         return self.status in JOB_TERMINAL
+
+    @property
+    def is_undoing(self) -> bool:
+        return self.undo is not None and not self.undo.is_over
 
     @property
     def pause(self) -> Hold | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.core import undoing
 from holdfast.core.effects import WithdrawTasks
 from holdfast.core.events import EventName, TasksEnded
 from holdfast.core.failing import Failure, failure
@@ -21,7 +22,11 @@ def stop_job(turn: Turn, cause: StopCause) -> None:
     until = turn.now + _patience(state, cause)
     state.stop = Stop(cause, until if state.stop is None else min(until, state.stop.until))
     state.job_touched = True
+    if state.is_undoing:
+        undoing.cancel(turn)
     _withdraw(turn, leases_too=cause is StopCause.TIMEOUT)
+    if state.is_undoing:
+        return
     for node in state.nodes.values():
         _stop_node(turn, node, cause)
 
@@ -55,8 +60,9 @@ def _withdraw(turn: Turn, *, leases_too: bool) -> None:
         return
     unqueued = tuple((n.name, n.enqueued, n.expanded - 1) for n in nodes if n.enqueued < n.expanded)
     waiting = tuple(n.name for n in nodes if n.waiting)
-    status, error = ended_status(stop.cause), ended_error(turn, stop.cause)
-    turn.effects.append(WithdrawTasks(turn.state.job_id, status, leases_too, error, unqueued, waiting))
+    is_undoing = turn.state.is_undoing
+    status, error = ended_status(stop.cause), undoing.cut_error(turn) if is_undoing else ended_error(turn, stop.cause)
+    turn.withdraw(WithdrawTasks(turn.state.job_id, status, leases_too, error, unqueued, waiting))
     for node in nodes:
         node.waiting = 0
 
@@ -64,7 +70,7 @@ def _withdraw(turn: Turn, *, leases_too: bool) -> None:
 def withdraw_strays(turn: Turn) -> None:
     """All tasks of a finished job have ended: what is still queued for it has no use."""
     error = failure(Code.CANCELLED, "the job is over", permanent=True, at=turn.now)
-    turn.effects.append(WithdrawTasks(turn.state.job_id, Status.CANCELLED, leases_too=True, error=error, unqueued=()))
+    turn.withdraw(WithdrawTasks(turn.state.job_id, Status.CANCELLED, leases_too=True, error=error, unqueued=()))
 
 
 def _stop_node(turn: Turn, node: NodeState, cause: StopCause) -> None:
@@ -103,6 +109,9 @@ def tasks_withdrawn(turn: Turn, signal: TasksWithdrawn) -> None:
         return
     if state.stop is None:
         items_withdrawn(turn, signal.items)
+        return
+    if state.is_undoing:
+        undoing.tasks_withdrawn(turn, signal)
         return
     if signal.leases_too:
         state.stop.leases_ended = True

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from holdfast.core.effects import Effect
+from holdfast.core.effects import Effect, WithdrawTasks
 from holdfast.core.events import END_OF_NODE, Emitter, EventName, NodeEnded
 from holdfast.core.failing import Failure
 from holdfast.core.states import JobState, JobStatus, NodeState, Status, Trigger, node_scope
@@ -69,6 +69,11 @@ class Turn(Emitter):
             data = {**(data or {}), "reason": reason}
         self.emit(END_OF_NODE[node.status], node.name, attempt=attempt, data=data)
         self.finished.append(node.name)
+
+    def withdraw(self, tasks: WithdrawTasks) -> None:
+        """Ask for tasks to be taken out of the queue. The answer comes before the cycle ends."""
+        self.effects.append(tasks)
+        self.state.awaits_withdrawal = True
 
     def scope_of(self, name: str) -> dict[str, Any]:
         """What a node's templates see; `upstream` is the dependency that ran."""

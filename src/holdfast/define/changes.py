@@ -34,6 +34,8 @@ def _differences(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]
             yield f"the {part} have another order"
     if (before["result"], before["has_result"]) != (after["result"], after["has_result"]):
         yield "the result differs"
+    if before.get("on_failure") != after.get("on_failure"):
+        yield "on_failure differs"
     if before["timeout_seconds"] != after["timeout_seconds"]:
         yield "timeout_seconds differs"
 

@@ -13,7 +13,7 @@ from holdfast.define.document import BreakerDocument
 from holdfast.define.explain import REMOVE_QUOTES, explain
 from holdfast.define.fields import DocumentPart, Minutes
 from holdfast.define.gates import DEFAULTED, BreakerRules
-from holdfast.define.node import Node
+from holdfast.define.node import Node, TaskSpec
 from holdfast.define.normalise import breaker_rules
 from holdfast.define.retry import Retry
 from holdfast.define.retry_document import RetryDocument, normalise_retry
@@ -152,7 +152,12 @@ def _with_retries(node: Node, change: Callable[[Retry], Retry]) -> Node:
     """The node with the retry of everything that workers run for it changed."""
     task, batches = node.task, node.batches
     if task is not None:
-        task = replace(task, retry=change(task.retry))
+        task = _with_retry(task, change)
     if batches is not None:
-        batches = replace(batches, task=replace(batches.task, retry=change(batches.task.retry)))
+        batches = replace(batches, task=_with_retry(batches.task, change))
     return replace(node, task=task, batches=batches)
+
+
+def _with_retry(task: TaskSpec, change: Callable[[Retry], Retry]) -> TaskSpec:
+    compensate = _with_retry(task.compensate, change) if task.compensate is not None else None
+    return replace(task, retry=change(task.retry), compensate=compensate)

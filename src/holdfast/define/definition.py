@@ -32,6 +32,13 @@ class InputType(StrEnum):
     ANY = "any"
 
 
+class OnFailure(StrEnum):
+    """What a job does by itself when it has failed: keep what is done, for a resume, or undo it."""
+
+    KEEP = "keep"
+    COMPENSATE = "compensate"
+
+
 @dataclass(frozen=True, slots=True)
 class Input:
     """One declared input. `has_default` distinguishes a default of null from no default."""
@@ -85,6 +92,7 @@ class Definition:
     result: Any = None
     has_result: bool = False
     breakers: tuple[BreakerRules, ...] = ()
+    on_failure: OnFailure = OnFailure.KEEP
     timeout_is_default: bool = field(default=False, compare=False)
     """Whether the timeout is a default of the installation, and not the author's."""
 
@@ -102,6 +110,8 @@ class Definition:
             later["stated_of_breakers"] = stated
         if self.timeout_is_default:
             later["timeout_is_default"] = True
+        if self.on_failure is not OnFailure.KEEP:
+            later["on_failure"] = str(self.on_failure)
         return later | {
             "workflow_id": self.workflow_id,
             "version": self.version,
@@ -127,6 +137,7 @@ class Definition:
             result=data["result"],
             has_result=data["has_result"],
             breakers=_breakers(data.get("breakers", ()), data.get("stated_of_breakers", {})),
+            on_failure=OnFailure(data.get("on_failure", OnFailure.KEEP)),
             timeout_is_default=data.get("timeout_is_default", False),
         )
 

@@ -154,6 +154,10 @@ class WorkflowDocument(DocumentPart):
     timeout_seconds: Seconds | None = None
     """How long a job may take, in seconds. Default: no limit."""
 
+    on_failure: Literal["keep", "compensate"] | None = None
+    """What a failed job does by itself: `keep` leaves everything as it is, for a resume; `compensate` undoes what has
+    completed, so that a resume runs it again. Default keep."""
+
     retry: RetryDocument | None = None
     """What happens after a failed attempt, for nodes without a `retry` of their own."""
 

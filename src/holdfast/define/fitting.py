@@ -17,6 +17,8 @@ from holdfast.define.source import Path, Report, Source, did_you_mean
 from holdfast.define.template import always_text, compile_template
 from holdfast.errors import Detail, cut
 
+COMPENSATED = frozenset({"params", "output"})
+"""What a handler that undoes a task can have: the params of the task, and its output."""
 SIMILAR = 0.5
 """How similar a param must be to a parameter: less than other words, because a handler has only a few."""
 
@@ -29,6 +31,10 @@ def unfit(definition: Definition, handlers: Mapping[str, Handler], source: Sourc
             handler = handlers.get(task.handler)
             if handler is not None and not report.is_full:
                 _check_params(node.name, task, handler, path, report)
+        for path, task in kind_of(node).compensations(node):
+            handler = handlers.get(task.handler)
+            if handler is not None:
+                _check_compensation(node.name, handler, path, report)
     for rules in definition.breakers:
         handler = handlers.get(rules.probe_handler or "")
         if handler is not None:
@@ -52,6 +58,14 @@ def _check_params(node: str, task: TaskSpec, handler: Handler, path: Path, repor
         where = report.source.first_of(place, (*path, "handler"))
         message = f"{who} needs {names_in(missing)}, which the node does not pass ({params_in(params)})."
         (report.at_key if where == place else report.at_value)(where, message)
+
+
+def _check_compensation(node: str, handler: Handler, path: Path, report: Report) -> None:
+    """It may name what it needs of the two."""
+    where, more = report.source.first_of((*path, "handler"), path), handler.required - COMPENSATED
+    if more:
+        message = f"The handler {handler.name} undoes '{node}' and is called with params and output,"
+        report.at_value(where, f"{message} but needs {names_in(more)}.", "Read it from 'params' or 'output'.")
 
 
 def _meant(name: str, missing: Iterable[str], known: Iterable[str], *, is_batch: bool) -> str | None:

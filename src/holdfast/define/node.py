@@ -53,6 +53,8 @@ class TaskSpec:
     concurrency: Concurrency | None = None
     rate: Rate | None = None
     output_schema: dict[str, Any] | None = None
+    compensate: TaskSpec | None = None
+    """What takes back the effects of a completed task: it is called with the task's params and output."""
 
     def to_json(self) -> dict[str, Any]:
         """Leaves out unused keys of later versions, so that upgrades do not change a definition's hash."""
@@ -62,6 +64,7 @@ class TaskSpec:
             "concurrency": self.concurrency.to_json() if self.concurrency is not None else None,
             "rate": self.rate.to_json() if self.rate is not None else None,
             "output_schema": self.output_schema,
+            "compensate": self.compensate.to_json() if self.compensate is not None else None,
         }
         return {key: value for key, value in later.items() if value} | {
             "handler": self.handler,
@@ -79,6 +82,7 @@ class TaskSpec:
             "errors": tuple(ErrorRule.from_json(rule) for rule in data.get("errors", ())),
             "concurrency": Concurrency.from_json(data["concurrency"]) if "concurrency" in data else None,
             "rate": Rate.from_json(data["rate"]) if "rate" in data else None,
+            "compensate": TaskSpec.from_json(data["compensate"]) if "compensate" in data else None,
         }
         return cls(**{**data, **later})
 
@@ -207,6 +211,7 @@ class Node:
 
     @property
     def tasks(self) -> tuple[TaskSpec, ...]:
-        """Everything that workers run for it."""
+        """Everything that workers run for it, also to undo it."""
         batch = self.batches.task if self.batches is not None else None
-        return tuple(task for task in (batch, self.task) if task is not None)
+        works = [task for task in (batch, self.task) if task is not None]
+        return (*works, *(task.compensate for task in works if task.compensate is not None))

@@ -22,6 +22,8 @@ class TaskProgram:
     params: Template
     limit_keys: tuple[Template | None, Template | None] = (None, None)
     """The keys of its concurrency and rate limits, for limits that are shared by a key."""
+    compensation: TaskProgram | None = None
+    """What undoes it. Its params are not rendered: they are those of the task, and its output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,4 +59,6 @@ def compile_task(task: TaskSpec, roots: frozenset[str], within: str = "") -> Tas
         else None
         for name, limit in (("concurrency", task.concurrency), ("rate", task.rate))
     )
-    return TaskProgram(task, compile_template(task.params, roots, f"{within}params"), (concurrency, rate))
+    params = compile_template(task.params, roots, f"{within}params")
+    compensation = compile_task(task.compensate, roots) if task.compensate is not None else None
+    return TaskProgram(task, params, (concurrency, rate), compensation)

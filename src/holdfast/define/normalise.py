@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from holdfast.define import pattern
-from holdfast.define.definition import Definition, Input, InputType
+from holdfast.define.definition import Definition, Input, InputType, OnFailure
 from holdfast.define.document import BreakerDocument, InputDocument, WorkflowDocument
 from holdfast.define.fields import float_or_none
 from holdfast.define.gates import DEFAULTED, BreakerRules
@@ -43,6 +43,7 @@ def normalise(document: WorkflowDocument, report: Report) -> Definition:
         result=document.result,
         has_result="result" in document.model_fields_set,
         breakers=tuple(_breaker(name, one, report) for name, one in (document.breakers or {}).items()),
+        on_failure=OnFailure(document.on_failure or OnFailure.KEEP),
     )
     _check_deliverables(definition, report)
     return definition

@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Any
 
-from holdfast.define.definition import Definition, Input, InputType
+from holdfast.define.definition import Definition, Input, InputType, OnFailure
 from holdfast.define.graph import Graph
 from holdfast.define.kinds import kind_of
 from holdfast.define.node import Importance, Node, OnItemFailure, TaskSpec
@@ -33,6 +33,7 @@ def traps(program: Program, source: Source) -> list[Detail]:
     report, definition, read = Report(source), program.definition, program.paths_read()
     causes = _important_above(program.graph)
     _retries(definition, report)
+    _on_failure(definition, report)
     for node in definition.nodes:
         path: Path = ("nodes", node.name)
         _tolerance(node, program, read, path, report)
@@ -44,6 +45,17 @@ def traps(program: Program, source: Source) -> list[Detail]:
             message = "A batch of one item is a task for each item, as in the fan-out."
             report.at_value((*path, "batch", "size"), message, "Give a larger size, or leave it out.")
     return report.problems
+
+
+def _on_failure(definition: Definition, report: Report) -> None:
+    if definition.on_failure is not OnFailure.COMPENSATE:
+        return
+    if any(task.compensate for node in definition.nodes for task in node.tasks):
+        message = "A job that fails undoes what it has completed: a resume then runs all of that again."
+        report.at_value(("on_failure",), message, "Leave the key out to keep finished work for a resume.")
+    else:
+        message = "A job that fails has nothing to undo: no node has 'compensate'."
+        report.at_value(("on_failure",), message, "Give nodes a 'compensate', or leave the key out.")
 
 
 def _tolerance(node: Node, program: Program, read: AbstractSet[Path], path: Path, report: Report) -> None:

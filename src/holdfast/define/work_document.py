@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from holdfast.define import output_schema, pattern
 from holdfast.define.bounds import MAX_PATTERN_LENGTH, MAX_RULES
@@ -76,6 +76,31 @@ class RateDocument(DocumentPart):
     """Tasks with the same key share the limit, such as "{{ inputs.account }}". Without a key it belongs to the node."""
 
 
+class CompensateDocument(DocumentPart):
+    """What undoes a completed task. Its handler is called with `params` and `output`, those of the task."""
+
+    handler: Name
+    """The function that takes back the effects of a completed task."""
+
+    queue: Name | None = None
+    """The queue in which the undo waits. Default: the queue of the task."""
+
+    timeout_seconds: Seconds | None = None
+    """How long one attempt to undo may run. Default: as long as one of the task."""
+
+    retry: RetryDocument | None = None
+    """What happens after a failed attempt to undo. Default: the retry of the task."""
+
+
+def _handler_alone(value: Any) -> Any:
+    return {"handler": value} if isinstance(value, str) else value
+
+
+Compensate = Annotated[
+    CompensateDocument, BeforeValidator(_handler_alone, json_schema_input_type=Name | CompensateDocument)
+]
+
+
 class Work(DocumentPart):
     """What a worker runs."""
 
@@ -109,6 +134,9 @@ class Work(DocumentPart):
     output_schema: dict[str, Any] | None = None
     """A JSON Schema (2020-12) for the output. An output that does not match is a permanent failure."""
 
+    compensate: Compensate | None = None
+    """The handler that undoes a completed task, or an object with `handler`, `queue`, `timeout_seconds`, `retry`."""
+
 
 @dataclass(frozen=True, slots=True)
 class WorkflowDefaults:
@@ -122,7 +150,7 @@ def task_spec(work: Work, handler: str, defaults: WorkflowDefaults, path: Path, 
     params = work.params or {}
     if canonical_size(params) > MAX_PARAMS_BYTES:
         report.at_key((*path, "params"), f"The params are larger than {MAX_PARAMS_BYTES // 1024} KiB.")
-    return TaskSpec(
+    spec = TaskSpec(
         handler=handler,
         queue=work.queue if work.queue is not None else "default",
         params=params,
@@ -134,6 +162,21 @@ def task_spec(work: Work, handler: str, defaults: WorkflowDefaults, path: Path, 
         concurrency=Concurrency(work.concurrency.limit, stripped(work.concurrency.key)) if work.concurrency else None,
         rate=Rate(work.rate.limit, float(work.rate.per_seconds), stripped(work.rate.key)) if work.rate else None,
         output_schema=_output_schema(work, path, report),
+    )
+    if work.compensate is None:
+        return spec
+    return replace(spec, compensate=_compensation(work.compensate, spec, defaults, (*path, "compensate"), report))
+
+
+def _compensation(
+    document: CompensateDocument, task: TaskSpec, defaults: WorkflowDefaults, path: Path, report: Report
+) -> TaskSpec:
+    own, seconds = document.retry, document.timeout_seconds
+    return TaskSpec(
+        handler=document.handler,
+        queue=document.queue if document.queue is not None else task.queue,
+        timeout_seconds=task.timeout_seconds if seconds is None else float(seconds),
+        retry=task.retry if own is None else node_retry(own, defaults.retry, (*path, "retry"), report),
     )
 
 

@@ -36,6 +36,7 @@ class TaskOptions(TypedDict, total=False):
     concurrency: Mapping[str, Any] | None
     rate: Mapping[str, Any] | None
     output_schema: Mapping[str, Any] | None
+    compensate: Handler | Mapping[str, Any] | None
     importance: str | None
     deliverable: Mapping[str, Any] | None
     rerun: Mapping[str, Any] | None
@@ -62,6 +63,7 @@ class Workflow:
         description: str | None = None,
         inputs: Mapping[str, Mapping[str, Any] | Input] | None = None,
         timeout_seconds: float | None = None,
+        on_failure: str | None = None,
         retry: Retry | Mapping[str, Any] | None = None,
         breakers: Mapping[str, Mapping[str, Any]] | None = None,
         result: Any = _UNSET,
@@ -78,6 +80,7 @@ class Workflow:
             description=description,
             inputs={key: _input(one) for key, one in inputs.items()} if inputs is not None else None,
             timeout_seconds=timeout_seconds,
+            on_failure=on_failure,
             retry=_retry(retry),
             breakers=breakers,
         )
@@ -217,6 +220,7 @@ class Workflow:
             "queue": options.get("queue") or _own_queue(handler),
             "retry": _retry(options.get("retry")),
             "errors": _errors(options.get("errors")),
+            "compensate": self._compensate(node, options.get("compensate")),
             "next": _names(options.get("next")),
             "depends_on": _depends_on(options.get("after"), options.get("after_any")),
         }
@@ -231,7 +235,19 @@ class Workflow:
             keys["handler"] = self._handler(f"{node}.batch", keys["handler"])
             if own_queue is not None:
                 keys.setdefault("queue", own_queue)
-        return keys | _without_none(retry=_retry(keys.get("retry")), errors=_errors(keys.get("errors")))
+        compensate = self._compensate(f"{node}.batch", keys.get("compensate"))
+        changed = _without_none(retry=_retry(keys.get("retry")), errors=_errors(keys.get("errors")))
+        return keys | changed | _without_none(compensate=compensate)
+
+    def _compensate(self, node: str, compensate: Handler | Mapping[str, Any] | None) -> Any:
+        """What undoes a task, with the queue of a decorated function."""
+        if compensate is None or isinstance(compensate, str):
+            return compensate
+        keys: dict[str, Any] = dict(compensate) if isinstance(compensate, Mapping) else {"handler": compensate}
+        own_queue = _own_queue(keys.get("handler"))
+        if "handler" in keys:
+            keys["handler"] = self._handler(f"{node}.compensate", keys["handler"])
+        return _without_none(queue=own_queue) | keys | _without_none(retry=_retry(keys.get("retry")))
 
     def _handler(self, node: str, handler: Handler) -> Any:
         if isinstance(handler, str):

@@ -6,7 +6,7 @@ from holdfast.errors import Refused
 from holdfast.operations.ports import OperationsStore
 from holdfast.operations.scope import Scope
 from holdfast.remedies import Remedy
-from holdfast.views.jobs import Acknowledgement
+from holdfast.views.interventions import Acknowledgement
 
 
 async def acknowledge(scope: Scope, store: OperationsStore, job_id: str, *, reason: str = "") -> Acknowledgement:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from holdfast.core.states import JobState, NodeState
+from holdfast.core.undo_states import UNDOING, UNDONE
 from holdfast.define.node import Importance
 from holdfast.store.batch import Batch, JobUpdate
 from holdfast.store.records import NodeRow
@@ -33,7 +34,7 @@ def _job(state: JobState, owner: int | None) -> JobUpdate:
         owner=owner,
         epoch=state.epoch,
         status=state.status,
-        reason="stopping" if stop and not state.is_terminal else None,
+        reason=_reason(state),
         generation=state.generation,
         result=state.result,
         error=state.error,
@@ -46,7 +47,16 @@ def _job(state: JobState, owner: int | None) -> JobUpdate:
         stop_signal=stop.signal_id if stop else None,
         holds=[hold._asdict() for hold in state.holds],
         recovered_at=state.recovered_at,
+        undo=state.undo.to_json() if state.undo is not None else None,
     )
+
+
+def _reason(state: JobState) -> str | None:
+    if state.is_terminal:
+        return UNDONE if state.undo is not None else None
+    if state.stop is not None:
+        return "stopping"
+    return UNDOING if state.is_undoing else None
 
 
 def _node(state: JobState, node: NodeState) -> NodeRow:
@@ -76,4 +86,5 @@ def _node(state: JobState, node: NodeState) -> NodeRow:
         base_attempt=node.base_attempt,
         batch_size=node.batch_size,
         matching=asdict(node.matching) if node.matching is not None else None,
+        undo=node.undo.to_json() if node.undo is not None else None,
     )

@@ -10,7 +10,7 @@ from holdfast.core.breaking import Breaker
 from holdfast.core.effects import AnswerSignal, WithdrawTasks
 from holdfast.core.failing import failure
 from holdfast.core.gathering import Gathering
-from holdfast.core.holding import consult, named_by
+from holdfast.core.holding import breaker_of, consult, named_by
 from holdfast.core.item_keys import match_items
 from holdfast.core.matching import chunk_size, item_keys, tasks_at
 from holdfast.core.planning import batches_asked
@@ -69,7 +69,7 @@ class Decider:
         if given.kind == RECHECK:
             assert examined is not None
             return inconsistency(given, examined)
-        return signal(given, now, self._chance(), state.program)
+        return signal(given, now, self._chance(), state)
 
     async def breakers(
         self, states: dict[str, JobState], signals_of: Mapping[str, Iterable[Signal]]
@@ -77,9 +77,9 @@ class Decider:
         """The breakers that the reports of this cycle concern, by key, locked; usually none."""
         keys: set[str] = set()
         for job_id, signals in signals_of.items():
-            program, tenant = states[job_id].program, states[job_id].tenant
+            state, tenant = states[job_id], states[job_id].tenant
             for one in signals:
-                if isinstance(one, TaskReported) and (named := named_by(one, program.breaker_of(one.node, one.item))):
+                if isinstance(one, TaskReported) and (named := named_by(one, breaker_of(state, one.node, one.item))):
                     keys |= {breaker_key(tenant, name) for name in named}
         return {found.key: found for found in await self._cycle.breakers(sorted(keys))} if keys else {}
 
@@ -98,7 +98,7 @@ class Decider:
         for received in signals:
             changes: Sequence[Signal] = ()
             if own and isinstance(received, TaskReported):
-                breaker = state.program.breaker_of(received.node, received.item)
+                breaker = breaker_of(state, received.node, received.item)
                 received, changes = consult(received, breaker, own, now)
             elif isinstance(received, WorkContinued):
                 received = received._replace(tasks=await self._matched(state, received.limit))

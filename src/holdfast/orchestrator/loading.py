@@ -7,6 +7,7 @@ from typing import Any
 from holdfast.core.classifying import classify, failure_in
 from holdfast.core.failing import Failure, failure
 from holdfast.core.plans import Correction, Plan, Stale
+from holdfast.core.queueing import spec_of
 from holdfast.core.signals import (
     CancelRequested,
     InconsistencyFound,
@@ -20,16 +21,18 @@ from holdfast.core.signals import (
     TaskView,
     Verb,
 )
+from holdfast.core.states import JobState
+from holdfast.define.node import TaskSpec
 from holdfast.define.program import Program
 from holdfast.errors import Bug, FailureClass
 from holdfast.store.records import Examined, PlanRow, SignalRow
 
 
-def signal(row: SignalRow, now: float, chance: float, program: Program) -> Signal:
+def signal(row: SignalRow, now: float, chance: float, state: JobState) -> Signal:
     """What an inbox row means. `chance` is the randomness that a retry may need."""
     match row.kind:
         case "report":
-            return _report(row, now, chance, program)
+            return _report(row, now, chance, state)
         case "submitted":
             return JobSubmitted()
         case "rejected":
@@ -72,7 +75,7 @@ def correction(row: PlanRow, program: Program) -> Correction:
     )
 
 
-def _report(row: SignalRow, now: float, chance: float, program: Program) -> TaskReported:
+def _report(row: SignalRow, now: float, chance: float, state: JobState) -> TaskReported:
     assert row.node is not None and row.item is not None and row.epoch is not None
     assert row.attempt is not None and row.outcome is not None
     view = None
@@ -96,7 +99,7 @@ def _report(row: SignalRow, now: float, chance: float, program: Program) -> Task
         outcome=outcome,
         task=view,
         output=row.output,
-        error=_error(row, data, now, program) if tells_why else None,
+        error=_error(row, data, now, state) if tells_why else None,
         worker=row.worker,
         started_at=row.started_at,
         chance=chance,
@@ -111,8 +114,8 @@ def _report(row: SignalRow, now: float, chance: float, program: Program) -> Task
     )
 
 
-def _error(row: SignalRow, data: dict[str, Any], now: float, program: Program) -> Failure:
-    task = program.spec_of(row.node, row.item) if row.node is not None and row.item is not None else None
+def _error(row: SignalRow, data: dict[str, Any], now: float, state: JobState) -> Failure:
+    task = _spec_of(state, row.node, row.item) if row.node is not None and row.item is not None else None
     reported = failure_in(data)
     verdict = classify(reported, task.errors if task is not None else ())
     return failure(
@@ -125,3 +128,9 @@ def _error(row: SignalRow, data: dict[str, Any], now: float, program: Program) -
         attempt=row.attempt,
         handler=task.handler if task else "",
     )
+
+
+def _spec_of(state: JobState, node: str, item: int) -> TaskSpec | None:
+    """What ran as the task; None if the definition has no such task."""
+    known = state.nodes.get(node)
+    return spec_of(state, node, item) if known is not None and known.is_undoing else state.program.spec_of(node, item)

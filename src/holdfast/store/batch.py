@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from holdfast.core.breaking import Breaker, BreakerState
 from holdfast.core.effects import (
+    AcceptUndo,
     AnswerSignal,
     CorrectTasks,
     CreateTasks,
@@ -18,6 +19,7 @@ from holdfast.core.effects import (
     EnqueueWaiting,
     FailTask,
     FinishTask,
+    FinishUndo,
     GiveParams,
     Lane,
     MarkJob,
@@ -30,6 +32,7 @@ from holdfast.core.effects import (
     RetryTask,
     ReviveTasks,
     SkipTasks,
+    UndoTasks,
     WithdrawTasks,
 )
 from holdfast.core.failing import Failure
@@ -56,6 +59,7 @@ class JobUpdate(NamedTuple):
     stop_signal: int | None
     holds: list[dict[str, Any]]
     recovered_at: float | None = None
+    undo: dict[str, Any] | None = None
 
 
 @dataclass(slots=True)
@@ -75,6 +79,9 @@ class Batch:
     resets: list[ResetTasks] = field(default_factory=list)
     restarts: list[RestartNode] = field(default_factory=list)
     skips: list[SkipTasks] = field(default_factory=list)
+    undos: list[UndoTasks] = field(default_factory=list)
+    ended_undos: list[FinishUndo] = field(default_factory=list)
+    accepted: list[AcceptUndo] = field(default_factory=list)
     corrections: list[CorrectTasks] = field(default_factory=list)
     refusals: list[RefuseTask] = field(default_factory=list)
     drops: list[DropTasks] = field(default_factory=list)
@@ -146,6 +153,9 @@ _FIELD_OF: dict[type, str] = {
     ResetTasks: "resets",
     RestartNode: "restarts",
     SkipTasks: "skips",
+    UndoTasks: "undos",
+    FinishUndo: "ended_undos",
+    AcceptUndo: "accepted",
     PinJob: "pins",
     GiveParams: "given",
     CorrectTasks: "corrections",

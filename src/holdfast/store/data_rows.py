@@ -21,6 +21,8 @@ class TaskRow(NamedTuple):
     error: Failure | None
     gone: bool = False
     """Whether a correction took its item away."""
+    undo: dict[str, Any] | None = None
+    """Why it could not be undone, as `error`, if that was tried."""
 
 
 class ArtifactView(NamedTuple):

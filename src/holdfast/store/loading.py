@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from holdfast.core.states import Hold, JobState, JobStatus, Matching, NodeState, Rules, Status, Stop, StopCause
+from holdfast.core.undo_states import NodeUndo, Undo
 from holdfast.define.program import Program
 from holdfast.store.records import JobRow, NodeRow
 
@@ -35,6 +36,7 @@ def job_state(row: JobRow, nodes: Iterable[NodeRow], program: Program, rules: Ru
         error=row.error,
         nodes={n.node: _node_state(n) for n in nodes},
         holds=[Hold(**hold) for hold in row.holds],
+        undo=Undo.from_json(row.undo) if row.undo is not None else None,
     )
 
 
@@ -63,5 +65,6 @@ def _node_state(row: NodeRow) -> NodeState:
         base_attempt=row.base_attempt,
         batch_size=row.batch_size,
         matching=Matching(**row.matching) if row.matching is not None else None,
+        undo=NodeUndo.from_json(row.undo) if row.undo is not None else None,
         has_row=True,
     )

@@ -87,6 +87,8 @@ class NodeView(NamedTuple):
     """How many numbers its items have: those that a correction took away keep theirs."""
     gone: int = 0
     """How many of its items a correction took away; no other number counts them."""
+    undo: dict[str, Any] | None = None
+    """How far it has been undone."""
 
     @property
     def total(self) -> int:

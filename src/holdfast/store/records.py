@@ -48,6 +48,7 @@ class JobRow(NamedTuple):
     holds: list[dict[str, Any]]
     last_seq: int
     recovered_at: float | None = None
+    undo: dict[str, Any] | None = None
 
 
 class NodeRow(NamedTuple):
@@ -78,6 +79,7 @@ class NodeRow(NamedTuple):
     base_attempt: int = 0
     batch_size: int | None = None
     matching: dict[str, Any] | None = None
+    undo: dict[str, Any] | None = None
 
 
 class PlanRow(NamedTuple):
@@ -163,6 +165,10 @@ class Lease(NamedTuple):
     """The digest of the params where they are too large for a row; `params` is None until they are read."""
     has_contract: bool = False
     """The output must keep the schema that the job's definition has for the node."""
+    is_undo: bool = False
+    """It undoes what the task has done: `params` has the task's own under `params`, and its output under `output`."""
+    output_ref: str | None = None
+    """The digest of an output that is undone and too large for a row."""
 
 
 class JobFacts(NamedTuple):

@@ -7,7 +7,17 @@ from typing import Any
 
 import orjson
 
-from holdfast.core.effects import CorrectTasks, CreateTasks, DropTasks, Lane, ResetTasks, RestartNode, ReviveTasks
+from holdfast.core.effects import (
+    AcceptUndo,
+    CorrectTasks,
+    CreateTasks,
+    DropTasks,
+    Lane,
+    ResetTasks,
+    RestartNode,
+    ReviveTasks,
+    UndoTasks,
+)
 from holdfast.store.arrays import failures, jsons, plain, texts
 from holdfast.store.batch import Batch
 from holdfast.store.breakers import breaker_columns
@@ -41,12 +51,15 @@ class BatchWriter:
             *self._rows("create_nodes", batch.new_nodes),
             *self._rows("write_nodes", batch.nodes),
             *self._rows("finish_tasks", batch.finished),
+            *self._rows("finish_undos", batch.ended_undos),
             *self._deleted(batch.handled),
             *self._rows("pin_jobs", batch.pins),
             *self._rows("give_params", batch.given),
             *((query("reset_tasks"), _reset(reset)) for reset in batch.resets),
             *((query("restart_node"), _restart(restart)) for restart in batch.restarts),
             *((query("skip_tasks"), {"job": one.job_id, "node": one.node}) for one in batch.skips),
+            *((query("accept_undo"), _accepted(one)) for one in batch.accepted),
+            *((query("undo_tasks"), _undone(one)) for one in batch.undos),
             *(self._corrected(one) for one in batch.corrections),
             *self._rows("refuse_tasks", batch.refusals),
             *((query("drop_tasks"), _some_tasks(one)) for one in batch.drops),
@@ -169,6 +182,14 @@ def _reset(row: ResetTasks) -> dict[str, Any]:
         "enqueued": row.enqueued,
         **selection_columns(row.selection),
     }
+
+
+def _undone(row: UndoTasks) -> dict[str, Any]:
+    return {"job": row.job_id, "node": row.node, "own_only": row.own_only}
+
+
+def _accepted(row: AcceptUndo) -> dict[str, Any]:
+    return {"job": row.job_id, "node": row.node, "error": orjson.dumps(row.error.to_json()).decode()}
 
 
 def _restart(row: RestartNode) -> dict[str, Any]:

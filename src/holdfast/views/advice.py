@@ -22,6 +22,8 @@ def advice_note(advice: Advice) -> str:
     if request.verb is Verb.RESUME:
         is_redone = any(step.redone for step in advice.plan.steps)
         return f"run what is missing{', and what follows it' if is_redone else '; what completed stays'}"
+    if request.verb is Verb.UNDO:
+        return "go on with the undo where it was"
     if request.verb is Verb.SKIP:
         return f"go on without {request.node}"
     return f"run {request.node} again" + (", and leave what follows as it is" if request.only else "")
@@ -31,7 +33,7 @@ def request_words(request: Request, job: str) -> str:
     """A verb with its arguments as people type it."""
     parts = [str(request.verb), job]
     if request.node is not None:
-        parts += ["--from", request.node] if request.verb is Verb.RERUN else [request.node]
+        parts += ["--from", request.node] if request.verb in (Verb.RERUN, Verb.UNDO) else [request.node]
     parts += [f"--item {item}" for item in request.items]
     parts += ["--code", shlex.quote(request.code)] if request.code else []
     parts += ["--fingerprint", shlex.quote(request.fingerprint)] if request.fingerprint else []

@@ -100,6 +100,8 @@ class Task:
     error: Failure | None
     gone: bool | None = field(default=None, metadata=IF_ANY)
     """True if a correction took its item away."""
+    undo_error: Failure | None = field(default=None, metadata=IF_ANY)
+    """Why it could not be undone, and is completed as before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +221,12 @@ def task_view(row: TaskRow) -> Task:
         row.finished_at,
         failure_view(row.error),
         row.gone or None,
+        failure_view(_undo_error(row.undo)),
     )
+
+
+def _undo_error(undo: dict[str, Any] | None) -> StoredFailure | None:
+    return StoredFailure.from_json(undo["error"]) if undo is not None and "error" in undo else None
 
 
 def artifact_view(row: ArtifactView) -> Artifact:

@@ -8,15 +8,24 @@ from typing import Any
 
 from holdfast.core.plans import SET_BY_PERSON
 from holdfast.core.states import JOB_TERMINAL, JobStatus, Status
+from holdfast.core.undo_states import UNDOING, UNDONE
 from holdfast.define.definition import Definition
 from holdfast.define.kinds import kind_of
 from holdfast.define.node import Node
 from holdfast.store.read_rows import JobLine, JobView, NodeView, QueueView, Snapshot
 from holdfast.views.definitions import Corrected, corrected_view
-from holdfast.views.encoding import HIDDEN, VERBATIM
+from holdfast.views.encoding import HIDDEN, IF_ANY, VERBATIM
 from holdfast.views.fleet import UnservedTasks, unserved_view
 from holdfast.views.held import PAUSED, STOPPING, Held, held_view, pause_that_counts, pause_view
 from holdfast.views.history import Failure, failure_view
+from holdfast.views.interventions import (
+    Acknowledgement,
+    ByHand,
+    NodeUndone,
+    acknowledgement_view,
+    by_hand_view,
+    undone_view,
+)
 from holdfast.views.outcome import Outcome, StageState, outcome_view
 
 SET_ASIDE = "orchestrator_error: "
@@ -34,16 +43,6 @@ class Counts:
     cancelled: int = 0
     running: int = 0
     queued: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ByHand:
-    """Who decided how a node ended, by `set` or `skip`, when and why."""
-
-    verb: str
-    by: str
-    at: datetime
-    reason: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +76,8 @@ class NodeState:
     """When its first attempt began since it was queued last, at `started_at`."""
     gone: int = field(default=0, metadata=HIDDEN)
     """How many of its items a correction took away; `counts` has none of them."""
+    undo: NodeUndone | None = field(default=None, metadata=IF_ANY)
+    """How far it has been undone, if it has been."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +88,6 @@ class Owner:
     name: str | None
     since: datetime | None
     alive: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Acknowledgement:
-    """Who has seen that a job failed or is partial, and why it needs nothing more."""
-
-    by: str
-    reason: str
-    at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +141,11 @@ class Job:
     @property
     def is_stopping(self) -> bool:
         return self.reason == STOPPING
+
+    @property
+    def is_undone(self) -> bool:
+        """Whether it was undone, or is being undone."""
+        return self.reason in (UNDOING, UNDONE)
 
     @property
     def pause(self) -> Held | None:
@@ -263,7 +260,7 @@ def job_view(snapshot: Snapshot) -> Job:
         job.reason,
         snapshot.unreadable.message if snapshot.unreadable else None,
         job.labels or {},
-        _acknowledgement(job),
+        acknowledgement_view(job),
         corrected_view(snapshot.corrected),
         snapshot.definition,
         job.recovered_at or job.started_at,
@@ -283,19 +280,13 @@ def summary_view(row: JobLine) -> JobSummary:
         LineCounts(row.total, row.completed, row.failed),
         row.message,
         row.labels or {},
-        _acknowledgement(row),
+        acknowledgement_view(row),
         pause_view(row.pause),
         row.reason,
         row.generation,
         row.recovered_at or row.started_at,
         row.began_at,
     )
-
-
-def _acknowledgement(row: JobView | JobLine) -> Acknowledgement | None:
-    if row.acknowledged_by is None or row.acknowledged_at is None:
-        return None
-    return Acknowledgement(row.acknowledged_by, row.acknowledged_reason or "", row.acknowledged_at)
 
 
 def _stage_state(node: Node, shown: NodeState) -> StageState:
@@ -335,13 +326,6 @@ def _stale(snapshot: Snapshot) -> set[str]:
     return stale
 
 
-def _by_hand(snapshot: Snapshot, name: str) -> ByHand | None:
-    row = snapshot.by_hand.get(name)
-    if row is None:
-        return None
-    return ByHand("set" if row.verb == SET_BY_PERSON else "skip", row.by, row.at, row.reason)
-
-
 def _node(snapshot: Snapshot, node: Node, *, is_stale: bool) -> NodeState:
     row, queued = snapshot.nodes.get(node.name), snapshot.queue.get(node.name)
     unserved = snapshot.unserved.get(node.name)
@@ -362,13 +346,14 @@ def _node(snapshot: Snapshot, node: Node, *, is_stale: bool) -> NodeState:
         _started_at(node, row, queued),
         row.finished_at if row else None,
         unserved_view(unserved) if unserved is not None else None,
-        _by_hand(snapshot, node.name),
+        by_hand_view(snapshot, node.name),
         is_stale,
         queued.waiting if queued else 0,
         row.width if row is not None and kind_of(node).has_items(node) else 0,
         kind_of(node).has_task_per_item,
         row.began_at if row is not None else None,
         row.gone if row is not None else 0,
+        undone_view(row.undo) if row is not None else None,
     )
 
 

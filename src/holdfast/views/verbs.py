@@ -12,6 +12,7 @@ from typing import Any
 from holdfast.core import plans, signals, steering
 from holdfast.core.plans import Stale
 from holdfast.core.states import JobState, Status
+from holdfast.core.undo_plans import COUNTS_AS_UNDONE
 from holdfast.define.definition import Definition
 from holdfast.errors import HoldfastError, InvalidInput, NotFound, Refused
 from holdfast.views.advice import request_words
@@ -32,6 +33,7 @@ class Verb(StrEnum):
     RERUN = "rerun"
     SKIP = "skip"
     SET = "set"
+    UNDO = "undo"
 
     @property
     def is_steering(self) -> bool:
@@ -41,6 +43,10 @@ class Verb(StrEnum):
     @property
     def takes_node(self) -> bool:
         return not self.is_steering and self is not Verb.RESUME
+
+    @property
+    def needs_node(self) -> bool:
+        return self.takes_node and self is not Verb.UNDO
 
     @property
     def is_by_hand(self) -> bool:
@@ -148,6 +154,13 @@ class Plan:
     def asks(self) -> bool:
         """Whether a person must confirm it."""
         return any(step.confirm for step in self.steps)
+
+    @property
+    def undoes(self) -> bool:
+        """Whether it takes something back: it undoes, or goes on with an undo."""
+        return self.verb is Verb.UNDO or any(
+            step.action == plans.Action.UNDO or step.reason == COUNTS_AS_UNDONE for step in self.steps
+        )
 
     @property
     def work(self) -> str:

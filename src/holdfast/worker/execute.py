@@ -87,9 +87,8 @@ class Executor:
         Needs an asyncio task of its own: a coroutine runs in it, may cancel it, and may set its context variables.
         """
         try:
-            if attempt.lease.params_ref is not None:
-                params = await self._payloads.get(attempt.lease.job_id, attempt.lease.params_ref)
-                attempt.lease = attempt.lease._replace(params=orjson.loads(params))
+            if attempt.lease.params_ref is not None or attempt.lease.output_ref is not None:
+                attempt.lease = await self._with_large_params(attempt.lease)
             lease = attempt.lease
             handler = self._registry.get(lease.handler)
             if handler is None:
@@ -111,6 +110,16 @@ class Executor:
             # The log is for operators and shows where the object is; the message, for everyone else, does not.
             attempt.write(f"{problem}\n")
             return failed(attempt, Code.HANDLER_ERROR, f"{problem} {problem.remedy or ''}")
+
+    async def _with_large_params(self, lease: Lease) -> Lease:
+        """What is too large for a row is read from the object store."""
+        if lease.params_ref is not None:
+            params = orjson.loads(await self._payloads.get(lease.job_id, lease.params_ref))
+            lease = lease._replace(params={**lease.params, "params": params} if lease.is_undo else params)
+        if lease.output_ref is not None:
+            output = orjson.loads(await self._payloads.get(lease.job_id, lease.output_ref))
+            lease = lease._replace(params={**lease.params, "output": output})
+        return lease
 
     async def _stored(self, attempt: Attempt, report: Report, output: bytes) -> Report:
         digest = await _despite_handler(attempt, self._payloads.put(report.job_id, output))
@@ -164,8 +173,12 @@ class Executor:
 
 
 def arguments(handler: Handler, attempt: Attempt, context: Context | AsyncContext) -> dict[str, Any]:
-    """The task's params, checked, and the context if the handler takes one."""
-    params = handler.arguments(attempt.lease.params)
+    """The task's params, checked, and the context if the handler takes one. A handler that undoes the task gets its
+    params and its output, as far as it names them."""
+    given = attempt.lease.params
+    if attempt.lease.is_undo and not handler.takes_anything:
+        given = {name: value for name, value in given.items() if name in handler.checks}
+    params = handler.arguments(given)
     return params | {handler.context_parameter: context} if handler.context_parameter is not None else params
 
 

@@ -82,10 +82,14 @@ OfStale = Annotated[
         help="Completed work that a correction concerns: keep its results, or run it again.",
     ),
 ]
+UndoneFrom = Annotated[
+    str | None, typer.Option("--from", metavar="NODE", help="Undo only this node, and what follows it.")
+]
 ARGUMENTS: dict[str, tuple[Any, Any]] = {
     "job": (JobName, REQUIRED),
     "node": (NodeName, REQUIRED),
     "from_node": (FromNode, REQUIRED),
+    "undone_from": (UndoneFrom, None),
     "output": (Output, REQUIRED),
     "item": (Items, []),
     "code": (FailureCode, None),
@@ -114,7 +118,7 @@ ARGUMENTS: dict[str, tuple[Any, Any]] = {
     "database_url": (DatabaseUrl, None),
 }
 """All arguments and flags with their defaults."""
-SAME_NAME = {"asked_job": "job", "yes_for_many": "yes"}
+SAME_NAME = {"asked_job": "job", "yes_for_many": "yes", "undone_from": "from_node"}
 """Those that are the same to a verb, and have another help or default."""
 SHARED = ("detach", "as_json", "tenant", "database_url")
 STEERING = ("job", "show", "plan_id", "reason")
@@ -145,6 +149,10 @@ VERBS: dict[str, tuple[tuple[str, ...], str]] = {
         "Continue a job without a node; it ends partial. Of a fan-out, what has completed stays.",
     ),
     "set": (("job", "node", "output", *RECOVERY), "Set a node's result by hand; the history names who did it."),
+    "undo": (
+        ("job", "undone_from", *RECOVERY),
+        "Undo what a job has completed, from its end to its beginning.",
+    ),
     "pause": (PAUSING, "Start no more tasks of a job, of many jobs or of a queue."),
     "unpause": (PAUSING, "Let a paused job, many jobs or a queue continue."),
 }
@@ -223,7 +231,9 @@ def plan(
     job: JobName,
     verb: Annotated[PlannedVerb, typer.Argument(metavar=LISTED, help="What would be done. Default: resume.")] = RESUME,
     node: Annotated[str | None, typer.Argument(metavar="NODE", help="Node that the verb is about.")] = None,
-    from_node: Annotated[str | None, typer.Option("--from", metavar="NODE", help="The same, for rerun.")] = None,
+    from_node: Annotated[
+        str | None, typer.Option("--from", metavar="NODE", help="The same, for rerun and undo.")
+    ] = None,
     item: Items = [],  # noqa: B006
     code: FailureCode = None,
     fingerprint: Fingerprint = None,

@@ -111,6 +111,8 @@ class FanIn(Kind[FanInDocument]):
         }
         if document.rerun is not None and document.handler is None and document.batch is None:
             report.at_key((*path, "rerun"), "'rerun' needs a handler: without one nothing runs.")
+        if document.batch is not None and document.batch.compensate is not None:
+            _check_compensate(document, path, report)
         return fields
 
     def readings(self, node: Node, document: FanInDocument, path: Path, report: Report) -> Iterator[Reading]:
@@ -169,7 +171,8 @@ class FanIn(Kind[FanInDocument]):
 
 
 def _batches(document: FanInDocument, defaults: WorkflowDefaults, path: Path, report: Report) -> Batches | None:
-    """The task of a batch: keys that the batch does not have come from the node, apart from output_schema.
+    """The task of a batch: keys that the batch does not have come from the node, apart from output_schema and
+    compensate.
 
     A batch gets its page as one more param. Its output is not the node's output, so the node's schema does not apply.
     """
@@ -184,7 +187,8 @@ def _batches(document: FanInDocument, defaults: WorkflowDefaults, path: Path, re
             (*path, "params", "page"), "Every batch gets the param 'page' from Holdfast; give yours another name."
         )
     inherited = {key: getattr(document, key) for key in Work.model_fields if getattr(batch, key) is None}
-    own = {"params": {"page": "{{ item }}", **params}, "output_schema": batch.output_schema}
+    own: dict[str, Any] = {"params": {"page": "{{ item }}", **params}}
+    own |= {"output_schema": batch.output_schema, "compensate": batch.compensate}
     work = batch.model_copy(update=inherited | own)
     task = task_spec(work, batch.handler, defaults, path, Report(report.source))
     return Batches(task, batch.size.strip() if isinstance(batch.size, str) else batch.size)
@@ -202,6 +206,13 @@ def _task(document: FanInDocument, defaults: WorkflowDefaults, path: Path, repor
     if document.handler is not None:
         return task_spec(document, document.handler, defaults, path, report)
     for key in Work.model_fields:
-        if getattr(document, key) is not None and (document.batch is None or key == "params"):
+        if getattr(document, key) is not None and (document.batch is None or key in ("params", "compensate")):
             report.at_key((*path, key), f"'{key}' needs a handler: without one nothing runs.")
     return None
+
+
+def _check_compensate(document: FanInDocument, path: Path, report: Report) -> None:
+    """What runs behind the batches is undone before them."""
+    if document.handler is not None and document.compensate is None:
+        message = "The batches can be undone, but what runs after them cannot: its result would stay without its parts."
+        report.at_key((*path, "batch", "compensate"), message, "Give the fan_in a 'compensate', too.")

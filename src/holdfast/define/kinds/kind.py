@@ -72,6 +72,12 @@ class Kind(Generic[Document]):
         if node.task is not None:
             yield (*path, "task") if self.has_task_per_item else path, node.task
 
+    def compensations(self, node: Node) -> Iterator[tuple[Path, TaskSpec]]:
+        """What undoes its tasks, and the place of each in a file."""
+        for path, task in self.works(node):
+            if task.compensate is not None:
+                yield (*path, "compensate"), task.compensate
+
     # The workflow file
 
     def why_misplaced(self, key: str) -> str | None:

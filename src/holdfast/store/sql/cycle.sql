@@ -285,7 +285,7 @@ forgotten as (
 )
 update tasks t
 set status = 'ready', waits = true, gone = null, epoch = t.epoch + 1, retry_count = 0, lost_count = 0, crash_count = 0,
-    requeue_count = 0, output = null, output_ref = null, error = null, worker = null, started_at = null,
+    requeue_count = 0, output = null, output_ref = null, error = null, undo = null, worker = null, started_at = null,
     finished_at = null, params = g.new_params, params_ref = g.new_params_ref, params_given = false,
     has_contract = nullif(%(has_contract)s::boolean, false)
 from given g
@@ -309,7 +309,7 @@ with history as (
 )
 update tasks t
 set status = 'failed', waits = false, gone = null, epoch = t.epoch + 1, error = w.error, params = null,
-    params_ref = null, output = null, output_ref = null, finished_at = now()
+    params_ref = null, output = null, output_ref = null, undo = null, finished_at = now()
 from {{RefuseTask}}
 where t.job_id = any(array[w.job_id]) and t.node = w.node and t.item = w.item;
 
@@ -419,7 +419,7 @@ set digest = excluded.digest, bytes = excluded.bytes, attempt = excluded.attempt
 
 -- name: withdraw_queued
 -- A task whose report is unread is not in the queue, so its result still counts. Attempts that end here stay in the
--- history.
+-- history. A task that waits to be undone stays completed.
 with gone as (
     delete from queue q
     using unnest(%(job_id)s::uuid[], %(leases_too)s::boolean[], %(status)s::text[], %(error)s::jsonb[], %(node)s::text[])
@@ -435,7 +435,10 @@ cut_short as (
     on conflict (job_id, node, item, attempt) do nothing
 )
 update tasks t
-set status = g.status, error = g.error, finished_at = now(), attempt = t.attempt + (g.state = 'leased')::int
+set status = case when t.undo is null then g.status else 'completed' end,
+    error = case when t.undo is null then g.error end,
+    finished_at = case when t.undo is null then now() else {{completed_at}} end,
+    undo = case when t.undo is not null then jsonb_build_object('error', g.error) end, attempt = t.attempt + (g.state = 'leased')::int
 from gone g
 where t.job_id = any(array[g.job_id]) and t.node = g.node and t.item = g.item and t.epoch = g.epoch
     and t.status = 'ready'
@@ -454,7 +457,11 @@ returning t.job_id::text as job_id, t.node, t.item;
 -- name: withdraw_waiting
 -- Ends tasks that were reset and are not queued again yet.
 update tasks t
-set status = w.status, error = w.error, finished_at = now(), waits = false
+set status = case when t.undo is null then w.status else 'completed' end,
+    error = case when t.undo is null then w.error end,
+    finished_at = case when t.undo is null then now() else {{completed_at}} end,
+    undo = case when t.undo is not null then jsonb_build_object('error', w.error) end,
+    waits = false
 from unnest(%(job_id)s::uuid[], %(node)s::text[], %(status)s::text[], %(error)s::jsonb[])
     as w (job_id, node, status, error)
 where t.job_id = any(array[w.job_id]) and t.node = w.node and t.waits
@@ -555,7 +562,7 @@ update tasks t
 set status = 'ready', waits = true, epoch = t.epoch + 1,
     attempt = t.attempt + (g.state is not distinct from 'leased')::int,
     retry_count = 0, lost_count = 0, crash_count = 0, requeue_count = 0, output = null, output_ref = null, error = null,
-    worker = null, started_at = null, finished_at = null
+    undo = null, worker = null, started_at = null, finished_at = null
 from chosen c left join gone g on g.item = c.item
 where t.job_id = any(array[c.job_id]) and t.node = c.node and t.item = c.item;
 
@@ -589,6 +596,64 @@ cut_short as (
     on conflict (job_id, node, item, attempt) do nothing
 )
 delete from tasks t where t.job_id = %(job)s::uuid and t.node = %(node)s and (t.item < 0 or not %(own_only)s);
+
+-- name: undo_tasks
+-- Makes the completed tasks of a node ready again, for the handler that undoes them. They keep what they have given. It
+-- stays in the history with the attempt that gave it.
+with chosen as materialized (
+    select t.* from tasks t
+    where t.job_id = %(job)s::uuid and t.node = %(node)s and t.status = 'completed' and (t.item < 0) = %(own_only)s
+),
+history as (
+    insert into attempts (job_id, node, item, attempt, epoch, outcome, worker, started_at, finished_at, extra)
+    select c.job_id, c.node, c.item, c.attempt, c.epoch, 'done', c.worker, c.started_at, c.finished_at,
+        jsonb_strip_nulls(jsonb_build_object('output', c.output, 'output_ref', c.output_ref))
+    from chosen c where c.undo is null
+    on conflict (job_id, node, item, attempt) do update
+    set extra = coalesce(attempts.extra, '{}') || excluded.extra
+),
+forgotten as (
+    delete from checkpoints k using chosen c
+    where k.job_id = any(array[c.job_id]) and k.node = c.node and k.item = c.item
+)
+update tasks t
+set status = 'ready', waits = true, epoch = t.epoch + 1, retry_count = 0, lost_count = 0, crash_count = 0,
+    requeue_count = 0, error = null, finished_at = null,
+    undo = jsonb_build_object('completed_at', extract(epoch from t.finished_at))
+from chosen c
+where t.job_id = any(array[c.job_id]) and t.node = c.node and t.item = c.item;
+
+-- name: finish_undos
+-- The epoch guards the write, as in finish_tasks. A task that could not be undone is completed as before.
+with wanted as (
+    select * from {{FinishUndo}}
+),
+forgotten as (
+    delete from checkpoints k using wanted w
+    where k.job_id = any(array[w.job_id]) and k.node = w.node and k.item = w.item
+)
+update tasks t
+set status = case when w.is_undone then 'cancelled' else 'completed' end, attempt = w.attempt,
+    output = case when w.is_undone then null else t.output end,
+    output_ref = case when w.is_undone then null else t.output_ref end,
+    error = case when w.is_undone then w.error end,
+    undo = case when not w.is_undone then jsonb_build_object('error', w.error) end,
+    worker = case when w.is_undone then w.worker else t.worker end,
+    started_at = case when w.is_undone then to_timestamp(w.started_at) else t.started_at end,
+    finished_at = case when w.is_undone then now() else {{completed_at}} end
+from wanted w
+where t.job_id = any(array[w.job_id]) and t.node = w.node and t.item = w.item and t.epoch = w.epoch
+    and t.status = 'ready' and t.undo is not null;
+
+-- name: completed_at
+-- When a task had completed that is being undone.
+to_timestamp((t.undo->>'completed_at')::float8);
+
+-- name: accept_undo
+-- Tasks that could not be undone count as undone.
+update tasks t
+set status = 'cancelled', output = null, output_ref = null, error = %(error)s::jsonb, undo = null, finished_at = now()
+where t.job_id = %(job)s::uuid and t.node = %(node)s and t.status = 'completed' and t.undo is not null;
 
 -- name: skip_tasks
 -- Ends all tasks that have not completed. Live leases end with their queue rows, and their attempts stay in the

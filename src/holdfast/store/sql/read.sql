@@ -30,7 +30,7 @@ case when j.holds @> '[{"by": "pause"}]' then (
 select n.node, n.status, n.reason, n.attempt, n.width - g.gone as width, n.completed_count as completed,
     n.failed_count as failed, n.skipped_count - g.gone as skipped, n.cancelled_count as cancelled, n.retry_at,
     n.error::text as error, n.started_at, n.finished_at, n.expanded_count - g.gone as expanded, n.batch_size,
-    {{work_began}} as began_at, n.width as numbers, g.gone
+    {{work_began}} as began_at, n.width as numbers, g.gone, n.undo::text as undo
 from nodes n
 cross join lateral (select coalesce((n.matching ->> 'gone')::int, 0) as gone) g
 where n.job_id = %(job)s;

@@ -61,7 +61,7 @@ create table workers (
 -- One row per run of a workflow. Only the owner writes it. The epoch counts the owners, so that a late write of a
 -- former owner finds another epoch. The stop columns describe a job that is stopping. deaths counts the orchestrators
 -- that died in cycles of the job. labels null: the job has none. recovered_at: when the present generation began; null
--- for the first one.
+-- for the first one. undo: who wants the job to be undone, which nodes that concerns, and whether it is over.
 create table jobs (
     job_id uuid not null,
     tenant text not null default 'default',
@@ -96,6 +96,7 @@ create table jobs (
     stop_signal bigint,
     labels jsonb,
     recovered_at timestamptz,
+    undo jsonb,
     primary key (job_id),
     constraint job_status_is_known
         check (status in ('pending', 'running', 'completed', 'partial', 'failed', 'cancelled')),
@@ -124,7 +125,8 @@ create table acknowledgements (
 );
 
 -- One row per node that has begun. The counters say how many of its tasks exist, were queued, and have ended.
--- enqueued_count is the end of the window: items beyond it wait until others have ended.
+-- enqueued_count is the end of the window: items beyond it wait until others have ended. undo: how many of its tasks
+-- were undone, of how many the undo failed, and how the node had ended before.
 create table nodes (
     job_id uuid not null,
     node text collate "C" not null,
@@ -152,6 +154,7 @@ create table nodes (
     base_attempt int not null default 0,
     batch_size int,
     matching jsonb,
+    undo jsonb,
     primary key (job_id, node),
     constraint node_status_is_known
         check (status in ('pending', 'ready', 'dispatched', 'running', 'completed', 'failed', 'skipped', 'cancelled')),
@@ -164,6 +167,7 @@ create table nodes (
 -- One row per task, however many attempts it has. item is -1 for a node's own task, else its index in the fan-out.
 -- item_key is what the item is known by: after a correction, an item with the same key has the same task. gone: how it
 -- had ended when a correction took its item away; it is skipped since then. params_given: a person gave its params.
+-- undo: while the effects of the task are taken back, when it had completed; if that failed, the error.
 -- While a task is queued its status stays 'ready': its queue row says whether it waits, is dispatched or runs. Half of
 -- each page stays free, here and in jobs, so that an update stays in its page and needs no new index entries.
 create table tasks (
@@ -190,6 +194,7 @@ create table tasks (
     item_key uuid,
     gone text,
     params_given boolean not null default false,
+    undo jsonb,
     primary key (job_id, node, item),
     constraint task_status_is_known check (status in ('ready', 'completed', 'failed', 'skipped', 'cancelled')),
     constraint item_is_an_index_or_minus_one check (item >= -1),

@@ -90,8 +90,10 @@ claimed as (
         c.id, q.owner
 )
 select c.job_id::text as job_id, c.node, c.item, c.epoch, c.attempt, c.handler, c.timeout_seconds, c.suspect,
-    t.params::text as params, p.resume_point::text as resume_point, coalesce(p.seq, 0) as checkpoint_seq, c.owner,
-    t.params_ref, coalesce(t.has_contract, false) as has_contract
+    case when t.undo is null then t.params else jsonb_build_object('params', t.params, 'output', t.output) end::text
+        as params, p.resume_point::text as resume_point, coalesce(p.seq, 0) as checkpoint_seq, c.owner,
+    t.params_ref, coalesce(t.has_contract, false) and t.undo is null as has_contract, t.undo is not null as is_undo,
+    case when t.undo is not null then t.output_ref end as output_ref
 from claimed c
 join tasks t on t.job_id = any(array[c.job_id]) and t.node = c.node and t.item = c.item
 left join lateral (

@@ -1,0 +1,126 @@
+"""What an undo would take back, node by node, in the order in which it would do so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from holdfast.core.effects import OWN_TASK
+from holdfast.core.outcome import counts
+from holdfast.core.plans import Action, Plan, Refusal, Step
+from holdfast.core.signals import Request, Verb
+from holdfast.core.states import JobState, NodeState, Status
+from holdfast.core.undo_states import UndoStage
+from holdfast.define.node import TaskSpec
+from holdfast.remedies import Remedy
+
+COUNTS_AS_UNDONE = "it counts as undone"
+"""What becomes of tasks that a person skips after their undo has failed."""
+
+
+def parts_to_undo(state: JobState, node: NodeState) -> list[tuple[UndoStage, int, TaskSpec]]:
+    """The completed tasks of a node that something undoes: which they are, how many, and what undoes them."""
+    program = state.program.nodes[node.name]
+    own = node.completed if not program.has_items else 0
+    if node.has_last_task:
+        # It ended as its node did.
+        own = 1 if node.status is Status.COMPLETED else 0
+    parts = []
+    for stage, item, number in ((UndoStage.OWN, OWN_TASK, own), (UndoStage.ITEMS, 0, node.completed - own)):
+        compensation = program.task_of(item).compensation if number else None
+        if compensation is not None:
+            parts.append((stage, number, compensation.spec))
+    return parts
+
+
+def nodes_to_undo(state: JobState, first: str | None = None) -> tuple[str, ...]:
+    """The nodes that have something to undo, those at the end first; with a first node, only it and what follows it."""
+    within = _below(state, first) if first is not None else None
+    names = reversed(state.program.graph.order)
+    return tuple(
+        name for name in names if (within is None or name in within) and parts_to_undo(state, state.nodes[name])
+    )
+
+
+def _below(state: JobState, first: str) -> set[str]:
+    found, waiting = {first}, [first]
+    while waiting:
+        for target in state.program.graph.outgoing[waiting.pop()]:
+            if target not in found:
+                found.add(target)
+                waiting.append(target)
+    return found
+
+
+def undo_plan(state: JobState, request: Request) -> Plan | Refusal:
+    """What the verb would take back, what it leaves because nothing undoes it, and what a person must look at."""
+    if not state.is_terminal:
+        stop = Remedy("Stop it first with", "cancel", state.job_id)
+        return Refusal(f"it is {state.status}, and only a job that has ended can be undone", stop)
+    if request.node is not None and (request.node not in state.nodes or not counts(state, request.node)):
+        names = ", ".join(name for name in state.program.graph.order if counts(state, name))
+        return Refusal(f"it has no node '{request.node}'", Remedy(f"Its nodes are: {names}"), is_unknown=True)
+    wanted = nodes_to_undo(state, request.node)
+    if not wanted:
+        return Refusal(_why_nothing(state, request.node), Remedy("See what there is", "status", state.job_id))
+    within = _below(state, request.node) if request.node is not None else set(state.nodes)
+    return Plan(request.verb, _steps(state, within))
+
+
+def plan_of_failed(state: JobState, request: Request) -> Plan:
+    """What a job takes back by itself that has failed."""
+    return Plan(request.verb, _steps(state, set(state.nodes)))
+
+
+def _why_nothing(state: JobState, first: str | None) -> str:
+    where = f"from {first} on " if first is not None else ""
+    if any(node.completed for node in state.nodes.values()):
+        return f"nothing that has completed {where}has a compensate"
+    return f"nothing {where}has completed, or all of it is undone"
+
+
+def _steps(state: JobState, chosen: set[str]) -> tuple[Step, ...]:
+    names = [name for name in reversed(state.program.graph.order) if counts(state, name)]
+    undone = [step for name in names if name in chosen for step in _undone(state, state.nodes[name])]
+    kept = [step for name in names for step in _kept(state, state.nodes[name], is_chosen=name in chosen)]
+    return (*undone, *kept)
+
+
+def _undone(state: JobState, node: NodeState) -> Iterator[Step]:
+    for _, number, spec in parts_to_undo(state, node):
+        yield Step(node.name, Action.UNDO, number, f"by {spec.handler}", confirm=True)
+
+
+def _kept(state: JobState, node: NodeState, *, is_chosen: bool) -> Iterator[Step]:
+    """What stays of a node: what nothing undoes, and what may have had effects without completing."""
+    left = node.completed - (sum(number for _, number, _ in parts_to_undo(state, node)) if is_chosen else 0)
+    if left or (node.status is Status.COMPLETED and not node.expanded):
+        why = "nothing undoes it: it has no compensate" if is_chosen else "it comes before"
+        yield Step(node.name, Action.KEEP, left, why)
+    if is_chosen and node.failed:
+        yield Step(node.name, Action.KEEP, node.failed, "failed, and may have effects: look by hand")
+    if is_chosen and node.gone:
+        yield Step(node.name, Action.KEEP, node.gone, "their items are gone, and may have effects: look by hand")
+
+
+def is_accepted(state: JobState, request: Request) -> bool:
+    """Whether a skip names a node of which an undo has failed: a person says that this part of it is done."""
+    node = state.nodes.get(request.node or "")
+    is_left = state.undo is not None and state.undo.is_over and not state.undo.is_whole
+    return request.verb is Verb.SKIP and is_left and node is not None and node.undo is not None and node.undo.failed > 0
+
+
+def acceptance_plan(state: JobState, request: Request) -> Plan:
+    """What failed to be undone of a node counts as undone; the undo goes on with what it had held back."""
+    assert request.node is not None and state.undo is not None
+    node = state.nodes[request.node]
+    assert node.undo is not None
+    accepted = Step(node.name, Action.SKIP, node.undo.failed, COUNTS_AS_UNDONE, confirm=True)
+    names = nodes_after_acceptance(state, request.node)
+    rest = [step for name in names for step in _undone(state, state.nodes[name])]
+    return Plan(request.verb, (accepted, *rest))
+
+
+def nodes_after_acceptance(state: JobState, accepted: str) -> tuple[str, ...]:
+    """What the undo had still to do, without the node that a person has dealt with."""
+    assert state.undo is not None
+    return tuple(name for name in state.undo.nodes if name != accepted and parts_to_undo(state, state.nodes[name]))

@@ -1,0 +1,75 @@
+"""How far a job has been undone: of the job itself, and of each of its nodes. Plain data, kept in their rows."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from holdfast.core.failing import Failure
+
+UNDOING = "undoing"
+UNDONE = "undone"
+"""Why a node is open, or has ended: what it had completed is being taken back, or has been."""
+
+
+class UndoCause(StrEnum):
+    """Who wants a job to be undone: a person, or its workflow, because the job has failed."""
+
+    PERSON = "person"
+    FAILURE = "failure"
+
+
+class UndoStage(StrEnum):
+    """Which tasks of a node are undone: its own task first, then its items or batches."""
+
+    OWN = "own"
+    ITEMS = "items"
+
+
+@dataclass(slots=True)
+class Undo:
+    """The undoing of a job. It stays with the job until a verb runs something again."""
+
+    cause: UndoCause
+    actor: str
+    nodes: tuple[str, ...]
+    """The nodes that have something to undo, in the order in which they are undone."""
+    reason: str = ""
+    is_cut: bool = False
+    """Whether a person's cancel ended it early."""
+    is_over: bool = False
+    is_whole: bool = False
+    """Once it is over: whether nothing was left."""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Undo:
+        return cls(**data | {"cause": UndoCause(data["cause"]), "nodes": tuple(data["nodes"])})
+
+
+@dataclass(slots=True)
+class NodeUndo:
+    """How far a node has been undone."""
+
+    stage: UndoStage
+    was: str
+    """How the node had ended before."""
+    reason: str | None
+    """Why it had ended so."""
+    undone: int = 0
+    failed: int = 0
+    """How many of its tasks are completed as before, because their undo failed."""
+    error: Failure | None = None
+    """The first failure of an undo."""
+    is_over: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(replace(self, error=None)) | {"error": self.error.to_json() if self.error else None}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> NodeUndo:
+        error = Failure.from_json(data["error"]) if data["error"] is not None else None
+        return cls(**data | {"stage": UndoStage(data["stage"]), "error": error})
