@@ -156,6 +156,9 @@ async def test_corrections_that_cannot_be_are_refused_and_change_nothing(databas
         no_list = asked(text=FLOW.replace('"{{ inputs.groups }}"', '"{{ inputs.limit }}"'), stale=Stale.RERUN)
         with pytest.raises(InvalidInput, match="the source of stack gives no list now: it is an integer"):
             await client.plan(job_id, no_list)
+        with pytest.raises(Refused, match="another item_key would match none of its items") as other_key:
+            await client.plan(job_id, asked(text=FLOW.replace("{{ item.id }}", "{{ item.size }}"), stale=Stale.RERUN))
+        assert [one.path for one in other_key.value.errors] == ["nodes.stack.item_key"]
         undecided = await client.plan(job_id, asked(inputs={"limit": 11}))
         assert isinstance(undecided.refusal, Refused) and "--stale" in str(undecided.refusal.remedy)
         with pytest.raises(Refused, match="stack"):

@@ -8,9 +8,10 @@ import pytest
 
 from holdfast.core.effects import AnswerSignal
 from holdfast.core.item_keys import keys_of, match_items
+from holdfast.core.match_states import NEW
 from holdfast.core.matching import same_params
 from holdfast.core.plans import Action, Plan, Refusal
-from holdfast.core.states import NEW, Rules
+from holdfast.core.states import Rules
 from holdfast.define.workflow import Workflow
 from tests.core.one_job import Fails, OneJob
 
@@ -310,6 +311,33 @@ def test_a_cancel_while_items_are_matched_keeps_what_was_kept() -> None:
     assert job.recover("resume").applied
     assert [one for one in ran(job) if one[0] == "each"] == [("each", 20), ("each", 21)]
     assert job.state.status == "completed" and job.node("each").items == 17
+
+
+def test_a_cancel_while_items_get_another_handler_keeps_what_has_run_with_it() -> None:
+    job = ended(items=list(range(12)), rules=Rules(chunk_size=3, window_size=2))
+    job.correct(flow=flow(handler="other"), stale="rerun")
+    work = Work()
+    job.continue_work()
+    job.run_attempt(work)
+    before = {one for one in work.ran if one[0] == "each"}
+    job.cancel()
+    job.pass_time(60)
+    assert job.state.status == "cancelled" and job.node("each").is_matching and before
+    assert job.recover("resume").applied
+    again = {one for one in ran(job) if one[0] == "each"}
+    assert not before & again and before | again == {("each", item) for item in range(12)}
+    assert job.state.status == "completed"
+
+
+def test_another_correction_still_runs_the_handler_that_a_stopped_one_brought() -> None:
+    job = ended(items=list(range(12)), rules=Rules(chunk_size=3, window_size=2))
+    job.correct(flow=flow(handler="other"), stale="rerun")
+    job.continue_work()
+    job.cancel()
+    job.pass_time(60)
+    assert job.node("each").is_matching
+    assert job.correct(inputs={"items": [*range(12), 99]}, stale="rerun").applied  # type: ignore[union-attr]
+    assert {item for name, item in ran(job) if name == "each"} == set(range(13))
 
 
 @pytest.mark.parametrize("verb", ["clear", "skip"])

@@ -417,10 +417,15 @@ async def test_rows_of_ended_processes_and_old_log_lines_are_deleted(scene: Benc
         " values ('old', now() - interval '2 h', now() - interval '2 h') returning orchestrator_id)"
         " insert into last_commits select orchestrator_id, 1 from old"
     )
+    await scene.damage(
+        "insert into plans (job_id, plan_id, generation, last_seq, definition_hash, inputs, content, made_at)"
+        " select gen_random_uuid(), 'p', 1, 1, 'h', '{}', '{}', now() - hours * interval '1 h'"
+        " from unnest(array[1, 25]) hours"
+    )
     (done,) = await scene.janitor().run_once()
     assert (done.duty, done.before) == (
         "retention",
-        {"workers": 1, "orchestrators": 1, "answers": 0, "janitor_actions": 3},
+        {"workers": 1, "orchestrators": 1, "answers": 0, "plans": 1, "janitor_actions": 3},
     )
     assert await scene.engine.query("select 1 from holdfast.last_commits where mark = 1") == []
     assert await scene.tidy() == []

@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 import orjson
 
 from holdfast.core.kinds import has_task_per_item
+from holdfast.core.match_states import Matching
 from holdfast.core.matching import Counted, same_params
 from holdfast.core.plans import SET_BY_PERSON, Action, Plan, Stale
 from holdfast.core.readiness import SKIPPED_BY_PERSON
 from holdfast.core.signals import Request
-from holdfast.core.states import TERMINAL, JobState, Matching, NodeState, Status
+from holdfast.core.states import TERMINAL, JobState, NodeState, Status
 from holdfast.core.turn import Turn
 from holdfast.define.node_program import NodeProgram, TaskProgram
 from holdfast.define.program import Program
@@ -61,7 +62,11 @@ class Corrected:
     def other_handler(self, state: JobState, node: NodeState) -> Difference | None:
         """Whether a fan-out runs another handler for its items, whatever these are."""
         old, new = self.before.nodes[node.name].task, state.program.nodes[node.name].task
-        return _other_handler(old, new) if old is not None and new is not None else None
+        found = _other_handler(old, new) if old is not None and new is not None else None
+        is_owed = _owes_other_handler(node)
+        return found or (
+            Difference("an earlier correction gave it another handler", other_handler=True) if is_owed else None
+        )
 
     def difference(self, state: JobState, node: NodeState) -> Difference | None:
         """Why the node's work is not what it was; None: it is the same, or a person has decided how it ended."""
@@ -103,11 +108,10 @@ class Corrected:
         parts = (
             ("source", old.node.source != new.node.source, new.source),
             ("params", old.task.spec.params != new.task.spec.params, new.task.params),
-            ("item_key", old.node.item_key != new.node.item_key, None),
         )
         reasons = [reason for part in parts if (reason := self._why_other(state, node.name, *part)) is not None]
         if reasons:
-            return Difference(" and ".join(reasons))
+            return Difference(" and ".join(reasons), other_handler=_owes_other_handler(node))
         if old.task.spec.output_schema != new.task.spec.output_schema:
             return Difference("its output has another contract", only_contract=True)
         return None
@@ -151,6 +155,11 @@ class Corrected:
             return "the version of the workflow"
         is_other = self.before.graph.sources[name] != state.program.graph.sources[name]
         return "what comes before it" if "upstream" in template.roots and is_other else None
+
+
+def _owes_other_handler(node: NodeState) -> bool:
+    """Whether an earlier correction gave a fan-out another handler, and was stopped before all tasks had it."""
+    return node.matching is not None and node.is_matching and node.matching.has_other_handler
 
 
 def _other_handler(old: TaskProgram, new: TaskProgram) -> Difference | None:

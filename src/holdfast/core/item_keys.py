@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from holdfast.core.states import NEW, Matches
+from holdfast.core.match_states import NEW, Matches
 from holdfast.define.template import Template
 from holdfast.errors import TemplateError
 

@@ -18,9 +18,10 @@ from holdfast.core.events import EventName, TasksSkipped
 from holdfast.core.failing import Failure
 from holdfast.core.item_keys import keys_of
 from holdfast.core.kinds import has_task_per_item
+from holdfast.core.match_states import NEW, Matches, Matching
 from holdfast.core.queueing import create, has_contract
 from holdfast.core.signals import MatchedTask
-from holdfast.core.states import NEW, JobState, Matches, Matching, NodeState, Status, Trigger
+from holdfast.core.states import JobState, NodeState, Status, Trigger
 from holdfast.core.turn import Turn
 from holdfast.define.plain import Sizes, sized_kind_of
 from holdfast.errors import PayloadRefused, TemplateError
@@ -46,11 +47,12 @@ def await_matching(turn: Turn, node: NodeState, matching: Matching) -> None:
     turn.state.touch(node)
 
 
-def again(node: NodeState) -> Matching:
+def again(node: NodeState, *, has_same_items: bool) -> Matching:
     """The same matching from its beginning, for a person who wants what is missing to run."""
     assert node.matching is not None
     former = node.matching
-    return Matching(former.reruns_stale, True, former.has_other_handler, gone=former.gone)
+    handled = max(former.handled, former.place) if has_same_items else 0
+    return Matching(former.reruns_stale, True, former.has_other_handler, handled, gone=former.gone)
 
 
 def item_keys(state: JobState, node: NodeState) -> list[str]:
@@ -89,7 +91,7 @@ def match_chunk(turn: Turn, node: NodeState, tasks: Mapping[int, MatchedTask], l
             _make(turn, node, reading.params(place, node.expanded), reading.key(place), chunk)
         else:
             number = found.numbers[place]
-            _keep_or_rerun(turn, node, number, tasks[number], reading.params(place, number), chunk)
+            _keep_or_rerun(turn, node, place, number, tasks[number], reading.params(place, number), chunk)
     matching.place, matching.is_done = last, last == found.places
     if matching.is_done:
         del state.matches[node.name]
@@ -154,12 +156,12 @@ def _write_new(turn: Turn, node: NodeState, chunk: _Chunk) -> None:
 
 
 def _keep_or_rerun(
-    turn: Turn, node: NodeState, number: int, task: MatchedTask, params: bytes | Failure, chunk: _Chunk
+    turn: Turn, node: NodeState, place: int, number: int, task: MatchedTask, params: bytes | Failure, chunk: _Chunk
 ) -> None:
     """What becomes of a task whose item is still there."""
     assert node.matching is not None
     is_same = not isinstance(params, Failure) and same_params(task.params, params)
-    if not runs_again(node.matching, task, is_same=is_same):
+    if not runs_again(node.matching, place, task, is_same=is_same):
         if task.gone is not None:
             _revive(node, number, task.gone, chunk)
         return
@@ -173,9 +175,10 @@ def _keep_or_rerun(
     chunk.params.append(params)
 
 
-def runs_again(matching: Matching, task: MatchedTask, *, is_same: bool) -> bool:
+def runs_again(matching: Matching, place: int, task: MatchedTask, *, is_same: bool) -> bool:
     """Whether a task runs again whose item is still there; `is_same`: it would be given the same params."""
-    is_same = (is_same or task.is_given) and not matching.has_other_handler
+    has_other_handler = matching.has_other_handler and place >= matching.handled
+    is_same = (is_same or task.is_given) and not has_other_handler
     match Status(task.gone or task.status):
         case Status.COMPLETED:
             return matching.reruns_stale and not is_same

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import orjson
 
 from holdfast.core.foreseeing import Fate
+from holdfast.core.match_states import Matching
 from holdfast.core.signals import Request, Selected, Selection, Verb
 from holdfast.core.states import (
     JobStatus,
-    Matching,
     Status,
 )
 from holdfast.define.program import Program

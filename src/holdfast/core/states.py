@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from holdfast.core.failing import Failure
+from holdfast.core.match_states import Matches, Matching
 from holdfast.core.undo_states import NodeUndo, Undo
 from holdfast.define.program import Program
 from holdfast.errors import Bug
@@ -152,20 +153,6 @@ class Stop:
 PAUSE = "pause"
 
 
-class Matches(NamedTuple):
-    """Which task each item of a fan-out has, by place, and the tasks that have no item. NEW: it has none yet."""
-
-    numbers: list[int]
-    left_over: list[int]
-
-    @property
-    def places(self) -> int:
-        return len(self.numbers) + len(self.left_over)
-
-
-NEW = -1
-
-
 class Hold(NamedTuple):
     """What holds a job back, as its last `job_held` event says."""
 
@@ -192,25 +179,6 @@ class Rules:
     repeat_limit: int = 20
     """After this many items have spent their retries on one fingerprint, and none has completed, none is retried."""
     payload_limit_bytes: int = 16 * 1024 * 1024
-
-
-@dataclass(slots=True)
-class Matching:
-    """How far the items of a corrected fan-out have been matched with its tasks, and what becomes of these."""
-
-    reruns_stale: bool = False
-    """Whether a completed task runs again if its handler or its params are others now."""
-    reruns_unfinished: bool = False
-    """Whether a failed or cancelled task runs again although nothing about it has changed."""
-    has_other_handler: bool = False
-    place: int = 0
-    """How many items and, after them, tasks without an item have been looked at."""
-    is_done: bool = False
-    last_epoch: int = 0
-    last_attempt: int = 0
-    """How far its tasks had come before."""
-    gone: int = 0
-    """How many of the skipped tasks are skipped because their items are gone: these are not missed."""
 
 
 @dataclass(slots=True)

@@ -56,7 +56,8 @@ def step_of(
     if chosen is not None:
         selection, reason = chosen
         if selection is None:
-            return _begins_again(state, node, reason, ahead)
+            goes_on = request.verb in (Verb.RESUME, Verb.RETRY)
+            return _begins_again(state, node, reason, ahead, has_same_items=goes_on)
         fate, bad = ahead.fate_of(name)
         if fate is Fate.IS_CANCELLED and bad is not None:
             return Step(name, Action.KEEP, node.completed, _stays(state, ahead, bad))
@@ -84,7 +85,9 @@ def _stays(state: JobState, ahead: Foresight, bad: str) -> str:
     return f"{bad} will not complete" if bad in ahead.fates else f"{bad} stays {state.nodes[bad].status}"
 
 
-def _begins_again(state: JobState, node: NodeState, reason: str, ahead: Foresight) -> Step:
+def _begins_again(
+    state: JobState, node: NodeState, reason: str, ahead: Foresight, *, has_same_items: bool = False
+) -> Step:
     """It begins from its start if all that it waits for lets it; what stays as it is anyway is kept."""
     fate, decisive = ahead.fate_of(node.name)
     redone = _has_done(state, node)
@@ -97,7 +100,7 @@ def _begins_again(state: JobState, node: NodeState, reason: str, ahead: Foresigh
             return Step(node.name, Action.KEEP, node.completed, because)
         return Step(node.name, Action.RERUN, 0, f"{reason}; {because}", redone=redone, fate=fate)
     ahead.begins_again.add(node.name)
-    again = matching.again(node) if matching.is_matched(state, node) else None
+    again = matching.again(node, has_same_items=has_same_items) if matching.is_matched(state, node) else None
     if again is not None:
         because = f"{reason}; its items are matched with its tasks"
         kind = Unknown.FAN_OUT

@@ -52,6 +52,7 @@ async def plan_correction(scope: Scope, store: OperationsStore, job_id: str, req
         program = compile_pinned(definition.hash(), pinned)
         await look.read_outputs(_nodes_read(program))
         after = corrected_state(before, program, inputs)
+        _check_item_keys(before, after)
         corrected = Corrected(before.program, before.inputs, await look.own_params(), stale=request.correction.stale)
         corrected.counted = {
             node.name: await _counted(look, after, node, difference) for node, difference in to_count(after, corrected)
@@ -81,6 +82,25 @@ async def _definition(scope: Scope, store: OperationsStore, job: JobState, corre
             instance=job.job_id,
         )
     return with_defaults(correction.definition, await defaults_now(scope, store))
+
+
+def _check_item_keys(before: JobState, after: JobState) -> None:
+    """Items are known by the `item_key` with which their fan-out made them: with another one, none would match."""
+    problems = []
+    for name, node in before.nodes.items():
+        if not node.expanded or name not in after.program.nodes or name not in before.program.nodes:
+            continue
+        old, new = before.program.nodes[name].node, after.program.nodes[name].node
+        if old.source is not None and new.source is not None and old.item_key != new.item_key:
+            was = f"item_key: {old.item_key!r}" if old.item_key is not None else "no item_key"
+            problems.append(Detail(f"{name} has made its items with {was}", path=f"nodes.{name}.item_key"))
+    if problems:
+        raise Refused(
+            f"Job {after.job_id} was not changed: another item_key would match none of its items.",
+            remedy="Leave item_key as it was. A new job can have the other one.",
+            errors=problems,
+            instance=after.job_id,
+        )
 
 
 def _nodes_read(program: Program) -> set[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from holdfast.core.states import Hold, JobState, JobStatus, Matching, NodeState, Rules, Status, Stop, StopCause
+from holdfast.core.match_states import Matching
+from holdfast.core.states import Hold, JobState, JobStatus, NodeState, Rules, Status, Stop, StopCause
 from holdfast.core.undo_states import NodeUndo, Undo
 from holdfast.define.program import Program
 from holdfast.store.records import JobRow, NodeRow

@@ -311,8 +311,9 @@ order by f.number
 returning {{finding_columns}};
 
 -- name: forget
--- Deletes processes an hour after their end, answers after a day, and the janitor's own lines after a month. A process
--- that still holds a lease or owns a job stays. One line reports what was deleted; there is none if nothing was.
+-- Deletes processes an hour after their end, answers and plans after a day, and the janitor's own lines after a month. A
+-- process that still holds a lease or owns a job stays. One line reports what was deleted; there is none if nothing was.
+-- An owner may still have to carry out a plan that a signal names; the signal's job is then open, or about to be.
 with workers_gone as (
     delete from workers w
     where w.ended_at < now() - interval '1 hour'
@@ -331,16 +332,20 @@ last_commits_gone as (
 answers_gone as (
     delete from answers a where a.answered_at < now() - interval '1 day' returning 1
 ),
+plans_gone as (
+    delete from plans p where {{plan_is_old}} returning 1
+),
 lines_gone as (
     delete from janitor_actions a where a.at < now() - interval '30 days' returning 1
 ),
 counted as (
     select (select count(*) from workers_gone) as workers, (select count(*) from orchestrators_gone) as orchestrators,
-        (select count(*) from answers_gone) as answers, (select count(*) from lines_gone) as janitor_actions
+        (select count(*) from answers_gone) as answers, (select count(*) from plans_gone) as plans,
+        (select count(*) from lines_gone) as janitor_actions
 )
 insert into janitor_actions (run, duty, action, reason, before)
 select %(run)s::uuid, %(duty)s, 'delete', 'rows that ended long ago', to_jsonb(c) from counted c
-where c.workers + c.orchestrators + c.answers + c.janitor_actions > 0
+where c.workers + c.orchestrators + c.answers + c.plans + c.janitor_actions > 0
 returning {{finding_columns}};
 
 -- name: write_deletion
@@ -348,6 +353,10 @@ returning {{finding_columns}};
 insert into janitor_actions (run, duty, action, reason, before)
 values (%(run)s::uuid, %(duty)s, 'delete', %(reason)s, %(before)s::jsonb)
 returning {{finding_columns}};
+
+-- name: plan_is_old
+-- Nothing in its job's inbox may still name it.
+p.made_at < now() - interval '1 day' and not exists (select 1 from inbox i where i.job_id = p.job_id);
 
 -- name: find_forgotten
 select null::text as job_id, null::text as node, null::int as item, to_jsonb(c)::text as seen
@@ -357,9 +366,10 @@ from (
         (select count(*) from orchestrators o where o.ended_at < now() - interval '1 hour' and not exists (
             select 1 from jobs j where j.finished_at is null and j.owner = o.orchestrator_id)) as orchestrators,
         (select count(*) from answers a where a.answered_at < now() - interval '1 day') as answers,
+        (select count(*) from plans p where {{plan_is_old}}) as plans,
         (select count(*) from janitor_actions a where a.at < now() - interval '30 days') as janitor_actions
 ) c
-where c.workers + c.orchestrators + c.answers + c.janitor_actions > 0;
+where c.workers + c.orchestrators + c.answers + c.plans + c.janitor_actions > 0;
 
 -- name: read_janitor_actions
 select a.run::text as run, a.duty, a.action, a.job_id::text as job_id, a.node, a.item, a.reason,
