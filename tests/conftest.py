@@ -30,6 +30,8 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("HOLDFAST_"):
             monkeypatch.delenv(name)
+    # A service that a test starts serves HTTP if the test says so: its libraries take a second to import.
+    monkeypatch.setenv("HOLDFAST_API", "0")
 
 
 @pytest.fixture(scope="session")

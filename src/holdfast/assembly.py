@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from holdfast.bootstrap import open_payloads
 from holdfast.core.states import Rules
@@ -24,6 +25,9 @@ from holdfast.worker.loop import Worker
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.pulse import Pulse
 from holdfast.worker.workdir import Workplace
+
+if TYPE_CHECKING:
+    from holdfast.service.server import WebServer
 
 ORCHESTRATORS_PER_PROCESS = 2
 """While one waits for its commit the other decides."""
@@ -135,6 +139,27 @@ def new_services(
         )
     listener = Listener(url, {SIGNAL: switchboard.wake_owners, TASK: lambda _: switchboard.tasks.set()})
     return Services(switchboard, listener, janitor, worker, [opened.close for opened in stores.opened])
+
+
+def new_web_server(url: str, settings: Settings) -> tuple[WebServer, PostgresStore]:
+    """The HTTP service on a store of its own, whose readers cannot starve the orchestrators of connections."""
+    # Imported late: the service is an extra, and `worker` and `orchestrator` do without it.
+    from holdfast.service.app import build_app
+    from holdfast.service.server import WebServer
+    from holdfast.service.state import ServiceState
+
+    store = PostgresStore(url, "holdfast api", payloads=open_payloads(settings), readers=settings.api_readers)
+    state = ServiceState(store, settings.public_url, settings.body_limit_bytes)
+    server = WebServer(
+        build_app(state),
+        settings.host,
+        settings.port,
+        connections=settings.api_connections,
+        grace_seconds=settings.grace_seconds,
+        root_path=settings.root_path,
+        trusted_proxies=settings.trusted_proxies,
+    )
+    return server, store
 
 
 class _Stores:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.client_gates import Bound, Gates
+from holdfast.client_identities import Identities
 from holdfast.define.definition import Definition
 from holdfast.errors import Unreachable
 from holdfast.operations import (
@@ -221,7 +222,7 @@ class _Data(Bound):
         await data.fetch_artifact(self._scope, self._store, job_id, artifact, target)
 
 
-class Client(_Reads, _Data, Gates):
+class Client(_Reads, _Data, Gates, Identities):
     """An asynchronous client of one database: `async with Client.connect(url) as client: …`."""
 
     @classmethod

@@ -7,6 +7,9 @@ HoldfastError                something that a person can act on; becomes the pro
 │   └── BacklogFull          a tenant has reached its limit of open jobs
 ├── JobFailed                a job that `holdfast.run` waited for failed or was cancelled
 ├── NotFound                 no such job, workflow or file
+├── Unauthenticated          a request brings no credential, or one that is not valid
+├── Forbidden                the role of the identity does not allow the request
+├── TooManyRequests          a key or an address asks more often than it may
 ├── PayloadRefused           a value is larger than the limit
 ├── PayloadUnavailable       a large value cannot be written to or read from the object store
 ├── Unreachable              the database or server does not answer
@@ -236,6 +239,33 @@ class NotFound(HoldfastError):
     title = "Not found"
     http_status = 404
     exit_code = ExitCode.NOT_FOUND
+
+
+class Unauthenticated(HoldfastError):
+    code = "UNAUTHENTICATED"
+    title = "A valid credential is needed"
+    http_status = 401
+    exit_code = ExitCode.REFUSED
+
+
+class Forbidden(HoldfastError):
+    code = "FORBIDDEN"
+    title = "The role does not allow this"
+    http_status = 403
+    exit_code = ExitCode.REFUSED
+
+
+class TooManyRequests(HoldfastError):
+    """Asked more often than it may be; it may ask again after `seconds`."""
+
+    code = "TOO_MANY_REQUESTS"
+    title = "Too many requests"
+    http_status = 429
+    exit_code = ExitCode.REFUSED
+
+    def __init__(self, message: str, *, seconds: float) -> None:
+        super().__init__(message, remedy=f"Try again in {max(1, round(seconds))} s.")
+        self.seconds = seconds
 
 
 class PayloadRefused(HoldfastError):

@@ -17,6 +17,8 @@ from holdfast.errors import Detail, InvalidInput
 from holdfast.masking import keep_secret, keep_secrets_of
 from holdfast.project_file import LISTS, ProjectFile, find_project_file
 
+SEPARATED = (*LISTS, "trusted_proxies", "cors_origins")
+"""Settings of several values, which a variable separates by commas."""
 _CREDENTIAL = re.compile(r"(AWS|AZURE|GOOGLE)_\w*(KEY|TOKEN|SECRET|PASSWORD)|PGPASSWORD")
 """Variables in which object stores and Postgres look for secrets."""
 
@@ -51,6 +53,16 @@ class Settings(BaseModel):
     payload_limit_bytes: int = Field(16 * 1024 * 1024, ge=1, le=1 << 30)
     storage_url: str | None = None
     retention_days: float | None = Field(None, gt=0, le=36_500)
+    api: bool = True
+    host: str = Field("127.0.0.1", min_length=1, max_length=253)
+    port: int = Field(8321, ge=0, le=65_535)
+    public_url: str | None = Field(None, pattern=r"^https?://[^\s]+$")
+    root_path: str = Field("", pattern=r"^(/[^\s/]+)*$")
+    trusted_proxies: tuple[str, ...] = ()
+    cors_origins: tuple[str, ...] = ()
+    api_connections: int = Field(1000, ge=1, le=100_000)
+    api_readers: int = Field(8, ge=1, le=100)
+    body_limit_bytes: int = Field(8 * 1024 * 1024, ge=1024, le=1 << 30)
     log_level: str | None = Field(None, pattern="(?i)^(debug|info|warning|error|critical)$")
     """None: `info` for services, `warning` for other commands."""
     log_format: str = Field("text", pattern="^(text|console|json)$")
@@ -116,7 +128,7 @@ def load_settings(**overrides: Any) -> Settings:
 def _from_environment() -> dict[str, Any]:
     """What is set; an empty variable says the same as none. Lists are separated by commas."""
     variables = {name: variable(name.upper()) for name in Settings.model_fields}
-    return {name: _listed(text) if name in LISTS else text for name, text in variables.items() if text}
+    return {name: _listed(text) if name in SEPARATED else text for name, text in variables.items() if text}
 
 
 def _listed(text: str) -> list[str]:

@@ -139,6 +139,7 @@ class Process:
                 stderr=subprocess.STDOUT,
                 env={
                     **{name: text for name, text in os.environ.items() if not name.startswith("HOLDFAST_")},
+                    "HOLDFAST_API": "0",
                     **SETTINGS,
                     "HOLDFAST_DATABASE_URL": url,
                     "HOLDFAST_HOME": str(scratch / "home"),

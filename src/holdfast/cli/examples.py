@@ -16,6 +16,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "register": ("holdfast register sales.yaml",),
     "up": ("holdfast up", "holdfast up --handlers handlers --concurrency 4"),
+    "api": ("holdfast api", "holdfast api --host 0.0.0.0 --port 80"),
+    "keys": (
+        "holdfast keys",
+        "holdfast keys add ci --role submitter --expires 90d",
+        "holdfast keys revoke hf_1a2b3c4d",
+    ),
     "worker": ("holdfast worker --queue heavy --concurrency 2",),
     "orchestrator": ("holdfast orchestrator",),
     "status": (

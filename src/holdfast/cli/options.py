@@ -161,6 +161,13 @@ Queues = Annotated[
 Concurrency = Annotated[
     int | None, typer.Option("--concurrency", metavar="N", min=1, max=10_000, help="Tasks at a time. Default: 16.")
 ]
+Host = Annotated[
+    str | None, typer.Option("--host", metavar="HOST", help="Address of the HTTP service. Default: 127.0.0.1.")
+]
+Port = Annotated[
+    int | None,
+    typer.Option("--port", metavar="PORT", min=0, max=65_535, help="Its port; 0 is any free one. Default: 8321."),
+]
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="Job id, or its last 6 characters or more.")]
 NewestJob = Annotated[
     str,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from holdfast.assembly import new_services, process_name
 from holdfast.bootstrap import open_client
+from holdfast.cli.api import open_web
 from holdfast.cli.problems import Interrupted
 from holdfast.cli.session import Target, begin, draining, drive, known_handlers
 from holdfast.cli.streams import answer_json, say
@@ -29,10 +31,22 @@ def serve(
     queues: Sequence[str],
     concurrency: int | None,
     migrate: bool,
+    api: bool | None = False,
+    host: str | None = None,
+    port: int | None = None,
     as_json: bool,
     target: Target,
 ) -> int:
-    settings = begin(target, is_service=True, concurrency=concurrency, handlers=handlers or None, queues=queues or None)
+    settings = begin(
+        target,
+        is_service=True,
+        concurrency=concurrency,
+        handlers=handlers or None,
+        queues=queues or None,
+        api=api,
+        host=host,
+        port=port,
+    )
     for queue in settings.queues:
         checked_queue(queue)
     registry = known_handlers(settings) if service != "orchestrator" else None
@@ -60,17 +74,22 @@ async def _serve(
             pulse=True,
         )
 
+        web = await open_web(client, settings, as_json=as_json) if settings.api else None
+
         def stop() -> None:
             _say_stopping(settings, registry, as_json=as_json)
+            if web is not None:
+                web.request_stop()
             services.request_stop()
 
         def left_behind() -> str:
             return "" if as_json else _left_behind(service, services, settings)
 
-        async with draining(stop, left_behind) as drain, services:
+        async with draining(stop, left_behind) as drain, services, web or nullcontext():
             await services.until_registered(READY_SECONDS)
             if drain.asked_by is None:
-                _say_ready(service, settings, registry, queues, as_json=as_json)
+                url = web.url if web is not None else None
+                _say_ready(service, settings, registry, queues, url, as_json=as_json)
             await services.wait()
     farewell = "" if as_json else f"{service} has stopped."
     if drain.asked_by == signal.SIGINT:
@@ -92,7 +111,13 @@ def _left_behind(service: str, services: Services, settings: Settings) -> str:
 
 
 def _say_ready(
-    service: str, settings: Settings, registry: Registry | None, queues: list[str] | None, *, as_json: bool
+    service: str,
+    settings: Settings,
+    registry: Registry | None,
+    queues: list[str] | None,
+    url: str | None,
+    *,
+    as_json: bool,
 ) -> None:
     names = registry.names if registry is not None else []
     if as_json:
@@ -103,6 +128,7 @@ def _say_ready(
                 "queues": queues,
                 "handlers": names,
                 "concurrency": settings.concurrency if registry is not None else None,
+                **({"url": url} if url is not None else {}),
             }
         )
         return
@@ -110,6 +136,8 @@ def _say_ready(
     if registry is not None:
         served = ", ".join(queues) if queues else "every queue"
         what += f": {served}, {counted(len(names), 'handler')}, {counted(settings.concurrency, 'task')} at a time"
+    if url is not None:
+        what += f". The HTTP service is at {url}"
     say(f"{what}. Ctrl-C stops it.")
 
 

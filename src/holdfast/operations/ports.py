@@ -16,6 +16,7 @@ from holdfast.core.advising import Advice
 from holdfast.core.breaking import Breaker
 from holdfast.define.definition import Definition
 from holdfast.janitor.ports import JanitorStore, PruneStore
+from holdfast.operations.identity_ports import IdentityStore
 from holdfast.operations.looks import CorrectingLook, PlanningLook
 from holdfast.sql_files import Migration
 from holdfast.store.data_rows import ArtifactView, CheckpointRow, FailedItems, ResultRow, TaskRow
@@ -350,6 +351,8 @@ class OperationsStore(SubmissionStore, Protocol):
     def gates(self) -> GateStore: ...
 
     def defaults(self) -> DefaultsStore: ...
+
+    def identities(self) -> IdentityStore: ...
 
     def pruning(self) -> PruneStore: ...
 

@@ -337,13 +337,19 @@ def _costs_the_connection(error: psycopg.DatabaseError) -> bool:
     return isinstance(error, psycopg.OperationalError) and not isinstance(error, psycopg.errors.LockNotAvailable)
 
 
+READING = "reading"
+"""The role of those who only look."""
+
+
 class Connections:
-    """One connection per role. A broken one is replaced at the next use.
+    """One connection per role, and several for those who only look. A broken one is replaced at the next use.
 
     With a lease, no transaction stands still for longer than that, and an answer is not waited for without end.
     """
 
-    def __init__(self, url: str, name: str = "holdfast", lease_seconds: float | None = None) -> None:
+    def __init__(
+        self, url: str, name: str = "holdfast", lease_seconds: float | None = None, *, readers: int = 1
+    ) -> None:
         self.url = url
         self._name = name
         self._idle_seconds = lease_seconds or IDLE_SECONDS
@@ -353,6 +359,8 @@ class Connections:
         self._pipelined: dict[str, PipelinedConnection] = {}
         self._connection_numbers: Counter[str] = Counter()
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._idle_readers = [f"{READING} {number}" if number else READING for number in reversed(range(readers))]
+        self._readers = asyncio.Semaphore(readers)
 
     def connection_number(self, role: str) -> int:
         """How often the role has connected: another number says that this is not the same connection as before."""
@@ -387,6 +395,20 @@ class Connections:
     @asynccontextmanager
     async def use(self, role: str) -> AsyncIterator[Connection]:
         """An ordinary connection for one caller at a time: transactions do not mix."""
+        if role == READING:
+            async with self._readers:
+                reader = self._idle_readers.pop()
+                try:
+                    async with self._use(reader) as connection:
+                        yield connection
+                finally:
+                    self._idle_readers.append(reader)
+            return
+        async with self._use(role) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def _use(self, role: str) -> AsyncIterator[Connection]:
         async with self._locks[role]:
             try:
                 yield await self._get(role)

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from holdfast.store.attempt_output import PostgresOutput, PostgresOutputReader
 from holdfast.store.defaults import PostgresDefaults
 from holdfast.store.gates import PostgresGates
+from holdfast.store.identities import PostgresIdentities
 from holdfast.store.janitor_store import PostgresJanitorStore
 from holdfast.store.migrate import ensure_schema
 from holdfast.store.ownership import PostgresOwnership
@@ -55,6 +56,9 @@ class PostgresStore(PostgresSubmissions, PostgresOwnership, PostgresTaskSource):
 
     def gates(self) -> PostgresGates:
         return PostgresGates(self)
+
+    def identities(self) -> PostgresIdentities:
+        return PostgresIdentities(self)
 
     def defaults(self) -> PostgresDefaults:
         return PostgresDefaults(self)

@@ -29,10 +29,12 @@ class PostgresSession:
         name: str = "holdfast",
         lease_seconds: float | None = None,
         payloads: Payloads | None = None,
+        *,
+        readers: int = 1,
     ) -> None:
         """Without `payloads` every value stays in its row, and those that do not are out of reach."""
         self.payloads = payloads
-        self.connections = Connections(url, name, lease_seconds)
+        self.connections = Connections(url, name, lease_seconds, readers=readers)
         self._lanes = LaneIds(self.connections)
         self._defaults: dict[str, KnownDefaults] = {}
 

@@ -11,11 +11,13 @@ from holdfast.cli.options import (
     Concurrency,
     DatabaseUrl,
     Handlers,
+    Host,
     Input,
     Inputs,
     Json,
     Labels,
     PlainCommand,
+    Port,
     Queues,
     Tenant,
     Wait,
@@ -126,11 +128,16 @@ def up(
     queue: Queues = [],  # noqa: B006
     concurrency: Concurrency = None,
     migrate: Annotated[bool, typer.Option("--migrate", help="First bring the database's schema up to date.")] = False,
+    api: Annotated[bool | None, typer.Option("--api/--no-api", help="Serve HTTP, too. Default: yes.")] = None,
+    host: Host = None,
+    port: Port = None,
     as_json: Json = False,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Serve jobs until stopped, as an orchestrator and a worker. Both run in this process."""
-    return _serve("up", handlers, queue, concurrency, as_json, database_url, migrate=migrate)
+    """Serve jobs until stopped. The orchestrator, the worker and the HTTP service run in one process."""
+    return _serve(
+        "up", handlers, queue, concurrency, as_json, database_url, migrate=migrate, api=api, host=host, port=port
+    )
 
 
 @commands.command(cls=PlainCommand, rich_help_panel=RUN)
@@ -160,6 +167,9 @@ def _serve(
     database_url: str | None,
     *,
     migrate: bool = False,
+    api: bool | None = False,
+    host: str | None = None,
+    port: int | None = None,
 ) -> int:
     from holdfast.cli.serve import serve
     from holdfast.cli.session import Target
@@ -171,6 +181,9 @@ def _serve(
         queues=queues,
         concurrency=concurrency,
         migrate=migrate,
+        api=api,
+        host=host,
+        port=port,
         as_json=as_json,
         target=target,
     )

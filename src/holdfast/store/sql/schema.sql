@@ -590,3 +590,21 @@ join tasks t on t.job_id = n.job_id and t.node = n.node and t.status = 'failed';
 comment on view job_overview is 'All jobs of all tenants: how each is, since when, and its first error.';
 comment on view node_overview is 'The nodes of all jobs: how each is, the counts of its tasks, and its first error.';
 comment on view failed_tasks is 'All failed tasks, each with its error. Name a job: where job_id = ...';
+
+-- API keys of the service. secret_hash: SHA-256 of the whole key, which is stored nowhere. tenant *: the installation.
+create table api_keys (
+    prefix text not null,
+    secret_hash text not null,
+    name text not null,
+    tenant text not null,
+    roles text[] not null,
+    created_at timestamptz not null default now(),
+    created_by text not null,
+    expires_at timestamptz,
+    revoked_at timestamptz,
+    revoked_by text,
+    last_used_at timestamptz,
+    primary key (prefix),
+    constraint keys_have_a_role check (cardinality(roles) > 0)
+);
+create index api_keys_by_tenant on api_keys (tenant, created_at desc);

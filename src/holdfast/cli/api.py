@@ -1,0 +1,150 @@
+"""`holdfast api`, and the HTTP service of `holdfast up`: opening it, and the key of the person who starts it."""
+
+from __future__ import annotations
+
+import importlib.util
+import ipaddress
+import os
+import signal
+import socket
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from holdfast.assembly import new_web_server, process_name
+from holdfast.bootstrap import open_client
+from holdfast.cli.problems import Interrupted
+from holdfast.cli.session import Target, begin, draining, drive
+from holdfast.cli.streams import answer_json, say
+from holdfast.client import Client
+from holdfast.define.named_file import shown_name
+from holdfast.errors import ExitCode, Refused, Unusable
+from holdfast.operations.identity import EVERY_TENANT, Role
+from holdfast.settings import Settings
+
+if TYPE_CHECKING:
+    from holdfast.service.server import WebServer
+
+KEY_FILE = "admin.key"
+LIBRARIES = ("fastapi", "uvicorn")
+
+
+def serve_api(*, host: str | None, port: int | None, as_json: bool, target: Target) -> int:
+    settings = begin(target, is_service=True, host=host, port=port)
+    return drive(_serve_api(settings, as_json=as_json))
+
+
+async def _serve_api(settings: Settings, *, as_json: bool) -> int:
+    async with open_client(settings) as client:
+        web = await open_web(client, settings, as_json=as_json)
+        if web is None:
+            raise Unusable(
+                "The HTTP service needs libraries that are not installed.",
+                remedy="Install them with: pip install 'holdfast[service]'",
+            )
+        async with draining(web.request_stop, lambda: "") as drain, web:
+            if as_json:
+                answer_json({"service": "api", "name": process_name(), "url": web.url})
+            else:
+                say(f"api is running as {process_name()}, at {web.url}. Ctrl-C stops it.")
+            await web.wait()
+    farewell = "" if as_json else "api has stopped."
+    if drain.asked_by == signal.SIGINT:
+        raise Interrupted(farewell)
+    if farewell:
+        say(farewell)
+    return ExitCode.DONE
+
+
+class Web:
+    """The HTTP service and the store that is its own, from `async with` to its end."""
+
+    def __init__(self, server: WebServer, closing: AsyncExitStack) -> None:
+        self._server = server
+        self._closing = closing
+        self.url = server.url
+        self.request_stop = server.request_stop
+        self.wait = server.wait
+
+    async def __aenter__(self) -> Web:
+        await self._server.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self._server.stop()
+        finally:
+            await self._closing.aclose()
+
+
+async def open_web(client: Client, settings: Settings, *, as_json: bool) -> Web | None:
+    """The HTTP service, which listens but does not answer yet; None if its libraries are not installed."""
+    if any(importlib.util.find_spec(name) is None for name in LIBRARIES):
+        if not as_json:
+            say("The HTTP service is not installed; add it with: pip install 'holdfast[service]'")
+        return None
+    if not _is_loopback(settings.host) and not any(key.valid for key in await _of_all(client).keys()):
+        raise Refused(
+            f"The HTTP service does not listen on {settings.host} while there is no key.",
+            remedy="Make one with: holdfast keys add NAME --role admin --tenant '*'",
+        )
+    async with AsyncExitStack() as stack:
+        server, store = new_web_server(client.database_url, _with_free_port(settings, as_json=as_json))
+        stack.push_async_callback(store.close)
+        await _keep_key(client, settings)
+        return Web(server, stack.pop_all())
+    raise AssertionError
+
+
+def _of_all(client: Client) -> Client:
+    return client.for_tenant(EVERY_TENANT)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _with_free_port(settings: Settings, *, as_json: bool) -> Settings:
+    """Any free port if the usual one is in use and no person has chosen it."""
+    if "port" in settings.model_fields_set:
+        return settings
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((settings.host, settings.port))
+        except OSError:
+            if not as_json:
+                say(f"Port {settings.port} is in use; the HTTP service takes another one.")
+            return settings.model_copy(update={"port": 0})
+    return settings
+
+
+async def _keep_key(client: Client, settings: Settings) -> None:
+    """A key for the person who starts the service, in a file that only they can read."""
+    path = settings.home / KEY_FILE
+    try:
+        if await client.knows_key(path.read_text(encoding="ascii").strip()):
+            return
+    except (FileNotFoundError, UnicodeDecodeError):
+        pass
+    made = await _of_all(client).add_key("local administrator", roles=[Role.ADMIN])
+    settings.home.mkdir(parents=True, exist_ok=True)
+    _write_private(path, made.key)
+
+
+def _write_private(path: Path, text: str) -> None:
+    """At once, and never readable for others."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        draft.unlink(missing_ok=True)
+        draft.touch(0o600, exist_ok=False)
+        draft.write_text(f"{text}\n", encoding="ascii")
+        draft.replace(path)
+    except OSError as error:
+        raise Unusable(f"The key file {shown_name(path)} cannot be written: {error.strerror}.") from None

@@ -1,0 +1,72 @@
+"""The commands about the HTTP service and who may use it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.options import INSTALL, RUN, DatabaseUrl, Host, Json, PlainCommand, Port, Tenant
+
+commands = typer.Typer()
+
+
+class KeysVerb(StrEnum):
+    LIST = "list"
+    ADD = "add"
+    REVOKE = "revoke"
+
+
+class RoleName(StrEnum):
+    VIEWER = "viewer"
+    SUBMITTER = "submitter"
+    OPERATOR = "operator"
+    WORKER = "worker"
+    ADMIN = "admin"
+
+
+@commands.command(cls=PlainCommand, rich_help_panel=RUN)
+def api(
+    host: Host = None,
+    port: Port = None,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Serve HTTP until stopped, for programs and people with a key."""
+    from holdfast.cli.api import serve_api
+    from holdfast.cli.session import Target
+
+    return serve_api(host=host, port=port, as_json=as_json, target=Target(database_url))
+
+
+@commands.command(cls=PlainCommand, rich_help_panel=INSTALL)
+def keys(
+    verb: Annotated[KeysVerb, typer.Argument(metavar="list|add|revoke", help="What to do. Default: list.")] = (
+        KeysVerb.LIST
+    ),
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="Whom a new key is for; or the beginning of the key to revoke."),
+    ] = None,
+    role: Annotated[
+        list[RoleName],
+        typer.Option("--role", metavar="ROLE", help="viewer, submitter, operator, worker or admin; may be repeated."),
+    ] = [],  # noqa: B006
+    expires: Annotated[
+        str | None, typer.Option("--expires", metavar="TIME", help="When it ends: 90d, 12h. Default: never.")
+    ] = None,
+    as_json: Json = False,
+    tenant: Tenant = None,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Show, make and revoke keys of the HTTP service. With --tenant '*', a key is for the installation."""
+    from holdfast.cli.keys import add_key, list_keys, revoke_key
+    from holdfast.cli.session import Target
+
+    target = Target(database_url, tenant)
+    if verb is KeysVerb.LIST:
+        return list_keys(as_json=as_json, target=target)
+    if verb is KeysVerb.REVOKE:
+        return revoke_key(name, as_json=as_json, target=target)
+    return add_key(name, [one.value for one in role], expires=expires, as_json=as_json, target=target)

@@ -1,0 +1,38 @@
+"""The part of `Client` about who may use the service."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Self
+
+from holdfast.client_gates import Bound
+from holdfast.operations import keys
+from holdfast.views.identities import Key, NewKey
+
+
+class Identities(Bound):
+    """API keys."""
+
+    def for_tenant(self, tenant: str) -> Self:
+        """A client of the same database and the same person for another tenant; * is the installation."""
+        return type(self)(self._store, replace(self._scope, tenant=tenant))
+
+    async def add_key(
+        self, name: str, *, roles: Sequence[str], tenant: str | None = None, expires_at: datetime | None = None
+    ) -> NewKey:
+        """Make an API key; what it returns has the key itself, which can never be read again."""
+        return await keys.add_key(self._scope, self._store, name, roles=roles, tenant=tenant, expires_at=expires_at)
+
+    async def knows_key(self, key: str) -> bool:
+        """Whether a key can be used now."""
+        return await keys.identity_of_key(self._store, key) is not None
+
+    async def keys(self) -> list[Key]:
+        """The API keys of the tenant, newest first; with the tenant * the keys of all."""
+        return await keys.keys(self._scope, self._store)
+
+    async def revoke_key(self, prefix: str) -> Key:
+        """End a key. Processes that know it forget it within five seconds."""
+        return await keys.revoke_key(self._scope, self._store, prefix)

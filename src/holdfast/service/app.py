@@ -1,0 +1,152 @@
+"""Builds the application: its routes, and what surrounds all of them."""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from holdfast.errors import Detail, HoldfastError, InvalidInput, NotFound
+from holdfast.service import routes
+from holdfast.service.answers import problem_response
+from holdfast.service.routing import add_routes
+from holdfast.service.schemas import NAMED
+from holdfast.service.state import ServiceState
+from holdfast.service.table import RouteTable
+from holdfast.version import __version__
+
+PREFIX = "/api/v1"
+ALWAYS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+"""Headers of every answer; a route may set another value."""
+_REQUEST_ID = re.compile(r"[0-9A-Za-z._-]{1,64}", re.ASCII)
+_log = logging.getLogger("holdfast.service")
+
+
+class MethodNotAllowed(HoldfastError):
+    code = "METHOD_NOT_ALLOWED"
+    title = "The method is not allowed here"
+    http_status = 405
+
+
+class OurMistake(HoldfastError):
+    code = "BUG"
+    title = "Holdfast made a mistake"
+
+
+def build_app(state: ServiceState) -> FastAPI:
+    app = FastAPI(
+        title="Holdfast",
+        version=__version__,
+        description="Durable workflows: submit, watch, recover.",
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.service = state
+    for table, prefix in all_tables():
+        add_routes(app, table, prefix)
+    app.add_exception_handler(HoldfastError, _known_error)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(Exception, _bug)
+    app.add_middleware(_Surroundings)
+    app.openapi = lambda: openapi_of(app)  # type: ignore[method-assign]
+    return app
+
+
+def all_tables() -> list[tuple[RouteTable, str]]:
+    """The routes of all resources, and where each is."""
+    return routes.all_tables(PREFIX)
+
+
+def openapi_of(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document, with the schemas of all views."""
+    if app.openapi_schema is None:
+        document = FastAPI.openapi(app)
+        components = document.setdefault("components", {})
+        components.setdefault("schemas", {}).update(dict(sorted(NAMED.items())))
+        for unused in ("HTTPValidationError", "ValidationError"):
+            components["schemas"].pop(unused, None)
+        components["securitySchemes"] = {
+            "key": {"type": "http", "scheme": "bearer", "description": "An API key, made with `holdfast keys add`."}
+        }
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+class _Surroundings:
+    """Gives each request an id, and each answer the headers that all have."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        wanted = Headers(scope=scope).get("x-request-id", "")
+        request_id = wanted if _REQUEST_ID.fullmatch(wanted) else secrets.token_hex(8)
+        scope.setdefault("state", {})["request_id"] = request_id
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-Id"] = request_id
+                for name, value in ALWAYS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        if scope["method"] == "HEAD":
+            # The server leaves the body out.
+            scope = {**scope, "method": "GET"}
+        await self._app(scope, receive, send_with_headers)
+
+
+def _request_id(request: Request) -> str | None:
+    request_id: str | None = request.scope.get("state", {}).get("request_id")
+    return request_id
+
+
+async def _known_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HoldfastError)
+    return problem_response(error, _request_id(request))
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    details = [Detail(_sentence(one["msg"]), path=".".join(map(str, one["loc"]))) for one in error.errors()]
+    return problem_response(InvalidInput("The request is not valid.", errors=details), _request_id(request))
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith(".") else f"{text}."
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == MethodNotAllowed.http_status:
+        response = problem_response(MethodNotAllowed(f"{request.method} is not allowed here."), _request_id(request))
+        response.headers.update(error.headers or {})
+        return response
+    if error.status_code == NotFound.http_status:
+        return problem_response(NotFound("There is nothing at this address."), _request_id(request))
+    return problem_response(InvalidInput(str(error.detail)), _request_id(request))
+
+
+async def _bug(request: Request, error: Exception) -> Response:
+    request_id = _request_id(request)
+    _log.error("request %s failed by a mistake of ours", request_id, exc_info=error)
+    return problem_response(OurMistake("This is a mistake of ours; it was logged."), request_id)

@@ -1,0 +1,174 @@
+"""What requests bring: bodies with their rules. Unknown fields are refused."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from holdfast.errors import InvalidInput
+from holdfast.operations.verbs import Correction, Stale, Verb, VerbRequest
+
+REASON_LENGTH = 2000
+
+
+class Body(BaseModel):
+    """What all bodies have in common."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
+
+
+class Submit(Body):
+    """A submission: the id of a known workflow, or a whole definition."""
+
+    workflow: str | None = Field(None, max_length=200)
+    """The id of a workflow that is registered."""
+    definition: dict[str, Any] | None = None
+    """A workflow definition, as in a workflow file, instead of `workflow`."""
+    inputs: dict[str, Any] = {}
+    key: str | None = Field(None, min_length=1, max_length=500)
+    """Name of this submission: for one workflow, the same key is the same job. The header `Idempotency-Key` is another
+    way to say it."""
+    priority: int = Field(0, ge=-1000, le=1000)
+    """Tasks of jobs with a higher number run first."""
+    labels: dict[str, str] = {}
+    resume: bool = False
+    """If the same submission has failed before, continue that job."""
+    force: bool = False
+    """Make a new job even if the same submission has made one."""
+    like: str | None = None
+    """The id of a job whose inputs are used where `inputs` has none."""
+
+
+class Reasoned(Body):
+    """What every change of a job may bring."""
+
+    reason: str = Field("", max_length=REASON_LENGTH)
+    """Why; it is stored with the job."""
+    confirm: bool = False
+    """Do it although it needs to be confirmed."""
+    plan_id: str | None = Field(None, max_length=64)
+    """Do exactly this plan, or nothing."""
+
+    def request(self, verb: Verb) -> VerbRequest:
+        return VerbRequest(verb, plan_id=self.plan_id)
+
+
+class Corrected(Reasoned):
+    """A verb that may correct a job that has ended."""
+
+    inputs: dict[str, Any] | None = None
+    """Inputs that differ; the others stay."""
+    definition: dict[str, Any] | None = None
+    """The corrected definition of the workflow."""
+    stale: Literal["keep", "rerun"] | None = None
+    """What becomes of completed work that the corrected job would do in another way."""
+
+    @property
+    def correction(self) -> Correction | None:
+        from holdfast.service.definitions import definition_of
+
+        if self.inputs is None and self.definition is None:
+            if self.stale is not None:
+                raise InvalidInput("`stale` is about a correction: give `inputs` or a `definition`, too.")
+            return None
+        definition = definition_of(self.definition) if self.definition is not None else None
+        return Correction(self.inputs or {}, definition, Stale(self.stale) if self.stale is not None else None)
+
+
+class Resume(Corrected):
+    tolerated: bool = False
+    """Also run tolerated failures of completed nodes again."""
+
+    def request(self, verb: Verb) -> VerbRequest:
+        return VerbRequest(verb, plan_id=self.plan_id, tolerated=self.tolerated, correction=self.correction)
+
+
+class Retry(Corrected):
+    node: str = Field(max_length=200)
+    """The name of a node, or the number of its stage."""
+    only: bool = False
+    """Leave what follows the node as it is."""
+
+    def request(self, verb: Verb) -> VerbRequest:
+        return VerbRequest(verb, self.node, only=self.only, plan_id=self.plan_id, correction=self.correction)
+
+
+class Clear(Reasoned):
+    node: str = Field(max_length=200)
+    """The name of a node, or the number of its stage."""
+    items: list[int] = Field([], max_length=100_000)
+    """Only these items."""
+    code: str | None = Field(None, max_length=64)
+    """Only tasks with this code."""
+    fingerprint: str | None = Field(None, max_length=64)
+    """Only tasks that failed in this way."""
+    only: bool = False
+    """Leave what follows the node as it is."""
+    params: dict[str, Any] | None = None
+    """What the one task that `items` names is given from now on."""
+
+    def request(self, verb: Verb) -> VerbRequest:
+        return VerbRequest(
+            verb,
+            self.node,
+            tuple(self.items),
+            self.code,
+            self.fingerprint,
+            self.only,
+            self.plan_id,
+            params=self.params,
+        )
+
+
+class Skip(Reasoned):
+    node: str = Field(max_length=200)
+    """The name of a node, or the number of its stage."""
+
+    def request(self, verb: Verb) -> VerbRequest:
+        return VerbRequest(verb, self.node, plan_id=self.plan_id)
+
+
+class Set(Skip):
+    output: Any
+    """The result of the node."""
+
+    def request(self, verb: Verb) -> VerbRequest:
+        return VerbRequest(verb, self.node, plan_id=self.plan_id, output=self.output)
+
+
+class Undo(Reasoned):
+    node: str | None = Field(None, max_length=200)
+    """Undo only this node, and what follows it."""
+
+    def request(self, verb: Verb) -> VerbRequest:
+        return VerbRequest(verb, self.node, plan_id=self.plan_id)
+
+
+BODIES: dict[Verb, type[Reasoned]] = {
+    Verb.CANCEL: Reasoned,
+    Verb.PAUSE: Reasoned,
+    Verb.UNPAUSE: Reasoned,
+    Verb.RESUME: Resume,
+    Verb.RETRY: Retry,
+    Verb.CLEAR: Clear,
+    Verb.RERUN: Retry,
+    Verb.SKIP: Skip,
+    Verb.SET: Set,
+    Verb.UNDO: Undo,
+}
+"""What each verb takes."""
+
+
+class PlanOf(BaseModel):
+    """A verb with its arguments, as its own route takes them."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+    verb: Literal["cancel", "pause", "unpause", "resume", "retry", "clear", "rerun", "skip", "set", "undo"]
+
+
+class Because(Body):
+    """A change of something that is not a job."""
+
+    reason: str = Field("", max_length=REASON_LENGTH)
+    """Why; it is stored."""

@@ -1,0 +1,62 @@
+"""One request, as an endpoint sees it: who asks, for which tenant, and a client that acts for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import Depends, Path, Request, Response
+
+from holdfast.client import Client
+from holdfast.errors import NotFound
+from holdfast.operations.identity import Identity
+from holdfast.remedies import Remedy
+from holdfast.service.answers import json_response, wants_whole
+from holdfast.service.state import ServiceState
+
+
+class CallContext:
+    """One request whose identity may send it."""
+
+    def __init__(self, request: Request, state: ServiceState, identity: Identity, tenant: str) -> None:
+        self.request = request
+        self.state = state
+        self.identity = identity
+        self.tenant = tenant
+        self.client = Client(state.store, identity.scope(tenant))
+
+    @property
+    def request_id(self) -> str:
+        request_id: str = self.request.scope["state"]["request_id"]
+        return request_id
+
+    def answer(self, view: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+        """A view as JSON; a client of ours gets the fields too that only programs use."""
+        return json_response(view, status, headers, whole=wants_whole(self.request))
+
+    def page(self, items: Any, next_cursor: str | None) -> Response:
+        return self.answer({"items": items, "next_cursor": next_cursor})
+
+    def items(self, items: Any) -> Response:
+        return self.page(items, None)
+
+
+def _call(request: Request) -> CallContext:
+    call: CallContext = request.scope["state"]["call"]
+    return call
+
+
+Call = Annotated[CallContext, Depends(_call)]
+
+
+def _job_id(job_id: Annotated[str, Path(description="The id of a job.")]) -> str:
+    """Refuse what cannot be an id in the words for a job that does not exist."""
+    try:
+        return str(UUID(job_id))
+    except ValueError:
+        raise NotFound(f"There is no job {job_id}.", remedy=Remedy("List the jobs with", "status")) from None
+
+
+JobId = Annotated[str, Depends(_job_id)]
+NodeName = Annotated[str, Path(description="The name of a node, or the number of its stage.", max_length=200)]

@@ -1,0 +1,150 @@
+"""Jobs: submitting, listing and reading them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import Header, Query, Response
+
+from holdfast.errors import BacklogFull, InvalidDefinition, InvalidInput, NotFound, PayloadRefused, Refused
+from holdfast.operations.identity import Permission
+from holdfast.operations.reading import LONGEST_PAGE
+from holdfast.operations.submitting import Submission
+from holdfast.service.bodies import Submit
+from holdfast.service.call import Call, CallContext, JobId
+from holdfast.service.definitions import definition_of
+from holdfast.service.table import ListOf, Page, RouteTable
+from holdfast.views.definitions import JobDefinition
+from holdfast.views.history import Event
+from holdfast.views.jobs import Job, JobSummary, NodeState
+from holdfast.views.why import Why
+
+table = RouteTable("jobs")
+LONGEST_LIST = 500
+Limit = Annotated[int, Query(ge=1, le=LONGEST_LIST, description="How many entries a page has at most.")]
+Cursor = Annotated[str | None, Query(max_length=500, description="`next_cursor` of the page before.")]
+
+
+@table.post(
+    "/jobs",
+    Permission.SUBMIT,
+    answers=Submission,
+    status=201,
+    also={200: "The same submission made this job before, or it continues."},
+    errors=(InvalidDefinition, NotFound, Refused, BacklogFull, PayloadRefused),
+)
+async def submit_job(call: Call, body: Submit, idempotency_key: Annotated[str | None, Header()] = None) -> Response:
+    """Make a job, or find the one that the same submission made before.
+
+    The same workflow with the same inputs, or with the same key, is the same job: send a submission again if you do not
+    know whether it arrived.
+    """
+    submission = await _submit(call, body, idempotency_key)
+    status = 201 if submission.answer in ("created", "forced") else 200
+    headers = {"Location": f"{call.request.url.path}/{submission.job_id}"}
+    return call.answer(submission.to_json(), status, headers)
+
+
+async def _submit(call: CallContext, body: Submit, idempotency_key: str | None) -> Submission:
+    if (body.workflow is None) == (body.definition is None):
+        raise InvalidInput("A submission names a `workflow`, or brings a `definition`.")
+    if None not in (body.key, idempotency_key) and body.key != idempotency_key:
+        raise InvalidInput("`key` and the header `Idempotency-Key` differ.", remedy="Give one of them.")
+    client = call.client
+    given = definition_of(body.definition) if body.definition is not None else None
+    submission = await client.submit(
+        given if given is not None else await client.definition(str(body.workflow)),
+        body.inputs,
+        key=body.key or idempotency_key,
+        priority=body.priority,
+        resume=body.resume,
+        force=body.force,
+        labels=body.labels,
+        like=body.like,
+    )
+    return await client.settle_submission(submission)
+
+
+@table.get("/jobs", Permission.READ, answers=Page(JobSummary))
+async def list_jobs(
+    call: Call,
+    status: Annotated[list[str] | None, Query(description="Only jobs with one of these statuses.")] = None,
+    workflow: Annotated[str | None, Query(description="Only jobs of this workflow.")] = None,
+    since: Annotated[datetime | None, Query(description="Only jobs submitted at this time or later.")] = None,
+    until: Annotated[datetime | None, Query(description="Only jobs submitted before this time.")] = None,
+    key: Annotated[str | None, Query(max_length=500, description="Only jobs that this key made.")] = None,
+    code: Annotated[str | None, Query(max_length=64, description="Only jobs in which something has this code.")] = None,
+    label: Annotated[list[str] | None, Query(description="Only jobs with this label, as NAME=VALUE.")] = None,
+    unacknowledged: Annotated[bool, Query(description="Only those that no person has seen.")] = False,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Response:
+    """Jobs, newest first."""
+    page = await call.client.jobs(
+        status=status,
+        workflow_id=workflow,
+        since=since,
+        until=until,
+        key=key,
+        code=code,
+        labels=_labels(label or ()),
+        unacknowledged=unacknowledged,
+        limit=limit,
+        after=cursor,
+    )
+    return call.page(page.jobs, page.after)
+
+
+def _labels(texts: Sequence[str]) -> dict[str, str] | None:
+    pairs = [text.partition("=") for text in texts]
+    if any(not middle for _, middle, _ in pairs):
+        raise InvalidInput("A label is given as NAME=VALUE.")
+    return {name: value for name, _, value in pairs} or None
+
+
+@table.get("/jobs/{job_id}", Permission.READ, answers=Job)
+async def show_job(call: Call, job_id: JobId, whole: Annotated[bool, Query()] = True) -> Response:
+    """A job as it is now, with its nodes and its outcome.
+
+    Without `whole`, inputs, result and advice are left out.
+    """
+    return call.answer(await call.client.job(job_id, whole=whole))
+
+
+@table.get("/jobs/{job_id}/nodes", Permission.READ, answers=ListOf(NodeState))
+async def list_nodes(call: Call, job_id: JobId) -> Response:
+    """The nodes of a job, in the order of the workflow."""
+    return call.items((await call.client.job(job_id, whole=False)).nodes)
+
+
+@table.get("/jobs/{job_id}/why", Permission.READ, answers=Why)
+async def explain_job(call: Call, job_id: JobId) -> Response:
+    """Why a job is not finished, or why it ended as it did."""
+    return call.answer(await call.client.why(job_id))
+
+
+@table.get("/jobs/{job_id}/definition", Permission.READ, answers=JobDefinition)
+async def show_job_definition(
+    call: Call, job_id: JobId, generation: Annotated[int | None, Query(ge=1, le=1_000_000)] = None
+) -> Response:
+    """The definition and the inputs that a generation of a job follows; by default the present one."""
+    return call.answer(await call.client.job_definition(job_id, generation=generation))
+
+
+@table.get("/jobs/{job_id}/events", Permission.READ, answers=Page(Event))
+async def list_events(
+    call: Call,
+    job_id: JobId,
+    node: Annotated[str | None, Query(max_length=200, description="Only events of this node.")] = None,
+    limit: Annotated[int, Query(ge=1, le=LONGEST_PAGE)] = LONGEST_PAGE,
+    cursor: Annotated[int, Query(ge=0, le=2**31 - 1, description="Only events behind this number.")] = 0,
+) -> Response:
+    """The events of a job so far, in the order in which they happened."""
+    found: list[Event] = []
+    async for event in call.client.events(job_id, after=cursor, node=node):
+        if len(found) == limit:
+            return call.page(found, str(found[-1].seq))
+        found.append(event)
+    return call.page(found, None)

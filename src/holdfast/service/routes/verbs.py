@@ -1,0 +1,93 @@
+"""The verbs: what one would do to a job, and doing it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Any
+
+from fastapi import Query, Response
+from pydantic import ValidationError
+
+from holdfast.errors import Detail, InvalidInput, Refused
+from holdfast.operations.identity import Permission
+from holdfast.operations.verbs import Plan, Verb, VerbRequest, VerbResult
+from holdfast.service.bodies import BODIES, Because, Clear, PlanOf, Reasoned, Resume, Retry, Set, Skip, Undo
+from holdfast.service.call import Call, CallContext, JobId
+from holdfast.service.table import RouteTable
+from holdfast.views.interventions import Acknowledgement
+
+table = RouteTable("verbs")
+LONGEST_WAIT_SECONDS = 60
+Wait = Annotated[
+    float,
+    Query(ge=0, le=LONGEST_WAIT_SECONDS, description="Wait that many seconds for the owner's answer."),
+]
+_SENT = {202: "The verb was sent; the job's owner has not answered yet."}
+
+
+@table.post("/jobs/{job_id}/plan", Permission.READ, answers=Plan, errors=(Refused,))
+async def plan_verb(call: Call, job_id: JobId, body: PlanOf) -> Response:
+    """What a verb would do to a job now. Changes nothing."""
+    verb = Verb(body.verb)
+    try:
+        arguments = BODIES[verb].model_validate(body.model_extra or {})
+    except ValidationError as error:
+        details = [Detail(one["msg"], path=".".join(map(str, ("body", *one["loc"])))) for one in error.errors()]
+        raise InvalidInput(f"This is not what {verb} takes.", errors=details) from None
+    plan = await call.client.plan(job_id, arguments.request(verb))
+    if plan.refusal is not None:
+        raise plan.refusal
+    return call.answer(plan)
+
+
+async def _carry_out(call: CallContext, job_id: str, verb: Verb, body: Reasoned, wait: float) -> Response:
+    request: VerbRequest = body.request(verb)
+    plan = await call.client.plan(job_id, replace(request, plan_id=None))
+    if plan.refusal is not None:
+        raise plan.refusal
+    if plan.asks and not body.confirm and body.plan_id is None:
+        names = ", ".join(dict.fromkeys(step.node for step in plan.steps if step.confirm))
+        raise Refused(
+            f"Job {job_id} was not changed by {verb}: what would be done to {names} must be confirmed.",
+            remedy="Look at the plan, then send `confirm: true`, or its `plan_id`.",
+            instance=job_id,
+        )
+    if body.plan_id not in (None, plan.plan_id):
+        raise Refused(
+            f"Job {job_id} was not changed: the job has changed since this plan was made.",
+            remedy="Look at the plan again, and use its new id.",
+            instance=job_id,
+        )
+    exactly = body.plan_id is not None
+    result = await call.client.carry_out(plan, reason=body.reason, exactly=exactly, seconds=wait)
+    return call.answer(result, 200 if result.is_applied else 202)
+
+
+def _verb(verb: Verb, kind: Any, text: str) -> None:
+    async def endpoint(call: Call, job_id: JobId, body: Any, wait: Wait = 0) -> Response:
+        return await _carry_out(call, job_id, verb, body, wait)
+
+    endpoint.__name__ = f"{verb}_job"
+    endpoint.__doc__ = text
+    endpoint.__annotations__["body"] = kind
+    path = f"/jobs/{{job_id}}/{verb}"
+    declare = table.post(path, Permission.OPERATE, answers=VerbResult, also=_SENT, errors=(Refused,))
+    declare(endpoint)
+
+
+_verb(Verb.RESUME, Resume, "Continue a job that has failed, is partial or was cancelled. Completed work stays.")
+_verb(Verb.RETRY, Retry, "Run the failed tasks of a node again, and what follows it.")
+_verb(Verb.CLEAR, Clear, "Run some tasks of a node again, and what follows it.")
+_verb(Verb.RERUN, Retry, "Run a node and everything that follows it again.")
+_verb(Verb.SKIP, Skip, "Let a job continue without a node.")
+_verb(Verb.SET, Set, "Give a node its result by hand.")
+_verb(Verb.UNDO, Undo, "Undo what a job has completed, from its end to its beginning.")
+_verb(Verb.PAUSE, Reasoned, "Start no more tasks of a job; running ones go on.")
+_verb(Verb.UNPAUSE, Reasoned, "Let a paused job go on.")
+_verb(Verb.CANCEL, Reasoned, "Stop a job. Running tasks have the grace period to finish.")
+
+
+@table.post("/jobs/{job_id}/acknowledge", Permission.OPERATE, answers=Acknowledgement, errors=(Refused,))
+async def acknowledge_job(call: Call, job_id: JobId, body: Because) -> Response:
+    """Note that a failed or partial job needs nothing more."""
+    return call.answer(await call.client.acknowledge(job_id, reason=body.reason))

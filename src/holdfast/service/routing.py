@@ -1,0 +1,163 @@
+"""From declared routes to the application's: checks of credential, permission, query and body before any endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
+
+from holdfast.define.gates import DEFAULT_TENANT
+from holdfast.define.plain import MAX_DEPTH, faults, parse_json
+from holdfast.define.source import did_you_mean
+from holdfast.errors import Detail, Forbidden, InvalidInput, PayloadRefused
+from holdfast.operations.identity import EVERY_TENANT, Identity, Permission
+from holdfast.service.call import CallContext
+from holdfast.service.schemas import described
+from holdfast.service.state import ServiceState
+from holdfast.service.table import Declared, RouteTable
+
+TENANT = "tenant"
+"""The name in a query by which an administrator of the installation chooses a tenant."""
+ANONYMOUS = Identity("anonymous", "", ())
+
+
+def add_routes(app: FastAPI, table: RouteTable, prefix: str = "") -> None:
+    """Make the routes of a table routes of the application."""
+    for route in table.routes:
+        made = _Route.of(route, prefix + route.path, table.tag)
+        app.router.routes.append(made)
+
+
+class _Route(APIRoute):
+    """A route that no request reaches without the permission that it names."""
+
+    declared: Declared
+
+    @classmethod
+    def of(cls, declared: Declared, path: str, tag: str) -> _Route:
+        cls_for_it = type("_Declared", (cls,), {"declared": declared})
+        route: _Route = cls_for_it(
+            path,
+            declared.endpoint,
+            methods=[declared.method],
+            status_code=declared.status,
+            response_model=None,
+            tags=[tag],
+            name=declared.endpoint.__name__,
+            operation_id=declared.endpoint.__name__,
+            include_in_schema=not declared.is_hidden,
+            **described(declared),
+        )
+        return route
+
+    @property
+    def permission(self) -> Permission:
+        return self.declared.permission
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        inner = super().get_route_handler()
+        known = sorted(_query_names(self.dependant))
+
+        async def handle(request: Request) -> Response:
+            state: ServiceState = request.app.state.service
+            identity = ANONYMOUS
+            if self.permission is not Permission.PUBLIC:
+                identity = await state.identity_of(request.headers.get("authorization"))
+                identity.refuse_without(self.permission)
+            _refuse_unknown_query(request, known)
+            tenant = _tenant(request, identity)
+            request.scope["state"]["call"] = CallContext(request, state, identity, tenant)
+            if self.body_field is not None and self.declared.reads_body:
+                request = _ParsedRequest(request, await _body(request, state))
+            return await inner(request)
+
+        return handle
+
+
+class _ParsedRequest(Request):
+    """A request whose body was read and parsed before, with our limits."""
+
+    def __init__(self, request: Request, body: Any) -> None:
+        super().__init__(request.scope, request.receive)
+        self._parsed = body
+
+    async def body(self) -> bytes:
+        return b"{}"
+
+    async def json(self) -> Any:
+        return self._parsed
+
+
+def _query_names(dependant: Dependant) -> set[str]:
+    own = {str(parameter.alias) for parameter in dependant.query_params}
+    return own.union(*map(_query_names, dependant.dependencies))
+
+
+def _refuse_unknown_query(request: Request, known: list[str]) -> None:
+    for name in request.query_params:
+        if name not in known and name != TENANT:
+            raise InvalidInput(
+                f"There is no query parameter '{name}' here.",
+                errors=[Detail(f"'{name}' is not known.", path=f"query.{name}", suggestion=did_you_mean(name, known))],
+                remedy=f"Known: {', '.join(known)}." if known else "This route takes none.",
+            )
+        if name == TENANT and len(request.query_params.getlist(name)) > 1:
+            raise InvalidInput("A request is for one tenant.")
+
+
+def _tenant(request: Request, identity: Identity) -> str:
+    """The tenant that a request is for: that of the identity. Only an administrator of the installation names one."""
+    wanted = request.query_params.get(TENANT)
+    if wanted is None or wanted == identity.tenant:
+        return DEFAULT_TENANT if identity.tenant == EVERY_TENANT else identity.tenant
+    if not identity.is_installation_admin:
+        raise Forbidden(f"{identity.name} may not name a tenant: its own is used.", remedy="Leave `tenant` out.")
+    return wanted
+
+
+async def _body(request: Request, state: ServiceState) -> Any:
+    """The body as plain JSON; refused if it is too large, too slow, too deep or something else."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise InvalidInput("A body must not be compressed.", remedy="Leave `Content-Encoding` out.")
+    raw = await _read(request, state)
+    if not raw:
+        return {}
+    if kind != "application/json" and not kind.endswith("+json"):
+        raise InvalidInput(f"The body must be JSON, not '{kind}'.", remedy="Send `Content-Type: application/json`.")
+    try:
+        parsed = parse_json(raw.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise InvalidInput("The body is not UTF-8.") from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"The body is not JSON: {error}.") from None
+    wrong = faults(parsed)
+    if wrong:
+        raise InvalidInput(
+            f"The body has values that cannot be stored, or more than {MAX_DEPTH} levels.",
+            errors=[Detail(reason, path=".".join(map(str, ("body", *path)))) for path, reason in wrong],
+        )
+    return parsed
+
+
+async def _read(request: Request, state: ServiceState) -> bytes:
+    limit = state.body_limit_bytes
+    too_large = PayloadRefused(f"The body has more than {limit:,} bytes.", remedy="Pass a reference to large data.")
+    declared = request.headers.get("content-length", "0")
+    if declared.isdecimal() and int(declared) > limit:
+        raise too_large
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(state.body_seconds):
+            async for part in request.stream():
+                size += len(part)
+                if size > limit:
+                    raise too_large
+                parts.append(part)
+    except TimeoutError:
+        raise InvalidInput(f"The body did not arrive within {state.body_seconds:g} s.") from None
+    return b"".join(parts)

@@ -1,0 +1,129 @@
+"""The server of the application: listens, answers, and ends in order. It knows no signals; its process does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+from fastapi import FastAPI
+
+from holdfast.errors import Unusable
+
+BACKLOG = 2048
+KEEP_ALIVE_SECONDS = 75
+HEADER_BYTES = 64 * 1024
+"""How large the headers of a request may be."""
+START_SECONDS = 10.0
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the process, and says when it listens."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.is_listening = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.is_listening.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class WebServer:
+    """An application on a port, from `start` to `stop`."""
+
+    def __init__(
+        self,
+        app: FastAPI,
+        host: str,
+        port: int,
+        *,
+        connections: int,
+        grace_seconds: float,
+        root_path: str = "",
+        trusted_proxies: tuple[str, ...] = (),
+    ) -> None:
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            date_header=True,
+            backlog=BACKLOG,
+            limit_concurrency=connections,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=max(1, round(grace_seconds)),
+            h11_max_incomplete_event_size=HEADER_BYTES,
+            root_path=root_path,
+            proxy_headers=bool(trusted_proxies),
+            forwarded_allow_ips=list(trusted_proxies),
+        )
+        self._server = _Server(config)
+        self._socket = _listening(host, port)
+        self._running: asyncio.Task[None] | None = None
+        self.host = host
+
+    @property
+    def port(self) -> int:
+        port: int = self._socket.getsockname()[1]
+        return port
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+    async def start(self) -> None:
+        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+        self._running = asyncio.create_task(self._server.serve(sockets=[self._socket]), name="holdfast api")
+        async with asyncio.timeout(START_SECONDS):
+            await self._server.is_listening.wait()
+
+    async def wait(self) -> None:
+        """Until the server ends: because it was asked to, or by our bug."""
+        assert self._running is not None
+        await asyncio.shield(self._running)
+
+    def request_stop(self) -> None:
+        """Take no more connections, and end when the running requests have ended."""
+        self._server.should_exit = True
+
+    async def stop(self) -> None:
+        self.request_stop()
+        if self._running is not None:
+            await self._running
+        self._socket.close()
+
+    async def __aenter__(self) -> WebServer:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.stop()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, kind, protocol)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+        except OSError:
+            listening.close()
+            raise
+    except OSError as error:
+        raise Unusable(
+            f"The service cannot listen on {host}:{port}: {error.strerror or error}.",
+            remedy="Choose another port with --port, or any free one with --port 0.",
+        ) from None
+    listening.setblocking(False)
+    return listening

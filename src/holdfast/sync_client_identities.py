@@ -1,0 +1,36 @@
+"""The part of `SyncClient` about who may use the service."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Self
+
+from holdfast.sync_client_gates import Face
+from holdfast.views.identities import Key, NewKey
+
+
+class SyncIdentities(Face):
+    """API keys."""
+
+    def for_tenant(self, tenant: str) -> Self:
+        """A client of the same database and the same person for another tenant; * is the installation."""
+        return type(self)(self._client.for_tenant(tenant), self._loop)
+
+    def add_key(
+        self, name: str, *, roles: Sequence[str], tenant: str | None = None, expires_at: datetime | None = None
+    ) -> NewKey:
+        """Make an API key; what it returns has the key itself, which can never be read again."""
+        return self._loop.run(self._client.add_key(name, roles=roles, tenant=tenant, expires_at=expires_at))
+
+    def knows_key(self, key: str) -> bool:
+        """Whether a key can be used now."""
+        return self._loop.run(self._client.knows_key(key))
+
+    def keys(self) -> list[Key]:
+        """The API keys of the tenant, newest first; with the tenant * the keys of all."""
+        return self._loop.run(self._client.keys())
+
+    def revoke_key(self, prefix: str) -> Key:
+        """End a key. Processes that know it forget it within five seconds."""
+        return self._loop.run(self._client.revoke_key(prefix))

@@ -1,0 +1,62 @@
+"""Who may use the service, as people see it: API keys, and whom a request comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from holdfast.store.identity_rows import KeyRow
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An API key, without the key itself."""
+
+    prefix: str
+    name: str
+    tenant: str
+    roles: tuple[str, ...]
+    created_at: datetime | None
+    created_by: str
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    revoked_by: str | None
+    last_used_at: datetime | None
+    valid: bool
+    """Whether it can be used now."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A key that was just made."""
+
+    key: str
+    """The key itself, which can be read nowhere else and never again."""
+    details: Key
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Whom a request comes from, and what it may do."""
+
+    name: str
+    tenant: str
+    roles: tuple[str, ...]
+    scopes: tuple[str, ...]
+    """What its roles permit."""
+
+
+def key_view(row: KeyRow) -> Key:
+    return Key(
+        f"hf_{row.prefix}",
+        row.name,
+        row.tenant,
+        tuple(row.roles),
+        row.created_at,
+        row.created_by,
+        row.expires_at,
+        row.revoked_at,
+        row.revoked_by,
+        row.last_used_at,
+        not row.is_over,
+    )
