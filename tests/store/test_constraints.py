@@ -21,6 +21,8 @@ GOOD = {
     "breakers": "insert into breakers (name, settings, {columns}) values ('b', '{{}}', {values})",
     "limits": "insert into limits (tenant, name, {columns}) values ('', 'tenant', {values})",
     "payloads": f"insert into payloads (job_id, bytes, {{columns}}) values ('{JOB}', 1, {{values}})",
+    "api_keys": "insert into api_keys (prefix, secret_hash, name, tenant, created_by, {columns})"
+    " values ('p', 'h', 'n', 't', 'a', {values})",
     "lanes": "insert into lanes (queue, handler, {columns}) values ('q', 'h', {values})",
 }
 
@@ -47,6 +49,7 @@ REFUSED = {
     "leased_rows_have_a_holder": ("queue", "state", "'leased'"),
     "waiting_rows_have_a_due_time": ("queue", "state", "'waiting'"),
     "signal_kind_is_known": ("inbox", "kind", "'nonsense'"),
+    "keys_have_a_role": ("api_keys", "roles", "'{}'"),
     "breaker_state_is_known": ("breakers", "state", "'ajar'"),
     "only_an_open_breaker_is_held": ("breakers", "state, held", "'half_open', true"),
     "limits_are_above_zero": ("limits", "concurrency", "0"),
