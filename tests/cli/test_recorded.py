@@ -126,6 +126,21 @@ GROUPS: dict[str, Sequence[str]] = {
         "resume JOB-3 --yes --detach",
         "events JOB-1",
         "events JOB-3",
+        "run order.yaml",
+        "plan JOB-4 undo",
+        "plan JOB-4 undo --from charge",
+        "undo JOB-4",
+        "undo JOB-4 --from missing --yes",
+        "undo JOB-4 --yes --reason tests",
+        "tasks JOB-4 charge",
+        "plan JOB-4 skip charge",
+        "skip JOB-4 charge --yes",
+        "undo JOB-4 --yes",
+        "undo JOB-1 --yes",
+        "status JOB-4",
+        "events JOB-4",
+        "run strict.yaml",
+        "events JOB-5",
     ),
     "upkeep": (
         "limits set tenant --backlog 5",
@@ -178,9 +193,26 @@ GROUPS: dict[str, Sequence[str]] = {
         "status --unknown",
     ),
 }
+ORDER = """
+workflow_id: order
+nodes:
+  reserve: {handler: echo, compensate: echo, next: charge}
+  charge: {handler: echo, retry: {max_retries: 0}, compensate: fail, next: each}
+  each:
+    type: fan_out
+    source: "{{ [1, 2] }}"
+    task: {handler: echo, compensate: echo}
+    next: tell
+  tell: {handler: echo, next: end}
+  end: {type: end}
+"""
 FILES = {
     "inputs.json": '{"numbers": "none"}',
     "wrong.yaml": "workflow_id: wrong\nnodes:\n  a: {handler: echo, next: b}\n  c: {type: odd}\n",
+    "order.yaml": ORDER,
+    "strict.yaml": ORDER.replace("workflow_id: order", "workflow_id: strict\non_failure: compensate").replace(
+        "handler: echo, next: end", "handler: fail, params: {permanent: true}, next: end"
+    ),
     "behind.yaml": "workflow_id: behind\nbreakers: {gateway: {}}\nnodes: {a: {handler: echo, breaker: gateway}}\n",
 }
 
@@ -224,6 +256,9 @@ class Normal:
 
     def value(self, value: Any, key: str = "") -> Any:
         if isinstance(value, dict):
+            if value.get("code") == "UNDONE":
+                # Its message names the person.
+                value = value | {"fingerprint": "PERSON"}
             return {self._text(name): self.value(item, name) for name, item in value.items()}
         if isinstance(value, list):
             return [self.value(item, key) for item in value]

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from holdfast.core.advance import advance
+from holdfast.core.advising import candidates
 from holdfast.core.effects import EnqueueWaiting, RecordAttempt, UndoTasks, WithdrawTasks
 from holdfast.core.plans import Action, Plan, Refusal
-from holdfast.core.signals import PauseRequested, TasksWithdrawn
+from holdfast.core.signals import PauseRequested, Request, TasksWithdrawn, Verb
 from holdfast.core.states import Rules
 from holdfast.define.workflow import Workflow
 from tests.core.one_job import Fails, OneJob
@@ -224,7 +225,10 @@ def test_an_undone_job_has_nothing_left_to_undo() -> None:
     job.recover("undo")
     run(job)
     refusal = job.plan("undo")
-    assert isinstance(refusal, Refusal) and refusal.reason == "nothing that has completed has a compensate"
+    assert isinstance(refusal, Refusal) and refusal.reason == "all that can be undone is undone already"
+    refusal = job.plan("undo", "charge")
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason == "all that can be undone from charge on is undone already"
 
 
 def test_a_job_without_compensations_says_so() -> None:
@@ -397,6 +401,39 @@ def test_an_undo_after_a_failure_that_fails_says_both() -> None:
     assert job.state.status == "failed"
     assert job.state.error is not None and job.state.error.code == "UNDO_INCOMPLETE"
     assert job.state.error.message.endswith("reserve waited for that; the job had failed: as scripted")
+
+
+def test_a_person_who_accepts_what_is_left_after_a_failure_leaves_the_job_with_the_error_it_had() -> None:
+    job = OneJob(order(on_failure="compensate"), {"amount": 5}, RULES)
+    run(job, "ship", "undo charge")
+    assert job.recover("skip", "charge").applied
+    run(job, "undo reserve")
+    assert job.state.error is not None and job.state.error.message.endswith("the job had failed: as scripted")
+    assert job.recover("skip", "reserve").applied
+    assert job.state.status == "failed"
+    assert job.state.error.message == "as scripted"
+
+
+def test_an_undo_from_a_node_on_that_failed_is_advised_from_that_node_on() -> None:
+    job = done()
+    job.recover("undo", "charge")
+    run(job, "undo charge")
+    assert job.state.error is not None and job.state.error.remedy is not None
+    assert job.state.error.remedy.flags == ("--from", "charge")
+    assert candidates(job.state)[0] == (Request(Verb.UNDO, "charge"),)
+    assert job.recover("undo", "charge").applied
+    assert run(job) == ["undo charge"] and job.status_of("reserve") == "completed"
+
+
+def test_a_node_that_has_run_no_handler_is_said_to_have_nothing_to_undo() -> None:
+    flow = Workflow("w")
+    flow.fan_out("each", source="{{ [1, 2] }}", handler="h", params={"n": "{{ item }}"}, compensate="undo_item")
+    flow.fan_in("all", after="each")
+    job = done(flow)
+    assert steps(job.plan("undo")) == [
+        "undo each 2: by undo_item",
+        "keep all 0: it has no completed task",
+    ]
 
 
 def test_a_cancelled_or_partial_job_never_undoes_itself() -> None:

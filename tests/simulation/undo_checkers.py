@@ -89,6 +89,7 @@ def check_undone(db: Database, job_id: str, job: dict[str, Any], nodes: dict[str
     if undo is None or job["status"] not in JOB_TERMINAL:
         return
     assert undo["is_over"], f"25: {job_id} ended while it was undone"
+    assert job["error"] is not None, f"25: {job_id} was undone and does not say why"
     left = [name for name in undo["nodes"] if _is_left(db, job_id, name, program)]
     is_named = code_of(job) == "UNDO_INCOMPLETE"
     assert is_named == (bool(left) or undo["is_cut"]), f"25: {job_id} says {job['error']}, and left {left}"

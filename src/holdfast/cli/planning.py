@@ -76,6 +76,8 @@ def _sentence(plan: Plan) -> str:
             return f"{tasks} that were held back would continue, beside {running} that run."
         case Verb.UNDO:
             return f"{plan.work} would be undone, in this order."
+        case Verb.SKIP if plan.undoes:
+            return f"{plan.request.node} would count as undone, and {plan.work} would be undone, in this order."
         case _ if plan.evaluates_result:
             return "No task would run; the workflow's result would be evaluated again."
         case _:

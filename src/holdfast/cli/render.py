@@ -241,7 +241,8 @@ def _next_commands(
     if job.finished_at is None:
         yield _line("Next", command(f"watch {job_name}"), note="follow it to its end")
         return
-    bad = job.outcome.resume_from
+    left = [node.node for node in job.nodes if job.is_undone and node.undo is not None and node.undo.failed]
+    bad = left[0] if left else job.outcome.resume_from
     for number, (text, note) in enumerate(advised):
         yield _line("" if number else "Next", text, note=note)
     if job.outcome.resumable:

@@ -212,7 +212,7 @@ class _Verb:
         if not result.is_applied and not self._how.detach and not await self._client.is_served(self._job_id):
             # No orchestrator was running, or it ended without an answer.
             if not plan.verb.is_steering:
-                to_do = "to undo" if plan.verb is Verb.UNDO else "to run"
+                to_do = "to undo" if plan.undoes else "to run"
                 say(f"No orchestrator is running: driving the job from here; {plan.work} {to_do}.")
                 return await self._meaning(plan, await self._drive_to_the_end(result))
             result = await self._drive_until_answered(result)
@@ -364,7 +364,7 @@ def _sentences(plan: Plan, result: VerbResult, job: Job) -> tuple[str, str, str]
             return f"Job {job_id} is paused; running tasks continue to their end.", "", f"unpause {short(job_id)}"
         case Verb.UNPAUSE:
             return f"Job {job_id} continues.", "", watch
-        case Verb.UNDO:
+        case _ if plan.undoes:
             return f"Job {job_id} is being undone: {plan.work} to undo, {result.reason}.", "", watch
         case _:
             return f"Job {job_id} continues: {plan.work} to run, {result.reason}.", "", watch

@@ -32,5 +32,6 @@ def candidates(state: JobState) -> list[tuple[Request, ...]]:
     tolerated = [name for name in names if state.nodes[name].status is Status.COMPLETED and state.nodes[name].failed]
     of_items = [(Request(Verb.RETRY, name), Request(Verb.RETRY, name, only=True)) for name in tolerated]
     is_left = state.undo is not None and not state.undo.is_whole
-    undo = [(Request(Verb.UNDO),)] if is_left and nodes_to_undo(state) else []
+    first = state.undo.first if state.undo is not None else None
+    undo = [(Request(Verb.UNDO, first),)] if is_left and nodes_to_undo(state, first) else []
     return [*undo, (Request(Verb.RESUME),), *of_each, *of_items]

@@ -65,7 +65,8 @@ def reset(turn: Turn, signal: RecoveryRequested) -> Refusal | None:
         state.move(JobStatus.RUNNING)
         state.finished_at = state.stop = state.error = state.result = None
     if is_undo:
-        undoing.begin(turn, Undo(UndoCause.PERSON, signal.actor, nodes, signal.reason))
+        undo = Undo(UndoCause.PERSON, signal.actor, nodes, signal.reason, first=signal.request.node)
+        undoing.begin(turn, undo)
         return None
     if is_accepted:
         _accept(turn, signal)
@@ -109,7 +110,7 @@ def compensate(turn: Turn) -> None:
     state.recovered_at = turn.moment()
     state.scope["job"]["generation"] = state.generation
     turn.emit(EventName.JOB_RECOVERED, data=_event_data(state, signal, plan, current))
-    undoing.begin(turn, Undo(UndoCause.FAILURE, signal.actor, nodes))
+    undoing.begin(turn, Undo(UndoCause.FAILURE, signal.actor, nodes, failure=state.error))
 
 
 def _accept(turn: Turn, signal: RecoveryRequested) -> None:
@@ -118,7 +119,9 @@ def _accept(turn: Turn, signal: RecoveryRequested) -> None:
     assert undo is not None and name is not None
     rest = undo_plans.nodes_after_acceptance(turn.state, name)
     undoing.accept(turn, turn.state.nodes[name], signal.actor)
-    undoing.begin(turn, Undo(undo.cause, signal.actor, rest, signal.reason))
+    undoing.begin(
+        turn, replace(undo, actor=signal.actor, nodes=rest, reason=signal.reason, is_cut=False, is_over=False)
+    )
 
 
 def _plan(turn: Turn, signal: RecoveryRequested) -> Plan | Refusal:

@@ -73,9 +73,12 @@ def plan_of_failed(state: JobState, request: Request) -> Plan:
 
 def _why_nothing(state: JobState, first: str | None) -> str:
     where = f"from {first} on " if first is not None else ""
+    within = _below(state, first) if first is not None else set(state.nodes)
+    if any(node.undo is not None and node.undo.undone for name, node in state.nodes.items() if name in within):
+        return f"all that can be undone {where}is undone already"
     if any(node.completed for node in state.nodes.values()):
         return f"nothing that has completed {where}has a compensate"
-    return f"nothing {where}has completed, or all of it is undone"
+    return f"nothing {where}has completed"
 
 
 def _steps(state: JobState, chosen: set[str]) -> tuple[Step, ...]:
@@ -94,7 +97,8 @@ def _kept(state: JobState, node: NodeState, *, is_chosen: bool) -> Iterator[Step
     """What stays of a node: what nothing undoes, and what may have had effects without completing."""
     left = node.completed - (sum(number for _, number, _ in parts_to_undo(state, node)) if is_chosen else 0)
     if left or (node.status is Status.COMPLETED and not node.expanded):
-        why = "nothing undoes it: it has no compensate" if is_chosen else "it comes before"
+        why = "nothing undoes it: it has no compensate" if left else "it has no completed task"
+        why = why if is_chosen else "it comes before"
         yield Step(node.name, Action.KEEP, left, why)
     if is_chosen and node.failed:
         yield Step(node.name, Action.KEEP, node.failed, "failed, and may have effects: look by hand")

@@ -41,13 +41,19 @@ class Undo:
     is_over: bool = False
     is_whole: bool = False
     """Once it is over: whether nothing was left."""
+    first: str | None = None
+    """The node from which on a person wanted the job to be undone; none: all of it."""
+    failure: Failure | None = None
+    """Why the job had failed, if it is undone because of that."""
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return asdict(replace(self, failure=None)) | {"failure": self.failure.to_json() if self.failure else None}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Undo:
-        return cls(**data | {"cause": UndoCause(data["cause"]), "nodes": tuple(data["nodes"])})
+        stored = data.get("failure")
+        failure = Failure.from_json(stored) if stored is not None else None
+        return cls(**data | {"cause": UndoCause(data["cause"]), "nodes": tuple(data["nodes"]), "failure": failure})
 
 
 @dataclass(slots=True)

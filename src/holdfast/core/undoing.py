@@ -236,6 +236,8 @@ def _finish_job(turn: Turn, undo: Undo) -> None:
     elif undo.cause is UndoCause.PERSON:
         by = f"undone by {undo.actor or 'someone'}" + (f": {undo.reason}" if undo.reason else "")
         state.error = failure(Code.UNDONE, by, permanent=True, at=turn.now)
+    else:
+        state.error = undo.failure
     state.result = None
     state.move(status)
     state.holds.clear()
@@ -257,7 +259,8 @@ def _incomplete(turn: Turn, undo: Undo, left: list[NodeState]) -> Failure:
     if waiting:
         parts.append(f"{', '.join(waiting[:5])}{' and others' if len(waiting) > 5 else ''} waited for that")
     message = "; ".join(parts) or "a person cancelled it before it was undone"
-    if undo.cause is UndoCause.FAILURE and state.error is not None:
-        message = f"{message}; the job had failed: {state.error.message}"
-    again = Remedy("Find out why, then go on with", "undo", state.job_id)
+    if undo.failure is not None:
+        message = f"{message}; the job had failed: {undo.failure.message}"
+    flags = ("--from", undo.first) if undo.first is not None else ()
+    again = Remedy("Find out why, then go on with", "undo", state.job_id, flags=flags)
     return failure(Code.UNDO_INCOMPLETE, message, permanent=False, at=turn.now, hint=again)
