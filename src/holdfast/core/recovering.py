@@ -109,7 +109,7 @@ def compensate(turn: Turn) -> None:
     state.recovered_at = turn.moment()
     state.scope["job"]["generation"] = state.generation
     turn.emit(EventName.JOB_RECOVERED, data=_event_data(state, signal, plan, current))
-    undoing.begin(turn, Undo(UndoCause.FAILURE, signal.actor, nodes))
+    undoing.begin(turn, Undo(UndoCause.FAILURE, signal.actor, nodes, failed_by=state.error))
 
 
 def _accept(turn: Turn, signal: RecoveryRequested) -> None:
@@ -118,7 +118,7 @@ def _accept(turn: Turn, signal: RecoveryRequested) -> None:
     assert undo is not None and name is not None
     rest = undo_plans.nodes_after_acceptance(turn.state, name)
     undoing.accept(turn, turn.state.nodes[name], signal.actor)
-    undoing.begin(turn, Undo(undo.cause, signal.actor, rest, signal.reason))
+    undoing.begin(turn, Undo(undo.cause, signal.actor, rest, signal.reason, failed_by=undo.failed_by))
 
 
 def _plan(turn: Turn, signal: RecoveryRequested) -> Plan | Refusal:

@@ -41,13 +41,19 @@ class Undo:
     is_over: bool = False
     is_whole: bool = False
     """Once it is over: whether nothing was left."""
+    failed_by: Failure | None = None
+    """Why the job had failed, if that is the cause: a cancel or a verb may give the job another error meanwhile."""
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return asdict(replace(self, failed_by=None)) | {
+            "failed_by": self.failed_by.to_json() if self.failed_by else None
+        }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Undo:
-        return cls(**data | {"cause": UndoCause(data["cause"]), "nodes": tuple(data["nodes"])})
+        failed_by = Failure.from_json(data["failed_by"]) if data.get("failed_by") is not None else None
+        known = {"cause": UndoCause(data["cause"]), "nodes": tuple(data["nodes"]), "failed_by": failed_by}
+        return cls(**data | known)
 
 
 @dataclass(slots=True)
