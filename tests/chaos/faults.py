@@ -19,7 +19,7 @@ import psycopg
 
 from holdfast.failpoint import POINTS
 from holdfast.store.postgres import PostgresStore
-from tests.chaos import workload
+from tests.chaos import undoing, workload
 from tests.chaos.case import Case
 from tests.chaos.fleet import HOLDFAST, LEASE_SECONDS, SETTINGS, Process, Server, until
 from tests.chaos.proxy import BOTH, Direction, Proxy
@@ -444,6 +444,12 @@ STRUCK_ELSEWHERE = ("probe.", "breaker.")
 """Points that this workload does not reach. tests/test_dependencies.py and tests/cli/test_breakers.py strike them."""
 AT_POINTS = [point for point in POINTS if point not in BY_COMMAND and not point.startswith(STRUCK_ELSEWHERE)]
 FAULTS = [
+    *(
+        Fault("kill during an undo", f"at {point}@{visit}", partial(undoing.kill_at, service, point, visit))
+        for service, points in undoing.KILLS.items()
+        for point, visit in points
+    ),
+    *(Fault("disturb an undo", one.__name__.replace("_", " "), one) for one in undoing.DISTURBED),
     *(Fault("kill", f"at {point}", partial(kill_at, point)) for point in AT_POINTS),
     *(Fault("kill", f"at {point}", partial(strike, point, "kill")) for point, strike in BY_COMMAND.items()),
     Fault("kill", "every orchestrator that advances a job", die_of_a_job),

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -123,13 +123,15 @@ class Server:
 
 
 class Process:
-    """One `holdfast orchestrator` or `holdfast worker`, with its output in a file."""
+    """One `holdfast orchestrator` or `holdfast worker`, or a command of a person, with its output in a file."""
 
-    def __init__(self, service: str, url: str, scratch: Path, environment: dict[str, str]) -> None:
+    def __init__(
+        self, service: str, url: str, scratch: Path, environment: dict[str, str], words: Sequence[str] = ()
+    ) -> None:
         self.service = service
         self.environment = environment
         self.log = scratch / f"{service}-{uuid.uuid4().hex[:6]}.log"
-        arguments = ["--handlers", "tests.chaos.handlers"] if service == "worker" else []
+        arguments = ["--handlers", "tests.chaos.handlers"] if service == "worker" else words
         with self.log.open("wb") as log:
             self.popen = subprocess.Popen(
                 [HOLDFAST, service, *arguments],
@@ -194,6 +196,12 @@ class Fleet:
         self.kept += started
         await asyncio.gather(*(process.ready() for process in started))
         return started
+
+    def start_command(self, *words: str) -> Process:
+        """Run a command as a person does."""
+        process = Process(words[0], self.url, self.scratch, {}, words[1:])
+        self.processes.append(process)
+        return process
 
     def replace_the_dead(self) -> int:
         dead = [process for process in self.kept if not process.is_alive]

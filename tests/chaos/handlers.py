@@ -9,12 +9,14 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from holdfast import AsyncContext, Context, Permanent, Transient, handler
 
 EFFECTS = "CHAOS_EFFECTS"
 HOLD_SECONDS = "CHAOS_HOLD_SECONDS"
+UNDO_SECONDS = "CHAOS_UNDO_SECONDS"
 WORK_SECONDS = float(os.environ.get("CHAOS_WORK_SECONDS", "0.03"))
 
 
@@ -134,6 +136,43 @@ def parent(*, ctx: Context) -> str:
         _hang()
     _write_line(ctx)
     return "done"
+
+
+@handler("chaos_do")
+def do(flaky: bool, *, ctx: Context) -> dict[str, Any]:
+    """Has an effect on the world: a file in the ledger. Its receipt is too large for a row."""
+    _write_line(ctx)
+    (_place("ledger") / ctx.node).write_text(ctx.job_id)
+    return {"node": ctx.node, "receipt": f"{ctx.node} " * 40}
+
+
+@handler("chaos_take_back")
+def take_back(params: dict[str, Any], output: dict[str, Any], *, ctx: Context) -> dict[str, Any]:
+    """Removes the effect, as often as it is called; where `flaky` is true, it fails the first time."""
+    _write_line(ctx, undoes=True)
+    if output["node"] != ctx.node:
+        raise Permanent(f"this is the output of {output['node']}")
+    if ctx.resume_point is None:
+        ctx.checkpoint("begun", ctx.node)
+    time.sleep(float(os.environ.get(UNDO_SECONDS, "0.03")))
+    if params["flaky"] and _is_first(ctx.node):
+        raise Transient("the bank does not answer")
+    (_place("ledger") / ctx.node).unlink(missing_ok=True)
+    return {"receipt": f"{ctx.node} is taken back " * 20}
+
+
+def _is_first(name: str) -> bool:
+    try:
+        (_place("asked") / name).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _place(name: str) -> Path:
+    folder = Path(os.environ[EFFECTS]).with_name(name)
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 def _hang(*kept: object) -> None:

@@ -44,6 +44,9 @@ CHOSEN = {
     "crash a handler by a segfault",
     "crash a handler with child processes",
     "terminate a worker whose task ignores it",
+    "kill during an undo at run.after@2",
+    "kill during an undo at commit.after@1",
+    "disturb an undo by a pause and a cancel",
 }
 
 

@@ -104,6 +104,20 @@ inputs: {number: {type: integer}}
 nodes:
   only: {handler: chaos_step, params: {number: "{{ inputs.number }}"}}
 """
+ORDER = """
+workflow_id: order
+inputs: {number: {type: integer}}
+nodes:
+  reserve: {handler: chaos_do, params: {flaky: false}, compensate: chaos_take_back, next: charge}
+  charge:
+    handler: chaos_do
+    params: {flaky: true}
+    compensate:
+      handler: chaos_take_back
+      retry: {max_retries: 3, initial_delay_seconds: 0.1, max_delay_seconds: 0.2}
+    next: ship
+  ship: {handler: chaos_do, params: {flaky: false}, compensate: chaos_take_back}
+"""
 MIXED = (CHAIN, FAN, CHOICE, RETRY, SAVER, LARGE, PARTIAL)
 RETRYING = tuple(workflow for workflow in MIXED if "max_retries: 0" not in workflow)
 """For a fault that is a failure of the handler. Other faults must not use up a retry."""
@@ -130,6 +144,8 @@ def expected(job: NewJob) -> Expected:
             return Expected("completed", 100 * len(f"{number} ten chars") + 1)
         case "partial":
             return Expected("partial", None)
+        case "order":
+            return Expected("cancelled", None)
         case _:
             return Expected("completed", number + 1)
 

@@ -66,8 +66,7 @@ class Checkers:
         self.db.dirty.clear()
 
     def _check_job(self, job_id: str) -> None:
-        job = self.db.jobs[job_id]
-        program = compile_pinned(job["definition_hash"], self.db.definitions[job["definition_hash"]])
+        job, program = self.db.jobs[job_id], self._program(job_id)
         nodes = self.db.nodes[job_id]
         check_owner(self.remembered, job_id, job)
         check_counters(self.db, job_id, nodes)
@@ -79,6 +78,10 @@ class Checkers:
         check_events(self.db, self.remembered, job_id, job, nodes)
         check_undoing(self.db, job_id, job, nodes, program)
         check_progress(self.db, job_id, job, nodes, program)
+
+    def _program(self, job_id: str) -> Program:
+        pinned = self.db.jobs[job_id]["definition_hash"]
+        return compile_pinned(pinned, self.db.definitions[pinned])
 
     def result_fails(self, job: dict[str, Any], program: Program) -> bool:
         """Whether the job fails in its result: every result that the simulation draws reads a missing value."""
@@ -101,8 +104,7 @@ class Checkers:
     def check_ended_job(self, job_id: str) -> None:
         """Check what the rows of an ended job show; for databases whose history was not recorded."""
         assert self.db.events[job_id], f"5: {job_id} has no events"
-        job, nodes = self.db.jobs[job_id], self.db.nodes[job_id]
-        program = compile_pinned(job["definition_hash"], self.db.definitions[job["definition_hash"]])
+        job, nodes, program = self.db.jobs[job_id], self.db.nodes[job_id], self._program(job_id)
         check_counters(self.db, job_id, nodes)
         check_nodes(self.db, self.remembered, job_id, job, nodes, program)
         check_status(
@@ -117,6 +119,10 @@ class Checkers:
         """Whether a stop, a verb, lost leases or repeated failures make the results a matter of timing."""
         if self.db.jobs[job_id]["stop_cause"] in ("timeout", "cancelled") or repeated_failures(self.db, job_id):
             return True
+        if self._program(job_id).definition.timeout_seconds and was_ever_undone(
+            self.db, job_id, "on_failure: compensate"
+        ):
+            return True  # It may have timed out; the undo has forgotten that stop.
         event_data = [data or {} for *_, data in self.db.events[job_id]]
         if is_corrected(self.db, job_id) or is_undone_by(self.db, job_id, "someone"):
             return True

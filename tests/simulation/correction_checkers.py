@@ -28,7 +28,8 @@ def check_corrected(db: Database, job_id: str, program: Program) -> None:
     is_strict = all(data.get("stale") != "keep" for data in corrections)
     is_strict = is_strict and all(data["verb"] not in ("set", "skip", "clear") for data in recoveries)
     for (name, item), task in db.tasks[job_id].items():
-        if task["status"] == "completed":
+        # The handlers of the simulation say with which params they ran.
+        if task["status"] == "completed" and isinstance(task["output"], dict) and "did" in task["output"]:
             assert task["output"]["params"] == task["params"], f"24: {job_id}/{name}[{item}] was not run as it says"
     for name, node in state.nodes.items():
         is_skipped = node.reason == "by_person"

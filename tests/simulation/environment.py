@@ -85,8 +85,13 @@ class Environment:
         if self.editing.random() < 0.35:
             drawn.corrections = self.editing.choice([0.5, 2.0])
         self.taking_back = random.Random(f"undo {seed}")
-        if self.taking_back.random() < 0.35:
+        if self.taking_back.random() < 0.5:
             drawn.undos = self.taking_back.choice([0.5, 2.0])
+            # Jobs end and are undone, and faults strike them then.
+            drawn.troubled_seconds *= 4
+            drawn.crash = max(drawn.crash, self.taking_back.choice([0.0, 0.01, 0.03]))
+            if self.taking_back.random() < 0.6:
+                drawn.verbs = drawn.corrections = 0.0
         self.mix = mix or drawn
         self.db = Database()
         self.checkers = Checkers(self.db, self.mix.crash_limit, self.mix.requeue_limit)

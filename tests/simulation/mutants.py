@@ -53,6 +53,7 @@ STORE = (
     "tests/test_corrections.py",
     "tests/store/test_batches.py",
     "tests/store/test_by_hand.py",
+    "tests/store/test_undoing.py",
     "tests/store/test_clock.py",
     "-k",
     "not model",

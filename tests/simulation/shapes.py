@@ -47,14 +47,14 @@ def with_compensations(definition: Definition, chance: random.Random) -> Definit
     nodes = []
     for node in definition.nodes:
         task, batches = node.task, node.batches
-        if task is not None and chance.random() < 0.7:
+        if task is not None and chance.random() < 0.85:
             task = _compensated(task, chance)
             if batches is not None and chance.random() < 0.7:
                 batches = replace(batches, task=_compensated(batches.task, chance))
         elif task is None and batches is not None and chance.random() < 0.5:
             batches = replace(batches, task=_compensated(batches.task, chance))
         nodes.append(replace(node, task=task, batches=batches))
-    on_failure = OnFailure.COMPENSATE if chance.random() < 0.3 else OnFailure.KEEP
+    on_failure = OnFailure.COMPENSATE if chance.random() < 0.5 else OnFailure.KEEP
     return replace(definition, nodes=tuple(nodes), on_failure=on_failure)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.database import code_of
+from tests.simulation.undo_counts import AFTER, DURING, count_undos
 from tests.simulation.world import World, run_seed
 
 SEEDS = int(os.environ.get("SIMULATION_SEEDS", "200"))
@@ -85,6 +86,7 @@ def test_every_fault_and_outcome_is_common() -> None:
         codes = Counter(code_of(task) for tasks in world.db.tasks.values() for task in tasks.values())
         counts["quarantined"] += codes["QUARANTINED"]
         counts["vanished too often"] += codes["REQUEUE_LIMIT"]
+        counts.update(count_undos(world.db))
         counts.update(how for how in history.ended.values())
         counts.update(str(job["status"]) for job in world.db.jobs.values())
         counts.update(f"stopped: {job['stop_cause']}" for job in world.db.jobs.values())
@@ -96,5 +98,7 @@ def test_every_fault_and_outcome_is_common() -> None:
         "completed", "partial", "failed", "cancelled", "stopped: failed", "stopped: cancelled", "stopped: timeout",
         "owner_changed", "worker_lost", "node_retry_scheduled", "task_retry_scheduled", "node_skipped", "task_failed",
         "task_cancelled", "report_rejected", "vanished", "janitor_acted", "job_held", "job_released",
+        "undos", "tasks undone", *DURING.values(), *AFTER.values(), "undos of failed jobs by themselves",
+        "undos cancelled",
     ]  # fmt: skip
     assert {name: counts[name] for name in often if counts[name] < 5} == {}

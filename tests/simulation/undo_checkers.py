@@ -90,9 +90,25 @@ def check_undone(db: Database, job_id: str, job: dict[str, Any], nodes: dict[str
         return
     assert undo["is_over"], f"25: {job_id} ended while it was undone"
     assert job["error"] is not None, f"25: {job_id} was undone and does not say why"
-    left = [name for name in undo["nodes"] if _is_left(db, job_id, name, program)]
+    left = [name for name in _undone_last(db, job_id) if _is_left(db, job_id, name, program)]
+    if undo["cause"] == "failure":
+        why = _why_failed(db, job_id)
+        assert job["error"].message.endswith(why), f"25: {job_id} had another error before its undo: {job['error']}"
     is_named = code_of(job) == "UNDO_INCOMPLETE"
     assert is_named == (bool(left) or undo["is_cut"]), f"25: {job_id} says {job['error']}, and left {left}"
+
+
+def _undone_last(db: Database, job_id: str) -> list[str]:
+    """What the last undo was to take back, with what a person has accepted of it since."""
+    recoveries = [data for _, event, *_, data in db.events[job_id] if event == "job_recovered"]
+    return next(list(data["undo"]) for data in reversed(recoveries) if data["verb"] == "undo")
+
+
+def _why_failed(db: Database, job_id: str) -> str:
+    """The error with which the job had failed, when it began to undo itself."""
+    recoveries = [data for _, event, *_, data in db.events[job_id] if event == "job_recovered"]
+    reasons: list[str] = [data["reason"] for data in recoveries if data["actor"] == "on_failure: compensate"]
+    return reasons[-1]
 
 
 def _is_left(db: Database, job_id: str, name: str, program: Program) -> bool:

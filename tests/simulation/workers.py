@@ -15,6 +15,8 @@ from tests.simulation.environment import HANDLERS, LEASE_SECONDS, RENEW_SECONDS,
 
 OUTAGE_SECONDS = 15.0
 SLOW_SECONDS = 6.0
+UNDO_STEPS = 6
+"""An undo has more steps than other tasks, so that more often something strikes it."""
 LONGEST_SECONDS = SLOW_SECONDS + 0.5
 
 
@@ -77,6 +79,8 @@ class Workers(Environment):
         outcome = self.script.outcome(self.numbers[lease.job_id], what, lease.item, *self._spent(lease))
         started = self.db.time
         await self._sleep(self.chance.random() * 0.5)
+        for _ in range(UNDO_STEPS if lease.is_undo else 0):
+            await self._breathe()
         self.checkers.executed((lease.job_id, lease.node, lease.item), lease.epoch)
         if outcome == "slow":
             await self._sleep(min(lease.timeout_seconds, SLOW_SECONDS))

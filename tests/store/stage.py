@@ -175,13 +175,13 @@ class PostgresBackstage:
 
     async def task(self, job_id: str, node: str, item: int) -> dict[str, Any]:
         rows = await self._run(
-            b"select status, epoch, attempt, output, error, retry_count, lost_count, crash_count from tasks"
+            b"select status, epoch, attempt, output, error, retry_count, lost_count, crash_count, undo from tasks"
             b" where job_id = %s and node = %s and item = %s",
             job_id,
             node,
             item,
         )
-        names = ("status", "epoch", "attempt", "output", "error", "retries", "lost", "crashes")
+        names = ("status", "epoch", "attempt", "output", "error", "retries", "lost", "crashes", "undo")
         return with_failure(dict(zip(names, rows[0], strict=True)))
 
     async def queue(self, job_id: str) -> list[dict[str, Any]]:

@@ -294,6 +294,16 @@ def _answer_cancel(turn: Turn) -> None:
     state.job_touched = True
 
 
+def _compensate(turn: Turn) -> None:
+    """The job has failed, and goes on: it undoes itself. A cancel that ended nothing before was too late."""
+    state, stop = turn.state, turn.state.stop
+    if stop is not None and stop.signal_id is not None:
+        reason = "too late: its last tasks have finished, it has failed, and what it has done is being undone"
+        again = Remedy("Leave what is not undone yet as it is, with", "cancel", state.job_id)
+        turn.effects.append(AnswerSignal(stop.signal_id, state.job_id, False, reason, again))
+    recovering.compensate(turn)
+
+
 def _answer(turn: Turn, signal_id: int, refusal: Refusal | None, done: str) -> None:
     job_id = turn.state.job_id
     if refusal is None:
@@ -372,7 +382,7 @@ def _finish_job(turn: Turn) -> None:
         state.error = first_error(state) or _not_run_again(turn)
     if status is JobStatus.FAILED and recovering.compensates(state):
         if not state.awaits_withdrawal:
-            recovering.compensate(turn)
+            _compensate(turn)
         return
     state.move(status)
     state.holds.clear()

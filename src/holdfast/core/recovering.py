@@ -110,7 +110,7 @@ def compensate(turn: Turn) -> None:
     state.recovered_at = turn.moment()
     state.scope["job"]["generation"] = state.generation
     turn.emit(EventName.JOB_RECOVERED, data=_event_data(state, signal, plan, current))
-    undoing.begin(turn, Undo(UndoCause.FAILURE, signal.actor, nodes, failure=state.error))
+    undoing.begin(turn, Undo(UndoCause.FAILURE, signal.actor, nodes, failed_by=state.error))
 
 
 def _accept(turn: Turn, signal: RecoveryRequested) -> None:

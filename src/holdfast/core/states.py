@@ -113,7 +113,7 @@ NODE_TRANSITIONS: dict[tuple[Status, Trigger], Status] = {
     (Status.COMPLETED, Trigger.UNDO_OWN): Status.DISPATCHED,
     **{(status, Trigger.UNDO_ITEMS): Status.RUNNING for status in (Status.READY, Status.DISPATCHED, *ENDS)},
     **{(status, trigger): end for status in _OPEN for trigger, end in _ENDS_OF_UNDO.items()},
-    **{(status, Trigger.UNDONE): Status.CANCELLED for status in (Status.COMPLETED, Status.CANCELLED)},
+    **{(status, Trigger.UNDONE): Status.CANCELLED for status in (Status.COMPLETED, Status.SKIPPED, Status.CANCELLED)},
     **{(status, Trigger.ITEMS_RESET): Status.RUNNING for status in (*_OPEN, *ENDS)},
 }
 

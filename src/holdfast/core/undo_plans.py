@@ -17,8 +17,12 @@ COUNTS_AS_UNDONE = "it counts as undone"
 """What becomes of tasks that a person skips after their undo has failed."""
 
 
-def parts_to_undo(state: JobState, node: NodeState) -> list[tuple[UndoStage, int, TaskSpec]]:
-    """The completed tasks of a node that something undoes: which they are, how many, and what undoes them."""
+Part = tuple[UndoStage, int, TaskSpec]
+"""Tasks of a node that are undone together: which they are, how many, and what undoes them."""
+
+
+def parts_to_undo(state: JobState, node: NodeState) -> list[Part]:
+    """The completed tasks of a node that something undoes."""
     program = state.program.nodes[node.name]
     own = node.completed if not program.has_items else 0
     if node.has_last_task:
@@ -30,6 +34,13 @@ def parts_to_undo(state: JobState, node: NodeState) -> list[tuple[UndoStage, int
         if compensation is not None:
             parts.append((stage, number, compensation.spec))
     return parts
+
+
+def batches_to_undo(state: JobState, node: NodeState) -> list[Part]:
+    """What is left of a node while its own task is undone: the batches before that task."""
+    if node.undo is None or node.undo.stage is not UndoStage.OWN:
+        return []
+    return [part for part in parts_to_undo(state, node) if part[0] is UndoStage.ITEMS]
 
 
 def nodes_to_undo(state: JobState, first: str | None = None) -> tuple[str, ...]:
@@ -83,14 +94,16 @@ def _why_nothing(state: JobState, first: str | None) -> str:
 
 def _steps(state: JobState, chosen: set[str]) -> tuple[Step, ...]:
     names = [name for name in reversed(state.program.graph.order) if counts(state, name)]
-    undone = [step for name in names if name in chosen for step in _undone(state, state.nodes[name])]
+    undone = [
+        step for name in names if name in chosen for step in _undone(name, parts_to_undo(state, state.nodes[name]))
+    ]
     kept = [step for name in names for step in _kept(state, state.nodes[name], is_chosen=name in chosen)]
     return (*undone, *kept)
 
 
-def _undone(state: JobState, node: NodeState) -> Iterator[Step]:
-    for _, number, spec in parts_to_undo(state, node):
-        yield Step(node.name, Action.UNDO, number, f"by {spec.handler}", confirm=True)
+def _undone(name: str, parts: list[Part]) -> Iterator[Step]:
+    for _, number, spec in parts:
+        yield Step(name, Action.UNDO, number, f"by {spec.handler}", confirm=True)
 
 
 def _kept(state: JobState, node: NodeState, *, is_chosen: bool) -> Iterator[Step]:
@@ -120,11 +133,16 @@ def acceptance_plan(state: JobState, request: Request) -> Plan:
     assert node.undo is not None
     accepted = Step(node.name, Action.SKIP, node.undo.failed, COUNTS_AS_UNDONE, confirm=True)
     names = nodes_after_acceptance(state, request.node)
-    rest = [step for name in names for step in _undone(state, state.nodes[name])]
+    rest = [step for name in names for step in _undone(name, _left(state, name, request.node))]
     return Plan(request.verb, (accepted, *rest))
 
 
 def nodes_after_acceptance(state: JobState, accepted: str) -> tuple[str, ...]:
-    """What the undo had still to do, without the node that a person has dealt with."""
+    """What the undo had still to do, without what a person has dealt with."""
     assert state.undo is not None
-    return tuple(name for name in state.undo.nodes if name != accepted and parts_to_undo(state, state.nodes[name]))
+    return tuple(name for name in state.undo.nodes if _left(state, name, accepted))
+
+
+def _left(state: JobState, name: str, accepted: str) -> list[Part]:
+    node = state.nodes[name]
+    return batches_to_undo(state, node) if name == accepted else parts_to_undo(state, node)

@@ -43,17 +43,18 @@ class Undo:
     """Once it is over: whether nothing was left."""
     first: str | None = None
     """The node from which on a person wanted the job to be undone; none: all of it."""
-    failure: Failure | None = None
-    """Why the job had failed, if it is undone because of that."""
+    failed_by: Failure | None = None
+    """Why the job had failed, if that is the cause: a cancel or a verb may give the job another error meanwhile."""
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(replace(self, failure=None)) | {"failure": self.failure.to_json() if self.failure else None}
+        failed_by = self.failed_by.to_json() if self.failed_by is not None else None
+        return asdict(replace(self, failed_by=None)) | {"failed_by": failed_by}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Undo:
-        stored = data.get("failure")
-        failure = Failure.from_json(stored) if stored is not None else None
-        return cls(**data | {"cause": UndoCause(data["cause"]), "nodes": tuple(data["nodes"]), "failure": failure})
+        failed_by = Failure.from_json(data["failed_by"]) if data.get("failed_by") is not None else None
+        known = {"cause": UndoCause(data["cause"]), "nodes": tuple(data["nodes"]), "failed_by": failed_by}
+        return cls(**data | known)
 
 
 @dataclass(slots=True)

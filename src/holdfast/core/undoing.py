@@ -23,7 +23,7 @@ from holdfast.core.queueing import lane_of
 from holdfast.core.signals import TasksWithdrawn
 from holdfast.core.states import JOB_CANCELLED, JobState, JobStatus, NodeState, Status, Trigger, node_scope
 from holdfast.core.turn import Turn
-from holdfast.core.undo_plans import parts_to_undo
+from holdfast.core.undo_plans import batches_to_undo, parts_to_undo
 from holdfast.core.undo_states import UNDOING, UNDONE, NodeUndo, Undo, UndoCause, UndoStage
 from holdfast.errors import Code
 from holdfast.remedies import Remedy
@@ -136,11 +136,12 @@ def settle(turn: Turn, node: NodeState) -> None:
     undo = node.undo
     if node.open_tasks or undo is None or undo.is_over:
         return
-    if undo.stage is UndoStage.OWN and not undo.failed and turn.state.stop is None:
-        batches = [part for part in parts_to_undo(turn.state, node) if part[0] is UndoStage.ITEMS]
-        if batches:
+    if undo.stage is UndoStage.OWN and not undo.failed and (batches := batches_to_undo(turn.state, node)):
+        if turn.state.stop is None:
             _begin_part(turn, node, UndoStage.ITEMS, batches[0][1])
             return
+        assert turn.state.undo is not None
+        turn.state.undo.is_cut = True
     _end_node(turn, node, undo)
 
 
@@ -237,7 +238,7 @@ def _finish_job(turn: Turn, undo: Undo) -> None:
         by = f"undone by {undo.actor or 'someone'}" + (f": {undo.reason}" if undo.reason else "")
         state.error = failure(Code.UNDONE, by, permanent=True, at=turn.now)
     else:
-        state.error = undo.failure
+        state.error = undo.failed_by or state.error
     state.result = None
     state.move(status)
     state.holds.clear()
@@ -259,8 +260,8 @@ def _incomplete(turn: Turn, undo: Undo, left: list[NodeState]) -> Failure:
     if waiting:
         parts.append(f"{', '.join(waiting[:5])}{' and others' if len(waiting) > 5 else ''} waited for that")
     message = "; ".join(parts) or "a person cancelled it before it was undone"
-    if undo.failure is not None:
-        message = f"{message}; the job had failed: {undo.failure.message}"
+    if undo.failed_by is not None:
+        message = f"{message}; the job had failed: {undo.failed_by.message}"
     flags = ("--from", undo.first) if undo.first is not None else ()
     again = Remedy("Find out why, then go on with", "undo", state.job_id, flags=flags)
     return failure(Code.UNDO_INCOMPLETE, message, permanent=False, at=turn.now, hint=again)

@@ -59,13 +59,14 @@ class BatchWriter:
             *((query("restart_node"), _restart(restart)) for restart in batch.restarts),
             *((query("skip_tasks"), {"job": one.job_id, "node": one.node}) for one in batch.skips),
             *((query("accept_undo"), _accepted(one)) for one in batch.accepted),
-            *((query("undo_tasks"), _undone(one)) for one in batch.undos),
             *(self._corrected(one) for one in batch.corrections),
             *self._rows("refuse_tasks", batch.refusals),
             *((query("drop_tasks"), _some_tasks(one)) for one in batch.drops),
             *((query("revive_tasks"), _some_tasks(one)) for one in batch.revivals),
             *self._created(batch.tasks),
             *self._rows("create_failed_tasks", batch.failed_tasks),
+            # After whatever still takes part in the work that is undone: a node is undone with the tasks that it has.
+            *((query("undo_tasks"), _undone(one)) for one in batch.undos),
             *self._rows("enqueue_tasks", batch.enqueued, lane_ids),
             # One by one: two of one node must not queue the same tasks.
             *(one for row in batch.waiting for one in self._rows("enqueue_waiting", [row], lane_ids)),
