@@ -21,6 +21,7 @@ from tests.conftest import hurry, with_database
 from tests.interleaving.observer import Observer, prepare
 from tests.interleaving.world import run_seed
 from tests.simulation.__main__ import commit_id
+from tests.simulation.undo_counts import count_undos
 
 _observer: Observer
 
@@ -51,6 +52,7 @@ def attempt(seed: int) -> tuple[int, str | None, Counter[str]]:
         "connections cut": history.commits_failed,
         "reports handed over": history.handed,
         "waits for a lock": world.blocked,
+        "undos": count_undos(world.db)["undos"],
     }
     return seed, None, Counter(facts)
 

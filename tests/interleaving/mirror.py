@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.store.columns import remedy_of
 from holdfast.store.records import NodeRow, SignalAnswer
 from tests.interleaving.observer import Change
-from tests.simulation.database import Database, with_failure
+from tests.simulation.database import Database, code_of, with_failure
 
 _TIMES = ("_at", "_until")
 _COUNTS = ("expanded", "enqueued", "completed", "failed", "skipped", "cancelled", "waiting")
@@ -42,7 +42,11 @@ class Mirror:
             self._reset(old)
             del self.db.tasks[old["job_id"]][(old["node"], old["item"])]
             return
-        if old and new["waits"] and not old["waits"]:
+        self._note_effect(old, new)
+        if old and new["waits"] and not old["waits"] and new["undo"] is not None:
+            self.db.history.reset[_key(old)] = old["epoch"]
+            self.db.history.undos.append(_key(old))
+        elif old and new["waits"] and not old["waits"]:
             self._reset(old)
         elif old and old["status"] != "ready" and new["status"] == "skipped" and new["gone"] is None:
             # A skip changes how the task ended, but not its budgets.
@@ -52,6 +56,20 @@ class Mirror:
         key = new["item_key"].replace("-", "") if new["item_key"] is not None else None
         others = {"item_key": key, "is_given": new["params_given"]}
         self.db.tasks[new["job_id"]][(new["node"], new["item"])] = new | budgets | others
+
+    def _note_effect(self, old: dict[str, Any], new: dict[str, Any]) -> None:
+        """25: what a task has completed is taken back once."""
+        effects, key = self.db.history.effects, _key(new)
+        if not old or old["status"] == new["status"]:
+            return
+        if new["status"] == "completed" and old["undo"] is None:
+            effects[key] = "done"
+        elif new["status"] == "cancelled" and code_of(new) == "UNDONE":
+            assert effects.get(key) == "done", f"25: {key} was undone, and it was {effects.get(key)}"
+            effects[key] = "undone"
+            if old["status"] == "completed":
+                # A person has accepted it.
+                self.db.history.undos.append(key)
 
     def _reset(self, old: dict[str, Any]) -> None:
         """Record that a verb has reset the task."""

@@ -87,6 +87,9 @@ class People(Environment):
                     await store.send(job_id, verb, "someone", "as drawn", data)
                 else:
                     await store.send(job_id, "recover", "someone", "as drawn", self._draw_verb(job_id))
+        await self._unpause_all(store)
+
+    async def _unpause_all(self, store: Store) -> None:
         while paused := [job_id for job_id in sorted(self.db.jobs.keys() - self.deadly) if self._may_be_paused(job_id)]:
             with contextlib.suppress(Unreachable, NotFound):
                 await store.send(paused[0], "unpause", "someone", "it is calm")
@@ -136,9 +139,17 @@ class People(Environment):
             with contextlib.suppress(Unreachable, NotFound):
                 if self.db.jobs[job_id]["finished_at"] is not None:
                     await store.send(job_id, "recover", "someone", "as drawn", self._draw_undo(job_id))
-                elif self.db.jobs[job_id]["reason"] == "undoing" and chance.random() < 0.3:
-                    self.cancelled.add(job_id)
-                    await store.send(job_id, "cancel", "someone", "no longer wanted")
+                elif self.db.jobs[job_id]["reason"] == "undoing":
+                    await self._disturb_undo(store, job_id)
+        await self._unpause_all(store)
+
+    async def _disturb_undo(self, store: Store, job_id: str) -> None:
+        drawn = self.taking_back.random()
+        if drawn < 0.2:
+            self.cancelled.add(job_id)
+            await store.send(job_id, "cancel", "someone", "no longer wanted")
+        elif drawn < 0.6:
+            await store.send(job_id, self.taking_back.choice(["pause", "unpause"]), "someone", "as drawn")
 
     def _draw_undo(self, job_id: str) -> dict[str, Any]:
         chance, nodes = self.taking_back, self.db.nodes[job_id]

@@ -15,7 +15,7 @@ from tests.simulation.environment import HANDLERS, LEASE_SECONDS, RENEW_SECONDS,
 
 OUTAGE_SECONDS = 15.0
 SLOW_SECONDS = 6.0
-UNDO_STEPS = 6
+UNDO_STEPS = 15
 """An undo has more steps than other tasks, so that more often something strikes it."""
 LONGEST_SECONDS = SLOW_SECONDS + 0.5
 

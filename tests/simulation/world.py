@@ -19,7 +19,7 @@ from tests.simulation.orchestrators import Died, Orchestrators
 from tests.simulation.people import People
 from tests.simulation.workers import LONGEST_SECONDS
 
-VISITORS = ("client", "person")
+VISITORS = ("client", "person", "undoer")
 """Processes that end by themselves, and are never restarted."""
 ZOMBIE_SECONDS = 1.5 * LEASE_SECONDS
 
